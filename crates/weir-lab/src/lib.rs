@@ -1,0 +1,2 @@
+//! weir-lab
+#![forbid(unsafe_code)]

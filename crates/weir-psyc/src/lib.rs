@@ -1,0 +1,2 @@
+//! weir-psyc
+#![forbid(unsafe_code)]

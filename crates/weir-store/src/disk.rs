@@ -1,0 +1,68 @@
+//! The one seam between the store and a file system.
+//!
+//! Everything the store keeps goes through [`Disk`], so that the same log,
+//! topic and snapshot code runs on a real directory ([`FileDisk`]) and on a
+//! simulated one that cuts power at a chosen sync. Paths are relative to the
+//! store directory, with `/` between the parts.
+//!
+//! What must never happen here: a decision. A disk does what it is told or
+//! returns the operating system's error; whether an error is final is decided
+//! by its caller.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+/// How [`Disk::open`] opens a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Read only; the file must exist.
+    Read,
+    /// Read and write; the file must exist.
+    Write,
+    /// Read and write; the file must not exist yet.
+    CreateNew,
+}
+
+/// A directory with the few operations the store needs.
+///
+/// A created, renamed or removed name is durable only after
+/// [`sync_dir`](Disk::sync_dir) of its directory.
+pub trait Disk: Send + Sync + fmt::Debug {
+    /// Opens `path`.
+    fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
+    /// Names in `dir` (not paths), in ascending byte order; empty when the
+    /// directory does not exist.
+    fn list(&self, dir: &str) -> io::Result<Vec<String>>;
+    /// Makes `dir` and its parents; nothing happens when it exists.
+    fn create_dir(&self, dir: &str) -> io::Result<()>;
+    /// Renames a file, replacing the target.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &str) -> io::Result<()>;
+    /// Removes an empty directory.
+    fn remove_dir(&self, dir: &str) -> io::Result<()>;
+    /// Makes the names of `dir` durable.
+    fn sync_dir(&self, dir: &str) -> io::Result<()>;
+    /// Bytes a writer could still add.
+    fn free_bytes(&self) -> io::Result<u64>;
+}
+
+/// An open file. All offsets and lengths are bytes. Positioned reads and
+/// writes may be called from several threads at once.
+pub trait DiskFile: Send + Sync + fmt::Debug {
+    /// Fills `buffer` from `offset`; `UnexpectedEof` when the file is shorter.
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+    /// Writes all of `parts`, one after the other, from `offset`. The caller
+    /// may not assume that any part of a failed write is absent.
+    fn write_all_at(&self, parts: &mut [IoSlice<'_>], offset: u64) -> io::Result<()>;
+    /// Makes the written bytes and the length durable (`fdatasync`).
+    fn sync_data(&self) -> io::Result<()>;
+    /// Current length.
+    fn len(&self) -> io::Result<u64>;
+    /// Sets the length; a longer file reads as zeros behind its old end.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Reserves space for `len` bytes from the start, reading as zeros, so
+    /// that later writes below `len` cannot run out of space.
+    fn allocate(&self, len: u64) -> io::Result<()>;
+}

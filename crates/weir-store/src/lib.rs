@@ -1,0 +1,4 @@
+//! weir-store
+#![forbid(unsafe_code)]
+
+pub mod disk;

@@ -1,0 +1,2 @@
+//! weir
+#![forbid(unsafe_code)]

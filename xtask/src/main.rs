@@ -1,0 +1,3 @@
+//! Checks and generators of the project.
+#![forbid(unsafe_code)]
+fn main() {}
