@@ -1,3 +1,77 @@
-//! Checks and generators of the project.
+//! Checks and generators of the project: `cargo xtask help` lists them.
+//!
+//! Invariants: `check` is the only gate, and what it accepts is what is accepted anywhere; every
+//! rule it applies stands as data at the top of the module that applies it. What must never happen
+//! here: changing a file outside `target` by any command but `gen`, or needing the network for
+//! `check` or `test` beyond the package registry.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod check;
+mod deny;
+mod error_table;
+mod generate;
+mod metadata;
+mod setup;
+mod steps;
+mod suites;
+mod tidy;
+mod tree;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  check          the gate: fmt, tidy, gen --check, licences, clippy, doc
+  test           check, then every test of every language; one line a suite and a total
+  test-rust      the tests of the Rust workspace alone
+  tidy           import directions, forbidden things, documents, data
+  gen [--check]  write the files made from vectors/errors.toml, or compare them
+  fmt            formatting (cargo fmt --check)
+  clippy         lints of all targets, warnings denied
+  doc            rustdoc, warnings denied
+  licences       licences, sources, bans and duplicates from the lock file, by deny.toml
+  deny           cargo-deny itself (built into target/tools when missing: minutes);
+                 WEIR_ADVISORY_DB=DIR adds advisories from an unpacked RustSec data base
+  setup          toolchain parts the checks need, installed when missing
+";
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let command = args.next().unwrap_or_else(|| "help".to_owned());
+    let rest: Vec<String> = args.collect();
+    match run(&command, &rest) {
+        Ok(true) => ExitCode::SUCCESS,
+        // The reason stands above, and the line of totals stays the last one.
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask {command}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a command; false means that it failed and has said why.
+fn run(command: &str, rest: &[String]) -> anyhow::Result<bool> {
+    let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+    match (command, rest.as_slice()) {
+        ("test", []) => return check::test(),
+        ("test-rust", []) => return check::test_rust(),
+        ("check", []) => check::check(),
+        ("tidy", []) => tidy::tidy(),
+        ("gen", []) => generate::write(),
+        ("gen", ["--check"]) => generate::compare(),
+        ("fmt", []) => check::fmt(),
+        ("clippy", []) => check::clippy(),
+        ("doc", []) => check::doc(),
+        ("licences", []) => deny::licences(),
+        ("deny", []) => deny::full(),
+        ("setup", []) => setup::setup(),
+        ("help" | "-h" | "--help", _) => {
+            print!("{HELP}");
+            Ok(())
+        }
+        _ => anyhow::bail!("no such command or option; `cargo xtask help` lists them"),
+    }?;
+    Ok(true)
+}

@@ -1,0 +1,26 @@
+# The commands one types in a fresh clone. Everything else is in `cargo xtask`.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-rust check lab
+
+XTASK = cargo run --quiet --locked --package xtask --
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
+
+demo: ## the main job on real data, shown as it happens (under a minute after the build)
+	@echo "Building weir in release mode; the first time takes a few minutes, then seconds."
+	@cargo build --release --locked --package weir-cli
+	@"$${CARGO_TARGET_DIR:-target}/release/weir" demo
+
+test: ## every check and every test of the project (minutes; the first time more)
+	@$(XTASK) test
+
+test-rust: ## the tests of the Rust workspace alone
+	@$(XTASK) test-rust
+
+check: ## the gate without the tests: format, rules, licences, lints, docs
+	@$(XTASK) check
+
+lab: ## quick experiments and their report
+	@cargo run --release --locked --package weir-lab -- run

@@ -1,0 +1,994 @@
+//! Every error Weir can answer: one number, one name, one meaning in every language.
+//!
+//! Made by `cargo xtask gen` from `vectors/errors.toml`; do not edit. The table for readers is
+//! `docs/formats/errors.md`. Invariants: numbers are never reused, 0 is neither success nor error,
+//! and `ErrorCode::from_number(code.number()) == Some(code)`. What must never happen here: a
+//! number typed by hand.
+
+use core::fmt;
+
+/// What kind of answer an error is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Reason of the effect INVALID: understood and said no to, equally on every node.
+    Invalid,
+    /// Reason of the effect ERROR: could not be carried out, equally on every node.
+    Error,
+    /// Refusal by one node: nothing was logged, the same nonce may be sent again.
+    Refusal,
+    /// The store could not be opened, read or written.
+    Store,
+    /// Found out by a client library or a command itself.
+    Client,
+    /// A mistake of ours.
+    Internal,
+}
+
+/// Whose doing an error is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// Who called asked for something wrong or impossible.
+    Caller,
+    /// The other side of a connection broke the protocol.
+    Peer,
+    /// Disk, network, operating system or load.
+    Environment,
+    /// Weir itself.
+    Us,
+}
+
+/// Whether sending the same again can help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Retry {
+    /// At once.
+    Yes,
+    /// Later, or once the advice was followed.
+    After,
+    /// Never: the same again gets the same answer.
+    No,
+}
+
+/// An error by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+#[repr(u16)]
+pub enum ErrorCode {
+    /// The topic to create already exists.
+    TopicExists = 101,
+    /// The topic to change or destroy does not exist.
+    TopicAbsent = 102,
+    /// The program of the topic rejected the intention.
+    Rejected = 103,
+    /// The state the intention expected is not the state of the topic.
+    Conflict = 104,
+    /// The quota of the topic is used up.
+    Quota = 105,
+    /// Another operation of the same transaction failed, so none was carried out.
+    TxnAborted = 106,
+    /// The topic to write to does not exist.
+    NoTopic = 201,
+    /// The program of the topic trapped.
+    Trap = 202,
+    /// The program of the topic used up its fuel.
+    OutOfFuel = 203,
+    /// The program of the topic went over a limit of consequences, state or memory.
+    Limit = 204,
+    /// The code is not a program that this store can run.
+    BadProgram = 205,
+    /// The topic is stopped because nodes disagreed about it.
+    Quarantined = 206,
+    /// Another node leads; writes go there.
+    Redirect = 301,
+    /// No leader is known at present.
+    NoLeader = 302,
+    /// The store has as much work queued as it admits.
+    Busy = 303,
+    /// The caller sends faster than it is allowed to.
+    Rate = 304,
+    /// Nonces before this one have not arrived.
+    NonceGap = 305,
+    /// The session was idle for so long that the store has forgotten it.
+    SessionExpired = 306,
+    /// The caller has not shown who it is, or not proved it.
+    Unauthenticated = 307,
+    /// The caller has no right to do this.
+    Forbidden = 308,
+    /// A name, key, value, batch or count is over its limit.
+    TooLarge = 309,
+    /// The request cannot be read or contradicts itself.
+    BadRequest = 310,
+    /// This build or version does not offer what was asked for.
+    Unsupported = 311,
+    /// The store takes no writes at present; reads and listeners go on.
+    ReadOnly = 312,
+    /// The offset is before the first record that is retained.
+    Gone = 313,
+    /// The nonce was used before, for an intention with other bytes.
+    NonceReused = 314,
+    /// The client id has opened a newer session, so this one has ended.
+    Superseded = 315,
+    /// The topic to read does not exist.
+    TopicUnknown = 316,
+    /// The topic holds no value for the key.
+    KeyAbsent = 317,
+    /// The topic has no record at the offset.
+    RecordAbsent = 318,
+    /// The node has not reached the offset that the reader asked it to have.
+    Lagging = 319,
+    /// The node is shutting down and takes no new work.
+    Draining = 320,
+    /// The topic name is empty, too long, reserved, or has a character outside its alphabet.
+    BadName = 321,
+    /// The operating system could not carry out an operation on a file of the store.
+    Io = 401,
+    /// A write or sync of the log failed, so this handle writes no more.
+    IoFatal = 402,
+    /// The file system has no space left for the store.
+    DiskFull = 403,
+    /// Another process has the directory open.
+    Locked = 404,
+    /// Bytes that were stored safely before have changed or gone.
+    Damaged = 405,
+    /// The directory holds no store.
+    NotAStore = 406,
+    /// The directory to create a store in is not empty.
+    StoreExists = 407,
+    /// The store was written by a newer version; nothing was changed.
+    FormatNewer = 408,
+    /// The operating system does not let this process use the directory as it must.
+    NotPermitted = 409,
+    /// The file system keeps nothing over a power cut, and that was not asked for.
+    Volatile = 410,
+    /// The store runs programs, and this build has no program engine.
+    EngineMissing = 411,
+    /// Replaying the log gave another state than the one recorded.
+    Diverged = 412,
+    /// The process may not open as many files as the store needs.
+    TooFewDescriptors = 413,
+    /// The store was closed while or before this was asked of it.
+    Closed = 414,
+    /// An option has a value outside its range, or contradicts what the store was made with.
+    BadOption = 415,
+    /// The intention was sent, and what became of it is not known.
+    Indeterminate = 501,
+    /// The time allowed ran out before anything was changed.
+    Deadline = 502,
+    /// No connection to the address could be made.
+    Unreachable = 503,
+    /// The other side sent bytes that the protocol does not allow.
+    Protocol = 504,
+    /// The place to work at is not a directory or an address of a known kind.
+    BadAddress = 505,
+    /// A line or item of the input cannot be read.
+    BadLine = 506,
+    /// The input to resume from is not the one that was begun with.
+    SourceChanged = 507,
+    /// The caller cancelled the operation.
+    Cancelled = 508,
+    /// Weir made a mistake; an assertion of its own did not hold.
+    Internal = 901,
+}
+
+impl ErrorCode {
+    /// All codes, by ascending number.
+    pub const ALL: [Self; 57] = [
+        Self::TopicExists,
+        Self::TopicAbsent,
+        Self::Rejected,
+        Self::Conflict,
+        Self::Quota,
+        Self::TxnAborted,
+        Self::NoTopic,
+        Self::Trap,
+        Self::OutOfFuel,
+        Self::Limit,
+        Self::BadProgram,
+        Self::Quarantined,
+        Self::Redirect,
+        Self::NoLeader,
+        Self::Busy,
+        Self::Rate,
+        Self::NonceGap,
+        Self::SessionExpired,
+        Self::Unauthenticated,
+        Self::Forbidden,
+        Self::TooLarge,
+        Self::BadRequest,
+        Self::Unsupported,
+        Self::ReadOnly,
+        Self::Gone,
+        Self::NonceReused,
+        Self::Superseded,
+        Self::TopicUnknown,
+        Self::KeyAbsent,
+        Self::RecordAbsent,
+        Self::Lagging,
+        Self::Draining,
+        Self::BadName,
+        Self::Io,
+        Self::IoFatal,
+        Self::DiskFull,
+        Self::Locked,
+        Self::Damaged,
+        Self::NotAStore,
+        Self::StoreExists,
+        Self::FormatNewer,
+        Self::NotPermitted,
+        Self::Volatile,
+        Self::EngineMissing,
+        Self::Diverged,
+        Self::TooFewDescriptors,
+        Self::Closed,
+        Self::BadOption,
+        Self::Indeterminate,
+        Self::Deadline,
+        Self::Unreachable,
+        Self::Protocol,
+        Self::BadAddress,
+        Self::BadLine,
+        Self::SourceChanged,
+        Self::Cancelled,
+        Self::Internal,
+    ];
+
+    /// The number, which is the same in every language.
+    pub const fn number(self) -> u16 {
+        self as u16
+    }
+
+    /// The code with this number; `None` if there is none.
+    #[allow(clippy::too_many_lines, reason = "one line an error")]
+    pub const fn from_number(number: u16) -> Option<Self> {
+        match number {
+            101 => Some(Self::TopicExists),
+            102 => Some(Self::TopicAbsent),
+            103 => Some(Self::Rejected),
+            104 => Some(Self::Conflict),
+            105 => Some(Self::Quota),
+            106 => Some(Self::TxnAborted),
+            201 => Some(Self::NoTopic),
+            202 => Some(Self::Trap),
+            203 => Some(Self::OutOfFuel),
+            204 => Some(Self::Limit),
+            205 => Some(Self::BadProgram),
+            206 => Some(Self::Quarantined),
+            301 => Some(Self::Redirect),
+            302 => Some(Self::NoLeader),
+            303 => Some(Self::Busy),
+            304 => Some(Self::Rate),
+            305 => Some(Self::NonceGap),
+            306 => Some(Self::SessionExpired),
+            307 => Some(Self::Unauthenticated),
+            308 => Some(Self::Forbidden),
+            309 => Some(Self::TooLarge),
+            310 => Some(Self::BadRequest),
+            311 => Some(Self::Unsupported),
+            312 => Some(Self::ReadOnly),
+            313 => Some(Self::Gone),
+            314 => Some(Self::NonceReused),
+            315 => Some(Self::Superseded),
+            316 => Some(Self::TopicUnknown),
+            317 => Some(Self::KeyAbsent),
+            318 => Some(Self::RecordAbsent),
+            319 => Some(Self::Lagging),
+            320 => Some(Self::Draining),
+            321 => Some(Self::BadName),
+            401 => Some(Self::Io),
+            402 => Some(Self::IoFatal),
+            403 => Some(Self::DiskFull),
+            404 => Some(Self::Locked),
+            405 => Some(Self::Damaged),
+            406 => Some(Self::NotAStore),
+            407 => Some(Self::StoreExists),
+            408 => Some(Self::FormatNewer),
+            409 => Some(Self::NotPermitted),
+            410 => Some(Self::Volatile),
+            411 => Some(Self::EngineMissing),
+            412 => Some(Self::Diverged),
+            413 => Some(Self::TooFewDescriptors),
+            414 => Some(Self::Closed),
+            415 => Some(Self::BadOption),
+            501 => Some(Self::Indeterminate),
+            502 => Some(Self::Deadline),
+            503 => Some(Self::Unreachable),
+            504 => Some(Self::Protocol),
+            505 => Some(Self::BadAddress),
+            506 => Some(Self::BadLine),
+            507 => Some(Self::SourceChanged),
+            508 => Some(Self::Cancelled),
+            901 => Some(Self::Internal),
+            _ => None,
+        }
+    }
+
+    /// The name, as in `TOPIC_EXISTS`.
+    #[allow(clippy::too_many_lines, reason = "one line an error")]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TopicExists => "TOPIC_EXISTS",
+            Self::TopicAbsent => "TOPIC_ABSENT",
+            Self::Rejected => "REJECTED",
+            Self::Conflict => "CONFLICT",
+            Self::Quota => "QUOTA",
+            Self::TxnAborted => "TXN_ABORTED",
+            Self::NoTopic => "NO_TOPIC",
+            Self::Trap => "TRAP",
+            Self::OutOfFuel => "OUT_OF_FUEL",
+            Self::Limit => "LIMIT",
+            Self::BadProgram => "BAD_PROGRAM",
+            Self::Quarantined => "QUARANTINED",
+            Self::Redirect => "REDIRECT",
+            Self::NoLeader => "NO_LEADER",
+            Self::Busy => "BUSY",
+            Self::Rate => "RATE",
+            Self::NonceGap => "NONCE_GAP",
+            Self::SessionExpired => "SESSION_EXPIRED",
+            Self::Unauthenticated => "UNAUTHENTICATED",
+            Self::Forbidden => "FORBIDDEN",
+            Self::TooLarge => "TOO_LARGE",
+            Self::BadRequest => "BAD_REQUEST",
+            Self::Unsupported => "UNSUPPORTED",
+            Self::ReadOnly => "READ_ONLY",
+            Self::Gone => "GONE",
+            Self::NonceReused => "NONCE_REUSED",
+            Self::Superseded => "SUPERSEDED",
+            Self::TopicUnknown => "TOPIC_UNKNOWN",
+            Self::KeyAbsent => "KEY_ABSENT",
+            Self::RecordAbsent => "RECORD_ABSENT",
+            Self::Lagging => "LAGGING",
+            Self::Draining => "DRAINING",
+            Self::BadName => "BAD_NAME",
+            Self::Io => "IO",
+            Self::IoFatal => "IO_FATAL",
+            Self::DiskFull => "DISK_FULL",
+            Self::Locked => "LOCKED",
+            Self::Damaged => "DAMAGED",
+            Self::NotAStore => "NOT_A_STORE",
+            Self::StoreExists => "STORE_EXISTS",
+            Self::FormatNewer => "FORMAT_NEWER",
+            Self::NotPermitted => "NOT_PERMITTED",
+            Self::Volatile => "VOLATILE",
+            Self::EngineMissing => "ENGINE_MISSING",
+            Self::Diverged => "DIVERGED",
+            Self::TooFewDescriptors => "TOO_FEW_DESCRIPTORS",
+            Self::Closed => "CLOSED",
+            Self::BadOption => "BAD_OPTION",
+            Self::Indeterminate => "INDETERMINATE",
+            Self::Deadline => "DEADLINE",
+            Self::Unreachable => "UNREACHABLE",
+            Self::Protocol => "PROTOCOL",
+            Self::BadAddress => "BAD_ADDRESS",
+            Self::BadLine => "BAD_LINE",
+            Self::SourceChanged => "SOURCE_CHANGED",
+            Self::Cancelled => "CANCELLED",
+            Self::Internal => "INTERNAL",
+        }
+    }
+
+    /// What it means: one full sentence without values.
+    #[allow(clippy::too_many_lines, reason = "one line an error")]
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::TopicExists => "The topic to create already exists.",
+            Self::TopicAbsent => "The topic to change or destroy does not exist.",
+            Self::Rejected => "The program of the topic rejected the intention.",
+            Self::Conflict => "The state the intention expected is not the state of the topic.",
+            Self::Quota => "The quota of the topic is used up.",
+            Self::TxnAborted => {
+                "Another operation of the same transaction failed, so none was carried out."
+            }
+            Self::NoTopic => "The topic to write to does not exist.",
+            Self::Trap => "The program of the topic trapped.",
+            Self::OutOfFuel => "The program of the topic used up its fuel.",
+            Self::Limit => {
+                "The program of the topic went over a limit of consequences, state or memory."
+            }
+            Self::BadProgram => "The code is not a program that this store can run.",
+            Self::Quarantined => "The topic is stopped because nodes disagreed about it.",
+            Self::Redirect => "Another node leads; writes go there.",
+            Self::NoLeader => "No leader is known at present.",
+            Self::Busy => "The store has as much work queued as it admits.",
+            Self::Rate => "The caller sends faster than it is allowed to.",
+            Self::NonceGap => "Nonces before this one have not arrived.",
+            Self::SessionExpired => {
+                "The session was idle for so long that the store has forgotten it."
+            }
+            Self::Unauthenticated => "The caller has not shown who it is, or not proved it.",
+            Self::Forbidden => "The caller has no right to do this.",
+            Self::TooLarge => "A name, key, value, batch or count is over its limit.",
+            Self::BadRequest => "The request cannot be read or contradicts itself.",
+            Self::Unsupported => "This build or version does not offer what was asked for.",
+            Self::ReadOnly => "The store takes no writes at present; reads and listeners go on.",
+            Self::Gone => "The offset is before the first record that is retained.",
+            Self::NonceReused => "The nonce was used before, for an intention with other bytes.",
+            Self::Superseded => "The client id has opened a newer session, so this one has ended.",
+            Self::TopicUnknown => "The topic to read does not exist.",
+            Self::KeyAbsent => "The topic holds no value for the key.",
+            Self::RecordAbsent => "The topic has no record at the offset.",
+            Self::Lagging => {
+                "The node has not reached the offset that the reader asked it to have."
+            }
+            Self::Draining => "The node is shutting down and takes no new work.",
+            Self::BadName => {
+                "The topic name is empty, too long, reserved, or has a character outside its alphabet."
+            }
+            Self::Io => {
+                "The operating system could not carry out an operation on a file of the store."
+            }
+            Self::IoFatal => "A write or sync of the log failed, so this handle writes no more.",
+            Self::DiskFull => "The file system has no space left for the store.",
+            Self::Locked => "Another process has the directory open.",
+            Self::Damaged => "Bytes that were stored safely before have changed or gone.",
+            Self::NotAStore => "The directory holds no store.",
+            Self::StoreExists => "The directory to create a store in is not empty.",
+            Self::FormatNewer => "The store was written by a newer version; nothing was changed.",
+            Self::NotPermitted => {
+                "The operating system does not let this process use the directory as it must."
+            }
+            Self::Volatile => {
+                "The file system keeps nothing over a power cut, and that was not asked for."
+            }
+            Self::EngineMissing => "The store runs programs, and this build has no program engine.",
+            Self::Diverged => "Replaying the log gave another state than the one recorded.",
+            Self::TooFewDescriptors => "The process may not open as many files as the store needs.",
+            Self::Closed => "The store was closed while or before this was asked of it.",
+            Self::BadOption => {
+                "An option has a value outside its range, or contradicts what the store was made with."
+            }
+            Self::Indeterminate => "The intention was sent, and what became of it is not known.",
+            Self::Deadline => "The time allowed ran out before anything was changed.",
+            Self::Unreachable => "No connection to the address could be made.",
+            Self::Protocol => "The other side sent bytes that the protocol does not allow.",
+            Self::BadAddress => {
+                "The place to work at is not a directory or an address of a known kind."
+            }
+            Self::BadLine => "A line or item of the input cannot be read.",
+            Self::SourceChanged => "The input to resume from is not the one that was begun with.",
+            Self::Cancelled => "The caller cancelled the operation.",
+            Self::Internal => "Weir made a mistake; an assertion of its own did not hold.",
+        }
+    }
+
+    /// What to try: one sentence in the imperative.
+    #[allow(clippy::too_many_lines, reason = "one line an error")]
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Self::TopicExists => "Use the topic as it is, or destroy it first.",
+            Self::TopicAbsent => "Check the name with `weir topic ls`.",
+            Self::Rejected => "Read the code and text the program gave, and change the intention.",
+            Self::Conflict => "Read the actual offset, decide again, and send a new intention.",
+            Self::Quota => "Delete or compact, or raise the quota of the topic.",
+            Self::TxnAborted => "Look at the operation whose index and reason are named.",
+            Self::NoTopic => {
+                "Create it with `weir topic create`, or check the name with `weir topic ls`."
+            }
+            Self::Trap => "Test the program on this intention; the trap is named.",
+            Self::OutOfFuel => {
+                "Make the program do less for each intention, or raise the fuel of the topic."
+            }
+            Self::Limit => "Emit less, keep less, or raise the limits of the topic.",
+            Self::BadProgram => "Check it with `weir program check`.",
+            Self::Quarantined => "Have the operator compare the nodes and release the topic.",
+            Self::Redirect => "Send the same again to the address that is named.",
+            Self::NoLeader => {
+                "Send the same again after a pause; an election takes about a second."
+            }
+            Self::Busy => "Send the same again after the pause that is named.",
+            Self::Rate => "Send the same again after the pause that is named, and more slowly.",
+            Self::NonceGap => "Send from the expected nonce on.",
+            Self::SessionExpired => {
+                "Open a new session, and find out by reading what became of intentions in flight."
+            }
+            Self::Unauthenticated => "Give valid credentials.",
+            Self::Forbidden => "Ask for the right that is named.",
+            Self::TooLarge => {
+                "Send less at once, or raise the limit that is named up to its hard cap."
+            }
+            Self::BadRequest => "Correct the request at the place that is named.",
+            Self::Unsupported => "Use a build that does, or do without.",
+            Self::ReadOnly => "Free space on the disk; writes resume by themselves.",
+            Self::Gone => "Start from an offset of the range that is named.",
+            Self::NonceReused => {
+                "Give each intention a nonce of its own; two writers must not share a client id."
+            }
+            Self::Superseded => "Give each writer a client id of its own.",
+            Self::TopicUnknown => "Check the name with `weir topic ls`.",
+            Self::KeyAbsent => "Check the key; list the keys there are with `weir query`.",
+            Self::RecordAbsent => "Look at the first and last offset with `weir topic info`.",
+            Self::Lagging => "Ask again after a pause, or ask another node.",
+            Self::Draining => "Send the same again to another node, or after the restart.",
+            Self::BadName => "Use 1 to 255 of A-Z a-z 0-9 . _ - and do not begin with a dot.",
+            Self::Io => "Look at the operation, file and cause that are named.",
+            Self::IoFatal => {
+                "Check the disk, then close and reopen the store; everything acknowledged is kept."
+            }
+            Self::DiskFull => "Free space on the file system that is named.",
+            Self::Locked => "Use the process whose id is named, or end it and try again.",
+            Self::Damaged => "Run `weir verify` for the full list, then restore from a backup.",
+            Self::NotAStore => "Check the path given to `--at`.",
+            Self::StoreExists => "Name an empty or new directory.",
+            Self::FormatNewer => "Open it with that version or a later one.",
+            Self::NotPermitted => "Check owner, mode and mount options of the path that is named.",
+            Self::Volatile => {
+                "Name a directory on a real disk, or say that losing everything is fine."
+            }
+            Self::EngineMissing => "Open it with a build that has the engine.",
+            Self::Diverged => {
+                "Keep a copy of the directory and report it: equal logs must give equal states."
+            }
+            Self::TooFewDescriptors => "Raise the limit of open files, as with `ulimit -n`.",
+            Self::Closed => "Open the store again.",
+            Self::BadOption => "Correct the option that is named.",
+            Self::Indeterminate => {
+                "Send it again with the same client id and nonce: it is executed at most once."
+            }
+            Self::Deadline => "Try again, or allow more time.",
+            Self::Unreachable => "Check the address, and that the server is running.",
+            Self::Protocol => {
+                "Check that the address is that of a Weir server of a matching version."
+            }
+            Self::BadAddress => {
+                "Give a directory, a socket, `weir://HOST:PORT` or `http(s)://...`."
+            }
+            Self::BadLine => {
+                "Correct it at the line and column that are named, or choose `--on-error skip`."
+            }
+            Self::SourceChanged => "Give the same input again, or begin a new import.",
+            Self::Cancelled => "Start it again when it is wanted.",
+            Self::Internal => "Report it with the text of the message.",
+        }
+    }
+
+    /// The method of the PSYC answer.
+    #[allow(clippy::too_many_lines, reason = "one line an error")]
+    pub const fn psyc_method(self) -> &'static str {
+        match self {
+            Self::TopicExists => "_error_topic_exists",
+            Self::TopicAbsent => "_error_topic_absent",
+            Self::Rejected => "_error_rejected",
+            Self::Conflict => "_error_conflict",
+            Self::Quota => "_failure_quota",
+            Self::TxnAborted => "_error_transaction_aborted",
+            Self::NoTopic => "_error_topic_missing",
+            Self::Trap => "_failure_program_trap",
+            Self::OutOfFuel => "_failure_program_fuel",
+            Self::Limit => "_failure_program_limit",
+            Self::BadProgram => "_error_program_bad",
+            Self::Quarantined => "_failure_topic_quarantined",
+            Self::Redirect => "_failure_redirect",
+            Self::NoLeader => "_failure_leader_absent",
+            Self::Busy => "_failure_busy",
+            Self::Rate => "_failure_rate",
+            Self::NonceGap => "_error_nonce_gap",
+            Self::SessionExpired => "_error_session_expired",
+            Self::Unauthenticated => "_error_unauthenticated",
+            Self::Forbidden => "_error_forbidden",
+            Self::TooLarge => "_error_too_large",
+            Self::BadRequest => "_error_request_bad",
+            Self::Unsupported => "_error_unsupported",
+            Self::ReadOnly => "_failure_read_only",
+            Self::Gone => "_error_gone",
+            Self::NonceReused => "_error_nonce_reused",
+            Self::Superseded => "_error_session_superseded",
+            Self::TopicUnknown => "_error_topic_unknown",
+            Self::KeyAbsent => "_error_key_absent",
+            Self::RecordAbsent => "_error_record_absent",
+            Self::Lagging => "_failure_lagging",
+            Self::Draining => "_failure_draining",
+            Self::BadName => "_error_name_bad",
+            Self::Io => "_failure_io",
+            Self::IoFatal => "_failure_io_fatal",
+            Self::DiskFull => "_failure_disk_full",
+            Self::Locked => "_failure_locked",
+            Self::Damaged => "_failure_damaged",
+            Self::NotAStore => "_error_store_absent",
+            Self::StoreExists => "_error_store_exists",
+            Self::FormatNewer => "_error_format_newer",
+            Self::NotPermitted => "_failure_not_permitted",
+            Self::Volatile => "_error_volatile",
+            Self::EngineMissing => "_error_engine_missing",
+            Self::Diverged => "_failure_diverged",
+            Self::TooFewDescriptors => "_failure_descriptors",
+            Self::Closed => "_failure_closed",
+            Self::BadOption => "_error_option_bad",
+            Self::Indeterminate => "_failure_indeterminate",
+            Self::Deadline => "_failure_deadline",
+            Self::Unreachable => "_failure_unreachable",
+            Self::Protocol => "_failure_protocol",
+            Self::BadAddress => "_error_address_bad",
+            Self::BadLine => "_error_line_bad",
+            Self::SourceChanged => "_error_source_changed",
+            Self::Cancelled => "_failure_cancelled",
+            Self::Internal => "_failure_internal",
+        }
+    }
+
+    /// What kind of answer it is.
+    #[allow(clippy::too_many_lines, reason = "one line an error")]
+    pub const fn class(self) -> Class {
+        match self {
+            Self::TopicExists
+            | Self::TopicAbsent
+            | Self::Rejected
+            | Self::Conflict
+            | Self::Quota
+            | Self::TxnAborted => Class::Invalid,
+            Self::NoTopic
+            | Self::Trap
+            | Self::OutOfFuel
+            | Self::Limit
+            | Self::BadProgram
+            | Self::Quarantined => Class::Error,
+            Self::Redirect
+            | Self::NoLeader
+            | Self::Busy
+            | Self::Rate
+            | Self::NonceGap
+            | Self::SessionExpired
+            | Self::Unauthenticated
+            | Self::Forbidden
+            | Self::TooLarge
+            | Self::BadRequest
+            | Self::Unsupported
+            | Self::ReadOnly
+            | Self::Gone
+            | Self::NonceReused
+            | Self::Superseded
+            | Self::TopicUnknown
+            | Self::KeyAbsent
+            | Self::RecordAbsent
+            | Self::Lagging
+            | Self::Draining
+            | Self::BadName => Class::Refusal,
+            Self::Io
+            | Self::IoFatal
+            | Self::DiskFull
+            | Self::Locked
+            | Self::Damaged
+            | Self::NotAStore
+            | Self::StoreExists
+            | Self::FormatNewer
+            | Self::NotPermitted
+            | Self::Volatile
+            | Self::EngineMissing
+            | Self::Diverged
+            | Self::TooFewDescriptors
+            | Self::Closed
+            | Self::BadOption => Class::Store,
+            Self::Indeterminate
+            | Self::Deadline
+            | Self::Unreachable
+            | Self::Protocol
+            | Self::BadAddress
+            | Self::BadLine
+            | Self::SourceChanged
+            | Self::Cancelled => Class::Client,
+            Self::Internal => Class::Internal,
+        }
+    }
+
+    /// Whose doing it is.
+    #[allow(clippy::too_many_lines, reason = "one line an error")]
+    pub const fn fault(self) -> Fault {
+        match self {
+            Self::TopicExists
+            | Self::TopicAbsent
+            | Self::Rejected
+            | Self::Conflict
+            | Self::Quota
+            | Self::TxnAborted
+            | Self::NoTopic
+            | Self::Trap
+            | Self::OutOfFuel
+            | Self::Limit
+            | Self::BadProgram
+            | Self::Rate
+            | Self::NonceGap
+            | Self::SessionExpired
+            | Self::Unauthenticated
+            | Self::Forbidden
+            | Self::TooLarge
+            | Self::BadRequest
+            | Self::Unsupported
+            | Self::Gone
+            | Self::NonceReused
+            | Self::Superseded
+            | Self::TopicUnknown
+            | Self::KeyAbsent
+            | Self::RecordAbsent
+            | Self::BadName
+            | Self::NotAStore
+            | Self::StoreExists
+            | Self::FormatNewer
+            | Self::Volatile
+            | Self::EngineMissing
+            | Self::Closed
+            | Self::BadOption
+            | Self::BadAddress
+            | Self::BadLine
+            | Self::SourceChanged
+            | Self::Cancelled => Fault::Caller,
+            Self::Quarantined | Self::Diverged | Self::Internal => Fault::Us,
+            Self::Redirect
+            | Self::NoLeader
+            | Self::Busy
+            | Self::ReadOnly
+            | Self::Lagging
+            | Self::Draining
+            | Self::Io
+            | Self::IoFatal
+            | Self::DiskFull
+            | Self::Locked
+            | Self::Damaged
+            | Self::NotPermitted
+            | Self::TooFewDescriptors
+            | Self::Indeterminate
+            | Self::Deadline
+            | Self::Unreachable => Fault::Environment,
+            Self::Protocol => Fault::Peer,
+        }
+    }
+
+    /// Whether sending the same again can help.
+    #[allow(clippy::too_many_lines, reason = "one line an error")]
+    pub const fn retry(self) -> Retry {
+        match self {
+            Self::TopicExists
+            | Self::TopicAbsent
+            | Self::Rejected
+            | Self::TxnAborted
+            | Self::Trap
+            | Self::OutOfFuel
+            | Self::Limit
+            | Self::BadProgram
+            | Self::SessionExpired
+            | Self::TooLarge
+            | Self::BadRequest
+            | Self::Unsupported
+            | Self::Gone
+            | Self::NonceReused
+            | Self::Superseded
+            | Self::BadName
+            | Self::IoFatal
+            | Self::Damaged
+            | Self::NotAStore
+            | Self::StoreExists
+            | Self::FormatNewer
+            | Self::Volatile
+            | Self::EngineMissing
+            | Self::Diverged
+            | Self::Closed
+            | Self::BadOption
+            | Self::Protocol
+            | Self::BadAddress
+            | Self::BadLine
+            | Self::SourceChanged
+            | Self::Internal => Retry::No,
+            Self::Conflict
+            | Self::Quota
+            | Self::NoTopic
+            | Self::Quarantined
+            | Self::Redirect
+            | Self::NoLeader
+            | Self::Busy
+            | Self::Rate
+            | Self::NonceGap
+            | Self::Unauthenticated
+            | Self::Forbidden
+            | Self::ReadOnly
+            | Self::TopicUnknown
+            | Self::KeyAbsent
+            | Self::RecordAbsent
+            | Self::Lagging
+            | Self::Draining
+            | Self::Io
+            | Self::DiskFull
+            | Self::Locked
+            | Self::NotPermitted
+            | Self::TooFewDescriptors
+            | Self::Unreachable => Retry::After,
+            Self::Indeterminate | Self::Deadline | Self::Cancelled => Retry::Yes,
+        }
+    }
+
+    /// The status of the HTTP answer.
+    #[allow(clippy::too_many_lines, reason = "one line an error")]
+    pub const fn http_status(self) -> u16 {
+        match self {
+            Self::TopicExists
+            | Self::TxnAborted
+            | Self::NonceGap
+            | Self::Superseded
+            | Self::StoreExists
+            | Self::SourceChanged => 409,
+            Self::TopicAbsent
+            | Self::NoTopic
+            | Self::TopicUnknown
+            | Self::KeyAbsent
+            | Self::RecordAbsent => 404,
+            Self::Rejected
+            | Self::Trap
+            | Self::OutOfFuel
+            | Self::Limit
+            | Self::BadProgram
+            | Self::NonceReused => 422,
+            Self::Conflict => 412,
+            Self::Quota => 507,
+            Self::Quarantined
+            | Self::NoLeader
+            | Self::Busy
+            | Self::ReadOnly
+            | Self::Draining
+            | Self::DiskFull
+            | Self::Locked
+            | Self::TooFewDescriptors
+            | Self::Closed
+            | Self::Cancelled => 503,
+            Self::Redirect => 307,
+            Self::Rate => 429,
+            Self::SessionExpired | Self::Gone => 410,
+            Self::Unauthenticated => 401,
+            Self::Forbidden => 403,
+            Self::TooLarge => 413,
+            Self::BadRequest
+            | Self::BadName
+            | Self::BadOption
+            | Self::BadAddress
+            | Self::BadLine => 400,
+            Self::Unsupported => 501,
+            Self::Lagging | Self::Indeterminate | Self::Deadline => 504,
+            Self::Io
+            | Self::IoFatal
+            | Self::Damaged
+            | Self::NotAStore
+            | Self::FormatNewer
+            | Self::NotPermitted
+            | Self::Volatile
+            | Self::EngineMissing
+            | Self::Diverged
+            | Self::Internal => 500,
+            Self::Unreachable | Self::Protocol => 502,
+        }
+    }
+
+    /// The exit code of the daily commands.
+    #[allow(clippy::too_many_lines, reason = "one line an error")]
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::TopicExists
+            | Self::TopicAbsent
+            | Self::Rejected
+            | Self::Conflict
+            | Self::Quota
+            | Self::TxnAborted
+            | Self::NoTopic
+            | Self::Trap
+            | Self::OutOfFuel
+            | Self::Limit
+            | Self::BadProgram
+            | Self::Quarantined => 3,
+            Self::Redirect
+            | Self::NoLeader
+            | Self::Busy
+            | Self::Rate
+            | Self::ReadOnly
+            | Self::Lagging
+            | Self::Draining
+            | Self::DiskFull
+            | Self::Locked
+            | Self::Deadline => 5,
+            Self::NonceGap
+            | Self::TooLarge
+            | Self::BadRequest
+            | Self::Unsupported
+            | Self::NonceReused
+            | Self::Superseded
+            | Self::Io
+            | Self::IoFatal
+            | Self::Damaged
+            | Self::StoreExists
+            | Self::FormatNewer
+            | Self::Volatile
+            | Self::EngineMissing
+            | Self::TooFewDescriptors
+            | Self::Closed
+            | Self::Unreachable
+            | Self::Protocol
+            | Self::BadLine
+            | Self::SourceChanged => 1,
+            Self::SessionExpired | Self::Indeterminate => 6,
+            Self::Unauthenticated | Self::Forbidden | Self::NotPermitted => 7,
+            Self::Gone
+            | Self::TopicUnknown
+            | Self::KeyAbsent
+            | Self::RecordAbsent
+            | Self::NotAStore => 4,
+            Self::BadName | Self::BadOption | Self::BadAddress => 2,
+            Self::Diverged | Self::Internal => 70,
+            Self::Cancelled => 130,
+        }
+    }
+
+    /// The exit code of `serve`, `verify`, `repair`, `backup` and `restore`.
+    #[allow(clippy::too_many_lines, reason = "one line an error")]
+    pub const fn exit_code_store(self) -> u8 {
+        match self {
+            Self::TopicExists
+            | Self::TopicAbsent
+            | Self::Rejected
+            | Self::Conflict
+            | Self::Quota
+            | Self::TxnAborted
+            | Self::NoTopic
+            | Self::Trap
+            | Self::OutOfFuel
+            | Self::Limit
+            | Self::BadProgram
+            | Self::Quarantined => 3,
+            Self::Redirect
+            | Self::Busy
+            | Self::Rate
+            | Self::Lagging
+            | Self::Draining
+            | Self::Deadline => 5,
+            Self::NoLeader | Self::Unreachable => 69,
+            Self::NonceGap
+            | Self::TooLarge
+            | Self::BadRequest
+            | Self::Unsupported
+            | Self::NonceReused
+            | Self::Superseded
+            | Self::Closed
+            | Self::Protocol
+            | Self::BadLine
+            | Self::SourceChanged => 1,
+            Self::SessionExpired | Self::Indeterminate => 6,
+            Self::Unauthenticated | Self::Forbidden | Self::NotPermitted => 77,
+            Self::ReadOnly | Self::Io | Self::IoFatal | Self::DiskFull => 74,
+            Self::Gone | Self::TopicUnknown | Self::KeyAbsent | Self::RecordAbsent => 4,
+            Self::BadName | Self::BadAddress => 2,
+            Self::Locked => 75,
+            Self::Damaged => 65,
+            Self::NotAStore
+            | Self::FormatNewer
+            | Self::Volatile
+            | Self::EngineMissing
+            | Self::TooFewDescriptors
+            | Self::BadOption => 78,
+            Self::StoreExists => 73,
+            Self::Diverged | Self::Internal => 70,
+            Self::Cancelled => 130,
+        }
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    /// Writes the name and the number, as in `CONFLICT (E104)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (E{})", self.name(), self.number())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ErrorCode;
+
+    #[test]
+    fn every_number_leads_back_to_its_code() {
+        for code in ErrorCode::ALL {
+            assert_eq!(ErrorCode::from_number(code.number()), Some(code));
+        }
+    }
+
+    #[test]
+    fn numbers_ascend_and_others_are_unknown() {
+        let known: Vec<u16> = ErrorCode::ALL.iter().map(|code| code.number()).collect();
+        assert!(known.is_sorted_by(|a, b| a < b));
+        for number in 0..=u16::MAX {
+            assert_eq!(
+                ErrorCode::from_number(number).is_some(),
+                known.contains(&number)
+            );
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The gate: the order of its steps, and the thin ones that only call cargo.
+//!
+//! Invariant: every step that compiles uses the dev profile and the features of the whole
+//! workspace, so that clippy, doc and tests share what they can and nothing is built twice.
+
+use crate::steps::{self, Step, cargo, succeed};
+use crate::suites;
+
+/// Cheap steps first: a wrong import should not wait for a build.
+const STEPS: &[Step] = &[
+    Step {
+        name: "fmt",
+        run: fmt,
+    },
+    Step {
+        name: "tidy",
+        run: crate::tidy::tidy,
+    },
+    Step {
+        name: "gen --check",
+        run: crate::generate::compare,
+    },
+    Step {
+        name: "licences",
+        run: crate::deny::licences,
+    },
+    Step {
+        name: "clippy",
+        run: clippy,
+    },
+    Step {
+        name: "doc",
+        run: doc,
+    },
+];
+
+/// All steps, stopping at the first that fails.
+pub(crate) fn check() -> anyhow::Result<()> {
+    steps::all(STEPS)
+}
+
+/// All steps and all tests, none skipped because another failed; ends with the totals, and is
+/// false if anything failed.
+pub(crate) fn test() -> anyhow::Result<bool> {
+    crate::setup::setup()?;
+    let mut summary = suites::Summary::default();
+    for step in STEPS {
+        let result = steps::one(step);
+        if let Err(error) = &result {
+            println!("{error:#}");
+        }
+        summary.step(step.name, result.is_ok());
+    }
+    suites::rust(&mut summary)?;
+    Ok(summary.close())
+}
+
+/// The tests of the Rust workspace alone; ends with the totals.
+pub(crate) fn test_rust() -> anyhow::Result<bool> {
+    let mut summary = suites::Summary::default();
+    suites::rust(&mut summary)?;
+    Ok(summary.close())
+}
+
+/// Formatting of the workspace.
+pub(crate) fn fmt() -> anyhow::Result<()> {
+    succeed(&mut cargo(&["fmt", "--all", "--check"]))
+}
+
+/// Lints of all targets.
+pub(crate) fn clippy() -> anyhow::Result<()> {
+    let arguments = [
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--locked",
+        "--quiet",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    succeed(&mut cargo(&arguments))
+}
+
+/// Documentation of the workspace's own crates.
+pub(crate) fn doc() -> anyhow::Result<()> {
+    let arguments = [
+        "doc",
+        "--workspace",
+        "--lib",
+        "--no-deps",
+        "--locked",
+        "--quiet",
+    ];
+    succeed(cargo(&arguments).env("RUSTDOCFLAGS", "-D warnings"))
+}

@@ -1,0 +1,213 @@
+//! What we depend on: a light check by the lock file, and cargo-deny itself.
+//!
+//! Invariant: both read the same rules, `deny.toml`; the light one applies its lists of licences,
+//! bans and sources, and notes duplicates, in about a second.
+
+use crate::metadata::{self, Package};
+use crate::steps::{cargo, succeed};
+use crate::tree;
+use anyhow::{Context as _, ensure};
+use std::collections::BTreeMap;
+use std::process::Command;
+use toml::Table;
+
+/// The version that is built when it is missing.
+const CARGO_DENY: &str = "0.20.2";
+
+/// Rules of `deny.toml` that the light check applies.
+struct Rules {
+    licences: Vec<String>,
+    banned: Vec<String>,
+    registries: Vec<String>,
+}
+
+/// The light check.
+pub(crate) fn licences() -> anyhow::Result<()> {
+    let rules = rules(&tree::text("deny.toml")?).context("deny.toml")?;
+    let packages = metadata::load()?;
+    let wrong = violations(&packages, &rules);
+    for line in &wrong {
+        println!("licences: {line}");
+    }
+    for line in duplicates(&packages) {
+        println!("note: {line}");
+    }
+    ensure!(wrong.is_empty(), "{} violations, listed above", wrong.len());
+    let foreign = packages
+        .iter()
+        .filter(|package| package.source.is_some())
+        .count();
+    println!("{foreign} foreign packages");
+    Ok(())
+}
+
+/// cargo-deny, built first when it is missing.
+pub(crate) fn full() -> anyhow::Result<()> {
+    let tools = tree::root().join("target/tools");
+    let binary = tools.join("bin/cargo-deny");
+    if !binary.exists() {
+        println!("deny: building cargo-deny {CARGO_DENY}; this takes some minutes, once");
+        let mut install = cargo(&["install", "--locked", "cargo-deny", "--version", CARGO_DENY]);
+        succeed(install.arg("--root").arg(&tools))?;
+    }
+    let mut command = Command::new(binary);
+    command
+        .current_dir(tree::root())
+        .args(["--locked", "check"]);
+    succeed(command.args(["bans", "licenses", "sources"]))
+}
+
+fn rules(text: &str) -> anyhow::Result<Rules> {
+    let table: Table = text.parse()?;
+    let list = |part: &str, field: &str| -> anyhow::Result<Vec<toml::Value>> {
+        let value = table.get(part).and_then(|part| part.get(field));
+        let value = value.and_then(toml::Value::as_array);
+        Ok(value
+            .with_context(|| format!("[{part}] has no list `{field}`"))?
+            .clone())
+    };
+    let names = |values: Vec<toml::Value>| -> Vec<String> {
+        values
+            .iter()
+            .filter_map(|value| value.as_str().or_else(|| value.get("crate")?.as_str()))
+            .map(str::to_owned)
+            .collect()
+    };
+    Ok(Rules {
+        licences: names(list("licenses", "allow")?),
+        banned: names(list("bans", "deny")?),
+        registries: names(list("sources", "allow-registry")?),
+    })
+}
+
+fn violations(packages: &[Package], rules: &Rules) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for package in packages {
+        let place = format!("{} {}", package.name, package.version);
+        if !satisfied(&package.license, &rules.licences) {
+            wrong.push(format!(
+                "{place}: licence `{}` is not allowed",
+                package.license
+            ));
+        }
+        if rules.banned.contains(&package.name) {
+            wrong.push(format!("{place}: banned by deny.toml"));
+        }
+        if let Some(source) = &package.source {
+            let from = source.strip_prefix("registry+").unwrap_or(source);
+            if !rules.registries.iter().any(|registry| registry == from) {
+                wrong.push(format!("{place}: comes from {source}"));
+            }
+        }
+    }
+    wrong
+}
+
+/// Packages that are there in more than one version.
+fn duplicates(packages: &[Package]) -> Vec<String> {
+    let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for package in packages {
+        versions
+            .entry(&package.name)
+            .or_default()
+            .push(&package.version);
+    }
+    versions
+        .into_iter()
+        .filter(|(_, versions)| versions.len() > 1)
+        .map(|(name, versions)| {
+            format!(
+                "{name} is there {} times: {}",
+                versions.len(),
+                versions.join(", ")
+            )
+        })
+        .collect()
+}
+
+/// Whether the licence expression can be met with the allowed licences alone.
+///
+/// The grammar is that of SPDX: `OR` binds less than `AND`, which binds less than `WITH`; `/` is an
+/// old way to write `OR`.
+fn satisfied(expression: &str, allowed: &[String]) -> bool {
+    let spaced = expression
+        .replace('/', " OR ")
+        .replace('(', " ( ")
+        .replace(')', " ) ");
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let mut rest = words.as_slice();
+    let verdict = any(&mut rest, allowed);
+    verdict && rest.is_empty()
+}
+
+fn any(words: &mut &[&str], allowed: &[String]) -> bool {
+    let mut verdict = both(words, allowed);
+    while let Some((&"OR", rest)) = words.split_first() {
+        *words = rest;
+        // Both sides are read in any case: the words must be used up.
+        let right = both(words, allowed);
+        verdict = verdict || right;
+    }
+    verdict
+}
+
+fn both(words: &mut &[&str], allowed: &[String]) -> bool {
+    let mut verdict = term(words, allowed);
+    while let Some((&"AND", rest)) = words.split_first() {
+        *words = rest;
+        let right = term(words, allowed);
+        verdict = verdict && right;
+    }
+    verdict
+}
+
+fn term(words: &mut &[&str], allowed: &[String]) -> bool {
+    let Some((first, rest)) = words.split_first() else {
+        return false;
+    };
+    *words = rest;
+    if *first == "(" {
+        let verdict = any(words, allowed);
+        let Some((&")", rest)) = words.split_first() else {
+            return false;
+        };
+        *words = rest;
+        return verdict;
+    }
+    if let [with, exception, rest @ ..] = *words
+        && *with == "WITH"
+    {
+        *words = rest;
+        let whole = format!("{first} WITH {exception}");
+        return allowed.contains(&whole);
+    }
+    allowed.iter().any(|licence| licence == first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::satisfied;
+
+    #[test]
+    fn expressions_are_read_as_spdx_says() {
+        let allowed: Vec<String> = ["MIT", "BSD-3-Clause", "Apache-2.0 WITH LLVM-exception"]
+            .map(str::to_owned)
+            .into();
+        let check = |expression: &str, expected: bool| {
+            assert_eq!(satisfied(expression, &allowed), expected, "{expression}");
+        };
+        check("MIT", true);
+        check("MIT OR GPL-3.0", true);
+        check("GPL-3.0 OR MIT", true);
+        check("MIT/GPL-3.0", true);
+        check("MIT AND GPL-3.0", false);
+        check("MIT AND BSD-3-Clause", true);
+        check("(GPL-3.0 OR MIT) AND BSD-3-Clause", true);
+        check("GPL-3.0 OR MIT AND GPL-2.0", false);
+        check("Apache-2.0 WITH LLVM-exception OR GPL-3.0", true);
+        check("Apache-2.0", false);
+        check("MIT WITH LLVM-exception", false);
+        check("", false);
+        check("(MIT", false);
+    }
+}

@@ -1,0 +1,44 @@
+//! Files made from others: what is made, and whether what stands in the tree is what would be made.
+//!
+//! Invariant: making is a pure function of `vectors/errors.toml`; two runs give equal bytes.
+
+mod page;
+mod rust;
+
+use crate::{error_table, tree};
+use anyhow::ensure;
+
+type Make = fn(&[error_table::Entry]) -> anyhow::Result<String>;
+
+/// Each file that is made, and the function that makes it.
+const MADE: &[(&str, Make)] = &[
+    ("crates/weir-core/src/error_code.rs", rust::make),
+    ("docs/formats/errors.md", page::make),
+];
+
+/// Writes the files that differ.
+pub(crate) fn write() -> anyhow::Result<()> {
+    let entries = error_table::load()?;
+    for (name, make) in MADE {
+        let text = make(&entries)?;
+        if tree::text(name).ok().as_deref() != Some(text.as_str()) {
+            std::fs::write(tree::root().join(name), text)?;
+            println!("wrote {name}");
+        }
+    }
+    Ok(())
+}
+
+/// Fails when a file is not what would be written.
+pub(crate) fn compare() -> anyhow::Result<()> {
+    let entries = error_table::load()?;
+    for (name, make) in MADE {
+        ensure!(
+            tree::text(name)? == make(&entries)?,
+            "{name} is not what {} says; run `cargo xtask gen`",
+            error_table::PATH
+        );
+    }
+    println!("{} errors, {} files up to date", entries.len(), MADE.len());
+    Ok(())
+}

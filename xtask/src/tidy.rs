@@ -1,0 +1,57 @@
+//! Rules of the project that no compiler or linter knows.
+//!
+//! Each rule is a function in a module below that adds what it found to `Findings`. Invariant: all
+//! rules run, and all violations are printed, before the first one fails the check.
+
+mod data;
+mod documents;
+mod imports;
+mod rust_source;
+mod sources;
+
+use anyhow::ensure;
+
+/// What the rules found.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// Violations: each fails the check.
+    pub(crate) wrong: Vec<String>,
+    /// Worth a look; none fails the check.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Findings {
+    /// Adds a violation at `place`, a path with an optional line.
+    pub(crate) fn wrong(&mut self, place: &str, what: &str) {
+        self.wrong.push(format!("{place}: {what}"));
+    }
+
+    /// Adds a note on `place`.
+    pub(crate) fn note(&mut self, place: &str, what: &str) {
+        self.notes.push(format!("{place}: {what}"));
+    }
+}
+
+/// Runs all rules.
+pub(crate) fn tidy() -> anyhow::Result<()> {
+    let mut findings = Findings::default();
+    let files = crate::tree::files()?;
+    let packages = crate::metadata::load()?;
+    imports::check(&packages, &mut findings);
+    sources::check(&packages, &files, &mut findings)?;
+    documents::check(&files, &mut findings)?;
+    data::check(&files, &mut findings)?;
+    for note in &findings.notes {
+        println!("note: {note}");
+    }
+    for wrong in &findings.wrong {
+        println!("tidy: {wrong}");
+    }
+    ensure!(
+        findings.wrong.is_empty(),
+        "{} violations, listed above",
+        findings.wrong.len()
+    );
+    println!("{} files, {} packages", files.len(), packages.len());
+    Ok(())
+}

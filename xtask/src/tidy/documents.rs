@@ -1,0 +1,239 @@
+//! Rules about documents: titles, links, the change log, decision records.
+
+use super::Findings;
+use crate::tree;
+
+/// Parts of a version in the change log, in the order in which they stand.
+const CHANGE_LOG_PARTS: &[&str] = &[
+    "Safety and durability",
+    "Features",
+    "Performance",
+    "Format/protocol/ABI",
+    "Internals",
+];
+
+/// Parts of a decision record, in the order in which they stand.
+const DECISION_PARTS: &[&str] = &[
+    "Context",
+    "Decision",
+    "Alternatives",
+    "Consequences",
+    "What would change our mind",
+];
+
+/// A decision record is one page.
+const DECISION_LINES_MAX: usize = 70;
+
+/// Checks all documents.
+pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result<()> {
+    let mut numbers: Vec<&str> = Vec::new();
+    for name in files.iter().filter(|name| is_markdown(name)) {
+        let text = tree::text(name)?;
+        let prose = prose(&text);
+        one_title(name, &prose, findings);
+        links(
+            name,
+            &prose,
+            &|path| tree::root().join(path).exists(),
+            findings,
+        );
+        if let Some(file) = name.strip_prefix("docs/decisions/") {
+            let number = file.split('-').next().unwrap_or_default();
+            if number.len() != 4 || !number.bytes().all(|b| b.is_ascii_digit()) {
+                findings.wrong(name, "a decision record is named NNNN-title.md");
+            }
+            if numbers.contains(&number) {
+                findings.wrong(name, "another decision record has this number");
+            }
+            numbers.push(number);
+            parts(name, &prose, DECISION_PARTS, true, findings);
+            if text.lines().count() > DECISION_LINES_MAX {
+                findings.wrong(name, "a decision record is one page");
+            }
+        }
+    }
+    if files.iter().any(|name| name == "CHANGELOG.md") {
+        change_log(&tree::text("CHANGELOG.md")?, findings);
+    } else {
+        findings.wrong("CHANGELOG.md", "is missing");
+    }
+    Ok(())
+}
+
+fn is_markdown(name: &str) -> bool {
+    std::path::Path::new(name)
+        .extension()
+        .is_some_and(|extension| extension == "md")
+}
+
+/// The lines with fenced blocks emptied and code spans cut out.
+fn prose(text: &str) -> Vec<String> {
+    let mut fence: Option<&str> = None;
+    let mut out = Vec::new();
+    for line in text.lines() {
+        let start = line.trim_start();
+        let mark = ["```", "~~~"]
+            .into_iter()
+            .find(|mark| start.starts_with(mark));
+        if fence.is_some() || mark.is_some() {
+            fence = match (fence, mark) {
+                (None, mark) => mark,
+                (open, mark) if open == mark => None,
+                (open, _) => open,
+            };
+            out.push(String::new());
+        } else {
+            // Every second piece between back ticks is a code span.
+            out.push(line.split('`').step_by(2).collect());
+        }
+    }
+    out
+}
+
+fn one_title(name: &str, prose: &[String], findings: &mut Findings) {
+    let titles = prose.iter().filter(|line| line.starts_with("# ")).count();
+    if titles != 1 {
+        findings.wrong(name, &format!("{titles} titles (`# `) in place of one"));
+    }
+}
+
+/// Every relative link leads to a file or folder that is there.
+fn links(name: &str, prose: &[String], exists: &dyn Fn(&str) -> bool, findings: &mut Findings) {
+    let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
+    for (number, line) in prose.iter().enumerate() {
+        for target in targets(line) {
+            let path = target.split(['#', '?']).next().unwrap_or_default();
+            if path.is_empty() || target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let place = format!("{name}:{}", number + 1);
+            match joined(folder, path) {
+                Some(path) if exists(&path) => {}
+                Some(_) => findings.wrong(&place, &format!("the link {target} leads nowhere")),
+                None => findings.wrong(&place, &format!("the link {target} leaves the project")),
+            }
+        }
+    }
+}
+
+/// Targets of the links in a line: `[text](target)` and `[name]: target`.
+fn targets(line: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for (at, mark) in line.match_indices("](") {
+        let rest = &line[at + mark.len()..];
+        if let Some(end) = rest.find([')', ' ']) {
+            found.push(&rest[..end]);
+        }
+    }
+    if line.starts_with('[')
+        && let Some((_, target)) = line.split_once("]: ")
+    {
+        found.push(target.trim());
+    }
+    found
+}
+
+/// `path` seen from `folder`, both with `/`; `None` if it climbs out of the root.
+fn joined(folder: &str, path: &str) -> Option<String> {
+    let mut parts: Vec<&str> = Vec::new();
+    let whole = if let Some(absolute) = path.strip_prefix('/') {
+        absolute.to_owned()
+    } else {
+        format!("{folder}/{path}")
+    };
+    for part in whole.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+/// Headings of the second level are among `allowed`, in that order; all of them if `all`.
+fn parts(name: &str, prose: &[String], allowed: &[&str], all: bool, findings: &mut Findings) {
+    let found: Vec<&str> = prose
+        .iter()
+        .filter_map(|line| line.strip_prefix("## "))
+        .collect();
+    if found != allowed && all {
+        findings.wrong(name, &format!("the parts must be: {}", allowed.join(", ")));
+    }
+}
+
+/// `Unreleased` stands on top, and each version has known parts in their order.
+fn change_log(text: &str, findings: &mut Findings) {
+    let name = "CHANGELOG.md";
+    let mut versions = text.lines().filter_map(|line| line.strip_prefix("## "));
+    if versions.next() != Some("Unreleased") {
+        findings.wrong(name, "`## Unreleased` does not stand on top");
+    }
+    let mut last = None;
+    for (number, line) in text.lines().enumerate() {
+        if line.starts_with("## ") {
+            last = None;
+        } else if let Some(part) = line.strip_prefix("### ") {
+            let position = CHANGE_LOG_PARTS.iter().position(|known| *known == part);
+            if position.is_none() || position <= last {
+                let place = format!("{name}:{}", number + 1);
+                let known = CHANGE_LOG_PARTS.join(", ");
+                findings.wrong(&place, &format!("parts are, in this order: {known}"));
+            }
+            last = position;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{change_log, joined, links, one_title, prose};
+    use crate::tidy::Findings;
+
+    fn check(text: &str, expected: usize) {
+        let mut findings = Findings::default();
+        let prose = prose(text);
+        one_title("docs/a.md", &prose, &mut findings);
+        let exists = |path: &str| ["docs/b.md", "README.md"].contains(&path);
+        links("docs/a.md", &prose, &exists, &mut findings);
+        assert_eq!(findings.wrong.len(), expected, "{:?}", findings.wrong);
+    }
+
+    #[test]
+    fn titles_and_links_are_counted_outside_code() {
+        check(
+            "# A\n[b](b.md) [r](../README.md#x) [w](https://a.example/) [h](#x)\n",
+            0,
+        );
+        check("# A\n```\n# B\n[c](c.md)\n```\n`[c](c.md)`\n", 0);
+        check("# A\n[c](c.md)\n", 1);
+        check("# A\n[b]: b.md\n[c]: c.md\n", 1);
+        check("# A\n[c](../../c.md)\n", 1);
+        check("# A\n# B\n", 1);
+        check("text\n", 1);
+        assert_eq!(joined("docs", "/README.md").as_deref(), Some("README.md"));
+    }
+
+    #[test]
+    fn the_change_log_has_its_form() {
+        let check = |text: &str, expected: usize| {
+            let mut findings = Findings::default();
+            change_log(text, &mut findings);
+            assert_eq!(
+                findings.wrong.len(),
+                expected,
+                "{text:?}: {:?}",
+                findings.wrong
+            );
+        };
+        check(
+            "# C\n## Unreleased\n### Features\n### Internals\n## 0.1.0\n### Features\n",
+            0,
+        );
+        check("# C\n## 0.1.0\n", 1);
+        check("# C\n## Unreleased\n### Internals\n### Features\n", 1);
+        check("# C\n## Unreleased\n### Odds and ends\n", 1);
+    }
+}

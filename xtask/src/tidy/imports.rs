@@ -1,0 +1,294 @@
+//! Who may import whom: the table of the house, and the check of every manifest against it.
+//!
+//! Imports go strictly downward by layer. A crate may import what its row names, from our own
+//! crates and from foreign ones, and what `ANYWHERE` names. Crates that do not exist yet have their
+//! row, so that they begin with it. A crate without a row needs a decision record first.
+
+use super::Findings;
+use crate::metadata::{Dependency, Package};
+
+/// One row of the table.
+struct Row {
+    /// Name of the package.
+    name: &'static str,
+    /// Crates are imported from a lower layer only.
+    layer: u8,
+    /// Our own crates it may import.
+    ours: &'static [&'static str],
+    /// Foreign crates it may import, besides `ANYWHERE`.
+    foreign: &'static [&'static str],
+}
+
+const TABLE: &[Row] = &[
+    Row {
+        name: "weir-scan",
+        layer: 0,
+        ours: &[],
+        foreign: &[],
+    },
+    Row {
+        name: "weir-psyc",
+        layer: 0,
+        ours: &[],
+        foreign: &["memchr"],
+    },
+    Row {
+        name: "weir-core",
+        layer: 1,
+        ours: &["weir-psyc", "weir-scan"],
+        foreign: &["memchr"],
+    },
+    Row {
+        name: "weir-store",
+        layer: 2,
+        ours: &["weir-core"],
+        foreign: &[],
+    },
+    Row {
+        name: "weir-program",
+        layer: 2,
+        ours: &["weir-core", "weir-scan"],
+        foreign: &["wasmtime", "wasmi", "wasmparser", "sha2"],
+    },
+    Row {
+        name: "weir-raft",
+        layer: 3,
+        ours: &["weir-core", "weir-store"],
+        foreign: &["openraft", "tokio"],
+    },
+    Row {
+        name: "weir",
+        layer: 3,
+        ours: &["weir-psyc", "weir-core", "weir-store", "weir-program"],
+        foreign: &[],
+    },
+    Row {
+        name: "weir-server",
+        layer: 4,
+        ours: &[
+            "weir-psyc",
+            "weir-core",
+            "weir-store",
+            "weir-program",
+            "weir-raft",
+        ],
+        foreign: &[
+            "flate2",
+            "hyper",
+            "hyper-util",
+            "http",
+            "http-body-util",
+            "matchit",
+            "prometheus-client",
+            "rustls",
+            "sd-notify",
+            "serde",
+            "serde_json",
+            "tokio",
+            "tokio-rustls",
+            "toml",
+            "tracing-subscriber",
+            "zstd",
+        ],
+    },
+    Row {
+        name: "weir-capi",
+        layer: 4,
+        ours: &["weir"],
+        foreign: &[],
+    },
+    Row {
+        name: "weir-jira",
+        layer: 4,
+        ours: &["weir"],
+        foreign: &["ureq", "serde", "serde_json", "jiff"],
+    },
+    Row {
+        name: "weir-emacs",
+        layer: 5,
+        ours: &["weir", "weir-jira"],
+        foreign: &["emacs"],
+    },
+    Row {
+        name: "weir-lab",
+        layer: 5,
+        ours: &["weir-psyc", "weir-scan", "weir"],
+        foreign: &[
+            "anstream",
+            "anyhow",
+            "clap",
+            "comfy-table",
+            "hdrhistogram",
+            "indicatif",
+            "inferno",
+            "jiff",
+            "memchr",
+            "owo-colors",
+            "plotters",
+            "quick-xml",
+            "serde",
+            "serde_json",
+            "tempfile",
+            "toml",
+        ],
+    },
+    Row {
+        name: "weir-sim",
+        layer: 5,
+        ours: &["weir-core", "weir-store", "weir-program", "weir-raft"],
+        foreign: &["turmoil"],
+    },
+    Row {
+        name: "weir-cli",
+        layer: 6,
+        // The codec for `weir psyc`. The lab is an executable of its own and stays out.
+        ours: &["weir", "weir-psyc", "weir-server", "weir-jira"],
+        foreign: &[
+            "anstream",
+            "anyhow",
+            "clap",
+            "clap_complete",
+            "clap_mangen",
+            "comfy-table",
+            "indicatif",
+            "jiff",
+            "owo-colors",
+            "ratatui",
+            "rustyline",
+            "serde",
+            "serde_json",
+            "tempfile",
+            "toml",
+        ],
+    },
+    Row {
+        name: "xtask",
+        layer: 9,
+        ours: &[],
+        foreign: &["anyhow", "serde_json", "toml"],
+    },
+];
+
+/// Foreign crates that any crate may import: errors, bytes, hashes, checksums, system calls, spans.
+const ANYWHERE: &[&str] = &[
+    "bytes",
+    "crc-fast",
+    "hashbrown",
+    "rapidhash",
+    "rustix",
+    "thiserror",
+    "tracing",
+    "twox-hash",
+];
+
+/// Foreign crates that tests, benches and examples of any crate may import.
+const IN_TESTS: &[&str] = &[
+    "insta",
+    "memchr",
+    "proptest",
+    "serde_json",
+    "shuttle",
+    "tempfile",
+    "trybuild",
+];
+
+/// Our own crates that tests and benches may import beyond their row.
+const OURS_IN_TESTS: &[(&str, &str)] = &[("weir-psyc", "weir-scan")];
+
+/// Checks every member of the workspace.
+pub(super) fn check(packages: &[Package], findings: &mut Findings) {
+    for package in packages.iter().filter(|package| package.member) {
+        let place = format!("{}/Cargo.toml", package.folder);
+        let Some(row) = row(&package.name) else {
+            findings.wrong(&place, "the crate has no row in xtask/src/tidy/imports.rs");
+            continue;
+        };
+        for dependency in &package.dependencies {
+            if let Err(why) = edge(row, dependency) {
+                findings.wrong(&place, &format!("imports {}: {why}", dependency.name));
+            }
+        }
+    }
+}
+
+fn row(name: &str) -> Option<&'static Row> {
+    TABLE.iter().find(|row| row.name == name)
+}
+
+fn edge(from: &Row, to: &Dependency) -> Result<(), &'static str> {
+    let name = to.name.as_str();
+    if name == from.name && to.dev {
+        // A crate that turns on one of its own features for its tests.
+        return Ok(());
+    }
+    let Some(target) = row(name) else {
+        let allowed = from.foreign.contains(&name)
+            || ANYWHERE.contains(&name)
+            || (to.dev && IN_TESTS.contains(&name));
+        return if allowed {
+            Ok(())
+        } else {
+            Err("a foreign crate its row does not name")
+        };
+    };
+    if to.dev && OURS_IN_TESTS.contains(&(from.name, name)) {
+        return Ok(());
+    }
+    if target.layer >= from.layer {
+        return Err("not below it");
+    }
+    if to.build {
+        return Err("a build script imports none of our crates");
+    }
+    if from.ours.contains(&name) {
+        Ok(())
+    } else {
+        Err("its row does not name it")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::{TABLE, edge, row};
+    use crate::metadata::Dependency;
+
+    fn check(from: &str, to: &str, dev: bool, allowed: bool) {
+        let dependency = Dependency {
+            name: to.to_owned(),
+            dev,
+            build: false,
+        };
+        let verdict = edge(row(from).unwrap(), &dependency);
+        assert_eq!(verdict.is_ok(), allowed, "{from} -> {to}: {verdict:?}");
+    }
+
+    #[test]
+    fn imports_go_downward_and_by_the_row() {
+        check("weir-store", "weir-core", false, true);
+        check("weir-core", "weir-store", false, false);
+        check("weir-core", "weir-store", true, false);
+        check("weir-store", "weir-psyc", false, false);
+        check("weir-cli", "weir-lab", false, false);
+        check("weir-core", "tokio", false, false);
+        check("weir-core", "bytes", false, true);
+        check("weir-core", "proptest", false, false);
+        check("weir-core", "proptest", true, true);
+        check("weir-psyc", "weir-scan", false, false);
+        check("weir-psyc", "weir-scan", true, true);
+    }
+
+    #[test]
+    fn every_row_names_lower_rows_only() {
+        for from in TABLE {
+            for name in from.ours {
+                assert!(
+                    row(name).unwrap().layer < from.layer,
+                    "{} -> {name}",
+                    from.name
+                );
+            }
+        }
+    }
+}

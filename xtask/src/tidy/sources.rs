@@ -1,0 +1,286 @@
+//! Rules about source files: what must stand in them and what must not.
+
+use super::Findings;
+use super::rust_source::{code, lines_with, without_tests};
+use crate::metadata::Package;
+use crate::tree;
+
+/// Crates whose root need not forbid unsafe code; each has blocks that are argued one by one, or
+/// macros of a foreign crate that write them.
+const UNSAFE_ALLOWED: &[&str] = &["weir-scan", "weir-capi", "weir-emacs"];
+
+/// Kinds of targets that end up in what a user runs or links.
+const SHIPPED: &[&str] = &["lib", "rlib", "cdylib", "staticlib", "bin", "proc-macro"];
+
+/// Code that is unfinished or switched off, in any Rust file.
+const UNFINISHED: &[&str] = &["todo!", "unimplemented!", "#[ignore"];
+
+/// What the pure core must not touch: the world, the clock, chance, floats, unordered iteration.
+const FORBIDDEN_IN_CORE: &[&str] = &[
+    "std::fs",
+    "std::net",
+    "std::io",
+    "std::env",
+    "std::process",
+    "std::thread",
+    "thread::",
+    "Instant",
+    "SystemTime",
+    "HashMap",
+    "HashSet",
+    "RandomState",
+    "f32",
+    "f64",
+    "static mut",
+    "thread_local!",
+];
+
+/// Libraries do not write to the terminal of the process they live in.
+const FORBIDDEN_IN_LIBRARIES: &[&str] = &["println!", "print!", "eprintln!", "eprint!"];
+
+/// Crates whose libraries belong to a command and may print.
+const MAY_PRINT: &[&str] = &["weir-lab", "weir-cli", "xtask"];
+
+/// Above this many lines a file is worth a look.
+const LINES_NOTED: usize = 600;
+
+/// Above this many bytes a file is worth a reason.
+const BYTES_NOTED: usize = 2 << 20;
+
+/// A marker of unfinished work; in two parts so that this file does not hold it.
+const MARKER: &str = concat!("FIX", "ME");
+
+/// Folders of one machine, in two parts for the same reason.
+const MACHINE_PATHS: &[&str] = &[
+    concat!("/wo", "rk/"),
+    concat!("/ro", "ot/"),
+    concat!("/ho", "me/"),
+    concat!("/Us", "ers/"),
+    concat!("/tmp/", "target"),
+    concat!("/tmp/", "brief"),
+];
+
+/// Checks all files.
+pub(super) fn check(
+    packages: &[Package],
+    files: &[String],
+    findings: &mut Findings,
+) -> anyhow::Result<()> {
+    crate_roots(packages, findings);
+    for name in files {
+        let bytes = tree::bytes(name)?;
+        if bytes.len() > BYTES_NOTED {
+            findings.note(name, &format!("{} bytes", bytes.len()));
+        }
+        let Ok(text) = String::from_utf8(bytes) else {
+            continue;
+        };
+        any_text(name, &text, findings);
+        if std::path::Path::new(name)
+            .extension()
+            .is_some_and(|extension| extension == "rs")
+        {
+            rust_file(name, &text, findings);
+        }
+    }
+    Ok(())
+}
+
+/// Crate roots forbid unsafe code.
+fn crate_roots(packages: &[Package], findings: &mut Findings) {
+    for package in packages.iter().filter(|package| package.member) {
+        if UNSAFE_ALLOWED.contains(&package.name.as_str()) {
+            continue;
+        }
+        for (root, kind) in &package.targets {
+            if !SHIPPED.contains(&kind.as_str()) {
+                continue;
+            }
+            match tree::text(root) {
+                Ok(text) if code(&text).contains("#![forbid(unsafe_code)]") => {}
+                Ok(_) => findings.wrong(root, "the crate root has no `#![forbid(unsafe_code)]`"),
+                Err(error) => findings.wrong(root, &format!("{error:#}")),
+            }
+        }
+    }
+}
+
+/// Rules for every file that is text.
+fn any_text(name: &str, text: &str, findings: &mut Findings) {
+    for (number, line) in text.lines().enumerate() {
+        let place = format!("{name}:{}", number + 1);
+        for path in MACHINE_PATHS {
+            if line.contains(path) {
+                findings.wrong(&place, &format!("a path of one machine ({path})"));
+            }
+        }
+        if line.contains(MARKER) {
+            findings.wrong(&place, "a marker of unfinished work");
+        }
+    }
+}
+
+/// Rules for Rust files.
+fn rust_file(name: &str, text: &str, findings: &mut Findings) {
+    let lines = text.lines().count();
+    if lines > LINES_NOTED {
+        findings.note(name, &format!("{lines} lines"));
+    }
+    let code = code(text);
+    let found = |code: &str, words: &[&str], why: &str, findings: &mut Findings| {
+        for word in words {
+            for line in lines_with(code, word) {
+                findings.wrong(&format!("{name}:{line}"), &format!("`{word}` {why}"));
+            }
+        }
+    };
+    found(&code, UNFINISHED, "is unfinished or switched off", findings);
+    let Some((package, inside)) = place_in_crate(name) else {
+        return;
+    };
+    if !inside.starts_with("src/") {
+        return;
+    }
+    if !has_header(text) {
+        findings.wrong(name, "no module header (`//!`)");
+    }
+    if is_test_file(inside) {
+        return;
+    }
+    let shipped = without_tests(&code);
+    if package == "weir-core" {
+        found(
+            &shipped,
+            FORBIDDEN_IN_CORE,
+            "must not be in the pure core",
+            findings,
+        );
+    }
+    let command = inside == "src/main.rs" || inside.starts_with("src/bin/");
+    if !command && !MAY_PRINT.contains(&package) {
+        found(
+            &shipped,
+            FORBIDDEN_IN_LIBRARIES,
+            "must not be in a library",
+            findings,
+        );
+    }
+}
+
+/// `crates/weir-core/src/lib.rs` as (`weir-core`, `src/lib.rs`).
+fn place_in_crate(name: &str) -> Option<(&str, &str)> {
+    if let Some(inside) = name.strip_prefix("xtask/") {
+        return Some(("xtask", inside));
+    }
+    name.strip_prefix("crates/")?.split_once('/')
+}
+
+/// Files that are compiled for tests only.
+fn is_test_file(inside: &str) -> bool {
+    let stem = inside.strip_suffix(".rs").unwrap_or(inside);
+    stem.ends_with("/tests") || stem.ends_with("_tests") || inside.contains("/tests/")
+}
+
+/// Whether a `//!` line stands before the first item; only attributes of the file may precede it.
+fn has_header(text: &str) -> bool {
+    text.lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty() && !line.starts_with("#!["))
+        .is_some_and(|line| line.starts_with("//!"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{any_text, has_header, rust_file};
+    use crate::tidy::Findings;
+
+    fn check(name: &str, text: &str, expected: &[&str]) {
+        let mut findings = Findings::default();
+        any_text(name, text, &mut findings);
+        rust_file(name, text, &mut findings);
+        assert_eq!(findings.wrong.len(), expected.len(), "{:?}", findings.wrong);
+        for (wrong, expected) in findings.wrong.iter().zip(expected) {
+            assert!(
+                wrong.contains(expected),
+                "{wrong:?} does not say {expected:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_core_touches_nothing() {
+        let name = "crates/weir-core/src/machine.rs";
+        check(name, "//! M.\nuse std::collections::BTreeMap;\n", &[]);
+        check(name, "//! M.\nuse std::fs;\n", &["machine.rs:2: `std::fs`"]);
+        check(name, "//! M.\nlet a: f64;\n", &["`f64`"]);
+        check(
+            name,
+            "//! M.\n#[cfg(test)]\nmod tests { use std::fs; }\n",
+            &[],
+        );
+        check(
+            "crates/weir-core/src/machine/tests.rs",
+            "//! M.\nuse std::fs;\n",
+            &[],
+        );
+        check(
+            "crates/weir-core/tests/transcripts.rs",
+            "use std::fs;\n",
+            &[],
+        );
+        check(
+            "crates/weir-store/src/disk.rs",
+            "//! M.\nuse std::fs;\n",
+            &[],
+        );
+    }
+
+    #[test]
+    fn unfinished_and_switched_off_code_is_found_anywhere() {
+        check(
+            "crates/weir/tests/a.rs",
+            "fn a() { todo!() }\n",
+            &["`todo!`"],
+        );
+        check(
+            "crates/weir/tests/a.rs",
+            "#[ignore = \"slow\"]\n",
+            &["`#[ignore`"],
+        );
+        check(
+            "lab/peers/a/src/main.rs",
+            "unimplemented!(\"b\")",
+            &["`unimplemented!`"],
+        );
+        check(
+            "crates/weir/tests/a.rs",
+            concat!("// FIX", "ME\n"),
+            &["unfinished work"],
+        );
+        check(
+            "docs/a.md",
+            concat!("see /ho", "me/someone/a\n"),
+            &["one machine"],
+        );
+    }
+
+    #[test]
+    fn libraries_do_not_print() {
+        check(
+            "crates/weir/src/a.rs",
+            "//! A.\nprintln!();\n",
+            &["`println!`"],
+        );
+        check("crates/weir/src/bin/a.rs", "//! A.\nprintln!();\n", &[]);
+        check("crates/weir-cli/src/a.rs", "//! A.\nprintln!();\n", &[]);
+        check("crates/weir/examples/a.rs", "println!();\n", &[]);
+    }
+
+    #[test]
+    fn a_header_stands_first() {
+        assert!(has_header("//! A.\n"));
+        assert!(has_header("#![forbid(unsafe_code)]\n\n//! A.\n"));
+        assert!(!has_header("use a;\n//! A.\n"));
+        assert!(!has_header("// A.\n"));
+    }
+}

@@ -1,0 +1,62 @@
+//! The files of the project, and how they are named in messages.
+//!
+//! Invariant: paths are relative to the root, with `/`, in byte order, so that every run lists the
+//! same files in the same order.
+
+use anyhow::Context as _;
+use std::path::{Path, PathBuf};
+
+/// Directory names that hold nothing written by hand.
+const SKIPPED: &[&str] = &[
+    ".git",
+    "target",
+    "node_modules",
+    "__pycache__",
+    ".venv",
+    "corpus",
+];
+
+/// The root of the project.
+pub(crate) fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent()
+        .map_or_else(|| here.to_path_buf(), Path::to_path_buf)
+}
+
+/// All files below the root, relative to it, except those under `SKIPPED` directories.
+pub(crate) fn files() -> anyhow::Result<Vec<String>> {
+    let root = root();
+    let mut found = Vec::new();
+    let mut queue = vec![root.clone()];
+    while let Some(directory) = queue.pop() {
+        let entries = std::fs::read_dir(&directory)
+            .with_context(|| format!("cannot list {}", directory.display()))?;
+        for entry in entries {
+            let entry = entry?;
+            let path = entry.path();
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                if !SKIPPED.iter().any(|skipped| entry.file_name() == *skipped) {
+                    queue.push(path);
+                }
+            } else if kind.is_file()
+                && let Ok(relative) = path.strip_prefix(&root)
+                && let Some(name) = relative.to_str()
+            {
+                found.push(name.to_owned());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The bytes of the file `name`, relative to the root.
+pub(crate) fn bytes(name: &str) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(root().join(name)).with_context(|| format!("cannot read {name}"))
+}
+
+/// The text of the file `name`, relative to the root.
+pub(crate) fn text(name: &str) -> anyhow::Result<String> {
+    String::from_utf8(bytes(name)?).with_context(|| format!("{name} is not UTF-8"))
+}
