@@ -17,8 +17,43 @@ const CARGO_DENY: &str = "0.20.2";
 /// Rules of `deny.toml` that the light check applies.
 struct Rules {
     licences: Vec<String>,
-    banned: Vec<String>,
+    banned: Vec<Ban>,
     registries: Vec<String>,
+}
+
+/// A crate that is banned: `name`, or `name@<1.2.3` for versions before that one.
+struct Ban {
+    text: String,
+    name: String,
+    before: Option<[u64; 3]>,
+}
+
+impl Ban {
+    fn parse(text: String) -> anyhow::Result<Self> {
+        let (name, before) = match text.split_once("@<") {
+            Some((name, version)) => (name.to_owned(), Some(numbers(version))),
+            None => (text.clone(), None),
+        };
+        ensure!(
+            !name.contains(['@', ':']),
+            "`{text}` is not `NAME` or `NAME@<VERSION`"
+        );
+        Ok(Self { text, name, before })
+    }
+
+    fn covers(&self, package: &Package) -> bool {
+        package.name == self.name
+            && self
+                .before
+                .is_none_or(|before| numbers(&package.version) < before)
+    }
+}
+
+/// The three numbers of a version; what follows them does not count.
+fn numbers(version: &str) -> [u64; 3] {
+    let core = version.split(['-', '+']).next().unwrap_or_default();
+    let mut parts = core.split('.').map(|part| part.parse().unwrap_or(0));
+    [(); 3].map(|()| parts.next().unwrap_or(0))
 }
 
 /// The light check.
@@ -75,7 +110,10 @@ fn rules(text: &str) -> anyhow::Result<Rules> {
     };
     Ok(Rules {
         licences: names(list("licenses", "allow")?),
-        banned: names(list("bans", "deny")?),
+        banned: names(list("bans", "deny")?)
+            .into_iter()
+            .map(Ban::parse)
+            .collect::<anyhow::Result<_>>()?,
         registries: names(list("sources", "allow-registry")?),
     })
 }
@@ -90,8 +128,8 @@ fn violations(packages: &[Package], rules: &Rules) -> Vec<String> {
                 package.license
             ));
         }
-        if rules.banned.contains(&package.name) {
-            wrong.push(format!("{place}: banned by deny.toml"));
+        for ban in rules.banned.iter().filter(|ban| ban.covers(package)) {
+            wrong.push(format!("{place}: banned by deny.toml (`{}`)", ban.text));
         }
         if let Some(source) = &package.source {
             let from = source.strip_prefix("registry+").unwrap_or(source);
@@ -186,7 +224,66 @@ fn term(words: &mut &[&str], allowed: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::satisfied;
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::{Ban, rules, satisfied, violations};
+    use crate::metadata::Package;
+
+    fn package(name: &str, version: &str) -> Package {
+        Package {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            license: "MIT".to_owned(),
+            source: Some("registry+https://a.example/index".to_owned()),
+            member: false,
+            folder: String::new(),
+            dependencies: Vec::new(),
+            targets: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn bans_sources_and_licences_are_applied() {
+        let rules = rules(
+            "[licenses]\nallow = [\"MIT\"]\n[bans]\ndeny = [{ crate = \"a\" }, \"b@<1.10.2\"]\n\
+             [sources]\nallow-registry = [\"https://a.example/index\"]\n",
+        )
+        .unwrap();
+        let check = |package: Package, expected: &str| {
+            let found = violations(&[package], &rules).join("; ");
+            assert!(
+                found.contains(expected) && found.is_empty() == expected.is_empty(),
+                "{found}"
+            );
+        };
+        check(package("c", "1.0.0"), "");
+        check(package("a", "1.0.0"), "banned");
+        check(package("b", "1.9.9"), "banned");
+        check(package("b", "1.10.2"), "");
+        check(
+            Package {
+                source: None,
+                ..package("c", "1.0.0")
+            },
+            "",
+        );
+        let elsewhere = Some("git+https://a.example/c".to_owned());
+        check(
+            Package {
+                source: elsewhere,
+                ..package("c", "1.0.0")
+            },
+            "comes from",
+        );
+        check(
+            Package {
+                license: "GPL-3.0".to_owned(),
+                ..package("c", "1.0.0")
+            },
+            "licence",
+        );
+        assert!(Ban::parse("a:1.0".to_owned()).is_err());
+    }
 
     #[test]
     fn expressions_are_read_as_spdx_says() {

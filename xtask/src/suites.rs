@@ -101,7 +101,9 @@ pub(crate) fn rust(summary: &mut Summary) -> anyhow::Result<()> {
     println!("-- running the tests of the workspace");
     let (reader, writer) = std::io::pipe()?;
     let mut command = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
+    // Colours would stand in the middle of what is parsed.
     command
+        .env("CARGO_TERM_COLOR", "never")
         .stdin(Stdio::null())
         .stdout(writer.try_clone()?)
         .stderr(writer);
@@ -111,6 +113,7 @@ pub(crate) fn rust(summary: &mut Summary) -> anyhow::Result<()> {
         .with_context(|| format!("cannot start `{shown}`"))?;
     // The command holds both ends of the pipe for writing; the loop ends when the child's close.
     drop(command);
+    let failures_before = summary.failures.len();
     let mut report = Report {
         owners: &owners,
         summary,
@@ -124,7 +127,7 @@ pub(crate) fn rust(summary: &mut Summary) -> anyhow::Result<()> {
     }
     report.end();
     let status = child.wait()?;
-    if !status.success() && summary.failures.is_empty() {
+    if !status.success() && summary.failures.len() == failures_before {
         summary.fail("rust", &format!("`{shown}` ended with {status}"));
     }
     Ok(())

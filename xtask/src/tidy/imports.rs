@@ -118,6 +118,7 @@ const TABLE: &[Row] = &[
             "anyhow",
             "clap",
             "comfy-table",
+            "flate2",
             "hdrhistogram",
             "indicatif",
             "inferno",
@@ -128,8 +129,10 @@ const TABLE: &[Row] = &[
             "quick-xml",
             "serde",
             "serde_json",
+            "signal-hook",
             "tempfile",
             "toml",
+            "wait4",
         ],
     },
     Row {

@@ -5,9 +5,22 @@ use super::rust_source::{code, lines_with, without_tests};
 use crate::metadata::Package;
 use crate::tree;
 
-/// Crates whose root need not forbid unsafe code; each has blocks that are argued one by one, or
-/// macros of a foreign crate that write them.
-const UNSAFE_ALLOWED: &[&str] = &["weir-scan", "weir-capi", "weir-emacs"];
+/// Crates whose root denies unsafe code in place of forbidding it, and the files (or folders) in
+/// which each may allow it, block by block with an argument.
+const UNSAFE_ALLOWED: &[(&str, &[&str])] = &[
+    ("weir-scan", &["src/"]),
+    ("weir-capi", &["src/"]),
+    ("weir-emacs", &["src/"]),
+    // The allocator that counts, behind the claim "nothing allocated". Not shipped.
+    ("weir-lab", &["src/alloc.rs"]),
+];
+
+/// What switches the ban of unsafe code off.
+const ALLOWING_UNSAFE: &[&str] = &[
+    "allow(unsafe_code",
+    "expect(unsafe_code",
+    "warn(unsafe_code",
+];
 
 /// Kinds of targets that end up in what a user runs or links.
 const SHIPPED: &[&str] = &["lib", "rlib", "cdylib", "staticlib", "bin", "proc-macro"];
@@ -89,16 +102,19 @@ pub(super) fn check(
 /// Crate roots forbid unsafe code.
 fn crate_roots(packages: &[Package], findings: &mut Findings) {
     for package in packages.iter().filter(|package| package.member) {
-        if UNSAFE_ALLOWED.contains(&package.name.as_str()) {
-            continue;
-        }
+        let named = UNSAFE_ALLOWED.iter().any(|(name, _)| *name == package.name);
+        let line = if named {
+            "#![deny(unsafe_code)]"
+        } else {
+            "#![forbid(unsafe_code)]"
+        };
         for (root, kind) in &package.targets {
             if !SHIPPED.contains(&kind.as_str()) {
                 continue;
             }
             match tree::text(root) {
-                Ok(text) if code(&text).contains("#![forbid(unsafe_code)]") => {}
-                Ok(_) => findings.wrong(root, "the crate root has no `#![forbid(unsafe_code)]`"),
+                Ok(text) if code(&text).contains(line) => {}
+                Ok(_) => findings.wrong(root, &format!("the crate root has no `{line}`")),
                 Err(error) => findings.wrong(root, &format!("{error:#}")),
             }
         }
@@ -138,6 +154,17 @@ fn rust_file(name: &str, text: &str, findings: &mut Findings) {
     let Some((package, inside)) = place_in_crate(name) else {
         return;
     };
+    let unsafe_here = UNSAFE_ALLOWED.iter().any(|(named, places)| {
+        *named == package && places.iter().any(|place| inside.starts_with(place))
+    });
+    if !unsafe_here {
+        found(
+            &code,
+            ALLOWING_UNSAFE,
+            "has no place in xtask/src/tidy/sources.rs",
+            findings,
+        );
+    }
     if !inside.starts_with("src/") {
         return;
     }
@@ -274,6 +301,19 @@ mod tests {
         check("crates/weir/src/bin/a.rs", "//! A.\nprintln!();\n", &[]);
         check("crates/weir-cli/src/a.rs", "//! A.\nprintln!();\n", &[]);
         check("crates/weir/examples/a.rs", "println!();\n", &[]);
+    }
+
+    #[test]
+    fn unsafe_code_has_its_named_places() {
+        let text = "//! A.\n#![allow(unsafe_code, reason = \"x\")]\n";
+        check("crates/weir-lab/src/alloc.rs", text, &[]);
+        check("crates/weir-lab/src/clock.rs", text, &["allow(unsafe_code"]);
+        check(
+            "crates/weir-store/src/disk.rs",
+            text,
+            &["allow(unsafe_code"],
+        );
+        check("crates/weir-scan/src/kernel/avx2.rs", text, &[]);
     }
 
     #[test]
