@@ -8,11 +8,17 @@ use crate::steps::{cargo, succeed};
 use crate::tree;
 use anyhow::{Context as _, ensure};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
+use std::time::SystemTime;
 use toml::Table;
 
 /// The version that is built when it is missing.
 const CARGO_DENY: &str = "0.20.2";
+
+/// Where cargo-deny looks for the data base: `db-path` of `deny.toml`, and a name that it makes
+/// from the address of the data base.
+const ADVISORIES: &str = "target/tools/advisory-dbs/advisory-db-3157b0e258782691";
 
 /// Rules of `deny.toml` that the light check applies.
 struct Rules {
@@ -76,7 +82,7 @@ pub(crate) fn licences() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// cargo-deny, built first when it is missing.
+/// cargo-deny, built first when it is missing; with advisories when a data base is named.
 pub(crate) fn full() -> anyhow::Result<()> {
     let tools = tree::root().join("target/tools");
     let binary = tools.join("bin/cargo-deny");
@@ -85,11 +91,60 @@ pub(crate) fn full() -> anyhow::Result<()> {
         let mut install = cargo(&["install", "--locked", "cargo-deny", "--version", CARGO_DENY]);
         succeed(install.arg("--root").arg(&tools))?;
     }
-    let mut command = Command::new(binary);
-    command
-        .current_dir(tree::root())
-        .args(["--locked", "check"]);
-    succeed(command.args(["bans", "licenses", "sources"]))
+    let deny = |arguments: &[&str]| {
+        succeed(
+            Command::new(&binary)
+                .current_dir(tree::root())
+                .args(arguments),
+        )
+    };
+    deny(&["--locked", "check", "bans", "licenses", "sources"])?;
+    let Some(data_base) = std::env::var_os("WEIR_ADVISORY_DB") else {
+        println!("deny: no advisories; WEIR_ADVISORY_DB names no data base");
+        return Ok(());
+    };
+    place_advisories(Path::new(&data_base), &tree::root().join(ADVISORIES))?;
+    deny(&["--locked", "--offline", "check", "advisories"])
+}
+
+/// Copies an unpacked `RustSec` data base to where cargo-deny looks for the clone it would make.
+///
+/// cargo-deny takes the age of the data from the time of the last fetch, so that is set to the
+/// time of the newest advisory, and not to now.
+fn place_advisories(from: &Path, to: &Path) -> anyhow::Result<()> {
+    ensure!(
+        from.join("crates").is_dir(),
+        "{} is no RustSec data base",
+        from.display()
+    );
+    if to.exists() {
+        std::fs::remove_dir_all(to)?;
+    }
+    let mut newest = SystemTime::UNIX_EPOCH;
+    for part in ["crates", "rust"] {
+        copy(&from.join(part), &to.join(part), &mut newest)?;
+    }
+    let git = to.join(".git");
+    std::fs::create_dir_all(&git)?;
+    std::fs::File::create(git.join("FETCH_HEAD"))?.set_modified(newest)?;
+    let days = newest.elapsed().map_or(0, |age| age.as_secs() / 86_400);
+    println!("deny: advisories are {days} days old");
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path, newest: &mut SystemTime) -> anyhow::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from).with_context(|| from.display().to_string())? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target, newest)?;
+        } else {
+            std::fs::copy(entry.path(), &target)?;
+            *newest = (*newest).max(entry.metadata()?.modified()?);
+        }
+    }
+    Ok(())
 }
 
 fn rules(text: &str) -> anyhow::Result<Rules> {
