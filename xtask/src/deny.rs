@@ -288,6 +288,7 @@ mod tests {
         Package {
             name: name.to_owned(),
             version: version.to_owned(),
+            description: String::new(),
             license: "MIT".to_owned(),
             source: Some("registry+https://a.example/index".to_owned()),
             member: false,

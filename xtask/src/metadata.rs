@@ -11,6 +11,8 @@ pub(crate) struct Package {
     pub(crate) name: String,
     /// Version in its manifest.
     pub(crate) version: String,
+    /// One line about it; empty when there is none.
+    pub(crate) description: String,
     /// Licence expression; empty when there is none.
     pub(crate) license: String,
     /// Where it comes from; `None` for packages of this tree.
@@ -69,6 +71,7 @@ fn read(package: &Value, members: &[&str], root: &str) -> anyhow::Result<Package
     Ok(Package {
         name: field("name"),
         version: field("version"),
+        description: field("description"),
         license: field("license"),
         source: package["source"].as_str().map(str::to_owned),
         member: members.contains(&id),

@@ -54,6 +54,9 @@ const FORBIDDEN_IN_LIBRARIES: &[&str] = &["println!", "print!", "eprintln!", "ep
 /// Crates whose libraries belong to a command and may print.
 const MAY_PRINT: &[&str] = &["weir-lab", "weir-cli", "xtask"];
 
+/// What made files say of themselves.
+const MADE: &str = "Made by `cargo xtask gen`";
+
 /// Above this many lines a file is worth a look.
 const LINES_NOTED: usize = 600;
 
@@ -139,7 +142,7 @@ fn any_text(name: &str, text: &str, findings: &mut Findings) {
 /// Rules for Rust files.
 fn rust_file(name: &str, text: &str, findings: &mut Findings) {
     let lines = text.lines().count();
-    if lines > LINES_NOTED {
+    if lines > LINES_NOTED && !text.contains(MADE) {
         findings.note(name, &format!("{lines} lines"));
     }
     let code = code(text);
@@ -151,6 +154,12 @@ fn rust_file(name: &str, text: &str, findings: &mut Findings) {
         }
     };
     found(&code, UNFINISHED, "is unfinished or switched off", findings);
+    for line in lines_with(&code, "thread::sleep") {
+        findings.note(
+            &format!("{name}:{line}"),
+            "sleeps; wait for an event if there is one",
+        );
+    }
     let Some((package, inside)) = place_in_crate(name) else {
         return;
     };

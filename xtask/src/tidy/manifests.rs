@@ -1,0 +1,69 @@
+//! Rules about the manifests of our own crates.
+
+use super::Findings;
+use crate::metadata::Package;
+use crate::tree;
+use toml::Table;
+
+/// Checks every member of the workspace.
+pub(super) fn check(packages: &[Package], findings: &mut Findings) -> anyhow::Result<()> {
+    for package in packages.iter().filter(|package| package.member) {
+        let place = format!("{}/Cargo.toml", package.folder);
+        manifest(&place, &tree::text(&place)?.parse()?, findings);
+        if ["", "placeholder"].contains(&package.description.as_str()) {
+            findings.wrong(&place, "`description` does not say what the crate is");
+        }
+        // Test suites are named after folders.
+        let folder = package.folder.rsplit('/').next();
+        if folder != Some(package.name.as_str()) {
+            findings.wrong(&place, &format!("the folder is not named {}", package.name));
+        }
+    }
+    Ok(())
+}
+
+/// Lints, edition and licence are those of the workspace: a crate that leaves the line out would
+/// quietly have none of the lints.
+fn manifest(place: &str, table: &Table, findings: &mut Findings) {
+    let inherited = |part: &str, field: Option<&str>| {
+        let value = table.get(part);
+        let value = field.map_or(value, |field| value.and_then(|part| part.get(field)));
+        value
+            .and_then(|value| value.get("workspace"))
+            .and_then(toml::Value::as_bool)
+            == Some(true)
+    };
+    if !inherited("lints", None) {
+        findings.wrong(place, "`[lints] workspace = true` is missing");
+    }
+    for field in ["edition", "rust-version", "license"] {
+        if !inherited("package", Some(field)) {
+            findings.wrong(place, &format!("`{field}.workspace = true` is missing"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::manifest;
+    use crate::tidy::Findings;
+
+    #[test]
+    fn a_manifest_inherits_what_all_share() {
+        let whole = "[package]\nedition.workspace = true\nrust-version.workspace = true\n\
+                     license.workspace = true\n[lints]\nworkspace = true\n";
+        let check = |text: &str, expected: usize| {
+            let mut findings = Findings::default();
+            manifest("a", &text.parse().unwrap(), &mut findings);
+            assert_eq!(findings.wrong.len(), expected, "{:?}", findings.wrong);
+        };
+        check(whole, 0);
+        check(&whole.replace("[lints]", "[lines]"), 1);
+        check(
+            &whole.replace("edition.workspace = true", "edition = \"2021\""),
+            1,
+        );
+    }
+}
