@@ -1,0 +1,71 @@
+//! Times the parser on packet files: `cargo run --release -p weir-psyc --example bench -- FILE…`
+#![allow(
+    clippy::print_stdout,
+    clippy::cast_precision_loss,
+    reason = "a measuring program"
+)]
+use std::hint::black_box;
+use std::time::Instant;
+
+use weir_psyc::{Mode, ParseStep, Parser};
+
+const ROUNDS: usize = 5;
+
+#[inline(never)]
+fn parse(packet: &[u8]) -> usize {
+    let mut parser = Parser::new(Mode::Full);
+    let mut parts = 0;
+    loop {
+        match parser.step(packet) {
+            ParseStep::Routing(variable) | ParseStep::Entity(variable) => {
+                black_box((variable.operator, variable.name, variable.value));
+                parts += 1;
+            }
+            ParseStep::Body { method, data, .. } => {
+                black_box((method, data));
+                parts += 1;
+            }
+            ParseStep::Complete => return parts,
+            _ => return 0,
+        }
+    }
+}
+
+fn time(count: u32, mut work: impl FnMut()) -> (f64, f64) {
+    let mut rounds: Vec<f64> = (0..ROUNDS)
+        .map(|_| {
+            let start = Instant::now();
+            for _ in 0..count {
+                work();
+            }
+            start.elapsed().as_nanos() as f64 / f64::from(count)
+        })
+        .collect();
+    rounds.sort_by(f64::total_cmp);
+    (rounds[0], rounds[ROUNDS / 2])
+}
+
+fn main() {
+    for file in std::env::args().skip(1) {
+        let Ok(packet) = std::fs::read(&file) else {
+            println!("{file}: cannot be read");
+            continue;
+        };
+        let parts = parse(&packet);
+        let count = 1_000_000;
+        let (min, median) = time(count, || {
+            black_box(parse(black_box(&packet)));
+        });
+        let mut terminated = packet.clone();
+        terminated.retain(|&byte| byte != 0);
+        terminated.push(0);
+        let (strlen, _) = time(count, || {
+            let text = std::ffi::CStr::from_bytes_until_nul(black_box(&terminated));
+            black_box(text.map_or(0, std::ffi::CStr::count_bytes));
+        });
+        let name = file.rsplit('/').next().unwrap_or(&file);
+        println!(
+            "{name:24} {parts:2} parts  min {min:6.1} ns  median {median:6.1} ns  strlen {strlen:5.1} ns"
+        );
+    }
+}

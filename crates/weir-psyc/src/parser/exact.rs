@@ -1,0 +1,684 @@
+//! The exact path of the parser: resumable, and the only place that decides about errors.
+//!
+//! A line is read in stages; when the buffer ends inside one, the stage and the number of bytes
+//! already judged are kept, so that no byte of a long line is looked at twice. Errors are named by
+//! the first byte that makes the packet impossible. When several rules are broken by the same byte,
+//! the byte's own syntax comes first, then the limit of the item it belongs to, then the room that
+//! the surrounding header or content still has.
+
+use super::{Line, Mode, Parser, State};
+use crate::class::{is_digit, is_keyword_byte, is_operator};
+use crate::error::{ErrorCode, ParseError};
+use crate::event::{ParseStep, Variable};
+use crate::limits::LENGTH_DIGITS_MAX;
+use crate::operator::Operator;
+use crate::scan::{BAR, LF, Mark, TAB, end_mark, keyword_len};
+
+const SP: u8 = b' ';
+
+/// How far a line has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// In front of a modifier's name.
+    Start,
+    /// In a modifier's name.
+    Name,
+    /// In an unsized value.
+    Value,
+    /// In the length of a value.
+    Digits,
+    /// In a method.
+    Method,
+    /// In unsized data.
+    Data,
+    /// In the length of a content.
+    Length,
+}
+
+/// An error at an index of the unconsumed bytes.
+struct Fail(ErrorCode, usize);
+
+type Exact<'a> = Result<ParseStep<'a>, Fail>;
+
+impl Parser {
+    /// Takes one step by the full rules.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn exact<'a>(&mut self, buffer: &'a [u8]) -> ParseStep<'a> {
+        if let Some(error) = self.error {
+            return ParseStep::Error(error);
+        }
+        let result = match buffer.get(self.pos..) {
+            Some(_) => self.advance(buffer),
+            None => Err(Fail(ErrorCode::Internal, 0)),
+        };
+        match result {
+            Ok(step) => step,
+            Err(Fail(code, index)) => {
+                let error = ParseError {
+                    code,
+                    offset: self.offset().saturating_add(index as u64),
+                };
+                self.poison(error)
+            }
+        }
+    }
+
+    fn poison<'a>(&mut self, error: ParseError) -> ParseStep<'a> {
+        self.state = State::Failed;
+        self.error = Some(error);
+        ParseStep::Error(error)
+    }
+
+    /// Fails at the byte in front of the next one, which is already consumed.
+    fn fail_behind<'a>(&mut self, code: ErrorCode) -> ParseStep<'a> {
+        self.poison(ParseError {
+            code,
+            offset: self.offset().saturating_sub(1),
+        })
+    }
+
+    fn advance<'a>(&mut self, buffer: &'a [u8]) -> Exact<'a> {
+        // Each turn either returns or leaves a state that this packet never comes back to.
+        loop {
+            let rest = buffer.get(self.pos..).unwrap_or_default();
+            let step = match self.state {
+                State::Routing => self.routing_line(rest)?,
+                State::First | State::Entity => self.content_line(rest)?,
+                State::Line => match self.line.stage {
+                    Stage::Start | Stage::Name | Stage::Value | Stage::Digits => {
+                        Some(self.modifier(rest)?)
+                    }
+                    Stage::Method | Stage::Data => Some(self.method(rest)?),
+                    Stage::Length => self.content_length_line(rest)?,
+                },
+                State::ValueLf => self.value_line_feed(rest)?,
+                State::ValuePart => Some(self.value_part(rest)?),
+                State::BodyPart => {
+                    Some(self.part(rest, State::BodyLf, ParseStep::BodyCont, ParseStep::BodyEnd))
+                }
+                State::BodyLf => match rest.first() {
+                    None => Some(ParseStep::NeedMore(Some(1))),
+                    Some(&LF) => {
+                        self.pos += 1;
+                        self.state = State::End;
+                        None
+                    }
+                    Some(_) => return Err(Fail(ErrorCode::End, 0)),
+                },
+                State::Raw => Some(self.raw(rest)?),
+                State::RawPart => Some(self.raw_part(rest)),
+                State::RawLf if self.mark != Mark::Line => Some(self.fail_behind(ErrorCode::End)),
+                State::RawLf => {
+                    self.state = State::End;
+                    None
+                }
+                State::End => Some(self.end(rest)?),
+                State::Done if rest.is_empty() => Some(ParseStep::NeedMore(None)),
+                State::Done => return Err(Fail(ErrorCode::End, 0)),
+                State::Failed => return Err(Fail(ErrorCode::Internal, 0)),
+            };
+            if let Some(step) = step {
+                return Ok(step);
+            }
+        }
+    }
+
+    /// A line of the routing header, or what comes behind it. `None` leads to the next state.
+    fn routing_line<'a>(&mut self, rest: &'a [u8]) -> Result<Option<ParseStep<'a>>, Fail> {
+        let Some(&first) = rest.first() else {
+            return Ok(Some(ParseStep::NeedMore(None)));
+        };
+        self.line = Line::new(State::Routing);
+        match first {
+            LF => {
+                self.pos += 1;
+                self.open_content(None);
+                if self.mode == Mode::RoutingOnly {
+                    self.state = State::Raw;
+                    self.mark = Mark::Line;
+                }
+                Ok(None)
+            }
+            BAR => {
+                self.state = State::End;
+                Ok(None)
+            }
+            _ if is_operator(first) => self.modifier(rest).map(Some),
+            _ if is_digit(first) => {
+                self.line.stage = Stage::Length;
+                self.content_length_line(rest)
+            }
+            _ => Err(Fail(ErrorCode::End, 0)),
+        }
+    }
+
+    /// A line of the content, or what comes behind the last one. `None` leads to the next state.
+    fn content_line<'a>(&mut self, rest: &'a [u8]) -> Result<Option<ParseStep<'a>>, Fail> {
+        if self.sized && self.left == 0 {
+            self.state = State::End;
+            return Ok(None);
+        }
+        // No line is one byte long, so the byte behind which one is left was wrong already.
+        if self.sized && self.left == 1 && self.mode == Mode::Full {
+            return Ok(Some(self.fail_behind(ErrorCode::Length)));
+        }
+        let Some(&first) = rest.first() else {
+            return Ok(Some(ParseStep::NeedMore(None)));
+        };
+        self.line = Line::new(self.state);
+        match first {
+            _ if is_operator(first) => self.modifier(rest).map(Some),
+            _ if is_keyword_byte(first) => {
+                self.line.stage = Stage::Method;
+                self.method(rest).map(Some)
+            }
+            _ if self.sized => Err(Fail(ErrorCode::Length, 0)),
+            BAR => {
+                self.state = State::End;
+                Ok(None)
+            }
+            _ => Err(Fail(ErrorCode::End, 0)),
+        }
+    }
+
+    /// The LF behind a sized value.
+    fn value_line_feed<'a>(&mut self, rest: &'a [u8]) -> Result<Option<ParseStep<'a>>, Fail> {
+        match rest.first() {
+            None => Ok(Some(ParseStep::NeedMore(Some(1)))),
+            Some(&LF) if !self.sized && self.mark == Mark::Bar => Err(Fail(ErrorCode::NoLen, 0)),
+            Some(&LF) => {
+                self.pos += 1;
+                self.left = self.left.saturating_sub(1);
+                self.state = State::Entity;
+                Ok(None)
+            }
+            Some(_) => Err(Fail(ErrorCode::ModNl, 0)),
+        }
+    }
+
+    /// More of a sized content, routing-only.
+    fn raw_part<'a>(&mut self, rest: &'a [u8]) -> ParseStep<'a> {
+        let part = rest.get(..self.missing_here()).unwrap_or(rest);
+        self.mark = if part.last() == Some(&LF) {
+            Mark::Line
+        } else {
+            Mark::None
+        };
+        self.part(
+            rest,
+            State::RawLf,
+            ParseStep::ContentCont,
+            ParseStep::ContentEnd,
+        )
+    }
+
+    /// Keeps the line's progress and asks for more.
+    fn wait<'a>(&mut self, stage: Stage, scanned: usize) -> ParseStep<'a> {
+        self.state = State::Line;
+        self.line.stage = stage;
+        self.line.scanned = scanned;
+        ParseStep::NeedMore(None)
+    }
+
+    fn left_here(&self) -> usize {
+        usize::try_from(self.left).unwrap_or(usize::MAX)
+    }
+
+    fn missing_here(&self) -> usize {
+        usize::try_from(self.missing).unwrap_or(usize::MAX)
+    }
+
+    /// What it is called when the line leaves its header or content.
+    fn crossing(&self) -> ErrorCode {
+        match (self.line.state, self.sized, self.mode) {
+            (State::Routing, _, _) => ErrorCode::Limit,
+            (_, false, _) => ErrorCode::NoLen,
+            (_, true, Mode::Content { .. }) => ErrorCode::End,
+            (_, true, _) => ErrorCode::Length,
+        }
+    }
+
+    /// Index of the first byte of the line that cannot stand there because at least `behind`
+    /// more have to follow it. Only an announced length makes that a matter of the bytes behind.
+    fn room(&self, behind: usize) -> usize {
+        let behind = match self.mode {
+            _ if !self.sized => 0,
+            Mode::Content { .. } => behind.min(1),
+            _ => behind,
+        };
+        self.left_here().saturating_sub(behind)
+    }
+
+    /// Checks that the byte at `index` and at least `behind` more fit.
+    fn fits(&self, index: usize, behind: usize) -> Result<(), Fail> {
+        if index < self.room(behind) {
+            Ok(())
+        } else {
+            Err(Fail(self.crossing(), index))
+        }
+    }
+
+    /// Reads on in the keyword that starts at `start`. `Ok` is its end, or `None` when the buffer
+    /// ends inside it. At least `behind` bytes have to follow each of its bytes.
+    fn keyword(&self, rest: &[u8], start: usize, behind: usize) -> Result<Option<usize>, Fail> {
+        let limit = start.saturating_add(usize::try_from(self.limits.name).unwrap_or(usize::MAX));
+        let window = rest.get(..limit.saturating_add(1)).unwrap_or(rest);
+        let end = keyword_len(window, self.line.scanned.max(start));
+        let room = self.room(behind);
+        if limit < end && limit <= room {
+            return Err(Fail(ErrorCode::Limit, limit));
+        }
+        if room < end {
+            return Err(Fail(self.crossing(), room));
+        }
+        Ok((end < rest.len()).then_some(end))
+    }
+
+    /// A modifier line of either header, or a state operation.
+    fn modifier<'a>(&mut self, rest: &'a [u8]) -> Exact<'a> {
+        if self.line.stage == Stage::Start {
+            let first = rest.first().copied().unwrap_or_default();
+            let state_op = self.line.state == State::First && matches!(first, b'=' | b'?');
+            if state_op {
+                self.fits(0, 1)?;
+            } else {
+                self.admit(0, 3)?;
+            }
+            let Some(&second) = rest.get(1) else {
+                return Ok(self.wait(Stage::Start, 0));
+            };
+            if state_op && second == LF {
+                self.fits(1, 0)?;
+                return Ok(self.state_operation(first));
+            }
+            if !is_keyword_byte(second) {
+                return Err(Fail(ErrorCode::ModName, 1));
+            }
+            if state_op {
+                self.admit(1, 2)?;
+            }
+            self.line.stage = Stage::Name;
+            self.line.scanned = 1;
+        }
+        if self.line.stage == Stage::Name {
+            let Some(end) = self.keyword(rest, 1, 2)? else {
+                return Ok(self.wait(Stage::Name, rest.len()));
+            };
+            let sized = match rest.get(end) {
+                Some(&TAB) => false,
+                Some(&SP) if self.line.state != State::Routing => true,
+                _ => return Err(Fail(ErrorCode::ModTab, end)),
+            };
+            self.fits(end, if sized { 3 } else { 1 })?;
+            self.line.stage = if sized { Stage::Digits } else { Stage::Value };
+            self.line.name_end = end;
+            self.line.scanned = end + 1;
+        }
+        if self.line.stage == Stage::Value {
+            self.unsized_value(rest)
+        } else {
+            self.value_length_digits(rest)
+        }
+    }
+
+    /// Checks that one more modifier is allowed and that its byte at `index` fits.
+    fn admit(&self, index: usize, behind: usize) -> Result<(), Fail> {
+        if self.modifiers == 0 {
+            return Err(Fail(ErrorCode::Limit, index));
+        }
+        self.fits(index, behind)
+    }
+
+    fn state_operation<'a>(&mut self, operator: u8) -> ParseStep<'a> {
+        self.pos += 2;
+        self.left = self.left.saturating_sub(2);
+        self.state = State::Entity;
+        if operator == b'=' {
+            ParseStep::StateReset
+        } else {
+            ParseStep::StateResync
+        }
+    }
+
+    /// Operator and name of the line, which are known to be there.
+    fn named<'a>(&self, rest: &'a [u8]) -> Result<(Operator, &'a [u8]), Fail> {
+        let operator = rest.first().copied().and_then(Operator::from_byte);
+        match (operator, rest.get(1..self.line.name_end)) {
+            (Some(operator), Some(name)) => Ok((operator, name)),
+            _ => Err(Fail(ErrorCode::Internal, 0)),
+        }
+    }
+
+    fn unsized_value<'a>(&mut self, rest: &'a [u8]) -> Exact<'a> {
+        let start = self.line.name_end + 1;
+        let limit = usize::try_from(self.limits.unsized_value).unwrap_or(usize::MAX);
+        let limit = start.saturating_add(limit);
+        let left = self.left_here();
+        // The LF has to stand at `limit` or before, and at `left - 1` or before.
+        let window_end = limit.saturating_add(1).min(left);
+        let scanned = self.line.scanned;
+        let window = rest
+            .get(..window_end)
+            .unwrap_or(rest)
+            .get(scanned..)
+            .unwrap_or_default();
+        let Some(found) = memchr::memchr(LF, window) else {
+            if rest.len() < window_end || (rest.len() == window_end && !self.sized && limit >= left)
+            {
+                return Ok(self.wait(Stage::Value, scanned.max(rest.len())));
+            }
+            return Err(if limit < left {
+                Fail(ErrorCode::ModNoLen, limit)
+            } else if self.sized {
+                Fail(self.crossing(), left.saturating_sub(1))
+            } else if limit == left && rest.get(left) != Some(&LF) {
+                Fail(ErrorCode::ModNoLen, left)
+            } else {
+                Fail(self.crossing(), left)
+            });
+        };
+        let end = scanned + found;
+        let (operator, name) = self.named(rest)?;
+        let value = rest.get(start..end).ok_or(Fail(ErrorCode::Internal, 0))?;
+        let variable = Variable {
+            operator,
+            name,
+            value,
+            sized: false,
+        };
+        self.pos += end + 1;
+        self.left = self.left.saturating_sub(end as u64 + 1);
+        self.modifiers = self.modifiers.saturating_sub(1);
+        self.value_length = None;
+        if self.line.state == State::Routing {
+            self.state = State::Routing;
+            return Ok(ParseStep::Routing(variable));
+        }
+        self.state = State::Entity;
+        Ok(ParseStep::Entity(variable))
+    }
+
+    /// Adds the digit at `index` to the number being read.
+    fn digit(&mut self, byte: u8, max: u64, code: ErrorCode, index: usize) -> Result<u64, Fail> {
+        let line = &mut self.line;
+        line.digits = line.digits.saturating_add(1);
+        let number = line.number.checked_mul(10);
+        let number = number.and_then(|tens| tens.checked_add(u64::from(byte.wrapping_sub(b'0'))));
+        match number {
+            Some(number) if line.digits <= LENGTH_DIGITS_MAX && number <= max => {
+                line.number = number;
+                Ok(number)
+            }
+            _ => Err(Fail(code, index)),
+        }
+    }
+
+    fn value_length_digits<'a>(&mut self, rest: &'a [u8]) -> Exact<'a> {
+        let mut index = self.line.scanned;
+        loop {
+            let Some(&byte) = rest.get(index) else {
+                return Ok(self.wait(Stage::Digits, index));
+            };
+            if !is_digit(byte) {
+                if self.line.digits == 0 {
+                    return Err(Fail(ErrorCode::ModLen, index));
+                }
+                if byte != TAB {
+                    return Err(Fail(ErrorCode::ModTab, index));
+                }
+                return self.sized_value(rest, index + 1);
+            }
+            let number = self.digit(byte, self.limits.sized_value, ErrorCode::ModLen, index)?;
+            // TAB, the value and LF have to follow.
+            let used = (index as u64).saturating_add(3).saturating_add(number);
+            if used > self.left {
+                let too_long = self.sized && number != 0;
+                let code = if too_long {
+                    ErrorCode::ModLen
+                } else {
+                    self.crossing()
+                };
+                return Err(Fail(code, index));
+            }
+            index += 1;
+        }
+    }
+
+    /// A sized value whose first byte is at `start`.
+    fn sized_value<'a>(&mut self, rest: &'a [u8], start: usize) -> Exact<'a> {
+        let total = self.line.number;
+        let (operator, name) = self.named(rest)?;
+        let there = rest.get(start..).unwrap_or_default();
+        let whole = usize::try_from(total)
+            .ok()
+            .and_then(|total| there.get(..total));
+        let part = whole.unwrap_or(there);
+        self.mark = Mark::None;
+        if !self.sized {
+            match end_mark(part, Mark::None) {
+                Ok(found) => return Err(Fail(ErrorCode::NoLen, start + found)),
+                Err(mark) => self.mark = mark,
+            }
+        }
+        self.pos += start + part.len();
+        self.left = self
+            .left
+            .saturating_sub((start as u64).saturating_add(total));
+        self.modifiers = self.modifiers.saturating_sub(1);
+        self.value_length = Some(total);
+        if whole.is_some() {
+            self.state = State::ValueLf;
+            return Ok(ParseStep::Entity(Variable {
+                operator,
+                name,
+                value: part,
+                sized: true,
+            }));
+        }
+        self.missing = total - part.len() as u64;
+        self.state = State::ValuePart;
+        Ok(ParseStep::EntityStart {
+            operator,
+            name,
+            total,
+            part,
+        })
+    }
+
+    fn value_part<'a>(&mut self, rest: &'a [u8]) -> Exact<'a> {
+        if !self.sized {
+            let part = rest.get(..self.missing_here()).unwrap_or(rest);
+            match end_mark(part, self.mark) {
+                Ok(found) => return Err(Fail(ErrorCode::NoLen, found)),
+                Err(mark) => self.mark = mark,
+            }
+        }
+        Ok(self.part(
+            rest,
+            State::ValueLf,
+            ParseStep::EntityCont,
+            ParseStep::EntityEnd,
+        ))
+    }
+
+    /// Hands out the next piece of something that came in parts.
+    fn part<'a>(
+        &mut self,
+        rest: &'a [u8],
+        behind: State,
+        cont: fn(&'a [u8]) -> ParseStep<'a>,
+        end: fn(&'a [u8]) -> ParseStep<'a>,
+    ) -> ParseStep<'a> {
+        let part = rest.get(..self.missing_here()).unwrap_or(rest);
+        if part.is_empty() {
+            return ParseStep::NeedMore(Some(self.missing));
+        }
+        self.pos += part.len();
+        self.missing -= part.len() as u64;
+        if self.missing == 0 {
+            self.state = behind;
+            return end(part);
+        }
+        cont(part)
+    }
+
+    /// Method and data.
+    fn method<'a>(&mut self, rest: &'a [u8]) -> Exact<'a> {
+        if self.line.stage == Stage::Method {
+            let Some(end) = self.keyword(rest, 0, 1)? else {
+                return Ok(self.wait(Stage::Method, rest.len()));
+            };
+            if rest.get(end) != Some(&LF) {
+                return Err(Fail(ErrorCode::Method, end));
+            }
+            self.fits(end, 0)?;
+            self.line.stage = Stage::Data;
+            self.line.name_end = end;
+            self.line.scanned = end + 1;
+            self.mark = Mark::Line;
+        }
+        let end = self.line.name_end;
+        let method = rest.get(..end).ok_or(Fail(ErrorCode::Internal, 0))?;
+        if self.sized {
+            return Ok(self.sized_data(rest, method));
+        }
+        let Some(bar) = self.unsized_end(rest)? else {
+            let scanned = self.line.scanned;
+            return Ok(self.wait(Stage::Data, scanned));
+        };
+        let data = rest.get(end + 1..bar).ok_or(Fail(ErrorCode::Internal, 0))?;
+        let data = data.strip_suffix(b"\n").unwrap_or(data);
+        self.pos += bar;
+        self.state = State::End;
+        self.value_length = None;
+        Ok(ParseStep::Body {
+            method,
+            data,
+            sized: false,
+        })
+    }
+
+    fn sized_data<'a>(&mut self, rest: &'a [u8], method: &'a [u8]) -> ParseStep<'a> {
+        let used = method.len() + 1;
+        let behind = self.left.saturating_sub(used as u64);
+        let total = behind.saturating_sub(1);
+        let there = rest.get(used..).unwrap_or_default();
+        let whole = usize::try_from(total)
+            .ok()
+            .and_then(|total| there.get(..total));
+        let part = whole.unwrap_or(there);
+        self.pos += used + part.len();
+        self.left = 0;
+        self.value_length = Some(total);
+        if let Some(data) = whole {
+            self.state = if behind == 0 {
+                State::End
+            } else {
+                State::BodyLf
+            };
+            return ParseStep::Body {
+                method,
+                data,
+                sized: true,
+            };
+        }
+        self.missing = total - part.len() as u64;
+        self.state = State::BodyPart;
+        ParseStep::BodyStart {
+            method,
+            total,
+            part,
+        }
+    }
+
+    /// Looks on for the end mark of an unsized content, from where the last search stopped.
+    /// The answer is the index of its `|`.
+    fn unsized_end(&mut self, rest: &[u8]) -> Result<Option<usize>, Fail> {
+        let left = self.left_here();
+        let scanned = self.line.scanned;
+        let window = rest.get(..left).unwrap_or(rest);
+        match end_mark(window.get(scanned..).unwrap_or_default(), self.mark) {
+            Ok(found) => return Ok(Some(scanned + found - 1)),
+            Err(mark) => self.mark = mark,
+        }
+        self.line.scanned = scanned.max(window.len());
+        // The content is full: only the end mark may follow.
+        match (self.mark, rest.get(left), rest.get(left.saturating_add(1))) {
+            (_, None, _) | (Mark::Line, Some(&BAR), None) => Ok(None),
+            (Mark::Bar, Some(&LF), _) => Ok(Some(left - 1)),
+            (Mark::Line, Some(&BAR), Some(&LF)) => Ok(Some(left)),
+            (Mark::Line, Some(&BAR), Some(_)) => Err(Fail(ErrorCode::NoLen, left + 1)),
+            _ => Err(Fail(ErrorCode::NoLen, left)),
+        }
+    }
+
+    /// The raw bytes of an unsized content, routing-only.
+    fn raw<'a>(&mut self, rest: &'a [u8]) -> Exact<'a> {
+        let Some(bar) = self.unsized_end(rest)? else {
+            return Ok(ParseStep::NeedMore(None));
+        };
+        let data = rest.get(..bar).ok_or(Fail(ErrorCode::Internal, 0))?;
+        self.pos += bar;
+        self.state = State::End;
+        Ok(ParseStep::Content { data, sized: false })
+    }
+
+    /// The length line. `None` when it is done and the content follows.
+    fn content_length_line<'a>(&mut self, rest: &'a [u8]) -> Result<Option<ParseStep<'a>>, Fail> {
+        let mut index = self.line.scanned;
+        loop {
+            match rest.get(index) {
+                None => return Ok(Some(self.wait(Stage::Length, index))),
+                Some(&LF) => break,
+                Some(&byte) if is_digit(byte) => {
+                    self.digit(byte, self.limits.sized_content, ErrorCode::Length, index)?;
+                }
+                Some(_) => return Err(Fail(ErrorCode::Length, index)),
+            }
+            index += 1;
+        }
+        let total = self.line.number;
+        self.pos += index + 1;
+        self.open_content(Some(total));
+        if self.mode != Mode::RoutingOnly {
+            return Ok(None);
+        }
+        let there = rest.get(index + 1..).unwrap_or_default();
+        let whole = usize::try_from(total)
+            .ok()
+            .and_then(|total| there.get(..total));
+        let part = whole.unwrap_or(there);
+        self.pos += part.len();
+        self.mark = if part.last() == Some(&LF) {
+            Mark::Line
+        } else {
+            Mark::None
+        };
+        if let Some(data) = whole {
+            self.state = if total == 0 { State::End } else { State::RawLf };
+            return Ok(Some(ParseStep::Content { data, sized: true }));
+        }
+        self.missing = total - part.len() as u64;
+        self.state = State::RawPart;
+        Ok(Some(ParseStep::ContentStart { total, part }))
+    }
+
+    fn end<'a>(&mut self, rest: &'a [u8]) -> Exact<'a> {
+        if let Mode::Content { .. } = self.mode {
+            self.state = State::Done;
+            return Ok(ParseStep::Complete);
+        }
+        match (rest.first(), rest.get(1)) {
+            (None, _) => Ok(ParseStep::NeedMore(Some(2))),
+            (Some(&BAR), None) => Ok(ParseStep::NeedMore(Some(1))),
+            (Some(&BAR), Some(&LF)) => {
+                self.pos += 2;
+                self.open_packet();
+                Ok(ParseStep::Complete)
+            }
+            (Some(&BAR), Some(_)) => Err(Fail(ErrorCode::End, 1)),
+            (Some(_), _) => Err(Fail(ErrorCode::End, 0)),
+        }
+    }
+}

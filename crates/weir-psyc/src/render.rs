@@ -1,0 +1,358 @@
+//! Rendering packets.
+//!
+//! Everything is checked and the exact size is known before the first byte is written, so a
+//! refused packet leaves the output untouched. Nothing optional is written: no leading zeros, no
+//! empty data line, no length of 0. Rendering into a slice allocates nothing.
+
+use core::fmt;
+
+use alloc::vec::Vec;
+
+use crate::class::is_keyword_byte;
+use crate::output::{Filling, Output, digits};
+use crate::packet::{Content, Length, Modifier, Packet, Parts};
+use crate::scan::{LF, Mark, TAB, end_mark};
+
+/// Why something cannot be rendered. All but `BufferTooSmall` are the caller's mistakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RenderError {
+    /// A modifier without a name.
+    NameMissing,
+    /// A name with a byte that is not a keyword byte.
+    NameInvalid,
+    /// A routing value with LF in it.
+    ValueNewline,
+    /// A method with a byte that is not a keyword byte.
+    MethodInvalid,
+    /// Data without a method.
+    MethodMissing,
+    /// A type with a byte that is not a keyword byte, or an empty type.
+    TypeInvalid,
+    /// A raw content that is not empty and does not end in LF.
+    ContentUnterminated,
+    /// A length is forbidden where the syntax needs one.
+    LengthForbidden,
+    /// The output slice is too small; nothing was written. Carries the size needed, in bytes.
+    BufferTooSmall(u64),
+}
+
+impl fmt::Display for RenderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            RenderError::NameMissing => "a variable has no name",
+            RenderError::NameInvalid => "a variable name holds a byte that is not a keyword byte",
+            RenderError::ValueNewline => "a routing value holds a line feed",
+            RenderError::MethodInvalid => "a method holds a byte that is not a keyword byte",
+            RenderError::MethodMissing => "there is data but no method",
+            RenderError::TypeInvalid => {
+                "a type is empty or holds a byte that is not a keyword byte"
+            }
+            RenderError::ContentUnterminated => "a raw content does not end in a line feed",
+            RenderError::LengthForbidden => "a length is forbidden where the syntax needs one",
+            RenderError::BufferTooSmall(size) => {
+                return write!(f, "the output needs {size} bytes");
+            }
+        };
+        f.write_str(text)
+    }
+}
+
+impl core::error::Error for RenderError {}
+
+/// Renders packets, lists, dicts and updates under one length policy.
+///
+/// ```
+/// use weir_psyc::{Modifier, Packet, Renderer};
+///
+/// let routing = [Modifier::set(b"_context", b"psyc://h/@a")];
+/// let packet = Packet::new(&routing, &[], b"_message", b"hi");
+/// let mut buffer = [0; 64];
+/// let size = Renderer::new().render(&packet, &mut buffer)?;
+/// assert_eq!(&buffer[..size], b":_context\tpsyc://h/@a\n\n_message\nhi\n|\n");
+/// # Ok::<(), weir_psyc::RenderError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renderer {
+    threshold: u64,
+}
+
+impl Default for Renderer {
+    fn default() -> Renderer {
+        Renderer::new()
+    }
+}
+
+/// What is known about a content before it is written.
+struct Plan {
+    present: bool,
+    length: u64,
+    sized: bool,
+}
+
+impl Renderer {
+    /// Longest value that is written without a length by default, in bytes. A longer one is
+    /// cheaper to skip than to search.
+    pub const THRESHOLD: u64 = 9;
+
+    /// A renderer with the default threshold.
+    pub const fn new() -> Renderer {
+        Renderer::with_threshold(Renderer::THRESHOLD)
+    }
+
+    /// A renderer that writes lengths for everything longer than `threshold` bytes.
+    pub const fn with_threshold(threshold: u64) -> Renderer {
+        Renderer { threshold }
+    }
+
+    /// A renderer that writes a length only where the syntax needs one: the shortest output.
+    pub const fn shortest() -> Renderer {
+        Renderer::with_threshold(u64::MAX)
+    }
+
+    /// The exact size of `packet` in bytes; checks everything [`render`](Renderer::render) checks.
+    pub fn size(self, packet: &Packet<'_>) -> Result<u64, RenderError> {
+        self.plan(packet).map(|(_, size)| size)
+    }
+
+    /// Renders `packet` to the start of `out` and returns its size. On any error, a too small
+    /// buffer included, `out` is unchanged.
+    pub fn render(self, packet: &Packet<'_>, out: &mut [u8]) -> Result<usize, RenderError> {
+        let (plan, size) = self.plan(packet)?;
+        into_slice(out, size, |out| self.write(packet, &plan, out))
+    }
+
+    /// Renders `packet` behind what `out` holds, growing it at most once. On an error `out` is
+    /// unchanged.
+    pub fn append(self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<(), RenderError> {
+        let (plan, size) = self.plan(packet)?;
+        into_vec(out, size, |out| self.write(packet, &plan, out));
+        Ok(())
+    }
+
+    /// The exact size of one entity modifier line.
+    pub fn modifier_size(self, modifier: &Modifier<'_>) -> Result<u64, RenderError> {
+        let sized = self.check_entity(modifier)?;
+        Ok(line_size(modifier, sized))
+    }
+
+    /// Renders one entity modifier line to the start of `out` and returns its size.
+    pub fn render_modifier(
+        self,
+        modifier: &Modifier<'_>,
+        out: &mut [u8],
+    ) -> Result<usize, RenderError> {
+        let sized = self.check_entity(modifier)?;
+        into_slice(out, line_size(modifier, sized), |out| {
+            write_line(modifier, sized, out);
+        })
+    }
+
+    /// Whether something is written with a length. `needed` says that the syntax asks for one.
+    #[inline]
+    pub(crate) fn sized(
+        self,
+        bytes: &[u8],
+        length: Length,
+        needed: impl FnOnce(&[u8]) -> bool,
+    ) -> Result<bool, RenderError> {
+        match length {
+            _ if bytes.is_empty() => Ok(false),
+            Length::Force => Ok(true),
+            Length::Auto => Ok(bytes.len() as u64 > self.threshold || needed(bytes)),
+            Length::Forbid if needed(bytes) => Err(RenderError::LengthForbidden),
+            Length::Forbid => Ok(false),
+        }
+    }
+
+    fn check_entity(self, modifier: &Modifier<'_>) -> Result<bool, RenderError> {
+        check_name(modifier.name)?;
+        self.sized(modifier.value, modifier.length, has_line_feed)
+    }
+
+    /// Checks everything and sizes it.
+    fn plan(self, packet: &Packet<'_>) -> Result<(Plan, u64), RenderError> {
+        let mut size = 2;
+        for modifier in packet.routing {
+            check_name(modifier.name)?;
+            if has_line_feed(modifier.value) {
+                return Err(RenderError::ValueNewline);
+            }
+            size += line_size(modifier, false);
+        }
+        let plan = match &packet.content {
+            Content::Raw(raw) => Renderer::plan_raw(raw, packet.length)?,
+            Content::Parts(parts) => self.plan_parts(parts, packet.length)?,
+        };
+        if plan.present {
+            size += 1 + plan.length + if plan.sized { digits(plan.length) } else { 0 };
+        }
+        Ok((plan, size))
+    }
+
+    fn plan_raw(raw: &[u8], length: Length) -> Result<Plan, RenderError> {
+        if !raw.is_empty() && !raw.ends_with(b"\n") {
+            return Err(RenderError::ContentUnterminated);
+        }
+        // A raw content is passed on as it came: the threshold has no say, only the syntax.
+        let sized =
+            Renderer::shortest().sized(raw, length, |raw| end_mark(raw, Mark::Line).is_ok())?;
+        Ok(Plan {
+            present: true,
+            length: raw.len() as u64,
+            sized,
+        })
+    }
+
+    fn plan_parts(self, parts: &Parts<'_>, length: Length) -> Result<Plan, RenderError> {
+        let mut plan = Plan {
+            present: false,
+            length: 0,
+            sized: false,
+        };
+        // Whether the content cannot do without a length.
+        let mut needed = false;
+        if parts.state.is_some() {
+            plan.length += 2;
+        }
+        for modifier in parts.entity {
+            let sized = self.check_entity(modifier)?;
+            plan.length += line_size(modifier, sized);
+            plan.sized |= sized;
+            needed |= sized && holds_delimiter(modifier.value, Mark::None);
+        }
+        if !parts.method.is_empty() {
+            if !parts.method.iter().copied().all(is_keyword_byte) {
+                return Err(RenderError::MethodInvalid);
+            }
+            plan.length += parts.method.len() as u64 + 1;
+            if !parts.data.is_empty() {
+                plan.length += parts.data.len() as u64 + 1;
+                if length == Length::Auto && !plan.sized && parts.data.len() as u64 > self.threshold
+                {
+                    plan.sized = true;
+                }
+                needed |= !plan.sized && holds_delimiter(parts.data, Mark::Line);
+                if length == Length::Forbid {
+                    needed |= holds_delimiter(parts.data, Mark::Line);
+                }
+            }
+        } else if !parts.data.is_empty() {
+            return Err(RenderError::MethodMissing);
+        }
+        plan.present = plan.length != 0;
+        plan.sized = match length {
+            Length::Auto => plan.sized || needed,
+            Length::Force => plan.present,
+            Length::Forbid if needed => return Err(RenderError::LengthForbidden),
+            Length::Forbid => false,
+        };
+        Ok(plan)
+    }
+
+    fn write(self, packet: &Packet<'_>, plan: &Plan, out: &mut impl Output) {
+        for modifier in packet.routing {
+            write_line(modifier, false, out);
+        }
+        if plan.present {
+            if plan.sized {
+                out.number(plan.length);
+            }
+            out.byte(LF);
+            match &packet.content {
+                Content::Raw(raw) => out.put(raw),
+                Content::Parts(parts) => self.write_parts(parts, out),
+            }
+        }
+        out.put(b"|\n");
+    }
+
+    fn write_parts(self, parts: &Parts<'_>, out: &mut impl Output) {
+        if let Some(state) = parts.state {
+            out.put(&[state.byte(), LF]);
+        }
+        for modifier in parts.entity {
+            // The same question as when the size was computed, so the same answer.
+            let sized = self.sized(modifier.value, modifier.length, has_line_feed);
+            write_line(modifier, sized.unwrap_or_default(), out);
+        }
+        for line in [parts.method, parts.data] {
+            if !line.is_empty() {
+                out.put(line);
+                out.byte(LF);
+            }
+        }
+    }
+}
+
+/// Runs `write` on the start of `out` when `size` bytes fit there.
+pub(crate) fn into_slice(
+    out: &mut [u8],
+    size: u64,
+    write: impl FnOnce(&mut Filling<'_>),
+) -> Result<usize, RenderError> {
+    let here = usize::try_from(size)
+        .ok()
+        .and_then(|size| out.get_mut(..size));
+    let Some(here) = here else {
+        return Err(RenderError::BufferTooSmall(size));
+    };
+    let written = here.len();
+    let mut filling = Filling::new(here);
+    write(&mut filling);
+    debug_assert!(
+        !filling.overflow && filling.is_full(),
+        "the size computed is the size written"
+    );
+    Ok(written)
+}
+
+/// Runs `write` on the end of `out`, with room for `size` more bytes.
+pub(crate) fn into_vec(out: &mut Vec<u8>, size: u64, write: impl FnOnce(&mut Vec<u8>)) {
+    let before = out.len();
+    out.reserve(usize::try_from(size).unwrap_or_default());
+    write(out);
+    debug_assert_eq!(
+        (out.len() - before) as u64,
+        size,
+        "the size computed is the size written"
+    );
+}
+
+fn check_name(name: &[u8]) -> Result<(), RenderError> {
+    if name.is_empty() {
+        return Err(RenderError::NameMissing);
+    }
+    if name.iter().copied().all(is_keyword_byte) {
+        Ok(())
+    } else {
+        Err(RenderError::NameInvalid)
+    }
+}
+
+fn has_line_feed(value: &[u8]) -> bool {
+    memchr::memchr(LF, value).is_some()
+}
+
+/// Whether `bytes` and the LF written behind them hold a delimiter.
+fn holds_delimiter(bytes: &[u8], before: Mark) -> bool {
+    !matches!(end_mark(bytes, before), Err(Mark::None | Mark::Line))
+}
+
+fn line_size(modifier: &Modifier<'_>, sized: bool) -> u64 {
+    let value = modifier.value.len() as u64;
+    let length = if sized { 1 + digits(value) } else { 0 };
+    3 + modifier.name.len() as u64 + length + value
+}
+
+fn write_line(modifier: &Modifier<'_>, sized: bool, out: &mut impl Output) {
+    out.byte(modifier.operator.byte());
+    out.put(modifier.name);
+    if sized {
+        out.byte(b' ');
+        out.number(modifier.value.len() as u64);
+    }
+    out.byte(TAB);
+    out.put(modifier.value);
+    out.byte(LF);
+}

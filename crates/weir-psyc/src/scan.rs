@@ -1,0 +1,193 @@
+//! Finding the end of things: line feeds, names and the end mark.
+//!
+//! Short things are scanned eight bytes at a time in plain registers (the start-up cost of a wide
+//! search is more than most protocol lines are long); long values go to `memchr`. Nothing here
+//! allocates, and every function is linear in the bytes it looks at.
+
+#![allow(
+    clippy::inline_always,
+    reason = "the hot loop is measured; see examples/bench.rs"
+)]
+
+use crate::class;
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+const WORD: usize = 8;
+/// How far [`near_lf`] looks before it leaves the line to the exact path.
+const NEAR: usize = 160;
+
+pub(crate) const LF: u8 = b'\n';
+pub(crate) const TAB: u8 = b'\t';
+pub(crate) const BAR: u8 = b'|';
+
+/// The bytes at `at..at + 8` with the first one lowest, if they are all there.
+#[inline(always)]
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+const fn splat(byte: u8) -> u64 {
+    ONES * byte as u64
+}
+
+/// Index of the lowest byte whose high bit is set in `mask`, which is not 0.
+#[inline(always)]
+fn lowest(mask: u64) -> usize {
+    (mask.trailing_zeros() >> 3) as usize
+}
+
+/// Position of the first LF, if one is near the start. `None` says nothing about the bytes
+/// further away.
+#[inline(always)]
+pub(crate) fn near_lf(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while let Some(word) = word(bytes, at) {
+        let zero_where_lf = word ^ splat(LF);
+        // Exact for the lowest hit; a borrow can only spoil bytes above it.
+        let hits = zero_where_lf.wrapping_sub(ONES) & !zero_where_lf & HIGHS;
+        if hits != 0 {
+            return Some(at + lowest(hits));
+        }
+        at += WORD;
+        if at >= NEAR {
+            return None;
+        }
+    }
+    let tail = bytes.get(at..)?;
+    tail.iter()
+        .position(|&byte| byte == LF)
+        .map(|found| at + found)
+}
+
+/// Number of leading keyword bytes.
+#[inline(always)]
+pub(crate) fn keyword_len(bytes: &[u8], from: usize) -> usize {
+    let mut at = from;
+    while let Some(word) = word(bytes, at) {
+        let other = non_keyword(word);
+        if other != 0 {
+            return at + lowest(other);
+        }
+        at += WORD;
+    }
+    while let Some(&byte) = bytes.get(at) {
+        if !class::is_keyword_byte(byte) {
+            break;
+        }
+        at += 1;
+    }
+    at
+}
+
+/// High bit set in every byte of `word` that is not a keyword byte.
+#[inline(always)]
+fn non_keyword(word: u64) -> u64 {
+    // Seven-bit bytes plus a constant below 0x80 never carry into the next byte, so each addition
+    // compares eight bytes at once: the high bit says "at least".
+    const fn at_least(byte: u8) -> u64 {
+        splat(0x80 - byte)
+    }
+    let low = word & !HIGHS;
+    let folded = low | splat(0x20);
+    let letter = (folded + at_least(b'a')) & !(folded + at_least(b'z' + 1));
+    let digit = (low + at_least(b'0')) & !(low + at_least(b'9' + 1));
+    let underscore = !((low ^ splat(b'_')) + splat(0x7f));
+    (!(letter | digit | underscore) | word) & HIGHS
+}
+
+/// How much of LF `|` LF has been seen just before a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// Nothing of it.
+    None,
+    /// LF: the place is the start of a line.
+    Line,
+    /// LF `|`.
+    Bar,
+}
+
+/// Looks for the LF that completes a delimiter in `bytes`, with `mark` seen before them.
+/// `Ok` is its position, `Err` what is seen at the end when there is none.
+#[inline]
+pub(crate) fn end_mark(bytes: &[u8], mark: Mark) -> Result<usize, Mark> {
+    let mut mark = mark;
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        match (mark, byte) {
+            (Mark::Bar, LF) => return Ok(at),
+            (Mark::Line, BAR) => mark = Mark::Bar,
+            (_, LF) => mark = Mark::Line,
+            _ => {
+                mark = Mark::Line;
+                let Some(tail) = bytes.get(at..) else {
+                    return Err(Mark::None);
+                };
+                match memchr::memchr(LF, tail) {
+                    Some(found) => at += found,
+                    None => return Err(Mark::None),
+                }
+            }
+        }
+        at += 1;
+    }
+    Err(mark)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+    use super::*;
+
+    #[test]
+    fn word_classes_agree_with_the_table() {
+        for byte in 0..=u8::MAX {
+            for place in 0..8 {
+                for filler in [b'a', 0xff, 0, b'_', b' '] {
+                    let mut bytes = [filler; 8];
+                    bytes[place] = byte;
+                    let mask = non_keyword(u64::from_le_bytes(bytes));
+                    for (at, &b) in bytes.iter().enumerate() {
+                        let flagged = mask & (0x80 << (8 * at)) != 0;
+                        assert_eq!(flagged, !class::is_keyword_byte(b), "{b:#x} at {at}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_and_line_feeds_are_found_at_every_offset() {
+        for len in 0..40 {
+            for tail in 0..12 {
+                let mut bytes = alloc::vec![b'k'; len];
+                bytes.push(LF);
+                bytes.extend(core::iter::repeat_n(b'z', tail));
+                assert_eq!(near_lf(&bytes), Some(len));
+                assert_eq!(keyword_len(&bytes, 0), len);
+                assert_eq!(near_lf(&bytes[..len]), None);
+                assert_eq!(keyword_len(&bytes[..len], 0), len);
+            }
+        }
+        assert_eq!(
+            near_lf(&[0x0b, 0x0a, 0x0b, 0x0b, 0x0b, 0x0b, 0x0b, 0x0b]),
+            Some(1)
+        );
+    }
+
+    #[test]
+    fn end_mark_is_found_across_every_cut() {
+        let text = b"a\n|b\n||\n\n|\n";
+        assert_eq!(end_mark(text, Mark::None), Ok(text.len() - 1));
+        for cut in 0..text.len() {
+            let mark = end_mark(&text[..cut], Mark::None).unwrap_err();
+            assert_eq!(
+                end_mark(&text[cut..], mark),
+                Ok(text.len() - 1 - cut),
+                "cut {cut}"
+            );
+        }
+        assert_eq!(end_mark(b"|\n", Mark::Line), Ok(1));
+        assert_eq!(end_mark(b"|\n", Mark::None), Err(Mark::Line));
+    }
+}
