@@ -32,6 +32,8 @@ pub(crate) struct Package {
 pub(crate) struct Dependency {
     /// Name of the package asked for.
     pub(crate) name: String,
+    /// Name in the code of the crate that asks.
+    pub(crate) ident: String,
     /// Whether it is a development dependency.
     pub(crate) dev: bool,
     /// Whether it is a build dependency.
@@ -79,6 +81,11 @@ fn read(package: &Value, members: &[&str], root: &str) -> anyhow::Result<Package
         dependencies: list(package, "dependencies")
             .map(|dependency| Dependency {
                 name: dependency["name"].as_str().unwrap_or_default().to_owned(),
+                ident: dependency["rename"]
+                    .as_str()
+                    .or_else(|| dependency["name"].as_str())
+                    .unwrap_or_default()
+                    .replace('-', "_"),
                 dev: dependency["kind"].as_str() == Some("dev"),
                 build: dependency["kind"].as_str() == Some("build"),
             })

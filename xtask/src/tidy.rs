@@ -39,7 +39,7 @@ pub(crate) fn tidy() -> anyhow::Result<()> {
     let files = crate::tree::files()?;
     let packages = crate::metadata::load()?;
     imports::check(&packages, &mut findings);
-    manifests::check(&packages, &mut findings)?;
+    manifests::check(&packages, &files, &mut findings)?;
     sources::check(&packages, &files, &mut findings)?;
     documents::check(&files, &mut findings)?;
     data::check(&files, &mut findings)?;

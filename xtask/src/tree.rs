@@ -60,3 +60,10 @@ pub(crate) fn bytes(name: &str) -> anyhow::Result<Vec<u8>> {
 pub(crate) fn text(name: &str) -> anyhow::Result<String> {
     String::from_utf8(bytes(name)?).with_context(|| format!("{name} is not UTF-8"))
 }
+
+/// Whether the file has this extension.
+pub(crate) fn is(name: &str, extension: &str) -> bool {
+    Path::new(name)
+        .extension()
+        .is_some_and(|found| found == extension)
+}

@@ -27,7 +27,7 @@ const DECISION_LINES_MAX: usize = 70;
 /// Checks all documents.
 pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result<()> {
     let mut numbers: Vec<&str> = Vec::new();
-    for name in files.iter().filter(|name| is_markdown(name)) {
+    for name in files.iter().filter(|name| tree::is(name, "md")) {
         let text = tree::text(name)?;
         let prose = prose(&text);
         one_title(name, &prose, findings);
@@ -58,12 +58,6 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
         findings.wrong("CHANGELOG.md", "is missing");
     }
     Ok(())
-}
-
-fn is_markdown(name: &str) -> bool {
-    std::path::Path::new(name)
-        .extension()
-        .is_some_and(|extension| extension == "md")
 }
 
 /// The lines with fenced blocks emptied and code spans cut out.

@@ -260,6 +260,7 @@ mod tests {
     fn check(from: &str, to: &str, dev: bool, allowed: bool) {
         let dependency = Dependency {
             name: to.to_owned(),
+            ident: to.replace('-', "_"),
             dev,
             build: false,
         };

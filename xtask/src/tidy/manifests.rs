@@ -1,12 +1,17 @@
 //! Rules about the manifests of our own crates.
 
 use super::Findings;
+use super::rust_source::{code, lines_with};
 use crate::metadata::Package;
 use crate::tree;
 use toml::Table;
 
 /// Checks every member of the workspace.
-pub(super) fn check(packages: &[Package], findings: &mut Findings) -> anyhow::Result<()> {
+pub(super) fn check(
+    packages: &[Package],
+    files: &[String],
+    findings: &mut Findings,
+) -> anyhow::Result<()> {
     for package in packages.iter().filter(|package| package.member) {
         let place = format!("{}/Cargo.toml", package.folder);
         manifest(&place, &tree::text(&place)?.parse()?, findings);
@@ -18,8 +23,30 @@ pub(super) fn check(packages: &[Package], findings: &mut Findings) -> anyhow::Re
         if folder != Some(package.name.as_str()) {
             findings.wrong(&place, &format!("the folder is not named {}", package.name));
         }
+        let mut sources = Vec::new();
+        for name in files {
+            let inside = name
+                .strip_prefix(&package.folder)
+                .is_some_and(|n| n.starts_with('/'));
+            if inside && tree::is(name, "rs") {
+                sources.push(code(&tree::text(name)?));
+            }
+        }
+        for dependency in &package.dependencies {
+            if !uses(&sources, &dependency.ident) {
+                let what = format!("asks for {} and never names it in code", dependency.name);
+                findings.wrong(&place, &what);
+            }
+        }
     }
     Ok(())
+}
+
+/// Whether any of the sources names the crate: what nobody names costs build time for nothing.
+fn uses(sources: &[String], ident: &str) -> bool {
+    sources
+        .iter()
+        .any(|source| !lines_with(source, ident).is_empty())
 }
 
 /// Lints, edition and licence are those of the workspace: a crate that leaves the line out would
@@ -47,8 +74,18 @@ fn manifest(place: &str, table: &Table, findings: &mut Findings) {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-    use super::manifest;
+    use super::{manifest, uses};
     use crate::tidy::Findings;
+
+    #[test]
+    fn a_dependency_is_used_when_code_names_it() {
+        let sources = [
+            "use serde_json::Value;".to_owned(),
+            "fn toml_like() {}".to_owned(),
+        ];
+        assert!(uses(&sources, "serde_json"));
+        assert!(!uses(&sources, "toml"));
+    }
 
     #[test]
     fn a_manifest_inherits_what_all_share() {
