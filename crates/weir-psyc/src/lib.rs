@@ -14,6 +14,7 @@ mod operator;
 mod output;
 mod packet;
 mod parser;
+mod print;
 mod render;
 mod scan;
 
@@ -23,4 +24,5 @@ pub use limits::{LENGTH_DIGITS_MAX, Limits};
 pub use operator::Operator;
 pub use packet::{Content, Length, Modifier, Packet, Parts, StateOperation};
 pub use parser::{Mode, Parser};
+pub use print::{Escaped, EventPrinter, unescape};
 pub use render::{RenderError, Renderer};

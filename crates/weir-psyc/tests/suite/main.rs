@@ -1,0 +1,16 @@
+//! Tests of the public surface: the shared vectors, a naive parser beside ours, properties.
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::cast_possible_truncation,
+    reason = "tests may fail loudly and say how many cases they ran"
+)]
+
+mod feed;
+mod generate;
+mod oracle;
+mod packets;
+mod properties;
+mod vectors;
