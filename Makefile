@@ -22,5 +22,8 @@ test-rust: ## the tests of the Rust workspace alone
 check: ## the gate without the tests: format, rules, licences, lints, docs
 	@$(XTASK) check
 
-lab: ## quick experiments and their report
-	@cargo run --release --locked --package weir-lab -- run
+lab: ## every experiment, quickly, with its report; LAB=NAME runs one in full
+	@cargo build --release --locked --package weir-lab
+	@lab="$${CARGO_TARGET_DIR:-target}/release/weir-lab"; \
+	if [ -n "$(LAB)" ]; then exec "$$lab" run "$(LAB)"; fi; \
+	for file in lab/experiments/*.toml; do "$$lab" run "$$file" --quick || exit; done
