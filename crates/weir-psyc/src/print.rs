@@ -132,30 +132,32 @@ impl EventPrinter {
                 name,
                 part,
                 ..
-            } => self.start(Some(operator), name, part),
+            } => {
+                self.start(Some(operator), name, part);
+            }
             ParseStep::BodyStart { method, part, .. } => self.start(None, method, part),
             ParseStep::ContentStart { part, .. } => self.start(None, b"", part),
             ParseStep::EntityEnd(part) => {
                 self.value.extend_from_slice(part);
                 let operator = self.operator.unwrap_or(Operator::Set);
-                print_entity(operator, &self.head, &self.value, true, out)
+                return print_entity(operator, &self.head, &self.value, true, out);
             }
             ParseStep::BodyEnd(part) => {
                 self.value.extend_from_slice(part);
-                print_body(&self.head, &self.value, true, out)
+                return print_body(&self.head, &self.value, true, out);
             }
             ParseStep::ContentEnd(part) => {
                 self.value.extend_from_slice(part);
-                print_content(&self.value, true, out)
+                return print_content(&self.value, true, out);
             }
             ParseStep::EntityCont(part)
             | ParseStep::BodyCont(part)
             | ParseStep::ContentCont(part) => {
                 self.value.extend_from_slice(part);
-                Ok(())
             }
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(())
     }
 }
 
