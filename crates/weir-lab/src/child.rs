@@ -1,0 +1,206 @@
+//! A contender as a resident child: started, pinned, asked, ended.
+//!
+//! Invariants: a child runs in a process group of its own, which is killed
+//! when the [`Child`] is dropped, so nothing outlives the lab; and it was
+//! pinned before its first instruction, so all its threads are.
+//!
+//! What must never happen here: a wait without a deadline.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::error::{LabError, Result};
+use crate::protocol::{Answer, Fields, Hello, Request, Timed};
+
+/// Environment variable whose random length moves the child's stack.
+const PADDING: &str = "WEIR_LAB_PADDING";
+
+/// How children are started.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch {
+    /// CPU to run on; none leaves it to the kernel.
+    pub cpu: Option<usize>,
+    /// Longest answer.
+    pub timeout: Duration,
+    /// Length of the padding variable.
+    pub padding: usize,
+}
+
+/// A running contender.
+#[derive(Debug)]
+pub struct Child {
+    name: String,
+    process: std::process::Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<std::io::Result<String>>,
+    timeout: Duration,
+    hello: Hello,
+}
+
+/// A command that will run in its own process group.
+pub fn command(words: &[String], padding: usize) -> Command {
+    let mut words = words.iter();
+    let mut command = Command::new(words.next().map_or("", String::as_str));
+    command
+        .args(words)
+        .env(PADDING, "x".repeat(padding))
+        .process_group(0);
+    command
+}
+
+/// Spawns `command` on `cpu`: this thread moves there for the moment of the
+/// fork, since a child inherits the mask.
+pub fn spawn_on(command: &mut Command, cpu: Option<usize>) -> std::io::Result<std::process::Child> {
+    let Some(cpu) = cpu else {
+        return command.spawn();
+    };
+    let before = sched_getaffinity(None)?;
+    let mut only = CpuSet::new();
+    only.set(cpu);
+    sched_setaffinity(None, &only)?;
+    let child = command.spawn();
+    sched_setaffinity(None, &before)?;
+    child
+}
+
+/// Whether every thread of process `pid` may run on `cpu` alone.
+pub fn is_pinned(pid: u32, cpu: usize) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return false;
+    };
+    let want = format!("Cpus_allowed_list:\t{cpu}");
+    threads.flatten().all(|thread| {
+        fs::read_to_string(thread.path().join("status"))
+            .is_ok_and(|status| status.lines().any(|line| line == want))
+    })
+}
+
+impl Child {
+    /// Starts `words` and waits for its greeting.
+    pub fn start(name: &str, words: &[String], launch: Launch) -> Result<Child> {
+        let mut command = command(words, launch.padding);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = spawn_on(&mut command, launch.cpu).map_err(|source| LabError::Start {
+            contender: name.to_owned(),
+            program: words.first().cloned().unwrap_or_default(),
+            source,
+        })?;
+        let input = process.stdin.take();
+        let (sender, lines) = sync_channel(1);
+        if let Some(output) = process.stdout.take() {
+            std::thread::spawn(move || {
+                for line in BufReader::new(output).lines() {
+                    if sender.send(line).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        let mut child = Child {
+            name: name.to_owned(),
+            process,
+            input,
+            lines,
+            timeout: launch.timeout,
+            hello: Hello::default(),
+        };
+        let greeting = child.receive()?;
+        child.hello = Hello::parse(&greeting).map_err(|error| child.complain(error))?;
+        if let Some(cpu) = launch.cpu
+            && !is_pinned(child.pid(), cpu)
+        {
+            return Err(LabError::contender(
+                name,
+                format!("did not stay on CPU {cpu}"),
+            ));
+        }
+        Ok(child)
+    }
+
+    /// What it said first.
+    pub fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Prepares input `input`.
+    pub fn load(&mut self, input: usize, fields: Fields) -> Result<()> {
+        match self.ask(&Request::Load(input, fields))?.as_str() {
+            "ok" => Ok(()),
+            other => Err(LabError::contender(
+                &self.name,
+                format!("answered {other:?} to load"),
+            )),
+        }
+    }
+
+    /// Does input `input` once, untimed.
+    pub fn check(&mut self, input: usize) -> Result<Answer> {
+        let line = self.ask(&Request::Check(input))?;
+        Answer::parse(&line).map_err(|error| self.complain(error))
+    }
+
+    /// Times `iterations` of input `input`.
+    pub fn run(&mut self, input: usize, iterations: u64) -> Result<Timed> {
+        let line = self.ask(&Request::Run(input, iterations))?;
+        Timed::parse(&line).map_err(|error| self.complain(error))
+    }
+
+    fn complain(&self, error: impl std::fmt::Display) -> LabError {
+        LabError::contender(&self.name, error.to_string())
+    }
+
+    fn ask(&mut self, request: &Request) -> Result<String> {
+        let line = format!("{}\n", request.render());
+        let sent = self
+            .input
+            .as_mut()
+            .map(|input| input.write_all(line.as_bytes()));
+        if !matches!(sent, Some(Ok(()))) {
+            return Err(self.complain("ended before it was asked"));
+        }
+        let answer = self.receive()?;
+        match answer.strip_prefix("error\t") {
+            Some(what) => Err(self.complain(what)),
+            None => Ok(answer),
+        }
+    }
+
+    fn receive(&mut self) -> Result<String> {
+        match self.lines.recv_timeout(self.timeout) {
+            Ok(Ok(line)) => Ok(line),
+            Ok(Err(error)) => Err(self.complain(error)),
+            Err(_) => match self.process.try_wait() {
+                Ok(Some(status)) => Err(self.complain(format!("ended: {status}"))),
+                _ => Err(self.complain(format!("no answer within {} s", self.timeout.as_secs()))),
+            },
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        end_group(self.process.id());
+        // Reaps; the group was just killed, so this cannot wait long.
+        let _ = self.process.wait();
+    }
+}
+
+/// Kills the process group of `pid`. That it is already gone is no error.
+pub fn end_group(pid: u32) {
+    if let Some(group) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}

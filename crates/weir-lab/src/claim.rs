@@ -1,0 +1,265 @@
+//! Decides a claim from paired blocks.
+//!
+//! Per block the claimed figure is one number: a ratio (the first reference
+//! by the best of the others, or by a bound) or a value. Its median over the
+//! blocks gets a bootstrap interval, and the claim *holds* when the whole
+//! interval is on the right side of the bar, *does not hold* when it is
+//! wholly on the other side, and is *cannot tell* otherwise. Fewer than
+//! [`BLOCKS_MIN`] blocks never decide: below that no paired test can reach
+//! five percent.
+
+use crate::error::Result;
+use crate::experiment::reference::{Reference, matches};
+use crate::experiment::{ClaimSpec, Expect};
+use crate::rng::fnv1a64;
+use crate::stats::bootstrap::{Interval, median_interval};
+use crate::stats::wilcoxon::signed_rank_p;
+use crate::summary::Figures;
+
+/// Fewest blocks that decide.
+pub const BLOCKS_MIN: usize = 6;
+
+/// What the measurements say about a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The whole interval is on the right side of the bar.
+    Holds,
+    /// The whole interval is on the wrong side.
+    DoesNotHold,
+    /// The interval contains the bar, or there are too few blocks.
+    CannotTell,
+    /// Nothing was measured for it in this run.
+    NotMeasured,
+}
+
+impl Verdict {
+    /// The word a table shows.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Holds => "holds",
+            Verdict::DoesNotHold => "DOES NOT HOLD",
+            Verdict::CannotTell => "cannot tell",
+            Verdict::NotMeasured => "not measured",
+        }
+    }
+}
+
+/// A decided claim at one workload.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Decision {
+    /// The claim's sentence.
+    pub text: String,
+    /// What was compared, as the file names it.
+    pub compared: String,
+    /// The workload; empty when every reference names its own.
+    pub workload: String,
+    /// Whether the figures are ratios (else values in the metric's unit).
+    pub ratio: bool,
+    /// Metric of the first reference.
+    pub metric: String,
+    /// The bar.
+    pub bar: f64,
+    /// Which side holds.
+    pub at_most: bool,
+    /// One figure a block.
+    pub figures: Vec<f64>,
+    /// Median and interval.
+    pub interval: Option<Interval>,
+    /// Wilcoxon signed rank of the figures against the bar.
+    pub p: Option<f64>,
+    /// The outcome.
+    pub verdict: Verdict,
+}
+
+/// Judges `figures` against `bar`.
+pub fn judge(
+    figures: &[f64],
+    bar: f64,
+    at_most: bool,
+    seed: u64,
+) -> (Option<Interval>, Option<f64>, Verdict) {
+    let Some(interval) = median_interval(figures, seed) else {
+        return (None, None, Verdict::NotMeasured);
+    };
+    let differences: Vec<f64> = if bar > 0.0 && figures.iter().all(|figure| *figure > 0.0) {
+        figures.iter().map(|figure| (figure / bar).ln()).collect()
+    } else {
+        figures.iter().map(|figure| figure - bar).collect()
+    };
+    let p = signed_rank_p(&differences);
+    let (right, wrong) = if at_most {
+        (interval.high <= bar, interval.low > bar)
+    } else {
+        (interval.low >= bar, interval.high < bar)
+    };
+    let verdict = match (figures.len() >= BLOCKS_MIN, right, wrong) {
+        (true, true, _) => Verdict::Holds,
+        (true, _, true) => Verdict::DoesNotHold,
+        _ => Verdict::CannotTell,
+    };
+    (Some(interval), p, verdict)
+}
+
+/// Decides `claim` at every workload it is about.
+pub fn decide(claim: &ClaimSpec, figures: &Figures, seed: u64) -> Result<Vec<Decision>> {
+    let parse = |text: &String| Reference::parse(text, &claim.metric);
+    let compare: Vec<Reference> = claim.compare.iter().map(parse).collect();
+    let bound: Vec<(f64, Vec<Reference>)> = claim
+        .bound
+        .iter()
+        .map(|term| (term.factor, term.of.iter().map(parse).collect()))
+        .collect();
+    let all = || compare.iter().chain(bound.iter().flat_map(|(_, of)| of));
+    let workloads: Vec<String> = if all().all(|reference| reference.workload.is_some()) {
+        vec![String::new()]
+    } else {
+        let wanted = |name: &&String| {
+            claim.workloads.is_empty()
+                || claim.workloads.iter().any(|pattern| matches(pattern, name))
+        };
+        let here = |name: &&String| all().all(|reference| figures.has(reference, name));
+        figures
+            .workloads()
+            .filter(wanted)
+            .filter(here)
+            .cloned()
+            .collect()
+    };
+    let mut decisions: Vec<Decision> = Vec::new();
+    for workload in &workloads {
+        let per_block = figures.per_block(|block| {
+            let value = |reference: &Reference| figures.value(block, reference, workload);
+            let (first, rest) = compare.split_first()?;
+            let mut base = match rest {
+                [] => 1.0,
+                _ => best(
+                    rest.iter().map(value).collect::<Option<Vec<f64>>>()?,
+                    claim.expect,
+                )?,
+            };
+            if !bound.is_empty() {
+                base = 0.0;
+                for (factor, of) in &bound {
+                    base += of
+                        .iter()
+                        .map(value)
+                        .try_fold(*factor, |product, v| Some(product * v?))?;
+                }
+            }
+            Some(value(first)? / base)
+        });
+        let ratio = compare.len() > 1 || !bound.is_empty();
+        let (bar, at_most) = bar_of(claim, figures.noise_floor());
+        let part = format!("{}/{workload}", claim.text);
+        let (interval, p, verdict) =
+            judge(&per_block, bar, at_most, seed ^ fnv1a64(part.as_bytes()));
+        let metric = compare
+            .first()
+            .map(|r| r.metric.clone())
+            .unwrap_or_default();
+        decisions.push(Decision {
+            text: claim.text.clone(),
+            compared: compared(claim),
+            workload: workload.clone(),
+            ratio,
+            metric,
+            bar,
+            at_most,
+            figures: per_block,
+            interval,
+            p,
+            verdict,
+        });
+    }
+    if decisions.is_empty() {
+        let (bar, at_most) = bar_of(claim, figures.noise_floor());
+        decisions.push(Decision {
+            text: claim.text.clone(),
+            compared: compared(claim),
+            workload: String::new(),
+            ratio: false,
+            metric: claim.metric.clone(),
+            bar,
+            at_most,
+            figures: Vec::new(),
+            interval: None,
+            p: None,
+            verdict: Verdict::NotMeasured,
+        });
+    }
+    Ok(decisions)
+}
+
+/// The hardest of the others to beat.
+fn best(values: Vec<f64>, expect: Expect) -> Option<f64> {
+    let mut values = values.into_iter();
+    let first = values.next()?;
+    Some(values.fold(
+        first,
+        if expect == Expect::Lower {
+            f64::min
+        } else {
+            f64::max
+        },
+    ))
+}
+
+fn bar_of(claim: &ClaimSpec, noise_floor: f64) -> (f64, bool) {
+    let lower = claim.expect == Expect::Lower;
+    let given = claim
+        .max_ratio
+        .or(claim.min_ratio)
+        .or(claim.max_value)
+        .or(claim.min_value);
+    let effect = claim.min_effect.unwrap_or(0.0).max(noise_floor);
+    (
+        given.unwrap_or(if lower { 1.0 - effect } else { 1.0 + effect }),
+        lower,
+    )
+}
+
+/// What is compared, for a table.
+fn compared(claim: &ClaimSpec) -> String {
+    let first = claim.compare.first().cloned().unwrap_or_default();
+    let rest = claim.compare.get(1..).unwrap_or_default();
+    if !claim.bound.is_empty() {
+        let terms: Vec<String> = claim
+            .bound
+            .iter()
+            .map(|term| format!("{} x {}", term.factor, term.of.join(" x ")))
+            .collect();
+        return format!("{first} / ({})", terms.join(" + "));
+    }
+    match rest {
+        [] => first,
+        [one] => format!("{first} / {one}"),
+        many => format!("{first} / best of {}", many.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(figures: &[f64], bar: f64, at_most: bool) -> Verdict {
+        judge(figures, bar, at_most, 1).2
+    }
+
+    #[test]
+    fn the_whole_interval_decides() {
+        let low = [0.70, 0.71, 0.69, 0.72, 0.70, 0.71, 0.70, 0.69, 0.70, 0.71];
+        assert_eq!(verdict(&low, 0.75, true), Verdict::Holds);
+        assert_eq!(verdict(&low, 0.65, true), Verdict::DoesNotHold);
+        assert_eq!(verdict(&low, 0.70, true), Verdict::CannotTell);
+        assert_eq!(verdict(&low, 0.65, false), Verdict::Holds);
+        assert_eq!(verdict(&low, 0.75, false), Verdict::DoesNotHold);
+        assert_eq!(verdict(&[0.0; 8], 0.0, true), Verdict::Holds);
+    }
+
+    #[test]
+    fn few_blocks_never_decide() {
+        assert_eq!(verdict(&[0.5; 5], 0.75, true), Verdict::CannotTell);
+        assert_eq!(verdict(&[], 0.75, true), Verdict::NotMeasured);
+    }
+}

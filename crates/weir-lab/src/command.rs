@@ -1,0 +1,299 @@
+//! The commands of `weir-lab`, apart from the parsing of words.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::contender::{BUILT_IN, by_name};
+use crate::error::{LabError, Result};
+use crate::experiment::Experiment;
+use crate::experiment::matrix::Matrix;
+use crate::protocol::Fields;
+use crate::report;
+use crate::results::{Plan, PlannedCell, ResultSet};
+use crate::runner::{self, Options, Places};
+use crate::summary::Summary;
+
+/// Directory of the experiment files below the repository.
+pub const EXPERIMENTS: &str = "lab/experiments";
+
+/// Finds the repository from the current directory upward, and the places
+/// that go with it.
+pub fn places() -> Result<Places> {
+    let here = std::env::current_dir().map_err(LabError::io("."))?;
+    let root = here
+        .ancestors()
+        .find(|dir| dir.join(EXPERIMENTS).is_dir())
+        .unwrap_or(&here);
+    let lab = std::env::current_exe().map_err(LabError::io("weir-lab"))?;
+    Ok(Places {
+        root: root.to_owned(),
+        lab,
+        peers: root.join("target/lab-peers"),
+        results: root.join("lab/results"),
+        scratch: root.join("target/lab-scratch"),
+    })
+}
+
+/// The experiment files, in order of name.
+pub fn experiments(places: &Places) -> Result<Vec<(PathBuf, Experiment)>> {
+    let dir = places.root.join(EXPERIMENTS);
+    let Ok(entries) = fs::read_dir(&dir) else {
+        return Ok(Vec::new());
+    };
+    let mut paths: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "toml"))
+        .collect();
+    paths.sort();
+    paths
+        .into_iter()
+        .map(|path| Experiment::read(&path).map(|read| (path, read)))
+        .collect()
+}
+
+/// The file of the experiment called `name`, by name, alias or path.
+pub fn find(places: &Places, name: &str) -> Result<PathBuf> {
+    let path = Path::new(name);
+    if path.is_file() {
+        return Ok(path.to_owned());
+    }
+    for (path, experiment) in experiments(places)? {
+        let header = experiment.header;
+        if header.name == name || header.alias.as_deref() == Some(name) {
+            return Ok(path);
+        }
+    }
+    Err(LabError::Usage {
+        what: format!("no experiment `{name}`; `weir-lab list` shows them"),
+    })
+}
+
+/// Prints the experiments and the built-in contenders.
+pub fn list(places: &Places, out: &mut dyn Write) -> Result<()> {
+    let mut table = report::Table::new(&["experiment", "mode", "contenders", "claims", "question"]);
+    for (_, experiment) in experiments(places)? {
+        let header = &experiment.header;
+        table.row(vec![
+            header.name.clone(),
+            format!("{:?}", header.mode).to_lowercase(),
+            experiment.contenders.len().to_string(),
+            experiment.claims.len().to_string(),
+            header.question.clone(),
+        ]);
+    }
+    let mut built_in = report::Table::new(&["built-in contender", "what it is"]);
+    for (name, what) in BUILT_IN {
+        built_in.row(vec![name.to_owned(), what.to_owned()]);
+    }
+    print(out, &format!("{}\n{}", table.render(), built_in.render()))
+}
+
+/// Prints the matrix of an experiment after starting everything and comparing
+/// the answers.
+pub fn check(name: &str, options: &Options, places: &Places, out: &mut dyn Write) -> Result<()> {
+    let experiment = Experiment::read(&find(places, name)?)?;
+    let (blocks, samples) = (experiment.header.blocks, experiment.header.samples);
+    let (matrix, cells) = runner::check(experiment, options, places)?;
+    print(out, &matrix_text(&matrix, &cells))?;
+    print(
+        out,
+        &format!(
+            "\n{} cells, {blocks} blocks of {samples} samples; contenders agree\n",
+            cells.len()
+        ),
+    )
+}
+
+fn matrix_text(matrix: &Matrix, cells: &[PlannedCell]) -> String {
+    let mut table =
+        report::Table::new(&["workload", "contender", "answer", "batch", "allocations"]);
+    for cell in cells {
+        table.row(vec![
+            cell.workload.clone(),
+            cell.contender.clone(),
+            format!("{:016x}", cell.answer.content),
+            cell.iterations.to_string(),
+            cell.answer.allocations.to_string(),
+        ]);
+    }
+    let skipped =
+        matrix
+            .skipped
+            .iter()
+            .fold(String::new(), |text, (contender, workload, reason)| {
+                format!("{text}left out: {contender} with {workload}: {reason}\n")
+            });
+    table.render() + &skipped
+}
+
+/// Runs an experiment, or goes on with a result set, and reports.
+pub fn run(
+    name: Option<&str>,
+    resume: Option<&Path>,
+    options: &Options,
+    places: &Places,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let stop = stop_flag()?;
+    let finished = match (name, resume) {
+        (None, Some(dir)) => runner::resume(ResultSet::open(dir)?, options, places, stop, out),
+        (Some(name), None) => {
+            let path = find(places, name)?;
+            let text = fs::read_to_string(&path).map_err(LabError::io(&path))?;
+            let experiment = Experiment::parse(&text, &path)?;
+            runner::start(&text, experiment, options, places, stop, out)
+        }
+        _ => {
+            let what = "give either an experiment or --resume DIR";
+            return Err(LabError::Usage {
+                what: what.to_owned(),
+            });
+        }
+    };
+    match finished {
+        Ok(set) => {
+            make_report(set.dir(), out)?;
+            print(out, &format!("results: {}\n", set.dir().display()))
+        }
+        Err(LabError::Interrupted { dir }) => {
+            make_report(&dir, out)?;
+            Err(LabError::Interrupted { dir })
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// Set by the first SIGINT or SIGTERM; the second ends the process.
+fn stop_flag() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .map_err(LabError::io("signal handler"))?;
+    }
+    Ok(stop)
+}
+
+/// Makes `summary.json` and `report.md` of a result set again and prints the
+/// report.
+pub fn make_report(dir: &Path, out: &mut dyn Write) -> Result<()> {
+    let set = ResultSet::open(dir)?;
+    let experiment = Experiment::read(&set.path("experiment.toml"))?;
+    let plan: Plan = set.read_json("plan.json")?;
+    let blocks = set.read_blocks(&plan)?;
+    let summary = Summary::new(&experiment, &plan, &blocks)?;
+    let fingerprint = set.read_json("fingerprint.json")?;
+    let text = report::markdown(&experiment, &plan, &blocks, &summary, &fingerprint);
+    set.write_json("summary.json", &summary)?;
+    set.write("report.md", text.as_bytes())?;
+    print(out, &text)
+}
+
+/// Copies what belongs in the repository (summary, report, plan, fingerprint
+/// and the samples, compressed) from a result set to `to`.
+pub fn record(dir: &Path, to: &Path, out: &mut dyn Write) -> Result<()> {
+    make_report(dir, &mut std::io::sink())?;
+    let set = ResultSet::open(dir)?;
+    let plan: Plan = set.read_json("plan.json")?;
+    fs::create_dir_all(to).map_err(LabError::io(to))?;
+    for name in [
+        "summary.json",
+        "report.md",
+        "plan.json",
+        "fingerprint.json",
+        "experiment.toml",
+    ] {
+        fs::copy(set.path(name), to.join(name)).map_err(LabError::io(to))?;
+    }
+    let path = to.join("samples.tsv.gz");
+    let file = fs::File::create(&path).map_err(LabError::io(&path))?;
+    let mut packed = flate2::write::GzEncoder::new(file, flate2::Compression::best());
+    let mut put = |line: String| {
+        packed
+            .write_all(line.as_bytes())
+            .map_err(LabError::io(&path))
+    };
+    put("block\tcell\tn\twall_ns\tcpu_ns\textra\n".to_owned())?;
+    for block in set.read_blocks(&plan)? {
+        for s in &block.samples {
+            let extra: Vec<String> = s.extra.iter().map(|(k, v)| format!("{k}={v}")).collect();
+            let extra = extra.join(",");
+            let number = block.head.block;
+            put(format!(
+                "{number}\t{}\t{}\t{}\t{}\t{extra}\n",
+                s.cell, s.n, s.wall_ns, s.cpu_ns
+            ))?;
+        }
+    }
+    packed.finish().map_err(LabError::io(&path))?;
+    print(out, &format!("recorded in {}\n", to.display()))
+}
+
+/// Serves a built-in contender on standard input and output.
+pub fn contender(name: &str) -> Result<()> {
+    let mut contender = known(name)?;
+    let (input, output) = (std::io::stdin().lock(), std::io::stdout().lock());
+    crate::contender::serve(contender.as_mut(), input, output).map_err(LabError::io("pipe"))
+}
+
+/// Runs a built-in contender once with `words` as its parameters.
+pub fn once(name: &str, words: &[String], out: &mut dyn Write) -> Result<()> {
+    let mut contender = known(name)?;
+    let fields: Option<Fields> = words
+        .iter()
+        .map(|word| {
+            word.split_once('=')
+                .map(|(k, v)| (k.to_owned(), v.to_owned()))
+        })
+        .collect();
+    let fields = fields.ok_or_else(|| LabError::Usage {
+        what: "parameters are name=value".to_owned(),
+    })?;
+    let failed =
+        |error: crate::contender::ContenderError| LabError::contender(name, error.to_string());
+    contender.load(0, &fields).map_err(failed)?;
+    let answer = contender.check(0).map_err(failed)?;
+    print(out, &format!("{:016x}\n", answer.content))
+}
+
+fn known(name: &str) -> Result<Box<dyn crate::contender::Contender>> {
+    by_name(name).ok_or_else(|| LabError::Usage {
+        what: format!("no built-in contender `{name}`"),
+    })
+}
+
+const NOISE: &str = r#"
+[experiment]
+name = "noise"
+title = "What this machine can resolve"
+question = "How far apart do two copies of the same work come out?"
+mode = "inproc"
+twin = "spin"
+foreign_max = 1.0
+[[contender]]
+name = "spin"
+builtin = "spin"
+[[workload]]
+name = "loop"
+params = { units = 100 }
+[[workload]]
+name = "long-loop"
+params = { units = 100000 }
+"#;
+
+/// Measures twins: the difference this machine shows where there is none.
+pub fn noise(options: &Options, places: &Places, out: &mut dyn Write) -> Result<()> {
+    let experiment = Experiment::parse(NOISE, Path::new("noise"))?;
+    let set = runner::start(NOISE, experiment, options, places, stop_flag()?, out)?;
+    make_report(set.dir(), out)
+}
+
+fn print(out: &mut dyn Write, text: &str) -> Result<()> {
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(LabError::io("output"))
+}

@@ -1,0 +1,171 @@
+//! The contender's side: what the lab drives, and the loop that serves it.
+//!
+//! A [`Contender`] is one peer with some loaded inputs. [`by_name`] knows the
+//! ones built into this program; all others are programs of their own that
+//! speak [`crate::protocol`].
+//!
+//! What must never happen here: work inside the timed part that the contender
+//! would not have to do in a user's program.
+
+pub mod canary;
+pub mod json;
+pub mod psyc;
+pub mod synthetic;
+pub mod wire;
+pub mod xml;
+
+use std::io::{self, BufRead, Write};
+
+use crate::protocol::{Answer, Fields, Hello, Malformed, Request, Timed};
+
+/// One peer, in process or behind a pipe.
+pub trait Contender {
+    /// Versions of the libraries that do the work.
+    fn versions(&self) -> Fields {
+        Fields::new()
+    }
+    /// Prepares input `input` from its parameters.
+    fn load(&mut self, input: usize, fields: &Fields) -> Result<(), ContenderError>;
+    /// Does the input's work once, outside of any timing, and says what came out.
+    fn check(&mut self, input: usize) -> Result<Answer, ContenderError>;
+    /// Does the input's work `iterations` times and times it.
+    fn run(&mut self, input: usize, iterations: u64) -> Result<Timed, ContenderError>;
+}
+
+/// Why a contender could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ContenderError {
+    /// An input number that was never loaded.
+    #[error("input {0} was not loaded")]
+    NotLoaded(usize),
+    /// A parameter is missing or not of its type.
+    #[error("parameter `{0}` is missing or malformed")]
+    Parameter(&'static str),
+    /// A file could not be used.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The peer refused its input.
+    #[error("the peer refused the input: {0}")]
+    Refused(String),
+    /// The lab sent something else than a request.
+    #[error(transparent)]
+    Protocol(#[from] Malformed),
+}
+
+/// A parameter of `load`, parsed.
+pub fn parameter<T: std::str::FromStr>(
+    fields: &Fields,
+    name: &'static str,
+) -> Result<T, ContenderError> {
+    fields
+        .get(name)
+        .and_then(|value| value.parse().ok())
+        .ok_or(ContenderError::Parameter(name))
+}
+
+/// How this program was built: `optimised`, or the level it was built with.
+pub fn profile() -> String {
+    match (env!("WEIR_LAB_OPT_LEVEL"), cfg!(debug_assertions)) {
+        ("2" | "3", false) => "optimised".to_owned(),
+        (level, _) => format!(
+            "opt-level {level}, debug assertions {}",
+            cfg!(debug_assertions)
+        ),
+    }
+}
+
+/// The contenders built into this program, with what each of them is.
+pub const BUILT_IN: [(&str, &str); 9] = [
+    ("empty", "an empty loop body: the cost of the harness"),
+    (
+        "psyc-lines",
+        "PSYC by a naive scan for lines; the oracle of the PSYC group",
+    ),
+    ("serde-json", "serde_json into an owned tree"),
+    (
+        "serde-json-borrowed",
+        "serde_json into a tree that borrows its strings",
+    ),
+    ("quick-xml", "quick-xml events"),
+    (
+        "canary",
+        "integer loop and 32 MiB copy: what the machine does to fixed work",
+    ),
+    (
+        "spin",
+        "an integer loop of `units` steps; for tests and `noise`",
+    ),
+    ("synthetic", "answers made-up times; for tests of the lab"),
+    (
+        "wrong",
+        "answers made-up times and a wrong content; for tests of the lab",
+    ),
+];
+
+/// The built-in contender `name`.
+pub fn by_name(name: &str) -> Option<Box<dyn Contender>> {
+    Some(match name {
+        "empty" => Box::new(wire::Wire::new(wire::Empty)),
+        "psyc-lines" => Box::new(wire::Wire::new(psyc::Lines)),
+        "serde-json" => Box::new(wire::Wire::new(json::Owned)),
+        "serde-json-borrowed" => Box::new(wire::Wire::new(json::Borrowed)),
+        "quick-xml" => Box::new(wire::Wire::new(xml::QuickXml)),
+        "canary" => Box::new(canary::CanaryWork::default()),
+        "spin" => Box::new(synthetic::Spin::default()),
+        "synthetic" => Box::new(synthetic::Synthetic::new(0)),
+        "wrong" => Box::new(synthetic::Synthetic::new(1)),
+        _ => return None,
+    })
+}
+
+/// Serves `contender` until `quit` or the end of `requests`.
+pub fn serve(
+    contender: &mut dyn Contender,
+    requests: impl BufRead,
+    mut answers: impl Write,
+) -> io::Result<()> {
+    let mut versions = contender.versions();
+    versions.insert("rustc".into(), env!("WEIR_LAB_RUSTC").into());
+    let hello = Hello {
+        profile: profile(),
+        versions,
+    };
+    writeln!(answers, "{}", hello.render())?;
+    answers.flush()?;
+    for line in requests.lines() {
+        let reply = match Request::parse(&line?) {
+            Ok(Request::Quit) => return Ok(()),
+            Ok(request) => answer(contender, &request),
+            Err(error) => Err(error.into()),
+        };
+        match reply {
+            Ok(line) => writeln!(answers, "{line}")?,
+            Err(error) => writeln!(answers, "error\t{}", one_line(&error.to_string()))?,
+        }
+        answers.flush()?;
+    }
+    Ok(())
+}
+
+fn answer(contender: &mut dyn Contender, request: &Request) -> Result<String, ContenderError> {
+    Ok(match request {
+        Request::Load(input, fields) => {
+            contender.load(*input, fields)?;
+            "ok".to_owned()
+        }
+        Request::Check(input) => contender.check(*input)?.render(),
+        Request::Run(input, iterations) => contender.run(*input, *iterations)?.render(),
+        Request::Quit => String::new(),
+    })
+}
+
+fn one_line(text: &str) -> String {
+    text.replace(['\t', '\n', '\r'], " ")
+}

@@ -1,0 +1,170 @@
+//! PSYC contenders.
+//!
+//! [`Lines`] reads a packet with nothing but searches for LF and TAB. It
+//! knows one packet at a time, in full, and takes well-formedness for
+//! granted: it is the oracle the real codec's answers are compared with, and
+//! a floor for what a scan of lines costs.
+
+use super::ContenderError;
+use super::wire::{Parser, pair, part, touch};
+
+/// The naive scan.
+#[derive(Debug)]
+pub struct Lines;
+
+impl Parser for Lines {
+    fn pass(&mut self, packet: &[u8]) -> Result<u64, ContenderError> {
+        let mut sum = 0u64;
+        scan(packet, &mut |found| {
+            sum = sum.wrapping_add(match found {
+                Found::Variable { name, value, .. } => touch(name).wrapping_add(touch(value)),
+                Found::Method(bytes) | Found::Data(bytes) => touch(bytes),
+            });
+        })?;
+        Ok(sum)
+    }
+
+    fn content(&mut self, packet: &[u8]) -> Result<u64, ContenderError> {
+        let mut sum = 0u64;
+        scan(packet, &mut |found| {
+            sum = sum.wrapping_add(match found {
+                Found::Variable {
+                    operator,
+                    name,
+                    value,
+                } => variable_content(operator, name, value),
+                Found::Method(bytes) => part(b'm', bytes),
+                Found::Data(bytes) => part(b'd', bytes),
+            });
+        })?;
+        Ok(sum)
+    }
+}
+
+/// Hash of a modifier in the PSYC group.
+pub fn variable_content(operator: u8, name: &[u8], value: &[u8]) -> u64 {
+    pair(b'v', &[&[operator], name].concat(), value)
+}
+
+enum Found<'a> {
+    Variable {
+        operator: u8,
+        name: &'a [u8],
+        value: &'a [u8],
+    },
+    Method(&'a [u8]),
+    Data(&'a [u8]),
+}
+
+fn refused(what: &str) -> ContenderError {
+    ContenderError::Refused(what.to_owned())
+}
+
+/// Splits off the line at the front of `rest`.
+fn line<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], ContenderError> {
+    let end = memchr(b'\n', rest).ok_or_else(|| refused("a line without end"))?;
+    let (line, after) = rest.split_at(end);
+    *rest = after.get(1..).unwrap_or_default();
+    Ok(line)
+}
+
+fn memchr(byte: u8, bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|candidate| *candidate == byte)
+}
+
+fn number(digits: &[u8]) -> Result<usize, ContenderError> {
+    std::str::from_utf8(digits)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| refused("a length that is no number"))
+}
+
+/// Reads one packet and reports its parts in order.
+fn scan<'a>(packet: &'a [u8], found: &mut impl FnMut(Found<'a>)) -> Result<(), ContenderError> {
+    let mut rest = packet;
+    let mut content = loop {
+        match rest.first() {
+            Some(b'|') => return Ok(()),
+            Some(b'0'..=b'9' | b'\n') => {
+                let length = line(&mut rest)?;
+                if length.is_empty() {
+                    let end = end_of_unsized(rest)?;
+                    break rest.get(..end).unwrap_or_default();
+                }
+                let length = number(length)?;
+                break rest
+                    .get(..length)
+                    .ok_or_else(|| refused("a content cut short"))?;
+            }
+            _ => modifier(&mut rest, found)?,
+        }
+    };
+    while let Some(first) = content.first() {
+        if first.is_ascii_alphanumeric() || *first == b'_' {
+            found(Found::Method(line(&mut content)?));
+            let data = content.strip_suffix(b"\n").unwrap_or(content);
+            if !data.is_empty() {
+                found(Found::Data(data));
+            }
+            return Ok(());
+        }
+        modifier(&mut content, found)?;
+    }
+    Ok(())
+}
+
+/// Length of an unsized content: up to the line that is only `|`.
+fn end_of_unsized(content: &[u8]) -> Result<usize, ContenderError> {
+    if content.starts_with(b"|\n") {
+        return Ok(0);
+    }
+    content
+        .windows(3)
+        .position(|window| window == b"\n|\n")
+        .map(|at| at + 1)
+        .ok_or_else(|| refused("a packet without end"))
+}
+
+fn modifier<'a>(
+    rest: &mut &'a [u8],
+    found: &mut impl FnMut(Found<'a>),
+) -> Result<(), ContenderError> {
+    let (operator, after) = rest.split_first().ok_or_else(|| refused("no operator"))?;
+    let end = memchr(b'\t', after).ok_or_else(|| refused("a name without TAB"))?;
+    let (name, after) = after.split_at(end);
+    *rest = after.get(1..).unwrap_or_default();
+    let (name, value) = match memchr(b' ', name) {
+        None => (name, line(rest)?),
+        Some(space) => {
+            let (name, length) = name.split_at(space);
+            let length = number(length.get(1..).unwrap_or_default())?;
+            let value = rest
+                .get(..length)
+                .ok_or_else(|| refused("a value cut short"))?;
+            *rest = rest.get(length + 1..).unwrap_or_default();
+            (name, value)
+        }
+    };
+    found(Found::Variable {
+        operator: *operator,
+        name,
+        value,
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::tests::content;
+    use super::*;
+
+    #[test]
+    fn the_naive_scan_finds_every_part() {
+        let packet = b":_source\tpsyc://a/\n23\n:_subject 5\ta\n|\nb\n_m\nd\n|\n";
+        let expected = variable_content(b':', b"_source", b"psyc://a/")
+            .wrapping_add(variable_content(b':', b"_subject", b"a\n|\nb"))
+            .wrapping_add(part(b'm', b"_m"))
+            .wrapping_add(part(b'd', b"d"));
+        assert_eq!(content(Lines, packet), expected);
+    }
+}

@@ -1,0 +1,157 @@
+//! Everything that can go wrong in the lab, and the exit code it ends in.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Result of a lab operation.
+pub type Result<T> = std::result::Result<T, LabError>;
+
+/// A failure of the lab, of an experiment file or of a contender.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// A file or directory could not be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// What was touched.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// An experiment file is not what the schema asks for.
+    #[error("{}: {source}", path.display())]
+    Schema {
+        /// The file.
+        path: PathBuf,
+        /// The place and the reason.
+        #[source]
+        source: Box<toml::de::Error>,
+    },
+    /// An experiment file is well-formed but means nothing.
+    #[error("experiment `{experiment}`: {what}")]
+    Experiment {
+        /// Name of the experiment or path of the file.
+        experiment: String,
+        /// The reason.
+        what: String,
+    },
+    /// The command line asked for something that does not exist.
+    #[error("{what}")]
+    Usage {
+        /// The reason.
+        what: String,
+    },
+    /// A stored file of a result set could not be understood.
+    #[error("{}:{line}: {source}", path.display())]
+    Stored {
+        /// The file.
+        path: PathBuf,
+        /// Line, counted from 1.
+        line: usize,
+        /// What was wrong with it.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A contender could not be started.
+    #[error(
+        "contender `{contender}`: cannot start {program}: {source} (peers are built by lab/peers/install.sh)"
+    )]
+    Start {
+        /// Name of the contender.
+        contender: String,
+        /// First word of its command.
+        program: String,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A contender broke the protocol, reported an error or ended.
+    #[error("contender `{contender}`: {what}")]
+    Contender {
+        /// Name of the contender.
+        contender: String,
+        /// What it did.
+        what: String,
+    },
+    /// A contender is not an optimised build.
+    #[error(
+        "contender `{contender}` is built as `{profile}`; the lab measures optimised builds only"
+    )]
+    Unoptimised {
+        /// Name of the contender.
+        contender: String,
+        /// What it said about itself.
+        profile: String,
+    },
+    /// Contenders that should agree gave different answers.
+    #[error(
+        "workload `{workload}`: `{left}` answers {left_answer}, `{right}` answers {right_answer}; nothing was timed"
+    )]
+    Disagree {
+        /// Name of the workload.
+        workload: String,
+        /// First contender of the answer group.
+        left: String,
+        /// Its answer.
+        left_answer: String,
+        /// Contender that differs.
+        right: String,
+        /// Its answer.
+        right_answer: String,
+    },
+    /// Too many blocks were disturbed by other work on the machine.
+    #[error(
+        "{disturbed} of {total} blocks were disturbed by other work; the machine is too noisy to decide (see the report)"
+    )]
+    TooNoisy {
+        /// Blocks over the threshold, after one repetition each.
+        disturbed: usize,
+        /// Blocks in all.
+        total: usize,
+    },
+    /// The user interrupted the run; what was measured is stored.
+    #[error("interrupted; go on with: weir-lab run --resume {}", dir.display())]
+    Interrupted {
+        /// The result set.
+        dir: PathBuf,
+    },
+}
+
+impl LabError {
+    /// Wraps an I/O error with the path it happened on.
+    pub fn io(path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> LabError {
+        move |source| LabError::Io {
+            path: path.as_ref().to_owned(),
+            source,
+        }
+    }
+
+    /// A complaint about contender `name`.
+    pub fn contender(name: &str, what: impl Into<String>) -> LabError {
+        LabError::Contender {
+            contender: name.to_owned(),
+            what: what.into(),
+        }
+    }
+
+    /// A complaint about experiment `name`.
+    pub fn experiment(name: &str, what: impl Into<String>) -> LabError {
+        LabError::Experiment {
+            experiment: name.to_owned(),
+            what: what.into(),
+        }
+    }
+
+    /// The exit code the program ends with: 1 error, 2 usage, 4 too noisy,
+    /// 5 contenders disagree, 130 interrupted.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            LabError::Usage { .. } | LabError::Schema { .. } | LabError::Experiment { .. } => 2,
+            LabError::TooNoisy { .. } => 4,
+            LabError::Disagree { .. } => 5,
+            LabError::Interrupted { .. } => 130,
+            _ => 1,
+        }
+    }
+}

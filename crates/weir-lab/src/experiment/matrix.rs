@@ -1,0 +1,354 @@
+//! The expanded matrix: every contender with every workload it takes part in.
+//!
+//! Invariant: cells are numbered densely in file order (contender by
+//! contender within a workload), and the numbers do not depend on `--only`,
+//! so that stored samples keep their meaning.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::reference::matches;
+use super::{ContenderSpec, Experiment, Items, WorkloadSpec};
+use crate::error::{LabError, Result};
+use crate::inputs;
+use crate::protocol::Fields;
+
+/// Ending of a twin's name.
+pub const TWIN: &str = "~twin";
+/// Most cells of one experiment.
+pub const CELLS_MAX: usize = 4_096;
+
+/// A workload with its size filled in.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// Name.
+    pub name: String,
+    /// Units of work in one iteration.
+    pub items: u64,
+    /// Samples of its cells in each block; none means the experiment's.
+    pub samples: Option<usize>,
+    /// Input file by syntax.
+    pub files: BTreeMap<String, PathBuf>,
+    /// Parameters.
+    pub params: Fields,
+}
+
+/// One contender with one workload.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Index into [`Matrix::contenders`].
+    pub contender: usize,
+    /// Index into [`Matrix::workloads`].
+    pub workload: usize,
+}
+
+/// Everything a run goes through.
+#[derive(Clone, Debug)]
+pub struct Matrix {
+    /// Contenders in file order, a twin behind the rest.
+    pub contenders: Vec<ContenderSpec>,
+    /// Workloads in file order, sizes in theirs.
+    pub workloads: Vec<Workload>,
+    /// Cells in file order.
+    pub cells: Vec<Cell>,
+    /// Combinations left out, with the reason.
+    pub skipped: Vec<(String, String, String)>,
+}
+
+/// What narrows a matrix.
+#[derive(Clone, Debug, Default)]
+pub struct Narrow {
+    /// Contenders to run; none means all.
+    pub only: Vec<String>,
+    /// Leaves workloads with `quick = false` out.
+    pub quick: bool,
+}
+
+impl Matrix {
+    /// Expands `experiment`. Files are below `root`; generated inputs are
+    /// written to `generated` when they are not there yet.
+    pub fn expand(
+        experiment: &Experiment,
+        root: &Path,
+        generated: &Path,
+        narrow: &Narrow,
+    ) -> Result<Matrix> {
+        let name = &experiment.header.name;
+        let mut contenders = experiment.contenders.clone();
+        if let Some(twin) = &experiment.header.twin {
+            let first = contenders.iter().find(|c| c.name == *twin).cloned();
+            contenders.extend(first.map(|c| ContenderSpec {
+                name: format!("{twin}{TWIN}"),
+                ..c
+            }));
+        }
+        for wanted in &narrow.only {
+            if !contenders.iter().any(|contender| contender.name == *wanted) {
+                return Err(LabError::Usage {
+                    what: format!("no contender `{wanted}` in {name}"),
+                });
+            }
+        }
+        if !narrow.only.is_empty() {
+            contenders.retain(|contender| {
+                let plain = contender.name.strip_suffix(TWIN).unwrap_or(&contender.name);
+                narrow
+                    .only
+                    .iter()
+                    .any(|wanted| wanted == &contender.name || wanted == plain)
+            });
+        }
+        let mut workloads = Vec::new();
+        for spec in experiment
+            .workloads
+            .iter()
+            .filter(|spec| spec.quick || !narrow.quick)
+        {
+            expand_workload(name, spec, root, generated, &mut workloads)?;
+        }
+        let mut matrix = Matrix {
+            contenders,
+            workloads,
+            cells: Vec::new(),
+            skipped: Vec::new(),
+        };
+        matrix.fill(experiment);
+        if matrix.cells.is_empty() || matrix.cells.len() > CELLS_MAX {
+            let what = format!(
+                "{} cells; 1 to {CELLS_MAX} are possible",
+                matrix.cells.len()
+            );
+            return Err(LabError::experiment(name, what));
+        }
+        Ok(matrix)
+    }
+
+    fn fill(&mut self, experiment: &Experiment) {
+        for (w, workload) in self.workloads.iter().enumerate() {
+            for (c, contender) in self.contenders.iter().enumerate() {
+                let takes_part = contender.workloads.is_empty()
+                    || contender
+                        .workloads
+                        .iter()
+                        .any(|pattern| matches(pattern, &workload.name));
+                let has_file = workload.files.is_empty()
+                    || contender
+                        .syntax
+                        .as_ref()
+                        .is_some_and(|syntax| workload.files.contains_key(syntax));
+                if !takes_part || !has_file {
+                    continue;
+                }
+                let skip = experiment.skips.iter().find(|skip| {
+                    matches(&skip.contender, &contender.name)
+                        && matches(&skip.workload, &workload.name)
+                });
+                match skip {
+                    Some(skip) => self.skipped.push((
+                        contender.name.clone(),
+                        workload.name.clone(),
+                        skip.reason.clone(),
+                    )),
+                    None => self.cells.push(Cell {
+                        contender: c,
+                        workload: w,
+                    }),
+                }
+            }
+        }
+    }
+
+    /// Contender of a cell.
+    pub fn contender(&self, cell: &Cell) -> &ContenderSpec {
+        &self.contenders[cell.contender]
+    }
+
+    /// Workload of a cell.
+    pub fn workload(&self, cell: &Cell) -> &Workload {
+        &self.workloads[cell.workload]
+    }
+
+    /// The cell of a contender with a workload, by name.
+    pub fn find(&self, contender: &str, workload: &str) -> Option<usize> {
+        self.cells.iter().position(|cell| {
+            self.contender(cell).name == contender && self.workload(cell).name == workload
+        })
+    }
+
+    /// What the contender of `cell` is loaded with.
+    pub fn fields(&self, cell: &Cell) -> Fields {
+        let contender = self.contender(cell);
+        let workload = self.workload(cell);
+        let mut fields = workload.params.clone();
+        for (name, value) in &contender.params {
+            fields.insert(name.clone(), plain(value));
+        }
+        if let Some(file) = contender
+            .syntax
+            .as_ref()
+            .and_then(|s| workload.files.get(s))
+        {
+            fields.insert("file".to_owned(), file.display().to_string());
+        }
+        fields
+    }
+}
+
+/// A parameter as the protocol carries it: strings without quotes.
+fn plain(value: &toml::Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn expand_workload(
+    experiment: &str,
+    spec: &WorkloadSpec,
+    root: &Path,
+    generated: &Path,
+    into: &mut Vec<Workload>,
+) -> Result<()> {
+    let sizes: Vec<Option<u64>> = if spec.sizes.is_empty() {
+        vec![None]
+    } else {
+        spec.sizes.iter().map(|s| Some(*s)).collect()
+    };
+    for size in sizes {
+        let fill = |text: &str| match size {
+            Some(size) => text.replace("{size}", &size.to_string()),
+            None => text.to_owned(),
+        };
+        let items = match (&spec.items, size) {
+            (Items::Count(count), _) if *count > 0 => *count,
+            (Items::Named(name), Some(size)) if name == "size" => size,
+            _ => {
+                let what = format!(
+                    "workload `{}`: items is a number above 0, or \"size\" with sizes",
+                    spec.name
+                );
+                return Err(LabError::experiment(experiment, what));
+            }
+        };
+        let files = match (spec.generate.as_deref(), size) {
+            (None, _) => spec
+                .files
+                .iter()
+                .map(|(s, f)| (s.clone(), root.join(fill(f))))
+                .collect(),
+            (Some("binary-packet"), Some(size)) => inputs::binary_packets(generated, size)?,
+            (Some(other), _) => {
+                let what = format!(
+                    "workload `{}`: cannot generate `{other}`; `binary-packet` with sizes is known",
+                    spec.name
+                );
+                return Err(LabError::experiment(experiment, what));
+            }
+        };
+        let mut params: Fields = spec
+            .params
+            .iter()
+            .map(|(name, value)| (name.clone(), fill(&plain(value))))
+            .collect();
+        if let Some(size) = size {
+            params.insert("size".to_owned(), size.to_string());
+        }
+        into.push(Workload {
+            name: fill(&spec.name),
+            items,
+            samples: spec.samples,
+            files,
+            params,
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn expand(text: &str, narrow: &Narrow) -> Matrix {
+        let experiment = Experiment::parse(text, Path::new("t.toml")).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        Matrix::expand(&experiment, Path::new("/r"), dir.path(), narrow).unwrap()
+    }
+
+    const TEXT: &str = r#"
+[experiment]
+name = "t"
+title = "t"
+question = "?"
+mode = "inproc"
+twin = "a"
+[[contender]]
+name = "a"
+builtin = "spin"
+syntax = "x"
+[[contender]]
+name = "b"
+builtin = "spin"
+syntax = "y"
+params = { units = 3 }
+[[workload]]
+name = "file"
+files = { x = "one.x" }
+[[workload]]
+name = "n{size}"
+sizes = [10, 20]
+items = "size"
+params = { units = 5, label = "s{size}" }
+[[skip]]
+contender = "b"
+workload = "n20"
+reason = "too slow"
+"#;
+
+    #[test]
+    fn sizes_twins_and_skips_make_the_cells() {
+        let matrix = expand(TEXT, &Narrow::default());
+        let names: Vec<String> = matrix
+            .cells
+            .iter()
+            .map(|cell| {
+                format!(
+                    "{}/{}",
+                    matrix.contender(cell).name,
+                    matrix.workload(cell).name
+                )
+            })
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "a/file",
+                "a~twin/file",
+                "a/n10",
+                "b/n10",
+                "a~twin/n10",
+                "a/n20",
+                "a~twin/n20"
+            ]
+        );
+        assert_eq!(matrix.skipped.len(), 1);
+        let cell = &matrix.cells[matrix.find("b", "n10").unwrap()];
+        let fields = matrix.fields(cell);
+        assert_eq!(fields["units"], "3");
+        assert_eq!(fields["label"], "s10");
+        assert_eq!(matrix.workload(cell).items, 10);
+        let file = &matrix.cells[matrix.find("a", "file").unwrap()];
+        assert_eq!(matrix.fields(file)["file"], "/r/one.x");
+    }
+
+    #[test]
+    fn only_keeps_the_named_contenders() {
+        let matrix = expand(
+            TEXT,
+            &Narrow {
+                only: vec!["b".into()],
+                quick: false,
+            },
+        );
+        assert_eq!(matrix.cells.len(), 1);
+    }
+}

@@ -1,0 +1,141 @@
+//! What the machine did meanwhile: idle share, stolen time and the CPU time
+//! of others, from the kernel's own counters.
+//!
+//! Ticks are 10 ms; over a block of a second the shares are good to about a
+//! percent.
+
+use std::fs;
+
+use rustix::thread::sched_getaffinity;
+
+use crate::clock;
+
+/// Nanoseconds of one tick of `/proc/stat`.
+const TICK_NS: u64 = 10_000_000;
+
+/// CPUs this process may use, ascending.
+pub fn allowed_cpus() -> Vec<usize> {
+    let Ok(set) = sched_getaffinity(None) else {
+        return vec![0];
+    };
+    (0..1_024).filter(|cpu| set.is_set(*cpu)).collect()
+}
+
+/// Counters of the watched CPUs and of our processes at one moment,
+/// nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moment {
+    wall: u64,
+    idle: u64,
+    steal: u64,
+    ours: u64,
+}
+
+/// Shares of the watched CPUs' time between two moments, 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Shares {
+    /// Idle, or waiting for a device.
+    pub idle: f64,
+    /// Taken by the hypervisor.
+    pub steal: f64,
+    /// Used by neither us nor idling.
+    pub foreign: f64,
+}
+
+impl Moment {
+    /// The same moment with `ours_ns` more CPU time of ours, of processes that
+    /// have ended.
+    #[must_use]
+    pub fn with_ours(mut self, ours_ns: u64) -> Moment {
+        self.ours += ours_ns;
+        self
+    }
+}
+
+/// Reads the counters of `cpus`; `pids` and this process are ours.
+pub fn moment(cpus: &[usize], pids: &[u32], count_self: bool) -> Moment {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let mut now = Moment {
+        wall: clock::wall_ns(),
+        ..Moment::default()
+    };
+    for cpu in cpus {
+        let (idle, steal) = cpu_ticks(&text, *cpu).unwrap_or_default();
+        now.idle += idle * TICK_NS;
+        now.steal += steal * TICK_NS;
+    }
+    now.ours = pids.iter().map(|pid| process_ns(*pid)).sum();
+    if count_self {
+        now.ours += clock::process_cpu_ns();
+    }
+    now
+}
+
+/// Idle (with I/O wait) and steal ticks of `cpu` in the text of `/proc/stat`.
+fn cpu_ticks(text: &str, cpu: usize) -> Option<(u64, u64)> {
+    let label = format!("cpu{cpu}");
+    let line = text
+        .lines()
+        .find(|line| line.split(' ').next() == Some(&label))?;
+    let ticks: Vec<u64> = line
+        .split_ascii_whitespace()
+        .skip(1)
+        .flat_map(str::parse)
+        .collect();
+    Some((ticks.get(3)? + ticks.get(4)?, *ticks.get(7)?))
+}
+
+/// CPU nanoseconds of the living threads of `pid`.
+fn process_ns(pid: u32) -> u64 {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return 0;
+    };
+    threads
+        .flatten()
+        .filter_map(|thread| fs::read_to_string(thread.path().join("schedstat")).ok())
+        .filter_map(|text| text.split(' ').next()?.parse::<u64>().ok())
+        .sum()
+}
+
+/// What happened on `cpus` CPUs between two moments.
+#[allow(clippy::cast_precision_loss)] // nanoseconds of minutes are far below 2^53
+pub fn between(from: Moment, to: Moment, cpus: usize) -> Shares {
+    let whole = ((to.wall - from.wall) * cpus as u64).max(1) as f64;
+    let share = |from: u64, to: u64| (to.saturating_sub(from) as f64 / whole).min(1.0);
+    let idle = share(from.idle, to.idle);
+    let ours = share(from.ours, to.ours);
+    Shares {
+        idle,
+        steal: share(from.steal, to.steal),
+        foreign: (1.0 - idle - ours).max(0.0),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up() {
+        let from = Moment::default();
+        let to = Moment {
+            wall: 1_000_000_000,
+            idle: 500_000_000,
+            steal: 100_000_000,
+            ours: 1_200_000_000,
+        };
+        let shares = between(from, to, 2);
+        assert!((shares.idle - 0.25).abs() < 1e-9);
+        assert!((shares.foreign - 0.15).abs() < 1e-9);
+        assert!((shares.steal - 0.05).abs() < 1e-9);
+    }
+
+    #[test]
+    fn counters_are_found_by_whole_name() {
+        let text = "cpu  9 9 9 9 9 9 9 9\ncpu1 1 2 3 40 5 6 7 8 0 0\ncpu10 0 0 0 77 0 0 0 1\n";
+        assert_eq!(cpu_ticks(text, 1).unwrap(), (45, 8));
+        assert_eq!(cpu_ticks(text, 10).unwrap(), (77, 1));
+        assert!(cpu_ticks(text, 2).is_none());
+    }
+}

@@ -1,0 +1,157 @@
+//! `weir-lab`: experiments, run and reported. The manual is
+//! `docs/guide/lab.md`.
+#![forbid(unsafe_code)]
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use weir_lab::alloc::Counting;
+use weir_lab::command;
+use weir_lab::error::Result;
+use weir_lab::runner::Options;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Measure Weir beside its peers, and say how sure the figures are.
+#[derive(Parser)]
+#[command(
+    name = "weir-lab",
+    version,
+    after_help = "Exit codes: 0 done, 1 error, 2 usage, 4 machine too noisy to decide, 5 contenders disagree, 130 interrupted (resumable)."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Show the experiments and the built-in contenders.
+    List,
+    /// Start every contender of an experiment and compare their answers.
+    Check {
+        /// Name, alias or file of the experiment.
+        experiment: String,
+        #[command(flatten)]
+        choice: Choice,
+    },
+    /// Run an experiment and report.
+    Run {
+        /// Name, alias or file of the experiment.
+        experiment: Option<String>,
+        #[command(flatten)]
+        choice: Choice,
+        /// Go on with an interrupted result set.
+        #[arg(long, value_name = "DIR")]
+        resume: Option<PathBuf>,
+    },
+    /// Make the report of a result set again.
+    Report {
+        /// The result set.
+        dir: PathBuf,
+    },
+    /// Measure two copies of the same work: what this machine can resolve.
+    Noise {
+        #[command(flatten)]
+        choice: Choice,
+    },
+    /// Copy summary, report and compressed samples of a result set.
+    Record {
+        /// The result set.
+        dir: PathBuf,
+        /// The directory to write, usually below lab/record.
+        to: PathBuf,
+    },
+    /// Serve a built-in contender on standard input and output.
+    #[command(hide = true)]
+    Contender {
+        /// Its name.
+        name: String,
+    },
+    /// Run a built-in contender once.
+    #[command(hide = true)]
+    Once {
+        /// Its name.
+        name: String,
+        /// Parameters, `name=value`.
+        parameters: Vec<String>,
+    },
+}
+
+#[derive(clap::Args)]
+struct Choice {
+    /// Only these contenders.
+    #[arg(long, value_delimiter = ',', value_name = "A,B")]
+    only: Vec<String>,
+    /// Blocks instead of the experiment's.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    blocks: Option<u16>,
+    /// Seed instead of the experiment's.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Three short blocks: to check that it works, not to quote.
+    #[arg(long)]
+    quick: bool,
+    /// Accept unoptimised contenders; the figures mean nothing.
+    #[arg(long, hide = true)]
+    allow_debug: bool,
+}
+
+impl Choice {
+    fn options(self) -> Options {
+        Options {
+            blocks: self.blocks.map(usize::from),
+            seed: self.seed,
+            quick: self.quick,
+            only: self.only,
+            allow_debug: self.allow_debug,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().verb) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("weir-lab: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run(verb: Verb) -> Result<()> {
+    // Serving must not hold standard output, which it locks itself.
+    match verb {
+        Verb::Contender { name } => return command::contender(&name),
+        Verb::Once { name, parameters } => {
+            return command::once(&name, &parameters, &mut io::stdout());
+        }
+        _ => {}
+    }
+    let places = command::places()?;
+    let out = &mut io::stdout();
+    match verb {
+        Verb::List => command::list(&places, out),
+        Verb::Check { experiment, choice } => {
+            command::check(&experiment, &choice.options(), &places, out)
+        }
+        Verb::Run {
+            experiment,
+            choice,
+            resume,
+        } => command::run(
+            experiment.as_deref(),
+            resume.as_deref(),
+            &choice.options(),
+            &places,
+            out,
+        ),
+        Verb::Report { dir } => command::make_report(&dir, out),
+        Verb::Noise { choice } => command::noise(&choice.options(), &places, out),
+        Verb::Record { dir, to } => command::record(&dir, &to, out),
+        Verb::Contender { .. } | Verb::Once { .. } => Ok(()),
+    }
+}

@@ -1,0 +1,360 @@
+//! The report: claims first, then figures, then circumstances. The same text
+//! is shown in a terminal and stored as `report.md`.
+//!
+//! Invariant: made from a result set alone, byte for byte the same each time.
+
+use std::fmt::Write;
+
+use crate::claim::Decision;
+use crate::experiment::Experiment;
+use crate::fingerprint::Fingerprint;
+use crate::results::{Block, Plan};
+use crate::summary::Summary;
+
+/// Text of the whole report.
+pub fn markdown(
+    experiment: &Experiment,
+    plan: &Plan,
+    blocks: &[Block],
+    summary: &Summary,
+    fingerprint: &Fingerprint,
+) -> String {
+    let mut text = String::new();
+    let header = &experiment.header;
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "# {}\n\n{}\n", header.title, header.question);
+    let _ = writeln!(text, "{}\n", circumstances(plan, summary));
+    text.push_str(&claims(summary));
+    for metric in &header.show {
+        text.push_str(&medians(summary, metric));
+    }
+    text.push_str(&details(summary));
+    text.push_str(&allocations(plan));
+    text.push_str(&block_table(blocks));
+    text.push_str(&machine(fingerprint));
+    let _ = writeln!(
+        text,
+        "## Again\n\n`weir-lab run {} --seed {} --blocks {}{}{}`",
+        header.name,
+        plan.seed,
+        plan.blocks,
+        if plan.quick { " --quick" } else { "" },
+        if plan.only.is_empty() {
+            String::new()
+        } else {
+            format!(" --only {}", plan.only.join(","))
+        },
+    );
+    text
+}
+
+fn circumstances(plan: &Plan, summary: &Summary) -> String {
+    let mut text = format!(
+        "{} blocks of {} planned, {} samples of each cell a block, seed {}; {} left out as disturbed; twins differ by at most {:.1} %.",
+        summary.blocks,
+        summary.planned,
+        plan.samples,
+        plan.seed,
+        summary.disturbed,
+        100.0 * summary.noise_floor
+    );
+    if plan.quick {
+        text.push_str(" **Quick run: good for checking, not for quoting.**");
+    }
+    text
+}
+
+fn claims(summary: &Summary) -> String {
+    if summary.claims.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&[
+        "claim",
+        "at",
+        "figure [95 % interval]",
+        "bar",
+        "n",
+        "p",
+        "verdict",
+    ]);
+    for claim in &summary.claims {
+        let side = if claim.at_most { "<=" } else { ">=" };
+        table.row(vec![
+            format!("{} ({})", claim.text, claim.compared),
+            claim.workload.clone(),
+            figure(claim),
+            format!("{side} {}", amount(claim, claim.bar)),
+            claim.figures.len().to_string(),
+            claim.p.map_or("-".to_owned(), |p| format!("{p:.4}")),
+            claim.verdict.word().to_owned(),
+        ]);
+    }
+    format!(
+        "## Claims\n\n{}\nThe figure is the median over blocks of a ratio taken within each block, or of a value; p is Wilcoxon's signed rank test against the bar.\n\n",
+        table.render()
+    )
+}
+
+fn figure(claim: &Decision) -> String {
+    claim.interval.map_or("-".to_owned(), |interval| {
+        format!(
+            "{} [{}, {}]",
+            amount(claim, interval.centre),
+            amount(claim, interval.low),
+            amount(claim, interval.high)
+        )
+    })
+}
+
+fn amount(claim: &Decision, value: f64) -> String {
+    if claim.ratio {
+        format!("{}x", significant(value))
+    } else {
+        with_unit(&claim.metric, value)
+    }
+}
+
+fn medians(summary: &Summary, metric: &str) -> String {
+    let rows = || summary.rows.iter().filter(|row| row.metric == metric);
+    let mut contenders: Vec<&str> = Vec::new();
+    let mut workloads: Vec<&str> = Vec::new();
+    for row in rows() {
+        if !contenders.contains(&row.contender.as_str()) {
+            contenders.push(&row.contender);
+        }
+        if !workloads.contains(&row.workload.as_str()) {
+            workloads.push(&row.workload);
+        }
+    }
+    if workloads.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&[&["workload"], contenders.as_slice()].concat());
+    for workload in workloads {
+        let mut cells = vec![workload.to_owned()];
+        for contender in &contenders {
+            let row = rows().find(|row| row.contender == *contender && row.workload == workload);
+            cells.push(row.map_or(String::new(), |row| with_unit(metric, row.blocks.median)));
+        }
+        table.row(cells);
+    }
+    format!("## Medians of `{metric}`\n\n{}\n", table.render())
+}
+
+fn details(summary: &Summary) -> String {
+    let mut table = Table::new(&[
+        "workload",
+        "contender",
+        "metric",
+        "median",
+        "MAD",
+        "min",
+        "max",
+        "blocks",
+        "p90 of samples",
+        "p99",
+        "samples",
+    ]);
+    for row in &summary.rows {
+        let unit = |value| with_unit(&row.metric, value);
+        let of_samples = |pick: fn(&crate::stats::Spread) -> f64| {
+            row.samples
+                .as_ref()
+                .map_or("-".to_owned(), |spread| unit(pick(spread)))
+        };
+        table.row(vec![
+            row.workload.clone(),
+            row.contender.clone(),
+            row.metric.clone(),
+            unit(row.blocks.median),
+            unit(row.blocks.mad),
+            unit(row.blocks.min),
+            unit(row.blocks.max),
+            row.blocks.n.to_string(),
+            of_samples(|spread| spread.p90),
+            of_samples(|spread| spread.p99),
+            row.samples.map_or(0, |spread| spread.n).to_string(),
+        ]);
+    }
+    format!("## Figures\n\n{}\n", table.render())
+}
+
+fn allocations(plan: &Plan) -> String {
+    if plan.cells.iter().all(|cell| cell.answer.allocations == 0) {
+        return String::new();
+    }
+    let mut table = Table::new(&["workload", "contender", "allocations", "bytes"]);
+    for cell in plan.cells.iter().filter(|cell| cell.answer.allocations > 0) {
+        table.row(vec![
+            cell.workload.clone(),
+            cell.contender.clone(),
+            cell.answer.allocations.to_string(),
+            cell.answer.allocated_bytes.to_string(),
+        ]);
+    }
+    format!(
+        "## Allocations of one iteration\n\nContenders not listed make none.\n\n{}\n",
+        table.render()
+    )
+}
+
+fn block_table(blocks: &[Block]) -> String {
+    let mut table = Table::new(&[
+        "block",
+        "foreign CPU",
+        "steal",
+        "idle",
+        "loop before",
+        "after",
+        "copy before",
+        "after",
+        "",
+    ]);
+    for Block { head, .. } in blocks {
+        table.row(vec![
+            (head.block + 1).to_string(),
+            format!("{:.1} %", 100.0 * head.shares.foreign),
+            format!("{:.1} %", 100.0 * head.shares.steal),
+            format!("{:.1} %", 100.0 * head.shares.idle),
+            format!("{:.2} ms", head.before.integer_ms),
+            format!("{:.2} ms", head.after.integer_ms),
+            format!("{:.2} ms", head.before.copy_ms),
+            format!("{:.2} ms", head.after.copy_ms),
+            match (head.disturbed, head.attempt) {
+                (true, _) => "disturbed".to_owned(),
+                (false, 1) => String::new(),
+                (false, _) => "repeated".to_owned(),
+            },
+        ]);
+    }
+    format!("## Blocks and canary\n\n{}\n", table.render())
+}
+
+fn machine(fingerprint: &Fingerprint) -> String {
+    let mut table = Table::new(&["what", "value"]);
+    for (name, value) in fingerprint.stable.iter().chain(&fingerprint.moment) {
+        table.row(vec![name.clone(), value.clone()]);
+    }
+    format!(
+        "## Circumstances\n\n{}\nfingerprint {}\n\n",
+        table.render(),
+        fingerprint.hash()
+    )
+}
+
+/// `value` of `metric` with its unit, three significant digits.
+pub fn with_unit(metric: &str, value: f64) -> String {
+    let scaled = |units: [(&str, f64); 4]| {
+        let (unit, scale) = units
+            .into_iter()
+            .rev()
+            .find(|(_, scale)| value.abs() >= *scale)
+            .unwrap_or((units[0].0, 1.0));
+        format!("{} {unit}", significant(value / scale))
+    };
+    match metric {
+        "wall" | "cpu" | "wall_total" | "cpu_total" => {
+            scaled([("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)])
+        }
+        "max_rss" | "rss" | "allocated_bytes" | "file_bytes" => {
+            scaled([("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9)])
+        }
+        _ => significant(value),
+    }
+}
+
+/// Three significant digits without an exponent.
+pub fn significant(value: f64) -> String {
+    let size = value.abs();
+    let places = match size {
+        _ if size == 0.0 || size >= 100.0 => 0,
+        _ if size >= 10.0 => 1,
+        _ if size >= 1.0 => 2,
+        _ if size >= 0.1 => 3,
+        _ if size >= 0.01 => 4,
+        _ => 5,
+    };
+    format!("{value:.places$}")
+}
+
+/// A Markdown table whose columns are padded, so that it reads in a terminal.
+#[derive(Debug)]
+pub struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these headings.
+    pub fn new(headings: &[&str]) -> Table {
+        Table {
+            rows: vec![
+                headings
+                    .iter()
+                    .map(|heading| (*heading).to_owned())
+                    .collect(),
+            ],
+        }
+    }
+
+    /// Adds a row; it has as many cells as there are headings.
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// The text.
+    pub fn render(&self) -> String {
+        let columns = self.rows.first().map_or(0, Vec::len);
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
+                .max(3)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut text = String::new();
+        for (number, row) in self.rows.iter().enumerate() {
+            for (cell, width) in row.iter().zip(&widths) {
+                let _ = write!(text, "| {cell:width$} ");
+            }
+            text.push_str("|\n");
+            if number == 0 {
+                for width in &widths {
+                    let _ = write!(text, "|{}", "-".repeat(width + 2));
+                }
+                text.push_str("|\n");
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_and_a_unit() {
+        for (metric, value, text) in [
+            ("wall", 41.234, "41.2 ns"),
+            ("cpu", 1_234.0, "1.23 us"),
+            ("wall_total", 2.5e9, "2.50 s"),
+            ("max_rss", 150e6, "150 MB"),
+            ("syncs", 12.0, "12.0"),
+            ("wall", 0.0, "0 ns"),
+        ] {
+            assert_eq!(with_unit(metric, value), text);
+        }
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(&["a", "long heading"]);
+        table.row(vec!["value".into(), "x".into()]);
+        assert_eq!(
+            table.render(),
+            "| a     | long heading |\n|-------|--------------|\n| value | x            |\n"
+        );
+    }
+}

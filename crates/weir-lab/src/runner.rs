@@ -1,0 +1,456 @@
+//! Runs an experiment: prepare, then block after block.
+//!
+//! Prepare starts every contender once, refuses unoptimised ones, compares
+//! the answers, finds the iterations of a batch, takes the fingerprint and
+//! writes the plan. Each block starts the contenders again (so that address
+//! layout is drawn anew), reads the canary, measures every cell in random
+//! order, reads the canary, and is stored. A block that other work disturbed
+//! is repeated once.
+//!
+//! Invariants: no time is kept before the answers agreed; a stored block
+//! holds every sample of the plan; what a block draws depends only on the
+//! seed and its number, so a resumed run draws what an uninterrupted one does.
+
+mod inproc;
+mod process;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::canary::Canary;
+use crate::child::Launch;
+use crate::error::{LabError, Result};
+use crate::experiment::matrix::{Cell, Matrix, Narrow};
+use crate::experiment::{ContenderSpec, Experiment, Mode, Pin, PinName};
+use crate::fingerprint::{Fingerprint, utc_now};
+use crate::machine::{self, allowed_cpus};
+use crate::protocol::{Answer, Fields};
+use crate::results::{Block, BlockHead, Plan, PlannedCell, ResultSet, SCHEMA, Sample};
+use crate::rng::SplitMix64;
+
+/// Longest padding of a child's environment, bytes.
+const PADDING_MAX: usize = 4_096;
+/// Share of disturbed blocks above which a run decides nothing.
+const DISTURBED_MAX: f64 = 0.30;
+/// Blocks and samples of a quick run.
+const QUICK: (usize, usize) = (3, 5);
+
+/// What the command line adds to an experiment.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Blocks instead of the experiment's.
+    pub blocks: Option<usize>,
+    /// Seed instead of the experiment's.
+    pub seed: Option<u64>,
+    /// Three short blocks, for checking.
+    pub quick: bool,
+    /// Contenders to run; none means all.
+    pub only: Vec<String>,
+    /// Accepts unoptimised contenders; for tests of the lab itself.
+    pub allow_debug: bool,
+}
+
+/// Where things are.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// The repository.
+    pub root: PathBuf,
+    /// The lab's own program.
+    pub lab: PathBuf,
+    /// Directory of the peers that are programs of their own.
+    pub peers: PathBuf,
+    /// Where result sets go.
+    pub results: PathBuf,
+    /// Where generated inputs and scratch files go.
+    pub scratch: PathBuf,
+}
+
+/// Everything a block needs.
+pub(crate) struct Session {
+    pub(crate) experiment: Experiment,
+    pub(crate) matrix: Matrix,
+    pub(crate) places: Places,
+    pub(crate) cpu: Option<usize>,
+    pub(crate) options: Options,
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+/// Cells that must be measured, with what the check found.
+pub(crate) struct Prepared {
+    pub(crate) cells: Vec<PlannedCell>,
+    pub(crate) versions: BTreeMap<String, Fields>,
+}
+
+impl Session {
+    fn new(
+        experiment: Experiment,
+        options: &Options,
+        places: &Places,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Session> {
+        let narrow = Narrow {
+            only: options.only.clone(),
+            quick: options.quick,
+        };
+        let generated = places.scratch.join("inputs");
+        let matrix = Matrix::expand(&experiment, &places.root, &generated, &narrow)?;
+        let cpu = match experiment.header.pin {
+            Pin::Cpu(cpu) => Some(cpu),
+            Pin::Named(PinName::None) => None,
+            Pin::Named(PinName::Auto) => allowed_cpus().last().copied(),
+        };
+        fs::create_dir_all(&places.scratch).map_err(LabError::io(&places.scratch))?;
+        Ok(Session {
+            experiment,
+            matrix,
+            places: places.clone(),
+            cpu,
+            options: options.clone(),
+            stop,
+        })
+    }
+
+    pub(crate) fn check_stop(&self, dir: &Path) -> Result<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(LabError::Interrupted {
+                dir: dir.to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn launch(&self, rng: &mut SplitMix64) -> Launch {
+        Launch {
+            cpu: self.cpu,
+            timeout: Duration::from_secs(self.experiment.header.timeout_s),
+            padding: rng.below(PADDING_MAX),
+        }
+    }
+
+    /// The command of a resident contender.
+    pub(crate) fn words(&self, contender: &ContenderSpec) -> Vec<String> {
+        if let Some(builtin) = &contender.builtin {
+            let lab = self.places.lab.display().to_string();
+            return vec![lab, "contender".to_owned(), builtin.clone()];
+        }
+        let words = contender.command.as_deref().unwrap_or_default();
+        words.iter().map(|word| self.fill(word)).collect()
+    }
+
+    /// Fills in `{lab}`, `{peers}`, `{root}` and `{dir}`.
+    pub(crate) fn fill(&self, word: &str) -> String {
+        word.replace("{lab}", &self.places.lab.display().to_string())
+            .replace("{peers}", &self.places.peers.display().to_string())
+            .replace("{root}", &self.places.root.display().to_string())
+            .replace("{dir}", &self.places.scratch.display().to_string())
+    }
+
+    /// What the contender of `cell` is loaded with in `block`.
+    pub(crate) fn fields(&self, cell: &Cell, block: usize) -> Fields {
+        let mut fields = self.matrix.fields(cell);
+        fields.insert("block".to_owned(), block.to_string());
+        fields.insert("dir".to_owned(), self.places.scratch.display().to_string());
+        fields
+    }
+
+    /// Compares the answers of every answer group at every workload.
+    pub(crate) fn compare(&self, answers: &[Answer]) -> Result<()> {
+        let mut first: BTreeMap<(String, usize), (usize, u64)> = BTreeMap::new();
+        for (number, (cell, answer)) in self.matrix.cells.iter().zip(answers).enumerate() {
+            let contender = self.matrix.contender(cell);
+            let Some(group) = &contender.answers else {
+                continue;
+            };
+            let key = (group.clone(), cell.workload);
+            let (other, content) = *first.entry(key).or_insert((number, answer.content));
+            if content != answer.content {
+                let left = &self.matrix.cells[other];
+                return Err(LabError::Disagree {
+                    workload: self.matrix.workload(cell).name.clone(),
+                    left: self.matrix.contender(left).name.clone(),
+                    left_answer: format!("{content:016x}"),
+                    right: contender.name.clone(),
+                    right_answer: format!("{:016x}", answer.content),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of every program measured, by name.
+    fn programs(&self) -> Result<BTreeMap<String, Vec<u8>>> {
+        let mut programs = BTreeMap::new();
+        for contender in &self.matrix.contenders {
+            let words = self.words(contender);
+            let Some(path) = words.first().map(PathBuf::from) else {
+                continue;
+            };
+            let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
+            let name = name.unwrap_or_default();
+            if !programs.contains_key(&name) && path.is_file() {
+                programs.insert(name, fs::read(&path).map_err(LabError::io(&path))?);
+            }
+        }
+        Ok(programs)
+    }
+}
+
+/// Checks that everything starts and answers equally; nothing is timed but
+/// the batch sizes.
+pub fn check(
+    experiment: Experiment,
+    options: &Options,
+    places: &Places,
+) -> Result<(Matrix, Vec<PlannedCell>)> {
+    let session = Session::new(experiment, options, places, Arc::default())?;
+    let _elsewhere = StandAside::new(session.cpu);
+    let prepared = prepare(&session)?;
+    Ok((session.matrix, prepared.cells))
+}
+
+fn prepare(session: &Session) -> Result<Prepared> {
+    match session.experiment.header.mode {
+        Mode::Inproc => inproc::prepare(session),
+        Mode::Process => process::prepare(session),
+    }
+}
+
+/// Starts a new run of `text`, the experiment's file.
+pub fn start(
+    text: &str,
+    experiment: Experiment,
+    options: &Options,
+    places: &Places,
+    stop: Arc<AtomicBool>,
+    progress: &mut dyn Write,
+) -> Result<ResultSet> {
+    let header = &experiment.header;
+    let quick = options.quick.then_some(QUICK);
+    let blocks = options
+        .blocks
+        .or(quick.map(|q| q.0))
+        .unwrap_or(header.blocks);
+    let samples = quick.map_or(header.samples, |q| q.1.min(header.samples));
+    let seed = options.seed.unwrap_or(header.seed);
+    let session = Session::new(experiment, options, places, stop)?;
+    let _elsewhere = StandAside::new(session.cpu);
+    say(progress, "checking that contenders agree");
+    let prepared = prepare(&session)?;
+    let fingerprint = Fingerprint::take(
+        &places.root,
+        &places.scratch,
+        &prepared.versions,
+        &session.programs()?,
+    )?;
+    let plan = Plan {
+        schema: SCHEMA,
+        seed,
+        blocks,
+        samples,
+        quick: options.quick,
+        only: options.only.clone(),
+        fingerprint: fingerprint.hash(),
+        cells: prepared.cells,
+    };
+    let id = SplitMix64::new(crate::clock::wall_ns() ^ u64::from(std::process::id())).next_u64();
+    let name = format!(
+        "{}-{}-{:04x}",
+        utc_now(),
+        session.experiment.header.name,
+        id & 0xFFFF
+    );
+    let set = ResultSet::create(&places.results.join(name))?;
+    set.write("experiment.toml", text.as_bytes())?;
+    set.write_json("fingerprint.json", &fingerprint)?;
+    set.write_json("plan.json", &plan)?;
+    blocks_of(&session, &plan, &set, progress)?;
+    Ok(set)
+}
+
+/// Goes on with the run in `set`.
+pub fn resume(
+    set: ResultSet,
+    options: &Options,
+    places: &Places,
+    stop: Arc<AtomicBool>,
+    progress: &mut dyn Write,
+) -> Result<ResultSet> {
+    let experiment = Experiment::read(&set.path("experiment.toml"))?;
+    let plan: Plan = set.read_json("plan.json")?;
+    let options = Options {
+        quick: plan.quick,
+        only: plan.only.clone(),
+        ..options.clone()
+    };
+    let session = Session::new(experiment, &options, places, stop)?;
+    let _elsewhere = StandAside::new(session.cpu);
+    say(progress, "checking that contenders agree");
+    let prepared = prepare(&session)?;
+    let fingerprint = Fingerprint::take(
+        &places.root,
+        &places.scratch,
+        &prepared.versions,
+        &session.programs()?,
+    )?;
+    let same = |a: &PlannedCell, b: &PlannedCell| {
+        (&a.contender, &a.workload, a.items, a.answer.content)
+            == (&b.contender, &b.workload, b.items, b.answer.content)
+    };
+    let cells_match = plan.cells.len() == prepared.cells.len()
+        && plan
+            .cells
+            .iter()
+            .zip(&prepared.cells)
+            .all(|(a, b)| same(a, b));
+    if fingerprint.hash() != plan.fingerprint || !cells_match {
+        let what = "machine, programs or inputs changed since this run began; start a new one";
+        return Err(LabError::Usage {
+            what: what.to_owned(),
+        });
+    }
+    blocks_of(&session, &plan, &set, progress)?;
+    Ok(set)
+}
+
+fn blocks_of(
+    session: &Session,
+    plan: &Plan,
+    set: &ResultSet,
+    progress: &mut dyn Write,
+) -> Result<()> {
+    let mut disturbed = 0;
+    for number in 0..plan.blocks {
+        if !set.has_block(number) {
+            session.check_stop(set.dir())?;
+            let mut block = measure(session, plan, set, number, 1)?;
+            if block.head.disturbed && !plan.quick {
+                set.write_block(&block, true)?;
+                block = measure(session, plan, set, number, 2)?;
+            }
+            set.write_block(&block, false)?;
+        }
+        let head = set.read_block(number)?.head;
+        disturbed += usize::from(head.disturbed);
+        say(progress, &block_line(&head, plan.blocks));
+    }
+    #[allow(clippy::cast_precision_loss)] // at most a thousand blocks
+    let share = disturbed as f64 / plan.blocks as f64;
+    if share > DISTURBED_MAX && !plan.quick {
+        return Err(LabError::TooNoisy {
+            disturbed,
+            total: plan.blocks,
+        });
+    }
+    Ok(())
+}
+
+fn measure(
+    session: &Session,
+    plan: &Plan,
+    set: &ResultSet,
+    number: usize,
+    attempt: u32,
+) -> Result<Block> {
+    let part = format!("block {number} attempt {attempt}");
+    let mut rng = SplitMix64::derive(plan.seed, &part);
+    let mut canary = Canary::start(&session.places.lab.display().to_string(), session.cpu)?;
+    let before = canary.read()?;
+    let (samples, shares) = match session.experiment.header.mode {
+        Mode::Inproc => inproc::block(session, plan, set.dir(), number, &mut rng)?,
+        Mode::Process => process::block(session, plan, set.dir(), number, &mut rng)?,
+    };
+    let after = canary.read()?;
+    let disturbed = shares.foreign > session.experiment.header.foreign_max && !plan.quick;
+    let head = BlockHead {
+        schema: SCHEMA,
+        block: number,
+        attempt,
+        disturbed,
+        shares,
+        before,
+        after,
+    };
+    Ok(Block { head, samples })
+}
+
+fn block_line(head: &BlockHead, blocks: usize) -> String {
+    format!(
+        "block {} of {blocks} done: foreign CPU {:.1} %, steal {:.1} %, idle {:.1} %, canary {:.2} -> {:.2} ms loop, {:.2} -> {:.2} ms copy{}",
+        head.block + 1,
+        100.0 * head.shares.foreign,
+        100.0 * head.shares.steal,
+        100.0 * head.shares.idle,
+        head.before.integer_ms,
+        head.after.integer_ms,
+        head.before.copy_ms,
+        head.after.copy_ms,
+        if head.disturbed { ", DISTURBED" } else { "" }
+    )
+}
+
+/// Progress is a courtesy: a closed terminal does not end a run.
+fn say(progress: &mut dyn Write, line: &str) {
+    let _ = writeln!(progress, "{line}");
+    let _ = progress.flush();
+}
+
+/// CPUs whose time counts for a block.
+pub(crate) fn watched(session: &Session) -> Vec<usize> {
+    session.cpu.map_or_else(allowed_cpus, |cpu| vec![cpu])
+}
+
+/// A moment of the watched CPUs with `pids` as ours.
+pub(crate) fn moment(session: &Session, pids: &[u32]) -> machine::Moment {
+    machine::moment(&watched(session), pids, session.cpu.is_none())
+}
+
+/// Turns a measurement into a sample of `cell`.
+pub(crate) fn sample(cell: usize, n: u64, timed: crate::protocol::Timed) -> Sample {
+    Sample {
+        cell,
+        n,
+        wall_ns: timed.wall_ns,
+        cpu_ns: timed.cpu_ns,
+        extra: timed.extra,
+    }
+}
+
+/// Keeps the lab's own thread off the measured CPU while it lives.
+struct StandAside {
+    before: Option<CpuSet>,
+}
+
+impl StandAside {
+    fn new(cpu: Option<usize>) -> StandAside {
+        let before = rustix::thread::sched_getaffinity(None).ok();
+        let others: Vec<usize> = allowed_cpus()
+            .into_iter()
+            .filter(|other| Some(*other) != cpu)
+            .collect();
+        if cpu.is_none() || others.is_empty() {
+            return StandAside { before: None };
+        }
+        let mut set = CpuSet::new();
+        for other in others {
+            set.set(other);
+        }
+        // Standing aside is an improvement, not a condition.
+        let _ = sched_setaffinity(None, &set);
+        StandAside { before }
+    }
+}
+
+impl Drop for StandAside {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let _ = sched_setaffinity(None, before);
+        }
+    }
+}

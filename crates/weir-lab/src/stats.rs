@@ -1,0 +1,123 @@
+//! The statistics a report is made of.
+//!
+//! Definitions, so that another program can check them: percentiles are by
+//! nearest rank (the smallest value with at least that share of the values at
+//! or below it), except the median, which is the mean of the two middle
+//! values for an even count; MAD is the median distance from the median,
+//! unscaled; intervals are percentile bootstrap ([`bootstrap`]); the paired
+//! test is Wilcoxon's signed rank ([`wilcoxon`]).
+//!
+//! What must never happen here: a NaN that orders itself silently. Inputs are
+//! finite; the callers refuse others.
+
+pub mod bootstrap;
+pub mod wilcoxon;
+
+/// Values in ascending order.
+pub fn sorted(values: &[f64]) -> Vec<f64> {
+    let mut copy = values.to_vec();
+    copy.sort_by(f64::total_cmp);
+    copy
+}
+
+/// The median of `values`; `None` when there are none.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut copy = values.to_vec();
+    median_of_mut(&mut copy)
+}
+
+/// The median, found by partial sorting in place.
+pub fn median_of_mut(values: &mut [f64]) -> Option<f64> {
+    let n = values.len();
+    if n == 0 {
+        return None;
+    }
+    let (below, upper, _) = values.select_nth_unstable_by(n / 2, f64::total_cmp);
+    let upper = *upper;
+    if n % 2 == 1 {
+        return Some(upper);
+    }
+    let lower = below.iter().copied().max_by(f64::total_cmp)?;
+    Some(f64::midpoint(lower, upper))
+}
+
+/// Median distance from the median.
+pub fn mad(values: &[f64]) -> Option<f64> {
+    let centre = median(values)?;
+    let distances: Vec<f64> = values.iter().map(|value| (value - centre).abs()).collect();
+    median(&distances)
+}
+
+/// The value at rank `share` (0 to 1) of ascending `sorted`, by nearest rank.
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss
+)] // counts of samples are far below 2^53 and the product is within 0..=n
+pub fn percentile_of_sorted(sorted: &[f64], share: f64) -> Option<f64> {
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
+}
+
+/// What a table shows of one list of values.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Spread {
+    /// How many values.
+    pub n: usize,
+    /// Median.
+    pub median: f64,
+    /// Median distance from the median.
+    pub mad: f64,
+    /// Smallest.
+    pub min: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Describes `values`; `None` when there are none.
+    pub fn of(values: &[f64]) -> Option<Spread> {
+        let ordered = sorted(values);
+        Some(Spread {
+            n: ordered.len(),
+            median: median(values)?,
+            mad: mad(values)?,
+            min: *ordered.first()?,
+            p90: percentile_of_sorted(&ordered, 0.90)?,
+            p99: percentile_of_sorted(&ordered, 0.99)?,
+            max: *ordered.last()?,
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::float_cmp)] // expected values are exact doubles
+mod tests {
+    use super::*;
+
+    /// Made with `NumPy` 2: `np.median`, `np.median(abs(x - median))` and
+    /// `np.percentile(x, q, method="inverted_cdf")`.
+    #[test]
+    fn spread_matches_numpy() {
+        let values = [
+            41.2, 39.9, 40.1, 55.0, 40.4, 39.7, 40.0, 40.2, 43.5, 40.3, 39.8, 61.25,
+        ];
+        let spread = Spread::of(&values).unwrap();
+        assert_eq!(spread.median, 40.25);
+        assert!((spread.mad - 0.4).abs() < 1e-12, "{}", spread.mad);
+        assert_eq!((spread.min, spread.max), (39.7, 61.25));
+        assert_eq!((spread.p90, spread.p99), (55.0, 61.25));
+        assert_eq!(percentile_of_sorted(&sorted(&values), 0.25), Some(39.9));
+    }
+
+    #[test]
+    fn nothing_has_no_median() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(Spread::of(&[]), None);
+        assert_eq!(percentile_of_sorted(&[], 0.5), None);
+    }
+}

@@ -1,0 +1,458 @@
+/* Peers of the experiment wire-parse that are written in C or C++: strlen,
+ * rapidxml, simdjson, json-c, libxml2 (SAX and DOM). One program, the peer is
+ * its first argument.
+ *
+ * Every peer makes a complete tree or event sequence and touches every name
+ * and value in it. Contents are hashed as crates/weir-lab/src/contender/wire.rs
+ * says; rapidxml leaves entities as they stand when it is fastest, so its
+ * content is taken through the small expansion below, outside of any timing. */
+#include "../peer.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <json-c/json.h>
+#include <libxml/parser.h>
+#include <libxml/parserInternals.h>
+#include <libxml/tree.h>
+#include <rapidxml/rapidxml.hpp>
+#include <simdjson.h>
+
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+
+namespace {
+
+struct Packet {
+    std::string bytes;                 /* as read */
+    std::vector<char> copy;            /* for parsers that change their input */
+    simdjson::padded_string padded;    /* for the one that reads past its end */
+};
+
+/* One parser. `pass` parses once and returns the touch sum; `fresh` restores
+ * the copy and is not timed. */
+struct Parser {
+    virtual ~Parser() = default;
+    virtual void prepare(Packet &) {}
+    virtual bool destroys() const { return false; }
+    virtual bool pass(Packet &packet, uint64_t &touch) = 0;
+    virtual bool content(Packet &packet, uint64_t &content) = 0;
+};
+
+struct Strlen final : Parser {
+    bool pass(Packet &packet, uint64_t &touch) override {
+        const char *text = packet.bytes.c_str();
+        __asm__ volatile("" : "+r"(text) : : "memory");
+        touch = strlen(text);
+        return true;
+    }
+    bool content(Packet &packet, uint64_t &content) override { return pass(packet, content); }
+};
+
+bool blank(const char *text, size_t length) {
+    for (size_t i = 0; i < length; i++)
+        if (!strchr(" \t\r\n", text[i]) || text[i] == 0) return false;
+    return true;
+}
+
+/* Expands the five entities and character references. */
+std::string expand(const char *text, size_t length) {
+    std::string out;
+    for (size_t i = 0; i < length; i++) {
+        const char *end = text[i] == '&' ? (const char *)memchr(text + i, ';', length - i) : nullptr;
+        if (!end) {
+            out += text[i];
+            continue;
+        }
+        std::string name(text + i + 1, end);
+        i = size_t(end - text);
+        if (name == "lt") out += '<';
+        else if (name == "gt") out += '>';
+        else if (name == "amp") out += '&';
+        else if (name == "quot") out += '"';
+        else if (name == "apos") out += '\'';
+        else {
+            bool hex = name.size() > 1 && name[1] == 'x';
+            unsigned long code = strtoul(name.c_str() + (hex ? 2 : 1), nullptr, hex ? 16 : 10);
+            if (code < 0x80) out += char(code);
+            else if (code < 0x800) (out += char(0xC0 | code >> 6)) += char(0x80 | (code & 63));
+            else {
+                out += char(0xE0 | code >> 12);
+                out += char(0x80 | (code >> 6 & 63));
+                out += char(0x80 | (code & 63));
+            }
+        }
+    }
+    return out;
+}
+
+struct RapidXml final : Parser {
+    rapidxml::xml_document<> document;
+
+    bool destroys() const override { return true; }
+    template <class Each> uint64_t walk(const rapidxml::xml_node<> *node, Each each) {
+        uint64_t sum = each('e', node->name(), node->name_size(), nullptr, 0);
+        for (auto *a = node->first_attribute(); a; a = a->next_attribute())
+            sum += each('a', a->name(), a->name_size(), a->value(), a->value_size());
+        if (node->value_size()) sum += each('t', node->value(), node->value_size(), nullptr, 0);
+        for (auto *child = node->first_node(); child; child = child->next_sibling())
+            if (child->type() == rapidxml::node_element) sum += walk(child, each);
+        return sum;
+    }
+    template <class Each> bool parse(Packet &packet, uint64_t &sum, Each each) {
+        document.clear();
+        try {
+            document.parse<rapidxml::parse_fastest>(packet.copy.data());
+        } catch (const rapidxml::parse_error &) {
+            return false;
+        }
+        sum = 0;
+        for (auto *node = document.first_node(); node; node = node->next_sibling())
+            sum += walk(node, each);
+        return true;
+    }
+    bool pass(Packet &packet, uint64_t &sum) override {
+        return parse(packet, sum, [](char, const char *a, size_t m, const char *b, size_t n) {
+            return peer_touch(a, m) + peer_touch(b, n);
+        });
+    }
+    bool content(Packet &packet, uint64_t &sum) override {
+        return parse(packet, sum, [](char kind, const char *a, size_t m, const char *b, size_t n) {
+            if (kind == 'e') return peer_part(kind, a, m);
+            if (kind == 't') {
+                std::string text = expand(a, m);
+                return peer_part(kind, text.data(), text.size());
+            }
+            std::string value = expand(b, n);
+            return peer_pair(kind, a, m, value.data(), value.size());
+        });
+    }
+};
+
+struct SimdJson final : Parser {
+    simdjson::dom::parser parser;
+
+    void prepare(Packet &packet) override { packet.padded = simdjson::padded_string(packet.bytes); }
+    template <class Each> uint64_t walk(simdjson::dom::element node, Each each) {
+        using simdjson::dom::element_type;
+        uint64_t sum = 0;
+        switch (node.type()) {
+        case element_type::OBJECT:
+            for (auto member : simdjson::dom::object(node)) {
+                sum += each('k', member.key.data(), member.key.size());
+                sum += walk(member.value, each);
+            }
+            return sum;
+        case element_type::ARRAY:
+            for (auto item : simdjson::dom::array(node)) sum += walk(item, each);
+            return sum;
+        case element_type::STRING: {
+            std::string_view text = node;
+            return each('s', text.data(), text.size());
+        }
+        case element_type::BOOL: {
+            bool yes = node;
+            return each('n', yes ? "true" : "false", yes ? 4 : 5);
+        }
+        case element_type::NULL_VALUE: return each('n', "null", 4);
+        default: {
+            std::string text = simdjson::minify(node);
+            return each('n', text.data(), text.size());
+        }
+        }
+    }
+    template <class Each> bool parse(Packet &packet, uint64_t &sum, Each each) {
+        simdjson::dom::element root;
+        if (parser.parse(packet.padded).get(root)) return false;
+        sum = walk(root, each);
+        return true;
+    }
+    bool pass(Packet &packet, uint64_t &sum) override {
+        return parse(packet, sum, [](char, const char *a, size_t n) { return peer_touch(a, n); });
+    }
+    bool content(Packet &packet, uint64_t &sum) override {
+        return parse(packet, sum, [](char k, const char *a, size_t n) { return peer_part(k, a, n); });
+    }
+};
+
+struct JsonC final : Parser {
+    json_tokener *tokener = json_tokener_new();
+
+    ~JsonC() override { json_tokener_free(tokener); }
+    template <class Each> uint64_t walk(json_object *node, Each each) {
+        uint64_t sum = 0;
+        switch (json_object_get_type(node)) {
+        case json_type_object: {
+            json_object_object_foreach(node, key, value) {
+                sum += each('k', key, strlen(key));
+                sum += walk(value, each);
+            }
+            return sum;
+        }
+        case json_type_array:
+            for (size_t i = 0; i < json_object_array_length(node); i++)
+                sum += walk(json_object_array_get_idx(node, i), each);
+            return sum;
+        case json_type_string:
+            return each('s', json_object_get_string(node), (size_t)json_object_get_string_len(node));
+        case json_type_null: return each('n', "null", 4);
+        default: {
+            const char *text = json_object_to_json_string(node);
+            return each('n', text, strlen(text));
+        }
+        }
+    }
+    template <class Each> bool parse(Packet &packet, uint64_t &sum, Each each) {
+        json_tokener_reset(tokener);
+        json_object *root =
+            json_tokener_parse_ex(tokener, packet.bytes.data(), (int)packet.bytes.size());
+        if (!root) return false;
+        sum = walk(root, each);
+        json_object_put(root);
+        return true;
+    }
+    bool pass(Packet &packet, uint64_t &sum) override {
+        return parse(packet, sum, [](char, const char *a, size_t n) { return peer_touch(a, n); });
+    }
+    bool content(Packet &packet, uint64_t &sum) override {
+        return parse(packet, sum, [](char k, const char *a, size_t n) { return peer_part(k, a, n); });
+    }
+};
+
+/* libxml2 as a reader of events. Text may come in pieces: the content joins
+ * them. Names come as written, since this is the interface without
+ * namespaces. */
+struct LibxmlSax final : Parser {
+    uint64_t sum = 0;
+    bool hashing = false;
+    std::string text;
+    xmlSAXHandler handler;
+
+    LibxmlSax() {
+        memset(&handler, 0, sizeof handler);
+        handler.startElement = [](void *self, const xmlChar *name, const xmlChar **attributes) {
+            static_cast<LibxmlSax *>(self)->start(name, attributes);
+        };
+        handler.endElement = [](void *self, const xmlChar *) { static_cast<LibxmlSax *>(self)->flush(); };
+        handler.characters = [](void *self, const xmlChar *text, int length) {
+            static_cast<LibxmlSax *>(self)->characters((const char *)text, (size_t)length);
+        };
+        handler.ignorableWhitespace = handler.characters;
+        handler.getEntity = [](void *, const xmlChar *name) { return xmlGetPredefinedEntity(name); };
+    }
+    void start(const xmlChar *name, const xmlChar **attributes) {
+        flush();
+        const char *n = (const char *)name;
+        sum += hashing ? peer_part('e', n, strlen(n)) : peer_touch(n, strlen(n));
+        for (; attributes && attributes[0]; attributes += 2) {
+            const char *a = (const char *)attributes[0], *v = (const char *)attributes[1];
+            sum += hashing ? peer_pair('a', a, strlen(a), v, strlen(v))
+                           : peer_touch(a, strlen(a)) + peer_touch(v, strlen(v));
+        }
+    }
+    void characters(const char *at, size_t length) {
+        if (hashing) text.append(at, length);
+        else sum += peer_touch(at, length);
+    }
+    void flush() {
+        if (hashing && !blank(text.data(), text.size())) sum += peer_part('t', text.data(), text.size());
+        text.clear();
+    }
+    bool parse(Packet &packet, uint64_t &out) {
+        sum = 0;
+        xmlParserCtxtPtr context =
+            xmlCreateMemoryParserCtxt(packet.bytes.data(), (int)packet.bytes.size());
+        if (!context) return false;
+        xmlCtxtUseOptions(context, XML_PARSE_HUGE | XML_PARSE_NONET | XML_PARSE_NOERROR);
+        *context->sax = handler;
+        context->userData = this;
+        bool good = xmlParseDocument(context) == 0;
+        xmlFreeParserCtxt(context);
+        out = sum;
+        return good;
+    }
+    bool pass(Packet &packet, uint64_t &out) override {
+        hashing = false;
+        return parse(packet, out);
+    }
+    bool content(Packet &packet, uint64_t &out) override {
+        hashing = true;
+        return parse(packet, out);
+    }
+};
+
+struct LibxmlDom final : Parser {
+    /* A name as written. */
+    static std::string full(const xmlNs *space, const xmlChar *name) {
+        std::string text = space && space->prefix ? std::string((const char *)space->prefix) + ":" : "";
+        return text + (const char *)name;
+    }
+    uint64_t touch(const xmlNode *node) {
+        auto add = [](const xmlChar *at) { return at ? peer_touch(at, strlen((const char *)at)) : 0; };
+        uint64_t sum = 0;
+        for (; node; node = node->next) {
+            if (node->type == XML_ELEMENT_NODE) {
+                sum += add(node->name);
+                if (node->ns && node->ns->prefix) sum += add(node->ns->prefix);
+                for (const xmlNs *ns = node->nsDef; ns; ns = ns->next) sum += add(ns->prefix) + add(ns->href);
+                for (const xmlAttr *a = node->properties; a; a = a->next)
+                    sum += add(a->name) + (a->children ? add(a->children->content) : 0);
+                sum += touch(node->children);
+            } else if (node->content) {
+                sum += add(node->content);
+            }
+        }
+        return sum;
+    }
+    uint64_t hash(xmlNode *node) {
+        uint64_t sum = 0;
+        std::string text;
+        for (; node; node = node->next) {
+            if (node->type == XML_TEXT_NODE || node->type == XML_CDATA_SECTION_NODE) {
+                text += (const char *)node->content;
+                continue;
+            }
+            if (node->type == XML_ENTITY_REF_NODE) {
+                xmlChar *value = xmlNodeGetContent(node);
+                text += (const char *)value;
+                xmlFree(value);
+                continue;
+            }
+            if (node->type != XML_ELEMENT_NODE) continue;
+            if (!blank(text.data(), text.size())) sum += peer_part('t', text.data(), text.size());
+            text.clear();
+            std::string name = full(node->ns, node->name);
+            sum += peer_part('e', name.data(), name.size());
+            for (const xmlNs *ns = node->nsDef; ns; ns = ns->next) {
+                std::string key = ns->prefix ? std::string("xmlns:") + (const char *)ns->prefix : "xmlns";
+                const char *value = (const char *)ns->href;
+                sum += peer_pair('a', key.data(), key.size(), value, strlen(value));
+            }
+            for (xmlAttr *a = node->properties; a; a = a->next) {
+                std::string key = full(a->ns, a->name);
+                xmlChar *value = xmlNodeGetContent((xmlNode *)a);
+                sum += peer_pair('a', key.data(), key.size(), value, strlen((const char *)value));
+                xmlFree(value);
+            }
+            sum += hash(node->children);
+        }
+        if (!blank(text.data(), text.size())) sum += peer_part('t', text.data(), text.size());
+        return sum;
+    }
+    bool parse(Packet &packet, uint64_t &sum, const std::function<uint64_t(xmlNode *)> &walk) {
+        xmlDocPtr document = xmlReadMemory(packet.bytes.data(), (int)packet.bytes.size(), "packet.xml",
+                                           nullptr, XML_PARSE_HUGE | XML_PARSE_NONET | XML_PARSE_NOERROR);
+        if (!document) return false;
+        sum = walk(xmlDocGetRootElement(document));
+        xmlFreeDoc(document);
+        return true;
+    }
+    bool pass(Packet &packet, uint64_t &sum) override {
+        return parse(packet, sum, [this](xmlNode *root) { return touch(root); });
+    }
+    bool content(Packet &packet, uint64_t &sum) override {
+        return parse(packet, sum, [this](xmlNode *root) { return hash(root); });
+    }
+};
+
+std::unique_ptr<Parser> parser;
+std::unique_ptr<Packet> packets[PEER_INPUTS_MAX];
+
+void fresh(Packet &packet) { memcpy(packet.copy.data(), packet.bytes.c_str(), packet.bytes.size() + 1); }
+
+/* Small packets that are destroyed by parsing are copied many at a time into
+ * a row, so that the copies stay out of the timed loop; a row fits the
+ * innermost cache, as one packet would. */
+const size_t ROW_BYTES = 16 * 1024;
+
+} // namespace
+
+static const char *peer_load(unsigned input, const char *fields) {
+    char path[4096];
+    if (!peer_field(fields, "file", path, sizeof path)) return "parameter `file` is missing";
+    FILE *file = fopen(path, "rb");
+    if (!file) return "the file cannot be read";
+    auto packet = std::make_unique<Packet>();
+    char block[65536];
+    size_t got;
+    while ((got = fread(block, 1, sizeof block, file)) > 0) packet->bytes.append(block, got);
+    fclose(file);
+    packet->copy.resize(packet->bytes.size() + 1);
+    parser->prepare(*packet);
+    packets[input] = std::move(packet);
+    return nullptr;
+}
+
+static const char *peer_check(unsigned input, struct peer_answer *answer) {
+    if (!packets[input]) return "input was not loaded";
+    Packet &packet = *packets[input];
+    fresh(packet);
+    if (!parser->content(packet, answer->content)) return "the peer refused the input";
+    fresh(packet);
+    if (!parser->pass(packet, answer->touch)) return "the peer refused the input";
+    fresh(packet);
+    uint64_t calls = peer_calls, bytes = peer_bytes;
+    peer_counting = 1;
+    parser->pass(packet, answer->touch);
+    peer_counting = 0;
+    answer->allocations = peer_calls - calls;
+    answer->bytes = peer_bytes - bytes;
+    return nullptr;
+}
+
+static const char *peer_run(unsigned input, uint64_t iterations, struct peer_timed *timed) {
+    if (!packets[input]) return "input was not loaded";
+    Packet &packet = *packets[input];
+    uint64_t touch = 0;
+    if (!parser->destroys()) {
+        for (uint64_t i = 0; i < iterations / 16; i++) parser->pass(packet, touch);
+        uint64_t cpu = peer_cpu(), wall = peer_wall();
+        for (uint64_t i = 0; i < iterations; i++) {
+            if (!parser->pass(packet, touch)) return "the peer refused the input";
+            timed->touch += touch;
+        }
+        timed->wall_ns = peer_wall() - wall;
+        timed->cpu_ns = peer_cpu() - cpu;
+        return nullptr;
+    }
+    /* Fresh copies in a row, only the parsing of the row timed. */
+    const size_t one = packet.bytes.size() + 1;
+    const uint64_t row = one >= ROW_BYTES ? 1 : ROW_BYTES / one;
+    static std::vector<Packet> copies;
+    if (copies.size() < row) copies.resize(row);
+    for (uint64_t done = 0; done < iterations;) {
+        uint64_t now = iterations - done < row ? iterations - done : row;
+        for (uint64_t i = 0; i < now; i++) {
+            copies[i].copy.resize(one);
+            memcpy(copies[i].copy.data(), packet.bytes.c_str(), one);
+        }
+        uint64_t cpu = peer_cpu(), wall = peer_wall();
+        for (uint64_t i = 0; i < now; i++) {
+            if (!parser->pass(copies[i], touch)) return "the peer refused the input";
+            timed->touch += touch;
+        }
+        timed->wall_ns += peer_wall() - wall;
+        timed->cpu_ns += peer_cpu() - cpu;
+        done += now;
+    }
+    return nullptr;
+}
+
+int main(int argc, char **argv) {
+    std::string name = argc > 1 ? argv[1] : "";
+    std::string version;
+    if (name == "strlen") parser = std::make_unique<Strlen>();
+    else if (name == "rapidxml") parser = std::make_unique<RapidXml>(), version = "\trapidxml=1.13";
+    else if (name == "simdjson")
+        parser = std::make_unique<SimdJson>(),
+        version = "\tsimdjson=" TEXT(SIMDJSON_VERSION) + std::string(" ") +
+                  simdjson::get_active_implementation()->name();
+    else if (name == "json-c") parser = std::make_unique<JsonC>(), version = "\tjson-c=" JSON_C_VERSION;
+    else if (name == "libxml2-sax") parser = std::make_unique<LibxmlSax>();
+    else if (name == "libxml2-dom") parser = std::make_unique<LibxmlDom>();
+    else return fputs("usage: c-wire strlen|rapidxml|simdjson|json-c|libxml2-sax|libxml2-dom\n", stderr), 2;
+    if (name.compare(0, 7, "libxml2") == 0) version = "\tlibxml2=" LIBXML_DOTTED_VERSION;
+    return peer_serve(version.c_str());
+}
