@@ -9,9 +9,13 @@
 //! returns the operating system's error; whether an error is final is decided
 //! by its caller.
 
+mod file;
+
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
+
+pub use self::file::FileDisk;
 
 /// How [`Disk::open`] opens a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +54,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
 /// An open file. All offsets and lengths are bytes. Positioned reads and
 /// writes may be called from several threads at once.
+#[expect(clippy::len_without_is_empty, reason = "a file is not a collection")]
 pub trait DiskFile: Send + Sync + fmt::Debug {
     /// Fills `buffer` from `offset`; `UnexpectedEof` when the file is shorter.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;

@@ -1,0 +1,225 @@
+//! The errors of the store.
+//!
+//! Each one says what was touched, whose fault it is ([`StoreError::fault`])
+//! and whether trying again can help ([`StoreError::retry`]). What must never
+//! happen here: an error that is only a text, or one that hides its place.
+
+use std::fmt;
+use std::io;
+
+/// Whose fault an error is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The caller asked for something that cannot be.
+    Caller,
+    /// Disk, file system, limits of the process, another process.
+    Environment,
+    /// The bytes on disk are not what was written.
+    Data,
+}
+
+/// Whether the same call can succeed later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// Not with these arguments or these bytes.
+    Never,
+    /// Yes, once the cause is gone (space, the other process).
+    Later,
+    /// Only after the store was closed and opened again.
+    Reopen,
+}
+
+/// What was being done to a file or directory when the system refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoVerb {
+    /// Opening or creating.
+    Open,
+    /// Reading bytes.
+    Read,
+    /// Writing bytes.
+    Write,
+    /// Making durable.
+    Sync,
+    /// Reserving space or setting the length.
+    Resize,
+    /// Renaming.
+    Rename,
+    /// Removing.
+    Remove,
+    /// Listing names.
+    List,
+    /// Locking.
+    Lock,
+}
+
+impl fmt::Display for IoVerb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Open => "open",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Sync => "sync",
+            Self::Resize => "resize",
+            Self::Rename => "rename",
+            Self::Remove => "remove",
+            Self::List => "list",
+            Self::Lock => "lock",
+        })
+    }
+}
+
+/// Any failure of the store. Paths are relative to the store directory unless
+/// a field says otherwise; positions are byte offsets in that file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Bytes that must be there are missing or wrong. Nothing was changed.
+    #[error("damaged: {file} at byte {position}: {what} (from sequence {sequence})")]
+    Damage {
+        /// The file.
+        file: String,
+        /// Offset of the first wrong thing.
+        position: u64,
+        /// What is wrong with it.
+        what: &'static str,
+        /// First batch sequence concerned, 0 when not known or not a log file.
+        sequence: u64,
+    },
+    /// A file of a later format; it was left untouched.
+    #[error("{file} has format {found}, this program knows up to {supported}")]
+    NewerFormat {
+        /// The file.
+        file: String,
+        /// Format number found.
+        found: u16,
+        /// Highest format number known here.
+        supported: u16,
+    },
+    /// Bytes with a right checksum that this format does not know; written by a
+    /// later program. Left untouched.
+    #[error("{file} holds something of a later program at byte {position}")]
+    UnknownContent {
+        /// The file.
+        file: String,
+        /// Where.
+        position: u64,
+    },
+    /// A file that belongs to another store.
+    #[error("{file} belongs to another store")]
+    ForeignStore {
+        /// The file.
+        file: String,
+    },
+    /// There is no log, and creating one was not allowed.
+    #[error("there is no {what} in this directory")]
+    Missing {
+        /// What was looked for.
+        what: &'static str,
+    },
+    /// Another process has the store open.
+    #[error("{directory} is in use by process {pid} ({program})")]
+    Locked {
+        /// Directory as given by the caller.
+        directory: String,
+        /// Process id of the holder, 0 when it could not be read.
+        pid: u32,
+        /// Name of the holder's program, may be empty.
+        program: String,
+        /// When the holder opened the store, Unix time in seconds, 0 unknown.
+        started_unix_s: u64,
+    },
+    /// A write or sync failed before; nothing more can be written through this
+    /// handle. Reads go on.
+    #[error("an earlier write or sync failed; close and open the store again")]
+    Poisoned,
+    /// Not enough space; nothing was written. Reads go on.
+    #[error("disk full: {needed_bytes} bytes needed, {free_bytes} free")]
+    DiskFull {
+        /// Bytes asked for, the reserve included.
+        needed_bytes: u64,
+        /// Bytes the file system reported free.
+        free_bytes: u64,
+    },
+    /// A size or count above its limit; nothing was written.
+    #[error("{what} is {value}, the limit is {limit}")]
+    LimitExceeded {
+        /// What was measured, with its unit.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+        /// The value.
+        value: u64,
+    },
+    /// A log index outside of what the call accepts.
+    #[error("index {index} is outside {low}..={high}: {what}")]
+    IndexOutOfRange {
+        /// What the index was for.
+        what: &'static str,
+        /// The index given.
+        index: u64,
+        /// Lowest accepted.
+        low: u64,
+        /// Highest accepted.
+        high: u64,
+    },
+    /// The system refused.
+    #[error("cannot {verb} {subject}: {source}")]
+    Io {
+        /// File or directory.
+        subject: String,
+        /// What was being done.
+        verb: IoVerb,
+        /// The answer of the system.
+        source: io::Error,
+    },
+}
+
+impl StoreError {
+    /// Builds [`StoreError::Io`]; made for `map_err`.
+    pub fn io(verb: IoVerb, subject: &str) -> impl FnOnce(io::Error) -> Self + use<'_> {
+        move |source| Self::Io {
+            subject: subject.to_owned(),
+            verb,
+            source,
+        }
+    }
+
+    /// Builds [`StoreError::Damage`].
+    pub fn damage(file: &str, position: u64, what: &'static str, sequence: u64) -> Self {
+        Self::Damage {
+            file: file.to_owned(),
+            position,
+            what,
+            sequence,
+        }
+    }
+
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Damage { .. } | Self::ForeignStore { .. } => Fault::Data,
+            Self::LimitExceeded { .. }
+            | Self::IndexOutOfRange { .. }
+            | Self::Missing { .. }
+            | Self::NewerFormat { .. }
+            | Self::UnknownContent { .. } => Fault::Caller,
+            Self::Locked { .. } | Self::Poisoned | Self::DiskFull { .. } | Self::Io { .. } => {
+                Fault::Environment
+            }
+        }
+    }
+
+    /// Whether trying again can help.
+    pub fn retry(&self) -> Retry {
+        match self {
+            Self::Locked { .. } | Self::DiskFull { .. } => Retry::Later,
+            Self::Poisoned | Self::Io { .. } => Retry::Reopen,
+            _ => Retry::Never,
+        }
+    }
+
+    /// True for [`StoreError::Damage`].
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Damage { .. })
+    }
+}

@@ -1,0 +1,870 @@
+//! The log: an ordered sequence of opaque payloads in checksummed segments.
+//!
+//! The bytes and what recovery concludes from them are in
+//! `docs/formats/log.md`. One writer, any number of readers.
+//!
+//! Invariants: a batch is never overwritten; a sector with exactly one set bit
+//! is never written; what a sync has covered is found again by every later
+//! open; after a failed write or sync nothing is written through this handle
+//! any more. What must never happen here: an index reported durable before the
+//! sync that covers it has returned, or a look into a payload.
+
+mod format;
+mod options;
+mod reader;
+mod recover;
+mod scan;
+mod sectors;
+mod segment;
+mod view;
+
+use std::fmt;
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+pub use self::options::LogOptions;
+pub use self::reader::{Entry, LogReader, LogReaders};
+pub use self::recover::{Cut, Recovery};
+
+use self::format::{
+    BATCH_HEADER, BatchHeader, FIRST_POSITION, Kind, SECTOR_BYTES, SegmentHeader, StartMark,
+    extent_bytes,
+};
+use self::recover::{Recovered, recover};
+use self::sectors::{SectorCount, apply_mask, count_sectors, crc_parts, mask_to_try};
+use self::segment::{LOG_DIR, build_segment, next_segment_bytes, write_start};
+use self::view::{SegmentView, Shared};
+use crate::disk::{Disk, DiskFile};
+use crate::error::{IoVerb, StoreError};
+
+/// Longest payload. CRC-32C sees every two flipped bits below this length.
+pub const PAYLOAD_BYTES_MAX: u64 = (256 << 20) - 512;
+/// Bytes at the end of a segment which entries leave to marks.
+const MARK_ROOM: u64 = 8 * SECTOR_BYTES;
+/// Masks tried for a payload before giving up; one nearly always does.
+const MASKS_TRIED: u64 = 64;
+/// A batch longer than this part of the zero-ahead step is written without it.
+const ZERO_AHEAD_PART: u64 = 4;
+
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// The index of an entry: 1, 2, 3, … without gaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogIndex(pub u64);
+
+impl LogIndex {
+    /// The one before the first entry.
+    pub const ZERO: Self = Self(0);
+
+    /// The index behind this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for LogIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Counts since the open; sizes are of now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogStats {
+    /// Segment files.
+    pub segments: u64,
+    /// Bytes of those files, reserved ones included.
+    pub bytes: u64,
+    /// Entries appended.
+    pub entries: u64,
+    /// Payload bytes appended.
+    pub payload_bytes: u64,
+    /// Batches written, marks included.
+    pub batches: u64,
+    /// Write calls to segment files.
+    pub writes: u64,
+    /// Data syncs of segment files.
+    pub syncs: u64,
+    /// Segments made.
+    pub segments_made: u64,
+    /// Payloads stored under a mask.
+    pub masked: u64,
+}
+
+/// The log, open for writing. Dropping it without [`close`](Self::close) is
+/// what a crash is.
+#[derive(Debug)]
+pub struct Log {
+    disk: Arc<dyn Disk>,
+    options: LogOptions,
+    shared: Arc<Shared>,
+    segment: Arc<SegmentView>,
+    start: StartMark,
+    next_segment_id: u64,
+    /// Where the next batch goes.
+    position: u64,
+    /// Up to where zeros were written ahead.
+    zeroed: u64,
+    sequence: u64,
+    durable_sequence: u64,
+    last_index: u64,
+    last_term: u64,
+    durable_index: u64,
+    epoch: u64,
+    last_kind: Option<Kind>,
+    /// The open mark still has to be written, for want of space.
+    open_mark_due: bool,
+    /// The sync of the segment before, running behind.
+    behind: Option<Behind>,
+    poisoned: bool,
+    stats: LogStats,
+    /// Bytes of a payload under a mask; empty nearly always.
+    masked: Vec<u8>,
+}
+
+/// A sync that runs on a thread of its own.
+#[derive(Debug)]
+struct Behind {
+    path: String,
+    thread: JoinHandle<std::io::Result<()>>,
+    sequence: u64,
+    index: u64,
+}
+
+impl Log {
+    /// Opens the log in `disk`, recovering it from whatever state a crash left.
+    /// When this returns everything that can be read is durable.
+    ///
+    /// [`StoreError::Damage`] when bytes that could have been acknowledged are
+    /// not as written; then nothing was changed. [`StoreError::Missing`] when
+    /// there is no log and `options.create` is off.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        store_id: [u8; 16],
+        options: LogOptions,
+    ) -> Result<(Self, Recovery), StoreError> {
+        let Recovered {
+            analysis,
+            start,
+            next_segment_id,
+            report,
+        } = recover(&disk, &store_id, &options)?;
+        let Some(segment) = analysis.view.segments.last().map(Arc::clone) else {
+            return Err(StoreError::damage(LOG_DIR, 0, "there is no segment", 0));
+        };
+        let segments = analysis.view.segments.clone();
+        let position = segment.end();
+        let mut log = Self {
+            position,
+            zeroed: position.next_multiple_of(4096),
+            sequence: analysis.sequence,
+            durable_sequence: analysis.proven,
+            last_index: analysis.view.last_index,
+            last_term: analysis.last_term,
+            durable_index: analysis.proven_index.min(analysis.view.last_index),
+            epoch: analysis.epoch,
+            last_kind: analysis.last_kind,
+            shared: Arc::new(Shared::new(analysis.view)),
+            disk,
+            options,
+            segment,
+            start,
+            next_segment_id,
+            open_mark_due: true,
+            behind: None,
+            poisoned: false,
+            stats: LogStats::default(),
+            masked: Vec::new(),
+        };
+        let mut touched = Vec::new();
+        for unproven in &analysis.unproven {
+            if let Some(segment) = segments.get(unproven.segment) {
+                log.rewrite_mark(segment, &unproven.header)?;
+                if !Arc::ptr_eq(segment, &log.segment) {
+                    touched.push(Arc::clone(segment));
+                }
+            }
+        }
+        for segment in touched {
+            log.sync_file(&segment.file, &segment.path)?;
+        }
+        match log.write_open_mark() {
+            // Everything that was unproven is durable all the same.
+            Err(StoreError::DiskFull { .. }) => log.sync()?,
+            result => result?,
+        }
+        Ok((log, report))
+    }
+
+    /// Appends one entry, whose payload is `parts` one behind the other, and
+    /// returns its index. It is written but not durable: see
+    /// [`sync`](Self::sync). `term` must not go back; `count` is for the reader
+    /// of the payload.
+    ///
+    /// [`StoreError::DiskFull`] and [`StoreError::LimitExceeded`] leave
+    /// everything as it was; any other error poisons the log.
+    pub fn append(
+        &mut self,
+        term: u64,
+        count: u32,
+        parts: &[&[u8]],
+    ) -> Result<LogIndex, StoreError> {
+        let payload_bytes = parts.iter().map(|part| part.len() as u64).sum();
+        if payload_bytes > PAYLOAD_BYTES_MAX {
+            return Err(StoreError::LimitExceeded {
+                what: "bytes of a log payload",
+                limit: PAYLOAD_BYTES_MAX,
+                value: payload_bytes,
+            });
+        }
+        if term < self.last_term {
+            return Err(StoreError::IndexOutOfRange {
+                what: "term of a log entry",
+                index: term,
+                low: self.last_term,
+                high: u64::MAX,
+            });
+        }
+        self.writable()?;
+        if self.open_mark_due {
+            self.write_open_mark()?;
+        }
+        let extent = extent_bytes(payload_bytes).unwrap_or(u64::MAX);
+        self.make_room(extent, MARK_ROOM)?;
+        let index = self.last_index + 1;
+        let batch = Draft {
+            kind: Kind::Data,
+            index,
+            term,
+            epoch: self.epoch,
+            count,
+        };
+        let position = self.write_batch(&batch, parts, payload_bytes)?;
+        let first_sequence = self.segment.header.first_sequence;
+        self.shared
+            .write()
+            .add(index, term, first_sequence, position);
+        self.segment.set_end(self.position);
+        self.last_index = index;
+        self.last_term = term;
+        self.stats.entries += 1;
+        self.stats.payload_bytes += payload_bytes;
+        Ok(LogIndex(index))
+    }
+
+    /// Makes everything appended so far durable: one data sync, none when there
+    /// is nothing new. A failure is final for this handle.
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        self.writable()?;
+        self.join_behind()?;
+        if self.durable_sequence == self.sequence {
+            return Ok(());
+        }
+        let (file, path) = (Arc::clone(&self.segment.file), self.segment.path.clone());
+        self.sync_file(&file, &path)?;
+        self.durable_sequence = self.sequence;
+        self.durable_index = self.last_index;
+        Ok(())
+    }
+
+    /// Lowest index that was not purged; one above [`last_index`](Self::last_index)
+    /// when there is no entry.
+    pub fn first_index(&self) -> LogIndex {
+        LogIndex(self.start.purged_index + 1)
+    }
+
+    /// Highest index written; one below [`first_index`](Self::first_index) when
+    /// there is no entry.
+    pub fn last_index(&self) -> LogIndex {
+        LogIndex(self.last_index)
+    }
+
+    /// Term of the last entry, or of the last one purged.
+    pub fn last_term(&self) -> u64 {
+        self.last_term
+    }
+
+    /// Highest index whose sync has returned.
+    pub fn durable_index(&self) -> LogIndex {
+        LogIndex(self.durable_index)
+    }
+
+    /// Term of an entry that is there, or of the last one purged.
+    pub fn term_at(&self, index: LogIndex) -> Option<u64> {
+        self.shared.read().term_at(index.0)
+    }
+
+    /// Sequence of the last batch and the current epoch: with the last index
+    /// and term they name a state of the log for ever.
+    pub fn sequence_and_epoch(&self) -> (u64, u64) {
+        (self.sequence, self.epoch)
+    }
+
+    /// A reader whose first entry is `from`. It may go to another thread.
+    pub fn reader(&self, from: LogIndex) -> LogReader {
+        LogReader::new(Arc::clone(&self.shared), from)
+    }
+
+    /// Makes readers without the log itself.
+    pub fn readers(&self) -> LogReaders {
+        LogReaders {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+
+    /// Takes back every entry above `index` and makes that durable. Must lie
+    /// between the last purged and the last index.
+    pub fn truncate_after(&mut self, index: LogIndex) -> Result<(), StoreError> {
+        self.writable()?;
+        let (low, high) = (self.start.purged_index, self.last_index);
+        let Some(term) = self.term_at(index) else {
+            let what = "truncation of the log";
+            return Err(StoreError::IndexOutOfRange {
+                what,
+                index: index.0,
+                low,
+                high,
+            });
+        };
+        if index.0 == self.last_index {
+            return Ok(());
+        }
+        if self.open_mark_due {
+            self.write_open_mark()?;
+        }
+        self.make_room(SECTOR_BYTES, SECTOR_BYTES)?;
+        let epoch = self.epoch + 1;
+        let batch = Draft {
+            kind: Kind::Truncate,
+            index: index.0,
+            term,
+            epoch,
+            count: 0,
+        };
+        self.write_batch(&batch, &[], 0)?;
+        self.epoch = epoch;
+        self.last_index = index.0;
+        self.last_term = term;
+        self.durable_index = self.durable_index.min(index.0);
+        self.shared.write().truncate(index.0, self.sequence);
+        self.shared.raise_generation();
+        self.segment.set_end(self.position);
+        self.sync()
+    }
+
+    /// Lets go of every entry up to `index`, which must lie between the last
+    /// purged and the last durable index; files that hold nothing else are
+    /// removed. The caller has a durable snapshot of what they held.
+    pub fn purge_through(&mut self, index: LogIndex) -> Result<(), StoreError> {
+        self.writable()?;
+        let (low, high) = (self.start.purged_index, self.durable_index);
+        let term = self.term_at(index).filter(|_| index.0 <= high);
+        let Some(term) = term else {
+            let what = "purge of the log";
+            return Err(StoreError::IndexOutOfRange {
+                what,
+                index: index.0,
+                low,
+                high,
+            });
+        };
+        if index.0 == low {
+            return Ok(());
+        }
+        let (count, first_sequence) = {
+            let view = self.shared.read();
+            let count = view.purgeable(index.0);
+            let first = view
+                .segments
+                .get(count)
+                .map(|segment| segment.header.first_sequence);
+            (count, first.unwrap_or(self.start.first_sequence))
+        };
+        let start = StartMark {
+            first_sequence,
+            purged_index: index.0,
+            purged_term: term,
+            generation: self.start.generation + 1,
+            ..self.start
+        };
+        self.final_(|log| write_start(&*log.disk, &start))?;
+        self.start = start;
+        let gone = {
+            let mut view = self.shared.write();
+            view.purged_index = index.0;
+            view.purged_term = term;
+            view.drop_front(count)
+        };
+        self.remove_segments(&gone)
+    }
+
+    /// Drops every entry; the next one will be `next_index`, behind one of the
+    /// term `term`. For a log that a snapshot from elsewhere replaces.
+    pub fn reset(&mut self, next_index: LogIndex, term: u64) -> Result<(), StoreError> {
+        self.sync()?;
+        let last_index = next_index
+            .0
+            .checked_sub(1)
+            .ok_or(StoreError::IndexOutOfRange {
+                what: "next index of a reset log",
+                index: 0,
+                low: 1,
+                high: u64::MAX,
+            })?;
+        let sequence = self.sequence + 1;
+        let epoch = self.epoch + 1;
+        let file_bytes = next_segment_bytes(
+            0,
+            self.options.segment_bytes_first,
+            self.options.segment_bytes_max,
+            MARK_ROOM,
+        );
+        let header = SegmentHeader {
+            reset: true,
+            first_sequence: sequence,
+            next_index: next_index.0,
+            last_term: term,
+            epoch,
+            durable_before: sequence,
+            ..self.next_header(file_bytes)
+        };
+        let mark = BatchHeader {
+            durable_before: self.durable_sequence,
+            ..mark_header(
+                &header,
+                Kind::Reset,
+                FIRST_POSITION,
+                sequence,
+                last_index,
+                term,
+                epoch,
+            )
+        };
+        let bytes = mark.encode(header.salt);
+        self.enough_space(file_bytes)?;
+        let file = self.final_(|log| {
+            build_segment(&*log.disk, &header, |file, path| {
+                file.write_all_at(&mut [IoSlice::new(&bytes)], mark.position)
+                    .map_err(StoreError::io(IoVerb::Write, path))
+            })
+        })?;
+        let start = StartMark {
+            first_sequence: sequence,
+            purged_index: last_index,
+            purged_term: term,
+            generation: self.start.generation + 1,
+            newest_segment: header.segment_id,
+            ..self.start
+        };
+        self.final_(|log| write_start(&*log.disk, &start))?;
+        self.start = start;
+        self.enter(header, file);
+        self.position = mark.end();
+        self.segment.set_end(self.position);
+        self.sequence = sequence;
+        self.durable_sequence = sequence;
+        self.epoch = epoch;
+        self.last_index = last_index;
+        self.durable_index = last_index;
+        self.last_term = term;
+        self.last_kind = Some(Kind::Reset);
+        let gone = {
+            let mut view = self.shared.write();
+            view.reset(last_index, term);
+            let before = view.segments.len().saturating_sub(1);
+            view.drop_front(before)
+        };
+        self.shared.raise_generation();
+        self.remove_segments(&gone)
+    }
+
+    /// Proves by a later batch that the entries so far are durable, after the
+    /// log was idle for a moment. Nothing happens when no entry came since the
+    /// last time.
+    pub fn seal(&mut self) -> Result<(), StoreError> {
+        self.sync()?;
+        let due = self.last_kind.is_some_and(Kind::matters);
+        // A seal is not worth a segment, nor the last of the room for marks.
+        let room = self.position + MARK_ROOM / 2 <= self.segment.header.file_bytes;
+        if !due || !room {
+            return Ok(());
+        }
+        self.write_mark(Kind::Seal, self.epoch)?;
+        self.sync()
+    }
+
+    /// The clean stop: makes everything durable and says so.
+    pub fn close(mut self) -> Result<(), StoreError> {
+        self.sync()?;
+        match self.make_room(SECTOR_BYTES, SECTOR_BYTES) {
+            // All entries are durable; the next open only looks closer.
+            Err(StoreError::DiskFull { .. }) => return Ok(()),
+            result => result?,
+        }
+        self.write_mark(Kind::Clean, self.epoch)?;
+        self.sync()
+    }
+
+    /// Counts and sizes.
+    pub fn stats(&self) -> LogStats {
+        let view = self.shared.read();
+        LogStats {
+            segments: view.segments.len() as u64,
+            bytes: view
+                .segments
+                .iter()
+                .map(|segment| segment.header.file_bytes)
+                .sum(),
+            ..self.stats
+        }
+    }
+}
+
+/// What a batch says, apart from its place.
+struct Draft {
+    kind: Kind,
+    index: u64,
+    term: u64,
+    epoch: u64,
+    count: u32,
+}
+
+impl Log {
+    fn writable(&self) -> Result<(), StoreError> {
+        if self.poisoned {
+            Err(StoreError::Poisoned)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Runs something after which, if it fails other than for space, nothing
+    /// may be written any more.
+    fn final_<T>(
+        &mut self,
+        act: impl FnOnce(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let result = act(self);
+        if let Err(error) = &result
+            && !matches!(error, StoreError::DiskFull { .. })
+        {
+            self.poisoned = true;
+        }
+        result
+    }
+
+    fn sync_file(&mut self, file: &Arc<dyn DiskFile>, path: &str) -> Result<(), StoreError> {
+        self.stats.syncs += 1;
+        let result = file.sync_data().map_err(StoreError::io(IoVerb::Sync, path));
+        self.poisoned |= result.is_err();
+        result
+    }
+
+    /// Waits for the sync that runs behind.
+    fn join_behind(&mut self) -> Result<(), StoreError> {
+        let Some(behind) = self.behind.take() else {
+            return Ok(());
+        };
+        let result = behind
+            .thread
+            .join()
+            .unwrap_or_else(|_| Err(std::io::Error::other("the sync thread panicked")));
+        self.poisoned |= result.is_err();
+        result.map_err(StoreError::io(IoVerb::Sync, &behind.path))?;
+        if self.durable_sequence < behind.sequence {
+            self.durable_sequence = behind.sequence;
+            self.durable_index = self.durable_index.max(behind.index.min(self.last_index));
+        }
+        Ok(())
+    }
+
+    /// Writes one batch at the end; nothing of the log's state but the place
+    /// and the sequence is changed. Returns where it stands.
+    fn write_batch(
+        &mut self,
+        draft: &Draft,
+        parts: &[&[u8]],
+        payload_bytes: u64,
+    ) -> Result<u64, StoreError> {
+        let segment = Arc::clone(&self.segment);
+        let position = self.position;
+        let sequence = self.sequence + 1;
+        let place = &segment.header;
+        let mut header = BatchHeader {
+            payload_bytes,
+            count: draft.count,
+            durable_before: self.durable_sequence,
+            payload_crc: crc_parts(parts),
+            ..mark_header(
+                place,
+                draft.kind,
+                position,
+                sequence,
+                draft.index,
+                draft.term,
+                draft.epoch,
+            )
+        };
+        // Every header has more than one bit in each of its words, so any
+        // bytes with two bits stand for it when sectors are counted.
+        let stand_in = [u8::MAX; BATCH_HEADER];
+        let count = |parts: &[&[u8]]| -> SectorCount {
+            count_sectors(std::iter::once(&stand_in[..]).chain(parts.iter().copied()))
+        };
+        let mut counted = count(parts);
+        let mut masked = std::mem::take(&mut self.masked);
+        if counted.one_bit > 0 {
+            masked = parts.concat();
+            for number in 1..=MASKS_TRIED {
+                let mask = mask_to_try(place.salt, sequence, number);
+                apply_mask(&mut masked, header.mask ^ mask, 0);
+                header.mask = mask;
+                counted = count(&[&masked]);
+                if counted.one_bit == 0 {
+                    break;
+                }
+            }
+            self.stats.masked += 1;
+        }
+        header.zero_sectors = counted.zero;
+        let bytes = header.encode(place.salt);
+        let end = header.end();
+        let stored = [&masked[..]];
+        let stored = if header.mask == 0 { parts } else { &stored };
+        let result = self.write_slices(&segment, &bytes, stored, position, end, payload_bytes);
+        masked.clear();
+        self.masked = masked;
+        result?;
+        self.position = end;
+        self.sequence = sequence;
+        self.last_kind = Some(draft.kind);
+        self.stats.batches += 1;
+        Ok(position)
+    }
+
+    /// One write: header, payload, padding and, if it is worth it, zeros ahead.
+    fn write_slices(
+        &mut self,
+        segment: &SegmentView,
+        header: &[u8],
+        parts: &[&[u8]],
+        position: u64,
+        end: u64,
+        payload_bytes: u64,
+    ) -> Result<(), StoreError> {
+        let step = self.options.zero_ahead_bytes;
+        let mut written_end = end;
+        if step > 0 && end > self.zeroed && end - position <= step / ZERO_AHEAD_PART {
+            written_end = end.next_multiple_of(step).min(segment.header.file_bytes);
+        }
+        let mut padding = written_end - position - BATCH_HEADER as u64 - payload_bytes;
+        let mut slices = Vec::with_capacity(parts.len() + 3);
+        slices.push(IoSlice::new(header));
+        slices.extend(parts.iter().map(|part| IoSlice::new(part)));
+        while padding > 0 {
+            let len = usize::try_from(padding).map_or(ZEROS.len(), |len| len.min(ZEROS.len()));
+            slices.push(IoSlice::new(&ZEROS[..len]));
+            padding -= len as u64;
+        }
+        self.stats.writes += 1;
+        if let Err(error) = segment.file.write_all_at(&mut slices, position) {
+            // Nobody knows what is there now.
+            self.poisoned = true;
+            return Err(StoreError::io(IoVerb::Write, &segment.path)(error));
+        }
+        self.zeroed = self.zeroed.max(written_end);
+        Ok(())
+    }
+
+    /// Writes a mark for which there is room.
+    fn write_mark(&mut self, kind: Kind, epoch: u64) -> Result<(), StoreError> {
+        let (index, term) = (self.last_index, self.last_term);
+        self.write_batch(
+            &Draft {
+                kind,
+                index,
+                term,
+                epoch,
+                count: 0,
+            },
+            &[],
+            0,
+        )?;
+        self.epoch = epoch;
+        self.segment.set_end(self.position);
+        Ok(())
+    }
+
+    fn write_open_mark(&mut self) -> Result<(), StoreError> {
+        self.make_room(SECTOR_BYTES, SECTOR_BYTES)?;
+        self.write_mark(Kind::Open, self.epoch + 1)?;
+        self.open_mark_due = false;
+        self.sync()
+    }
+
+    /// Writes a mark that nothing proves once more, so that a sync covers it.
+    fn rewrite_mark(
+        &mut self,
+        segment: &SegmentView,
+        header: &BatchHeader,
+    ) -> Result<(), StoreError> {
+        let bytes = header.encode(segment.header.salt);
+        self.write_slices(segment, &bytes, &[], header.position, header.end(), 0)
+    }
+
+    /// Makes sure that a batch of `extent` bytes and `room` behind it fit the
+    /// current segment, going on to the next one if they do not.
+    fn make_room(&mut self, extent: u64, room: u64) -> Result<(), StoreError> {
+        let end = self.position.saturating_add(extent).saturating_add(room);
+        if end <= self.segment.header.file_bytes {
+            Ok(())
+        } else {
+            self.roll(extent)
+        }
+    }
+
+    /// The four steps of a roll (`docs/formats/log.md`, section 4).
+    fn roll(&mut self, extent: u64) -> Result<(), StoreError> {
+        self.join_behind()?;
+        let total = self
+            .shared
+            .read()
+            .segments
+            .iter()
+            .map(|s| s.header.file_bytes)
+            .sum();
+        let (first, max) = (
+            self.options.segment_bytes_first,
+            self.options.segment_bytes_max,
+        );
+        let least = next_segment_bytes(0, 0, 0, extent.saturating_add(MARK_ROOM));
+        let usual = next_segment_bytes(total, first, max, extent.saturating_add(MARK_ROOM));
+        let file_bytes = if self.enough_space(usual).is_ok() {
+            usual
+        } else {
+            least
+        };
+        self.enough_space(file_bytes)?;
+        let header = self.next_header(file_bytes);
+        let file = self.final_(|log| build_segment(&*log.disk, &header, |_, _| Ok(())))?;
+        self.write_mark(Kind::Roll, self.epoch)?;
+        if self.options.sync_on_roll {
+            self.sync()?;
+        } else {
+            self.sync_behind()?;
+        }
+        self.enter(header, file);
+        Ok(())
+    }
+
+    /// Starts the sync of the full segment on a thread of its own.
+    fn sync_behind(&mut self) -> Result<(), StoreError> {
+        let file = Arc::clone(&self.segment.file);
+        let spawned = std::thread::Builder::new()
+            .name("weir-log-sync".to_owned())
+            .spawn(move || file.sync_data());
+        let Ok(thread) = spawned else {
+            return self.sync();
+        };
+        self.stats.syncs += 1;
+        self.behind = Some(Behind {
+            path: self.segment.path.clone(),
+            thread,
+            sequence: self.sequence,
+            index: self.last_index,
+        });
+        Ok(())
+    }
+
+    /// Header of the segment behind the current one, whose roll mark is next.
+    fn next_header(&self, file_bytes: u64) -> SegmentHeader {
+        SegmentHeader {
+            repair: false,
+            reset: false,
+            store_id: self.segment.header.store_id,
+            segment_id: self.next_segment_id,
+            first_sequence: self.sequence + 2,
+            next_index: self.last_index + 1,
+            last_term: self.last_term,
+            epoch: self.epoch,
+            durable_before: self.durable_sequence,
+            file_bytes,
+            previous_id: self.segment.header.segment_id,
+            salt: self.options.salt(self.next_segment_id),
+            previous_salt: self.segment.header.salt,
+        }
+    }
+
+    /// Goes on in a segment that has its name.
+    fn enter(&mut self, header: SegmentHeader, file: Arc<dyn DiskFile>) {
+        let path = segment::segment_path(header.first_sequence);
+        let segment = Arc::new(SegmentView::new(path, header, file, FIRST_POSITION));
+        self.shared.write().segments.push(Arc::clone(&segment));
+        self.segment = segment;
+        self.next_segment_id += 1;
+        self.position = FIRST_POSITION;
+        self.zeroed = FIRST_POSITION;
+        self.stats.segments_made += 1;
+    }
+
+    fn enough_space(&self, bytes: u64) -> Result<(), StoreError> {
+        let free_bytes = self
+            .disk
+            .free_bytes()
+            .map_err(StoreError::io(IoVerb::Resize, LOG_DIR))?;
+        let needed_bytes = bytes.saturating_add(self.options.reserve_bytes);
+        if free_bytes < needed_bytes {
+            return Err(StoreError::DiskFull {
+                needed_bytes,
+                free_bytes,
+            });
+        }
+        Ok(())
+    }
+
+    fn remove_segments(&mut self, gone: &[Arc<SegmentView>]) -> Result<(), StoreError> {
+        if gone.is_empty() {
+            return Ok(());
+        }
+        self.final_(|log| {
+            for segment in gone {
+                log.disk
+                    .remove(&segment.path)
+                    .map_err(StoreError::io(IoVerb::Remove, &segment.path))?;
+            }
+            log.disk
+                .sync_dir(LOG_DIR)
+                .map_err(StoreError::io(IoVerb::Sync, LOG_DIR))
+        })
+    }
+}
+
+/// A header with nothing but a place and a meaning.
+fn mark_header(
+    segment: &SegmentHeader,
+    kind: Kind,
+    position: u64,
+    sequence: u64,
+    index: u64,
+    term: u64,
+    epoch: u64,
+) -> BatchHeader {
+    BatchHeader {
+        kind,
+        store_id: segment.store_id,
+        segment_id: segment.segment_id,
+        position,
+        sequence,
+        index,
+        term,
+        epoch,
+        payload_bytes: 0,
+        durable_before: 0,
+        count: 0,
+        zero_sectors: 0,
+        payload_crc: 0,
+        mask: 0,
+    }
+}

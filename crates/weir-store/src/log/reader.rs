@@ -1,0 +1,287 @@
+//! Reading entries while the writer goes on.
+//!
+//! A reader follows batches through the files in large sequential reads and
+//! hands out payloads as slices of what it read. Every payload was compared
+//! with its checksum since it came from the disk. What must never happen here:
+//! an entry above the index that the caller allowed, or one that was truncated.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use super::LogIndex;
+use super::format::{BATCH_HEADER, BatchHeader, FIRST_POSITION, Kind, Undecodable};
+use super::scan::later_error;
+use super::sectors::{apply_mask, crc};
+use super::view::{SegmentView, Shared, Truncation, still_counts};
+use crate::error::{IoVerb, StoreError};
+
+/// Bytes read at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// One entry of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its index.
+    pub index: LogIndex,
+    /// The term given at append.
+    pub term: u64,
+    /// The item count given at append.
+    pub count: u32,
+    /// Sequence of its batch, see `docs/formats/log.md`, section 2.
+    pub sequence: u64,
+    /// Epoch of its batch; with index, term and sequence it names the entry for
+    /// ever.
+    pub epoch: u64,
+    /// CRC-32C of the payload, as made at append and checked now.
+    pub payload_crc: u32,
+    /// The payload; a slice of a larger buffer that lives as long as it.
+    pub payload: Bytes,
+}
+
+/// Makes readers from any thread; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct LogReaders {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl LogReaders {
+    /// A reader whose first entry is `from`.
+    pub fn reader(&self, from: LogIndex) -> LogReader {
+        LogReader::new(Arc::clone(&self.shared), from)
+    }
+
+    /// Lowest index that was not purged.
+    pub fn first_index(&self) -> LogIndex {
+        LogIndex(self.shared.read().purged_index + 1)
+    }
+
+    /// Highest index written, synced or not.
+    pub fn last_index(&self) -> LogIndex {
+        LogIndex(self.shared.read().last_index)
+    }
+}
+
+/// A cursor over the entries of a log.
+#[derive(Debug)]
+pub struct LogReader {
+    shared: Arc<Shared>,
+    /// Index of the next entry to hand out.
+    next: u64,
+    place: Option<Place>,
+    generation: u64,
+    truncations: Vec<Truncation>,
+}
+
+/// Where the reader stands: `position` in `segment`, with `buffer` holding the
+/// bytes of that file from `buffer_start`.
+#[derive(Debug)]
+struct Place {
+    segment: Arc<SegmentView>,
+    position: u64,
+    buffer: Bytes,
+    buffer_start: u64,
+}
+
+impl LogReader {
+    pub(crate) fn new(shared: Arc<Shared>, from: LogIndex) -> Self {
+        let generation = shared.generation();
+        Self {
+            shared,
+            next: from.0,
+            place: None,
+            generation,
+            truncations: Vec::new(),
+        }
+    }
+
+    /// Index of the entry that [`next`](Self::next) hands out.
+    pub fn position(&self) -> LogIndex {
+        LogIndex(self.next)
+    }
+
+    /// The next entry, or `None` when its index is above `through` or above
+    /// what is written. `through` is the caller's word for what may be seen
+    /// (durable, committed); nothing above it is ever returned.
+    ///
+    /// [`StoreError::IndexOutOfRange`] when the next index was purged,
+    /// [`StoreError::Damage`] when the bytes are not those written;
+    /// [`StoreError::Io`] when they cannot be read. After an error the reader
+    /// stays before the entry.
+    pub fn next(&mut self, through: LogIndex) -> Result<Option<Entry>, StoreError> {
+        if self.next > through.0 {
+            return Ok(None);
+        }
+        let result = self.advance();
+        if result.is_err() {
+            self.place = None;
+        }
+        result
+    }
+
+    fn advance(&mut self) -> Result<Option<Entry>, StoreError> {
+        let placed = self.place.is_some() && self.generation == self.shared.generation();
+        if !placed && !self.locate()? {
+            return Ok(None);
+        }
+        loop {
+            let Some(place) = self.place.as_mut() else {
+                return Ok(None);
+            };
+            if place.position >= place.segment.end() {
+                let view = self.shared.read();
+                let Some(behind) = view.segment_behind(place.segment.header.first_sequence) else {
+                    return Ok(None);
+                };
+                let behind = Arc::clone(behind);
+                drop(view);
+                self.place = Some(Place::at(behind, FIRST_POSITION));
+                continue;
+            }
+            let header = place.header()?;
+            let wanted = header.kind == Kind::Data
+                && header.index == self.next
+                && still_counts(&self.truncations, header.index, header.sequence);
+            if !wanted {
+                place.position = header.end();
+                continue;
+            }
+            let payload = place.payload(&header)?;
+            place.position = header.end();
+            self.next += 1;
+            return Ok(Some(Entry {
+                index: LogIndex(header.index),
+                term: header.term,
+                count: header.count,
+                sequence: header.sequence,
+                epoch: header.epoch,
+                payload_crc: header.payload_crc,
+                payload,
+            }));
+        }
+    }
+
+    /// Finds the next entry; false when it is not written yet.
+    fn locate(&mut self) -> Result<bool, StoreError> {
+        // Read before the view: a truncation in between only makes the next
+        // call locate once more.
+        self.generation = self.shared.generation();
+        let view = self.shared.read();
+        if self.next <= view.purged_index {
+            return Err(StoreError::IndexOutOfRange {
+                what: "entry was purged",
+                index: self.next,
+                low: view.purged_index + 1,
+                high: view.last_index,
+            });
+        }
+        if self.next > view.last_index {
+            self.place = None;
+            return Ok(false);
+        }
+        let found = view.locate(self.next).and_then(|at| {
+            view.segment(at.segment)
+                .map(|segment| (at, Arc::clone(segment)))
+        });
+        self.truncations.clear();
+        self.truncations.extend_from_slice(view.truncations());
+        drop(view);
+        let Some((at, segment)) = found else {
+            return Err(StoreError::damage(
+                "log",
+                0,
+                "no place known for an entry",
+                0,
+            ));
+        };
+        self.place = Some(Place::at(segment, at.position));
+        Ok(true)
+    }
+}
+
+impl Place {
+    fn at(segment: Arc<SegmentView>, position: u64) -> Self {
+        Self {
+            segment,
+            position,
+            buffer: Bytes::new(),
+            buffer_start: 0,
+        }
+    }
+
+    /// Makes sure that `bytes` from the current position are buffered and
+    /// returns where they begin in the buffer.
+    fn fill(&mut self, bytes: usize) -> Result<usize, StoreError> {
+        let offset = self.position.checked_sub(self.buffer_start);
+        if let Some(offset) = offset.and_then(|offset| usize::try_from(offset).ok())
+            && offset
+                .checked_add(bytes)
+                .is_some_and(|end| end <= self.buffer.len())
+        {
+            return Ok(offset);
+        }
+        let there = self.segment.end().saturating_sub(self.position);
+        let there = usize::try_from(there).unwrap_or(usize::MAX);
+        if bytes > there {
+            return Err(self.damage("a batch goes beyond what was written", 0));
+        }
+        let want = there.min(CHUNK_BYTES).max(bytes);
+        // A buffer of which nobody holds a slice any more is used again.
+        let old = std::mem::take(&mut self.buffer);
+        let mut buffer = match old.try_into_mut() {
+            Ok(mut buffer) if buffer.capacity() >= want => {
+                buffer.resize(want, 0);
+                buffer
+            }
+            _ => BytesMut::zeroed(want),
+        };
+        self.segment
+            .file
+            .read_exact_at(&mut buffer, self.position)
+            .map_err(StoreError::io(IoVerb::Read, &self.segment.path))?;
+        self.buffer = buffer.freeze();
+        self.buffer_start = self.position;
+        Ok(0)
+    }
+
+    fn header(&mut self) -> Result<BatchHeader, StoreError> {
+        let at = self.fill(BATCH_HEADER)?;
+        let bytes = self.buffer.get(at..at + BATCH_HEADER).unwrap_or_default();
+        match BatchHeader::decode(bytes, self.segment.header.salt) {
+            Ok(header)
+                if header.position == self.position
+                    && header.segment_id == self.segment.header.segment_id
+                    && header.store_id == self.segment.header.store_id =>
+            {
+                Ok(header)
+            }
+            Ok(_) => Err(self.damage("a batch header that belongs elsewhere", 0)),
+            Err(Undecodable::Bad) => Err(self.damage("a batch header is not as written", 0)),
+            Err(later) => Err(later_error(&self.segment.path, self.position, later)),
+        }
+    }
+
+    fn payload(&mut self, header: &BatchHeader) -> Result<Bytes, StoreError> {
+        let bytes = usize::try_from(header.payload_bytes)
+            .ok()
+            .and_then(|payload| payload.checked_add(BATCH_HEADER));
+        let Some(bytes) = bytes else {
+            return Err(self.damage("a payload does not fit memory", header.sequence));
+        };
+        let at = self.fill(bytes)?;
+        let mut payload = self.buffer.slice(at + BATCH_HEADER..at + bytes);
+        if header.mask != 0 {
+            let mut plain = BytesMut::from(&*payload);
+            apply_mask(&mut plain, header.mask, 0);
+            payload = plain.freeze();
+        }
+        if crc(&payload) != header.payload_crc {
+            return Err(self.damage("a payload is not as written", header.sequence));
+        }
+        Ok(payload)
+    }
+
+    fn damage(&self, what: &'static str, sequence: u64) -> StoreError {
+        StoreError::damage(&self.segment.path, self.position, what, sequence)
+    }
+}

@@ -1,0 +1,238 @@
+//! From any state of the directory to a log that can be served
+//! (`docs/formats/log.md`, section 7).
+//!
+//! Two halves: sorting out and analysing change nothing; then what was found
+//! is acted on, in an order in which a crash at any step leads back here with
+//! the same conclusion. What must never happen here: a removal before the
+//! whole log was read without damage, or a cut of anything that could have
+//! been acknowledged.
+
+pub(crate) mod analyse;
+pub(crate) mod files;
+mod repair;
+
+use std::io;
+use std::sync::Arc;
+
+use self::analyse::Analysis;
+use self::files::{Files, sort_out};
+use super::format::{Kind, SegmentHeader, StartMark};
+use super::options::LogOptions;
+use super::segment::{CUT_DIR, LOG_DIR, build_segment, next_segment_bytes, write_start};
+use crate::disk::{Disk, OpenMode};
+use crate::error::{IoVerb, StoreError};
+
+/// How often the directory is analysed again after a repair. One repair leaves
+/// nothing to repair; the second round proves it.
+const ROUNDS: usize = 2;
+
+/// What an open found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts that do not depend on each other"
+)]
+pub struct Recovery {
+    /// There was no log and one was made.
+    pub created: bool,
+    /// The last stop was a clean one.
+    pub clean: bool,
+    /// Torn ends that were cut off, in the order of the log.
+    pub cuts: Vec<Cut>,
+    /// Entries that were copied to a new segment because nothing proved them
+    /// durable.
+    pub copied_entries: u64,
+    /// A repair segment was made.
+    pub repaired: bool,
+    /// The start file had one bad copy and was written again.
+    pub start_rewritten: bool,
+    /// Files without meaning that were removed: leftovers of purges, of
+    /// repairs, of files under construction, cut files of age.
+    pub removed_files: u64,
+    /// Batches read, marks included.
+    pub batches: u64,
+    /// Bytes of those batches.
+    pub bytes: u64,
+}
+
+/// A torn end that recovery cut off. Nothing in it was ever acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The segment file.
+    pub file: String,
+    /// Where the bytes stood.
+    pub position: u64,
+    /// How many.
+    pub bytes: u64,
+    /// Where they are kept for 7 days, relative to the store directory; `None`
+    /// when there was no space for that.
+    pub kept_in: Option<String>,
+}
+
+/// A recovered directory, before the log writes its open mark.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    pub(crate) analysis: Analysis,
+    pub(crate) start: StartMark,
+    pub(crate) next_segment_id: u64,
+    pub(crate) report: Recovery,
+}
+
+/// Brings the directory into a state that can be served.
+pub(crate) fn recover(
+    disk: &Arc<dyn Disk>,
+    store_id: &[u8; 16],
+    options: &LogOptions,
+) -> Result<Recovered, StoreError> {
+    let disk = &**disk;
+    let mut report = Recovery::default();
+    settle_names(disk)?;
+    for round in 0..=ROUNDS {
+        let Some(files) = sort_out(disk, store_id, OpenMode::Write)? else {
+            if !options.create {
+                return Err(StoreError::Missing { what: "log" });
+            }
+            create(disk, store_id, options)?;
+            report.created = true;
+            continue;
+        };
+        let analysis = Analysis::of(&files)?;
+        report.batches += analysis.batches;
+        report.bytes += analysis.bytes;
+        if round == 0 {
+            report.clean = analysis.last_kind == Some(Kind::Clean);
+        }
+        if analysis.needs_repair() {
+            if round == ROUNDS {
+                break;
+            }
+            repair::repair(disk, store_id, options, &files, &analysis, &mut report)?;
+            continue;
+        }
+        let start = tidy(disk, store_id, options, &files, &analysis, &mut report)?;
+        return Ok(finish(&files, analysis, start, report));
+    }
+    Err(StoreError::damage(
+        LOG_DIR,
+        0,
+        "a repair did not settle the log",
+        0,
+    ))
+}
+
+/// The process before may have died between a rename and the sync of its
+/// directory: nothing that a name says is relied on before this.
+fn settle_names(disk: &dyn Disk) -> Result<(), StoreError> {
+    for directory in ["", LOG_DIR, CUT_DIR] {
+        match disk.sync_dir(directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => result.map_err(StoreError::io(IoVerb::Sync, directory))?,
+        }
+    }
+    Ok(())
+}
+
+/// Makes an empty log: its first segment, then the start file.
+fn create(disk: &dyn Disk, store_id: &[u8; 16], options: &LogOptions) -> Result<(), StoreError> {
+    disk.create_dir(LOG_DIR)
+        .map_err(StoreError::io(IoVerb::Open, LOG_DIR))?;
+    disk.sync_dir("")
+        .map_err(StoreError::io(IoVerb::Sync, "."))?;
+    let header = SegmentHeader {
+        repair: false,
+        reset: false,
+        store_id: *store_id,
+        segment_id: 1,
+        first_sequence: 1,
+        next_index: 1,
+        last_term: 0,
+        epoch: 1,
+        durable_before: 0,
+        file_bytes: next_segment_bytes(
+            0,
+            options.segment_bytes_first,
+            options.segment_bytes_max,
+            0,
+        ),
+        previous_id: 0,
+        salt: options.salt(1),
+        previous_salt: 0,
+    };
+    build_segment(disk, &header, |_, _| Ok(()))?;
+    write_start(disk, &first_start(store_id))
+}
+
+fn first_start(store_id: &[u8; 16]) -> StartMark {
+    StartMark {
+        store_id: *store_id,
+        first_sequence: 1,
+        purged_index: 0,
+        purged_term: 0,
+        generation: 1,
+        newest_segment: 1,
+    }
+}
+
+/// Finishes what an earlier purge, reset, repair or creation left half done.
+fn tidy(
+    disk: &dyn Disk,
+    store_id: &[u8; 16],
+    options: &LogOptions,
+    files: &Files,
+    analysis: &Analysis,
+    report: &mut Recovery,
+) -> Result<StartMark, StoreError> {
+    let mut start = files.start.unwrap_or_else(|| first_start(store_id));
+    let moved = analysis
+        .reset
+        .filter(|sequence| *sequence > start.first_sequence);
+    if let Some(first_sequence) = moved {
+        start.first_sequence = first_sequence;
+        start.purged_index = analysis.view.purged_index;
+        start.purged_term = analysis.view.purged_term;
+        start.newest_segment = files.next_segment_id - 1;
+    }
+    if files.start.is_none() || files.start_worn || moved.is_some() {
+        start.generation += 1;
+        write_start(disk, &start)?;
+        report.start_rewritten = files.start_worn;
+    }
+    let gone = files
+        .leftovers
+        .iter()
+        .chain(&files.before_reset)
+        .chain(&files.overtaken);
+    let mut removed = 0;
+    for path in gone {
+        disk.remove(path)
+            .map_err(StoreError::io(IoVerb::Remove, path))?;
+        removed += 1;
+    }
+    if removed > 0 {
+        disk.sync_dir(LOG_DIR)
+            .map_err(StoreError::io(IoVerb::Sync, LOG_DIR))?;
+    }
+    report.removed_files += removed;
+    for (number, pair) in files.segments.windows(2).enumerate() {
+        let [front, behind] = pair else { break };
+        let end = analysis.ends.get(number).copied().unwrap_or(front.len);
+        if behind.header.repair && front.len > end {
+            front
+                .file
+                .set_len(end)
+                .map_err(StoreError::io(IoVerb::Resize, &front.path))?;
+        }
+    }
+    report.removed_files += repair::remove_old_cuts(disk, options)?;
+    Ok(start)
+}
+
+fn finish(files: &Files, analysis: Analysis, start: StartMark, report: Recovery) -> Recovered {
+    Recovered {
+        analysis,
+        start,
+        next_segment_id: files.next_segment_id,
+        report,
+    }
+}

@@ -1,0 +1,406 @@
+//! Reading the whole log and concluding what it means
+//! (`docs/formats/log.md`, sections 7.2 and 7.3). Changes nothing.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::files::{Files, SegmentFile};
+use crate::error::StoreError;
+use crate::log::format::{BatchHeader, FIRST_POSITION, Kind, SECTOR_BYTES};
+use crate::log::scan::{Evidence, Spot, Window, gather, lacks_a_sector, later_error, look};
+use crate::log::view::{SegmentView, View};
+
+/// Bytes behind the end of the log which do not count.
+#[derive(Clone, Debug)]
+pub(crate) struct CutRange {
+    /// Number of the segment among those that count.
+    pub(crate) segment: usize,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+}
+
+/// A batch above what is proven durable.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unproven {
+    pub(crate) segment: usize,
+    pub(crate) header: BatchHeader,
+}
+
+/// What the log says.
+#[derive(Debug)]
+pub(crate) struct Analysis {
+    pub(crate) view: View,
+    /// Offset behind the last counting batch of each segment.
+    pub(crate) ends: Vec<u64>,
+    pub(crate) sequence: u64,
+    pub(crate) last_term: u64,
+    pub(crate) epoch: u64,
+    /// Highest epoch seen anywhere, cut batches included.
+    pub(crate) epoch_seen: u64,
+    pub(crate) last_kind: Option<Kind>,
+    /// Highest sequence proven durable.
+    pub(crate) proven: u64,
+    /// Index and term of the log at that sequence.
+    pub(crate) proven_index: u64,
+    pub(crate) proven_term: u64,
+    pub(crate) unproven: VecDeque<Unproven>,
+    /// The log ends in a torn batch.
+    pub(crate) torn: bool,
+    pub(crate) cuts: Vec<CutRange>,
+    /// Sequence of a reset record that the start file does not know yet.
+    pub(crate) reset: Option<u64>,
+    start_sequence: u64,
+    pub(crate) batches: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Analysis {
+    /// Whether a new segment has to be made before anything is served.
+    pub(crate) fn needs_repair(&self) -> bool {
+        self.torn
+            || self
+                .unproven
+                .iter()
+                .any(|batch| batch.header.kind.matters())
+    }
+
+    /// Reads all segments.
+    pub(crate) fn of(files: &Files) -> Result<Self, StoreError> {
+        let Some(first) = files.segments.first() else {
+            return Err(StoreError::damage("log", 0, "there is no segment", 0));
+        };
+        let mut this = Self::before(files, first);
+        for number in 0..files.segments.len() {
+            if !this.read_segment(&files.segments, number)? {
+                break;
+            }
+        }
+        this.finish(files)?;
+        Ok(this)
+    }
+
+    /// The state in front of the first segment.
+    fn before(files: &Files, first: &SegmentFile) -> Self {
+        let header = &first.header;
+        let last_index = header.next_index - 1;
+        let mut view = View::default();
+        view.last_index = last_index;
+        if let Some(start) = files.start {
+            view.purged_index = start.purged_index;
+            view.purged_term = start.purged_term;
+        }
+        Self {
+            view,
+            ends: Vec::new(),
+            sequence: header.first_sequence - 1,
+            last_term: header.last_term,
+            epoch: header.epoch,
+            epoch_seen: files.epoch_seen,
+            last_kind: None,
+            proven: header.first_sequence - 1,
+            proven_index: last_index,
+            proven_term: header.last_term,
+            unproven: VecDeque::new(),
+            torn: false,
+            cuts: Vec::new(),
+            reset: None,
+            start_sequence: files.start.map_or(0, |start| start.first_sequence),
+            batches: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Reads one segment; false when the log ends in it.
+    fn read_segment(
+        &mut self,
+        segments: &[SegmentFile],
+        number: usize,
+    ) -> Result<bool, StoreError> {
+        let Some(segment) = segments.get(number) else {
+            return Ok(false);
+        };
+        let behind = segments.get(number + 1);
+        self.enter(segment)?;
+        let mut window = Window::new(&segment.path, &*segment.file, segment.len);
+        let mut position = FIRST_POSITION;
+        self.ends.push(position);
+        loop {
+            if let Some(behind) = behind
+                && self.sequence + 1 == behind.header.first_sequence
+            {
+                // What a normal successor follows is the roll mark.
+                let replaced = behind.header.repair || behind.header.reset;
+                if !replaced && self.last_kind != Some(Kind::Roll) {
+                    return Err(self.damage(segment, position, "a roll mark is missing"));
+                }
+                return Ok(true);
+            }
+            if self.last_kind == Some(Kind::Roll) && position > FIRST_POSITION {
+                return Err(self.damage(segment, position, "the segment behind is missing"));
+            }
+            let spot = look(&mut window, &segment.header, position)?;
+            let Spot::Batch(header) = spot else {
+                return self.bad_spot(segments, number, &mut window, position, spot);
+            };
+            self.check_order(segment, &header, position == FIRST_POSITION)?;
+            self.accept(number, segment.header.first_sequence, &header);
+            position = header.end();
+            if let Some(end) = self.ends.last_mut() {
+                *end = position;
+            }
+        }
+    }
+
+    /// The step from one segment to the next.
+    fn enter(&mut self, segment: &SegmentFile) -> Result<(), StoreError> {
+        let header = &segment.header;
+        if header.epoch < self.epoch {
+            return Err(self.damage(segment, 64, "an epoch goes back"));
+        }
+        let continues =
+            header.next_index == self.view.last_index + 1 && header.last_term == self.last_term;
+        if !header.reset && !continues {
+            return Err(self.damage(segment, 48, "a segment does not continue the one in front"));
+        }
+        self.epoch = header.epoch;
+        self.epoch_seen = self.epoch_seen.max(header.epoch);
+        self.prove(header.durable_before);
+        Ok(())
+    }
+
+    /// Whether a valid batch is the next one (row 4 of the table).
+    fn check_order(
+        &self,
+        segment: &SegmentFile,
+        header: &BatchHeader,
+        first: bool,
+    ) -> Result<(), StoreError> {
+        let last = self.view.last_index;
+        let raised = matches!(header.kind, Kind::Open | Kind::Truncate);
+        let epoch = self.epoch.saturating_add(u64::from(raised));
+        let fits = match header.kind {
+            Kind::Data => header.index == last.saturating_add(1),
+            Kind::Truncate => {
+                let known = self.view.term_at(header.index);
+                header.index <= last && known.is_none_or(|term| term == header.term)
+            }
+            Kind::Reset => first && segment.header.reset,
+            Kind::Seal | Kind::Clean | Kind::Open | Kind::Roll => {
+                header.index == last && header.term == self.last_term
+            }
+        };
+        let what = if header.sequence != self.sequence.saturating_add(1) {
+            "a batch has the wrong sequence"
+        } else if header.epoch != epoch {
+            "a batch has the wrong epoch"
+        } else if !fits {
+            "a batch has the wrong index"
+        } else if first && segment.header.reset && header.kind != Kind::Reset {
+            "a reset record is missing"
+        } else if header.durable_before >= header.sequence {
+            "a batch claims to prove itself"
+        } else {
+            return Ok(());
+        };
+        Err(self.damage(segment, header.position, what))
+    }
+
+    fn accept(&mut self, number: usize, segment: u64, header: &BatchHeader) {
+        self.sequence = header.sequence;
+        self.epoch = header.epoch;
+        self.epoch_seen = self.epoch_seen.max(header.epoch);
+        self.last_kind = Some(header.kind);
+        self.batches += 1;
+        self.bytes += header.end() - header.position;
+        self.unproven.push_back(Unproven {
+            segment: number,
+            header: *header,
+        });
+        match header.kind {
+            Kind::Data => self
+                .view
+                .add(header.index, header.term, segment, header.position),
+            Kind::Truncate => self.view.truncate(header.index, header.sequence),
+            Kind::Reset => {
+                let (index, term) = (self.view.purged_index, self.view.purged_term);
+                self.view.reset(header.index, header.term);
+                if header.sequence > self.start_sequence {
+                    self.reset = Some(header.sequence);
+                } else {
+                    // The start file was written after it and may know more.
+                    (self.view.purged_index, self.view.purged_term) = (index, term);
+                }
+            }
+            Kind::Seal | Kind::Clean | Kind::Open | Kind::Roll => {}
+        }
+        if header.kind.matters() {
+            self.last_term = header.term;
+        }
+        self.prove(header.durable_before);
+    }
+
+    /// Raises what is proven; batches at or below it need no copy.
+    fn prove(&mut self, sequence: u64) {
+        self.proven = self.proven.max(sequence);
+        while let Some(front) = self.unproven.front()
+            && front.header.sequence <= self.proven
+        {
+            self.proven_index = front.header.index;
+            self.proven_term = front.header.term;
+            self.unproven.pop_front();
+        }
+    }
+
+    /// Rows 1 to 9 of the table: returns false when the log ends here.
+    fn bad_spot(
+        &mut self,
+        segments: &[SegmentFile],
+        number: usize,
+        window: &mut Window<'_>,
+        position: u64,
+        spot: Spot,
+    ) -> Result<bool, StoreError> {
+        let Some(segment) = segments.get(number) else {
+            return Ok(false);
+        };
+        let later = segments.get(number + 1..).unwrap_or_default();
+        if spot == Spot::End {
+            // A sector is always left free, and the length was durable before
+            // the name: no power cut leads here.
+            return Err(self.damage(segment, position, "a segment is shorter than it was made"));
+        }
+        let proven = "bytes that a later batch proves durable are not as written";
+        if self.proven > self.sequence {
+            return Err(self.damage(segment, position, proven));
+        }
+        let nonzero_end = window.nonzero_end(position)?;
+        if nonzero_end.is_none() && later.is_empty() {
+            return Ok(false);
+        }
+        let mut evidence = Evidence::default();
+        // What b itself says, if its header can be read.
+        let mut own = (0, 0);
+        let go_on = match spot {
+            Spot::Later(found) => return Err(later_error(&segment.path, position, found)),
+            Spot::BadPayload(header) | Spot::BadPadding(header) | Spot::TooLong(header) => {
+                self.check_order(segment, &header, position == FIRST_POSITION)?;
+                own = (header.durable_before, header.epoch);
+                header.end()
+            }
+            _ => position.saturating_add(SECTOR_BYTES),
+        };
+        gather(window, &segment.header, go_on, &mut evidence)?;
+        let batches_behind = evidence.headers > 0;
+        evidence.add(own.0, own.1);
+        for segment in later {
+            evidence.add(segment.header.durable_before, segment.header.epoch);
+            let mut window = Window::new(&segment.path, &*segment.file, segment.len);
+            gather(&mut window, &segment.header, FIRST_POSITION, &mut evidence)?;
+        }
+        if evidence.durable_before > self.sequence {
+            return Err(self.damage(segment, position, proven));
+        }
+        if self.last_kind == Some(Kind::Clean) && nonzero_end.is_some() && !batches_behind {
+            return Err(self.damage(segment, position, "something stands behind a clean stop"));
+        }
+        match spot {
+            Spot::Zero => {}
+            Spot::BadPayload(header) if lacks_a_sector(window, &header)? => {}
+            Spot::BadPayload(..) => {
+                return Err(self.damage(segment, position, "a payload is not as written"));
+            }
+            Spot::BadPadding(_) => {
+                return Err(self.damage(segment, position, "padding is not zero"));
+            }
+            Spot::TooLong(_) => {
+                return Err(self.damage(segment, position, "a batch goes beyond its file"));
+            }
+            _ => return Err(self.damage(segment, position, "a batch header is not as written")),
+        }
+        self.torn = true;
+        self.epoch_seen = self.epoch_seen.max(evidence.epoch);
+        self.prove(evidence.durable_before);
+        self.cut(number, position, nonzero_end, later)?;
+        Ok(false)
+    }
+
+    /// Notes what stands behind the end of the log.
+    fn cut(
+        &mut self,
+        number: usize,
+        position: u64,
+        nonzero_end: Option<u64>,
+        later: &[SegmentFile],
+    ) -> Result<(), StoreError> {
+        if let Some(to) = nonzero_end {
+            self.cuts.push(CutRange {
+                segment: number,
+                from: position,
+                to,
+            });
+        }
+        for (offset, segment) in later.iter().enumerate() {
+            let mut window = Window::new(&segment.path, &*segment.file, segment.len);
+            if let Some(to) = window.nonzero_end(FIRST_POSITION)? {
+                let segment = number + 1 + offset;
+                self.cuts.push(CutRange {
+                    segment,
+                    from: FIRST_POSITION,
+                    to,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// What has to hold once everything was read.
+    fn finish(&mut self, files: &Files) -> Result<(), StoreError> {
+        let last = self.view.last_index;
+        let purged = self.view.purged_index;
+        let covered = last == purged
+            || self
+                .view
+                .first_present()
+                .is_some_and(|first| first <= purged.saturating_add(1));
+        if last < purged || !covered {
+            return Err(StoreError::damage(
+                &files
+                    .segments
+                    .first()
+                    .map(|segment| segment.path.clone())
+                    .unwrap_or_default(),
+                0,
+                "entries behind the purged ones are missing",
+                self.sequence,
+            ));
+        }
+        if files.start.is_none() && (self.batches > 0 || files.segments.len() > 1) {
+            let what = "the start file is missing";
+            return Err(StoreError::damage("log/start", 0, what, 1));
+        }
+        self.view.segments = files
+            .segments
+            .iter()
+            .zip(&self.ends)
+            .map(|(segment, end)| {
+                let file = Arc::clone(&segment.file);
+                Arc::new(SegmentView::new(
+                    segment.path.clone(),
+                    segment.header,
+                    file,
+                    *end,
+                ))
+            })
+            .collect();
+        Ok(())
+    }
+
+    fn damage(&self, segment: &SegmentFile, position: u64, what: &'static str) -> StoreError {
+        StoreError::damage(
+            &segment.path,
+            position,
+            what,
+            self.sequence.saturating_add(1),
+        )
+    }
+}

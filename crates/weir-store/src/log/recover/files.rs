@@ -1,0 +1,270 @@
+//! Which files of a log directory count (`docs/formats/log.md`, section 7.1).
+//!
+//! Reads names, the start file and segment headers; changes nothing.
+
+use std::sync::Arc;
+
+use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::error::{IoVerb, StoreError};
+use crate::log::format::{SECTOR, SEGMENT_HEADER, SegmentHeader, StartMark, Undecodable};
+use crate::log::scan::later_error;
+use crate::log::segment::{
+    BUILDING, LOG_DIR, START_FILE, parse_segment_name, read_block, segment_path,
+};
+
+/// A segment file with a right header in its right place.
+#[derive(Clone, Debug)]
+pub(crate) struct SegmentFile {
+    pub(crate) path: String,
+    pub(crate) header: SegmentHeader,
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) len: u64,
+}
+
+/// The files of the log directory, sorted out.
+#[derive(Debug)]
+pub(crate) struct Files {
+    /// `None`: a creation was interrupted before the start file.
+    pub(crate) start: Option<StartMark>,
+    /// One of the two copies was bad.
+    pub(crate) start_worn: bool,
+    /// Those that count, ascending.
+    pub(crate) segments: Vec<SegmentFile>,
+    /// To be removed once the scan found no damage: leftovers of purges, files
+    /// under construction.
+    pub(crate) leftovers: Vec<String>,
+    /// Segments overtaken by a repair or reset; removed like leftovers.
+    pub(crate) overtaken: Vec<String>,
+    /// Segments in front of a reset; removed once `start` was rewritten.
+    pub(crate) before_reset: Vec<String>,
+    /// Above every segment id there is.
+    pub(crate) next_segment_id: u64,
+    /// Highest epoch in any header, overtaken ones included.
+    pub(crate) epoch_seen: u64,
+}
+
+/// Sorts out the directory; `None` when there is no log at all.
+pub(crate) fn sort_out(
+    disk: &dyn Disk,
+    store_id: &[u8; 16],
+    mode: OpenMode,
+) -> Result<Option<Files>, StoreError> {
+    let names = disk
+        .list(LOG_DIR)
+        .map_err(StoreError::io(IoVerb::List, LOG_DIR))?;
+    let mut leftovers = Vec::new();
+    let mut sequences = Vec::new();
+    let mut has_start = false;
+    for name in &names {
+        if name.ends_with(BUILDING) {
+            leftovers.push(format!("{LOG_DIR}/{name}"));
+        } else if name == "start" {
+            has_start = true;
+        } else if let Some(sequence) = parse_segment_name(name) {
+            sequences.push(sequence);
+        }
+    }
+    if !has_start && sequences.is_empty() {
+        return Ok(None);
+    }
+    let (start, start_worn) = if has_start {
+        let (mark, worn) = read_start(disk, store_id)?;
+        (Some(mark), worn)
+    } else {
+        (None, false)
+    };
+    let lowest = start.map_or(1, |mark| mark.first_sequence);
+    let mut segments = Vec::new();
+    let mut ids = std::collections::BTreeSet::new();
+    let mut epoch_seen = 0;
+    for sequence in sequences {
+        if sequence < lowest {
+            leftovers.push(segment_path(sequence));
+            continue;
+        }
+        let segment = open_segment(disk, sequence, store_id, mode)?;
+        if !ids.insert(segment.header.segment_id) {
+            let what = "two segments have one id";
+            return Err(StoreError::damage(&segment.path, 32, what, sequence));
+        }
+        epoch_seen = epoch_seen.max(segment.header.epoch);
+        segments.push(segment);
+    }
+    let overtaken = take_overtaken(&mut segments);
+    let first_found = segments
+        .first()
+        .map(|segment| segment.header.first_sequence);
+    let before_reset = take_before_reset(&mut segments);
+    match first_found {
+        Some(first) if first == lowest || !before_reset.is_empty() => {}
+        _ => {
+            return Err(StoreError::damage(
+                &segment_path(lowest),
+                0,
+                "the first segment is missing",
+                lowest,
+            ));
+        }
+    }
+    let newest = ids.last().copied().unwrap_or(0);
+    if start.is_some_and(|start| newest < start.newest_segment) {
+        let what = "the newest segment is missing";
+        return Err(StoreError::damage(LOG_DIR, 0, what, 0));
+    }
+    check_chain(&segments)?;
+    Ok(Some(Files {
+        start,
+        start_worn,
+        segments,
+        leftovers,
+        overtaken,
+        before_reset,
+        next_segment_id: newest.saturating_add(1),
+        epoch_seen,
+    }))
+}
+
+/// Reads both copies of the start file; true when it has to be written again.
+pub(crate) fn read_start(
+    disk: &dyn Disk,
+    store_id: &[u8; 16],
+) -> Result<(StartMark, bool), StoreError> {
+    let file = disk
+        .open(START_FILE, OpenMode::Read)
+        .map_err(StoreError::io(IoVerb::Open, START_FILE))?;
+    let len = file
+        .len()
+        .map_err(StoreError::io(IoVerb::Read, START_FILE))?;
+    let mut good: Option<StartMark> = None;
+    let mut bad = 0;
+    let mut differ = false;
+    for copy in [0, SECTOR as u64] {
+        let decoded = if len >= copy + SECTOR as u64 {
+            StartMark::decode(&read_block::<SECTOR>(&*file, START_FILE, copy)?)
+        } else {
+            Err(Undecodable::Bad)
+        };
+        match decoded {
+            Ok(mark) => {
+                differ |= good.is_some_and(|other| other != mark);
+                if good.is_none_or(|other| other.generation < mark.generation) {
+                    good = Some(mark);
+                }
+            }
+            Err(Undecodable::Bad) => bad += 1,
+            Err(later) => return Err(later_error(START_FILE, copy, later)),
+        }
+    }
+    let Some(mark) = good else {
+        return Err(StoreError::damage(
+            START_FILE,
+            0,
+            "both copies of the start are bad",
+            0,
+        ));
+    };
+    if mark.store_id != *store_id {
+        return Err(StoreError::ForeignStore {
+            file: START_FILE.to_owned(),
+        });
+    }
+    Ok((mark, differ || bad > 0 || len != 2 * SECTOR as u64))
+}
+
+/// Opens a segment and checks its header against its name.
+pub(crate) fn open_segment(
+    disk: &dyn Disk,
+    sequence: u64,
+    store_id: &[u8; 16],
+    mode: OpenMode,
+) -> Result<SegmentFile, StoreError> {
+    let path = segment_path(sequence);
+    let damage = |position, what| StoreError::damage(&path, position, what, sequence);
+    let file = disk
+        .open(&path, mode)
+        .map_err(StoreError::io(IoVerb::Open, &path))?;
+    let len = file.len().map_err(StoreError::io(IoVerb::Read, &path))?;
+    if len < SEGMENT_HEADER as u64 {
+        return Err(damage(len, "a segment is shorter than its header"));
+    }
+    let header = match SegmentHeader::decode(&read_block(&*file, &path, 0)?) {
+        Ok(header) => header,
+        Err(Undecodable::Bad) => return Err(damage(0, "a segment header is not as written")),
+        Err(later) => return Err(later_error(&path, 0, later)),
+    };
+    if header.store_id != *store_id {
+        return Err(StoreError::ForeignStore { file: path });
+    }
+    if header.first_sequence != sequence {
+        return Err(damage(40, "a segment has the name of another one"));
+    }
+    Ok(SegmentFile {
+        path,
+        header,
+        file,
+        len,
+    })
+}
+
+/// Takes out everything in front of the newest reset.
+fn take_before_reset(segments: &mut Vec<SegmentFile>) -> Vec<String> {
+    let first = segments
+        .iter()
+        .rposition(|segment| segment.header.reset)
+        .unwrap_or(0);
+    segments
+        .drain(..first)
+        .map(|segment| segment.path)
+        .collect()
+}
+
+/// Takes out every segment behind one that was made later.
+fn take_overtaken(segments: &mut Vec<SegmentFile>) -> Vec<String> {
+    let mut newest = 0;
+    let mut overtaken = Vec::new();
+    segments.retain(|segment| {
+        let counts = segment.header.segment_id > newest;
+        newest = newest.max(segment.header.segment_id);
+        if !counts {
+            overtaken.push(segment.path.clone());
+        }
+        counts
+    });
+    overtaken
+}
+
+fn check_chain(segments: &[SegmentFile]) -> Result<(), StoreError> {
+    for pair in segments.windows(2) {
+        let [front, behind] = pair else { break };
+        if behind.header.previous_id != front.header.segment_id
+            || behind.header.previous_salt != front.header.salt
+        {
+            return Err(StoreError::damage(
+                &behind.path,
+                88,
+                "the segment in front of this one is missing or another one",
+                behind.header.first_sequence,
+            ));
+        }
+        // A repair shortens the one in front; the scan finds what is missing.
+        if !behind.header.repair && front.len != front.header.file_bytes {
+            return Err(StoreError::damage(
+                &front.path,
+                front.len,
+                "a segment does not have the length it was made with",
+                front.header.first_sequence,
+            ));
+        }
+    }
+    if let Some(last) = segments.last()
+        && last.len != last.header.file_bytes
+    {
+        return Err(StoreError::damage(
+            &last.path,
+            last.len,
+            "the last segment does not have the length it was made with",
+            last.header.first_sequence,
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,328 @@
+//! Making the end of the log certain after an unclean stop
+//! (`docs/formats/log.md`, section 7.4).
+//!
+//! What must never happen here: a change of the old segments. They are trimmed
+//! by the next round, once the new segment has its name.
+
+use std::io::IoSlice;
+
+use super::analyse::{Analysis, CutRange};
+use super::files::{Files, SegmentFile};
+use super::{Cut, Recovery};
+use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::error::{IoVerb, StoreError};
+use crate::log::format::{
+    BATCH_HEADER, BatchHeader, CutHeader, FIRST_POSITION, Kind, SECTOR, SegmentHeader, StartMark,
+    extent_bytes,
+};
+use crate::log::options::LogOptions;
+use crate::log::scan::{PayloadSum, Spot, Window, look};
+use crate::log::sectors::CrcStream;
+use crate::log::segment::{
+    BUILDING, CUT_DIR, build_file, build_segment, next_segment_bytes, read_block, write_start,
+};
+
+/// Keeps what is cut, then makes the repair segment.
+pub(super) fn repair(
+    disk: &dyn Disk,
+    store_id: &[u8; 16],
+    options: &LogOptions,
+    files: &Files,
+    analysis: &Analysis,
+    report: &mut Recovery,
+) -> Result<(), StoreError> {
+    for range in &analysis.cuts {
+        if let Some(segment) = files.segments.get(range.segment) {
+            let kept_in = match keep(disk, store_id, options, segment, range) {
+                Ok(path) => Some(path),
+                // For people only: it must not keep a store from opening.
+                Err(StoreError::DiskFull { .. }) => None,
+                Err(error) => return Err(error),
+            };
+            report.cuts.push(Cut {
+                file: segment.path.clone(),
+                position: range.from,
+                bytes: range.to - range.from,
+                kept_in,
+            });
+        }
+    }
+    let copies = Copies::of(files, analysis, store_id, options);
+    let total = files.segments.iter().map(|segment| segment.len).sum();
+    let (first, max) = (options.segment_bytes_first, options.segment_bytes_max);
+    let usual = next_segment_bytes(total, first, max, copies.extent);
+    let least = next_segment_bytes(0, 0, 0, copies.extent);
+    let mut header = SegmentHeader {
+        file_bytes: usual,
+        ..copies.header
+    };
+    let mut built = build_segment(disk, &header, |file, path| copies.write(files, file, path));
+    if matches!(built, Err(StoreError::DiskFull { .. })) {
+        header.file_bytes = least;
+        built = build_segment(disk, &header, |file, path| copies.write(files, file, path));
+    }
+    built?;
+    report.repaired = true;
+    report.copied_entries += copies.entries.len() as u64;
+    if let Some(start) = files.start {
+        let (generation, newest_segment) = (start.generation + 1, header.segment_id);
+        write_start(
+            disk,
+            &StartMark {
+                generation,
+                newest_segment,
+                ..start
+            },
+        )?;
+    }
+    Ok(())
+}
+
+/// The batches of a repair segment.
+struct Copies {
+    header: SegmentHeader,
+    /// Index and term of a truncate record that has to come first.
+    truncate: Option<(u64, u64)>,
+    /// Segment number and old header of each entry.
+    entries: Vec<(usize, BatchHeader)>,
+    /// Bytes of all.
+    extent: u64,
+}
+
+impl Copies {
+    fn of(files: &Files, analysis: &Analysis, store_id: &[u8; 16], options: &LogOptions) -> Self {
+        let mut truncate = None;
+        let mut keep = analysis.proven_index;
+        let mut entries = Vec::new();
+        for batch in &analysis.unproven {
+            let header = batch.header;
+            match header.kind {
+                Kind::Truncate if header.index < keep => {
+                    keep = header.index;
+                    truncate = Some((header.index, header.term));
+                }
+                Kind::Data if analysis.view.counts(header.index, header.sequence) => {
+                    entries.push((batch.segment, header));
+                }
+                _ => {}
+            }
+        }
+        let extents = entries
+            .iter()
+            .filter_map(|(_, header)| header.extent_bytes());
+        let extent = extents.sum::<u64>() + if truncate.is_some() { SECTOR as u64 } else { 0 };
+        let first_sequence = analysis.proven + 1;
+        // The segment that this one takes the name of, or else stands behind.
+        let at = files
+            .segments
+            .partition_point(|segment| segment.header.first_sequence < first_sequence);
+        let (previous_id, previous_salt) = match files.segments.get(at) {
+            Some(same) if same.header.first_sequence == first_sequence => {
+                (same.header.previous_id, same.header.previous_salt)
+            }
+            _ => at
+                .checked_sub(1)
+                .and_then(|front| files.segments.get(front))
+                .map_or((0, 0), |front| (front.header.segment_id, front.header.salt)),
+        };
+        let batches = entries.len() as u64 + u64::from(truncate.is_some());
+        let header = SegmentHeader {
+            repair: true,
+            reset: false,
+            store_id: *store_id,
+            segment_id: files.next_segment_id,
+            first_sequence,
+            next_index: analysis.proven_index + 1,
+            last_term: analysis.proven_term,
+            epoch: analysis.epoch_seen + 1,
+            durable_before: analysis.proven + batches,
+            file_bytes: 0,
+            previous_id,
+            salt: options.salt(files.next_segment_id),
+            previous_salt,
+        };
+        Self {
+            header,
+            truncate,
+            entries,
+            extent,
+        }
+    }
+
+    fn write(&self, files: &Files, to: &dyn DiskFile, path: &str) -> Result<(), StoreError> {
+        let mut position = FIRST_POSITION;
+        let mut sequence = self.header.first_sequence;
+        let mut epoch = self.header.epoch;
+        let base = self.header.first_sequence - 1;
+        if let Some((index, term)) = self.truncate {
+            epoch += 1;
+            let header = BatchHeader {
+                kind: Kind::Truncate,
+                store_id: self.header.store_id,
+                segment_id: self.header.segment_id,
+                position,
+                sequence,
+                index,
+                term,
+                epoch,
+                payload_bytes: 0,
+                durable_before: base,
+                count: 0,
+                zero_sectors: 0,
+                payload_crc: 0,
+                mask: 0,
+            };
+            write_header(to, path, &header, self.header.salt)?;
+            position = header.end();
+            sequence += 1;
+        }
+        for (number, old) in &self.entries {
+            let Some(from) = files.segments.get(*number) else {
+                continue;
+            };
+            let header = BatchHeader {
+                segment_id: self.header.segment_id,
+                position,
+                sequence,
+                epoch,
+                durable_before: base,
+                ..*old
+            };
+            copy_entry(from, old, to, path, &header, self.header.salt)?;
+            position = header.end();
+            sequence += 1;
+        }
+        Ok(())
+    }
+}
+
+fn write_header(
+    to: &dyn DiskFile,
+    path: &str,
+    header: &BatchHeader,
+    salt: u64,
+) -> Result<(), StoreError> {
+    to.write_all_at(&mut [IoSlice::new(&header.encode(salt))], header.position)
+        .map_err(StoreError::io(IoVerb::Write, path))
+}
+
+/// Copies one payload, comparing it with its checksum once more on the way.
+fn copy_entry(
+    from: &SegmentFile,
+    old: &BatchHeader,
+    to: &dyn DiskFile,
+    path: &str,
+    header: &BatchHeader,
+    salt: u64,
+) -> Result<(), StoreError> {
+    debug_assert_eq!(extent_bytes(old.payload_bytes), header.extent_bytes());
+    let mut window = Window::new(&from.path, &*from.file, from.len);
+    if look(&mut window, &from.header, old.position)? != Spot::Batch(*old) {
+        let what = "bytes changed while they were copied";
+        return Err(StoreError::damage(
+            &from.path,
+            old.position,
+            what,
+            old.sequence,
+        ));
+    }
+    write_header(to, path, header, salt)?;
+    let begin = old.position + BATCH_HEADER as u64;
+    let end = begin + old.payload_bytes;
+    let mut sum = PayloadSum::new(old);
+    let mut result = Ok(());
+    window.pieces(begin, end, |at, piece| {
+        sum.update(piece);
+        let target = header.position + (at - old.position);
+        if result.is_ok() {
+            result = to.write_all_at(&mut [IoSlice::new(piece)], target);
+        }
+    })?;
+    result.map_err(StoreError::io(IoVerb::Write, path))?;
+    if sum.finish() != old.payload_crc {
+        let what = "bytes changed while they were copied";
+        return Err(StoreError::damage(
+            &from.path,
+            old.position,
+            what,
+            old.sequence,
+        ));
+    }
+    Ok(())
+}
+
+/// Copies bytes that are cut off into a side file.
+fn keep(
+    disk: &dyn Disk,
+    store_id: &[u8; 16],
+    options: &LogOptions,
+    segment: &SegmentFile,
+    range: &CutRange,
+) -> Result<String, StoreError> {
+    disk.create_dir(CUT_DIR)
+        .map_err(StoreError::io(IoVerb::Open, CUT_DIR))?;
+    disk.sync_dir("")
+        .map_err(StoreError::io(IoVerb::Sync, "."))?;
+    let path = format!(
+        "{CUT_DIR}/{:020}-{:020}.cut",
+        segment.header.segment_id, range.from
+    );
+    let bytes = range.to - range.from;
+    build_file(disk, &path, 0, |file, building| {
+        let mut window = Window::new(&segment.path, &*segment.file, segment.len);
+        let mut stream = CrcStream::new();
+        let mut result = Ok(());
+        window.pieces(range.from, range.to, |at, piece| {
+            stream.update(piece);
+            let target = at - range.from + SECTOR as u64;
+            if result.is_ok() {
+                result = file.write_all_at(&mut [IoSlice::new(piece)], target);
+            }
+        })?;
+        result.map_err(StoreError::io(IoVerb::Write, building))?;
+        let header = CutHeader {
+            store_id: *store_id,
+            segment_id: segment.header.segment_id,
+            position: range.from,
+            bytes,
+            made_unix_s: options.now_unix_s,
+            content_crc: stream.finish(),
+        };
+        file.write_all_at(&mut [IoSlice::new(&header.encode())], 0)
+            .map_err(StoreError::io(IoVerb::Write, building))
+    })?;
+    Ok(path)
+}
+
+/// Removes cut files that are old enough, and unfinished ones. One that cannot
+/// be read is left alone.
+pub(super) fn remove_old_cuts(disk: &dyn Disk, options: &LogOptions) -> Result<u64, StoreError> {
+    let names = disk
+        .list(CUT_DIR)
+        .map_err(StoreError::io(IoVerb::List, CUT_DIR))?;
+    let mut removed = 0;
+    for name in names {
+        let path = format!("{CUT_DIR}/{name}");
+        if name.ends_with(BUILDING) || is_old(disk, &path, options) {
+            disk.remove(&path)
+                .map_err(StoreError::io(IoVerb::Remove, &path))?;
+            removed += 1;
+        }
+    }
+    if removed > 0 {
+        disk.sync_dir(CUT_DIR)
+            .map_err(StoreError::io(IoVerb::Sync, CUT_DIR))?;
+    }
+    Ok(removed)
+}
+
+fn is_old(disk: &dyn Disk, path: &str, options: &LogOptions) -> bool {
+    let header = disk
+        .open(path, OpenMode::Read)
+        .ok()
+        .and_then(|file| read_block::<SECTOR>(&*file, path, 0).ok())
+        .and_then(|block| CutHeader::decode(&block).ok());
+    header.is_some_and(|header| {
+        options.now_unix_s.saturating_sub(header.made_unix_s) > options.cut_keep_s
+    })
+}

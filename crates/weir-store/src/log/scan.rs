@@ -1,0 +1,313 @@
+//! Looking at the batches of one segment file, one after the other.
+//!
+//! Says what stands at a place; concludes nothing. What must never happen
+//! here: a write, or memory in proportion to a length that was read.
+
+use super::format::{
+    BATCH_HEADER, BatchHeader, FORMAT, SECTOR, SECTOR_BYTES, SegmentHeader, Undecodable,
+};
+use super::sectors::{CrcStream, apply_mask, crc, is_zero};
+use crate::disk::DiskFile;
+use crate::error::{IoVerb, StoreError};
+
+/// Bytes read at a time.
+const WINDOW_BYTES: usize = 1 << 20;
+
+/// A file seen through one buffer.
+pub(crate) struct Window<'a> {
+    path: &'a str,
+    file: &'a dyn DiskFile,
+    len: u64,
+    buffer: Vec<u8>,
+    start: u64,
+}
+
+impl<'a> Window<'a> {
+    /// `len` is the length of the file.
+    pub(crate) fn new(path: &'a str, file: &'a dyn DiskFile, len: u64) -> Self {
+        Self {
+            path,
+            file,
+            len,
+            buffer: Vec::new(),
+            start: 0,
+        }
+    }
+
+    /// Up to `bytes` (at most one window) from `position`; fewer at the end of
+    /// the file.
+    pub(crate) fn get(&mut self, position: u64, bytes: usize) -> Result<&[u8], StoreError> {
+        let bytes = bytes.min(WINDOW_BYTES).min(left(self.len, position));
+        let held = position
+            .checked_sub(self.start)
+            .and_then(|offset| usize::try_from(offset).ok())
+            .filter(|offset| offset.saturating_add(bytes) <= self.buffer.len());
+        if let Some(offset) = held {
+            return Ok(&self.buffer[offset..offset + bytes]);
+        }
+        let want = WINDOW_BYTES.min(left(self.len, position));
+        self.buffer.resize(want, 0);
+        self.start = position;
+        if let Err(error) = self.file.read_exact_at(&mut self.buffer, position) {
+            self.buffer.clear();
+            return Err(StoreError::io(IoVerb::Read, self.path)(error));
+        }
+        Ok(&self.buffer[..bytes])
+    }
+
+    /// Calls `each` with the bytes of `from..to` in order, in pieces that
+    /// begin at `from` plus multiples of the window size.
+    pub(crate) fn pieces(
+        &mut self,
+        from: u64,
+        to: u64,
+        mut each: impl FnMut(u64, &[u8]),
+    ) -> Result<(), StoreError> {
+        let mut at = from;
+        while at < to {
+            let piece = self.get(at, left(to, at))?;
+            if piece.is_empty() {
+                break;
+            }
+            let len = piece.len() as u64;
+            each(at, piece);
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// Offset behind the last sector in `from..` that is not zero; `None` when
+    /// all are. `from` is on a sector boundary.
+    pub(crate) fn nonzero_end(&mut self, from: u64) -> Result<Option<u64>, StoreError> {
+        let mut end = None;
+        let len = self.len;
+        self.pieces(from, len, |at, piece| {
+            if is_zero(piece) {
+                return;
+            }
+            for (number, sector) in piece.chunks(SECTOR).enumerate() {
+                if !is_zero(sector) {
+                    end = Some(at + (number * SECTOR + sector.len()) as u64);
+                }
+            }
+        })?;
+        Ok(end)
+    }
+}
+
+/// Bytes from `position` to `end`, as far as memory can count them.
+fn left(end: u64, position: u64) -> usize {
+    usize::try_from(end.saturating_sub(position)).unwrap_or(usize::MAX)
+}
+
+/// What stands at a place where a batch should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spot {
+    /// A batch, every byte as written.
+    Batch(BatchHeader),
+    /// Fewer than a sector left in the file.
+    End,
+    /// A sector of zeros.
+    Zero,
+    /// A sector that is not zero and not a header for this place.
+    BadHeader,
+    /// A header of a later format or program for this place.
+    Later(Undecodable),
+    /// A header for this place whose extent goes beyond the file.
+    TooLong(BatchHeader),
+    /// A right header, and a payload with another checksum.
+    BadPayload(BatchHeader),
+    /// A right header and payload, and padding that is not zero.
+    BadPadding(BatchHeader),
+}
+
+/// The header at `position`, if it is one written for this place.
+pub(crate) fn header_at(
+    window: &mut Window<'_>,
+    segment: &SegmentHeader,
+    position: u64,
+) -> Result<Result<BatchHeader, Undecodable>, StoreError> {
+    Ok(decode_here(
+        window.get(position, BATCH_HEADER)?,
+        segment,
+        position,
+    ))
+}
+
+fn decode_here(
+    bytes: &[u8],
+    segment: &SegmentHeader,
+    position: u64,
+) -> Result<BatchHeader, Undecodable> {
+    let header = BatchHeader::decode(bytes, segment.salt)?;
+    let here = header.position == position
+        && header.segment_id == segment.segment_id
+        && header.store_id == segment.store_id;
+    if here {
+        Ok(header)
+    } else {
+        Err(Undecodable::Bad)
+    }
+}
+
+/// Looks at `position`, payload and padding included.
+pub(crate) fn look(
+    window: &mut Window<'_>,
+    segment: &SegmentHeader,
+    position: u64,
+) -> Result<Spot, StoreError> {
+    let sector = window.get(position, SECTOR)?;
+    if sector.len() < SECTOR {
+        return Ok(Spot::End);
+    }
+    if is_zero(sector) {
+        return Ok(Spot::Zero);
+    }
+    let header = match header_at(window, segment, position)? {
+        Ok(header) => header,
+        Err(Undecodable::Bad) => return Ok(Spot::BadHeader),
+        Err(later) => return Ok(Spot::Later(later)),
+    };
+    let end = header.end();
+    if end > window.len {
+        return Ok(Spot::TooLong(header));
+    }
+    let payload_end = position + BATCH_HEADER as u64 + header.payload_bytes;
+    let mut sum = PayloadSum::new(&header);
+    window.pieces(position + BATCH_HEADER as u64, payload_end, |_, piece| {
+        sum.update(piece);
+    })?;
+    if sum.finish() != header.payload_crc {
+        return Ok(Spot::BadPayload(header));
+    }
+    let mut clean = true;
+    window.pieces(payload_end, end, |_, piece| clean = clean && is_zero(piece))?;
+    Ok(if clean {
+        Spot::Batch(header)
+    } else {
+        Spot::BadPadding(header)
+    })
+}
+
+/// The checksum of a payload from its stored bytes.
+pub(crate) struct PayloadSum {
+    mask: u64,
+    offset: u64,
+    one: Option<u32>,
+    stream: Option<CrcStream>,
+    plain: Vec<u8>,
+}
+
+impl PayloadSum {
+    pub(crate) fn new(header: &BatchHeader) -> Self {
+        let stream = (header.payload_bytes > WINDOW_BYTES as u64).then(CrcStream::new);
+        Self {
+            mask: header.mask,
+            offset: 0,
+            one: None,
+            stream,
+            plain: Vec::new(),
+        }
+    }
+
+    /// Takes the next stored bytes; all at once if they fit one window.
+    pub(crate) fn update(&mut self, stored: &[u8]) {
+        let bytes = if self.mask == 0 {
+            stored
+        } else {
+            self.plain.clear();
+            self.plain.extend_from_slice(stored);
+            apply_mask(&mut self.plain, self.mask, self.offset);
+            &self.plain
+        };
+        self.offset += stored.len() as u64;
+        match &mut self.stream {
+            Some(stream) => stream.update(bytes),
+            None => self.one = Some(crc(bytes)),
+        }
+    }
+
+    pub(crate) fn finish(&self) -> u32 {
+        self.stream
+            .as_ref()
+            .map_or(self.one.unwrap_or(0), CrcStream::finish)
+    }
+}
+
+/// Whether a batch with a right header and a wrong payload lacks a sector
+/// (row 6 of the table in `docs/formats/log.md`, section 7.2).
+pub(crate) fn lacks_a_sector(
+    window: &mut Window<'_>,
+    header: &BatchHeader,
+) -> Result<bool, StoreError> {
+    let mut zero = 0_u64;
+    window.pieces(header.position, header.end(), |_, piece| {
+        zero += piece
+            .chunks(SECTOR)
+            .filter(|sector| is_zero(sector))
+            .count() as u64;
+    })?;
+    Ok(zero > u64::from(header.zero_sectors))
+}
+
+/// The error for content of a later program.
+pub(crate) fn later_error(path: &str, position: u64, found: Undecodable) -> StoreError {
+    match found {
+        Undecodable::Newer(found) => StoreError::NewerFormat {
+            file: path.to_owned(),
+            found,
+            supported: FORMAT,
+        },
+        Undecodable::Unknown | Undecodable::Bad => StoreError::UnknownContent {
+            file: path.to_owned(),
+            position,
+        },
+    }
+}
+
+/// What valid headers behind a bad place say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Evidence {
+    /// Highest `durable before`.
+    pub(crate) durable_before: u64,
+    /// Highest epoch.
+    pub(crate) epoch: u64,
+    /// How many headers were found.
+    pub(crate) headers: u64,
+}
+
+impl Evidence {
+    pub(crate) fn add(&mut self, durable_before: u64, epoch: u64) {
+        self.durable_before = self.durable_before.max(durable_before);
+        self.epoch = self.epoch.max(epoch);
+        self.headers += 1;
+    }
+}
+
+/// Collects every header written for its place in `from..` of a segment.
+pub(crate) fn gather(
+    window: &mut Window<'_>,
+    segment: &SegmentHeader,
+    from: u64,
+    evidence: &mut Evidence,
+) -> Result<(), StoreError> {
+    let mut at = from;
+    while at.saturating_add(SECTOR_BYTES) <= window.len {
+        let piece = window.get(at, WINDOW_BYTES)?;
+        let start = at;
+        at += piece.len() as u64;
+        for (number, sector) in piece.chunks(SECTOR).enumerate() {
+            let position = start + (number * SECTOR) as u64;
+            if let Ok(header) = decode_here(sector, segment, position) {
+                if header.durable_before < header.sequence {
+                    evidence.add(header.durable_before, header.epoch);
+                }
+                if header.end() > position + SECTOR_BYTES {
+                    at = header.end();
+                    break;
+                }
+            }
+        }
+    }
+    Ok(())
+}

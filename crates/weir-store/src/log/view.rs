@@ -1,0 +1,279 @@
+//! Which entries there are and where: the part of the log that the writer and
+//! its readers share.
+//!
+//! Invariants: `checkpoints` hold only entries that count, ascending in index,
+//! sequence and place; the first counting entry of every segment has one;
+//! `truncations` ascend in both of their numbers. What must never happen here:
+//! I/O under the lock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::format::{FIRST_POSITION, SegmentHeader};
+use crate::disk::DiskFile;
+
+/// At most so many bytes are skipped to find an entry.
+const CHECKPOINT_EVERY_BYTES: u64 = 64 << 10;
+
+/// A segment that is open for reading.
+#[derive(Debug)]
+pub(crate) struct SegmentView {
+    pub(crate) path: String,
+    pub(crate) header: SegmentHeader,
+    pub(crate) file: Arc<dyn DiskFile>,
+    /// Offset behind the last written batch that counts.
+    end: AtomicU64,
+}
+
+impl SegmentView {
+    pub(crate) fn new(
+        path: String,
+        header: SegmentHeader,
+        file: Arc<dyn DiskFile>,
+        end: u64,
+    ) -> Self {
+        Self {
+            path,
+            header,
+            file,
+            end: AtomicU64::new(end.max(FIRST_POSITION)),
+        }
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    /// Publishes a batch whose write has returned.
+    pub(crate) fn set_end(&self, end: u64) {
+        self.end.store(end, Ordering::Release);
+    }
+}
+
+/// Where an entry stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Checkpoint {
+    pub(crate) index: u64,
+    /// First sequence of its segment.
+    pub(crate) segment: u64,
+    pub(crate) position: u64,
+}
+
+/// Entries above `keep` written before the batch `sequence` do not count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Truncation {
+    sequence: u64,
+    keep: u64,
+}
+
+/// The state of the log as entries.
+#[derive(Debug, Default)]
+pub(crate) struct View {
+    pub(crate) segments: Vec<Arc<SegmentView>>,
+    pub(crate) purged_index: u64,
+    pub(crate) purged_term: u64,
+    pub(crate) last_index: u64,
+    checkpoints: Vec<Checkpoint>,
+    truncations: Vec<Truncation>,
+    /// First index and term of each run of equal terms.
+    terms: Vec<(u64, u64)>,
+}
+
+impl View {
+    /// An entry was written at `position` of the segment that begins with the
+    /// sequence `segment`.
+    pub(crate) fn add(&mut self, index: u64, term: u64, segment: u64, position: u64) {
+        self.last_index = index;
+        if self.terms.last().is_none_or(|(_, last)| *last != term) {
+            self.terms.push((index, term));
+        }
+        let near = self.checkpoints.last().is_some_and(|last| {
+            last.segment == segment && position < last.position + CHECKPOINT_EVERY_BYTES
+        });
+        if !near {
+            self.checkpoints.push(Checkpoint {
+                index,
+                segment,
+                position,
+            });
+        }
+    }
+
+    /// Entries above `keep` no longer count; the batch `sequence` says so.
+    pub(crate) fn truncate(&mut self, keep: u64, sequence: u64) {
+        self.last_index = keep;
+        self.terms
+            .truncate(self.terms.partition_point(|(first, _)| *first <= keep));
+        self.checkpoints
+            .truncate(self.checkpoints.partition_point(|at| at.index <= keep));
+        self.truncations
+            .truncate(self.truncations.partition_point(|at| at.keep < keep));
+        self.truncations.push(Truncation { sequence, keep });
+    }
+
+    /// No entry counts any more, the next one has `last_index` + 1.
+    pub(crate) fn reset(&mut self, last_index: u64, last_term: u64) {
+        self.checkpoints.clear();
+        self.truncations.clear();
+        self.terms.clear();
+        self.last_index = last_index;
+        self.purged_index = last_index;
+        self.purged_term = last_term;
+    }
+
+    /// The term of an entry that counts, or of the last purged one.
+    pub(crate) fn term_at(&self, index: u64) -> Option<u64> {
+        if index == self.purged_index {
+            return Some(self.purged_term);
+        }
+        if index < self.purged_index || index > self.last_index {
+            return None;
+        }
+        let runs = self.terms.partition_point(|(first, _)| *first <= index);
+        self.terms.get(runs.checked_sub(1)?).map(|(_, term)| *term)
+    }
+
+    /// Whether the entry `index` written as batch `sequence` still counts.
+    pub(crate) fn counts(&self, index: u64, sequence: u64) -> bool {
+        still_counts(&self.truncations, index, sequence)
+    }
+
+    pub(crate) fn truncations(&self) -> &[Truncation] {
+        &self.truncations
+    }
+
+    /// The nearest place at or before the entry `index`.
+    pub(crate) fn locate(&self, index: u64) -> Option<Checkpoint> {
+        let behind = self.checkpoints.partition_point(|at| at.index <= index);
+        self.checkpoints.get(behind.checked_sub(1)?).copied()
+    }
+
+    /// Index of the first entry that counts and whose bytes are there.
+    pub(crate) fn first_present(&self) -> Option<u64> {
+        self.checkpoints.first().map(|at| at.index)
+    }
+
+    /// How many leading segments hold no entry above `index`; never the last.
+    pub(crate) fn purgeable(&self, index: u64) -> usize {
+        let next = index.saturating_add(1);
+        let mut count = 0;
+        for pair in self.segments.windows(2) {
+            let [_, behind] = pair else { break };
+            let at = self
+                .checkpoints
+                .partition_point(|at| at.segment < behind.header.first_sequence);
+            let first_behind = self
+                .checkpoints
+                .get(at)
+                .map_or(self.last_index.saturating_add(1), |at| at.index);
+            if first_behind > next {
+                break;
+            }
+            count += 1;
+        }
+        count
+    }
+
+    /// Forgets the first `count` segments and what stands in them.
+    pub(crate) fn drop_front(&mut self, count: usize) -> Vec<Arc<SegmentView>> {
+        let gone: Vec<_> = self.segments.drain(..count).collect();
+        if let Some(first) = self
+            .segments
+            .first()
+            .map(|segment| segment.header.first_sequence)
+        {
+            let at = self.checkpoints.partition_point(|at| at.segment < first);
+            self.checkpoints.drain(..at);
+            self.truncations.retain(|at| at.sequence >= first);
+        }
+        gone
+    }
+
+    /// The segment that begins with `first_sequence`.
+    pub(crate) fn segment(&self, first_sequence: u64) -> Option<&Arc<SegmentView>> {
+        let at = self
+            .segments
+            .binary_search_by_key(&first_sequence, |segment| segment.header.first_sequence)
+            .ok()?;
+        self.segments.get(at)
+    }
+
+    /// The segment behind the one that begins with `first_sequence`.
+    pub(crate) fn segment_behind(&self, first_sequence: u64) -> Option<&Arc<SegmentView>> {
+        let at = self
+            .segments
+            .partition_point(|segment| segment.header.first_sequence <= first_sequence);
+        self.segments.get(at)
+    }
+}
+
+/// [`View::counts`] on a copy of the truncations. They ascend in both numbers,
+/// so the first one behind `sequence` keeps the least.
+pub(crate) fn still_counts(truncations: &[Truncation], index: u64, sequence: u64) -> bool {
+    let behind = truncations.partition_point(|at| at.sequence <= sequence);
+    truncations.get(behind).is_none_or(|at| index <= at.keep)
+}
+
+/// The view behind its lock.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    view: RwLock<View>,
+    /// Raised whenever something that a reader may have buffered stopped to
+    /// count.
+    generation: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(view: View) -> Self {
+        Self {
+            view: RwLock::new(view),
+            generation: AtomicU64::new(0),
+        }
+    }
+
+    /// Nothing below can panic half way through a change, so a poisoned lock
+    /// still holds a whole view.
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, View> {
+        self.view.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, View> {
+        self.view.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn raise_generation(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_on_an_index_counts() {
+        let mut view = View::default();
+        for index in 1..=10 {
+            view.add(index, 1, 1, index * 512);
+        }
+        view.truncate(7, 11); // batches 8, 9, 10 are gone
+        view.add(8, 2, 1, 12 * 512); // sequence 12
+        view.add(9, 2, 1, 13 * 512);
+        view.truncate(8, 14); // batch 13 is gone
+        view.add(9, 3, 1, 15 * 512);
+        assert!(view.counts(7, 7) && !view.counts(8, 8) && !view.counts(10, 10));
+        assert!(view.counts(8, 12) && !view.counts(9, 13) && view.counts(9, 15));
+        assert_eq!(
+            [7, 8, 9].map(|index| view.term_at(index)),
+            [Some(1), Some(2), Some(3)]
+        );
+        assert_eq!(view.term_at(10), None);
+        view.truncate(3, 16);
+        assert!(!view.counts(8, 12) && view.counts(3, 3) && !view.counts(4, 4));
+    }
+}
