@@ -52,7 +52,7 @@ fn main() {
             continue;
         };
         let parts = parse(&packet);
-        let count = 1_000_000;
+        let count = std::env::var("COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
         let (min, median) = time(count, || {
             black_box(parse(black_box(&packet)));
         });

@@ -265,7 +265,7 @@ impl Parser {
         let limit = start.saturating_add(usize::try_from(self.limits.name).unwrap_or(usize::MAX));
         let window = rest.get(..limit.saturating_add(1)).unwrap_or(rest);
         let end = keyword_len(window, self.line.scanned.max(start));
-        let room = self.room(behind);
+        let room = self.room(behind).max(start);
         if limit < end && limit <= room {
             return Err(Fail(ErrorCode::Limit, limit));
         }
@@ -295,8 +295,8 @@ impl Parser {
             if !is_keyword_byte(second) {
                 return Err(Fail(ErrorCode::ModName, 1));
             }
-            if state_op {
-                self.admit(1, 2)?;
+            if state_op && self.modifiers == 0 {
+                return Err(Fail(ErrorCode::Limit, 1));
             }
             self.line.stage = Stage::Name;
             self.line.scanned = 1;
