@@ -8,7 +8,6 @@
 //! [`BLOCKS_MIN`] blocks never decide: below that no paired test can reach
 //! five percent.
 
-use crate::error::Result;
 use crate::experiment::reference::{Reference, matches};
 use crate::experiment::{ClaimSpec, Expect};
 use crate::rng::fnv1a64;
@@ -102,7 +101,7 @@ pub fn judge(
 }
 
 /// Decides `claim` at every workload it is about.
-pub fn decide(claim: &ClaimSpec, figures: &Figures, seed: u64) -> Result<Vec<Decision>> {
+pub fn decide(claim: &ClaimSpec, figures: &Figures, seed: u64) -> Vec<Decision> {
     let parse = |text: &String| Reference::parse(text, &claim.metric);
     let compare: Vec<Reference> = claim.compare.iter().map(parse).collect();
     let bound: Vec<(f64, Vec<Reference>)> = claim
@@ -188,7 +187,7 @@ pub fn decide(claim: &ClaimSpec, figures: &Figures, seed: u64) -> Result<Vec<Dec
             verdict: Verdict::NotMeasured,
         });
     }
-    Ok(decisions)
+    decisions
 }
 
 /// The hardest of the others to beat.

@@ -159,11 +159,12 @@ pub fn run(
             make_report(set.dir(), out)?;
             print(out, &format!("results: {}\n", set.dir().display()))
         }
-        Err(LabError::Interrupted { dir }) => {
-            make_report(&dir, out)?;
-            Err(LabError::Interrupted { dir })
+        Err(error) => {
+            if let LabError::Interrupted { dir } | LabError::TooNoisy { dir, .. } = &error {
+                make_report(dir, out)?;
+            }
+            Err(error)
         }
-        Err(other) => Err(other),
     }
 }
 
@@ -185,7 +186,7 @@ pub fn make_report(dir: &Path, out: &mut dyn Write) -> Result<()> {
     let experiment = Experiment::read(&set.path("experiment.toml"))?;
     let plan: Plan = set.read_json("plan.json")?;
     let blocks = set.read_blocks(&plan)?;
-    let summary = Summary::new(&experiment, &plan, &blocks)?;
+    let summary = Summary::new(&experiment, &plan, &blocks);
     let fingerprint = set.read_json("fingerprint.json")?;
     let text = report::markdown(&experiment, &plan, &blocks, &summary, &fingerprint);
     set.write_json("summary.json", &summary)?;

@@ -82,8 +82,16 @@ pub fn profile() -> String {
 }
 
 /// The contenders built into this program, with what each of them is.
-pub const BUILT_IN: [(&str, &str); 9] = [
+pub const BUILT_IN: [(&str, &str); 11] = [
     ("empty", "an empty loop body: the cost of the harness"),
+    (
+        "weir-psyc",
+        "this project's codec, a fresh parser for each packet",
+    ),
+    (
+        "weir-psyc-stream",
+        "this project's codec, one parser for all packets",
+    ),
     (
         "psyc-lines",
         "PSYC by a naive scan for lines; the oracle of the PSYC group",
@@ -113,6 +121,8 @@ pub const BUILT_IN: [(&str, &str); 9] = [
 pub fn by_name(name: &str) -> Option<Box<dyn Contender>> {
     Some(match name {
         "empty" => Box::new(wire::Wire::new(wire::Empty)),
+        "weir-psyc" => Box::new(wire::Wire::new(psyc::Ours)),
+        "weir-psyc-stream" => Box::new(wire::Wire::new(psyc::OursStream::new())),
         "psyc-lines" => Box::new(wire::Wire::new(psyc::Lines)),
         "serde-json" => Box::new(wire::Wire::new(json::Owned)),
         "serde-json-borrowed" => Box::new(wire::Wire::new(json::Borrowed)),

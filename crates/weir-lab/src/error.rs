@@ -109,6 +109,8 @@ pub enum LabError {
         disturbed: usize,
         /// Blocks in all.
         total: usize,
+        /// The result set.
+        dir: PathBuf,
     },
     /// The user interrupted the run; what was measured is stored.
     #[error("interrupted; go on with: weir-lab run --resume {}", dir.display())]

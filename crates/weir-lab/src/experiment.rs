@@ -113,6 +113,9 @@ pub struct Header {
     /// Share of foreign CPU time above which a block is disturbed; 1 never.
     #[serde(default = "default_foreign_max")]
     pub foreign_max: f64,
+    /// Whether the canary is read around each block; for tests of the lab.
+    #[serde(default = "default_true")]
+    pub canary: bool,
     /// Longest answer of a contender, seconds.
     #[serde(default = "default_timeout_s")]
     pub timeout_s: u64,

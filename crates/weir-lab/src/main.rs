@@ -95,6 +95,10 @@ struct Choice {
     /// Three short blocks: to check that it works, not to quote.
     #[arg(long)]
     quick: bool,
+    /// Share of foreign CPU time (0 to 1) above which a block is disturbed,
+    /// instead of the experiment's.
+    #[arg(long, value_name = "SHARE")]
+    foreign_max: Option<f64>,
     /// Accept unoptimised contenders; the figures mean nothing.
     #[arg(long, hide = true)]
     allow_debug: bool,
@@ -106,6 +110,7 @@ impl Choice {
             blocks: self.blocks.map(usize::from),
             seed: self.seed,
             quick: self.quick,
+            foreign_max: self.foreign_max,
             only: self.only,
             allow_debug: self.allow_debug,
         }

@@ -23,7 +23,7 @@ pub fn markdown(
     let header = &experiment.header;
     // Writing to a string cannot fail.
     let _ = writeln!(text, "# {}\n\n{}\n", header.title, header.question);
-    let _ = writeln!(text, "{}\n", circumstances(plan, summary));
+    let _ = writeln!(text, "{}\n", circumstances(plan, blocks, summary));
     text.push_str(&claims(summary));
     for metric in &header.show {
         text.push_str(&medians(summary, metric));
@@ -48,7 +48,7 @@ pub fn markdown(
     text
 }
 
-fn circumstances(plan: &Plan, summary: &Summary) -> String {
+fn circumstances(plan: &Plan, blocks: &[Block], summary: &Summary) -> String {
     let mut text = format!(
         "{} blocks of {} planned, {} samples of each cell a block, seed {}; {} left out as disturbed; twins differ by at most {:.1} %.",
         summary.blocks,
@@ -57,6 +57,17 @@ fn circumstances(plan: &Plan, summary: &Summary) -> String {
         plan.seed,
         summary.disturbed,
         100.0 * summary.noise_floor
+    );
+    let highest = blocks
+        .iter()
+        .map(|block| block.head.shares.foreign)
+        .fold(0.0, f64::max);
+    let _ = write!(
+        text,
+        " Other work took up to {:.0} % of the measured CPUs (a block may have {:.0} %); percentiles of samples above {:.0} are not the contender's.",
+        100.0 * highest,
+        100.0 * plan.foreign_max,
+        100.0 * (1.0 - highest)
     );
     if plan.quick {
         text.push_str(" **Quick run: good for checking, not for quoting.**");

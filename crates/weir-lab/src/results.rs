@@ -42,6 +42,8 @@ pub struct Plan {
     pub samples: usize,
     /// Whether this is a quick run, good for checking only.
     pub quick: bool,
+    /// Share of foreign CPU time above which a block is disturbed.
+    pub foreign_max: f64,
     /// Contenders asked for; none means all.
     pub only: Vec<String>,
     /// Short hash of the fingerprint.

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::canary::Canary;
+use crate::canary::{Canary, Reading};
 use crate::child::Launch;
 use crate::error::{LabError, Result};
 use crate::experiment::matrix::{Cell, Matrix, Narrow};
@@ -53,6 +53,8 @@ pub struct Options {
     pub quick: bool,
     /// Contenders to run; none means all.
     pub only: Vec<String>,
+    /// Share of foreign CPU time instead of the experiment's.
+    pub foreign_max: Option<f64>,
     /// Accepts unoptimised contenders; for tests of the lab itself.
     pub allow_debug: bool,
 }
@@ -239,6 +241,8 @@ pub fn start(
         .unwrap_or(header.blocks);
     let samples = quick.map_or(header.samples, |q| q.1.min(header.samples));
     let seed = options.seed.unwrap_or(header.seed);
+    let foreign_max = options.foreign_max.unwrap_or(header.foreign_max);
+    let foreign_max = if options.quick { 1.0 } else { foreign_max };
     let session = Session::new(experiment, options, places, stop)?;
     let _elsewhere = StandAside::new(session.cpu);
     say(progress, "checking that contenders agree");
@@ -255,6 +259,7 @@ pub fn start(
         blocks,
         samples,
         quick: options.quick,
+        foreign_max,
         only: options.only.clone(),
         fingerprint: fingerprint.hash(),
         cells: prepared.cells,
@@ -330,7 +335,7 @@ fn blocks_of(
         if !set.has_block(number) {
             session.check_stop(set.dir())?;
             let mut block = measure(session, plan, set, number, 1)?;
-            if block.head.disturbed && !plan.quick {
+            if block.head.disturbed {
                 set.write_block(&block, true)?;
                 block = measure(session, plan, set, number, 2)?;
             }
@@ -342,10 +347,11 @@ fn blocks_of(
     }
     #[allow(clippy::cast_precision_loss)] // at most a thousand blocks
     let share = disturbed as f64 / plan.blocks as f64;
-    if share > DISTURBED_MAX && !plan.quick {
+    if share > DISTURBED_MAX {
         return Err(LabError::TooNoisy {
             disturbed,
             total: plan.blocks,
+            dir: set.dir().to_owned(),
         });
     }
     Ok(())
@@ -360,14 +366,19 @@ fn measure(
 ) -> Result<Block> {
     let part = format!("block {number} attempt {attempt}");
     let mut rng = SplitMix64::derive(plan.seed, &part);
-    let mut canary = Canary::start(&session.places.lab.display().to_string(), session.cpu)?;
-    let before = canary.read()?;
+    let lab = session.places.lab.display().to_string();
+    let wanted = session.experiment.header.canary;
+    let mut canary = wanted
+        .then(|| Canary::start(&lab, session.cpu))
+        .transpose()?;
+    let mut read = || canary.as_mut().map_or(Ok(Reading::default()), Canary::read);
+    let before = read()?;
     let (samples, shares) = match session.experiment.header.mode {
         Mode::Inproc => inproc::block(session, plan, set.dir(), number, &mut rng)?,
         Mode::Process => process::block(session, plan, set.dir(), number, &mut rng)?,
     };
-    let after = canary.read()?;
-    let disturbed = shares.foreign > session.experiment.header.foreign_max && !plan.quick;
+    let after = read()?;
+    let disturbed = shares.foreign > plan.foreign_max;
     let head = BlockHead {
         schema: SCHEMA,
         block: number,

@@ -1,12 +1,127 @@
 //! PSYC contenders.
 //!
+//! [`Ours`] is the codec of this project over whole packets in memory, a
+//! fresh parser for each. [`OursStream`] is the same with one parser for all
+//! packets, as a connection has.
+//!
 //! [`Lines`] reads a packet with nothing but searches for LF and TAB. It
 //! knows one packet at a time, in full, and takes well-formedness for
 //! granted: it is the oracle the real codec's answers are compared with, and
 //! a floor for what a scan of lines costs.
 
+use weir_psyc::{Mode, ParseStep};
+
 use super::ContenderError;
 use super::wire::{Parser, pair, part, touch};
+use crate::protocol::Fields;
+
+/// `weir-psyc`, a fresh parser for each packet.
+#[derive(Debug)]
+pub struct Ours;
+
+/// `weir-psyc`, one parser for all packets.
+#[derive(Debug)]
+pub struct OursStream(weir_psyc::Parser);
+
+impl OursStream {
+    /// A parser that has seen nothing.
+    pub fn new() -> OursStream {
+        OursStream(weir_psyc::Parser::new(Mode::Full))
+    }
+}
+
+impl Default for OursStream {
+    fn default() -> OursStream {
+        OursStream::new()
+    }
+}
+
+/// What every form of `weir-psyc` reports as its version.
+fn our_versions() -> Fields {
+    Fields::from([("weir-psyc".to_owned(), env!("CARGO_PKG_VERSION").to_owned())])
+}
+
+/// Takes the steps of one packet and sums up what they touch.
+#[inline]
+fn steps(parser: &mut weir_psyc::Parser, packet: &[u8]) -> Result<u64, ContenderError> {
+    let mut sum = 0u64;
+    loop {
+        match parser.step(packet) {
+            ParseStep::Routing(variable) | ParseStep::Entity(variable) => {
+                sum = sum
+                    .wrapping_add(u64::from(variable.operator.byte()))
+                    .wrapping_add(touch(variable.name))
+                    .wrapping_add(touch(variable.value));
+            }
+            ParseStep::Body { method, data, .. } => {
+                sum = sum.wrapping_add(touch(method)).wrapping_add(touch(data));
+            }
+            ParseStep::Complete => return Ok(sum),
+            other => return Err(unexpected(&other)),
+        }
+    }
+}
+
+#[cold]
+fn unexpected(step: &ParseStep<'_>) -> ContenderError {
+    ContenderError::Refused(match step {
+        ParseStep::Error(error) => error.to_string(),
+        _ => "a step that no packet of the lab has".to_owned(),
+    })
+}
+
+/// Hash of the content of one packet.
+fn our_content(packet: &[u8]) -> Result<u64, ContenderError> {
+    let mut parser = weir_psyc::Parser::new(Mode::Full);
+    let mut sum = 0u64;
+    loop {
+        match parser.step(packet) {
+            ParseStep::Routing(v) | ParseStep::Entity(v) => {
+                sum = sum.wrapping_add(variable_content(v.operator.byte(), v.name, v.value));
+            }
+            ParseStep::Body { method, data, .. } => {
+                sum = sum.wrapping_add(part(b'm', method));
+                if !data.is_empty() {
+                    sum = sum.wrapping_add(part(b'd', data));
+                }
+            }
+            ParseStep::Complete => return Ok(sum),
+            other => return Err(unexpected(&other)),
+        }
+    }
+}
+
+impl Parser for Ours {
+    fn versions(&self) -> Fields {
+        our_versions()
+    }
+
+    #[inline]
+    fn pass(&mut self, packet: &[u8]) -> Result<u64, ContenderError> {
+        steps(&mut weir_psyc::Parser::new(Mode::Full), packet)
+    }
+
+    fn content(&mut self, packet: &[u8]) -> Result<u64, ContenderError> {
+        our_content(packet)
+    }
+}
+
+impl Parser for OursStream {
+    fn versions(&self) -> Fields {
+        our_versions()
+    }
+
+    #[inline]
+    fn pass(&mut self, packet: &[u8]) -> Result<u64, ContenderError> {
+        let sum = steps(&mut self.0, packet)?;
+        self.0.release();
+        Ok(sum)
+    }
+
+    fn content(&mut self, packet: &[u8]) -> Result<u64, ContenderError> {
+        our_content(packet)
+    }
+}
 
 /// The naive scan.
 #[derive(Debug)]
@@ -154,9 +269,32 @@ fn modifier<'a>(
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::wire::tests::content;
     use super::*;
+
+    #[test]
+    fn the_codec_and_the_naive_scan_agree() {
+        let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/psyc/packets");
+        let mut packets = 0;
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|ending| ending == "psyc") {
+                let packet = std::fs::read(&path).unwrap();
+                let naive = content(Lines, &packet);
+                assert_eq!(content(Ours, &packet), naive, "{}", path.display());
+                assert_eq!(
+                    content(OursStream::new(), &packet),
+                    naive,
+                    "{}",
+                    path.display()
+                );
+                packets += 1;
+            }
+        }
+        assert!(packets >= 12, "{packets} packets");
+    }
 
     #[test]
     fn the_naive_scan_finds_every_part() {

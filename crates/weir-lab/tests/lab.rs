@@ -1,0 +1,356 @@
+//! The program as a user meets it: whole runs with contenders whose truth is
+//! known, since they answer made-up times.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a failed set-up is a failed test
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+const BLOCKS: usize = 8;
+
+/// A directory with `lab/experiments/t.toml`.
+fn laboratory(experiment: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let experiments = dir.path().join("lab/experiments");
+    fs::create_dir_all(&experiments).unwrap();
+    fs::write(experiments.join("t.toml"), experiment).unwrap();
+    dir
+}
+
+fn lab(dir: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir-lab"));
+    command.current_dir(dir).args(words);
+    command
+}
+
+fn run(dir: &Path, words: &[&str]) -> Output {
+    lab(dir, words).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The only result set in `dir`.
+fn result_set(dir: &Path) -> PathBuf {
+    let mut sets = fs::read_dir(dir.join("lab/results")).unwrap();
+    let set = sets.next().unwrap().unwrap().path();
+    assert!(sets.next().is_none(), "one set only");
+    set
+}
+
+/// Two contenders, of which `slow` takes `slower` times as long as `quick`.
+fn experiment(slower: f64, contenders: &str) -> String {
+    let slow = 1_000_000.0 * slower;
+    format!(
+        r#"
+[experiment]
+name = "t"
+title = "Test"
+question = "Which is quicker?"
+mode = "inproc"
+samples = 3
+warmup_ms = 1
+foreign_max = 1.0
+canary = false
+pin = "none"
+blocks = {BLOCKS}
+[[contender]]
+name = "quick"
+builtin = "synthetic"
+answers = "all"
+params = {{ ns = 1000000, noise = 0.02, seed = 11 }}
+[[contender]]
+name = "slow"
+builtin = "synthetic"
+answers = "all"
+params = {{ ns = {slow}, noise = 0.02, seed = 12 }}
+{contenders}
+[[workload]]
+name = "w"
+[[claim]]
+text = "quick is quicker by a fifth"
+compare = ["quick", "slow"]
+expect = "lower"
+max_ratio = 0.8
+"#
+    )
+}
+
+fn samples_of(set: &Path, block: usize) -> Vec<String> {
+    let text = fs::read_to_string(set.join(format!("blocks/B{block:03}.jsonl"))).unwrap();
+    text.lines().skip(1).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_known_difference_is_decided_both_ways() {
+    for (slower, verdict) in [(1.5, "| holds "), (1.1, "| DOES NOT HOLD ")] {
+        let dir = laboratory(&experiment(slower, ""));
+        let out = run(dir.path(), &["run", "t", "--allow-debug"]);
+        let stdout = text(&out.stdout);
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        assert!(stdout.contains(verdict), "{verdict} not in {stdout}");
+        let report = fs::read_to_string(result_set(dir.path()).join("report.md")).unwrap();
+        assert!(
+            stdout.contains(&report),
+            "the stored report is the printed one"
+        );
+    }
+}
+
+#[test]
+fn a_report_is_made_again_byte_for_byte() {
+    let dir = laboratory(&experiment(1.5, ""));
+    assert!(
+        run(dir.path(), &["run", "t", "--allow-debug"])
+            .status
+            .success()
+    );
+    let set = result_set(dir.path());
+    let files = ["report.md", "summary.json"];
+    let before = files.map(|name| fs::read(set.join(name)).unwrap());
+    for name in files {
+        fs::remove_file(set.join(name)).unwrap();
+    }
+    let again = run(dir.path(), &["report", set.to_str().unwrap()]);
+    assert!(again.status.success(), "{}", text(&again.stderr));
+    assert_eq!(files.map(|name| fs::read(set.join(name)).unwrap()), before);
+}
+
+#[test]
+fn a_wrong_answer_stops_before_anything_is_timed() {
+    let wrong = "[[contender]]\nname = \"liar\"\nbuiltin = \"wrong\"\nanswers = \"all\"\nparams = { ns = 5, seed = 1 }\n";
+    let dir = laboratory(&experiment(1.5, wrong));
+    let out = run(dir.path(), &["run", "t", "--allow-debug"]);
+    assert_eq!(out.status.code(), Some(5));
+    let message = text(&out.stderr);
+    assert!(
+        message.contains("`liar`") && message.contains("nothing was timed"),
+        "{message}"
+    );
+    assert!(!dir.path().join("lab/results").exists());
+}
+
+#[test]
+fn an_unoptimised_contender_is_refused() {
+    let script = r"printf 'hello\t1\tprofile=debug\n'; cat";
+    let slow_build =
+        format!("[[contender]]\nname = \"d\"\ncommand = [\"/bin/sh\", \"-c\", '''{script}''']\n");
+    let plain = experiment(1.5, &slow_build);
+    let dir = laboratory(&plain);
+    let out = run(dir.path(), &["run", "t", "--only", "d"]);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(
+        text(&out.stderr).contains("built as `debug`"),
+        "{}",
+        text(&out.stderr)
+    );
+}
+
+/// Starts a run and reads its output up to the end of block `blocks`.
+fn start_until(dir: &Path, blocks: usize) -> std::process::Child {
+    let mut child = lab(dir, &["run", "t", "--allow-debug"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let wanted = format!("block {blocks} of ");
+    lines
+        .find(|line| line.as_ref().is_ok_and(|line| line.starts_with(&wanted)))
+        .unwrap()
+        .unwrap();
+    // Goes on reading, so that the run does not end by a closed pipe.
+    std::thread::spawn(move || lines.for_each(drop));
+    child
+}
+
+fn send(child: &std::process::Child, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+#[test]
+fn a_killed_run_goes_on_where_it_was() {
+    let whole = laboratory(&experiment(1.5, ""));
+    assert!(
+        run(whole.path(), &["run", "t", "--allow-debug"])
+            .status
+            .success()
+    );
+    let dir = laboratory(&experiment(1.5, ""));
+    let mut child = start_until(dir.path(), 2);
+    send(&child, Signal::KILL);
+    child.wait().unwrap();
+    let set = result_set(dir.path());
+    // What a crash in the middle of writing a block leaves behind.
+    fs::write(set.join("blocks/B007.part"), "{\"schema\":1,\"blo").unwrap();
+    let resumed = run(
+        dir.path(),
+        &["run", "--allow-debug", "--resume", set.to_str().unwrap()],
+    );
+    assert!(resumed.status.success(), "{}", text(&resumed.stderr));
+    let uninterrupted = result_set(whole.path());
+    for block in 0..BLOCKS {
+        assert_eq!(
+            samples_of(&set, block),
+            samples_of(&uninterrupted, block),
+            "block {block}"
+        );
+    }
+}
+
+#[test]
+fn an_interrupted_run_reports_what_it_has() {
+    let dir = laboratory(&experiment(1.5, "").replace("blocks = 8", "blocks = 500"));
+    let mut child = start_until(dir.path(), 1);
+    send(&child, Signal::INT);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let set = result_set(dir.path());
+    let report = fs::read_to_string(set.join("report.md")).unwrap();
+    assert!(report.contains(" of 500 planned"), "{report}");
+}
+
+#[test]
+fn a_resumed_run_must_be_the_same_run() {
+    let dir = laboratory(&experiment(1.5, ""));
+    assert!(
+        run(dir.path(), &["run", "t", "--allow-debug"])
+            .status
+            .success()
+    );
+    let set = result_set(dir.path());
+    let plan = fs::read_to_string(set.join("plan.json")).unwrap();
+    let start = plan.find("\"fingerprint\": \"").unwrap() + 16;
+    let other = format!("{}00000000{}", &plan[..start], &plan[start + 8..]);
+    fs::write(set.join("plan.json"), other).unwrap();
+    let out = run(
+        dir.path(),
+        &["run", "--allow-debug", "--resume", set.to_str().unwrap()],
+    );
+    assert_eq!(out.status.code(), Some(2));
+    assert!(
+        text(&out.stderr).contains("changed since"),
+        "{}",
+        text(&out.stderr)
+    );
+}
+
+#[test]
+fn nobody_is_named_in_a_fingerprint() {
+    let dir = laboratory(&experiment(1.5, ""));
+    assert!(
+        run(dir.path(), &["run", "t", "--allow-debug"])
+            .status
+            .success()
+    );
+    let set = result_set(dir.path());
+    for file in ["fingerprint.json", "plan.json", "summary.json", "report.md"] {
+        let stored = fs::read_to_string(set.join(file)).unwrap();
+        assert!(
+            !stored.contains(dir.path().to_str().unwrap()),
+            "{file} holds a path"
+        );
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        let named = stored
+            .split(|c: char| !c.is_alphanumeric())
+            .any(|word| word == host.trim());
+        assert!(
+            !named || host.trim().len() < 4,
+            "{file} holds the host name"
+        );
+    }
+}
+
+fn processes(first: &str, second: &str) -> String {
+    format!(
+        r#"
+[experiment]
+name = "t"
+title = "Test"
+question = "?"
+mode = "process"
+samples = 2
+foreign_max = 1.0
+canary = false
+show = ["wall", "cpu", "max_rss"]
+[[contender]]
+name = "one"
+command = ["/bin/echo", "{first}"]
+answers = "all"
+[[contender]]
+name = "other"
+command = ["/bin/echo", "{second}"]
+answers = "all"
+[[workload]]
+name = "w"
+params = {{ word = "hello" }}
+[[claim]]
+text = "echo stays small"
+compare = ["one"]
+metric = "max_rss"
+expect = "lower"
+max_value = 100000000
+"#
+    )
+}
+
+#[test]
+fn whole_processes_are_measured_and_compared() {
+    let dir = laboratory(&processes("hello", "{word}"));
+    let out = run(dir.path(), &["run", "t", "--blocks", "6"]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let stdout = text(&out.stdout);
+    assert!(
+        stdout.contains("Medians of `max_rss`") && stdout.contains("| holds "),
+        "{stdout}"
+    );
+    let dir = laboratory(&processes("hello", "hallo"));
+    assert_eq!(run(dir.path(), &["run", "t"]).status.code(), Some(5));
+}
+
+#[test]
+fn a_record_holds_every_sample_compressed() {
+    let dir = laboratory(&experiment(1.5, ""));
+    assert!(
+        run(dir.path(), &["run", "t", "--allow-debug"])
+            .status
+            .success()
+    );
+    let set = result_set(dir.path());
+    let out = run(
+        dir.path(),
+        &["record", set.to_str().unwrap(), "lab/record/t"],
+    );
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let packed = fs::File::open(dir.path().join("lab/record/t/samples.tsv.gz")).unwrap();
+    let lines = BufReader::new(flate2::read::GzDecoder::new(packed))
+        .lines()
+        .count();
+    assert_eq!(lines, 1 + BLOCKS * 3 * 2);
+}
+
+#[test]
+fn mistakes_on_the_command_line_end_in_2() {
+    let dir = laboratory(&experiment(1.5, ""));
+    for words in [
+        &["run", "nothing"][..],
+        &["run", "t", "--only", "nobody"],
+        &["run"],
+        &["report", "lab"],
+        &["run", "t", "--blocks", "0"],
+    ] {
+        assert_eq!(run(dir.path(), words).status.code(), Some(2), "{words:?}");
+    }
+    fs::write(
+        dir.path().join("lab/experiments/bad.toml"),
+        "[experiment]\nnaem = 1\n",
+    )
+    .unwrap();
+    let out = run(dir.path(), &["list"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("naem"), "{}", text(&out.stderr));
+}
