@@ -19,7 +19,7 @@ use crate::error::ParseError;
 use crate::event::{ParseStep, Variable};
 use crate::limits::Limits;
 use crate::operator::Operator;
-use crate::scan::{BAR, LF, Mark, TAB, keyword_len, near_lf};
+use crate::scan::{BAR, LF, Mark, TAB, keyword_len, near_lf, near_number};
 
 mod exact;
 
@@ -199,14 +199,15 @@ impl Parser {
     /// skipped, not looked at.
     #[inline]
     pub fn step<'a>(&mut self, buffer: &'a [u8]) -> ParseStep<'a> {
-        let rest = buffer.get(self.pos..).unwrap_or_default();
-        if let Some(step) = self.short(rest) {
+        if let Some(rest) = buffer.get(self.pos..)
+            && let Some(step) = self.short(rest)
+        {
             return step;
         }
-        // By value, so that the parser itself never has to live in memory for the cold path.
-        let mut exact = self.clone();
-        let step = exact.exact(buffer);
-        *self = exact;
+        // Through a place of its own: a step that the short path returns then never has to be in
+        // memory, and the caller's `match` melts into the place that made it.
+        let mut step = ParseStep::Complete;
+        self.exact(buffer, &mut step);
         step
     }
 
@@ -285,53 +286,64 @@ impl Parser {
     #[inline(always)]
     fn short<'a>(&mut self, rest: &'a [u8]) -> Option<ParseStep<'a>> {
         let mut rest = rest;
-        if self.state == State::ValueLf
-            && rest.first() == Some(&LF)
-            && (self.sized || self.mark != Mark::Bar)
-        {
-            self.pos += 1;
-            self.left = self.left.saturating_sub(1);
-            self.state = State::Entity;
-            rest = rest.get(1..)?;
-        }
-        if self.state <= State::Entity {
-            let mut first = *rest.first()?;
-            if first == LF && self.state == State::Routing && matches!(self.mode, Mode::Full) {
-                self.pos += 1;
-                self.open_content(None);
-                rest = rest.get(1..)?;
-                first = *rest.first()?;
+        if self.state > State::Entity {
+            match self.state {
+                State::End => return self.short_end(rest, 0),
+                State::BodyLf if rest.first() == Some(&LF) => return self.short_end(rest, 1),
+                State::ValueLf
+                    if rest.first() == Some(&LF) && (self.sized || self.mark != Mark::Bar) =>
+                {
+                    self.pos += 1;
+                    self.left = self.left.saturating_sub(1);
+                    self.state = State::Entity;
+                    rest = rest.get(1..)?;
+                }
+                _ => return None,
             }
+        }
+        loop {
+            let first = *rest.first()?;
             if let Some(operator) = Operator::from_byte(first) {
                 return self.short_modifier(rest, operator);
             }
-            if first != BAR {
-                return if self.state == State::Routing {
-                    None
-                } else {
-                    self.short_body(rest)
+            if self.state != State::Routing {
+                return match first {
+                    BAR if self.sized => None,
+                    BAR => self.short_end(rest, 0),
+                    _ => self.short_body(rest),
                 };
             }
-            if self.sized {
+            if first == BAR {
+                return self.short_end(rest, 0);
+            }
+            if !matches!(self.mode, Mode::Full) {
                 return None;
             }
-            return self.short_end(rest, 0);
-        }
-        match self.state {
-            State::End => self.short_end(rest, 0),
-            State::BodyLf if rest.first() == Some(&LF) => self.short_end(rest, 1),
-            _ => None,
+            let (length, used) = if first == LF {
+                (None, 1)
+            } else {
+                let (length, used) = near_number(rest, LF, self.limits.sized_content)?;
+                (Some(length), used)
+            };
+            if matches!(length, Some(0 | 1)) {
+                return None;
+            }
+            self.pos += used;
+            self.open_content(length);
+            rest = rest.get(used..)?;
         }
     }
 
     #[inline(always)]
     fn short_modifier<'a>(&mut self, rest: &'a [u8], operator: Operator) -> Option<ParseStep<'a>> {
-        // The line feed is looked for from the line start, not from the name's end: the two
-        // searches then run beside each other instead of one after the other.
-        let end = near_lf(rest)?;
         let name_end = keyword_len(rest, 1);
         let name = rest.get(1..name_end)?;
-        let (tab, value) = rest.get(name_end..end)?.split_first()?;
+        let (tab, behind) = rest.get(name_end..)?.split_first()?;
+        if *tab == b' ' {
+            return self.short_sized(operator, name, behind);
+        }
+        let value = behind.get(..near_lf(behind)?)?;
+        let end = name_end + 1 + value.len();
         let used = end as u64 + 1;
         let regular = *tab == TAB
             && !name.is_empty()
@@ -359,12 +371,44 @@ impl Parser {
         Some(ParseStep::Entity(variable))
     }
 
+    /// A sized value in a sized content; elsewhere it has to be searched for the delimiter.
+    #[inline(always)]
+    fn short_sized<'a>(
+        &mut self,
+        operator: Operator,
+        name: &'a [u8],
+        behind: &'a [u8],
+    ) -> Option<ParseStep<'a>> {
+        let (length, digits) = near_number(behind, TAB, self.limits.sized_value)?;
+        let value = behind.get(digits..)?.get(..usize::try_from(length).ok()?)?;
+        let used = 2 + name.len() + digits + value.len();
+        let regular = self.sized
+            && !name.is_empty()
+            && name.len() as u64 <= u64::from(self.limits.name)
+            && (used as u64) < self.left
+            && self.modifiers != 0;
+        if !regular {
+            return None;
+        }
+        self.pos += used;
+        self.left -= used as u64;
+        self.modifiers -= 1;
+        self.state = State::ValueLf;
+        self.value_length = Some(length);
+        Some(ParseStep::Entity(Variable {
+            operator,
+            name,
+            value,
+            sized: true,
+        }))
+    }
+
     #[inline(always)]
     fn short_body<'a>(&mut self, rest: &'a [u8]) -> Option<ParseStep<'a>> {
-        let end = near_lf(rest)?;
+        let end = keyword_len(rest, 0);
         let method = rest.get(..end)?;
         let used = end as u64 + 1;
-        if keyword_len(rest, 0) != end
+        if rest.get(end) != Some(&LF)
             || end == 0
             || end as u64 > u64::from(self.limits.name)
             || used > self.left

@@ -60,14 +60,33 @@ pub(crate) fn near_lf(bytes: &[u8]) -> Option<usize> {
         .map(|found| at + found)
 }
 
-/// Number of leading keyword bytes.
+/// A number of at most nine digits and not above `max`, with `end` behind it: the number and the
+/// bytes of both. `None` decides nothing.
+#[inline(always)]
+pub(crate) fn near_number(bytes: &[u8], end: u8, max: u64) -> Option<(u64, usize)> {
+    let mut number = 0u64;
+    for (place, &byte) in bytes.iter().take(10).enumerate() {
+        if byte == end {
+            return (place != 0 && number <= max).then_some((number, place + 1));
+        }
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number * 10 + u64::from(digit);
+    }
+    None
+}
+
+/// Number of leading keyword bytes, and `from`.
 #[inline(always)]
 pub(crate) fn keyword_len(bytes: &[u8], from: usize) -> usize {
     let mut at = from;
-    while let Some(word) = word(bytes, at) {
-        let other = non_keyword(word);
-        if other != 0 {
-            return at + lowest(other);
+    while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<WORD>()) {
+        for (place, &byte) in chunk.iter().enumerate() {
+            if !class::is_keyword_byte(byte) {
+                return at + place;
+            }
         }
         at += WORD;
     }
@@ -78,22 +97,6 @@ pub(crate) fn keyword_len(bytes: &[u8], from: usize) -> usize {
         at += 1;
     }
     at
-}
-
-/// High bit set in every byte of `word` that is not a keyword byte.
-#[inline(always)]
-fn non_keyword(word: u64) -> u64 {
-    // Seven-bit bytes plus a constant below 0x80 never carry into the next byte, so each addition
-    // compares eight bytes at once: the high bit says "at least".
-    const fn at_least(byte: u8) -> u64 {
-        splat(0x80 - byte)
-    }
-    let low = word & !HIGHS;
-    let folded = low | splat(0x20);
-    let letter = (folded + at_least(b'a')) & !(folded + at_least(b'z' + 1));
-    let digit = (low + at_least(b'0')) & !(low + at_least(b'9' + 1));
-    let underscore = !((low ^ splat(b'_')) + splat(0x7f));
-    (!(letter | digit | underscore) | word) & HIGHS
 }
 
 /// How much of LF `|` LF has been seen just before a place.
@@ -138,23 +141,6 @@ pub(crate) fn end_mark(bytes: &[u8], mark: Mark) -> Result<usize, Mark> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
     use super::*;
-
-    #[test]
-    fn word_classes_agree_with_the_table() {
-        for byte in 0..=u8::MAX {
-            for place in 0..8 {
-                for filler in [b'a', 0xff, 0, b'_', b' '] {
-                    let mut bytes = [filler; 8];
-                    bytes[place] = byte;
-                    let mask = non_keyword(u64::from_le_bytes(bytes));
-                    for (at, &b) in bytes.iter().enumerate() {
-                        let flagged = mask & (0x80 << (8 * at)) != 0;
-                        assert_eq!(flagged, !class::is_keyword_byte(b), "{b:#x} at {at}");
-                    }
-                }
-            }
-        }
-    }
 
     #[test]
     fn lengths_and_line_feeds_are_found_at_every_offset() {

@@ -44,24 +44,16 @@ impl Parser {
     /// Takes one step by the full rules.
     #[cold]
     #[inline(never)]
-    pub(super) fn exact<'a>(&mut self, buffer: &'a [u8]) -> ParseStep<'a> {
-        if let Some(error) = self.error {
-            return ParseStep::Error(error);
-        }
-        let result = match buffer.get(self.pos..) {
-            Some(_) => self.advance(buffer),
-            None => Err(Fail(ErrorCode::Internal, 0)),
+    pub(super) fn exact<'a>(&mut self, buffer: &'a [u8], out: &mut ParseStep<'a>) {
+        let result = match (self.error, buffer.get(self.pos..)) {
+            (Some(error), _) => Ok(ParseStep::Error(error)),
+            (None, Some(_)) => self.advance(buffer),
+            (None, None) => Err(Fail(ErrorCode::Internal, 0)),
         };
-        match result {
-            Ok(step) => step,
-            Err(Fail(code, index)) => {
-                let error = ParseError {
-                    code,
-                    offset: self.offset().saturating_add(index as u64),
-                };
-                self.poison(error)
-            }
-        }
+        *out = result.unwrap_or_else(|Fail(code, index)| {
+            let offset = self.offset().saturating_add(index as u64);
+            self.poison(ParseError { code, offset })
+        });
     }
 
     fn poison<'a>(&mut self, error: ParseError) -> ParseStep<'a> {
