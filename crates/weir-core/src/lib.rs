@@ -1,2 +1,39 @@
-//! weir-core
+//! What an intention means.
+//!
+//! `weir-core` is the deterministic heart of Weir: the model (topics,
+//! intentions, consequences, effects, sessions), the bytes of a batch, and the
+//! [`Machine`] that turns one into the other. Equal batches in equal order
+//! give equal state, equal records and equal digests on every node.
+//!
+//! What must never happen in this crate: I/O, a clock, randomness, floating
+//! point, threads, or an outcome that depends on the order of a hash table.
+//! Time and the seed of the hash tables come in as arguments.
 #![forbid(unsafe_code)]
+
+pub mod batch;
+pub mod codec;
+mod digest;
+pub mod effect;
+#[allow(clippy::match_same_arms, reason = "made from a table, one arm a code")]
+pub mod error_code;
+mod ids;
+pub mod intention;
+pub mod keys;
+pub mod limits;
+pub mod machine;
+pub mod options;
+pub mod record;
+pub mod session;
+pub mod snapshot;
+mod topic;
+
+pub use batch::{Batch, BatchBuilder, BatchError, Item};
+pub use digest::Digest;
+pub use effect::{Commit, Detail, Effect, Outcome, OutcomeRun, Outcomes};
+pub use error_code::ErrorCode;
+pub use ids::{ClientId, ConsequenceOffset, IntentionOffset, NameError, TopicId, TopicName};
+pub use intention::{Expect, Intention, Operation, TxnOp};
+pub use machine::{Applied, ApplyError, Machine};
+pub use options::{Compaction, TopicOptions};
+pub use record::{ConsequenceSink, Record, RecordFlags, RecordKind};
+pub use snapshot::{SnapshotError, SnapshotSink, SnapshotSource};

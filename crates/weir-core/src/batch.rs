@@ -1,0 +1,884 @@
+//! Batches: the unit of the log, of apply and of group commit.
+//!
+//! A batch is a 16-byte head and its items back to back, byte for byte as
+//! docs/formats/batch.md says. The builder checks every limit before it
+//! appends; the reader takes nothing for granted and reports the place of the
+//! first byte that cannot be.
+
+use thiserror::Error;
+
+use crate::codec::{Reader, Short, put_bytes, put_short_bytes, put_varint};
+use crate::ids::{ClientId, TopicName};
+use crate::intention::{Expect, Intention, IntentionError, IntentionLimits, Operation, TxnOp};
+use crate::limits::{
+    BATCH_BYTES_HARD_MAX, BATCH_ITEMS_MAX, EXPECTS_MAX, ITEM_BYTES_MAX, KEY_BYTES_MAX,
+    META_BYTES_MAX, PRINCIPAL_BYTES_MAX, TXN_OPS_MAX, VALUE_BYTES_MAX,
+};
+use crate::options::TopicOptions;
+
+/// First byte of a batch.
+pub const BATCH_VERSION: u8 = 1;
+/// Bytes in front of the first item.
+pub const BATCH_HEAD_BYTES: usize = 16;
+
+mod op {
+    pub(super) const CREATE: u8 = 1;
+    pub(super) const DESTROY: u8 = 2;
+    pub(super) const PUT: u8 = 3;
+    pub(super) const DELETE: u8 = 4;
+    pub(super) const ALTER: u8 = 5;
+    pub(super) const TXN: u8 = 9;
+    pub(super) const HOUSEKEEPING: u8 = 10;
+}
+
+mod flag {
+    pub(super) const CLIENT: u8 = 0x01;
+    pub(super) const NONCE: u8 = 0x02;
+    pub(super) const TOPIC: u8 = 0x04;
+    pub(super) const FINGERPRINT: u8 = 0x08;
+    pub(super) const EXPECT: u8 = 0x10;
+    pub(super) const META: u8 = 0x20;
+    pub(super) const PRINCIPAL: u8 = 0x40;
+    pub(super) const ALL: u8 = 0x7f;
+    /// The flags of what is hashed as an item's content.
+    pub(super) const CONTENT: u8 = EXPECT | META;
+}
+
+/// A batch that cannot be read: damage, or a newer writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("batch cannot be read at byte {at}, item {item}: {what}")]
+pub struct BatchError {
+    /// Byte of the batch at or behind which the fault lies.
+    pub at: usize,
+    /// Item that was being read, from 0.
+    pub item: u32,
+    /// What was expected there.
+    pub what: &'static str,
+}
+
+/// Collects intentions into the items of a batch.
+#[derive(Debug, Default)]
+pub struct BatchBuilder {
+    items: Vec<u8>,
+    count: u32,
+    client: ClientId,
+    nonce: u64,
+    topic: Vec<u8>,
+    /// Whether the next item may lean on the one before it.
+    leans: bool,
+}
+
+impl BatchBuilder {
+    /// Number of items.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether there are no items.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Bytes of the items.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.items.len()
+    }
+
+    /// The items, encoded.
+    #[must_use]
+    pub fn items(&self) -> &[u8] {
+        &self.items
+    }
+
+    /// The head that goes in front of the items when they are logged.
+    #[must_use]
+    pub fn head(&self, time_ms: u64) -> [u8; BATCH_HEAD_BYTES] {
+        let mut head = [0; BATCH_HEAD_BYTES];
+        head[0] = BATCH_VERSION;
+        head[4..8].copy_from_slice(&self.count.to_le_bytes());
+        head[8..].copy_from_slice(&time_ms.to_le_bytes());
+        head
+    }
+
+    /// Head and items in one piece.
+    #[must_use]
+    pub fn to_bytes(&self, time_ms: u64) -> Vec<u8> {
+        let mut bytes = self.head(time_ms).to_vec();
+        bytes.extend_from_slice(&self.items);
+        bytes
+    }
+
+    /// Starts over; keeps at most `keep_bytes` of memory.
+    pub fn clear(&mut self, keep_bytes: usize) {
+        self.items.clear();
+        self.items.shrink_to(keep_bytes);
+        self.count = 0;
+        self.leans = false;
+    }
+
+    /// Adds all intentions of one call, or none of them. The error names the
+    /// one that was refused, from 0.
+    pub fn push_all(
+        &mut self,
+        intentions: &[Intention<'_>],
+        limits: &IntentionLimits,
+    ) -> Result<(), (usize, IntentionError)> {
+        let (bytes, count) = (self.items.len(), self.count);
+        for (index, intention) in intentions.iter().enumerate() {
+            if let Err(error) = self.push(intention, limits) {
+                self.items.truncate(bytes);
+                self.count = count;
+                // The next item must not lean on one that is gone.
+                self.leans = false;
+                return Err((index, error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an intention, or refuses it and changes nothing.
+    pub fn push(
+        &mut self,
+        intention: &Intention<'_>,
+        limits: &IntentionLimits,
+    ) -> Result<(), IntentionError> {
+        check(intention, limits)?;
+        let too_many = IntentionError::TooMany {
+            what: "intentions in a batch",
+            actual: self.len() + 1,
+            max: BATCH_ITEMS_MAX,
+        };
+        if self.len() >= BATCH_ITEMS_MAX {
+            return Err(too_many);
+        }
+        let start = self.items.len();
+        self.append(intention);
+        let item_bytes = self.items.len() - start;
+        let fits = at_most("intention", item_bytes, ITEM_BYTES_MAX)
+            .and_then(|()| at_most("batch", self.items.len(), BATCH_BYTES_HARD_MAX));
+        if let Err(error) = fits {
+            self.items.truncate(start);
+            return Err(error);
+        }
+        self.count += 1;
+        self.leans = true;
+        self.client = intention.client;
+        self.nonce = intention.nonce;
+        if self.topic != intention.topic.as_bytes() {
+            self.topic.clear();
+            self.topic.extend_from_slice(intention.topic.as_bytes());
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn append(&mut self, intention: &Intention<'_>) {
+        let first = !self.leans;
+        let mut flags = 0;
+        let mut set = |condition: bool, bit: u8| {
+            flags |= if condition { bit } else { 0 };
+            condition
+        };
+        let client = set(first || self.client != intention.client, flag::CLIENT);
+        let expected = if intention.client.is_none() {
+            0
+        } else {
+            self.nonce.wrapping_add(1)
+        };
+        let nonce = set(client || expected != intention.nonce, flag::NONCE);
+        let topic = set(
+            first || self.topic != intention.topic.as_bytes(),
+            flag::TOPIC,
+        );
+        set(intention.fingerprint.is_some(), flag::FINGERPRINT);
+        set(!intention.expect.is_empty(), flag::EXPECT);
+        set(!intention.meta.is_empty(), flag::META);
+        set(!intention.principal.is_empty(), flag::PRINCIPAL);
+        let out = &mut self.items;
+        out.push(op_number(&intention.operation));
+        out.push(flags);
+        if client {
+            out.extend_from_slice(&intention.client.0);
+        }
+        if nonce {
+            put_varint(out, intention.nonce);
+        }
+        if topic {
+            put_short_bytes(out, intention.topic.as_bytes());
+        }
+        if let Some(fingerprint) = intention.fingerprint {
+            out.extend_from_slice(&fingerprint.to_le_bytes());
+        }
+        if !intention.principal.is_empty() {
+            put_short_bytes(out, intention.principal);
+        }
+        if !intention.expect.is_empty() {
+            let own_key = own_key(&intention.operation);
+            put_varint(out, intention.expect.len() as u64);
+            for expect in intention.expect {
+                put_expect(out, expect, own_key);
+            }
+        }
+        if !intention.meta.is_empty() {
+            put_bytes(out, intention.meta);
+        }
+        put_operation(out, &intention.operation);
+    }
+}
+
+fn op_number(operation: &Operation<'_>) -> u8 {
+    match operation {
+        Operation::Create { .. } => op::CREATE,
+        Operation::Destroy => op::DESTROY,
+        Operation::Put { .. } => op::PUT,
+        Operation::Delete { .. } => op::DELETE,
+        Operation::Alter { .. } => op::ALTER,
+        Operation::Txn { .. } => op::TXN,
+        Operation::ExpireSessions { .. } => op::HOUSEKEEPING,
+    }
+}
+
+#[inline]
+fn put_operation(out: &mut Vec<u8>, operation: &Operation<'_>) {
+    match operation {
+        Operation::Put { key, value } => {
+            put_bytes(out, key);
+            put_bytes(out, value);
+        }
+        Operation::Delete { key } => put_bytes(out, key),
+        Operation::Create { options } | Operation::Alter { options } => {
+            let mut bytes = Vec::new();
+            options.encode(&mut bytes);
+            put_bytes(out, &bytes);
+            if matches!(operation, Operation::Create { .. }) {
+                put_bytes(out, &[]); // program
+                put_bytes(out, &[]); // its arguments
+            }
+        }
+        Operation::Destroy => {}
+        Operation::Txn { ops } => {
+            put_varint(out, ops.len() as u64);
+            ops.iter().for_each(|step| put_step(out, step));
+        }
+        Operation::ExpireSessions { idle_ms } => {
+            out.push(1);
+            put_varint(out, *idle_ms);
+        }
+    }
+}
+
+fn put_step(out: &mut Vec<u8>, step: &TxnOp<'_>) {
+    let (number, key, value, meta) = match step {
+        TxnOp::Put { key, value, meta } => (op::PUT, *key, Some(*value), *meta),
+        TxnOp::Delete { key, meta } => (op::DELETE, *key, None, *meta),
+    };
+    out.push(number);
+    put_bytes(out, meta);
+    put_bytes(out, key);
+    if let Some(value) = value {
+        put_bytes(out, value);
+    }
+}
+
+// An empty key stands for the item's own, which is always written so.
+fn put_expect(out: &mut Vec<u8>, expect: &Expect<'_>, own_key: &[u8]) {
+    let written = |key: Option<&[u8]>| {
+        key.filter(|key| *key != own_key)
+            .unwrap_or_default()
+            .to_vec()
+    };
+    let mut put = |kind: u8, key: Option<&[u8]>, n: Option<u64>| {
+        out.push(kind);
+        if let Some(key) = key {
+            put_bytes(out, key);
+        }
+        if let Some(n) = n {
+            put_varint(out, n);
+        }
+    };
+    match expect {
+        Expect::KeyOffset(key, n) => put(1, Some(&written(*key)), Some(*n)),
+        Expect::KeyAbsent(key) => put(2, Some(&written(*key)), None),
+        Expect::KeyPresent(key) => put(3, Some(&written(*key)), None),
+        Expect::TopicOffset(n) => put(4, None, Some(*n)),
+        Expect::TopicAbsentOr(n) => put(5, None, Some(*n)),
+        Expect::TopicEmpty => put(6, None, None),
+        Expect::Incarnation(n) => put(7, None, Some(*n)),
+    }
+}
+
+fn own_key<'a>(operation: &Operation<'a>) -> &'a [u8] {
+    match operation {
+        Operation::Put { key, .. } | Operation::Delete { key } => key,
+        _ => &[],
+    }
+}
+
+fn at_most(what: &'static str, actual: usize, max: usize) -> Result<(), IntentionError> {
+    if actual > max {
+        Err(IntentionError::TooLarge { what, actual, max })
+    } else {
+        Ok(())
+    }
+}
+
+fn not_taken(
+    operation: &'static str,
+    what: &'static str,
+    absent: bool,
+) -> Result<(), IntentionError> {
+    if absent {
+        Ok(())
+    } else {
+        Err(IntentionError::NotTaken { operation, what })
+    }
+}
+
+fn check(intention: &Intention<'_>, limits: &IntentionLimits) -> Result<(), IntentionError> {
+    let key_max = limits.key_bytes_max.min(KEY_BYTES_MAX);
+    let value_max = limits.value_bytes_max.min(VALUE_BYTES_MAX);
+    if intention.client.is_none() != (intention.nonce == 0) {
+        return Err(IntentionError::Nonce(intention.nonce));
+    }
+    at_most("metadata", intention.meta.len(), META_BYTES_MAX)?;
+    at_most("principal", intention.principal.len(), PRINCIPAL_BYTES_MAX)?;
+    if intention.expect.len() > EXPECTS_MAX {
+        let actual = intention.expect.len();
+        return Err(IntentionError::TooMany {
+            what: "conditions",
+            actual,
+            max: EXPECTS_MAX,
+        });
+    }
+    let own_key = own_key(&intention.operation);
+    for expect in intention.expect {
+        if let Expect::KeyOffset(key, _) | Expect::KeyAbsent(key) | Expect::KeyPresent(key) = expect
+        {
+            let key = key.unwrap_or(own_key);
+            at_most("key", key.len(), key_max)?;
+            if key.is_empty() {
+                return Err(IntentionError::KeyMissing("a condition on a key"));
+            }
+        }
+    }
+    let step = |key: &[u8], value: &[u8], meta: &[u8], delete: bool| {
+        at_most("key", key.len(), key_max)?;
+        at_most("value", value.len(), value_max)?;
+        at_most("metadata", meta.len(), META_BYTES_MAX)?;
+        if delete && key.is_empty() {
+            return Err(IntentionError::KeyMissing("DELETE"));
+        }
+        Ok(())
+    };
+    match &intention.operation {
+        Operation::Put { key, value } => step(key, value, &[], false)?,
+        Operation::Delete { key } => step(key, &[], &[], true)?,
+        Operation::Create { options } | Operation::Alter { options } => {
+            options.check().map_err(IntentionError::Option)?;
+        }
+        Operation::Txn { ops } => {
+            if ops.is_empty() {
+                return Err(IntentionError::TxnEmpty);
+            }
+            if ops.len() > TXN_OPS_MAX {
+                let actual = ops.len();
+                return Err(IntentionError::TooMany {
+                    what: "steps",
+                    actual,
+                    max: TXN_OPS_MAX,
+                });
+            }
+            not_taken("a transaction", "metadata", intention.meta.is_empty())?;
+            // Asked before anything is copied: the steps may share a value.
+            let mut bytes = 0;
+            for op in *ops {
+                let (key, value, meta, delete) = match op {
+                    TxnOp::Put { key, value, meta } => (*key, *value, *meta, false),
+                    TxnOp::Delete { key, meta } => (*key, &[][..], *meta, true),
+                };
+                step(key, value, meta, delete)?;
+                bytes += key.len() + value.len() + meta.len();
+                at_most("intention", bytes, ITEM_BYTES_MAX)?;
+            }
+        }
+        Operation::Destroy => {}
+        Operation::ExpireSessions { .. } => {
+            let operation = "housekeeping";
+            not_taken(operation, "topic", intention.topic.is_empty())?;
+            not_taken(operation, "condition", intention.expect.is_empty())?;
+            return not_taken(operation, "metadata", intention.meta.is_empty());
+        }
+    }
+    check_name(intention.topic)
+}
+
+/// The same rules as [`TopicName::new`], without its allocation.
+#[inline]
+fn check_name(name: &str) -> Result<(), IntentionError> {
+    let bytes = name.as_bytes();
+    if (1..=255).contains(&bytes.len()) && bytes[0] != b'.' && bytes.iter().copied().all(name_byte)
+    {
+        return Ok(());
+    }
+    TopicName::new(name).map(drop).map_err(IntentionError::Name)
+}
+
+#[inline]
+fn name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-')
+}
+
+/// A batch read from its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    /// Number of items.
+    pub count: u32,
+    /// When it was proposed, milliseconds since 1970-01-01 UTC.
+    pub time_ms: u64,
+    /// Term of its log entry.
+    pub term: u64,
+    /// The encoded items.
+    pub items: &'a [u8],
+}
+
+impl<'a> Batch<'a> {
+    /// Reads the head. `term` comes from the log entry.
+    pub fn read(bytes: &'a [u8], term: u64) -> Result<Self, BatchError> {
+        let fail = |at, what| Err(BatchError { at, item: 0, what });
+        let Some((head, items)) = bytes.split_first_chunk::<BATCH_HEAD_BYTES>() else {
+            return fail(bytes.len(), "the head of the batch");
+        };
+        let [version, flags, zero, zero2, c0, c1, c2, c3, time @ ..] = *head;
+        if version != BATCH_VERSION {
+            return fail(0, "batch version 1");
+        }
+        if (flags, zero, zero2) != (0, 0, 0) {
+            return fail(1, "zero bytes");
+        }
+        let count = u32::from_le_bytes([c0, c1, c2, c3]);
+        if count == 0 || count as usize > BATCH_ITEMS_MAX {
+            return fail(4, "1 to 65,536 items");
+        }
+        if count as usize > BATCH_ITEMS_MAX {
+            return fail(4, "at most 65,536 items");
+        }
+        Ok(Self {
+            count,
+            time_ms: u64::from_le_bytes(time),
+            term,
+            items,
+        })
+    }
+
+    /// Reads the items one by one.
+    #[must_use]
+    pub fn items(&self) -> Items<'a> {
+        Items {
+            reader: Reader::new(self.items),
+            left: self.count,
+            index: 0,
+            client: ClientId::NONE,
+            nonce: 0,
+            topic: &[],
+        }
+    }
+}
+
+/// An item of a batch. Slices point into the batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Item<'a> {
+    /// Who asked.
+    pub client: ClientId,
+    /// Its number; 0 without session.
+    pub nonce: u64,
+    /// Topic name, that of the store's own topics included; empty exactly for
+    /// housekeeping.
+    pub topic: &'a [u8],
+    /// Whether `topic` is that of the item before.
+    pub same_topic: bool,
+    /// Request fingerprint given by the edge.
+    pub fingerprint: Option<u64>,
+    /// Metadata.
+    pub meta: &'a [u8],
+    /// Principal.
+    pub principal: &'a [u8],
+    /// The bytes that make up the content, for hashing.
+    pub(crate) content: &'a [u8],
+    /// Operation and content flags, for hashing.
+    pub(crate) shape: u16,
+    /// Conditions.
+    pub expects: Expects<'a>,
+    /// What is asked for.
+    pub action: Action<'a>,
+}
+
+/// What an item asks for; the encoded form of [`Operation`].
+#[derive(Clone, Copy, Debug)]
+pub enum Action<'a> {
+    /// CREATE with encoded options, program and arguments.
+    Create {
+        /// Encoded [`TopicOptions`], checked.
+        options: &'a [u8],
+        /// Program module; empty for a plain topic.
+        code: &'a [u8],
+        /// Arguments of the program.
+        args: &'a [u8],
+    },
+    /// DESTROY.
+    Destroy,
+    /// PUT.
+    Put {
+        /// Key; empty for none.
+        key: &'a [u8],
+        /// Value.
+        value: &'a [u8],
+    },
+    /// DELETE.
+    Delete {
+        /// Key.
+        key: &'a [u8],
+    },
+    /// ALTER with encoded options, checked.
+    Alter {
+        /// Encoded [`TopicOptions`].
+        options: &'a [u8],
+    },
+    /// TXN.
+    Txn(Steps<'a>),
+    /// Drop sessions idle for longer.
+    ExpireSessions {
+        /// Milliseconds.
+        idle_ms: u64,
+    },
+}
+
+/// Conditions of an item, still encoded; already checked to be readable.
+#[derive(Clone, Copy, Debug)]
+pub struct Expects<'a> {
+    bytes: &'a [u8],
+    count: u64,
+}
+
+impl<'a> Expects<'a> {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The conditions in order.
+    pub fn iter(&self) -> impl Iterator<Item = Expect<'a>> + use<'a> {
+        let mut reader = Reader::new(self.bytes);
+        (0..self.count).map_while(move |_| read_expect(&mut reader).ok())
+    }
+}
+
+/// Steps of a transaction, still encoded; already checked to be readable.
+#[derive(Clone, Copy, Debug)]
+pub struct Steps<'a> {
+    bytes: &'a [u8],
+    count: u32,
+}
+
+impl<'a> Steps<'a> {
+    /// Number of steps, at least 1.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.count
+    }
+
+    /// Never: a transaction has a step.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The steps in order.
+    pub fn iter(&self) -> impl Iterator<Item = TxnOp<'a>> + use<'a> {
+        let mut reader = Reader::new(self.bytes);
+        (0..self.count).map_while(move |_| read_step(&mut reader).ok())
+    }
+}
+
+/// Reads the items of a batch; ends after the last one or the first error.
+#[derive(Clone, Debug)]
+pub struct Items<'a> {
+    reader: Reader<'a>,
+    left: u32,
+    index: u32,
+    client: ClientId,
+    nonce: u64,
+    topic: &'a [u8],
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Result<Item<'a>, BatchError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 {
+            if self.reader.is_empty() {
+                return None;
+            }
+            let error = self.error("the end of the batch");
+            self.reader = Reader::new(&[]);
+            return Some(Err(error));
+        }
+        self.left -= 1;
+        let item = match self.read() {
+            Ok(item) => Ok(item),
+            Err(what) => {
+                let error = self.error(what);
+                self.left = 0;
+                self.reader = Reader::new(&[]);
+                Err(error)
+            }
+        };
+        self.index += 1;
+        Some(item)
+    }
+}
+
+impl<'a> Items<'a> {
+    fn error(&self, what: &'static str) -> BatchError {
+        BatchError {
+            at: BATCH_HEAD_BYTES + self.reader.at(),
+            item: self.index,
+            what,
+        }
+    }
+
+    #[inline]
+    fn read(&mut self) -> Result<Item<'a>, &'static str> {
+        let r = &mut self.reader;
+        let number = r.u8().map_err(|Short| "an operation")?;
+        let flags = r.u8().map_err(|Short| "flags")?;
+        if flags & !flag::ALL != 0 {
+            return Err("known flags");
+        }
+        let first = self.index == 0;
+        if first && flags & (flag::CLIENT | flag::TOPIC) != flag::CLIENT | flag::TOPIC {
+            return Err("client and topic of the first item");
+        }
+        if flags & flag::CLIENT != 0 {
+            if flags & flag::NONCE == 0 {
+                return Err("a nonce behind a client id");
+            }
+            self.client = ClientId(r.array().map_err(|Short| "a client id")?);
+        }
+        self.nonce = if flags & flag::NONCE != 0 {
+            r.varint().map_err(|Short| "a nonce")?
+        } else if self.client.is_none() {
+            0
+        } else {
+            self.nonce
+                .checked_add(1)
+                .ok_or("a nonce below the last number")?
+        };
+        if self.client.is_none() != (self.nonce == 0) {
+            return Err("a nonce that fits the client id");
+        }
+        if flags & flag::TOPIC != 0 {
+            self.topic = r.short_bytes().map_err(|Short| "a topic name")?;
+            if !self.topic.iter().copied().all(name_byte) {
+                return Err("a topic name");
+            }
+        }
+        if self.topic.is_empty() != (number == op::HOUSEKEEPING) {
+            return Err("a topic, and none for housekeeping");
+        }
+        let fingerprint = match flags & flag::FINGERPRINT {
+            0 => None,
+            _ => Some(r.u64().map_err(|Short| "a fingerprint")?),
+        };
+        let principal = match flags & flag::PRINCIPAL {
+            0 => &[][..],
+            _ => filled(r.short_bytes()).ok_or("a principal")?,
+        };
+        let content = r.rest();
+        let content_at = r.at();
+        let expects = match flags & flag::EXPECT {
+            0 => Expects {
+                bytes: &[],
+                count: 0,
+            },
+            _ => read_expects(r)?,
+        };
+        let meta = match flags & flag::META {
+            0 => &[][..],
+            _ => read_meta(r).map_err(|Short| "metadata of at most 4,096 bytes")?,
+        };
+
+        let action = read_action(r, number)?;
+        if flags & flag::CONTENT != 0 {
+            fits(&action, &expects, meta)?;
+        }
+        let content = content.get(..r.at() - content_at).unwrap_or(&[]);
+        Ok(Item {
+            client: self.client,
+            nonce: self.nonce,
+            topic: self.topic,
+            same_topic: flags & flag::TOPIC == 0,
+            fingerprint,
+            meta,
+            principal,
+            content,
+            shape: u16::from(number) << 8 | u16::from(flags & flag::CONTENT),
+            expects,
+            action,
+        })
+    }
+}
+
+/// A string that must not be empty.
+fn filled(bytes: Result<&[u8], Short>) -> Option<&[u8]> {
+    bytes.ok().filter(|bytes| !bytes.is_empty())
+}
+
+/// Whether conditions and metadata go with the action.
+fn fits(action: &Action<'_>, expects: &Expects<'_>, meta: &[u8]) -> Result<(), &'static str> {
+    let own_key = match action {
+        Action::Put { key, .. } | Action::Delete { key } => *key,
+        Action::ExpireSessions { .. } => return Err("housekeeping without conditions"),
+        Action::Txn(_) if !meta.is_empty() => return Err("metadata in the steps"),
+        _ => &[],
+    };
+    for expect in expects.iter() {
+        match expect {
+            Expect::KeyOffset(key, _) | Expect::KeyAbsent(key) | Expect::KeyPresent(key) => {
+                if key.unwrap_or(own_key).is_empty() || key == Some(own_key) {
+                    return Err("the key of a condition");
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[inline]
+fn read_action<'a>(r: &mut Reader<'a>, number: u8) -> Result<Action<'a>, &'static str> {
+    let options = |r: &mut Reader<'a>| {
+        let bytes = r.bytes().map_err(|Short| "options")?;
+        TopicOptions::decode(bytes)
+            .map(|_| bytes)
+            .ok_or("known options")
+    };
+    Ok(match number {
+        op::PUT => {
+            let key = r.bytes().map_err(|Short| "a key")?;
+            Action::Put {
+                key,
+                value: r.bytes().map_err(|Short| "a value")?,
+            }
+        }
+        op::DELETE => Action::Delete {
+            key: read_key(r).map_err(|Short| "a key that is not empty")?,
+        },
+        op::CREATE => Action::Create {
+            options: options(r)?,
+            code: r.bytes().map_err(|Short| "a program")?,
+            args: r.bytes().map_err(|Short| "arguments")?,
+        },
+        op::DESTROY => Action::Destroy,
+        op::ALTER => Action::Alter {
+            options: options(r)?,
+        },
+        op::TXN => Action::Txn(read_steps(r)?),
+        op::HOUSEKEEPING => {
+            if r.u8() != Ok(1) {
+                return Err("a known housekeeping task");
+            }
+            Action::ExpireSessions {
+                idle_ms: r.varint().map_err(|Short| "a duration")?,
+            }
+        }
+        _ => return Err("a known operation"),
+    })
+}
+
+#[inline]
+fn read_meta<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Short> {
+    r.bytes().and_then(|meta| {
+        if meta.len() > META_BYTES_MAX {
+            Err(Short)
+        } else {
+            Ok(meta)
+        }
+    })
+}
+
+#[inline]
+fn read_key<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Short> {
+    r.bytes()
+        .and_then(|key| if key.is_empty() { Err(Short) } else { Ok(key) })
+}
+
+fn read_expects<'a>(r: &mut Reader<'a>) -> Result<Expects<'a>, &'static str> {
+    let count = r.varint().map_err(|Short| "a number of conditions")?;
+    if count == 0 || count > EXPECTS_MAX as u64 {
+        return Err("1 to 64 conditions");
+    }
+    let (bytes, at) = (r.rest(), r.at());
+    for _ in 0..count {
+        read_expect(r).map_err(|Short| "a condition")?;
+    }
+    Ok(Expects {
+        bytes: bytes.get(..r.at() - at).unwrap_or(&[]),
+        count,
+    })
+}
+
+fn read_expect<'a>(r: &mut Reader<'a>) -> Result<Expect<'a>, Short> {
+    let kind = r.u8()?;
+    let key = match kind {
+        1..=3 => Some(r.bytes()?).filter(|key| !key.is_empty()),
+        _ => None,
+    };
+    Ok(match kind {
+        1 => Expect::KeyOffset(key, r.varint()?),
+        2 => Expect::KeyAbsent(key),
+        3 => Expect::KeyPresent(key),
+        4 => Expect::TopicOffset(r.varint()?),
+        5 => Expect::TopicAbsentOr(r.varint()?),
+        6 => Expect::TopicEmpty,
+        7 => Expect::Incarnation(r.varint()?),
+        _ => return Err(Short),
+    })
+}
+
+fn read_steps<'a>(r: &mut Reader<'a>) -> Result<Steps<'a>, &'static str> {
+    let count = r.varint().map_err(|Short| "a number of steps")?;
+    let count = u32::try_from(count).map_err(|_| "a number of steps")?;
+    if count == 0 || count as usize > TXN_OPS_MAX {
+        return Err("1 to 10,000 steps");
+    }
+    let (bytes, at) = (r.rest(), r.at());
+    for _ in 0..count {
+        read_step(r).map_err(|Short| "a step")?;
+    }
+    Ok(Steps {
+        bytes: bytes.get(..r.at() - at).unwrap_or(&[]),
+        count,
+    })
+}
+
+fn read_step<'a>(r: &mut Reader<'a>) -> Result<TxnOp<'a>, Short> {
+    let number = r.u8()?;
+    let meta = read_meta(r)?;
+    match number {
+        op::PUT => Ok(TxnOp::Put {
+            key: r.bytes()?,
+            value: r.bytes()?,
+            meta,
+        }),
+        op::DELETE => Ok(TxnOp::Delete {
+            key: read_key(r)?,
+            meta,
+        }),
+        _ => Err(Short),
+    }
+}

@@ -1,0 +1,223 @@
+//! Verdicts: what became of an intention.
+
+use crate::error_code::{Class, ErrorCode};
+use crate::ids::{ConsequenceOffset, IntentionOffset};
+
+/// The verdict on an intention. Every node computes the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Effect {
+    /// Executed; 0 or more records.
+    Valid = 0,
+    /// Understood, and said no to, by a rule or a program. No records.
+    Invalid = 1,
+    /// Could not be carried out. No records.
+    Error = 2,
+}
+
+impl Effect {
+    /// Upper-case name, as printed.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Valid => "VALID",
+            Self::Invalid => "INVALID",
+            Self::Error => "ERROR",
+        }
+    }
+
+    /// The effect that goes with a reason; `None` for a code that is no
+    /// reason of an effect.
+    pub(crate) const fn of(reason: Option<ErrorCode>) -> Option<Self> {
+        match reason {
+            None => Some(Self::Valid),
+            Some(code) => match code.class() {
+                Class::Invalid => Some(Self::Invalid),
+                Class::Error => Some(Self::Error),
+                _ => None,
+            },
+        }
+    }
+
+    pub(crate) const fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            0 => Self::Valid,
+            1 => Self::Invalid,
+            2 => Self::Error,
+            _ => return None,
+        })
+    }
+}
+
+/// What a verdict that is not VALID says beyond its reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// Nothing.
+    #[default]
+    None,
+    /// The offset that a failed condition found (0 when there was none).
+    Actual(u64),
+    /// The limit that was exceeded.
+    Limit(u64),
+    /// A transaction: which operation (from 0) failed, and why.
+    Operation {
+        /// Index of the operation.
+        index: u32,
+        /// Its reason.
+        reason: ErrorCode,
+    },
+}
+
+/// Final answer to one intention, or to the first of a run of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// The client's number; 0 without session.
+    pub nonce: u64,
+    /// The verdict.
+    pub effect: Effect,
+    /// Why, when the effect is not VALID.
+    pub reason: Option<ErrorCode>,
+    /// More about the reason.
+    pub detail: Detail,
+    /// Position in the global order.
+    pub intention: IntentionOffset,
+    /// Offset of its first record; zero when there is none.
+    pub first: ConsequenceOffset,
+    /// Number of records.
+    pub records: u32,
+}
+
+impl Commit {
+    /// The commit `n` places further in the same run (see [`OutcomeRun`]).
+    #[must_use]
+    pub fn nth(&self, n: u64) -> Self {
+        let mut commit = *self;
+        commit.intention = self.intention.plus(n);
+        if self.nonce != 0 {
+            commit.nonce += n;
+        }
+        if self.records != 0 {
+            commit.first = self.first.plus(n);
+        }
+        commit
+    }
+
+    /// Whether `next` is what this commit would be `n` places further, so
+    /// that one run can stand for both.
+    #[inline]
+    pub(crate) fn runs_into(&self, next: &Self, n: u64) -> bool {
+        next.effect == self.effect
+            && next.intention.0 == self.intention.0 + n
+            && next.reason == self.reason
+            && self.records <= 1
+            && next.records == self.records
+            && (self.records == 0 || next.first.0 == self.first.0 + n)
+            && next.nonce == if self.nonce == 0 { 0 } else { self.nonce + n }
+            && next.detail == self.detail
+    }
+}
+
+/// What became of one item of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Executed now.
+    Committed(Commit),
+    /// Executed before under the same nonce; this is the first answer again.
+    Replayed(Commit),
+    /// Not executed: it took no offset and left no trace. The code is
+    /// `NonceGap`, `NonceReused` or `SessionExpired`; `expected` is the next
+    /// nonce of the session.
+    Refused {
+        /// Which refusal.
+        code: ErrorCode,
+        /// Next nonce that the session would take.
+        expected: u64,
+    },
+}
+
+impl Outcome {
+    /// The answer `n` places further in a run.
+    #[must_use]
+    pub fn nth(&self, n: u64) -> Self {
+        match self {
+            Self::Committed(commit) => Self::Committed(commit.nth(n)),
+            Self::Replayed(commit) => Self::Replayed(commit.nth(n)),
+            refused @ Self::Refused { .. } => *refused,
+        }
+    }
+
+    /// The commit, unless it was refused.
+    #[must_use]
+    pub const fn commit(&self) -> Option<&Commit> {
+        match self {
+            Self::Committed(commit) | Self::Replayed(commit) => Some(commit),
+            Self::Refused { .. } => None,
+        }
+    }
+}
+
+/// Equal answers to neighbouring items: item `i` of the run has the answer
+/// `outcome.nth(i)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutcomeRun {
+    /// Items in the run, at least 1.
+    pub count: u32,
+    /// Answer to the first item.
+    pub outcome: Outcome,
+}
+
+/// Answers to the items of a batch, in item order, run-length coded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcomes {
+    runs: Vec<OutcomeRun>,
+}
+
+impl Outcomes {
+    /// Forgets everything, keeps the memory.
+    pub fn clear(&mut self) {
+        self.runs.clear();
+    }
+
+    /// The runs, in item order.
+    #[must_use]
+    pub fn runs(&self) -> &[OutcomeRun] {
+        &self.runs
+    }
+
+    /// Number of items answered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.runs.iter().map(|run| run.count as usize).sum()
+    }
+
+    /// Whether no item is answered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Each item's answer.
+    pub fn iter(&self) -> impl Iterator<Item = Outcome> + '_ {
+        self.runs
+            .iter()
+            .flat_map(|run| (0..u64::from(run.count)).map(|n| run.outcome.nth(n)))
+    }
+
+    /// Adds the answer to the next item.
+    #[inline]
+    pub fn push(&mut self, outcome: Outcome) {
+        if let Some(run) = self.runs.last_mut()
+            && let (Outcome::Committed(first), Outcome::Committed(next)) = (&run.outcome, &outcome)
+            && first.runs_into(next, u64::from(run.count))
+        {
+            run.count += 1;
+            return;
+        }
+        self.runs.push(OutcomeRun { count: 1, outcome });
+    }
+
+    /// Adds a whole run.
+    pub fn push_run(&mut self, run: OutcomeRun) {
+        self.runs.push(run);
+    }
+}

@@ -1,0 +1,288 @@
+//! The key index of one topic: which record holds the current value of a key.
+//!
+//! A slot has a number that never changes while the index lives in one
+//! generation, so that a reader can keep its own sorted view and ask only for
+//! the slots that are new to it. A deleted key keeps its slot until a rebuild.
+//! Nothing here depends on the order of the hash table: it is only searched,
+//! never walked.
+
+use hashbrown::HashTable;
+
+use crate::digest::hash;
+use crate::ids::ConsequenceOffset;
+
+/// Bytes of one chunk of key storage.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Dead slots that are always tolerated before a rebuild.
+const DEAD_SLOTS_MIN: usize = 4096;
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    hash: u64,
+    /// Chunk (24 bits), byte in chunk (24 bits), length (16 bits).
+    place: u64,
+    /// Offset of the record with the value; 0: no value.
+    offset: u64,
+}
+
+/// Keys of a topic with the offset of their last PUT record. Lookup, insert
+/// and remove take expected O(1) of the number of keys; a growth step is
+/// linear and amortised.
+#[derive(Clone, Debug)]
+pub struct KeyIndex {
+    seed: u64,
+    table: HashTable<u32>,
+    slots: Vec<Slot>,
+    chunks: Vec<Vec<u8>>,
+    live: usize,
+    generation: u64,
+}
+
+impl KeyIndex {
+    /// An empty index. `seed` protects against chosen keys; it changes no
+    /// answer.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            table: HashTable::new(),
+            slots: Vec::new(),
+            chunks: Vec::new(),
+            live: 0,
+            generation: 0,
+        }
+    }
+
+    /// Number of keys with a value.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.live
+    }
+
+    /// Whether no key has a value.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// Changes when slot numbers lose their meaning.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Number of slots handed out in this generation.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        count(self.slots.len())
+    }
+
+    /// Key of a slot, and the offset of its record while it has a value.
+    #[must_use]
+    pub fn slot(&self, number: u32) -> Option<(&[u8], Option<ConsequenceOffset>)> {
+        let slot = self.slots.get(number as usize)?;
+        let offset = (slot.offset != 0).then_some(ConsequenceOffset(slot.offset));
+        Some((key_of(&self.chunks, slot.place), offset))
+    }
+
+    /// Offset of the record with the key's current value.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, key: &[u8]) -> Option<ConsequenceOffset> {
+        let number = *self
+            .table
+            .find(hash(self.seed, key), |n| self.is(*n, key))?;
+        let offset = self.slots.get(number as usize)?.offset;
+        (offset != 0).then_some(ConsequenceOffset(offset))
+    }
+
+    #[inline]
+    fn is(&self, number: u32, key: &[u8]) -> bool {
+        self.slots
+            .get(number as usize)
+            .is_some_and(|slot| key_of(&self.chunks, slot.place) == key)
+    }
+
+    /// The key's value is now in the record at `offset`.
+    #[inline]
+    pub fn set(&mut self, key: &[u8], offset: ConsequenceOffset) {
+        assert!(offset.0 != 0, "offsets start at 1");
+        let hash = hash(self.seed, key);
+        if let Some(number) = self.table.find(hash, |n| self.is(*n, key)) {
+            if let Some(slot) = self.slots.get_mut(*number as usize) {
+                self.live += usize::from(slot.offset == 0);
+                slot.offset = offset.0;
+            }
+            return;
+        }
+        let place = store(&mut self.chunks, key);
+        let number = count(self.slots.len());
+        self.slots.push(Slot {
+            hash,
+            place,
+            offset: offset.0,
+        });
+        let slots = &self.slots;
+        let rehash = |n: &u32| slots.get(*n as usize).map_or(0, |slot| slot.hash);
+        self.table.insert_unique(hash, number, rehash);
+        self.live += 1;
+    }
+
+    /// The key has no value any more. Returns whether it had one.
+    pub fn remove(&mut self, key: &[u8]) -> bool {
+        let hash = hash(self.seed, key);
+        let Some(number) = self.table.find(hash, |n| self.is(*n, key)).copied() else {
+            return false;
+        };
+        let had = match self.slots.get_mut(number as usize) {
+            Some(slot) => std::mem::take(&mut slot.offset) != 0,
+            None => false,
+        };
+        self.live -= usize::from(had);
+        if self.slots.len() - self.live > self.live + DEAD_SLOTS_MIN {
+            self.rebuild();
+        }
+        had
+    }
+
+    /// Forgets slots without value. Linear; called after as many removals.
+    fn rebuild(&mut self) {
+        let mut fresh = Self::new(self.seed);
+        fresh.generation = self.generation + 1;
+        for slot in self.slots.iter().filter(|slot| slot.offset != 0) {
+            fresh.set(
+                key_of(&self.chunks, slot.place),
+                ConsequenceOffset(slot.offset),
+            );
+        }
+        *self = fresh;
+    }
+
+    /// Keys with a value and their offsets, in ascending byte order.
+    #[must_use]
+    pub fn sorted(&self) -> Vec<(&[u8], ConsequenceOffset)> {
+        let live = self.slots.iter().filter(|slot| slot.offset != 0);
+        let mut keys: Vec<_> = live
+            .map(|slot| {
+                (
+                    key_of(&self.chunks, slot.place),
+                    ConsequenceOffset(slot.offset),
+                )
+            })
+            .collect();
+        keys.sort_unstable();
+        keys
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "asserted")]
+fn count(n: usize) -> u32 {
+    assert!(n < u32::MAX as usize, "a topic has fewer than 2^32 keys");
+    n as u32
+}
+
+#[inline]
+#[allow(clippy::cast_possible_truncation, reason = "fields of a packed word")]
+fn key_of(chunks: &[Vec<u8>], place: u64) -> &[u8] {
+    let (chunk, at, len) = (
+        (place >> 40) as usize,
+        (place >> 16 & 0xff_ffff) as usize,
+        (place & 0xffff) as usize,
+    );
+    chunks
+        .get(chunk)
+        .and_then(|bytes| bytes.get(at..at + len))
+        .unwrap_or(&[])
+}
+
+fn store(chunks: &mut Vec<Vec<u8>>, key: &[u8]) -> u64 {
+    assert!(key.len() <= 0xffff, "keys are checked before they get here");
+    if chunks
+        .last()
+        .is_none_or(|chunk| chunk.len() + key.len() > CHUNK_BYTES)
+    {
+        assert!(
+            chunks.len() < 1 << 24,
+            "a topic has fewer than 16 TiB of keys"
+        );
+        let first = chunks.is_empty();
+        chunks.push(Vec::with_capacity(if first {
+            key.len()
+        } else {
+            CHUNK_BYTES
+        }));
+    }
+    let chunk_number = chunks.len() as u64 - 1;
+    let Some(chunk) = chunks.last_mut() else {
+        return 0;
+    };
+    let at = chunk.len() as u64;
+    chunk.extend_from_slice(key);
+    chunk_number << 40 | at << 16 | key.len() as u64
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_index_agrees_with_a_sorted_map_over_a_long_random_history() {
+        let mut index = KeyIndex::new(7);
+        let mut model = BTreeMap::new();
+        let mut state = 1_u64;
+        for offset in 1..60_000_u64 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(offset);
+            let number = state >> 33;
+            let key = format!("key-{}", number % 9_000).into_bytes();
+            if number.is_multiple_of(3) {
+                assert_eq!(index.remove(&key), model.remove(&key).is_some());
+            } else {
+                index.set(&key, ConsequenceOffset(offset));
+                model.insert(key.clone(), offset);
+            }
+            assert_eq!(index.get(&key).map(|o| o.0), model.get(&key).copied());
+            assert_eq!(index.len(), model.len());
+        }
+        let sorted: Vec<_> = index
+            .sorted()
+            .iter()
+            .map(|(k, o)| (k.to_vec(), o.0))
+            .collect();
+        assert_eq!(sorted, model.into_iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn removed_keys_do_not_grow_the_index_for_ever() {
+        let mut index = KeyIndex::new(0);
+        for n in 0..100_000_u64 {
+            index.set(&n.to_be_bytes(), ConsequenceOffset(n + 1));
+            assert!(index.remove(&n.to_be_bytes()));
+        }
+        assert!(index.slots() < 10_000, "{} slots for no key", index.slots());
+        assert!(index.generation() > 0);
+        assert!(index.is_empty());
+    }
+
+    #[test]
+    fn long_keys_and_short_ones_share_the_chunks() {
+        let mut index = KeyIndex::new(0);
+        let keys: Vec<Vec<u8>> = (0..200_u8)
+            .map(|n| vec![n; if n % 2 == 0 { 0xffff } else { 1 }])
+            .collect();
+        for (n, key) in keys.iter().enumerate() {
+            index.set(key, ConsequenceOffset(n as u64 + 1));
+        }
+        for (n, key) in keys.iter().enumerate() {
+            assert_eq!(index.get(key), Some(ConsequenceOffset(n as u64 + 1)));
+            assert_eq!(
+                index.slot(u32::try_from(n).unwrap()).unwrap().0,
+                key.as_slice()
+            );
+        }
+        assert_eq!(index.get(b"other"), None);
+    }
+}

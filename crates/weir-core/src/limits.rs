@@ -1,0 +1,58 @@
+//! Every size and count that the model bounds, by name, with its unit.
+//!
+//! These numbers can change an outcome, so they belong to the machine version:
+//! a change of one is a change of [`MACHINE_VERSION`].
+
+/// Version of the rules and limits in this crate, kept in snapshots.
+pub const MACHINE_VERSION: u16 = 1;
+
+/// Bytes of a topic name.
+pub const TOPIC_NAME_BYTES_MAX: usize = 255;
+/// Bytes of a key. A record without key has zero.
+pub const KEY_BYTES_MAX: usize = 65_535;
+/// Bytes of a key unless the store's options allow more.
+pub const KEY_BYTES_DEFAULT: usize = 1024;
+/// Bytes of a value.
+pub const VALUE_BYTES_MAX: usize = 64 << 20;
+/// Bytes of a value unless the store's options allow more.
+pub const VALUE_BYTES_DEFAULT: usize = 1 << 20;
+/// Bytes of a record's metadata.
+pub const META_BYTES_MAX: usize = 4096;
+/// Bytes of the encoded options of a topic: far more than all that are known.
+pub const OPTION_BYTES_MAX: usize = 4096;
+/// Bytes of an authenticated principal's name.
+pub const PRINCIPAL_BYTES_MAX: usize = 255;
+/// Bytes of a program module.
+pub const CODE_BYTES_MAX: usize = 8 << 20;
+/// Bytes of the arguments of a program.
+pub const ARGUMENT_BYTES_MAX: usize = 1 << 20;
+/// Conditions of one intention.
+pub const EXPECTS_MAX: usize = 64;
+/// Operations of one transaction.
+pub const TXN_OPS_MAX: usize = 10_000;
+/// Intentions of one batch.
+pub const BATCH_ITEMS_MAX: usize = 65_536;
+/// Intentions that one call may hand over together.
+pub const CALL_ITEMS_MAX: usize = 10_000;
+/// Bytes of the items of one batch, one over-long intention apart.
+pub const BATCH_BYTES_MAX: usize = 4 << 20;
+/// Bytes of the items of one batch in any case.
+pub const BATCH_BYTES_HARD_MAX: usize = 80 << 20;
+/// Bytes of one encoded intention: the largest transaction or value with its
+/// key, metadata and head.
+pub const ITEM_BYTES_MAX: usize = VALUE_BYTES_MAX + (1 << 20);
+/// Outcomes that a session keeps for its latest nonces.
+pub const SESSION_WINDOW: u64 = 10_000;
+/// Sessions that the table keeps. When it is full, the one that was used
+/// longest ago makes room if it is older than [`SESSION_TTL_MS`]; else the new
+/// one is refused.
+pub const SESSIONS_MAX: usize = 4096;
+/// Milliseconds of log time for which an idle session is kept in any case.
+pub const SESSION_TTL_MS: u64 = 24 * 60 * 60 * 1000;
+/// Topic names that a store ever knows.
+pub const TOPICS_MAX: usize = 1 << 20;
+
+const _: () = assert!(BATCH_BYTES_MAX + ITEM_BYTES_MAX <= BATCH_BYTES_HARD_MAX);
+const _: () = assert!(CALL_ITEMS_MAX <= BATCH_ITEMS_MAX);
+const _: () = assert!(KEY_BYTES_DEFAULT <= KEY_BYTES_MAX);
+const _: () = assert!(VALUE_BYTES_DEFAULT <= VALUE_BYTES_MAX);

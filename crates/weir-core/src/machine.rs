@@ -1,0 +1,681 @@
+//! The machine: batches in, records and verdicts out.
+//!
+//! It is a deterministic function of the batches applied so far. Offsets are
+//! assigned here and nowhere else, so that every node assigns the same ones
+//! (I1); an intention whose effect is not VALID leaves no record (I10); a
+//! repeated nonce is answered and not executed (I6).
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use crate::batch::{Action, Batch, BatchError, Item, Steps};
+use crate::digest::{Digest, hash};
+use crate::effect::{Commit, Detail, Effect, Outcome, Outcomes};
+use crate::error_code::ErrorCode;
+use crate::ids::{ClientId, ConsequenceOffset, IntentionOffset, TopicId, TopicName};
+use crate::intention::TxnOp;
+use crate::keys::KeyIndex;
+use crate::limits::{
+    KEY_BYTES_MAX, MACHINE_VERSION, OPTION_BYTES_MAX, TOPIC_NAME_BYTES_MAX, TOPICS_MAX,
+};
+use crate::options::TopicOptions;
+use crate::record::{ConsequenceSink, Record, RecordFlags, RecordKind};
+use crate::session::{Seen, SessionTable};
+use crate::snapshot::{Input, SnapshotError, SnapshotSink, SnapshotSource, Writer};
+use crate::topic::{Live, No, Topic, holds};
+
+/// A batch could not be applied. The machine must not be used afterwards: it
+/// may have applied a part.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ApplyError {
+    /// The bytes are no batch.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// The log names a program and this build runs none; skipping it would
+    /// make another history.
+    #[error("intention {0} creates a topic with a program, which this build cannot run")]
+    ProgramNeeded(IntentionOffset),
+}
+
+/// What an applied batch amounted to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// Intentions that took an offset.
+    pub executed: u64,
+    /// The newest intention offset afterwards.
+    pub last: IntentionOffset,
+}
+
+/// A live topic, as it can be seen from outside.
+#[derive(Clone, Copy, Debug)]
+pub struct TopicView<'a> {
+    /// Its name.
+    pub name: &'a TopicName,
+    /// Its number.
+    pub id: TopicId,
+    /// Offset of its newest record.
+    pub last: ConsequenceOffset,
+    /// Intention offset of its CREATE; `None` when it does not live.
+    pub incarnation: Option<IntentionOffset>,
+    /// Offset of its CREATE record; `None` when it does not live.
+    pub created: Option<ConsequenceOffset>,
+    /// Options; `None` when it does not live.
+    pub options: Option<&'a TopicOptions>,
+    /// Keys; `None` when it does not live.
+    pub keys: Option<&'a KeyIndex>,
+    /// Folded history.
+    pub digest: Digest,
+}
+
+/// The state of a store's model. Cloning it takes time and memory linear in
+/// the number of keys and sessions.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    seed: u64,
+    applied: IntentionOffset,
+    time_ms: u64,
+    /// Folds what belongs to no topic.
+    digest: Digest,
+    topics: Vec<Topic>,
+    by_name: BTreeMap<TopicName, TopicId>,
+    sessions: SessionTable,
+}
+
+struct Stamp {
+    intention: IntentionOffset,
+    term: u64,
+    time_ms: u64,
+    client: ClientId,
+    nonce: u64,
+}
+
+/// First record and number of records.
+type Emitted = (ConsequenceOffset, u32);
+
+impl Machine {
+    /// A machine that has seen nothing. `seed` goes into hash tables only and
+    /// changes no outcome.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            applied: IntentionOffset::ZERO,
+            time_ms: 0,
+            digest: Digest::default(),
+            topics: Vec::new(),
+            by_name: BTreeMap::new(),
+            sessions: SessionTable::default(),
+        }
+    }
+
+    /// Newest intention offset.
+    #[must_use]
+    pub fn applied(&self) -> IntentionOffset {
+        self.applied
+    }
+
+    /// Newest stamp, milliseconds since 1970-01-01 UTC. A proposer stamps the
+    /// next batch with at least this.
+    #[must_use]
+    pub fn time_ms(&self) -> u64 {
+        self.time_ms
+    }
+
+    /// The session table.
+    #[must_use]
+    pub fn sessions(&self) -> &SessionTable {
+        &self.sessions
+    }
+
+    /// Every name that ever was created, in order of its number.
+    pub fn topics(&self) -> impl Iterator<Item = TopicView<'_>> {
+        (0_u32..)
+            .zip(&self.topics)
+            .map(|(number, topic)| view(TopicId(number), topic))
+    }
+
+    /// A topic by name, live or not; `None` when it never was created.
+    #[must_use]
+    pub fn topic(&self, name: &str) -> Option<TopicView<'_>> {
+        self.topic_by_id(*self.by_name.get(name)?)
+    }
+
+    /// A topic by number.
+    #[must_use]
+    pub fn topic_by_id(&self, id: TopicId) -> Option<TopicView<'_>> {
+        self.topics.get(id.index()).map(|topic| view(id, topic))
+    }
+
+    /// Hash of the whole history. Equal logs give equal digests (I4).
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        let start = self.digest.fold(self.applied.0).fold(self.time_ms);
+        let topics = self.topics.iter().fold(start, |digest, topic| {
+            let live = topic.live.as_ref();
+            digest
+                .fold(topic.digest.0)
+                .fold(topic.last.0)
+                .fold(live.map_or(0, |live| live.incarnation.0))
+                .fold(live.map_or(0, |live| live.keys.len() as u64))
+        });
+        self.sessions.fold(topics)
+    }
+
+    /// Applies a batch. Each item is answered in `outcomes`, in order, behind
+    /// what is there already; records go to `sink`.
+    pub fn apply<S: ConsequenceSink + ?Sized>(
+        &mut self,
+        batch: &Batch<'_>,
+        sink: &mut S,
+        outcomes: &mut Outcomes,
+    ) -> Result<Applied, ApplyError> {
+        let before = self.applied;
+        self.time_ms = self.time_ms.max(batch.time_ms);
+        let mut topic = None;
+        for item in batch.items() {
+            let item = item?;
+            if !item.same_topic || topic.is_none() {
+                topic = std::str::from_utf8(item.topic)
+                    .ok()
+                    .and_then(|name| self.by_name.get(name).copied());
+            }
+            outcomes.push(self.item(&item, topic, batch.term, sink)?);
+        }
+        Ok(Applied {
+            executed: self.applied.0 - before.0,
+            last: self.applied,
+        })
+    }
+
+    #[inline]
+    fn item<S: ConsequenceSink + ?Sized>(
+        &mut self,
+        item: &Item<'_>,
+        topic: Option<TopicId>,
+        term: u64,
+        sink: &mut S,
+    ) -> Result<Outcome, ApplyError> {
+        let known = topic.and_then(|id| self.topics.get(id.index()));
+        let name_hash = known.map_or_else(|| hash(0, item.topic), |topic| topic.name_hash);
+        let content = hash(name_hash ^ u64::from(item.shape), item.content);
+        let fingerprint = item.fingerprint.unwrap_or(content);
+        if !item.client.is_none() {
+            match self
+                .sessions
+                .check(item.client, item.nonce, fingerprint, self.time_ms)
+            {
+                Seen::New => {}
+                Seen::Before(commit) => return Ok(Outcome::Replayed(commit)),
+                Seen::Refuse(code, expected) => return Ok(Outcome::Refused { code, expected }),
+            }
+        }
+        let intention = self.applied.plus(1);
+        let stamp = Stamp {
+            intention,
+            term,
+            time_ms: self.time_ms,
+            client: item.client,
+            nonce: item.nonce,
+        };
+        let verdict = self.execute(item, topic, &stamp, sink)?;
+        self.applied = intention;
+        let commit = commit(&stamp, verdict);
+        let verdict_word = (commit.effect as u64) << 16
+            | commit.reason.map_or(0, |reason| u64::from(reason.number()));
+        let fold = |digest: Digest| digest.fold(intention.0).fold(verdict_word).fold(content);
+        match topic.and_then(|id| self.topics.get_mut(id.index())) {
+            Some(topic) => topic.digest = fold(topic.digest),
+            None => self.digest = fold(self.digest),
+        }
+        if !item.client.is_none() {
+            self.sessions
+                .executed(item.client, &commit, fingerprint, self.time_ms);
+        }
+        sink.executed(intention, commit.effect);
+        Ok(Outcome::Committed(commit))
+    }
+
+    #[inline]
+    fn execute<S: ConsequenceSink + ?Sized>(
+        &mut self,
+        item: &Item<'_>,
+        topic: Option<TopicId>,
+        stamp: &Stamp,
+        sink: &mut S,
+    ) -> Result<Result<Emitted, No>, ApplyError> {
+        let live = topic
+            .and_then(|id| self.topics.get(id.index()))
+            .filter(|t| t.live.is_some());
+        let own_key = match item.action {
+            Action::Put { key, .. } | Action::Delete { key } => key,
+            _ => &[],
+        };
+        let writes = matches!(
+            item.action,
+            Action::Put { .. } | Action::Delete { .. } | Action::Txn(_)
+        );
+        match (&item.action, live.is_some()) {
+            (Action::ExpireSessions { idle_ms }, _) => {
+                self.sessions
+                    .expire(self.time_ms.saturating_sub(*idle_ms), item.client);
+                return Ok(Ok((ConsequenceOffset::ZERO, 0)));
+            }
+            (Action::Create { .. }, true) => return Ok(Err(No::bare(ErrorCode::TopicExists))),
+            (_, false) if writes => return Ok(Err(No::bare(ErrorCode::NoTopic))),
+            (Action::Destroy | Action::Alter { .. }, false) => {
+                return Ok(Err(No::bare(ErrorCode::TopicAbsent)));
+            }
+            _ => {}
+        }
+        if !item.expects.is_empty() {
+            let seen = topic.and_then(|id| self.topics.get(id.index()));
+            let failed = item
+                .expects
+                .iter()
+                .find_map(|e| holds(&e, seen, own_key).err());
+            if let Some(no) = failed {
+                return Ok(Err(no));
+            }
+        }
+        if let Action::Create {
+            options,
+            code,
+            args,
+        } = item.action
+        {
+            if !code.is_empty() {
+                return Err(ApplyError::ProgramNeeded(stamp.intention));
+            }
+            return self.create(item, topic, options, args, stamp, sink);
+        }
+        let Some((id, topic)) = topic.and_then(|id| Some((id, self.topics.get_mut(id.index())?)))
+        else {
+            return Ok(Err(No::bare(ErrorCode::NoTopic)));
+        };
+        Ok(change(id, topic, item, stamp, sink))
+    }
+
+    fn create<S: ConsequenceSink + ?Sized>(
+        &mut self,
+        item: &Item<'_>,
+        known: Option<TopicId>,
+        options: &[u8],
+        args: &[u8],
+        stamp: &Stamp,
+        sink: &mut S,
+    ) -> Result<Result<Emitted, No>, ApplyError> {
+        let full = No {
+            reason: ErrorCode::Limit,
+            detail: Detail::Limit(TOPICS_MAX as u64),
+        };
+        let id = match known {
+            Some(id) => id,
+            None if self.topics.len() >= TOPICS_MAX => return Ok(Err(full)),
+            None => self.name(item.topic, sink)?,
+        };
+        let seed = self.seed;
+        let Some(topic) = self.topics.get_mut(id.index()) else {
+            return Ok(Err(full));
+        };
+        let offset = emit(
+            id,
+            topic,
+            stamp,
+            sink,
+            RecordKind::Create,
+            RecordFlags::LAST,
+            |r| {
+                r.value = args;
+                r.meta = item.meta;
+            },
+        );
+        topic.live = Some(Live {
+            incarnation: stamp.intention,
+            created: offset,
+            options: TopicOptions::decode(options).unwrap_or_default(),
+            keys: KeyIndex::new(seed),
+        });
+        Ok(Ok((offset, 1)))
+    }
+
+    fn name<S: ConsequenceSink + ?Sized>(
+        &mut self,
+        name: &[u8],
+        sink: &mut S,
+    ) -> Result<TopicId, ApplyError> {
+        let bad = BatchError {
+            at: 0,
+            item: 0,
+            what: "a topic name",
+        };
+        let text = std::str::from_utf8(name).map_err(|_| bad)?;
+        let name = TopicName::any(text).map_err(|_| bad)?;
+        let id = TopicId(u32::try_from(self.topics.len()).unwrap_or(u32::MAX));
+        sink.topic(id, &name);
+        self.by_name.insert(name.clone(), id);
+        self.topics.push(Topic {
+            name_hash: hash(0, name.as_str().as_bytes()),
+            name,
+            last: ConsequenceOffset::ZERO,
+            digest: Digest::default(),
+            live: None,
+        });
+        Ok(id)
+    }
+
+    /// Writes the state. Equal states give equal bytes, whatever the seeds.
+    pub fn save(&self, to: &mut dyn SnapshotSink) -> Result<(), SnapshotError> {
+        let mut out = Writer::new(to);
+        out.number(u64::from(MACHINE_VERSION))?;
+        out.number(self.applied.0)?;
+        out.number(self.time_ms)?;
+        out.word(self.digest.0)?;
+        out.number(self.topics.len() as u64)?;
+        for topic in &self.topics {
+            out.bytes(topic.name.as_str().as_bytes())?;
+            out.number(topic.last.0)?;
+            out.word(topic.digest.0)?;
+            let Some(live) = &topic.live else {
+                out.number(0)?; // does not live
+                out.number(0)?; // no further sections
+                continue;
+            };
+            out.number(live.incarnation.0)?;
+            out.number(live.created.0)?;
+            let mut options = Vec::new();
+            live.options.encode(&mut options);
+            out.bytes(&options)?;
+            out.number(live.keys.len() as u64)?;
+            for (key, offset) in live.keys.sorted() {
+                out.bytes(key)?;
+                out.number(offset.0)?;
+            }
+            out.number(0)?; // no further sections
+        }
+        self.sessions.save(&mut out)?;
+        out.number(0)?; // no further sections
+        out.finish()
+    }
+
+    /// Reads a state that [`save`](Self::save) wrote.
+    pub fn load(from: &mut dyn SnapshotSource, seed: u64) -> Result<Self, SnapshotError> {
+        let mut input = Input::new(from);
+        let version = input.count(u64::from(u16::MAX), "a machine version")?;
+        if version != u64::from(MACHINE_VERSION) {
+            let found = u16::try_from(version).unwrap_or(u16::MAX);
+            return Err(SnapshotError::Version {
+                found,
+                known: MACHINE_VERSION,
+            });
+        }
+        let mut machine = Self::new(seed);
+        machine.applied = IntentionOffset(input.counter()?);
+        machine.time_ms = input.number()?;
+        machine.digest = Digest(input.word()?);
+        for number in 0..input.count(TOPICS_MAX as u64, "at most 2^20 topics")? {
+            let id = TopicId(u32::try_from(number).unwrap_or(u32::MAX));
+            let topic = load_topic(&mut input, seed, machine.applied)?;
+            if machine.by_name.insert(topic.name.clone(), id).is_some() {
+                return Err(SnapshotError::Malformed("each topic name once"));
+            }
+            machine.topics.push(topic);
+        }
+        machine.sessions = SessionTable::load(&mut input, machine.applied)?;
+        input.count(0, SECTIONS)?;
+        Ok(machine)
+    }
+}
+
+/// What a snapshot of this version has none of.
+const SECTIONS: &str = "no sections that this build does not know";
+
+fn load_topic(
+    input: &mut Input<'_>,
+    seed: u64,
+    applied: IntentionOffset,
+) -> Result<Topic, SnapshotError> {
+    let what = "a topic name of at most 255 bytes";
+    let name = String::from_utf8(input.bytes(TOPIC_NAME_BYTES_MAX, what)?).ok();
+    let name = name.and_then(|name| TopicName::any(&name).ok());
+    let name = name.ok_or(SnapshotError::Malformed(what))?;
+    let mut topic = Topic {
+        name_hash: hash(0, name.as_str().as_bytes()),
+        name,
+        last: ConsequenceOffset(input.counter()?),
+        digest: Digest(input.word()?),
+        live: None,
+    };
+    if topic.last == ConsequenceOffset::ZERO {
+        return Err(SnapshotError::Malformed("a topic with a record"));
+    }
+    let incarnation = IntentionOffset(input.number()?);
+    if incarnation == IntentionOffset::ZERO {
+        input.count(0, SECTIONS)?;
+        return Ok(topic);
+    }
+    let created = ConsequenceOffset(input.number()?);
+    if incarnation > applied || created > topic.last || created == ConsequenceOffset::ZERO {
+        return Err(SnapshotError::Malformed(
+            "a creation before the last record",
+        ));
+    }
+    let options = TopicOptions::decode(&input.bytes(OPTION_BYTES_MAX, "topic options")?);
+    let options = options.ok_or(SnapshotError::Malformed("topic options"))?;
+    let mut keys = KeyIndex::new(seed);
+    let mut before = Vec::new();
+    for _ in 0..input.number()? {
+        let key = input.bytes(KEY_BYTES_MAX, "a key of at most 65,535 bytes")?;
+        let offset = ConsequenceOffset(input.number()?);
+        if key <= before {
+            return Err(SnapshotError::Malformed("keys in ascending order"));
+        }
+        if offset <= created || offset > topic.last {
+            return Err(SnapshotError::Malformed("the offset of a key"));
+        }
+        keys.set(&key, offset);
+        before = key;
+    }
+    input.count(0, SECTIONS)?;
+    topic.live = Some(Live {
+        incarnation,
+        created,
+        options,
+        keys,
+    });
+    Ok(topic)
+}
+
+fn view(id: TopicId, topic: &Topic) -> TopicView<'_> {
+    let live = topic.live.as_ref();
+    TopicView {
+        name: &topic.name,
+        id,
+        last: topic.last,
+        incarnation: live.map(|live| live.incarnation),
+        created: live.map(|live| live.created),
+        options: live.map(|live| &live.options),
+        keys: live.map(|live| &live.keys),
+        digest: topic.digest,
+    }
+}
+
+fn commit(stamp: &Stamp, verdict: Result<Emitted, No>) -> Commit {
+    let base = Commit {
+        nonce: stamp.nonce,
+        effect: Effect::Valid,
+        reason: None,
+        detail: Detail::None,
+        intention: stamp.intention,
+        first: ConsequenceOffset::ZERO,
+        records: 0,
+    };
+    match verdict {
+        Ok((first, records)) => Commit {
+            first,
+            records,
+            ..base
+        },
+        Err(No { reason, detail }) => {
+            // Reasons are numbered by their effect: 1xx said no, 2xx fell over.
+            let effect = if reason.number() < 200 {
+                Effect::Invalid
+            } else {
+                Effect::Error
+            };
+            Commit {
+                effect,
+                reason: Some(reason),
+                detail,
+                ..base
+            }
+        }
+    }
+}
+
+#[inline]
+fn emit<'a, S: ConsequenceSink + ?Sized>(
+    id: TopicId,
+    topic: &mut Topic,
+    stamp: &Stamp,
+    sink: &mut S,
+    kind: RecordKind,
+    flags: u8,
+    fill: impl FnOnce(&mut Record<'a>),
+) -> ConsequenceOffset {
+    let offset = topic.last.plus(1);
+    let mut record = Record {
+        offset,
+        intention: stamp.intention,
+        term: stamp.term,
+        time_ms: stamp.time_ms,
+        client: stamp.client,
+        nonce: stamp.nonce,
+        flags: RecordFlags(flags),
+        kind,
+        key: &[],
+        value: &[],
+        meta: &[],
+    };
+    fill(&mut record);
+    sink.record(id, &record);
+    topic.last = offset;
+    offset
+}
+
+/// Changes a live topic.
+#[inline]
+fn change<S: ConsequenceSink + ?Sized>(
+    id: TopicId,
+    topic: &mut Topic,
+    item: &Item<'_>,
+    stamp: &Stamp,
+    sink: &mut S,
+) -> Result<Emitted, No> {
+    let last = RecordFlags::LAST;
+    let absent = No::bare(ErrorCode::NoTopic);
+    match item.action {
+        Action::Put { key, value } => {
+            let live = topic.live.as_ref().ok_or(absent)?;
+            live.admits(key, value)?;
+            live.has_room(key)?;
+            Ok((
+                put(id, topic, stamp, sink, last, (key, value, item.meta)),
+                1,
+            ))
+        }
+        Action::Delete { key } => {
+            topic.live.as_ref().ok_or(absent)?.admits(key, &[])?;
+            Ok((delete(id, topic, stamp, sink, last, (key, item.meta)), 1))
+        }
+        Action::Txn(steps) => transaction(id, topic, steps, stamp, sink),
+        Action::Destroy => {
+            let offset = emit(id, topic, stamp, sink, RecordKind::Destroy, last, |r| {
+                r.meta = item.meta;
+            });
+            topic.live = None;
+            Ok((offset, 1))
+        }
+        Action::Alter { options } => {
+            let offset = emit(id, topic, stamp, sink, RecordKind::Alter, last, |r| {
+                r.value = options;
+                r.meta = item.meta;
+            });
+            if let Some(live) = &mut topic.live {
+                live.options = TopicOptions::decode(options).unwrap_or_default();
+            }
+            Ok((offset, 1))
+        }
+        Action::Create { .. } | Action::ExpireSessions { .. } => Err(absent),
+    }
+}
+
+#[inline]
+fn put<S: ConsequenceSink + ?Sized>(
+    id: TopicId,
+    topic: &mut Topic,
+    stamp: &Stamp,
+    sink: &mut S,
+    flags: u8,
+    (key, value, meta): (&[u8], &[u8], &[u8]),
+) -> ConsequenceOffset {
+    let offset = emit(id, topic, stamp, sink, RecordKind::Put, flags, |r| {
+        (r.key, r.value, r.meta) = (key, value, meta);
+    });
+    if !key.is_empty()
+        && let Some(live) = &mut topic.live
+    {
+        live.keys.set(key, offset);
+    }
+    offset
+}
+
+fn delete<S: ConsequenceSink + ?Sized>(
+    id: TopicId,
+    topic: &mut Topic,
+    stamp: &Stamp,
+    sink: &mut S,
+    flags: u8,
+    (key, meta): (&[u8], &[u8]),
+) -> ConsequenceOffset {
+    let offset = emit(id, topic, stamp, sink, RecordKind::Delete, flags, |r| {
+        (r.key, r.meta) = (key, meta);
+    });
+    if let Some(live) = &mut topic.live {
+        live.keys.remove(key);
+    }
+    offset
+}
+
+/// All steps or none: everything that can say no is asked before the first
+/// record is written.
+fn transaction<S: ConsequenceSink + ?Sized>(
+    id: TopicId,
+    topic: &mut Topic,
+    steps: Steps<'_>,
+    stamp: &Stamp,
+    sink: &mut S,
+) -> Result<Emitted, No> {
+    let live = topic.live.as_ref().ok_or(No::bare(ErrorCode::NoTopic))?;
+    live.admits_all(steps.iter())?;
+    let first = topic.last.plus(1);
+    let count = steps.len();
+    for (number, step) in (1_u32..).zip(steps.iter()) {
+        let end = if number == count {
+            RecordFlags::LAST
+        } else {
+            0
+        };
+        let flags = RecordFlags::TXN | end;
+        match step {
+            TxnOp::Put { key, value, meta } => {
+                put(id, topic, stamp, sink, flags, (key, value, meta));
+            }
+            TxnOp::Delete { key, meta } => {
+                delete(id, topic, stamp, sink, flags, (key, meta));
+            }
+        }
+    }
+    Ok((first, count))
+}

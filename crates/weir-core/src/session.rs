@@ -1,0 +1,346 @@
+//! Client sessions: which nonces were executed and what came of them.
+//!
+//! The table makes a repeated intention harmless: the nonce check that counts
+//! is made here, on apply, against state that is part of the machine. It keeps
+//! the outcomes of the last [`SESSION_WINDOW`] nonces of each session,
+//! run-length coded, and at most [`SESSIONS_MAX`] sessions (I6).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::effect::{Commit, Detail, Effect};
+use crate::error_code::ErrorCode;
+use crate::ids::{ClientId, ConsequenceOffset, IntentionOffset};
+use crate::limits::{SESSION_TTL_MS, SESSION_WINDOW, SESSIONS_MAX};
+use crate::snapshot::{Input, SnapshotError, Writer};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    count: u64,
+    commit: Commit,
+}
+
+/// What the table says about a nonce before it is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// The next one: execute it.
+    New,
+    /// Executed before with the same content.
+    Before(Commit),
+    /// Not to be executed; the number is the next nonce of the session.
+    Refuse(ErrorCode, u64),
+}
+
+/// One client's history.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Session {
+    last: u64,
+    runs: VecDeque<Run>,
+    /// Hashes of the contents of the newest nonces, oldest first.
+    fingerprints: VecDeque<u64>,
+    used: IntentionOffset,
+    used_ms: u64,
+}
+
+impl Session {
+    #[inline]
+    pub(crate) fn check(&self, nonce: u64, fingerprint: u64) -> Seen {
+        if nonce == self.last + 1 {
+            return Seen::New;
+        }
+        if nonce > self.last {
+            return Seen::Refuse(ErrorCode::NonceGap, self.last + 1);
+        }
+        let kept = self.fingerprints.len() as u64;
+        let oldest = self.last + 1 - kept;
+        if nonce < oldest {
+            return Seen::Refuse(ErrorCode::SessionExpired, self.last + 1);
+        }
+        let index = usize::try_from(nonce - oldest).unwrap_or(usize::MAX);
+        if self.fingerprints.get(index) != Some(&fingerprint) {
+            return Seen::Refuse(ErrorCode::NonceReused, self.last + 1);
+        }
+        match self.outcome(nonce) {
+            Some(commit) => Seen::Before(commit),
+            None => Seen::Refuse(ErrorCode::SessionExpired, self.last + 1),
+        }
+    }
+
+    fn outcome(&self, nonce: u64) -> Option<Commit> {
+        let at = self.runs.partition_point(|run| run.commit.nonce <= nonce);
+        let run = self.runs.get(at.checked_sub(1)?)?;
+        let n = nonce - run.commit.nonce;
+        (n < run.count).then(|| run.commit.nth(n))
+    }
+
+    #[inline]
+    pub(crate) fn executed(&mut self, commit: &Commit, fingerprint: u64, time_ms: u64) {
+        assert!(
+            commit.nonce == self.last + 1,
+            "nonces are executed in order (I6)"
+        );
+        self.last = commit.nonce;
+        self.used = commit.intention;
+        self.used_ms = time_ms;
+        self.fingerprints.push_back(fingerprint);
+        match self.runs.back_mut() {
+            Some(run) if run.commit.runs_into(commit, run.count) => run.count += 1,
+            _ => self.runs.push_back(Run {
+                count: 1,
+                commit: *commit,
+            }),
+        }
+        if self.fingerprints.len() as u64 > SESSION_WINDOW {
+            self.fingerprints.pop_front();
+            if let Some(run) = self.runs.front_mut() {
+                run.count -= 1;
+                if run.count == 0 {
+                    self.runs.pop_front();
+                } else {
+                    run.commit = run.commit.nth(1);
+                }
+            }
+        }
+    }
+}
+
+/// All sessions, ordered by client id.
+#[derive(Clone, Debug, Default)]
+pub struct SessionTable {
+    sessions: BTreeMap<ClientId, Session>,
+}
+
+impl SessionTable {
+    /// Number of sessions.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Whether there is no session.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    /// Last executed nonce of a client; 0 for one that is not known.
+    #[must_use]
+    pub fn last_nonce(&self, client: ClientId) -> u64 {
+        self.sessions.get(&client).map_or(0, |session| session.last)
+    }
+
+    /// The kept outcome of a nonce.
+    #[must_use]
+    pub fn outcome(&self, client: ClientId, nonce: u64) -> Option<Commit> {
+        self.sessions.get(&client)?.outcome(nonce)
+    }
+
+    /// What to do with a client's nonce. Changes nothing: a refused nonce must
+    /// leave no trace.
+    #[inline]
+    pub(crate) fn check(
+        &self,
+        client: ClientId,
+        nonce: u64,
+        fingerprint: u64,
+        time_ms: u64,
+    ) -> Seen {
+        match self.sessions.get(&client) {
+            Some(session) => session.check(nonce, fingerprint),
+            None if nonce != 1 => Seen::Refuse(ErrorCode::SessionExpired, 1),
+            None if self.sessions.len() < SESSIONS_MAX || self.idle(time_ms).is_some() => Seen::New,
+            None => Seen::Refuse(ErrorCode::Busy, 1),
+        }
+    }
+
+    /// The session that was used longest ago, if its time is over. A younger
+    /// one is never dropped: its client would be executed twice.
+    fn idle(&self, time_ms: u64) -> Option<ClientId> {
+        let oldest = self
+            .sessions
+            .iter()
+            .min_by_key(|(_, session)| session.used)?;
+        let over = time_ms.saturating_sub(oldest.1.used_ms) >= SESSION_TTL_MS;
+        over.then_some(*oldest.0)
+    }
+
+    /// Keeps the outcome of the client's next nonce. A new client in a full
+    /// table takes the place of the session whose time is over (I6).
+    #[inline]
+    pub(crate) fn executed(
+        &mut self,
+        client: ClientId,
+        commit: &Commit,
+        fingerprint: u64,
+        time_ms: u64,
+    ) {
+        if let Some(session) = self.sessions.get_mut(&client) {
+            session.executed(commit, fingerprint, time_ms);
+            return;
+        }
+        if self.sessions.len() >= SESSIONS_MAX
+            && let Some(id) = self.idle(time_ms)
+        {
+            self.sessions.remove(&id);
+        }
+        let session = self.sessions.entry(client).or_default();
+        session.executed(commit, fingerprint, time_ms);
+    }
+
+    /// Forgets the sessions that were last used before a time, but not that of
+    /// the client that asks for it: it is in use.
+    pub(crate) fn expire(&mut self, before_ms: u64, asking: ClientId) {
+        self.sessions
+            .retain(|client, session| session.used_ms >= before_ms || *client == asking);
+    }
+
+    pub(crate) fn fold(&self, digest: crate::Digest) -> crate::Digest {
+        self.sessions.iter().fold(digest, |digest, (id, session)| {
+            digest
+                .fold(crate::digest::hash(0, &id.0))
+                .fold(session.last)
+                .fold(session.used.0)
+        })
+    }
+
+    pub(crate) fn save(&self, out: &mut Writer<'_>) -> Result<(), SnapshotError> {
+        out.number(self.sessions.len() as u64)?;
+        for (id, session) in &self.sessions {
+            out.bytes(&id.0)?;
+            out.number(session.last)?;
+            out.number(session.used.0)?;
+            out.number(session.used_ms)?;
+            out.number(session.fingerprints.len() as u64)?;
+            for fingerprint in &session.fingerprints {
+                out.word(*fingerprint)?;
+            }
+            out.number(session.runs.len() as u64)?;
+            for run in &session.runs {
+                out.number(run.count)?;
+                save_commit(&run.commit, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn load(
+        input: &mut Input<'_>,
+        applied: IntentionOffset,
+    ) -> Result<Self, SnapshotError> {
+        let mut table = Self::default();
+        let mut before = ClientId::NONE;
+        for _ in 0..input.count(SESSIONS_MAX as u64, "at most 4,096 sessions")? {
+            let id = ClientId(input.array()?);
+            if id <= before {
+                return Err(SnapshotError::Malformed("client ids in ascending order"));
+            }
+            table.sessions.insert(id, load_session(input, applied)?);
+            before = id;
+        }
+        Ok(table)
+    }
+}
+
+fn load_session(input: &mut Input<'_>, applied: IntentionOffset) -> Result<Session, SnapshotError> {
+    let mut session = Session {
+        last: input.counter()?,
+        used: IntentionOffset(input.number()?),
+        used_ms: input.number()?,
+        ..Session::default()
+    };
+    for _ in 0..input.count(SESSION_WINDOW, "a window of at most 10,000")? {
+        session.fingerprints.push_back(input.word()?);
+    }
+    let kept = session.fingerprints.len() as u64;
+    let whole = kept == session.last.min(SESSION_WINDOW) && kept != 0;
+    if !whole || session.used > applied {
+        return Err(SnapshotError::Malformed("a session with its window"));
+    }
+    let mut nonce = session.last - kept + 1;
+    let mut newest = 0;
+    for _ in 0..input.count(kept, "no more runs than nonces")? {
+        let count = input.count(session.last + 1 - nonce, "no more outcomes than nonces")?;
+        let commit = load_commit(input)?;
+        let before = session.runs.back();
+        let longer = before.is_some_and(|run| run.commit.runs_into(&commit, run.count));
+        let one_by_one = count == 1 || (count > 1 && commit.records <= 1);
+        if !one_by_one || longer || commit.nonce != nonce || commit.intention.0 <= newest {
+            return Err(SnapshotError::Malformed("a run that continues the window"));
+        }
+        nonce += count;
+        newest = commit.intention.0 + count - 1;
+        session.runs.push_back(Run { count, commit });
+    }
+    if nonce != session.last + 1 || newest != session.used.0 {
+        return Err(SnapshotError::Malformed("as many outcomes as nonces"));
+    }
+    Ok(session)
+}
+
+fn save_commit(commit: &Commit, out: &mut Writer<'_>) -> Result<(), SnapshotError> {
+    out.number(commit.nonce)?;
+    out.number(commit.effect as u64)?;
+    out.number(commit.reason.map_or(0, |reason| u64::from(reason.number())))?;
+    let (kind, a, b) = match commit.detail {
+        Detail::None => (0, 0, 0),
+        Detail::Actual(n) => (1, n, 0),
+        Detail::Limit(n) => (2, n, 0),
+        Detail::Operation { index, reason } => (3, u64::from(index), u64::from(reason.number())),
+    };
+    for n in [
+        kind,
+        a,
+        b,
+        commit.intention.0,
+        commit.first.0,
+        u64::from(commit.records),
+    ] {
+        out.number(n)?;
+    }
+    Ok(())
+}
+
+fn load_commit(input: &mut Input<'_>) -> Result<Commit, SnapshotError> {
+    let code = |n: u64| {
+        let known = u16::try_from(n).ok().and_then(ErrorCode::from_number);
+        known.ok_or(SnapshotError::Malformed("a known reason"))
+    };
+    let small = |n: u64| u32::try_from(n).map_err(|_| SnapshotError::Malformed("32 bits"));
+    let nonce = input.number()?;
+    let effect = u8::try_from(input.number()?)
+        .ok()
+        .and_then(Effect::from_number);
+    let effect = effect.ok_or(SnapshotError::Malformed("an effect"))?;
+    let reason = match input.number()? {
+        0 => None,
+        n => Some(code(n)?),
+    };
+    let (kind, a, b) = (input.number()?, input.number()?, input.number()?);
+    let detail = match (kind, a, b) {
+        (0, 0, 0) => Detail::None,
+        (1, n, 0) => Detail::Actual(n),
+        (2, n, 0) => Detail::Limit(n),
+        (3, index, reason) => Detail::Operation {
+            index: small(index)?,
+            reason: code(reason)?,
+        },
+        _ => return Err(SnapshotError::Malformed("a detail")),
+    };
+    let commit = Commit {
+        nonce,
+        effect,
+        reason,
+        detail,
+        intention: IntentionOffset(input.counter()?),
+        first: ConsequenceOffset(input.counter()?),
+        records: small(input.number()?)?,
+    };
+    let is_valid = effect == Effect::Valid;
+    let plain = commit.records == 0 || is_valid;
+    let numbered = (commit.records == 0) == (commit.first == ConsequenceOffset::ZERO);
+    let explained = Effect::of(reason) == Some(effect) && (detail == Detail::None || !is_valid);
+    if plain && numbered && explained {
+        Ok(commit)
+    } else {
+        Err(SnapshotError::Malformed("an outcome that can be"))
+    }
+}

@@ -1,0 +1,158 @@
+//! State of one topic name: its last offset for ever, and what is live now.
+
+use std::collections::BTreeMap;
+
+use crate::digest::Digest;
+use crate::effect::Detail;
+use crate::error_code::ErrorCode;
+use crate::ids::{ConsequenceOffset, IntentionOffset, TopicName};
+use crate::intention::{Expect, TxnOp};
+use crate::keys::KeyIndex;
+use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::options::TopicOptions;
+
+/// A name that was created at least once.
+#[derive(Clone, Debug)]
+pub(crate) struct Topic {
+    pub(crate) name: TopicName,
+    /// Hash of the name, part of the hash of every intention that names it.
+    pub(crate) name_hash: u64,
+    /// Offset of the newest record; survives destruction (T4).
+    pub(crate) last: ConsequenceOffset,
+    /// Folded history (G11).
+    pub(crate) digest: Digest,
+    pub(crate) live: Option<Live>,
+}
+
+/// What exists only while the topic lives.
+#[derive(Clone, Debug)]
+pub(crate) struct Live {
+    /// Intention offset of the CREATE.
+    pub(crate) incarnation: IntentionOffset,
+    /// Offset of the CREATE record.
+    pub(crate) created: ConsequenceOffset,
+    pub(crate) options: TopicOptions,
+    pub(crate) keys: KeyIndex,
+}
+
+/// A rule said no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct No {
+    pub(crate) reason: ErrorCode,
+    pub(crate) detail: Detail,
+}
+
+impl No {
+    pub(crate) const fn bare(reason: ErrorCode) -> Self {
+        Self {
+            reason,
+            detail: Detail::None,
+        }
+    }
+
+    fn limit(reason: ErrorCode, max: u64) -> Self {
+        Self {
+            reason,
+            detail: Detail::Limit(max),
+        }
+    }
+}
+
+/// Checks one condition against the topic, which may be unknown or dead.
+pub(crate) fn holds(expect: &Expect<'_>, topic: Option<&Topic>, own_key: &[u8]) -> Result<(), No> {
+    let live = topic.and_then(|topic| topic.live.as_ref());
+    let last = topic.map_or(0, |topic| topic.last.0);
+    let key_offset = |key: Option<&[u8]>| {
+        let key = key.unwrap_or(own_key);
+        live.and_then(|live| live.keys.get(key))
+            .map_or(0, |offset| offset.0)
+    };
+    let (holds, actual) = match expect {
+        Expect::KeyOffset(key, n) => {
+            let offset = key_offset(*key);
+            (offset == *n && offset != 0, offset)
+        }
+        Expect::KeyAbsent(key) => (key_offset(*key) == 0, key_offset(*key)),
+        Expect::KeyPresent(key) => (key_offset(*key) != 0, 0),
+        Expect::TopicOffset(n) => (live.is_some() && last == *n, last),
+        Expect::TopicAbsentOr(n) => (live.is_none() || last == *n, last),
+        Expect::TopicEmpty => (live.is_some_and(|live| live.created.0 == last), last),
+        Expect::Incarnation(n) => {
+            let incarnation = live.map_or(0, |live| live.incarnation.0);
+            (incarnation == *n && incarnation != 0, incarnation)
+        }
+    };
+    if holds {
+        return Ok(());
+    }
+    Err(No {
+        reason: ErrorCode::Conflict,
+        detail: Detail::Actual(actual),
+    })
+}
+
+impl Live {
+    /// Whether a record with this key and value may be written, given that
+    /// `new_keys` more keys will exist than now.
+    #[inline]
+    pub(crate) fn admits(&self, key: &[u8], value: &[u8]) -> Result<(), No> {
+        let key_max = self.options.key_bytes_max.unwrap_or(KEY_BYTES_MAX as u64);
+        if key.len() as u64 > key_max {
+            return Err(No::limit(ErrorCode::Limit, key_max));
+        }
+        let value_max = self
+            .options
+            .value_bytes_max
+            .unwrap_or(VALUE_BYTES_MAX as u64);
+        if value.len() as u64 > value_max {
+            return Err(No::limit(ErrorCode::Limit, value_max));
+        }
+        Ok(())
+    }
+
+    /// Whether one more PUT of `key` keeps the number of keys in its quota.
+    #[inline]
+    pub(crate) fn has_room(&self, key: &[u8]) -> Result<(), No> {
+        let Some(max) = self.options.keys_max else {
+            return Ok(());
+        };
+        if key.is_empty() || (self.keys.len() as u64) < max || self.keys.get(key).is_some() {
+            return Ok(());
+        }
+        Err(No::limit(ErrorCode::Quota, max))
+    }
+
+    /// Checks the steps of a transaction in order, each seeing the ones
+    /// before it, without changing anything.
+    pub(crate) fn admits_all<'a>(&self, steps: impl Iterator<Item = TxnOp<'a>>) -> Result<(), No> {
+        let mut overlay: BTreeMap<&[u8], bool> = BTreeMap::new();
+        let mut keys = self.keys.len() as u64;
+        for (index, step) in (0_u32..).zip(steps) {
+            let (key, value, put) = match step {
+                TxnOp::Put { key, value, .. } => (key, value, true),
+                TxnOp::Delete { key, .. } => (key, &[][..], false),
+            };
+            let aborted = |reason| No {
+                reason: ErrorCode::TxnAborted,
+                detail: Detail::Operation { index, reason },
+            };
+            self.admits(key, value).map_err(|no| aborted(no.reason))?;
+            let Some(max) = self.options.keys_max else {
+                continue;
+            };
+            if key.is_empty() {
+                continue;
+            }
+            let present = overlay
+                .insert(key, put)
+                .unwrap_or_else(|| self.keys.get(key).is_some());
+            match (present, put) {
+                (false, true) if keys >= max => return Err(aborted(ErrorCode::Quota)),
+                (false, true) => keys += 1,
+                (true, false) => keys -= 1,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
