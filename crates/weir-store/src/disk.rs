@@ -10,12 +10,16 @@
 //! by its caller.
 
 mod file;
+#[cfg(feature = "sim")]
+mod sim;
 
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 pub use self::file::FileDisk;
+#[cfg(feature = "sim")]
+pub use self::sim::{SimCounts, SimDisk, SimFailure, SimOp};
 
 /// How [`Disk::open`] opens a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

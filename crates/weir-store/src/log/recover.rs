@@ -205,9 +205,12 @@ fn tidy(
         .chain(&files.overtaken);
     let mut removed = 0;
     for path in gone {
-        disk.remove(path)
-            .map_err(StoreError::io(IoVerb::Remove, path))?;
-        removed += 1;
+        match disk.remove(path) {
+            Ok(()) => removed += 1,
+            // Writing the start file has used the name of an unfinished one.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(StoreError::io(IoVerb::Remove, path)(error)),
+        }
     }
     if removed > 0 {
         disk.sync_dir(LOG_DIR)

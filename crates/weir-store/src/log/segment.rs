@@ -49,14 +49,14 @@ pub(crate) fn is_full(error: &StoreError) -> bool {
     }
 }
 
-/// Makes `path` complete: `fill` writes into the reserved file, then it is
+/// Makes `path` complete: `content` writes into the reserved file, then it is
 /// synced and renamed and its directory synced. On failure nothing named
 /// `path` was changed, unless only the last directory sync failed.
 pub(crate) fn build_file(
     disk: &dyn Disk,
     path: &str,
     reserve_bytes: u64,
-    fill: impl FnOnce(&dyn DiskFile, &str) -> Result<(), StoreError>,
+    content: impl FnOnce(&dyn DiskFile, &str) -> Result<(), StoreError>,
 ) -> Result<Arc<dyn DiskFile>, StoreError> {
     let working = format!("{path}{BUILDING}");
     match disk.remove(&working) {
@@ -73,7 +73,7 @@ pub(crate) fn build_file(
             file.allocate(reserve_bytes)
                 .map_err(StoreError::io(IoVerb::Resize, &working))?;
         }
-        fill(&*file, &working)?;
+        content(&*file, &working)?;
         file.sync_data()
             .map_err(StoreError::io(IoVerb::Sync, &working))?;
         disk.rename(&working, path)

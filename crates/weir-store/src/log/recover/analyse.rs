@@ -85,10 +85,6 @@ impl Analysis {
         let last_index = header.next_index - 1;
         let mut view = View::default();
         view.last_index = last_index;
-        if let Some(start) = files.start {
-            view.purged_index = start.purged_index;
-            view.purged_term = start.purged_term;
-        }
         Self {
             view,
             ends: Vec::new(),
@@ -222,14 +218,8 @@ impl Analysis {
                 .add(header.index, header.term, segment, header.position),
             Kind::Truncate => self.view.truncate(header.index, header.sequence),
             Kind::Reset => {
-                let (index, term) = (self.view.purged_index, self.view.purged_term);
                 self.view.reset(header.index, header.term);
-                if header.sequence > self.start_sequence {
-                    self.reset = Some(header.sequence);
-                } else {
-                    // The start file was written after it and may know more.
-                    (self.view.purged_index, self.view.purged_term) = (index, term);
-                }
+                self.reset = (header.sequence > self.start_sequence).then_some(header.sequence);
             }
             Kind::Seal | Kind::Clean | Kind::Open | Kind::Roll => {}
         }
@@ -355,6 +345,14 @@ impl Analysis {
 
     /// What has to hold once everything was read.
     fn finish(&mut self, files: &Files) -> Result<(), StoreError> {
+        // Only now: what the start file says of an index is true of the entry
+        // that came last, not of those that were truncated before.
+        if self.reset.is_none()
+            && let Some(start) = files.start
+        {
+            self.view.purged_index = start.purged_index;
+            self.view.purged_term = start.purged_term;
+        }
         let last = self.view.last_index;
         let purged = self.view.purged_index;
         let covered = last == purged

@@ -1,0 +1,310 @@
+//! A scripted workload on the simulated disk, and the oracle that says which
+//! contents a recovered log may have.
+
+use std::sync::Arc;
+
+use weir_store::disk::{Disk, SimDisk};
+use weir_store::error::StoreError;
+use weir_store::log::{Log, LogIndex, LogOptions, Recovery};
+
+pub const ID: [u8; 16] = *b"a store of tests";
+
+/// Draws numbers from a seed (the splitmix generator).
+#[derive(Clone, Debug)]
+pub struct Draw(pub u64);
+
+impl Draw {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// One step of a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// An entry whose payload is made from this number.
+    Append(u64),
+    Sync,
+    Seal,
+    /// Takes back so many entries.
+    Truncate(u64),
+    /// Lets go of all but so many entries.
+    Purge(u64),
+    /// Drops everything and goes on so many indexes later.
+    Reset(u64),
+    /// Clean stop and open.
+    Close,
+    /// The process dies and comes back; the page cache stays.
+    Kill,
+}
+
+/// Entries that count: index, term, payload number.
+pub type Entries = Vec<(u64, u64, u64)>;
+
+/// What a run did before it ended.
+#[derive(Debug, Default)]
+pub struct Trace {
+    /// The entries after each step that could have changed them, purges not
+    /// applied.
+    pub states: Vec<Entries>,
+    /// Number of the last state that was reported durable.
+    pub acknowledged: usize,
+    /// Highest index that a purge was asked for.
+    pub purged: u64,
+    /// Whether the script came to its end.
+    pub complete: bool,
+}
+
+pub fn options() -> LogOptions {
+    let mut options = LogOptions::default();
+    options.segment_bytes_first = 16 << 10;
+    options.segment_bytes_max = 32 << 10;
+    options.reserve_bytes = 0;
+    options.zero_ahead_bytes = 4096;
+    options.now_unix_s = 1_000_000;
+    options.entropy = 42;
+    options
+}
+
+/// The payload of a number: sizes around sector borders, zeros, sparse bytes,
+/// and last sectors with a single set bit.
+pub fn payload(number: u64) -> Vec<u8> {
+    let mut draw = Draw(number);
+    let len = match draw.below(8) {
+        0 => draw.below(8),
+        1 => 384 + 512 * draw.below(4),
+        2 => 385 + 512 * draw.below(4),
+        3 => 3000 + draw.below(6000),
+        _ => draw.below(1500),
+    };
+    let len = usize::try_from(len).unwrap();
+    let mut bytes = vec![0; len];
+    match draw.below(6) {
+        0 => {}
+        1 => {
+            for _ in 0..3 {
+                if len > 0 {
+                    let at = usize::try_from(draw.below(len as u64)).unwrap();
+                    bytes[at] = 0x20;
+                }
+            }
+        }
+        2 => {
+            bytes.fill(b'x');
+            if let Some(last) = bytes.last_mut() {
+                *last = b'@';
+            }
+        }
+        _ => bytes
+            .iter_mut()
+            .for_each(|byte| *byte = draw.next().to_le_bytes()[0]),
+    }
+    bytes
+}
+
+/// A script drawn from a seed, of about `len` steps.
+pub fn script(seed: u64, len: u64) -> Vec<Step> {
+    let mut draw = Draw(seed);
+    let mut steps = Vec::new();
+    while (steps.len() as u64) < len {
+        steps.push(match draw.below(40) {
+            0 | 1 => Step::Seal,
+            2 | 3 => Step::Truncate(1 + draw.below(6)),
+            4 => Step::Purge(draw.below(10)),
+            5 => Step::Close,
+            6 => Step::Kill,
+            7 if draw.below(3) == 0 => Step::Reset(1 + draw.below(5)),
+            8..=19 => Step::Sync,
+            _ => Step::Append(draw.next()),
+        });
+    }
+    steps
+}
+
+fn shared(disk: &SimDisk) -> Arc<dyn Disk> {
+    Arc::new(disk.clone())
+}
+
+pub fn open(disk: &SimDisk, options: &LogOptions) -> Result<(Log, Recovery), StoreError> {
+    Log::open(shared(disk), ID, options.clone())
+}
+
+/// Runs a script on `disk` until it ends or a call fails.
+pub fn run(disk: &SimDisk, script: &[Step], options: &LogOptions) -> Trace {
+    let mut trace = Trace {
+        states: vec![Vec::new()],
+        ..Trace::default()
+    };
+    trace.complete = steps(disk, script, options, &mut trace).is_ok();
+    trace
+}
+
+fn steps(
+    disk: &SimDisk,
+    script: &[Step],
+    options: &LogOptions,
+    trace: &mut Trace,
+) -> Result<(), StoreError> {
+    let (mut log, _) = open(disk, options)?;
+    let mut now: Entries = Vec::new();
+    let mut term = 1;
+    for step in script {
+        match *step {
+            Step::Append(number) => {
+                let bytes = payload(number);
+                let (head, tail) = bytes.split_at(bytes.len() / 2);
+                let index = log.last_index().0 + 1;
+                now.push((index, term, number));
+                // Even a failed append may have left it.
+                trace.states.push(now.clone());
+                assert_eq!(log.append(term, 1, &[head, tail])?.0, index);
+            }
+            Step::Sync => {
+                log.sync()?;
+                trace.acknowledged = trace.states.len() - 1;
+                assert_eq!(log.durable_index(), log.last_index());
+            }
+            Step::Seal => {
+                log.seal()?;
+                trace.acknowledged = trace.states.len() - 1;
+            }
+            Step::Truncate(back) => {
+                let low = log.first_index().0 - 1;
+                let keep = log.last_index().0.saturating_sub(back).max(low);
+                now.retain(|entry| entry.0 <= keep);
+                trace.states.push(now.clone());
+                log.truncate_after(LogIndex(keep))?;
+                term += 1;
+                // A truncation to the last entry does nothing, not even sync.
+                log.sync()?;
+                trace.acknowledged = trace.states.len() - 1;
+            }
+            Step::Purge(leave) => {
+                let low = log.first_index().0 - 1;
+                let through = log.durable_index().0.saturating_sub(leave).max(low);
+                trace.purged = trace.purged.max(through);
+                log.purge_through(LogIndex(through))?;
+            }
+            Step::Reset(ahead) => {
+                let next = log.last_index().0 + ahead;
+                log.sync()?;
+                trace.acknowledged = trace.states.len() - 1;
+                now.clear();
+                trace.states.push(now.clone());
+                trace.purged = next - 1;
+                term += 1;
+                log.reset(LogIndex(next), term)?;
+                trace.acknowledged = trace.states.len() - 1;
+            }
+            Step::Close => {
+                log.close()?;
+                trace.acknowledged = trace.states.len() - 1;
+                let (again, recovery) = open(disk, options)?;
+                assert!(recovery.clean && !recovery.repaired, "{recovery:?}");
+                log = again;
+                assert_eq!(entries(&log), purged(&now, &log));
+            }
+            Step::Kill => {
+                drop(log);
+                let (again, recovery) = open(disk, options)?;
+                assert!(
+                    recovery.cuts.is_empty(),
+                    "a kill tears nothing: {recovery:?}"
+                );
+                log = again;
+                assert_eq!(entries(&log), purged(&now, &log));
+                trace.acknowledged = trace.states.len() - 1;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn purged(state: &Entries, log: &Log) -> Entries {
+    let first = log.first_index().0;
+    state
+        .iter()
+        .copied()
+        .filter(|entry| entry.0 >= first)
+        .collect()
+}
+
+/// Reads a log and finds the payload numbers by their bytes' sum.
+pub fn entries(log: &Log) -> Entries {
+    let mut reader = log.reader(log.first_index());
+    let mut found = Vec::new();
+    while let Some(entry) = reader.next(log.last_index()).unwrap() {
+        found.push((entry.index.0, entry.term, u64::from(entry.payload_crc)));
+    }
+    assert_eq!(
+        found.len() as u64,
+        log.last_index().0 + 1 - log.first_index().0
+    );
+    NUMBERS.with_borrow(|numbers| {
+        for entry in &mut found {
+            let crc = u32::try_from(entry.2).unwrap();
+            entry.2 = *numbers.get(&crc).expect("an entry that nobody wrote");
+        }
+    });
+    found
+}
+
+thread_local! {
+    /// From payload checksum to payload number.
+    static NUMBERS: std::cell::RefCell<std::collections::BTreeMap<u32, u64>> =
+        const { std::cell::RefCell::new(std::collections::BTreeMap::new()) };
+}
+
+/// Makes the payloads of a script known to [`entries`]. Numbers whose payloads
+/// are equal (short ones) are replaced by one of them.
+pub fn know(script: &mut [Step]) {
+    NUMBERS.with_borrow_mut(|numbers| {
+        for step in script {
+            if let Step::Append(number) = step {
+                let crc = crc_fast::crc32_iscsi(&payload(*number));
+                *number = *numbers.entry(crc).or_insert(*number);
+            }
+        }
+    });
+}
+
+/// Whether a recovered log is one of the states from the acknowledged one on.
+pub fn allowed(log: &Log, trace: &Trace) -> Result<(), String> {
+    let found = entries(log);
+    let first = log.first_index().0;
+    if first > trace.purged + 1 {
+        return Err(format!(
+            "purged through {}, asked {}",
+            first - 1,
+            trace.purged
+        ));
+    }
+    let fits = trace.states[trace.acknowledged..].iter().any(|state| {
+        let counts: Entries = state
+            .iter()
+            .copied()
+            .filter(|entry| entry.0 >= first)
+            .collect();
+        counts == found
+    });
+    if fits {
+        return Ok(());
+    }
+    let acknowledged = &trace.states[trace.acknowledged];
+    Err(format!(
+        "found {} entries ..{:?}, first {first}; acknowledged {} ..{:?}; {} states behind",
+        found.len(),
+        found.last(),
+        acknowledged.len(),
+        acknowledged.last(),
+        trace.states.len() - trace.acknowledged,
+    ))
+}
