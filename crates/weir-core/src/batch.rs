@@ -285,28 +285,21 @@ fn put_step(out: &mut Vec<u8>, step: &TxnOp<'_>) {
 
 // An empty key stands for the item's own, which is always written so.
 fn put_expect(out: &mut Vec<u8>, expect: &Expect<'_>, own_key: &[u8]) {
-    let written = |key: Option<&[u8]>| {
-        key.filter(|key| *key != own_key)
-            .unwrap_or_default()
-            .to_vec()
+    let (kind, key, number) = match *expect {
+        Expect::KeyOffset(key, n) => (1, Some(key), Some(n)),
+        Expect::KeyAbsent(key) => (2, Some(key), None),
+        Expect::KeyPresent(key) => (3, Some(key), None),
+        Expect::TopicOffset(n) => (4, None, Some(n)),
+        Expect::TopicAbsentOr(n) => (5, None, Some(n)),
+        Expect::TopicEmpty => (6, None, None),
+        Expect::Incarnation(n) => (7, None, Some(n)),
     };
-    let mut put = |kind: u8, key: Option<&[u8]>, n: Option<u64>| {
-        out.push(kind);
-        if let Some(key) = key {
-            put_bytes(out, key);
-        }
-        if let Some(n) = n {
-            put_varint(out, n);
-        }
-    };
-    match expect {
-        Expect::KeyOffset(key, n) => put(1, Some(&written(*key)), Some(*n)),
-        Expect::KeyAbsent(key) => put(2, Some(&written(*key)), None),
-        Expect::KeyPresent(key) => put(3, Some(&written(*key)), None),
-        Expect::TopicOffset(n) => put(4, None, Some(*n)),
-        Expect::TopicAbsentOr(n) => put(5, None, Some(*n)),
-        Expect::TopicEmpty => put(6, None, None),
-        Expect::Incarnation(n) => put(7, None, Some(*n)),
+    out.push(kind);
+    if let Some(key) = key {
+        put_bytes(out, key.filter(|key| *key != own_key).unwrap_or_default());
+    }
+    if let Some(number) = number {
+        put_varint(out, number);
     }
 }
 
@@ -461,9 +454,6 @@ impl<'a> Batch<'a> {
         let count = u32::from_le_bytes([c0, c1, c2, c3]);
         if count == 0 || count as usize > BATCH_ITEMS_MAX {
             return fail(4, "1 to 65,536 items");
-        }
-        if count as usize > BATCH_ITEMS_MAX {
-            return fail(4, "at most 65,536 items");
         }
         Ok(Self {
             count,
@@ -711,7 +701,6 @@ impl<'a> Items<'a> {
             0 => &[][..],
             _ => read_meta(r).map_err(|Short| "metadata of at most 4,096 bytes")?,
         };
-
         let action = read_action(r, number)?;
         if flags & flag::CONTENT != 0 {
             fits(&action, &expects, meta)?;
@@ -742,18 +731,15 @@ fn filled(bytes: Result<&[u8], Short>) -> Option<&[u8]> {
 fn fits(action: &Action<'_>, expects: &Expects<'_>, meta: &[u8]) -> Result<(), &'static str> {
     let own_key = match action {
         Action::Put { key, .. } | Action::Delete { key } => *key,
-        Action::ExpireSessions { .. } => return Err("housekeeping without conditions"),
+        Action::ExpireSessions { .. } => return Err("housekeeping without conditions or metadata"),
         Action::Txn(_) if !meta.is_empty() => return Err("metadata in the steps"),
         _ => &[],
     };
     for expect in expects.iter() {
-        match expect {
-            Expect::KeyOffset(key, _) | Expect::KeyAbsent(key) | Expect::KeyPresent(key) => {
-                if key.unwrap_or(own_key).is_empty() || key == Some(own_key) {
-                    return Err("the key of a condition");
-                }
-            }
-            _ => {}
+        if let Expect::KeyOffset(key, _) | Expect::KeyAbsent(key) | Expect::KeyPresent(key) = expect
+            && (key.unwrap_or(own_key).is_empty() || key == Some(own_key))
+        {
+            return Err("the key of a condition");
         }
     }
     Ok(())
