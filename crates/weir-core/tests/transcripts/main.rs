@@ -1,0 +1,72 @@
+//! Runs every transcript of `vectors/machine`, each in four ways that must
+//! print the same: command by command; each intention sent twice; saved and
+//! loaded between every two commands; neighbours in one batch.
+//!
+//! `WEIR_REWRITE=1` writes what the first way prints into the files instead;
+//! the change is then reviewed like code.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test"
+)]
+
+mod books;
+mod file;
+mod words;
+mod world;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use world::{Way, World};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/machine")
+}
+
+#[test]
+fn every_transcript_prints_what_it_says_in_every_way() {
+    let rewrite = std::env::var_os("WEIR_REWRITE").is_some_and(|value| value == "1");
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "txt"))
+        .collect();
+    paths.sort();
+    let (mut commands, mut wrong) = (0, String::new());
+    for path in &paths {
+        let name = path.file_name().unwrap().to_string_lossy();
+        let text = std::fs::read_to_string(path).unwrap();
+        let blocks = file::read(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        commands += blocks
+            .iter()
+            .map(|block| block.commands.len())
+            .sum::<usize>();
+        for way in Way::ALL {
+            let mut world = World::new(way);
+            let outputs: Vec<String> = blocks
+                .iter()
+                .map(|block| world.block(&block.commands))
+                .collect();
+            if rewrite && way == Way::Plain {
+                std::fs::write(path, file::write(&blocks, &outputs)).unwrap();
+            }
+            let known = blocks.iter().zip(&outputs).filter(|_| !rewrite);
+            for (block, output) in known.filter(|(block, output)| block.expected != **output) {
+                let (line, expected) = (block.line, &block.expected);
+                let _ = writeln!(
+                    wrong,
+                    "{name}, line {line}, {way:?}: expected\n{expected}but got\n{output}"
+                );
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+    assert!(commands > 0, "there are transcripts");
+    println!(
+        "{} transcripts, {commands} commands, {} ways",
+        paths.len(),
+        Way::ALL.len()
+    );
+}

@@ -1,0 +1,282 @@
+//! Words of a command into intentions that own their bytes, and bytes back
+//! into words.
+//!
+//! Bytes are written as they are when they print; `\xff` is any byte, and
+//! `{x*100}` is a hundred times `x`, in both directions.
+
+use weir_core::intention::Intention;
+use weir_core::options::Compaction;
+use weir_core::{ClientId, Expect, Operation, TopicOptions, TxnOp};
+
+use crate::file::Command;
+
+/// An intention with its own bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Wish {
+    pub(crate) client: Option<ClientId>,
+    /// `None`: the session's next one.
+    pub(crate) nonce: Option<u64>,
+    pub(crate) topic: String,
+    act: Act,
+    expect: Vec<Condition>,
+    meta: Vec<u8>,
+    principal: Vec<u8>,
+    fingerprint: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Create(TopicOptions),
+    Alter(TopicOptions),
+    Destroy,
+    Put(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    Txn(Vec<Step>),
+    Expire(u64),
+}
+
+#[derive(Clone, Debug)]
+struct Step {
+    key: Vec<u8>,
+    /// `None`: delete.
+    value: Option<Vec<u8>>,
+    meta: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+struct Condition {
+    kind: String,
+    key: Option<Vec<u8>>,
+    number: u64,
+}
+
+impl Wish {
+    /// Reads a command; `None` when it is none that asks for something.
+    pub(crate) fn parse(command: &Command) -> Option<Self> {
+        let mut words = command.words.iter().map(String::as_str);
+        let name = words.next()?;
+        let topic = if name == "expire" {
+            ""
+        } else {
+            words.next().unwrap_or_default()
+        };
+        let mut options = TopicOptions::default();
+        let mut wish = Self {
+            client: Some(named_client("c0")),
+            nonce: None,
+            topic: text(topic),
+            act: match name {
+                "create" | "alter" => Act::Create(options.clone()),
+                "destroy" => Act::Destroy,
+                "put" => {
+                    let (key, value) = pair(words.next()?);
+                    Act::Put(bytes(key), bytes(value))
+                }
+                "delete" => Act::Delete(bytes(words.next()?)),
+                "txn" => Act::Txn(command.below.iter().map(step).collect()),
+                "expire" => Act::Expire(number(pair(words.next()?).1)),
+                _ => return None,
+            },
+            expect: Vec::new(),
+            meta: Vec::new(),
+            principal: Vec::new(),
+            fingerprint: None,
+        };
+        while let Some(word) = words.next() {
+            let (what, value) = pair(word);
+            match what {
+                "expect" => {
+                    wish.expect = words.by_ref().map(condition).collect();
+                }
+                "client" if value == "none" => wish.client = None,
+                "client" => wish.client = Some(named_client(value)),
+                "nonce" => wish.nonce = Some(number(value)),
+                "meta" => wish.meta = bytes(value),
+                "principal" => wish.principal = bytes(value),
+                "fingerprint" => wish.fingerprint = Some(number(value)),
+                "topic" => wish.topic = text(value),
+                option => set_option(&mut options, option, value),
+            }
+        }
+        match name {
+            "create" => wish.act = Act::Create(options),
+            "alter" => wish.act = Act::Alter(options),
+            _ => {}
+        }
+        Some(wish)
+    }
+
+    /// Whether it may drop sessions.
+    pub(crate) fn expires(&self) -> bool {
+        matches!(self.act, Act::Expire(_))
+    }
+
+    /// Lends the wish as an intention.
+    pub(crate) fn lend<T>(&self, nonce: u64, take: impl FnOnce(&Intention<'_>) -> T) -> T {
+        let expect: Vec<Expect<'_>> = self.expect.iter().map(Condition::lend).collect();
+        let steps: Vec<TxnOp<'_>>;
+        let operation = match &self.act {
+            Act::Create(options) => Operation::Create { options },
+            Act::Alter(options) => Operation::Alter { options },
+            Act::Destroy => Operation::Destroy,
+            Act::Put(key, value) => Operation::Put { key, value },
+            Act::Delete(key) => Operation::Delete { key },
+            Act::Expire(idle_ms) => Operation::ExpireSessions { idle_ms: *idle_ms },
+            Act::Txn(owned) => {
+                steps = owned.iter().map(Step::lend).collect();
+                Operation::Txn { ops: &steps }
+            }
+        };
+        take(&Intention {
+            client: self.client.unwrap_or(ClientId::NONE),
+            nonce,
+            topic: &self.topic,
+            operation,
+            expect: &expect,
+            meta: &self.meta,
+            principal: &self.principal,
+            fingerprint: self.fingerprint,
+        })
+    }
+}
+
+impl Step {
+    fn lend(&self) -> TxnOp<'_> {
+        let (key, meta) = (&self.key, &self.meta);
+        match &self.value {
+            Some(value) => TxnOp::Put { key, value, meta },
+            None => TxnOp::Delete { key, meta },
+        }
+    }
+}
+
+impl Condition {
+    fn lend(&self) -> Expect<'_> {
+        let key = self.key.as_deref();
+        match self.kind.as_str() {
+            "key_offset" => Expect::KeyOffset(key, self.number),
+            "key_absent" => Expect::KeyAbsent(key),
+            "key_present" => Expect::KeyPresent(key),
+            "topic_offset" => Expect::TopicOffset(self.number),
+            "topic_absent_or" => Expect::TopicAbsentOr(self.number),
+            "topic_empty" => Expect::TopicEmpty,
+            "incarnation" => Expect::Incarnation(self.number),
+            kind => panic!("no condition is called {kind}"),
+        }
+    }
+}
+
+/// A topic name; `''` is the empty one.
+fn text(word: &str) -> String {
+    String::from_utf8(bytes(word.strip_prefix("''").unwrap_or(word))).unwrap()
+}
+
+fn step(command: &Command) -> Step {
+    let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
+    let meta = words.get(2).map(|word| pair(word).1).unwrap_or_default();
+    let (key, value) = match words[0] {
+        "put" => (pair(words[1]).0, Some(bytes(pair(words[1]).1))),
+        "delete" => (words[1], None),
+        other => panic!("no step is called {other}"),
+    };
+    Step {
+        key: bytes(key),
+        value,
+        meta: bytes(meta),
+    }
+}
+
+/// `key_offset(b)=3` and shorter forms.
+fn condition(word: &str) -> Condition {
+    let (head, value) = match word.split_once(")=") {
+        Some((head, value)) => (head, value),
+        None if word.ends_with(')') => (word.trim_end_matches(')'), "0"),
+        None => word.split_once('=').unwrap_or((word, "0")),
+    };
+    let (kind, key) = match head.split_once('(') {
+        Some((kind, key)) => (kind, Some(bytes(key))),
+        None => (head, None),
+    };
+    Condition {
+        kind: kind.to_owned(),
+        key,
+        number: number(value),
+    }
+}
+
+fn set_option(options: &mut TopicOptions, option: &str, value: &str) {
+    match option {
+        "compaction" if value == "latest" => options.compaction = Compaction::Latest,
+        "tombstone_ttl_ms" => options.tombstone_ttl_ms = Some(number(value)),
+        "compaction_lag_ms" => options.compaction_lag_ms = Some(number(value)),
+        "key_bytes_max" => options.key_bytes_max = Some(number(value)),
+        "value_bytes_max" => options.value_bytes_max = Some(number(value)),
+        "keys_max" => options.keys_max = Some(number(value)),
+        _ => panic!("nothing is called {option}={value}"),
+    }
+}
+
+/// A client whose id is its name, padded with zeros.
+pub(crate) fn named_client(name: &str) -> ClientId {
+    let mut id = [0; 16];
+    id[..name.len()].copy_from_slice(name.as_bytes());
+    ClientId(id)
+}
+
+/// The name of a client that has one.
+pub(crate) fn client_name(client: ClientId) -> String {
+    let name: Vec<u8> = client.0.into_iter().take_while(|byte| *byte != 0).collect();
+    print(&name)
+}
+
+pub(crate) fn pair(word: &str) -> (&str, &str) {
+    word.split_once('=').unwrap_or((word, ""))
+}
+
+pub(crate) fn number(word: &str) -> u64 {
+    word.parse()
+        .unwrap_or_else(|_| panic!("{word} is no number"))
+}
+
+/// The bytes a word stands for.
+pub(crate) fn bytes(word: &str) -> Vec<u8> {
+    if let Some((byte, count)) = word
+        .strip_prefix('{')
+        .and_then(|word| word.strip_suffix('}'))
+        .and_then(|word| word.split_once('*'))
+    {
+        let count = usize::try_from(number(count)).unwrap();
+        return bytes(byte).repeat(count);
+    }
+    let mut out = Vec::new();
+    let mut rest = word.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        if *first == b'\\' {
+            let (digits, after) = after.split_at(3);
+            let digits = std::str::from_utf8(&digits[1..]).unwrap();
+            out.push(u8::from_str_radix(digits, 16).unwrap());
+            rest = after;
+        } else {
+            out.push(*first);
+            rest = after;
+        }
+    }
+    out
+}
+
+/// The word for some bytes.
+pub(crate) fn print(bytes: &[u8]) -> String {
+    let one = |byte: u8| {
+        if byte.is_ascii_graphic() && byte != b'\\' {
+            char::from(byte).to_string()
+        } else {
+            format!("\\x{byte:02x}")
+        }
+    };
+    match bytes {
+        [first, ..] if bytes.len() > 20 && bytes.iter().all(|byte| byte == first) => {
+            format!("{{{}*{}}}", one(*first), bytes.len())
+        }
+        _ => bytes.iter().copied().map(one).collect(),
+    }
+}

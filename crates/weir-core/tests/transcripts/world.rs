@@ -1,0 +1,420 @@
+//! A machine with everything it ever handed out, driven by the commands of a
+//! transcript.
+//!
+//! The way in which it is driven ([`Way`]) must not change what is printed.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use weir_core::batch::{Batch, BatchBuilder};
+use weir_core::intention::IntentionLimits;
+use weir_core::options::Compaction;
+use weir_core::{ClientId, Commit, Detail, Digest, Machine, Outcome, Outcomes, TopicOptions};
+
+use crate::books::Books;
+use crate::file::Command;
+use crate::words::{Wish, bytes, client_name, named_client, number, pair, print};
+
+/// How the commands of a transcript are carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Each command is a batch of its own.
+    Plain,
+    /// Each intention is sent a second time under the same nonce.
+    Twice,
+    /// The machine is saved, and loaded with another seed, between every two
+    /// commands.
+    Reloaded,
+    /// Neighbouring intentions of a block make one batch.
+    Together,
+}
+
+impl Way {
+    pub(crate) const ALL: [Self; 4] = [Self::Plain, Self::Twice, Self::Reloaded, Self::Together];
+}
+
+/// What was sent for an intention, to send it again.
+struct Sent {
+    wish: Wish,
+    nonce: u64,
+}
+
+/// A machine, its books and the client side of its sessions.
+pub(crate) struct World {
+    way: Way,
+    machine: Machine,
+    books: Books,
+    limits: IntentionLimits,
+    time_ms: u64,
+    term: u64,
+    seed: u64,
+    latest: Vec<Wish>,
+}
+
+impl World {
+    pub(crate) fn new(way: Way) -> Self {
+        Self {
+            way,
+            machine: Machine::new(1),
+            books: Books::default(),
+            limits: IntentionLimits::default(),
+            time_ms: 0,
+            term: 1,
+            seed: 1,
+            latest: Vec::new(),
+        }
+    }
+
+    /// Carries out the commands of a block and prints what came of them.
+    pub(crate) fn block(&mut self, commands: &[Command]) -> String {
+        let mut out = String::new();
+        let mut waiting = Vec::new();
+        for command in commands {
+            if self.way == Way::Reloaded {
+                self.reload();
+            }
+            match Wish::parse(command) {
+                Some(wish) if self.way == Way::Together && !wish.expires() => waiting.push(wish),
+                wish => {
+                    self.send(&std::mem::take(&mut waiting), &mut out);
+                    match wish {
+                        Some(wish) => self.send(&[wish], &mut out),
+                        None => self.other(command, &mut out),
+                    }
+                }
+            }
+        }
+        self.send(&waiting, &mut out);
+        out
+    }
+
+    /// Sends wishes as one batch.
+    fn send(&mut self, wishes: &[Wish], out: &mut String) {
+        if wishes.is_empty() {
+            return;
+        }
+        let mut builder = BatchBuilder::default();
+        let mut next: BTreeMap<ClientId, u64> = BTreeMap::new();
+        let mut sent = Vec::new();
+        let mut refused = Vec::new();
+        for wish in wishes {
+            let nonce = self.nonce(wish, &mut next);
+            let before = (builder.len(), builder.bytes());
+            match wish.lend(nonce, |intention| builder.push(intention, &self.limits)) {
+                Ok(()) => {
+                    if let Some(client) = wish.client {
+                        let next = next.entry(client).or_default();
+                        *next += u64::from(*next == nonce);
+                    }
+                    refused.push(None);
+                    sent.push(Sent {
+                        wish: wish.clone(),
+                        nonce,
+                    });
+                }
+                Err(error) => {
+                    assert_eq!(before, (builder.len(), builder.bytes()), "N1: no trace");
+                    refused.push(Some(error));
+                }
+            }
+        }
+        let outcomes = self.apply(&builder);
+        self.again(&sent, &outcomes);
+        self.latest = sent
+            .iter()
+            .map(|sent| {
+                let mut wish = sent.wish.clone();
+                wish.nonce = Some(sent.nonce);
+                wish
+            })
+            .collect();
+        let mut answers = sent.iter().zip(outcomes);
+        for refused in refused {
+            if let Some(error) = refused {
+                let _ = writeln!(out, "not accepted: {error}");
+                continue;
+            }
+            let (sent, outcome) = answers.next().unwrap();
+            self.print_outcome(&outcome, sent.wish.client, out);
+        }
+    }
+
+    fn nonce(&self, wish: &Wish, next: &mut BTreeMap<ClientId, u64>) -> u64 {
+        let Some(client) = wish.client else {
+            return wish.nonce.unwrap_or(0);
+        };
+        let last = || self.machine.sessions().last_nonce(client);
+        let next = *next.entry(client).or_insert_with(|| last() + 1);
+        wish.nonce.unwrap_or(next)
+    }
+
+    fn apply(&mut self, builder: &BatchBuilder) -> Vec<Outcome> {
+        if builder.is_empty() {
+            return Vec::new();
+        }
+        let bytes = builder.to_bytes(self.time_ms);
+        let batch = Batch::read(&bytes, self.term).unwrap();
+        let mut outcomes = Outcomes::default();
+        let before = self.machine.applied().0;
+        let applied = self
+            .machine
+            .apply(&batch, &mut self.books, &mut outcomes)
+            .unwrap();
+        assert_eq!(outcomes.len(), builder.len(), "one answer for each item");
+        assert_eq!(applied.last, self.machine.applied());
+        assert_eq!(applied.executed, applied.last.0 - before);
+        outcomes.iter().collect()
+    }
+
+    /// In the way `Twice`: whatever was committed is sent again, and nothing
+    /// may come of it but the same answer (I6).
+    fn again(&mut self, sent: &[Sent], outcomes: &[Outcome]) {
+        if self.way != Way::Twice {
+            return;
+        }
+        let mut builder = BatchBuilder::default();
+        let mut commits = Vec::new();
+        for (sent, outcome) in sent.iter().zip(outcomes) {
+            if let (Some(_), Outcome::Committed(commit)) = (sent.wish.client, outcome) {
+                commits.push(Outcome::Replayed(*commit));
+                let limits = &self.limits;
+                sent.wish
+                    .lend(sent.nonce, |intention| builder.push(intention, limits))
+                    .unwrap();
+            }
+        }
+        let before = self.fingerprint();
+        assert_eq!(self.apply(&builder), commits, "the first answer again");
+        assert_eq!(self.fingerprint(), before, "a repetition changes nothing");
+    }
+
+    /// What a repetition must not change. The digest is linear in the number
+    /// of sessions: with very many of them it is asked now and then.
+    fn fingerprint(&self) -> (u64, usize, Option<Digest>) {
+        let applied = self.machine.applied().0;
+        let ask = self.machine.sessions().len() < 100 || applied.is_multiple_of(256);
+        let records = self.books.count();
+        (applied, records, ask.then(|| self.machine.digest()))
+    }
+
+    /// Saves, loads with another seed, and goes on with what was loaded.
+    fn reload(&mut self) {
+        let mut bytes = Vec::new();
+        self.machine.save(&mut bytes).unwrap();
+        self.seed += 1;
+        let mut source = bytes.as_slice();
+        let loaded = Machine::load(&mut source, self.seed).unwrap();
+        assert!(source.is_empty(), "load reads all that save wrote");
+        let mut again = Vec::new();
+        loaded.save(&mut again).unwrap();
+        assert_eq!(again, bytes, "equal states have equal bytes");
+        assert_eq!(loaded.digest(), self.machine.digest(), "and equal digests");
+        self.machine = loaded;
+    }
+
+    fn other(&mut self, command: &Command, out: &mut String) {
+        let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
+        match words.as_slice() {
+            ["batch"] => {
+                let parse = |c| Wish::parse(c).unwrap_or_else(|| panic!("{c:?} in a batch"));
+                let wishes: Vec<Wish> = command.below.iter().map(parse).collect();
+                self.send(&wishes, out);
+            }
+            ["resend"] => {
+                let latest = self.latest.pop();
+                self.send(latest.as_slice(), out);
+            }
+            ["resend", "batch"] => {
+                let latest = std::mem::take(&mut self.latest);
+                self.send(&latest, out);
+            }
+            ["repeat", count, rest @ ..] => self.repeat(number(count), rest, out),
+            ["time", ms] => self.time_ms = number(ms),
+            ["term", term] => self.term = number(term),
+            ["accept", settings @ ..] => self.accept(settings),
+            ["now"] => {
+                let (applied, time) = (self.machine.applied(), self.machine.time_ms());
+                let _ = writeln!(out, "intention {applied}, time {time}");
+            }
+            ["digest"] => {
+                let _ = writeln!(out, "{}", self.machine.digest());
+            }
+            ["digest-equal-after-reload"] => {
+                self.reload();
+                let _ = writeln!(out, "equal digest, equal bytes");
+            }
+            ["records", topic, from @ ..] => self.print_records(topic, from, out),
+            ["keys", topic] => self.print_keys(topic, out),
+            ["topics"] => self.print_topics(out),
+            ["session", client] => self.print_session(client, out),
+            ["sessions"] => {
+                let _ = writeln!(out, "{} sessions", self.machine.sessions().len());
+            }
+            ["outcome", client, nonce] => {
+                let client = named_client(client);
+                match self.machine.sessions().outcome(client, number(nonce)) {
+                    Some(commit) => self.print_commit(&commit, Some(client), out),
+                    None => out.push_str("not kept\n"),
+                }
+            }
+            _ => panic!("no command is called {words:?}"),
+        }
+    }
+
+    fn accept(&mut self, settings: &[&str]) {
+        for setting in settings {
+            let value = usize::try_from(number(pair(setting).1)).unwrap();
+            match pair(setting).0 {
+                "key_bytes_max" => self.limits.key_bytes_max = value,
+                "value_bytes_max" => self.limits.value_bytes_max = value,
+                other => panic!("no limit is called {other}"),
+            }
+        }
+    }
+
+    /// `repeat N command`, `{n}` in it being 1 to N; prints a summary.
+    fn repeat(&mut self, count: u64, words: &[&str], out: &mut String) {
+        let mut counts = [0_u64; 3];
+        let mut last = String::new();
+        for n in 1..=count {
+            let fill = |word: &&str| word.replace("{n}", &n.to_string());
+            let command = Command {
+                words: words.iter().map(fill).collect(),
+                below: Vec::new(),
+            };
+            last.clear();
+            self.send(&[Wish::parse(&command).unwrap()], &mut last);
+            let kind = match last.split(' ').next() {
+                Some("replayed") => 1,
+                Some("refused") => 2,
+                _ => 0,
+            };
+            counts[kind] += 1;
+        }
+        let [committed, replayed, refused] = counts;
+        let _ = write!(
+            out,
+            "{committed} committed, {replayed} replayed, {refused} refused; last: {last}"
+        );
+    }
+
+    fn print_outcome(&self, outcome: &Outcome, client: Option<ClientId>, out: &mut String) {
+        match outcome {
+            Outcome::Committed(commit) => self.print_commit(commit, client, out),
+            Outcome::Replayed(commit) => {
+                out.push_str("replayed ");
+                self.print_commit(commit, client, out);
+            }
+            Outcome::Refused { code, expected } => {
+                let _ = writeln!(out, "refused {}, expected {expected}", code.name());
+            }
+        }
+    }
+
+    /// `3 c1/2 VALID: orders 2 PUT a=1 last`; the runner's own client has no
+    /// name.
+    fn print_commit(&self, commit: &Commit, client: Option<ClientId>, out: &mut String) {
+        let _ = write!(out, "{}", commit.intention);
+        if let Some(client) = client.filter(|client| *client != named_client("c0")) {
+            let _ = write!(out, " {}/{}", client_name(client), commit.nonce);
+        }
+        if client.is_none() {
+            assert_eq!(commit.nonce, 0, "no session, no nonce");
+        }
+        let _ = write!(out, " {}", commit.effect.name());
+        if let Some(reason) = commit.reason {
+            let _ = write!(out, " {}", reason.name());
+        }
+        match commit.detail {
+            Detail::None => {}
+            Detail::Actual(offset) => {
+                let _ = write!(out, " actual {offset}");
+            }
+            Detail::Limit(max) => {
+                let _ = write!(out, " limit {max}");
+            }
+            Detail::Operation { index, reason } => {
+                let _ = write!(out, " step {index}: {}", reason.name());
+            }
+        }
+        out.push_str(&self.books.of(commit));
+        out.push('\n');
+    }
+
+    fn print_records(&self, topic: &str, from: &[&str], out: &mut String) {
+        let from = from.last().map_or(1, |n| number(n));
+        for (_, line) in (1..)
+            .zip(self.books.lines(topic))
+            .filter(|(n, _)| *n >= from)
+        {
+            let _ = writeln!(out, "{line}");
+        }
+    }
+
+    fn print_keys(&self, topic: &str, out: &mut String) {
+        let keys = self.machine.topic(topic).and_then(|topic| topic.keys);
+        let Some(keys) = keys else {
+            out.push_str("no topic\n");
+            return;
+        };
+        for (key, offset) in keys.sorted() {
+            assert_eq!(keys.get(key), Some(offset));
+            let _ = writeln!(out, "{} @{offset}", print(key));
+        }
+        let _ = writeln!(out, "{} keys", keys.len());
+    }
+
+    fn print_topics(&self, out: &mut String) {
+        for topic in self.machine.topics() {
+            let _ = write!(out, "{} {}: last {}", topic.id.0, topic.name, topic.last);
+            let (Some(incarnation), Some(options), Some(keys)) =
+                (topic.incarnation, topic.options, topic.keys)
+            else {
+                out.push_str(", gone\n");
+                continue;
+            };
+            let _ = write!(out, ", incarnation {incarnation}, {} keys", keys.len());
+            let _ = writeln!(out, "{}", print_options(options));
+        }
+    }
+
+    fn print_session(&self, name: &str, out: &mut String) {
+        let sessions = self.machine.sessions();
+        let client = named_client(name);
+        let last = sessions.last_nonce(client);
+        let kept = |nonce: &u64| sessions.outcome(client, *nonce).is_some();
+        let first = (1..=last).rev().take_while(kept).last();
+        let _ = match first {
+            Some(first) => writeln!(out, "{name}: last nonce {last}, kept from {first}"),
+            None => writeln!(out, "{name}: not known"),
+        };
+    }
+}
+
+fn print_options(options: &TopicOptions) -> String {
+    let mut out = String::new();
+    if options.compaction == Compaction::Latest {
+        out.push_str(", compaction=latest");
+    }
+    for (name, value) in [
+        ("tombstone_ttl_ms", options.tombstone_ttl_ms),
+        ("compaction_lag_ms", options.compaction_lag_ms),
+        ("key_bytes_max", options.key_bytes_max),
+        ("value_bytes_max", options.value_bytes_max),
+        ("keys_max", options.keys_max),
+    ] {
+        if let Some(value) = value {
+            let _ = write!(out, ", {name}={value}");
+        }
+    }
+    out
+}
+
+// `bytes` and `print` must be each other's inverse, or a transcript would
+// show something else than what was sent.
+#[test]
+fn words_and_bytes_lead_back_to_each_other() {
+    for word in ["a", "", "{x*1024}", "\\xff\\x00", "\\x5c", "{\\x00*21}"] {
+        assert_eq!(print(&bytes(word)), word);
+    }
+}
