@@ -1,0 +1,131 @@
+//! The machine against a model: random scripts must have the same effects,
+//! reasons, details, offsets, records, keys and sessions; and machines that
+//! see the same log must agree, however it is cut, whatever seeds their hash
+//! tables have, and wherever they are saved and loaded.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test"
+)]
+
+mod oracle;
+mod pair;
+mod script;
+
+use pair::Pair;
+use proptest::prelude::*;
+use script::{Ask, Author, Entry, Limits, Step};
+use weir_core::limits::{SESSION_WINDOW, SESSIONS_MAX};
+
+fn long_run(seed: u64, entries: usize, check_every: usize) {
+    let mut author = Author::new(seed);
+    let mut pair = Pair::new(seed);
+    for n in 0..entries {
+        let entry = author.entry();
+        pair.apply(&entry);
+        for client in 1..4 {
+            author.told(client, pair.next_nonce(client));
+        }
+        if n % check_every == 0 {
+            pair.compare_states();
+        }
+    }
+    pair.compare_states();
+    pair.every_effect_was_seen();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn short_scripts_agree_with_the_model_at_every_step(seed in any::<u64>(), entries in 1..60_usize) {
+        let mut author = Author::new(seed);
+        let mut pair = Pair::new(seed);
+        for _ in 0..entries {
+            let entry = author.entry();
+            pair.apply(&entry);
+            pair.compare_states();
+            for client in 1..4 {
+                author.told(client, pair.next_nonce(client));
+            }
+        }
+    }
+}
+
+#[test]
+fn long_scripts_agree_with_the_model() {
+    for seed in 0..4 {
+        long_run(seed, 2_000, 100);
+    }
+}
+
+fn put(client: u8, nonce: u64, value: &[u8]) -> Step {
+    Step {
+        client,
+        nonce,
+        topic: "orders".into(),
+        ask: Ask::Put(b"k".to_vec(), value.to_vec()),
+        conditions: Vec::new(),
+        meta: Vec::new(),
+        fingerprint: None,
+    }
+}
+
+fn create() -> Step {
+    Step {
+        ask: Ask::Create(Limits::default()),
+        ..put(0, 0, &[])
+    }
+}
+
+#[test]
+fn the_window_of_a_session_agrees_with_the_model() {
+    let mut pair = Pair::new(3);
+    let mut author = Author::new(3);
+    let steps = vec![create()];
+    pair.apply(&Entry { time_ms: 0, steps });
+    let mut nonce = 1;
+    while nonce < 3 * SESSION_WINDOW {
+        let mut steps = Vec::new();
+        for _ in 0..=author.below(400) {
+            let (again, to) = match author.below(50) {
+                0 => (nonce.saturating_sub(SESSION_WINDOW + 2).max(1), nonce),
+                1 => (nonce.saturating_sub(SESSION_WINDOW).max(1), nonce),
+                2 => (nonce.saturating_sub(1).max(1), nonce),
+                _ => (nonce, nonce + 1),
+            };
+            // Failures in between keep the runs short.
+            let mut step = put(1, again, &again.to_le_bytes());
+            if again.is_multiple_of(7) {
+                step.topic = "nowhere".into();
+            }
+            steps.push(step);
+            nonce = to;
+        }
+        let time_ms = nonce;
+        pair.apply(&Entry { time_ms, steps });
+    }
+    pair.compare_states();
+}
+
+#[test]
+fn a_full_table_of_sessions_agrees_with_the_model() {
+    let mut pair = Pair::new(4);
+    let mut author = Author::new(4);
+    let steps = vec![create()];
+    pair.apply(&Entry { time_ms: 0, steps });
+    // More new clients a day than there is room for: some find a session whose
+    // time is over, others find none.
+    let pause = 86_400_000 * 5 / (SESSIONS_MAX as u64 * 8);
+    for round in 1..=3 * SESSIONS_MAX as u64 {
+        let client = match author.below(8) {
+            0 => 1 + author.below(round),
+            _ => round,
+        };
+        let gap = author.below(9) / 8;
+        pair.apply_one_of(client, gap, round * pause);
+    }
+    assert!(pair.saw("BUSY") && pair.saw("VALID") && pair.saw("SESSION_EXPIRED"));
+    pair.compare_states();
+}

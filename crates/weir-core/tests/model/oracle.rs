@@ -1,0 +1,334 @@
+//! What the machine should do, in as few words as possible: sorted maps and
+//! lists, no bytes, no run lengths, no digests. Written from the rules, not
+//! from the machine; slow, and plain enough to be read.
+
+use std::collections::BTreeMap;
+
+use weir_core::limits::{SESSION_WINDOW, SESSIONS_MAX};
+
+use crate::script::{Ask, If, Limits, Step};
+
+/// What was decided about an intention.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) nonce: u64,
+    /// The name of the reason; `None` is VALID.
+    pub(crate) reason: Option<&'static str>,
+    /// Actual offset, limit, or failed step with the name of its reason.
+    pub(crate) detail: Option<(u64, &'static str)>,
+    pub(crate) intention: u64,
+    /// Offset of the first record, 0 without one.
+    pub(crate) first: u64,
+    pub(crate) records: u64,
+}
+
+/// What became of an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Done(Answer),
+    Before(Answer),
+    Refused(&'static str, u64),
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) topic: String,
+    pub(crate) offset: u64,
+    pub(crate) intention: u64,
+    pub(crate) time_ms: u64,
+    pub(crate) client: u8,
+    pub(crate) nonce: u64,
+    pub(crate) last: bool,
+    pub(crate) txn: bool,
+    pub(crate) kind: &'static str,
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Vec<u8>,
+    pub(crate) meta: Vec<u8>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Topic {
+    pub(crate) last: u64,
+    pub(crate) life: Option<Life>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Life {
+    pub(crate) incarnation: u64,
+    pub(crate) created: u64,
+    pub(crate) limits: Limits,
+    pub(crate) keys: BTreeMap<Vec<u8>, u64>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Session {
+    pub(crate) last: u64,
+    used: u64,
+    used_ms: u64,
+    answers: BTreeMap<u64, (Content, Answer)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Content {
+    Fingerprint(u64),
+    Words(String, Ask, Vec<If>, Vec<u8>),
+}
+
+type No = (&'static str, Option<(u64, &'static str)>);
+
+/// The whole state.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Oracle {
+    pub(crate) applied: u64,
+    pub(crate) time_ms: u64,
+    pub(crate) topics: BTreeMap<String, Topic>,
+    pub(crate) sessions: BTreeMap<u64, Session>,
+    /// Every record there ever was, in order.
+    pub(crate) records: Vec<Entry>,
+}
+
+impl Oracle {
+    /// The stamp of a batch: time never goes back.
+    pub(crate) fn begin(&mut self, time_ms: u64) {
+        self.time_ms = self.time_ms.max(time_ms);
+    }
+
+    pub(crate) fn step(&mut self, step: &Step) -> Fate {
+        self.step_of(u64::from(step.client), step)
+    }
+
+    /// The same for a client with a larger number.
+    pub(crate) fn step_of(&mut self, client: u64, step: &Step) -> Fate {
+        let content = content(step);
+        if client != 0 {
+            let Some(session) = self.sessions.get(&client) else {
+                if step.nonce != 1 {
+                    return Fate::Refused("SESSION_EXPIRED", 1);
+                }
+                if self.sessions.len() == SESSIONS_MAX && self.oldest().is_none() {
+                    return Fate::Refused("BUSY", 1);
+                }
+                return Fate::Done(self.execute(client, step, content));
+            };
+            let expected = session.last + 1;
+            if step.nonce > expected {
+                return Fate::Refused("NONCE_GAP", expected);
+            }
+            if step.nonce < expected {
+                return match session.answers.get(&step.nonce) {
+                    None => Fate::Refused("SESSION_EXPIRED", expected),
+                    Some((kept, _)) if *kept != content => Fate::Refused("NONCE_REUSED", expected),
+                    Some((_, answer)) => Fate::Before(answer.clone()),
+                };
+            }
+        }
+        Fate::Done(self.execute(client, step, content))
+    }
+
+    /// The session that was used longest ago, if that is a day ago.
+    fn oldest(&self) -> Option<u64> {
+        let oldest = self.sessions.iter().min_by_key(|(_, s)| s.used);
+        let (id, session) = oldest?;
+        (session.used_ms + 86_400_000 <= self.time_ms).then_some(*id)
+    }
+
+    fn execute(&mut self, client: u64, step: &Step, content: Content) -> Answer {
+        let intention = self.applied + 1;
+        let before = self.records.len();
+        let verdict = self.decide(client, step, intention);
+        self.applied = intention;
+        let new = &mut self.records[before..];
+        let count = new.len();
+        for (n, record) in new.iter_mut().enumerate() {
+            record.last = n + 1 == count;
+        }
+        let answer = Answer {
+            nonce: step.nonce,
+            reason: verdict.as_ref().err().map(|no| no.0),
+            detail: verdict.err().and_then(|no| no.1),
+            intention,
+            first: new.first().map_or(0, |record| record.offset),
+            records: count as u64,
+        };
+        if client != 0 {
+            if !self.sessions.contains_key(&client) && self.sessions.len() == SESSIONS_MAX {
+                let oldest = self.oldest().unwrap();
+                self.sessions.remove(&oldest);
+            }
+            let session = self.sessions.entry(client).or_default();
+            (session.last, session.used) = (step.nonce, intention);
+            session.used_ms = self.time_ms;
+            session
+                .answers
+                .insert(step.nonce, (content, answer.clone()));
+            if session.answers.len() as u64 > SESSION_WINDOW {
+                session.answers.pop_first();
+            }
+        }
+        answer
+    }
+
+    fn decide(&mut self, client: u64, step: &Step, intention: u64) -> Result<(), No> {
+        if let Ask::Expire(idle_ms) = step.ask {
+            let now = self.time_ms;
+            self.sessions
+                .retain(|id, session| now - session.used_ms <= idle_ms || *id == client);
+            return Ok(());
+        }
+        let topic = self.topics.get(&step.topic).cloned().unwrap_or_default();
+        match (&step.ask, &topic.life) {
+            (Ask::Create(_), Some(_)) => return Err(("TOPIC_EXISTS", None)),
+            (Ask::Create(_), None) => {}
+            (Ask::Destroy | Ask::Alter(_), None) => return Err(("TOPIC_ABSENT", None)),
+            (_, None) => return Err(("NO_TOPIC", None)),
+            _ => {}
+        }
+        for condition in &step.conditions {
+            holds(condition, &topic, step)
+                .map_err(|actual| ("CONFLICT", Some((actual, "actual"))))?;
+        }
+        let mut draft = topic;
+        let mut records = Vec::new();
+        let mut write = |draft: &mut Topic, kind, key: &[u8], value: &[u8]| {
+            draft.last += 1;
+            records.push(Entry {
+                topic: step.topic.clone(),
+                offset: draft.last,
+                intention,
+                time_ms: self.time_ms,
+                client: step.client,
+                nonce: step.nonce,
+                last: false,
+                txn: matches!(step.ask, Ask::Txn(_)),
+                kind,
+                key: key.to_vec(),
+                value: value.to_vec(),
+                meta: step.meta.clone(),
+            });
+        };
+        match &step.ask {
+            Ask::Create(limits) => {
+                write(&mut draft, "CREATE", &[], &[]);
+                draft.life = Some(Life {
+                    incarnation: intention,
+                    created: draft.last,
+                    limits: limits.clone(),
+                    keys: BTreeMap::new(),
+                });
+            }
+            Ask::Alter(limits) => {
+                write(&mut draft, "ALTER", &[], &[]);
+                draft.life.as_mut().unwrap().limits = limits.clone();
+            }
+            Ask::Destroy => {
+                write(&mut draft, "DESTROY", &[], &[]);
+                draft.life = None;
+            }
+            Ask::Put(key, value) => {
+                set(&mut draft, key, Some(value))?;
+                write(&mut draft, "PUT", key, value);
+            }
+            Ask::Delete(key) => {
+                set(&mut draft, key, None)?;
+                write(&mut draft, "DELETE", key, &[]);
+            }
+            Ask::Txn(steps) => {
+                for (n, (key, value)) in (0..).zip(steps) {
+                    set(&mut draft, key, value.as_deref())
+                        .map_err(|no| ("TXN_ABORTED", Some((n, no.0))))?;
+                    let kind = if value.is_some() { "PUT" } else { "DELETE" };
+                    write(&mut draft, kind, key, value.as_deref().unwrap_or(&[]));
+                }
+            }
+            Ask::Expire(_) => unreachable!("answered above"),
+        }
+        self.topics.insert(step.topic.clone(), draft);
+        self.records.extend(records);
+        Ok(())
+    }
+}
+
+/// What makes two intentions the same one for a session.
+fn content(step: &Step) -> Content {
+    match step.fingerprint {
+        Some(fingerprint) => Content::Fingerprint(fingerprint),
+        None => Content::Words(
+            step.topic.clone(),
+            step.ask.clone(),
+            step.conditions.clone(),
+            step.meta.clone(),
+        ),
+    }
+}
+
+/// Sets or removes a key in a draft, whose record is going to be the next.
+fn set(draft: &mut Topic, key: &[u8], value: Option<&[u8]>) -> Result<(), No> {
+    let offset = draft.last + 1;
+    let life = draft.life.as_mut().unwrap();
+    let limit = |max: u64| (max, "limit");
+    if let Some(max) = life.limits.key_bytes
+        && key.len() as u64 > max
+    {
+        return Err(("LIMIT", Some(limit(max))));
+    }
+    let Some(value) = value else {
+        life.keys.remove(key);
+        return Ok(());
+    };
+    if let Some(max) = life.limits.value_bytes
+        && value.len() as u64 > max
+    {
+        return Err(("LIMIT", Some(limit(max))));
+    }
+    if key.is_empty() {
+        return Ok(());
+    }
+    if let Some(max) = life.limits.keys
+        && !life.keys.contains_key(key)
+        && life.keys.len() as u64 >= max
+    {
+        return Err(("QUOTA", Some(limit(max))));
+    }
+    life.keys.insert(key.to_vec(), offset);
+    Ok(())
+}
+
+/// Whether a condition holds; if not, what there is instead.
+fn holds(condition: &If, topic: &Topic, step: &Step) -> Result<(), u64> {
+    let own = match &step.ask {
+        Ask::Put(key, _) | Ask::Delete(key) => key.clone(),
+        _ => Vec::new(),
+    };
+    let life = topic.life.as_ref();
+    let offset = |key: &Option<Vec<u8>>| {
+        let key = key.as_ref().unwrap_or(&own);
+        life.and_then(|life| life.keys.get(key))
+            .copied()
+            .unwrap_or(0)
+    };
+    let lives = life.is_some();
+    let incarnation = life.map_or(0, |life| life.incarnation);
+    let (yes, actual) = match condition {
+        If::KeyOffset(key, n) => (offset(key) == *n && *n > 0, offset(key)),
+        If::KeyAbsent(key) => (offset(key) == 0, offset(key)),
+        If::KeyPresent(key) => (offset(key) > 0, 0),
+        If::TopicOffset(n) => (lives && topic.last == *n, topic.last),
+        If::TopicAbsentOr(n) => (!lives || topic.last == *n, topic.last),
+        If::TopicEmpty => (
+            lives && life.map_or(0, |life| life.created) == topic.last,
+            topic.last,
+        ),
+        If::Incarnation(n) => (lives && incarnation == *n, incarnation),
+    };
+    if yes { Ok(()) } else { Err(actual) }
+}
+
+impl Session {
+    /// Every answer that is kept.
+    pub(crate) fn answers(&self) -> impl Iterator<Item = (u64, &Answer)> {
+        self.answers
+            .iter()
+            .map(|(nonce, (_, answer))| (*nonce, answer))
+    }
+}

@@ -1,0 +1,296 @@
+//! Random scripts: batches of intentions over a few topics, keys and clients,
+//! so that everything meets everything. One seed is one script.
+
+use weir_core::intention::Intention;
+use weir_core::{ClientId, Expect, Operation, TopicOptions, TxnOp};
+
+/// What is asked for, with its own bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    Create(Limits),
+    Alter(Limits),
+    Destroy,
+    Put(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    /// Key, and value or none for a deletion.
+    Txn(Vec<(Vec<u8>, Option<Vec<u8>>)>),
+    Expire(u64),
+}
+
+/// The options that decide about effects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) key_bytes: Option<u64>,
+    pub(crate) value_bytes: Option<u64>,
+    pub(crate) keys: Option<u64>,
+}
+
+/// A condition; the key `None` is the intention's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum If {
+    KeyOffset(Option<Vec<u8>>, u64),
+    KeyAbsent(Option<Vec<u8>>),
+    KeyPresent(Option<Vec<u8>>),
+    TopicOffset(u64),
+    TopicAbsentOr(u64),
+    TopicEmpty,
+    Incarnation(u64),
+}
+
+/// One intention.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    /// 0: no session.
+    pub(crate) client: u8,
+    pub(crate) nonce: u64,
+    pub(crate) topic: String,
+    pub(crate) ask: Ask,
+    pub(crate) conditions: Vec<If>,
+    pub(crate) meta: Vec<u8>,
+    pub(crate) fingerprint: Option<u64>,
+}
+
+impl Step {
+    /// Lends the step as an intention.
+    pub(crate) fn lend<T>(&self, take: impl FnOnce(&Intention<'_>) -> T) -> T {
+        let expect: Vec<Expect<'_>> = self.conditions.iter().map(If::lend).collect();
+        let (mut ops, mut options) = (Vec::new(), TopicOptions::default());
+        if let Ask::Txn(steps) = &self.ask {
+            let meta: &[u8] = &[];
+            ops.extend(steps.iter().map(|(key, value)| match value {
+                Some(value) => TxnOp::Put { key, value, meta },
+                None => TxnOp::Delete { key, meta },
+            }));
+        }
+        if let Ask::Create(limits) | Ask::Alter(limits) = &self.ask {
+            options.key_bytes_max = limits.key_bytes;
+            options.value_bytes_max = limits.value_bytes;
+            options.keys_max = limits.keys;
+        }
+        take(&Intention {
+            client: client(self.client),
+            nonce: self.nonce,
+            topic: &self.topic,
+            operation: match &self.ask {
+                Ask::Create(_) => Operation::Create { options: &options },
+                Ask::Alter(_) => Operation::Alter { options: &options },
+                Ask::Destroy => Operation::Destroy,
+                Ask::Put(key, value) => Operation::Put { key, value },
+                Ask::Delete(key) => Operation::Delete { key },
+                Ask::Txn(_) => Operation::Txn { ops: &ops },
+                Ask::Expire(idle_ms) => Operation::ExpireSessions { idle_ms: *idle_ms },
+            },
+            expect: &expect,
+            meta: &self.meta,
+            principal: &[],
+            fingerprint: self.fingerprint,
+        })
+    }
+}
+
+impl If {
+    fn lend(&self) -> Expect<'_> {
+        match self {
+            Self::KeyOffset(key, n) => Expect::KeyOffset(key.as_deref(), *n),
+            Self::KeyAbsent(key) => Expect::KeyAbsent(key.as_deref()),
+            Self::KeyPresent(key) => Expect::KeyPresent(key.as_deref()),
+            Self::TopicOffset(n) => Expect::TopicOffset(*n),
+            Self::TopicAbsentOr(n) => Expect::TopicAbsentOr(*n),
+            Self::TopicEmpty => Expect::TopicEmpty,
+            Self::Incarnation(n) => Expect::Incarnation(*n),
+        }
+    }
+}
+
+/// The id of a small number.
+pub(crate) fn client(number: u8) -> ClientId {
+    ClientId([number; 16])
+}
+
+/// Steps that are proposed together, with their stamp.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) time_ms: u64,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// Makes steps; keeps what a client side would know, to be mostly right.
+pub(crate) struct Author {
+    state: u64,
+    time_ms: u64,
+    /// Next nonce of each client, and what it sent last.
+    clients: [(u64, Vec<Step>); 4],
+    /// A guess at the newest offsets, so that conditions sometimes hold.
+    writes: u64,
+}
+
+impl Author {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            state: seed ^ 0x9e37_79b9_7f4a_7c15,
+            time_ms: 0,
+            clients: std::array::from_fn(|_| (1, Vec::new())),
+            writes: 0,
+        }
+    }
+
+    /// A number below `end` (splitmix64).
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % end
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// What a client is told: its next nonce.
+    pub(crate) fn told(&mut self, client: u8, next: u64) {
+        self.clients[usize::from(client)].0 = next;
+    }
+
+    pub(crate) fn entry(&mut self) -> Entry {
+        self.time_ms = match self.below(8) {
+            0 => self.time_ms.saturating_sub(50),
+            1 => self.time_ms + 1000,
+            _ => self.time_ms + self.below(20),
+        };
+        let count = if self.one_in(3) { self.below(12) } else { 0 };
+        let mut next = self.clients.each_ref().map(|(next, _)| *next);
+        let steps = (0..=count).map(|_| self.step(&mut next)).collect();
+        Entry {
+            time_ms: self.time_ms,
+            steps,
+        }
+    }
+
+    fn step(&mut self, next: &mut [u64; 4]) -> Step {
+        let client = self.below(4);
+        let index = usize::try_from(client).unwrap();
+        let sent = self.clients[index].1.len() as u64;
+        if client != 0 && sent > 0 && self.one_in(6) {
+            let again = usize::try_from(self.below(sent)).unwrap();
+            let mut step = self.clients[index].1[again].clone();
+            if self.one_in(3) {
+                step.ask = self.ask();
+                step.conditions.clear();
+                self.settle(&mut step);
+            }
+            return step;
+        }
+        let mut step = Step {
+            client: u8::try_from(client).unwrap(),
+            nonce: 0,
+            topic: ["orders", "people", "x.y-z"][usize::try_from(self.below(3)).unwrap()].into(),
+            ask: self.ask(),
+            conditions: Vec::new(),
+            meta: vec![7; usize::try_from(self.below(3)).unwrap()],
+            fingerprint: self.one_in(20).then_some(5),
+        };
+        if self.one_in(3) {
+            step.conditions = (0..=self.below(3)).map(|_| self.condition()).collect();
+        }
+        self.settle(&mut step);
+        if client != 0 {
+            let skip = if self.one_in(15) { self.below(3) } else { 0 };
+            step.nonce = next[index] + skip;
+            next[index] += u64::from(skip == 0);
+            self.clients[index].1.push(step.clone());
+        }
+        step
+    }
+
+    /// Takes away what the operation has no place for.
+    fn settle(&mut self, step: &mut Step) {
+        let own_key = match &step.ask {
+            Ask::Put(key, _) | Ask::Delete(key) => key.clone(),
+            Ask::Expire(_) => {
+                step.topic.clear();
+                step.conditions.clear();
+                step.meta.clear();
+                return;
+            }
+            Ask::Txn(_) => {
+                step.meta.clear();
+                Vec::new()
+            }
+            _ => Vec::new(),
+        };
+        if step.topic.is_empty() {
+            step.topic = "orders".into();
+        }
+        for condition in &mut step.conditions {
+            let (If::KeyOffset(key, _) | If::KeyAbsent(key) | If::KeyPresent(key)) = condition
+            else {
+                continue;
+            };
+            if own_key.is_empty() && key.is_none() {
+                *key = Some(self.key());
+            }
+        }
+    }
+
+    fn ask(&mut self) -> Ask {
+        self.writes += 1;
+        match self.below(40) {
+            0..=2 => Ask::Create(self.limits()),
+            3 => Ask::Alter(self.limits()),
+            4 => Ask::Destroy,
+            5..=10 => Ask::Delete(self.key()),
+            11..=16 => {
+                let steps = 0..=self.below(5);
+                Ask::Txn(steps.map(|_| self.txn_step()).collect())
+            }
+            17 => Ask::Expire(self.below(3000)),
+            18..=20 => Ask::Put(Vec::new(), self.value()),
+            _ => Ask::Put(self.key(), self.value()),
+        }
+    }
+
+    fn txn_step(&mut self) -> (Vec<u8>, Option<Vec<u8>>) {
+        match self.below(6) {
+            0 | 1 => (self.key(), None),
+            2 => (Vec::new(), Some(self.value())),
+            _ => (self.key(), Some(self.value())),
+        }
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        let letter = b'a' + u8::try_from(self.below(5)).unwrap();
+        vec![letter; 1 + usize::try_from(self.below(3)).unwrap() / 2]
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        vec![b'v'; usize::try_from(self.below(4)).unwrap()]
+    }
+
+    fn limits(&mut self) -> Limits {
+        let mut some = |from: u64| self.one_in(3).then(|| from + self.below(3));
+        Limits {
+            key_bytes: some(1),
+            value_bytes: some(1),
+            keys: some(0),
+        }
+    }
+
+    fn condition(&mut self) -> If {
+        let near = |author: &mut Self| author.below(author.writes.min(60) + 2);
+        let key = if self.one_in(3) {
+            Some(self.key())
+        } else {
+            None
+        };
+        match self.below(7) {
+            0 => If::KeyOffset(key, near(self)),
+            1 => If::KeyAbsent(key),
+            2 => If::KeyPresent(key),
+            3 => If::TopicOffset(near(self)),
+            4 => If::TopicAbsentOr(near(self)),
+            5 => If::TopicEmpty,
+            _ => If::Incarnation(near(self)),
+        }
+    }
+}
