@@ -1,0 +1,147 @@
+//! Batches as text, and items back into intentions.
+
+use std::fmt::Write as _;
+
+use weir_core::batch::{Action, Batch, BatchBuilder, Item};
+use weir_core::intention::{Intention, IntentionError, IntentionLimits};
+use weir_core::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use weir_core::{BatchError, Expect, Operation, TopicOptions, TxnOp};
+
+/// The widest limits there are.
+pub(crate) const WIDE: IntentionLimits = IntentionLimits {
+    key_bytes_max: KEY_BYTES_MAX,
+    value_bytes_max: VALUE_BYTES_MAX,
+};
+
+/// All items, or the first error.
+pub(crate) fn read(bytes: &[u8]) -> Result<(Batch<'_>, Vec<Item<'_>>), BatchError> {
+    let batch = Batch::read(bytes, 1)?;
+    let items = batch.items().collect::<Result<Vec<_>, _>>()?;
+    assert_eq!(items.len(), batch.count as usize);
+    Ok((batch, items))
+}
+
+/// A batch, item by item, and what the builder makes of the same items.
+pub(crate) fn describe(bytes: &[u8]) -> String {
+    let (batch, items) = match read(bytes) {
+        Ok(read) => read,
+        Err(BatchError { at, item, what }) => {
+            return format!("error at byte {at}, item {item}: expected {what}\n");
+        }
+    };
+    let mut out = format!("{} items, time {}\n", batch.count, batch.time_ms);
+    for item in &items {
+        describe_item(item, &mut out);
+    }
+    match again(&batch, &items) {
+        Ok(written) if written == bytes => out.push_str("written again: the same bytes\n"),
+        Ok(written) => {
+            let _ = writeln!(out, "written again: {} bytes", written.len());
+        }
+        Err(error) => {
+            let _ = writeln!(out, "written again: {error}");
+        }
+    }
+    out
+}
+
+fn describe_item(item: &Item<'_>, out: &mut String) {
+    let show = |bytes: &[u8]| format!("\"{}\"", bytes.escape_ascii());
+    if item.client.is_none() {
+        out.push_str("no session");
+    } else {
+        let _ = write!(out, "client {} nonce {}", item.client, item.nonce);
+    }
+    let _ = write!(out, ", topic {}", show(item.topic));
+    for (name, bytes) in [("meta", item.meta), ("principal", item.principal)] {
+        if !bytes.is_empty() {
+            let _ = write!(out, ", {name} {}", show(bytes));
+        }
+    }
+    if let Some(fingerprint) = item.fingerprint {
+        let _ = write!(out, ", fingerprint {fingerprint:016x}");
+    }
+    out.push('\n');
+    for expect in item.expects.iter() {
+        let _ = writeln!(out, "  if {expect:?}");
+    }
+    let _ = match item.action {
+        Action::Create {
+            options,
+            code,
+            args,
+        } => {
+            let options = TopicOptions::decode(options).unwrap();
+            let (code, args) = (code.len(), args.len());
+            writeln!(
+                out,
+                "  CREATE, program of {code} bytes, arguments of {args}, {options:?}"
+            )
+        }
+        Action::Destroy => writeln!(out, "  DESTROY"),
+        Action::Put { key, value } => writeln!(out, "  PUT {} = {}", show(key), show(value)),
+        Action::Delete { key } => writeln!(out, "  DELETE {}", show(key)),
+        Action::Alter { options } => {
+            writeln!(out, "  ALTER, {:?}", TopicOptions::decode(options).unwrap())
+        }
+        Action::ExpireSessions { idle_ms } => writeln!(out, "  drop sessions idle for {idle_ms}"),
+        Action::Txn(steps) => {
+            for step in steps.iter() {
+                let _ = match step {
+                    TxnOp::Put { key, value, meta } => {
+                        let (key, value) = (show(key), show(value));
+                        writeln!(out, "  step PUT {key} = {value}, meta {}", show(meta))
+                    }
+                    TxnOp::Delete { key, meta } => {
+                        writeln!(out, "  step DELETE {}, meta {}", show(key), show(meta))
+                    }
+                };
+            }
+            writeln!(out, "  TXN of {}", steps.len())
+        }
+    };
+}
+
+/// The bytes that the builder makes of items; the error of the first one that
+/// it would not take.
+pub(crate) fn again(batch: &Batch<'_>, items: &[Item<'_>]) -> Result<Vec<u8>, IntentionError> {
+    let mut builder = BatchBuilder::default();
+    for item in items {
+        with_intention(item, |intention| builder.push(intention, &WIDE))?;
+    }
+    Ok(builder.to_bytes(batch.time_ms))
+}
+
+/// Lends an item as the intention it was.
+pub(crate) fn with_intention<T>(item: &Item<'_>, take: impl FnOnce(&Intention<'_>) -> T) -> T {
+    let expect: Vec<Expect<'_>> = item.expects.iter().collect();
+    let (options, ops): (TopicOptions, Vec<TxnOp<'_>>);
+    let operation = match item.action {
+        Action::Create { options: bytes, .. } => {
+            options = TopicOptions::decode(bytes).unwrap();
+            Operation::Create { options: &options }
+        }
+        Action::Alter { options: bytes } => {
+            options = TopicOptions::decode(bytes).unwrap();
+            Operation::Alter { options: &options }
+        }
+        Action::Destroy => Operation::Destroy,
+        Action::Put { key, value } => Operation::Put { key, value },
+        Action::Delete { key } => Operation::Delete { key },
+        Action::ExpireSessions { idle_ms } => Operation::ExpireSessions { idle_ms },
+        Action::Txn(steps) => {
+            ops = steps.iter().collect();
+            Operation::Txn { ops: &ops }
+        }
+    };
+    take(&Intention {
+        client: item.client,
+        nonce: item.nonce,
+        topic: std::str::from_utf8(item.topic).unwrap(),
+        operation,
+        expect: &expect,
+        meta: item.meta,
+        principal: item.principal,
+        fingerprint: item.fingerprint,
+    })
+}

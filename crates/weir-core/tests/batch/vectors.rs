@@ -1,0 +1,79 @@
+//! `vectors/record/batch-*.txt`: bytes in hexadecimal with an explanation
+//! behind `|`, a rule, what they mean, an empty line, and so on.
+//! `WEIR_REWRITE=1` writes the meanings anew.
+
+use std::path::Path;
+
+use weir_core::batch::BatchBuilder;
+use weir_core::intention::{Intention, IntentionLimits};
+use weir_core::{ClientId, Operation};
+
+use crate::text::describe;
+
+fn bytes(text: &str) -> Vec<u8> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let digits: Vec<u8> = lines
+        .flat_map(|line| line.split('|').next().unwrap_or_default().bytes())
+        .filter(|byte| !byte.is_ascii_whitespace())
+        .collect();
+    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks(2).map(pair).collect()
+}
+
+#[test]
+fn every_vector_means_what_it_says() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/record");
+    let rewrite = std::env::var_os("WEIR_REWRITE").is_some_and(|value| value == "1");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if !name.starts_with("batch-") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("# "), "{name} must say what it shows");
+        let (mut fresh, mut above) = (String::new(), String::new());
+        let mut lines = text.lines();
+        while let Some(line) = lines.next() {
+            above += line;
+            above += "\n";
+            if line != "----" {
+                continue;
+            }
+            let below = lines.by_ref().take_while(|line| !line.is_empty());
+            let meaning: String = below.map(|line| line.to_owned() + "\n").collect();
+            let described = describe(&bytes(above.trim_end_matches("----\n")));
+            assert!(
+                rewrite || meaning == described,
+                "{name}:\n{above}{described}"
+            );
+            let gap = if fresh.is_empty() { "" } else { "\n" };
+            fresh.extend([gap, &above, &described]);
+            above.clear();
+            count += 1;
+        }
+        assert_eq!(above, "", "{name}: bytes without a rule");
+        if rewrite {
+            std::fs::write(&path, fresh).unwrap();
+        }
+    }
+    assert!(count > 0, "there are vectors");
+    println!("{count} batches");
+}
+
+/// The example of docs/formats/batch.md, taken from the document.
+#[test]
+fn the_example_of_the_document_is_what_the_builder_writes() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats/batch.md");
+    let document = std::fs::read_to_string(path).unwrap();
+    let (_, example) = document.split_once("## Example").unwrap();
+    let example = example.split("```").nth(1).unwrap();
+    let mut builder = BatchBuilder::default();
+    for (nonce, key, value) in [(1, b"a", b"1"), (2, b"b", b"2")] {
+        let put = Intention::new("orders", Operation::Put { key, value });
+        let put = put.under(ClientId([0x11; 16]), nonce);
+        builder.push(&put, &IntentionLimits::default()).unwrap();
+    }
+    assert_eq!(builder.to_bytes(1000), bytes(example));
+}

@@ -1,0 +1,245 @@
+//! The bytes of a machine's state (docs/formats/snapshot.md): cut and changed
+//! at every place. Loading never panics, never asks for more than a key's
+//! length at once, and takes only what `save` would have written; what it takes
+//! is a machine that can go on.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test"
+)]
+
+use proptest::prelude::*;
+use weir_core::batch::{Batch, BatchBuilder};
+use weir_core::intention::{Intention, IntentionLimits};
+use weir_core::limits::{KEY_BYTES_MAX, MACHINE_VERSION};
+use weir_core::record::ConsequenceSink;
+use weir_core::{
+    ClientId, Expect, Machine, Operation, Outcomes, Record, SnapshotError, SnapshotSource, TopicId,
+    TopicName, TopicOptions, TxnOp,
+};
+
+struct Nothing;
+
+impl ConsequenceSink for Nothing {
+    fn topic(&mut self, _: TopicId, _: &TopicName) {}
+    fn record(&mut self, _: TopicId, _: &Record<'_>) {}
+}
+
+/// Remembers the largest request.
+struct Measured<'a> {
+    rest: &'a [u8],
+    largest: usize,
+}
+
+impl SnapshotSource for Measured<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<(), SnapshotError> {
+        self.largest = self.largest.max(buffer.len());
+        self.rest.read(buffer)
+    }
+}
+
+fn apply(machine: &mut Machine, time_ms: u64, intentions: &[Intention<'_>]) {
+    let mut builder = BatchBuilder::default();
+    for intention in intentions {
+        builder
+            .push(intention, &IntentionLimits::default())
+            .unwrap();
+    }
+    let bytes = builder.to_bytes(time_ms);
+    let batch = Batch::read(&bytes, 1).unwrap();
+    let mut outcomes = Outcomes::default();
+    machine.apply(&batch, &mut Nothing, &mut outcomes).unwrap();
+    assert_eq!(outcomes.len(), intentions.len());
+}
+
+const PUT: Operation<'static> = Operation::Put {
+    key: b"key",
+    value: b"value",
+};
+
+/// A machine with live and dead topics, keys, and sessions with runs of every
+/// kind of outcome.
+fn machine() -> Machine {
+    let mut machine = Machine::new(1);
+    let (a, b) = (ClientId([3; 16]), ClientId([1; 16]));
+    let mut options = TopicOptions::default();
+    options.keys_max = Some(3);
+    options.value_bytes_max = Some(200);
+    let create = Operation::Create { options: &options };
+    let (key, value, meta) = (&b"zz"[..], &[9; 201][..], &[][..]);
+    let too_long = [TxnOp::Put { key, value, meta }];
+    let two = [TxnOp::Delete { key, meta }, TxnOp::Delete { key, meta }];
+    apply(
+        &mut machine,
+        1_000,
+        &[
+            Intention::new("orders", create).under(a, 1),
+            Intention::new("orders", PUT).under(a, 2),
+            Intention::new("orders", PUT).under(a, 3),
+            Intention::new("orders", PUT).under(a, 4),
+            Intention::new("nowhere", PUT).under(a, 5),
+            Intention::new("nowhere", PUT).under(a, 6),
+            Intention::new("orders", PUT)
+                .under(a, 7)
+                .expecting(&[Expect::KeyAbsent(None)]),
+            Intention::new("orders", Operation::Put { key, value }).under(a, 8),
+            Intention::new("orders", Operation::Txn { ops: &too_long }).under(a, 9),
+            Intention::new("orders", Operation::Txn { ops: &two }).under(a, 10),
+            Intention::new("orders", Operation::Txn { ops: &two }).under(a, 11),
+        ],
+    );
+    apply(
+        &mut machine,
+        70_000,
+        &[
+            Intention::new("gone", create),
+            Intention::new("gone", PUT),
+            Intention::new("gone", Operation::Destroy).under(b, 1),
+            Intention::new(
+                "orders",
+                Operation::Put {
+                    key: b"\x00",
+                    value: b"",
+                },
+            )
+            .under(b, 2),
+            Intention::new(
+                "orders",
+                Operation::Put {
+                    key: &[b'k'; 300],
+                    value: b"",
+                },
+            ),
+            Intention::new("last", create).under(b, 3),
+        ],
+    );
+    machine
+}
+
+fn saved(machine: &Machine) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    machine.save(&mut bytes).unwrap();
+    bytes
+}
+
+/// What must hold for any bytes. Returns whether they were taken.
+fn check(bytes: &[u8]) -> bool {
+    let mut source = Measured {
+        rest: bytes,
+        largest: 0,
+    };
+    let loaded = Machine::load(&mut source, 7);
+    assert!(source.largest <= KEY_BYTES_MAX, "{}", source.largest);
+    let Ok(mut machine) = loaded else {
+        return false;
+    };
+    let taken = &bytes[..bytes.len() - source.rest.len()];
+    assert_eq!(saved(&machine), taken, "only what `save` writes");
+    let _ = machine.digest();
+    let (applied, time_ms) = (machine.applied().0, machine.time_ms());
+    let next = |number: u8| machine.sessions().last_nonce(ClientId([number; 16])) + 1;
+    let (a, b) = (next(3), next(1));
+    let puts = [
+        Intention::new("orders", PUT),
+        Intention::new("orders", PUT).under(ClientId([3; 16]), a),
+        Intention::new("gone", PUT).under(ClientId([1; 16]), b),
+        Intention::new("", Operation::ExpireSessions { idle_ms: 10 }),
+        Intention::new("last", Operation::Destroy),
+    ];
+    apply(&mut machine, time_ms, &puts);
+    assert!(machine.applied().0 > applied);
+    true
+}
+
+#[test]
+fn what_was_saved_is_taken_and_goes_on_as_before() {
+    let mut machine = machine();
+    let bytes = saved(&machine);
+    assert!(check(&bytes));
+    let mut source = &bytes[..];
+    let mut loaded = Machine::load(&mut source, 99).unwrap();
+    assert!(source.is_empty());
+    for machine in [&mut machine, &mut loaded] {
+        apply(machine, 80_000, &[Intention::new("orders", PUT)]);
+    }
+    assert_eq!(saved(&machine), saved(&loaded));
+    assert_eq!(machine.digest(), loaded.digest());
+    assert!(check(&saved(&Machine::new(0))), "even an empty one");
+}
+
+#[test]
+fn every_truncation_is_an_error() {
+    let bytes = saved(&machine());
+    for len in 0..bytes.len() {
+        assert!(!check(&bytes[..len]), "{len} bytes of {}", bytes.len());
+    }
+}
+
+#[test]
+fn every_byte_may_be_any_other() {
+    let bytes = saved(&machine());
+    for at in 0..bytes.len() {
+        let mut changed = bytes.clone();
+        let tries = if bytes[at] == b'k' { 2 } else { 255 };
+        for step in 1..=tries {
+            changed[at] = bytes[at].wrapping_add(step);
+            check(&changed);
+        }
+    }
+}
+
+#[test]
+fn another_machine_version_is_named() {
+    let mut bytes = saved(&machine());
+    bytes[0] += 1;
+    let error = Machine::load(&mut &bytes[..], 0).unwrap_err();
+    let SnapshotError::Version { found, known } = error else {
+        panic!("{error}");
+    };
+    assert_eq!((found, known), (MACHINE_VERSION + 1, MACHINE_VERSION));
+}
+
+/// A storage that fails is not a snapshot that is wrong.
+#[test]
+fn errors_of_the_storage_come_through() {
+    struct Failing;
+    impl SnapshotSource for Failing {
+        fn read(&mut self, _: &mut [u8]) -> Result<(), SnapshotError> {
+            Err(SnapshotError::Storage("pulled out".into()))
+        }
+    }
+    impl weir_core::SnapshotSink for Failing {
+        fn write(&mut self, _: &[u8]) -> Result<(), SnapshotError> {
+            Err(SnapshotError::Storage("full".into()))
+        }
+    }
+    let is_storage = |error| matches!(error, SnapshotError::Storage(_));
+    assert!(is_storage(Machine::load(&mut Failing, 0).unwrap_err()));
+    assert!(is_storage(machine().save(&mut Failing).unwrap_err()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn several_changes_at_once(changes in prop::collection::vec((any::<u16>(), any::<u8>(), 0..4_u8), 1..8)) {
+        let mut bytes = saved(&machine());
+        for (at, byte, kind) in changes {
+            let at = usize::from(at) % bytes.len();
+            match kind {
+                0 => bytes[at] = byte,
+                1 => bytes.insert(at, byte),
+                2 => drop(bytes.remove(at)),
+                _ => bytes[at] ^= 1 << (byte % 8),
+            }
+        }
+        check(&bytes);
+    }
+
+    #[test]
+    fn invented_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        bytes.insert(0, 1);
+        check(&bytes);
+    }
+}
