@@ -9,6 +9,10 @@ use crate::error::ParseError;
 use crate::event::{ParseStep, Variable};
 use crate::operator::Operator;
 
+mod containers;
+
+pub use containers::{ListPrinter, print_dict, print_index, print_update};
+
 /// Displays bytes outside 0x20 to 0x7e, and the backslash, as `\xhh`.
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<'a>(pub &'a [u8]);

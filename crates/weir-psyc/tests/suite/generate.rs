@@ -156,3 +156,18 @@ pub fn limits() -> impl Strategy<Value = Limits> {
     });
     prop_oneof![1 => Just(Limits::DEFAULT), 2 => small]
 }
+
+/// Values from the alphabet of the containers.
+pub fn container() -> impl Strategy<Value = Vec<u8>> {
+    let token = prop_oneof![
+        6 => proptest::sample::select(b"||||{{}}==::  ##..0123_ab+-@\n".to_vec()).prop_map(|byte| vec![byte]),
+        1 => Just(b"| ab".to_vec()),
+        1 => Just(b"|3 a|b".to_vec()),
+        1 => Just(b"|=_t:2 ||".to_vec()),
+        1 => Just(b"{k} v".to_vec()),
+        1 => Just(b"{2 4}} v".to_vec()),
+        1 => Just(b"99999999999999999999".to_vec()),
+        1 => any::<u8>().prop_map(|byte| vec![byte]),
+    ];
+    vec(token, 0..14).prop_map(|tokens| tokens.concat())
+}

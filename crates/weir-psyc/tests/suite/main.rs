@@ -8,6 +8,7 @@
     reason = "tests may fail loudly and say how many cases they ran"
 )]
 
+mod containers;
 mod feed;
 mod generate;
 mod oracle;

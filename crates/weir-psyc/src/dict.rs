@@ -1,0 +1,153 @@
+//! Dicts: `[type] *( "{" key "}" value )`.
+
+use crate::container::{
+    ContainerError, ContainerErrorKind, Element, Found, Key, Progress, Source, Trouble, element,
+};
+use crate::scan::keyword_len;
+
+/// What [`Dict`] yields: keys and values in turn, behind the type if there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DictEvent<'a> {
+    /// The type of all values that have none of their own; only as the first event.
+    Type(&'a [u8]),
+    /// A key. Keys are reported as they come; of equal ones, the last holds.
+    Key(Key<'a>),
+    /// The value of the key before it.
+    Value(Element<'a>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Type,
+    Key,
+    Value,
+    Over,
+}
+
+/// Walks a dict value. Ends behind the last value, or behind the first error.
+///
+/// ```
+/// use weir_psyc::{Dict, DictEvent};
+///
+/// let north = Dict::new(b"_amount{north} 21{5 so}th} 19").entries().next();
+/// let (key, value) = north.unwrap()?;
+/// assert_eq!((key.key, value.value), (&b"north"[..], &b"21"[..]));
+/// # Ok::<(), weir_psyc::ContainerError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Dict<'a> {
+    bytes: &'a [u8],
+    pos: usize,
+    state: State,
+}
+
+impl<'a> Dict<'a> {
+    /// A walker over the whole value `bytes`.
+    pub const fn new(bytes: &'a [u8]) -> Dict<'a> {
+        Dict {
+            bytes,
+            pos: 0,
+            state: State::Type,
+        }
+    }
+
+    /// The entries, without the type. A key whose value is broken yields only the error.
+    pub fn entries(self) -> impl Iterator<Item = Result<(Key<'a>, Element<'a>), ContainerError>> {
+        let mut dict = self;
+        core::iter::from_fn(move || {
+            loop {
+                let key = match dict.next()? {
+                    Ok(DictEvent::Key(key)) => key,
+                    Ok(_) => continue,
+                    Err(error) => return Some(Err(error)),
+                };
+                return match dict.next()? {
+                    Ok(DictEvent::Value(value)) => Some(Ok((key, value))),
+                    Ok(_) => continue,
+                    Err(error) => Some(Err(error)),
+                };
+            }
+        })
+    }
+
+    fn fail(&mut self, kind: ContainerErrorKind, index: usize) -> ContainerError {
+        self.state = State::Over;
+        ContainerError {
+            kind,
+            offset: (self.pos + index) as u64,
+        }
+    }
+
+    fn key(&mut self, rest: &'a [u8]) -> Result<DictEvent<'a>, ContainerError> {
+        if rest.first() != Some(&b'{') {
+            return Err(self.fail(ContainerErrorKind::KeyStart, 0));
+        }
+        match (Source {
+            bytes: rest,
+            complete: true,
+        })
+        .key(1)
+        {
+            Ok((key, used)) => {
+                self.pos += used;
+                self.state = State::Value;
+                Ok(DictEvent::Key(key))
+            }
+            Err(Trouble::Brace(index)) => Err(self.fail(ContainerErrorKind::KeyEnd, index)),
+            Err(Trouble::Length(index) | Trouble::Type(index)) => {
+                Err(self.fail(ContainerErrorKind::KeyLength, index))
+            }
+            Err(Trouble::Short | Trouble::More) => {
+                Err(self.fail(ContainerErrorKind::Short, rest.len()))
+            }
+        }
+    }
+
+    fn value(&mut self, rest: &'a [u8]) -> Result<DictEvent<'a>, ContainerError> {
+        let source = Source {
+            bytes: rest,
+            complete: true,
+        };
+        let mut progress = Progress::NEW;
+        match element(source, b'{', &mut progress) {
+            Ok(Found::Whole(element, used)) => {
+                self.pos += used;
+                self.state = State::Key;
+                Ok(DictEvent::Value(element))
+            }
+            Err(Trouble::Type(index)) => Err(self.fail(ContainerErrorKind::ValueType, index)),
+            Err(Trouble::Length(index) | Trouble::Brace(index)) => {
+                Err(self.fail(ContainerErrorKind::ValueLength, index))
+            }
+            Ok(Found::Start(..)) | Err(Trouble::Short | Trouble::More) => {
+                Err(self.fail(ContainerErrorKind::Short, rest.len()))
+            }
+        }
+    }
+}
+
+impl<'a> Iterator for Dict<'a> {
+    type Item = Result<DictEvent<'a>, ContainerError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.bytes.get(self.pos..).unwrap_or_default();
+        match self.state {
+            State::Type => {
+                self.state = State::Key;
+                let end = keyword_len(rest, 0);
+                if end == 0 {
+                    return self.next();
+                }
+                self.pos += end;
+                rest.get(..end).map(|ty| Ok(DictEvent::Type(ty)))
+            }
+            State::Key if rest.is_empty() => {
+                self.state = State::Over;
+                None
+            }
+            State::Key => Some(self.key(rest)),
+            State::Value => Some(self.value(rest)),
+            State::Over => None,
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Lists: `[type] *( "|" element )`.
+//!
+//! [`List`] walks a value that is all there; [`ListStream`] reads one that arrives in parts, with
+//! the rules of the packet parser: sized elements are split, everything else comes whole, joined
+//! events are the same for every cut. The walker is the stream with all its input.
+
+use crate::container::{
+    ContainerError, ContainerErrorKind, Element, Found, Progress, Source, Trouble, element,
+};
+use crate::scan::{BAR, keyword_len};
+
+/// What one call of [`ListStream::step`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListStep<'a> {
+    /// The type of all elements that have none of their own; only as the first event.
+    Type(&'a [u8]),
+    /// An element, whole.
+    Elem(Element<'a>),
+    /// A sized element that is not all in the buffer.
+    ElemStart {
+        /// Its own type, if it has one.
+        ty: Option<&'a [u8]>,
+        /// Bytes of the whole element.
+        total: u64,
+        /// What is there of it; may be empty.
+        part: &'a [u8],
+    },
+    /// More of the element, never empty.
+    ElemCont(&'a [u8]),
+    /// The rest of the element, never empty.
+    ElemEnd(&'a [u8]),
+    /// The list is over.
+    End,
+    /// Keep the bytes that are not consumed, add input, step again.
+    NeedMore,
+    /// The value is no list. Repeated by every further step.
+    Error(ContainerError),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// In front of the type, or of the first element.
+    Type,
+    /// In front of an element, or at the end.
+    Elem,
+    /// Inside a sized element.
+    Part,
+    End,
+    Failed(ContainerError),
+}
+
+/// Incremental list parser; allocates nothing.
+#[derive(Clone, Debug)]
+pub struct ListStream {
+    state: State,
+    pos: usize,
+    base: u64,
+    missing: u64,
+    /// Of the type, or of the element.
+    scanned: usize,
+    progress: Progress,
+}
+
+impl Default for ListStream {
+    fn default() -> ListStream {
+        ListStream::new()
+    }
+}
+
+impl ListStream {
+    /// A parser at the start of a list.
+    pub const fn new() -> ListStream {
+        ListStream {
+            state: State::Type,
+            pos: 0,
+            base: 0,
+            missing: 0,
+            scanned: 0,
+            progress: Progress::NEW,
+        }
+    }
+
+    /// Reads on in `buffer`, which holds everything that is not released yet. `complete` says that
+    /// nothing more will come; only then can an element be too short. Linear in the new bytes.
+    pub fn step<'a>(&mut self, buffer: &'a [u8], complete: bool) -> ListStep<'a> {
+        let rest = buffer.get(self.pos..).unwrap_or_default();
+        match self.state {
+            State::Failed(error) => ListStep::Error(error),
+            State::End => ListStep::End,
+            State::Part => self.part(rest, complete),
+            State::Type => self.default_type(rest, complete),
+            State::Elem => self.elem(rest, complete),
+        }
+    }
+
+    /// Bytes at the front of the buffer that will not be needed again.
+    pub const fn consumed(&self) -> usize {
+        self.pos
+    }
+
+    /// Says that the consumed bytes are gone from the front of the buffer; returns how many.
+    pub const fn release(&mut self) -> usize {
+        let consumed = self.pos;
+        self.base = self.base.saturating_add(consumed as u64);
+        self.pos = 0;
+        consumed
+    }
+
+    fn fail<'a>(&mut self, kind: ContainerErrorKind, index: usize) -> ListStep<'a> {
+        let offset = self
+            .base
+            .saturating_add(self.pos as u64)
+            .saturating_add(index as u64);
+        let error = ContainerError { kind, offset };
+        self.state = State::Failed(error);
+        ListStep::Error(error)
+    }
+
+    fn default_type<'a>(&mut self, rest: &'a [u8], complete: bool) -> ListStep<'a> {
+        let end = keyword_len(rest, self.scanned);
+        if end == rest.len() && !complete {
+            self.scanned = end;
+            return ListStep::NeedMore;
+        }
+        self.state = State::Elem;
+        self.scanned = 0;
+        match rest.get(..end) {
+            Some(ty) if end != 0 => {
+                self.pos += end;
+                ListStep::Type(ty)
+            }
+            _ => self.elem(rest, complete),
+        }
+    }
+
+    fn elem<'a>(&mut self, rest: &'a [u8], complete: bool) -> ListStep<'a> {
+        let Some((&bar, bytes)) = rest.split_first() else {
+            if !complete {
+                return ListStep::NeedMore;
+            }
+            self.state = State::End;
+            return ListStep::End;
+        };
+        if bar != BAR {
+            return self.fail(ContainerErrorKind::ElemStart, 0);
+        }
+        match element(Source { bytes, complete }, BAR, &mut self.progress) {
+            Ok(Found::Whole(element, used)) => {
+                self.pos += 1 + used;
+                self.progress = Progress::NEW;
+                ListStep::Elem(element)
+            }
+            Ok(Found::Start(ty, total, from)) => {
+                let part = bytes.get(from..).unwrap_or_default();
+                self.pos += rest.len();
+                self.progress = Progress::NEW;
+                self.missing = total - part.len() as u64;
+                self.state = State::Part;
+                ListStep::ElemStart { ty, total, part }
+            }
+            Err(Trouble::More) => ListStep::NeedMore,
+            Err(Trouble::Type(index)) => self.fail(ContainerErrorKind::ElemType, index + 1),
+            Err(Trouble::Length(index) | Trouble::Brace(index)) => {
+                self.fail(ContainerErrorKind::ElemLength, index + 1)
+            }
+            Err(Trouble::Short) => self.fail(ContainerErrorKind::Short, rest.len()),
+        }
+    }
+
+    fn part<'a>(&mut self, rest: &'a [u8], complete: bool) -> ListStep<'a> {
+        let missing = usize::try_from(self.missing).unwrap_or(usize::MAX);
+        let part = rest.get(..missing).unwrap_or(rest);
+        if part.is_empty() {
+            if complete {
+                return self.fail(ContainerErrorKind::Short, 0);
+            }
+            return ListStep::NeedMore;
+        }
+        self.pos += part.len();
+        self.missing -= part.len() as u64;
+        if self.missing == 0 {
+            self.state = State::Elem;
+            return ListStep::ElemEnd(part);
+        }
+        ListStep::ElemCont(part)
+    }
+}
+
+/// What [`List`] yields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListEvent<'a> {
+    /// The type of all elements that have none of their own; only as the first event.
+    Type(&'a [u8]),
+    /// An element.
+    Elem(Element<'a>),
+}
+
+/// Walks a list value. Ends behind the last element, or behind the first error.
+///
+/// ```
+/// use weir_psyc::{List, ListEvent};
+///
+/// let mut values = Vec::new();
+/// for event in List::new(b"_nick| north|5 a|b|c") {
+///     if let ListEvent::Elem(element) = event? {
+///         values.push(element.value);
+///     }
+/// }
+/// assert_eq!(values, [&b"north"[..], b"a|b|c"]);
+/// # Ok::<(), weir_psyc::ContainerError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct List<'a> {
+    stream: ListStream,
+    bytes: &'a [u8],
+    over: bool,
+}
+
+impl<'a> List<'a> {
+    /// A walker over the whole value `bytes`.
+    pub const fn new(bytes: &'a [u8]) -> List<'a> {
+        List {
+            stream: ListStream::new(),
+            bytes,
+            over: false,
+        }
+    }
+
+    /// Only the elements.
+    pub fn elements(self) -> impl Iterator<Item = Result<Element<'a>, ContainerError>> {
+        self.filter_map(|event| match event {
+            Ok(ListEvent::Elem(element)) => Some(Ok(element)),
+            Ok(ListEvent::Type(_)) => None,
+            Err(error) => Some(Err(error)),
+        })
+    }
+}
+
+impl<'a> Iterator for List<'a> {
+    type Item = Result<ListEvent<'a>, ContainerError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.over {
+            return None;
+        }
+        match self.stream.step(self.bytes, true) {
+            ListStep::Type(ty) => Some(Ok(ListEvent::Type(ty))),
+            ListStep::Elem(element) => Some(Ok(ListEvent::Elem(element))),
+            ListStep::Error(error) => {
+                self.over = true;
+                Some(Err(error))
+            }
+            // Parts and waiting cannot come: all input is there.
+            _ => {
+                self.over = true;
+                None
+            }
+        }
+    }
+}

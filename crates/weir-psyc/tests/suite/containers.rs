@@ -1,0 +1,125 @@
+//! Lists, dicts, indexes and updates: the vectors, and what holds for every value.
+
+use crate::{generate, vectors};
+use proptest::prelude::*;
+use weir_psyc::{
+    Dict, Index, List, ListPrinter, ListStep, ListStream, Update, print_dict, print_index,
+    print_update,
+};
+
+fn list_in_pieces<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> String {
+    let mut stream = ListStream::new();
+    let mut printer = ListPrinter::new();
+    let mut text = String::new();
+    let mut buffer = Vec::new();
+    let pieces: Vec<&[u8]> = pieces.collect();
+    for (at, piece) in pieces.iter().chain(std::iter::once(&&b""[..])).enumerate() {
+        buffer.extend_from_slice(piece);
+        loop {
+            let step = stream.step(&buffer, at == pieces.len());
+            printer.print(&step, &mut text).unwrap();
+            match step {
+                ListStep::NeedMore => break,
+                ListStep::End | ListStep::Error(_) => return text,
+                ListStep::ElemCont(part) | ListStep::ElemEnd(part) => assert!(!part.is_empty()),
+                _ => {}
+            }
+        }
+        buffer.drain(..stream.release());
+    }
+    panic!("a complete list neither ends nor fails: {text}");
+}
+
+fn run(file: &str, print: impl Fn(&[u8]) -> String) {
+    let cases = vectors::read(file, &["in"]);
+    for case in &cases {
+        let input = case.bytes("in").expect("input");
+        case.check(&print(&input), "whole");
+    }
+    println!("{file}: {} cases", cases.len());
+}
+
+#[test]
+fn list_vectors_hold_for_every_cut() {
+    run("lists.txt", |input| {
+        let whole = list_in_pieces(std::iter::once(input));
+        assert_eq!(list_in_pieces(input.chunks(1)), whole);
+        for cut in 0..=input.len() {
+            let (front, behind) = input.split_at(cut);
+            assert_eq!(list_in_pieces([front, behind].into_iter()), whole);
+        }
+        whole
+    });
+}
+
+#[test]
+fn dict_index_and_update_vectors_hold() {
+    type Print = fn(&[u8], &mut dyn std::fmt::Write) -> Result<bool, std::fmt::Error>;
+    let files: [(&str, Print); 3] = [
+        ("dicts.txt", print_dict),
+        ("indexes.txt", print_index),
+        ("updates.txt", print_update),
+    ];
+    for (file, print) in files {
+        run(file, |input| {
+            let mut text = String::new();
+            let good = print(input, &mut text).unwrap();
+            assert_eq!(good, text.lines().last() == Some("end"));
+            text
+        });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn lists_are_the_same_in_pieces(
+        input in generate::container(),
+        cuts in prop::collection::vec(0usize..12, 0..6),
+    ) {
+        let whole = list_in_pieces(std::iter::once(&input[..]));
+        prop_assert_eq!(&list_in_pieces(input.chunks(1)), &whole);
+        let mut pieces = Vec::new();
+        let mut rest = &input[..];
+        for cut in cuts {
+            let (front, behind) = rest.split_at(cut % (rest.len() + 1));
+            pieces.push(front);
+            rest = behind;
+        }
+        pieces.push(rest);
+        prop_assert_eq!(&list_in_pieces(pieces.into_iter()), &whole);
+    }
+
+    #[test]
+    fn walkers_end_and_stay_inside(input in generate::container()) {
+        // No walk is longer than its input and its end, and every error is inside or at the end.
+        let bound = input.len() + 2;
+        let places = [
+            walk(List::new(&input), bound),
+            walk(Dict::new(&input), bound),
+            walk(Index::new(&input), bound),
+            walk(Update::new(&input), bound),
+        ];
+        for place in places.into_iter().flatten() {
+            prop_assert!(place <= input.len() as u64, "error at {} of {}", place, input.len());
+        }
+    }
+}
+
+fn walk<T>(
+    mut events: impl Iterator<Item = Result<T, weir_psyc::ContainerError>>,
+    bound: usize,
+) -> Option<u64> {
+    for _ in 0..=2 * bound {
+        match events.next() {
+            None => return None,
+            Some(Ok(_)) => {}
+            Some(Err(error)) => {
+                assert!(events.next().is_none(), "goes on behind an error");
+                return Some(error.offset);
+            }
+        }
+    }
+    panic!("does not end");
+}
