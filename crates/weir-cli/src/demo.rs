@@ -1,0 +1,68 @@
+//! `weir demo`: the main job on real data, shown as it happens.
+//!
+//! A tour of chapters over one embedded store. Each chapter does its work,
+//! checks what came of it against what the source says, and gives one line.
+//! What must never happen here: a line that says more than was checked, a
+//! number that was not measured in this run, a file left outside the demo's
+//! own directory.
+
+mod child;
+mod crash;
+mod load;
+mod place;
+mod quakes;
+mod read;
+mod recheck;
+mod reopen;
+mod rules;
+mod stage;
+mod tour;
+mod write;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use self::tour::Size;
+
+/// Arguments of `weir demo`.
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Keep the stores in this directory (new or empty)
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// Check again what an earlier `--keep DIR` left, and do nothing else
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["keep", "quick"])]
+    recheck: Option<PathBuf>,
+    /// A tenth of the load and fewer kills
+    #[arg(long)]
+    quick: bool,
+    /// The writer that gets killed: writes into this store and prints what
+    /// was acknowledged
+    #[arg(long, value_name = "DIR", hide = true)]
+    child: Option<PathBuf>,
+    /// First nonce of each of the child's sessions
+    #[arg(
+        long,
+        value_name = "N,N,N",
+        value_delimiter = ',',
+        requires = "child",
+        hide = true
+    )]
+    resume: Vec<u64>,
+}
+
+/// Runs the demo; with `json`, standard output gets one object of facts at the
+/// end and nothing else. A step that fails has explained itself when this
+/// returns; the exit code is then 1.
+pub(crate) fn run(args: &DemoArgs, json: bool) -> anyhow::Result<ExitCode> {
+    if let Some(directory) = &args.child {
+        return child::run(directory, &args.resume);
+    }
+    if let Some(directory) = &args.recheck {
+        return recheck::run(directory, json);
+    }
+    let size = if args.quick { Size::QUICK } else { Size::FULL };
+    tour::run(args.keep.as_deref(), size, json)
+}

@@ -1,0 +1,247 @@
+//! Chapter "kill": a process is killed while it writes, again and again, and
+//! everything it was told is written must be there.
+//!
+//! `SIGKILL` takes the process and leaves the kernel, so this shows what a
+//! crashed program loses. Lost power is simulated sync by sync in the tests of
+//! the store.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use serde_json::json;
+use weir::{ReadFrom, RecordKind, Weir};
+
+use super::child::{SESSIONS, TOPIC, event, put, writer};
+use super::place::random;
+use super::stage::{Stage, count};
+use super::tour::{Facts, seconds};
+
+/// Answers after which the writer is killed: at least this many, and at most
+/// `ANSWERS_SPREAD` more.
+const ANSWERS_MIN: u64 = 150;
+const ANSWERS_SPREAD: u64 = 450;
+/// How long the writer may say nothing.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Every session is brought to a multiple of this many events in the end.
+const FINISH_AT: u64 = 100;
+
+/// One answer: the offset of an event.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    session: usize,
+    nonce: u64,
+    offset: u64,
+    kept: bool,
+}
+
+/// What the writers were told, for each session the offset of each nonce from
+/// 1 on.
+type Told = [Vec<u64>; SESSIONS];
+
+/// Kills a writer a few times and proves that nothing answered is lost.
+pub(super) fn kills(
+    stage: &mut Stage,
+    facts: &mut Facts,
+    directory: &Path,
+    kills: u32,
+) -> anyhow::Result<()> {
+    stage.step("kill", |stage| {
+        let bar = stage.bar("killing", u64::from(kills));
+        let mut told = Told::default();
+        let (mut kept, mut lost, mut slowest) = (0, 0, Duration::ZERO);
+        for _ in 0..kills {
+            kept += write_and_kill(directory, &mut told)?;
+            let start = Instant::now();
+            let weir = Weir::open(directory).context("after the kill")?;
+            slowest = slowest.max(start.elapsed());
+            let found = check(&weir, &told)?;
+            lost += found.lost;
+            weir.close()?;
+            bar.inc(1);
+        }
+        let acknowledged = told.iter().map(|offsets| offsets.len() as u64).sum::<u64>();
+        let weir = Weir::open(directory)?;
+        kept += finish(&weir, &mut told)?;
+        let Found { events, lost: at_last } = check(&weir, &told)?;
+        lost += at_last;
+        weir.close()?;
+        bar.finish_and_clear();
+        ensure!(lost == 0, "{lost} acknowledged events are not where the writer was told");
+        let in_total: u64 = told.iter().map(|offsets| offsets.len() as u64).sum();
+        ensure!(events == in_total, "{events} events for {in_total} answers");
+        facts.insert(
+            "kills".into(),
+            json!({"kills": kills, "acknowledged": acknowledged, "lost": lost,
+                   "kept_answers": kept, "events": events, "open_max_s": seconds(slowest)}),
+        );
+        let line = format!(
+            "{kills} SIGKILLs: {} acknowledged, {lost} lost, 0 twice, {kept} in doubt settled by nonce",
+            count(acknowledged),
+        );
+        Ok((line, ()))
+    })
+}
+
+/// Runs a writer, kills it at a random moment, and notes what it was told.
+/// Returns how many of the answers were kept ones.
+fn write_and_kill(directory: &Path, told: &mut Told) -> anyhow::Result<u64> {
+    let program = std::env::current_exe().context("cannot find this program again")?;
+    let resume: Vec<String> = told
+        .iter()
+        .map(|offsets| (offsets.len() + 1).to_string())
+        .collect();
+    let mut child = Command::new(program)
+        .args(["demo", "--child"])
+        .arg(directory)
+        .args(["--resume", &resume.join(",")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start the writing process")?;
+    let output = child.stdout.take().context("the writer has no output")?;
+    let (sender, lines) = mpsc::sync_channel(1024);
+    let reader = thread::spawn(move || {
+        let mut output = BufReader::new(output);
+        let mut line = Vec::new();
+        while output.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+            // What the kill cut in the middle was not said.
+            if line.last() != Some(&b'\n') || sender.send(std::mem::take(&mut line)).is_err() {
+                break;
+            }
+        }
+    });
+    let enough = ANSWERS_MIN + random() % ANSWERS_SPREAD;
+    let before = follow(&lines, enough, told);
+    // Ends it for certain, before anything else is said about it.
+    let killed = child.kill();
+    let ended = child.wait();
+    let kept = before.and_then(|kept| Ok(kept + follow(&lines, u64::MAX, told)?));
+    drop(lines);
+    ensure!(
+        reader.join().is_ok(),
+        "the reader of the writer's answers panicked"
+    );
+    let kept = kept?;
+    killed.context("cannot kill the writer")?;
+    let ended = ended.context("cannot wait for the writer")?;
+    let signal = std::os::unix::process::ExitStatusExt::signal(&ended);
+    ensure!(signal == Some(9), "the writer ended by itself ({ended})");
+    Ok(kept)
+}
+
+/// Notes up to `enough` answers. Returns how many of them were kept ones.
+fn follow(lines: &Receiver<Vec<u8>>, enough: u64, told: &mut Told) -> anyhow::Result<u64> {
+    let mut kept = 0;
+    for _ in 0..enough {
+        let line = match lines.recv_timeout(PATIENCE) {
+            Ok(line) => line,
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                bail!("the writer said nothing for {} s", PATIENCE.as_secs())
+            }
+        };
+        let answer = parse(&line).context("the writer said something else than an answer")?;
+        kept += u64::from(answer.kept);
+        note(told, answer)?;
+    }
+    Ok(kept)
+}
+
+fn parse(line: &[u8]) -> Option<Answer> {
+    let mut words = std::str::from_utf8(line).ok()?.trim_end().split(' ');
+    Some(Answer {
+        session: words.next()?.parse().ok()?,
+        nonce: words.next()?.parse().ok()?,
+        offset: words.next()?.parse().ok()?,
+        kept: words.next()? == "kept",
+    })
+}
+
+/// Notes an answer; they come in the order of their nonces.
+fn note(told: &mut Told, answer: Answer) -> anyhow::Result<()> {
+    let offsets = told
+        .get_mut(answer.session)
+        .context("an answer of a session that does not exist")?;
+    let next = offsets.len() as u64 + 1;
+    ensure!(
+        answer.nonce == next,
+        "answer {} instead of {next}",
+        answer.nonce
+    );
+    offsets.push(answer.offset);
+    Ok(())
+}
+
+/// Sends what was not answered again, and goes on to a round number. Returns
+/// how many of the answers were kept ones.
+fn finish(weir: &Weir, told: &mut Told) -> anyhow::Result<u64> {
+    let mut all_kept = 0;
+    for session in 0..SESSIONS {
+        let answered = told.get(session).map_or(0, Vec::len) as u64;
+        let end = (answered + 1).next_multiple_of(FINISH_AT);
+        for nonce in answered + 1..=end {
+            let (offset, kept) = put(weir, session, nonce)?;
+            all_kept += u64::from(kept);
+            note(
+                told,
+                Answer {
+                    session,
+                    nonce,
+                    offset,
+                    kept,
+                },
+            )?;
+        }
+    }
+    Ok(all_kept)
+}
+
+/// What is in the topic.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    events: u64,
+    /// Events that the writers were told of and that are not at their offset.
+    lost: u64,
+}
+
+/// Reads the topic from its start and compares it with what was told. Fails
+/// when an event is there twice or a session has a gap.
+fn check(weir: &Weir, told: &Told) -> anyhow::Result<Found> {
+    let clients: Vec<_> = (0..SESSIONS).map(writer).collect::<Result<_, _>>()?;
+    let mut found = Told::default();
+    for page in weir.topic(TOPIC)?.pages(ReadFrom::Start)? {
+        for record in &page? {
+            let record = record?;
+            if record.kind == RecordKind::Create {
+                continue;
+            }
+            let session = clients.iter().position(|client| *client == record.client);
+            let session = session.context("an event of a writer that does not exist")?;
+            let offsets = found.get_mut(session).context("a session")?;
+            let nonce = offsets.len() as u64 + 1;
+            ensure!(
+                record.nonce == nonce,
+                "event {} of writer {session} instead of {nonce}: one is missing or there twice",
+                record.nonce
+            );
+            let (key, value) = event(session, nonce);
+            ensure!(
+                record.key == key.as_bytes() && record.value == value.as_bytes(),
+                "event {nonce} of writer {session} has other bytes"
+            );
+            offsets.push(record.offset.0);
+        }
+    }
+    let mut lost = 0;
+    for (told, found) in told.iter().zip(&found) {
+        let there = told.iter().zip(found).filter(|(told, found)| told == found);
+        lost += told.len() as u64 - there.count() as u64;
+    }
+    let events = found.iter().map(|offsets| offsets.len() as u64).sum();
+    Ok(Found { events, lost })
+}

@@ -1,0 +1,110 @@
+//! Chapter "load": what comes through when there is more of it.
+
+use std::collections::VecDeque;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::ensure;
+use serde_json::json;
+use weir::{Intention, Operation, Weir};
+
+use super::stage::{Stage, bytes, count, rate};
+use super::tour::{Facts, seconds};
+use super::write::{client, join};
+
+/// The topic that is written to.
+const TOPIC: &str = "load";
+/// Sessions that write at the same time.
+const WRITERS: u64 = 4;
+/// Events in one call.
+const BATCH_EVENTS: u64 = 100;
+/// Bytes of a value.
+const VALUE_BYTES: usize = 100;
+/// Calls a writer has under way before it waits for the oldest.
+const CALLS_UNDER_WAY: usize = 16;
+
+/// Writes `events` events, a multiple of [`WRITERS`] times [`BATCH_EVENTS`].
+pub(super) fn run(
+    stage: &mut Stage,
+    facts: &mut Facts,
+    weir: &Weir,
+    events: u64,
+) -> anyhow::Result<()> {
+    stage.step("load", |stage| {
+        let bar = stage.bar("loading", events);
+        ensure!(weir.topic(TOPIC)?.ensure()?, "the topic was there before");
+        let before = weir.store().stats();
+        let start = Instant::now();
+        thread::scope(|scope| {
+            let writers: Vec<_> = (0..WRITERS)
+                .map(|writer| {
+                    let bar = &bar;
+                    let share = events / WRITERS;
+                    scope.spawn(move || write(weir, writer, share, |n| bar.inc(n)))
+                })
+                .collect();
+            writers.into_iter().try_for_each(join)
+        })?;
+        let took = start.elapsed();
+        bar.finish_and_clear();
+        let after = weir.store().stats();
+        let syncs = after.syncs - before.syncs;
+        let batches = after.batches - before.batches;
+        let topic = weir.topic(TOPIC)?.info();
+        let stored = topic.as_ref().map_or(0, |topic| topic.bytes);
+        let keys = topic.as_ref().map_or(0, |topic| topic.keys);
+        ensure!(keys == events, "{keys} keys for {events} events");
+        facts.insert(
+            "load".into(),
+            json!({"events": events, "value_bytes": VALUE_BYTES, "writers": WRITERS,
+                   "seconds": seconds(took), "events_per_s": rate(events, took),
+                   "batches": batches, "syncs": syncs, "topic_bytes": stored}),
+        );
+        let line = format!(
+            "{} events of {VALUE_BYTES} bytes: {} events/s, {syncs} syncs, {} in the topic",
+            count(events),
+            count(rate(events, took)),
+            bytes(stored),
+        );
+        Ok((line, ()))
+    })
+}
+
+fn write(weir: &Weir, writer: u64, events: u64, answered: impl Fn(u64)) -> anyhow::Result<()> {
+    let mut session = weir.session(client(200 + u8::try_from(writer)?));
+    let value = [b'x'; VALUE_BYTES];
+    let mut under_way = VecDeque::new();
+    let wait = |pending: weir::Pending| -> anyhow::Result<()> {
+        let mut n = 0;
+        for run in pending.into_proposal().wait()?.runs() {
+            let valid = run
+                .outcome
+                .commit()
+                .is_some_and(|commit| commit.records == 1);
+            ensure!(valid, "an event was answered {:?}", run.outcome);
+            n += u64::from(run.count);
+        }
+        answered(n);
+        Ok(())
+    };
+    let mut next = 0;
+    while next < events {
+        let end = (next + BATCH_EVENTS).min(events);
+        let keys: Vec<String> = (next..end).map(|n| format!("{writer}-{n:08}")).collect();
+        let puts: Vec<Intention<'_>> = keys
+            .iter()
+            .map(|key| {
+                let key = key.as_bytes();
+                Intention::new(TOPIC, Operation::Put { key, value: &value })
+            })
+            .collect();
+        under_way.push_back(session.send(&puts)?);
+        if under_way.len() > CALLS_UNDER_WAY
+            && let Some(oldest) = under_way.pop_front()
+        {
+            wait(oldest)?;
+        }
+        next = end;
+    }
+    under_way.into_iter().try_for_each(wait)
+}

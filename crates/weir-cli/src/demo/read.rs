@@ -1,0 +1,66 @@
+//! Chapter "read": by key and by prefix.
+
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use serde_json::json;
+use weir::Weir;
+
+use super::quakes::{Quakes, topic};
+use super::stage::{Stage, count, time};
+use super::tour::{Facts, seconds};
+
+/// Gets every earthquake by its id, and scans the ids of one network.
+pub(super) fn keys(
+    stage: &mut Stage,
+    facts: &mut Facts,
+    weir: &Weir,
+    quakes: &Quakes,
+) -> anyhow::Result<()> {
+    stage.step("get", |_| {
+        let start = Instant::now();
+        for quake in quakes.all() {
+            let value = weir.topic(&quake.topic())?.get(quake.id)?;
+            let value = value.with_context(|| format!("{} has no value", quake.id))?;
+            ensure!(
+                value.value() == quake.bytes,
+                "the value of {} is not the source's",
+                quake.id
+            );
+        }
+        let took = start.elapsed();
+        let gets = quakes.all().len() as u64;
+        facts.insert(
+            "get".into(),
+            json!({"keys": gets, "seconds": seconds(took)}),
+        );
+        let line = format!(
+            "{} values by id in {}, each byte for byte the source's",
+            count(gets),
+            time(took)
+        );
+        Ok((line, ()))
+    })?;
+    stage.step("scan", |_| {
+        let mut found = 0;
+        for (network, quakes) in quakes.networks() {
+            // Ids start with the code of the network that named them, which
+            // need not be the one that reported them.
+            let mut wanted: Vec<&[u8]> = quakes.iter().map(|quake| quake.id.as_bytes()).collect();
+            wanted.retain(|id| id.starts_with(network.as_bytes()));
+            wanted.sort_unstable();
+            let entries =
+                weir.topic(&topic(network))?
+                    .scan(network.as_bytes(), None, usize::MAX)?;
+            let keys: Vec<&[u8]> = entries.iter().map(|entry| &*entry.key).collect();
+            ensure!(
+                keys == wanted,
+                "the scan of {network} is not the sorted list of ids"
+            );
+            found += keys.len() as u64;
+        }
+        facts.insert("scan".into(), json!({"keys": found}));
+        let line = format!("{} ids by prefix, in byte order", count(found));
+        Ok((line, ()))
+    })
+}

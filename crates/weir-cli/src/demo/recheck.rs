@@ -1,0 +1,136 @@
+//! What a run that keeps its stores writes down about them, and the check of
+//! a later one against that.
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+use weir::{OpenOptions, Weir};
+
+use super::reopen::read_all;
+use super::stage::{self, Stage, count};
+
+/// Name of the file in the kept directory.
+const FILE: &str = "demo.json";
+
+/// The state of a store in a few numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Kept {
+    digest: String,
+    /// Name, newest offset and number of keys of each topic, by name.
+    topics: Vec<(String, u64, u64)>,
+}
+
+impl Kept {
+    /// As the store is now.
+    pub(super) fn of(weir: &Weir) -> Self {
+        let topics = weir.store().topics(true);
+        Self {
+            digest: weir.store().digest().to_string(),
+            topics: topics
+                .into_iter()
+                .map(|topic| (topic.name, topic.last.0, topic.keys))
+                .collect(),
+        }
+    }
+
+    /// Records of all topics.
+    pub(super) fn records(&self) -> u64 {
+        self.topics.iter().map(|(_, last, _)| last).sum()
+    }
+
+    /// Whether the store is still that.
+    pub(super) fn compare(&self, weir: &Weir) -> anyhow::Result<()> {
+        let now = Self::of(weir);
+        for (was, is) in self.topics.iter().zip(&now.topics) {
+            ensure!(
+                was == is,
+                "topic, newest offset and keys were {was:?} and are {is:?}"
+            );
+        }
+        ensure!(
+            self.topics.len() == now.topics.len(),
+            "{} topics have become {}",
+            self.topics.len(),
+            now.topics.len()
+        );
+        ensure!(
+            self.digest == now.digest,
+            "the digest was {} and is {}: another history",
+            self.digest,
+            now.digest
+        );
+        Ok(())
+    }
+
+    /// Writes it down in the demo's directory.
+    pub(super) fn write(&self, directory: &Path) -> anyhow::Result<()> {
+        let text = json!({"digest": self.digest, "topics": self.topics});
+        Ok(fs::write(directory.join(FILE), format!("{text:#}\n"))?)
+    }
+
+    fn read(directory: &Path) -> anyhow::Result<Self> {
+        let path = directory.join(FILE);
+        let text = fs::read(&path)
+            .with_context(|| format!("cannot read {}, which --keep writes", path.display()))?;
+        let value: Value = serde_json::from_slice(&text)?;
+        let kept = || {
+            let topics = value.get("topics")?.as_array()?;
+            let topic = |topic: &Value| {
+                let name = topic.get(0)?.as_str()?.to_owned();
+                Some((name, topic.get(1)?.as_u64()?, topic.get(2)?.as_u64()?))
+            };
+            Some(Self {
+                digest: value.get("digest")?.as_str()?.to_owned(),
+                topics: topics.iter().map(topic).collect::<Option<_>>()?,
+            })
+        };
+        kept().with_context(|| format!("{} is not what --keep writes", path.display()))
+    }
+}
+
+/// Checks the store that an earlier run kept in `directory`.
+pub(super) fn run(directory: &Path, json: bool) -> anyhow::Result<ExitCode> {
+    let mut stage = Stage::new(!json);
+    let result = check(&mut stage, directory);
+    if let Err(error) = &result {
+        let advice = "weir verify, or a backup of the directory; nothing was changed in it";
+        stage::explain(error, advice);
+    }
+    if json {
+        let facts = match &result {
+            Ok(records) => json!({"ok": true, "records": records}),
+            Err(error) => {
+                let failed = error.downcast_ref::<stage::Failed>();
+                let failed = failed.map(|failed| failed.name);
+                json!({"ok": false, "failed": failed, "error": stage::cause(error)})
+            }
+        };
+        println!("{facts}");
+    }
+    Ok(match result {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    })
+}
+
+fn check(stage: &mut Stage, directory: &Path) -> anyhow::Result<u64> {
+    let kept = Kept::read(directory)?;
+    let weir = stage.step("reopen", |_| {
+        let options = OpenOptions {
+            create: false,
+            ..OpenOptions::default()
+        };
+        let weir = Weir::open_with(directory.join("store"), &options)?;
+        kept.compare(&weir)?;
+        Ok((format!("digest {} as it was kept", kept.digest), weir))
+    })?;
+    stage.step("verify", |_| {
+        let records = read_all(&weir)?;
+        weir.close()?;
+        let line = format!("{} records read, every checksum right", count(records));
+        Ok((line, records))
+    })
+}

@@ -1,0 +1,93 @@
+//! Chapters "reopen" and "verify": the store is the same after it was closed.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::ensure;
+use serde_json::json;
+use weir::{ReadFrom, Weir};
+
+use super::recheck::Kept;
+use super::stage::{Stage, count, time};
+use super::tour::{Facts, seconds};
+
+/// Closes the store, opens it again, and reads everything.
+pub(super) fn run(
+    stage: &mut Stage,
+    facts: &mut Facts,
+    weir: Weir,
+    directory: &Path,
+) -> anyhow::Result<Kept> {
+    let kept = Kept::of(&weir);
+    let weir = stage.step("reopen", |_| {
+        weir.close()?;
+        let start = Instant::now();
+        let weir = Weir::open(directory)?;
+        let took = start.elapsed();
+        kept.compare(&weir)?;
+        let report = weir.store().report();
+        ensure!(
+            report.set_aside.is_empty(),
+            "damaged: {:?}",
+            report.set_aside
+        );
+        let replayed = report.replayed_intentions;
+        facts.insert(
+            "reopen".into(),
+            json!({"seconds": seconds(took), "replayed": replayed,
+                   "digest": weir.store().digest().to_string()}),
+        );
+        let line = format!(
+            "digest {} as before closing; {} intentions replayed in {}",
+            weir.store().digest(),
+            count(replayed),
+            time(took),
+        );
+        Ok((line, weir))
+    })?;
+    stage.step("verify", |_| {
+        let start = Instant::now();
+        let records = read_all(&weir)?;
+        let took = start.elapsed();
+        ensure!(
+            records == kept.records(),
+            "{records} records of {}",
+            kept.records()
+        );
+        weir.close()?;
+        facts.insert(
+            "verify".into(),
+            json!({"records": records, "seconds": seconds(took)}),
+        );
+        let line = format!(
+            "{} records read back in {}, every checksum right",
+            count(records),
+            time(took),
+        );
+        Ok((line, ()))
+    })?;
+    Ok(kept)
+}
+
+/// Reads every record of every topic and checks that offsets are dense.
+/// Reading checks each block's checksum. Returns the number of records.
+pub(super) fn read_all(weir: &Weir) -> anyhow::Result<u64> {
+    let mut records = 0;
+    for info in weir.store().topics(true) {
+        let mut last = 0;
+        for page in weir.topic(&info.name)?.pages(ReadFrom::Start)? {
+            for record in &page? {
+                let offset = record?.offset.0;
+                ensure!(
+                    offset == last + 1,
+                    "{} has offset {offset} behind {last}",
+                    info.name
+                );
+                last = offset;
+            }
+        }
+        ensure!(last == info.last.0, "{} ends at {last}", info.name);
+        records += last;
+    }
+    Ok(records)
+}

@@ -1,0 +1,170 @@
+//! What the spectator sees: a line for each step, a bar while a long one
+//! runs, the words of a failure.
+//!
+//! Steps go to standard output, bars to standard error and only to a
+//! terminal. Colour is never the only carrier of a meaning, and is dropped
+//! where it is not wanted (`NO_COLOR`, pipes). When nobody reads any more, the
+//! tour goes on in silence.
+
+use std::cell::Cell;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Columns of a step's name.
+const NAME_COLUMNS: usize = 9;
+
+/// Where the tour shows itself.
+#[derive(Debug)]
+pub(super) struct Stage {
+    shown: Cell<bool>,
+    steps: u32,
+}
+
+impl Stage {
+    /// `shown`: whether steps are printed; else only failures are.
+    pub(super) fn new(shown: bool) -> Self {
+        Self {
+            shown: Cell::new(shown),
+            steps: 0,
+        }
+    }
+
+    /// A line of text.
+    pub(super) fn say(&self, text: &str) -> anyhow::Result<()> {
+        if !self.shown.get() {
+            return Ok(());
+        }
+        match writeln!(io::stdout(), "{text}") {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                self.shown.set(false);
+                Ok(())
+            }
+            result => result.context("cannot write to standard output"),
+        }
+    }
+
+    /// Does a step and prints its line. The name is one short verb; the work
+    /// returns the line and what later steps need.
+    pub(super) fn step<T>(
+        &mut self,
+        name: &'static str,
+        work: impl FnOnce(&Self) -> anyhow::Result<(String, T)>,
+    ) -> anyhow::Result<T> {
+        self.steps += 1;
+        let (line, value) = work(self).with_context(|| Failed {
+            step: self.steps,
+            name,
+        })?;
+        let tick = paint("✓", GREEN, io::stdout().is_terminal());
+        self.say(&format!(
+            "{:2} {tick} {name:NAME_COLUMNS$}{line}",
+            self.steps
+        ))?;
+        Ok(value)
+    }
+
+    /// A bar over `total` units for as long as it lives; invisible unless
+    /// standard error is a terminal.
+    pub(super) fn bar(&self, what: &'static str, total: u64) -> ProgressBar {
+        let target = if self.shown.get() {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let style =
+            ProgressStyle::with_template("   {msg:10} {bar:40} {human_pos}/{human_len} {eta}");
+        let bar = ProgressBar::with_draw_target(Some(total), target).with_message(what);
+        match style {
+            Ok(style) => bar.with_style(style),
+            Err(_) => bar,
+        }
+    }
+
+    /// Number of steps so far.
+    pub(super) fn steps(&self) -> u32 {
+        self.steps
+    }
+}
+
+/// The outermost context of an error that a step gave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failed {
+    pub(super) step: u32,
+    pub(super) name: &'static str,
+}
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "step {} ({}) failed", self.step, self.name)
+    }
+}
+
+/// Says what failed, why, and what to try; to standard error.
+pub(super) fn explain(error: &anyhow::Error, advice: &str) {
+    let cross = paint("✗", RED, io::stderr().is_terminal());
+    let what = match error.downcast_ref::<Failed>() {
+        Some(failed) => format!("{:2} {cross} {} failed", failed.step, failed.name),
+        None => format!("   {cross} the demo failed"),
+    };
+    let text = format!("{what}\n     why: {}\n     try: {advice}\n", cause(error));
+    // Nobody is left to tell when this fails, and the exit code says it too.
+    drop(io::stderr().write_all(text.as_bytes()));
+}
+
+/// The causes below the step, in one sentence.
+pub(super) fn cause(error: &anyhow::Error) -> String {
+    let skip = usize::from(error.downcast_ref::<Failed>().is_some());
+    let causes: Vec<String> = error.chain().skip(skip).map(ToString::to_string).collect();
+    causes.join(": ")
+}
+
+/// Foreground colours by their numbers in the terminal's language.
+const GREEN: u8 = 32;
+const RED: u8 = 31;
+
+/// The text in a colour, if there may be one.
+fn paint(text: &str, colour: u8, terminal: bool) -> String {
+    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    let forced = std::env::var_os("CLICOLOR_FORCE").is_some_and(|value| value != "0");
+    if !set("NO_COLOR") && (forced || (terminal && !dumb)) {
+        format!("\x1b[{colour}m{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// `1,234,567`.
+pub(super) fn count(n: u64) -> String {
+    indicatif::HumanCount(n).to_string()
+}
+
+/// Bytes in words, in powers of 1,000.
+pub(super) fn bytes(n: u64) -> String {
+    indicatif::DecimalBytes(n).to_string()
+}
+
+/// A duration in the unit that suits it.
+pub(super) fn time(time: std::time::Duration) -> String {
+    let us = time.as_secs_f64() * 1e6;
+    if us < 1_000.0 {
+        format!("{us:.0} us")
+    } else if us < 1_000_000.0 {
+        format!("{:.1} ms", us / 1e3)
+    } else {
+        format!("{:.2} s", us / 1e6)
+    }
+}
+
+/// Units in a duration, per second, rounded down.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a rate for the eye; counts of a demo are far below 2^52"
+)]
+pub(super) fn rate(n: u64, time: std::time::Duration) -> u64 {
+    (n as f64 / time.as_secs_f64().max(1e-9)) as u64
+}

@@ -1,0 +1,195 @@
+//! The chapters in their order, and what is said at the end.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use serde_json::{Map, Value, json};
+use weir::Weir;
+
+use super::place::{self, Place};
+use super::quakes::{Quakes, topic};
+use super::stage::{self, Stage, bytes, count, time};
+use super::{crash, load, read, reopen, rules, write};
+
+/// How much a run does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    /// Events of the load chapter.
+    pub(super) load_events: u64,
+    /// How often the writing process is killed.
+    pub(super) kills: u32,
+    /// Name for the facts.
+    pub(super) name: &'static str,
+}
+
+impl Size {
+    /// What `make demo` runs.
+    pub(super) const FULL: Self = Self {
+        load_events: 200_000,
+        kills: 5,
+        name: "full",
+    };
+    /// What tests run.
+    pub(super) const QUICK: Self = Self {
+        load_events: 20_000,
+        kills: 2,
+        name: "quick",
+    };
+}
+
+/// What was measured and checked, by chapter.
+pub(super) type Facts = Map<String, Value>;
+
+/// Runs all chapters and tells how it went.
+pub(super) fn run(keep: Option<&Path>, size: Size, json: bool) -> anyhow::Result<ExitCode> {
+    let mut stage = Stage::new(!json);
+    let mut facts = Facts::new();
+    let start = Instant::now();
+    let mut place = match Place::new(keep) {
+        Ok(place) => place,
+        Err(error) => {
+            stage::explain(&error, "another directory, or without --keep");
+            return refuse(&error, facts, json);
+        }
+    };
+    if let Err(error) = chapters(&mut stage, &mut facts, &place, size) {
+        let kept = place.keep();
+        let advice = format!("look at the stores, they are kept in {}", kept.display());
+        stage::explain(&error, &advice);
+        return refuse(&error, facts, json);
+    }
+    let next = next_steps(&place);
+    let disk_bytes = place::disk_bytes(place.path())?;
+    facts.insert("disk_bytes".into(), disk_bytes.into());
+    facts.insert("seconds".into(), seconds(start.elapsed()));
+    facts.insert("steps".into(), stage.steps().into());
+    facts.insert("next".into(), json!(next));
+    facts.insert("ok".into(), true.into());
+    let kept = place.is_kept().then(|| place.path().to_owned());
+    facts.insert("kept".into(), json!(kept));
+    place.close()?;
+    if json {
+        println!("{}", Value::Object(facts));
+    } else {
+        summary(&stage, &facts, start.elapsed())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn chapters(stage: &mut Stage, facts: &mut Facts, place: &Place, size: Size) -> anyhow::Result<()> {
+    let quakes = Quakes::read()?;
+    let file_system = place::file_system(place.path()).unwrap_or_else(|| "unknown".into());
+    facts.insert("size".into(), size.name.into());
+    facts.insert("version".into(), env!("CARGO_PKG_VERSION").into());
+    facts.insert("file_system".into(), file_system.clone().into());
+    facts.insert("durability".into(), "group".into());
+    stage.say(&format!(
+        "Weir {}: a week of real earthquakes, in an event store inside this process.\n\
+         Store in {} ({file_system}); an event counts as written when it is synced to disk.\n",
+        env!("CARGO_PKG_VERSION"),
+        place.path().display(),
+    ))?;
+    let directory = place.path().join("store");
+    let weir = stage.step("open", |_| {
+        let start = Instant::now();
+        let weir = Weir::open(&directory)?;
+        let took = time(start.elapsed());
+        Ok((format!("an empty store, made in {took}"), weir))
+    })?;
+    write::topics(stage, facts, &weir, &quakes)?;
+    write::quakes(stage, facts, &weir, &quakes)?;
+    read::keys(stage, facts, &weir, &quakes)?;
+    rules::analysts(stage, facts, &weir, &quakes)?;
+    rules::same_feed(stage, facts, &weir, &quakes)?;
+    rules::transactions(stage, facts, &weir)?;
+    crash::kills(stage, facts, &place.path().join("killed"), size.kills)?;
+    load::run(stage, facts, &weir, size.load_events)?;
+    let kept = reopen::run(stage, facts, weir, &directory)?;
+    rejected(facts);
+    if place.is_kept() {
+        kept.write(place.path())
+            .context("the facts for a later --recheck")?;
+    }
+    Ok(())
+}
+
+/// Adds the totals that several chapters have a part in.
+fn rejected(facts: &mut Facts) {
+    let sum = |places: &[(&str, &str)]| -> u64 {
+        let number = |(chapter, name): &(&str, &str)| facts.get(*chapter)?.get(*name)?.as_u64();
+        places.iter().filter_map(number).sum()
+    };
+    let written = sum(&[
+        ("write", "events"),
+        ("analysts", "accepted"),
+        ("transactions", "events"),
+        ("kills", "events"),
+        ("load", "events"),
+    ]);
+    let rejected = sum(&[("analysts", "rejected"), ("same_feed", "rejected")]);
+    facts.insert("events_written".into(), written.into());
+    facts.insert("conditions_rejected".into(), rejected.into());
+}
+
+/// Ends a run that did not get through.
+fn refuse(error: &anyhow::Error, mut facts: Facts, json: bool) -> anyhow::Result<ExitCode> {
+    if json {
+        let failed = error.downcast_ref::<stage::Failed>();
+        facts.insert("ok".into(), false.into());
+        facts.insert("failed".into(), json!(failed.map(|failed| failed.name)));
+        facts.insert("error".into(), stage::cause(error).into());
+        println!("{}", Value::Object(facts));
+    }
+    Ok(ExitCode::FAILURE)
+}
+
+/// Commands that work once the demo is over, in this order.
+fn next_steps(place: &Place) -> Vec<String> {
+    let kept = place.is_kept().then(|| place.path().display().to_string());
+    let directory = kept.clone().unwrap_or_else(|| "quakes".into());
+    let store = format!("{directory}/store");
+    let mut next = Vec::new();
+    match kept {
+        Some(_) => next.push(format!("weir demo --recheck {directory}")),
+        None => next.push(format!("weir demo --keep {directory}")),
+    }
+    next.push(format!("weir tail {} -n 3 --at {store}", topic("uw")));
+    next.push(format!("weir verify --at {store}"));
+    next
+}
+
+fn summary(stage: &Stage, facts: &Facts, took: Duration) -> anyhow::Result<()> {
+    let number = |chapter: &str, name: &str| {
+        let value = facts.get(chapter).and_then(|facts| facts.get(name));
+        value.and_then(Value::as_u64).unwrap_or_default()
+    };
+    let total = |name: &str| facts.get(name).and_then(Value::as_u64).unwrap_or_default();
+    stage.say(&format!(
+        "\n{} events written, {} conditions rejected, {} events/s under load, {} on disk, {}.",
+        count(total("events_written")),
+        count(total("conditions_rejected")),
+        count(number("load", "events_per_s")),
+        bytes(total("disk_bytes")),
+        time(took),
+    ))?;
+    stage.say(&format!(
+        "Verified: each of {} acknowledged events of the killed writers is there once, at its\n\
+         offset; {} records read back, every checksum right; the history reads the same after\n\
+         reopening.",
+        count(number("kills", "acknowledged")),
+        count(number("verify", "records")),
+    ))?;
+    stage.say("\nWhat to try next:")?;
+    let next = facts.get("next").and_then(Value::as_array);
+    for command in next.into_iter().flatten().filter_map(Value::as_str) {
+        stage.say(&format!("  {command}"))?;
+    }
+    Ok(())
+}
+
+/// Seconds with microseconds, for facts.
+pub(super) fn seconds(time: Duration) -> Value {
+    ((time.as_secs_f64() * 1e6).round() / 1e6).into()
+}

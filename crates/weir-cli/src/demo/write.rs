@@ -1,0 +1,256 @@
+//! Chapters "topics", "write" and "listen": the earthquakes become events.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, ensure};
+use serde_json::json;
+use weir::{ClientId, ConsequenceOffset, Intention, Operation, ReadFrom, RecordKind, Weir};
+
+use super::quakes::{Quake, Quakes, topic};
+use super::stage::{Stage, count, rate, time};
+use super::tour::{Facts, seconds};
+
+/// Sessions that write at the same time.
+const WRITERS: usize = 4;
+/// Events that a writer hands over in one call.
+const BATCH_EVENTS: usize = 10;
+/// How long a listener waits for a record before it reports that none comes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Makes a topic for each network.
+pub(super) fn topics(
+    stage: &mut Stage,
+    facts: &mut Facts,
+    weir: &Weir,
+    quakes: &Quakes,
+) -> anyhow::Result<()> {
+    stage.step("topics", |_| {
+        for (network, _) in quakes.networks() {
+            let name = topic(network);
+            ensure!(weir.topic(&name)?.ensure()?, "{name} was there before");
+        }
+        let codes = quakes.codes();
+        facts.insert("topics".into(), codes.len().into());
+        let line = format!(
+            "{} topics, one for each seismic network: {}",
+            codes.len(),
+            codes.join(" ")
+        );
+        Ok((line, ()))
+    })
+}
+
+/// Writes all earthquakes while a listener tails each topic.
+pub(super) fn quakes(
+    stage: &mut Stage,
+    facts: &mut Facts,
+    weir: &Weir,
+    quakes: &Quakes,
+) -> anyhow::Result<()> {
+    let before = weir.store().stats();
+    let heard = stage.step("write", |stage| {
+        let total = quakes.all().len() as u64;
+        let bar = stage.bar("writing", total);
+        let written = AtomicU64::new(0);
+        let (latencies, heard, took) = thread::scope(|scope| {
+            let listeners: Vec<_> = quakes
+                .networks()
+                .map(|(network, expected)| {
+                    scope.spawn(move || listen(weir, &topic(network), expected))
+                })
+                .collect();
+            let start = Instant::now();
+            let writers: Vec<_> = shares(quakes)
+                .into_iter()
+                .zip(1..)
+                .map(|(share, id)| {
+                    let (bar, written) = (&bar, &written);
+                    scope.spawn(move || {
+                        write(weir, client(id), &share, |n| {
+                            bar.inc(n);
+                            written.fetch_add(n, Ordering::Relaxed);
+                        })
+                    })
+                })
+                .collect();
+            let mut latencies = Vec::new();
+            for writer in writers {
+                latencies.extend(join(writer)?);
+            }
+            let took = start.elapsed();
+            let mut heard = 0;
+            for listener in listeners {
+                heard += join(listener)?;
+            }
+            Ok::<_, anyhow::Error>((latencies, heard, took))
+        })?;
+        bar.finish_and_clear();
+        let events = written.load(Ordering::Relaxed);
+        ensure!(events == total, "{events} of {total} events were answered");
+        let after = weir.store().stats();
+        let syncs = after.syncs - before.syncs;
+        let (p50, p99) = percentiles(latencies.clone());
+        let line = format!(
+            "{} events, {WRITERS} writers: {} events/s, {} calls in {syncs} syncs, p50 {}, p99 {}",
+            count(events),
+            count(rate(events, took)),
+            latencies.len(),
+            time(p50),
+            time(p99),
+        );
+        facts.insert(
+            "write".into(),
+            json!({
+                "events": events,
+                "writers": WRITERS,
+                "seconds": seconds(took),
+                "events_per_s": rate(events, took),
+                "calls": latencies.len(),
+                "syncs": syncs,
+                "commit_p50_s": seconds(p50),
+                "commit_p99_s": seconds(p99),
+            }),
+        );
+        Ok((line, heard))
+    })?;
+    stage.step("listen", |_| {
+        let listeners = quakes.networks().count();
+        facts.insert(
+            "listen".into(),
+            json!({"listeners": listeners, "records": heard}),
+        );
+        let line = format!(
+            "{listeners} listeners meanwhile, each on a thread: {} records in order, each once",
+            count(heard),
+        );
+        Ok((line, ()))
+    })
+}
+
+/// The earthquakes of each writer, oldest first: whole networks, dealt out by
+/// size.
+fn shares(quakes: &Quakes) -> Vec<Vec<Quake>> {
+    let mut networks: Vec<&[Quake]> = quakes.networks().map(|(_, quakes)| quakes).collect();
+    networks.sort_by_key(|quakes| std::cmp::Reverse(quakes.len()));
+    let mut shares = vec![Vec::new(); WRITERS];
+    for network in networks {
+        if let Some(least) = shares
+            .iter_mut()
+            .min_by_key(|share: &&mut Vec<_>| share.len())
+        {
+            least.extend_from_slice(network);
+        }
+    }
+    for share in &mut shares {
+        share.sort_unstable_by_key(|quake| quake.time_ms);
+    }
+    shares
+}
+
+/// Writes a share in batches and waits for each. Returns how long each took.
+fn write(
+    weir: &Weir,
+    client: ClientId,
+    share: &[Quake],
+    answered: impl Fn(u64),
+) -> anyhow::Result<Vec<Duration>> {
+    let mut session = weir.session(client);
+    let mut latencies = Vec::new();
+    for quakes in share.chunks(BATCH_EVENTS) {
+        let topics: Vec<String> = quakes.iter().map(Quake::topic).collect();
+        let puts: Vec<Intention<'_>> = quakes
+            .iter()
+            .zip(&topics)
+            .map(|(quake, topic)| {
+                let operation = Operation::Put {
+                    key: quake.id.as_bytes(),
+                    value: quake.bytes,
+                };
+                Intention::new(topic, operation)
+            })
+            .collect();
+        let start = Instant::now();
+        let verdicts = session.execute(&puts)?;
+        latencies.push(start.elapsed());
+        for (verdict, quake) in verdicts.iter().zip(quakes) {
+            ensure!(
+                verdict.is_valid(),
+                "{} was answered {}",
+                quake.id,
+                verdict.effect().name()
+            );
+        }
+        answered(verdicts.len() as u64);
+    }
+    Ok(latencies)
+}
+
+/// Tails a topic from its start until it has seen what is expected. Returns
+/// the number of records.
+fn listen(weir: &Weir, name: &str, expected: &[Quake]) -> anyhow::Result<u64> {
+    let topic = weir.topic(name)?;
+    let mut wanted = expected.iter();
+    let mut last = 0;
+    for page in topic.follow(ReadFrom::Start, PATIENCE)? {
+        for record in &page? {
+            let record = record?;
+            let offset = record.offset.0;
+            ensure!(
+                offset == last + 1,
+                "the listener of {name} saw offset {offset} behind {last}"
+            );
+            last = offset;
+            if record.kind == RecordKind::Create {
+                continue;
+            }
+            let quake = wanted
+                .next()
+                .with_context(|| format!("the listener of {name} saw one record too many"))?;
+            ensure!(
+                record.key == quake.id.as_bytes() && record.value == quake.bytes,
+                "the listener of {name} did not see {} at offset {offset}",
+                quake.id
+            );
+        }
+        if wanted.len() == 0 {
+            break;
+        }
+    }
+    let missing = wanted.len();
+    ensure!(
+        missing == 0,
+        "the listener of {name} waits for {missing} more records"
+    );
+    let mut rest = topic.pages(ReadFrom::After(ConsequenceOffset(last)))?;
+    ensure!(
+        rest.next().is_none(),
+        "{name} has records that nobody wrote"
+    );
+    Ok(last)
+}
+
+/// The result of a thread of this chapter.
+pub(super) fn join<T>(thread: ScopedJoinHandle<'_, anyhow::Result<T>>) -> anyhow::Result<T> {
+    thread
+        .join()
+        .map_err(|_| anyhow!("a thread of the demo panicked"))?
+}
+
+/// A client id of the demo.
+pub(super) fn client(number: u8) -> ClientId {
+    let mut id = *b"weir demo writer";
+    id[15] = number;
+    ClientId(id)
+}
+
+/// Median and 99th percentile (nearest rank).
+fn percentiles(mut times: Vec<Duration>) -> (Duration, Duration) {
+    times.sort_unstable();
+    let rank = |percent: usize| {
+        let rank = (times.len() * percent).div_ceil(100).max(1);
+        times.get(rank - 1).copied().unwrap_or_default()
+    };
+    (rank(50), rank(99))
+}
