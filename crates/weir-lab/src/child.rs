@@ -22,6 +22,9 @@ use crate::protocol::{Answer, Fields, Hello, Request, Timed};
 /// Environment variable whose random length moves the child's stack.
 const PADDING: &str = "WEIR_LAB_PADDING";
 
+/// What a child gets for cleaning up after the end of its input.
+const GRACE: Duration = Duration::from_secs(5);
+
 /// How children are started.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch {
@@ -191,7 +194,10 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
+        // The end of its input asks it to clean up and end; its output ends
+        // with it, or it is killed.
         drop(self.input.take());
+        while self.lines.recv_timeout(GRACE).is_ok() {}
         end_group(self.process.id());
         // Reaps; the group was just killed, so this cannot wait long.
         let _ = self.process.wait();

@@ -238,7 +238,11 @@ pub fn record(dir: &Path, to: &Path, out: &mut dyn Write) -> Result<()> {
 pub fn contender(name: &str) -> Result<()> {
     let mut contender = known(name)?;
     let (input, output) = (std::io::stdin().lock(), std::io::stdout().lock());
-    crate::contender::serve(contender.as_mut(), input, output).map_err(LabError::io("pipe"))
+    match crate::contender::serve(contender.as_mut(), input, output) {
+        // Whoever asked is gone; there is nobody to complain to.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(LabError::io("pipe")),
+    }
 }
 
 /// Runs a built-in contender once with `words` as its parameters.

@@ -14,6 +14,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::contender::BUILT_IN;
 use crate::error::{LabError, Result};
 use reference::Reference;
 
@@ -339,6 +340,11 @@ impl Experiment {
                     contender.name
                 ));
             }
+            if let Some(name) = &contender.builtin
+                && !BUILT_IN.iter().any(|(known, _)| known == name)
+            {
+                return self.complain(format!("there is no built-in contender `{name}`"));
+            }
             if contender.command.as_ref().is_some_and(Vec::is_empty) {
                 return self.complain(format!("contender `{}`: empty command", contender.name));
             }
@@ -456,6 +462,7 @@ max_value = 10.0
             ),
             ("max_value = 10.0", "min_value = 1.0", "different ways"),
             ("builtin = \"spin\"", "", "either `builtin` or `command`"),
+            ("\"spin\"", "\"spun\"", "no built-in contender `spun`"),
             ("name = \"t\"", "name = \"t/../u\"", "letters, digits"),
             ("mode =", "blocks = 0\nmode =", "0 blocks"),
         ] {

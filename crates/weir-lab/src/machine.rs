@@ -85,16 +85,28 @@ fn cpu_ticks(text: &str, cpu: usize) -> Option<(u64, u64)> {
     Some((ticks.get(3)? + ticks.get(4)?, *ticks.get(7)?))
 }
 
-/// CPU nanoseconds of the living threads of `pid`.
+/// CPU nanoseconds of `pid`: of its living threads to the nanosecond, or of
+/// all it ever had to the tick, whichever is more.
 fn process_ns(pid: u32) -> u64 {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return 0;
     };
-    threads
+    let living: u64 = threads
         .flatten()
         .filter_map(|thread| fs::read_to_string(thread.path().join("schedstat")).ok())
         .filter_map(|text| text.split(' ').next()?.parse::<u64>().ok())
-        .sum()
+        .sum();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    living.max(stat_ticks(&stat).unwrap_or(0) * TICK_NS)
+}
+
+/// User and system ticks in the text of `/proc/<pid>/stat`.
+fn stat_ticks(text: &str) -> Option<u64> {
+    // The name may hold spaces; it ends at the last parenthesis.
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let user: u64 = fields.get(11)?.parse().ok()?;
+    let system: u64 = fields.get(12)?.parse().ok()?;
+    Some(user + system)
 }
 
 /// What happened on `cpus` CPUs between two moments.
@@ -129,6 +141,12 @@ mod tests {
         assert!((shares.idle - 0.25).abs() < 1e-9);
         assert!((shares.foreign - 0.15).abs() < 1e-9);
         assert!((shares.steal - 0.05).abs() < 1e-9);
+    }
+
+    #[test]
+    fn ticks_are_found_behind_any_name() {
+        let text = "77 (a b) c) S 1 2 3 4 5 6 7 8 9 10 40 2 0 0 20 0";
+        assert_eq!(stat_ticks(text), Some(42));
     }
 
     #[test]

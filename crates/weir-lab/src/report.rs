@@ -267,7 +267,7 @@ pub fn with_unit(metric: &str, value: f64) -> String {
         "wall" | "cpu" | "wall_total" | "cpu_total" => {
             scaled([("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)])
         }
-        "max_rss" | "rss" | "allocated_bytes" | "file_bytes" => {
+        "max_rss" | "rss" | "rss_peak" | "rss_before" | "allocated_bytes" | "file_bytes" => {
             scaled([("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9)])
         }
         _ => significant(value),

@@ -1,0 +1,165 @@
+/* SQLite as a peer of the store experiments: messages as rows of one table,
+ * write-ahead log, one connection, prepared statements. Parameters of an
+ * input: messages, bytes, producers (whose messages are written one after the
+ * other), rows (of a transaction), level: group (synchronous=FULL, so a commit
+ * is synced before it returns) or memory (synchronous=OFF).
+ *
+ * The messages and the content of a check are those of
+ * crates/weir-lab/src/contender/store.rs. */
+#include "../peer.h"
+
+#include <sqlite3.h>
+#include <unistd.h>
+
+enum { DISTINCT = 4096, CHECK_MESSAGES_MAX = 20000, PATH_MAX_BYTES = 4096 };
+
+static struct input {
+    int loaded;
+    uint64_t messages, producers, rows;
+    size_t bytes;
+    const char *synchronous;
+    char path[PATH_MAX_BYTES];
+} inputs[PEER_INPUTS_MAX];
+
+static uint64_t number(const char *fields, const char *name) {
+    char text[32];
+    return peer_field(fields, name, text, sizeof text) ? strtoull(text, NULL, 10) : 0;
+}
+
+static const char *peer_load(unsigned at, const char *fields) {
+    struct input *input = &inputs[at];
+    char level[16] = "", dir[PATH_MAX_BYTES - 64];
+    input->messages = number(fields, "messages");
+    input->producers = number(fields, "producers");
+    input->rows = number(fields, "rows");
+    input->bytes = number(fields, "bytes");
+    if (!input->messages || !input->producers || !input->rows || !input->bytes)
+        return "messages, producers, rows and bytes must be above 0";
+    if (!peer_field(fields, "level", level, sizeof level)) return "parameter `level` is missing";
+    if (strcmp(level, "group") == 0) input->synchronous = "PRAGMA synchronous=FULL";
+    else if (strcmp(level, "memory") == 0) input->synchronous = "PRAGMA synchronous=OFF";
+    else return "level is group or memory";
+    if (!peer_field(fields, "dir", dir, sizeof dir)) return "parameter `dir` is missing";
+    snprintf(input->path, sizeof input->path, "%s/sqlite-%ld-%u.db", dir, (long)getpid(), at);
+    input->loaded = 1;
+    return NULL;
+}
+
+static void clean(const struct input *input) {
+    static const char *const endings[] = {"", "-wal", "-shm", "-journal"};
+    char path[PATH_MAX_BYTES + 16];
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        snprintf(path, sizeof path, "%s%s", input->path, endings[i]);
+        unlink(path);
+    }
+}
+
+static uint64_t splitmix(uint64_t *state) {
+    uint64_t z = *state += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+/* The distinct messages of a producer, one behind the other. */
+static unsigned char *payload(const struct input *input, uint64_t producer) {
+    unsigned char *bytes = malloc(DISTINCT * input->bytes);
+    if (!bytes) return NULL;
+    for (uint64_t message = 0; message < DISTINCT; message++) {
+        uint64_t state = (producer << 32) + message;
+        for (size_t at = 0; at < input->bytes; at += 8) {
+            uint64_t value = splitmix(&state);
+            size_t left = input->bytes - at;
+            memcpy(bytes + message * input->bytes + at, &value, left < 8 ? left : 8);
+        }
+    }
+    return bytes;
+}
+
+/* Writes `messages` messages; the times are of the writing alone. */
+static const char *write_all(const struct input *input, sqlite3 *db, uint64_t messages,
+                             struct peer_timed *timed) {
+    const char *wrong = NULL;
+    sqlite3_stmt *insert = NULL, *begin = NULL, *commit = NULL;
+    uint64_t open = 0, part = messages / input->producers;
+    unsigned char **payloads = calloc(input->producers, sizeof *payloads);
+    for (uint64_t p = 0; payloads && p < input->producers; p++) payloads[p] = payload(input, p);
+    if (!payloads || sqlite3_prepare_v2(db, "INSERT INTO log(value) VALUES(?)", -1, &insert, NULL) ||
+        sqlite3_prepare_v2(db, "BEGIN IMMEDIATE", -1, &begin, NULL) ||
+        sqlite3_prepare_v2(db, "COMMIT", -1, &commit, NULL))
+        return "cannot prepare";
+    uint64_t cpu = peer_cpu(), wall = peer_wall();
+    for (uint64_t p = 0; p < input->producers && !wrong; p++)
+        for (uint64_t i = 0; i < part && !wrong; i++) {
+            const unsigned char *value = payloads[p] + (i % DISTINCT) * input->bytes;
+            if (open == 0 && (sqlite3_step(begin) != SQLITE_DONE || sqlite3_reset(begin))) wrong = "begin";
+            sqlite3_bind_blob(insert, 1, value, (int)input->bytes, SQLITE_STATIC);
+            if (sqlite3_step(insert) != SQLITE_DONE || sqlite3_reset(insert)) wrong = "insert";
+            if (++open == input->rows || (p + 1 == input->producers && i + 1 == part)) {
+                if (sqlite3_step(commit) != SQLITE_DONE || sqlite3_reset(commit)) wrong = "commit";
+                open = 0;
+            }
+        }
+    timed->wall_ns += peer_wall() - wall;
+    timed->cpu_ns += peer_cpu() - cpu;
+    timed->touch += part * input->producers;
+    sqlite3_finalize(insert);
+    sqlite3_finalize(begin);
+    sqlite3_finalize(commit);
+    for (uint64_t p = 0; p < input->producers; p++) free(payloads[p]);
+    free(payloads);
+    return wrong;
+}
+
+static sqlite3 *fresh(const struct input *input) {
+    sqlite3 *db = NULL;
+    clean(input);
+    if (sqlite3_open(input->path, &db) || sqlite3_exec(db, "PRAGMA journal_mode=WAL", NULL, NULL, NULL) ||
+        sqlite3_exec(db, input->synchronous, NULL, NULL, NULL) ||
+        sqlite3_exec(db, "CREATE TABLE log(id INTEGER PRIMARY KEY, value BLOB)", NULL, NULL, NULL)) {
+        sqlite3_close(db);
+        return NULL;
+    }
+    return db;
+}
+
+static const char *peer_check(unsigned at, struct peer_answer *answer) {
+    const struct input *input = &inputs[at];
+    struct peer_timed unused = {0};
+    sqlite3_stmt *select = NULL;
+    uint64_t most = CHECK_MESSAGES_MAX / input->producers * input->producers;
+    if (!input->loaded) return "input was not loaded";
+    sqlite3 *db = fresh(input);
+    if (!db) return "cannot make a database";
+    const char *wrong = write_all(input, db, input->messages < most ? input->messages : most, &unused);
+    if (!wrong && sqlite3_prepare_v2(db, "SELECT value FROM log ORDER BY id", -1, &select, NULL))
+        wrong = "cannot select";
+    while (!wrong && sqlite3_step(select) == SQLITE_ROW)
+        answer->content += peer_part('r', sqlite3_column_blob(select, 0),
+                                     (size_t)sqlite3_column_bytes(select, 0));
+    sqlite3_finalize(select);
+    sqlite3_close(db);
+    clean(input);
+    answer->touch = input->messages / input->producers * input->producers;
+    return wrong;
+}
+
+static const char *peer_run(unsigned at, uint64_t iterations, struct peer_timed *timed) {
+    const struct input *input = &inputs[at];
+    const char *wrong = NULL;
+    if (!input->loaded) return "input was not loaded";
+    for (uint64_t i = 0; i < iterations && !wrong; i++) {
+        sqlite3 *db = fresh(input);
+        if (!db) return "cannot make a database";
+        wrong = write_all(input, db, input->messages, timed);
+        sqlite3_close(db);
+        clean(input);
+    }
+    return wrong;
+}
+
+int main(void) {
+    char versions[64];
+    snprintf(versions, sizeof versions, "\tsqlite=%s", sqlite3_libversion());
+    return peer_serve(versions);
+}
