@@ -5,11 +5,15 @@
 //! the slots that are new to it. A deleted key keeps its slot until a rebuild.
 //! Nothing here depends on the order of the hash table: it is only searched,
 //! never walked.
+//!
+//! What an operation costs is memory far away. A new key touches one place at
+//! random (the table), a known one three (table, slot, key).
 
-use hashbrown::HashTable;
+mod table;
 
 use crate::digest::hash;
 use crate::ids::ConsequenceOffset;
+use table::Table;
 
 /// Bytes of one chunk of key storage.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -18,7 +22,6 @@ const DEAD_SLOTS_MIN: usize = 4096;
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    hash: u64,
     /// Chunk (24 bits), byte in chunk (24 bits), length (16 bits).
     place: u64,
     /// Offset of the record with the value; 0: no value.
@@ -31,7 +34,7 @@ struct Slot {
 #[derive(Clone, Debug)]
 pub struct KeyIndex {
     seed: u64,
-    table: HashTable<u32>,
+    table: Table,
     slots: Vec<Slot>,
     chunks: Vec<Vec<u8>>,
     live: usize,
@@ -45,7 +48,7 @@ impl KeyIndex {
     pub fn new(seed: u64) -> Self {
         Self {
             seed,
-            table: HashTable::new(),
+            table: Table::default(),
             slots: Vec::new(),
             chunks: Vec::new(),
             live: 0,
@@ -89,9 +92,7 @@ impl KeyIndex {
     #[inline]
     #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<ConsequenceOffset> {
-        let number = *self
-            .table
-            .find(hash(self.seed, key), |n| self.is(*n, key))?;
+        let number = self.table.find(half(self.seed, key), |n| self.is(n, key))?;
         let offset = self.slots.get(number as usize)?.offset;
         (offset != 0).then_some(ConsequenceOffset(offset))
     }
@@ -107,31 +108,28 @@ impl KeyIndex {
     #[inline]
     pub fn set(&mut self, key: &[u8], offset: ConsequenceOffset) {
         assert!(offset.0 != 0, "offsets start at 1");
-        let hash = hash(self.seed, key);
-        if let Some(number) = self.table.find(hash, |n| self.is(*n, key)) {
-            if let Some(slot) = self.slots.get_mut(*number as usize) {
+        let half = half(self.seed, key);
+        if let Some(number) = self.table.find(half, |n| self.is(n, key)) {
+            if let Some(slot) = self.slots.get_mut(number as usize) {
                 self.live += usize::from(slot.offset == 0);
                 slot.offset = offset.0;
             }
             return;
         }
-        let place = store(&mut self.chunks, key);
         let number = count(self.slots.len());
+        let place = store(&mut self.chunks, key);
         self.slots.push(Slot {
-            hash,
             place,
             offset: offset.0,
         });
-        let slots = &self.slots;
-        let rehash = |n: &u32| slots.get(*n as usize).map_or(0, |slot| slot.hash);
-        self.table.insert_unique(hash, number, rehash);
+        self.table.insert(half, number);
         self.live += 1;
     }
 
     /// The key has no value any more. Returns whether it had one.
     pub fn remove(&mut self, key: &[u8]) -> bool {
-        let hash = hash(self.seed, key);
-        let Some(number) = self.table.find(hash, |n| self.is(*n, key)).copied() else {
+        let half = half(self.seed, key);
+        let Some(number) = self.table.find(half, |n| self.is(n, key)) else {
             return false;
         };
         let had = match self.slots.get_mut(number as usize) {
@@ -173,6 +171,12 @@ impl KeyIndex {
         keys.sort_unstable();
         keys
     }
+}
+
+#[inline]
+#[allow(clippy::cast_possible_truncation, reason = "half of it is wanted")]
+fn half(seed: u64, key: &[u8]) -> u32 {
+    hash(seed, key) as u32
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "asserted")]

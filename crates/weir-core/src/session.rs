@@ -107,6 +107,11 @@ impl Session {
 #[derive(Clone, Debug, Default)]
 pub struct SessionTable {
     sessions: BTreeMap<ClientId, Session>,
+    /// Clients by their last use when they were last sorted, oldest first.
+    /// Whoever was used since is younger than all that stand here, so the
+    /// first one whose use is still its last is the oldest of all. Derived;
+    /// spares a walk through the table for each client that finds it full.
+    ages: VecDeque<(IntentionOffset, ClientId)>,
 }
 
 impl SessionTable {
@@ -134,33 +139,48 @@ impl SessionTable {
         self.sessions.get(&client)?.outcome(nonce)
     }
 
-    /// What to do with a client's nonce. Changes nothing: a refused nonce must
-    /// leave no trace.
+    /// What to do with a client's nonce. Changes nothing that can be seen: a
+    /// refused nonce must leave no trace.
     #[inline]
     pub(crate) fn check(
-        &self,
+        &mut self,
         client: ClientId,
         nonce: u64,
         fingerprint: u64,
         time_ms: u64,
     ) -> Seen {
-        match self.sessions.get(&client) {
-            Some(session) => session.check(nonce, fingerprint),
-            None if nonce != 1 => Seen::Refuse(ErrorCode::SessionExpired, 1),
-            None if self.sessions.len() < SESSIONS_MAX || self.idle(time_ms).is_some() => Seen::New,
-            None => Seen::Refuse(ErrorCode::Busy, 1),
+        if let Some(session) = self.sessions.get(&client) {
+            return session.check(nonce, fingerprint);
+        }
+        if nonce != 1 {
+            return Seen::Refuse(ErrorCode::SessionExpired, 1);
+        }
+        if self.sessions.len() < SESSIONS_MAX || self.idle(time_ms).is_some() {
+            Seen::New
+        } else {
+            Seen::Refuse(ErrorCode::Busy, 1)
         }
     }
 
     /// The session that was used longest ago, if its time is over. A younger
     /// one is never dropped: its client would be executed twice.
-    fn idle(&self, time_ms: u64) -> Option<ClientId> {
-        let oldest = self
-            .sessions
-            .iter()
-            .min_by_key(|(_, session)| session.used)?;
-        let over = time_ms.saturating_sub(oldest.1.used_ms) >= SESSION_TTL_MS;
-        over.then_some(*oldest.0)
+    fn idle(&mut self, time_ms: u64) -> Option<ClientId> {
+        let session = |(used, client): &(IntentionOffset, ClientId)| {
+            let session = self.sessions.get(client);
+            session.filter(|session| session.used == *used)
+        };
+        while self.ages.front().is_some_and(|age| session(age).is_none()) {
+            self.ages.pop_front();
+        }
+        if self.ages.is_empty() {
+            let ages = self.sessions.iter().map(|(id, s)| (s.used, *id));
+            let mut ages: Vec<_> = ages.collect();
+            ages.sort_unstable();
+            self.ages = ages.into();
+        }
+        let oldest = self.ages.front()?;
+        let used_ms = session(oldest)?.used_ms;
+        (time_ms.saturating_sub(used_ms) >= SESSION_TTL_MS).then_some(oldest.1)
     }
 
     /// Keeps the outcome of the client's next nonce. A new client in a full
