@@ -137,6 +137,22 @@ impl<'a> Intention<'a> {
         self
     }
 
+    /// About how many bytes it takes in a batch.
+    #[must_use]
+    pub fn size_hint(&self) -> usize {
+        let step = |step: &TxnOp<'_>| match step {
+            TxnOp::Put { key, value, meta } => key.len() + value.len() + meta.len() + 8,
+            TxnOp::Delete { key, meta } => key.len() + meta.len() + 8,
+        };
+        let body = match &self.operation {
+            Operation::Put { key, value } => key.len() + value.len(),
+            Operation::Delete { key } => key.len(),
+            Operation::Txn { ops } => ops.iter().map(step).sum(),
+            _ => 64,
+        };
+        body + self.meta.len() + 8
+    }
+
     /// The same with conditions.
     #[must_use]
     pub const fn expecting(mut self, expect: &'a [Expect<'a>]) -> Self {

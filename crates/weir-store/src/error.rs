@@ -7,6 +7,11 @@
 use std::fmt;
 use std::io;
 
+use weir_core::ApplyError;
+use weir_core::intention::IntentionError;
+
+use crate::log::LogIndex;
+
 /// Whose fault an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -162,6 +167,44 @@ pub enum StoreError {
         /// Highest accepted.
         high: u64,
     },
+    /// An intention that is over a limit or makes no sense. None of its call
+    /// was written.
+    #[error("intention {index} of the call is refused: {error}")]
+    Refused {
+        /// Which intention of the call, from 0.
+        index: usize,
+        /// Why.
+        error: IntentionError,
+    },
+    /// A name that never was a topic.
+    #[error("there is no topic {name}")]
+    TopicUnknown {
+        /// The name.
+        name: String,
+    },
+    /// A log entry that the machine cannot apply.
+    #[error("log entry {index} cannot be applied: {error}")]
+    Apply {
+        /// The entry.
+        index: LogIndex,
+        /// Why.
+        error: ApplyError,
+    },
+    /// The store is being closed.
+    #[error("the store is closed")]
+    Closed,
+    /// A topic whose options do not allow a compaction.
+    #[error("topic {name} has compaction off")]
+    CompactionOff {
+        /// The topic.
+        name: String,
+    },
+    /// A directory that has to be empty is not.
+    #[error("{directory} is not empty")]
+    NotEmpty {
+        /// Directory as given by the caller.
+        directory: String,
+    },
     /// The system refused.
     #[error("cannot {verb} {subject}: {source}")]
     Io {
@@ -197,10 +240,15 @@ impl StoreError {
     /// Whose fault it is.
     pub fn fault(&self) -> Fault {
         match self {
-            Self::Damage { .. } | Self::ForeignStore { .. } => Fault::Data,
+            Self::Damage { .. } | Self::ForeignStore { .. } | Self::Apply { .. } => Fault::Data,
             Self::LimitExceeded { .. }
             | Self::IndexOutOfRange { .. }
             | Self::Missing { .. }
+            | Self::Refused { .. }
+            | Self::TopicUnknown { .. }
+            | Self::NotEmpty { .. }
+            | Self::CompactionOff { .. }
+            | Self::Closed
             | Self::NewerFormat { .. }
             | Self::UnknownContent { .. } => Fault::Caller,
             Self::Locked { .. } | Self::Poisoned | Self::DiskFull { .. } | Self::Io { .. } => {
@@ -216,6 +264,11 @@ impl StoreError {
             Self::Poisoned | Self::Io { .. } => Retry::Reopen,
             _ => Retry::Never,
         }
+    }
+
+    /// True when a file that should be there is not.
+    pub fn is_missing_file(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
     /// True for [`StoreError::Damage`].

@@ -1,7 +1,42 @@
-//! weir-store
+//! Make it durable, read it back.
+//!
+//! A store is a directory: a log that is the truth, topic segments and
+//! snapshots that are derived from it, and one commit thread that appends,
+//! syncs, applies and answers, in this order. It knows the model of
+//! `weir-core` and nothing of networks or consensus.
+//!
+//! What must never happen here: an answer before its write is as durable as
+//! the level promises, a write after a failed sync, a byte handed out whose
+//! checksum was not checked.
 #![forbid(unsafe_code)]
 
+mod commit;
 pub mod disk;
+mod engine;
 pub mod error;
+mod identity;
 pub mod lock;
+mod lock_ext;
 pub mod log;
+mod maintain;
+mod options;
+mod permit;
+mod proposal;
+mod queue;
+mod recovery;
+mod scan;
+mod snapshot;
+mod store;
+mod topic;
+
+pub use error::StoreError;
+pub use identity::Identity;
+pub use log::LogIndex;
+pub use maintain::{BackupReport, CompactReport};
+pub use options::{Durability, OpenOptions};
+pub use proposal::Proposal;
+pub use recovery::OpenReport;
+pub use scan::{KeyEntry, SCAN_KEYS_MAX};
+pub use store::{Stats, Store, TopicInfo};
+pub use topic::compact::TopicCompactReport;
+pub use topic::reader::{Page, Records, TopicReader};

@@ -16,6 +16,7 @@ mod recover;
 mod scan;
 mod sectors;
 mod segment;
+mod verify;
 mod view;
 
 use std::fmt;
@@ -26,6 +27,7 @@ use std::thread::JoinHandle;
 pub use self::options::LogOptions;
 pub use self::reader::{Entry, LogReader, LogReaders};
 pub use self::recover::{Cut, Recovery};
+pub use self::verify::{Finding, Severity, VerifyReport, verify};
 
 use self::format::{
     BATCH_HEADER, BatchHeader, FIRST_POSITION, Kind, SECTOR_BYTES, SegmentHeader, StartMark,

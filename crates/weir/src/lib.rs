@@ -1,2 +1,64 @@
-//! weir
+//! The front door: one API for an event store, near or far.
+//!
+//! ```
+//! use weir::{Expect, ReadFrom, Weir};
+//!
+//! # fn main() -> Result<(), weir::WeirError> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! let weir = Weir::open(dir.path())?;
+//! let orders = weir.topic("orders")?;
+//! orders.ensure()?;
+//!
+//! let first = orders.put("4711", r#"{"state":"open"}"#)?;
+//! assert!(first.is_valid());
+//!
+//! // A conditional write: only if nobody was faster.
+//! let seen = first.offset().unwrap();
+//! let paid = orders.put_if("4711", r#"{"state":"paid"}"#, &[Expect::KeyOffset(None, seen.0)])?;
+//! let late = orders.put_if("4711", r#"{"state":"void"}"#, &[Expect::KeyOffset(None, seen.0)])?;
+//! assert!(paid.is_valid() && !late.is_valid());
+//!
+//! for page in orders.pages(ReadFrom::Start)? {
+//!     for record in &page? {
+//!         let record = record?;
+//!         println!("{} {}", record.offset, record.kind.name());
+//!     }
+//! }
+//! assert_eq!(orders.get("4711")?.unwrap().value(), br#"{"state":"paid"}"#);
+//! weir.close()
+//! # }
+//! ```
+//!
+//! A verdict that is not VALID is a value, not an error: the store understood
+//! and said no. An error means that nobody knows, or that nothing was tried.
+//!
+//! What must never happen here: a semantic of its own. This crate names things
+//! and keeps nonces; the rules are in `weir-core`, the disk in `weir-store`.
 #![forbid(unsafe_code)]
+
+mod error;
+mod session;
+mod topic;
+mod value;
+mod verdict;
+mod weir;
+
+pub use error::WeirError;
+pub use session::{Pending, Session};
+pub use topic::{Pages, ReadFrom, Topic};
+pub use value::Value;
+pub use verdict::Verdict;
+pub use weir::Weir;
+
+pub use weir_core::intention::{
+    Expect, Intention, IntentionError, IntentionLimits, Operation, TxnOp,
+};
+pub use weir_core::{
+    ClientId, Commit, Compaction, ConsequenceOffset, Detail, Digest, Effect, ErrorCode,
+    IntentionOffset, NameError, Outcome, OutcomeRun, Outcomes, Record, RecordFlags, RecordKind,
+    TopicId, TopicName, TopicOptions, limits,
+};
+pub use weir_store::{
+    BackupReport, CompactReport, Durability, Identity, KeyEntry, LogIndex, OpenOptions, OpenReport,
+    Page, Proposal, Records, SCAN_KEYS_MAX, Stats, Store, StoreError, TopicInfo, TopicReader,
+};

@@ -225,6 +225,11 @@ fn tidy(
                 .file
                 .set_len(end)
                 .map_err(StoreError::io(IoVerb::Resize, &front.path))?;
+            // Not needed for anything but that no dead bytes are left behind.
+            front
+                .file
+                .sync_data()
+                .map_err(StoreError::io(IoVerb::Sync, &front.path))?;
         }
     }
     report.removed_files += repair::remove_old_cuts(disk, options)?;

@@ -13,14 +13,16 @@ use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
 use crate::log::format::{
     BATCH_HEADER, BatchHeader, CutHeader, FIRST_POSITION, Kind, SECTOR, SegmentHeader, StartMark,
-    extent_bytes,
 };
 use crate::log::options::LogOptions;
-use crate::log::scan::{PayloadSum, Spot, Window, look};
+use crate::log::scan::{PayloadSum, Window};
 use crate::log::sectors::CrcStream;
 use crate::log::segment::{
     BUILDING, CUT_DIR, build_file, build_segment, next_segment_bytes, read_block, write_start,
 };
+
+/// Bytes written at a time.
+const SINK_BYTES: usize = 1 << 20;
 
 /// Keeps what is cut, then makes the repair segment.
 pub(super) fn repair(
@@ -150,7 +152,8 @@ impl Copies {
     }
 
     fn write(&self, files: &Files, to: &dyn DiskFile, path: &str) -> Result<(), StoreError> {
-        let mut position = FIRST_POSITION;
+        let mut sink = Sink::new(to, path, FIRST_POSITION);
+        let salt = self.header.salt;
         let mut sequence = self.header.first_sequence;
         let mut epoch = self.header.epoch;
         let base = self.header.first_sequence - 1;
@@ -160,7 +163,7 @@ impl Copies {
                 kind: Kind::Truncate,
                 store_id: self.header.store_id,
                 segment_id: self.header.segment_id,
-                position,
+                position: sink.position(),
                 sequence,
                 index,
                 term,
@@ -172,73 +175,53 @@ impl Copies {
                 payload_crc: 0,
                 mask: 0,
             };
-            write_header(to, path, &header, self.header.salt)?;
-            position = header.end();
+            sink.put(&header.encode(salt))?;
+            sink.fill_to(header.end())?;
             sequence += 1;
         }
-        for (number, old) in &self.entries {
-            let Some(from) = files.segments.get(*number) else {
-                continue;
+        let mut entries = self.entries.iter().peekable();
+        while let Some(number) = entries.peek().map(|(number, _)| *number) {
+            let Some(from) = files.segments.get(number) else {
+                break;
             };
-            let header = BatchHeader {
-                segment_id: self.header.segment_id,
-                position,
-                sequence,
-                epoch,
-                durable_before: base,
-                ..*old
-            };
-            copy_entry(from, old, to, path, &header, self.header.salt)?;
-            position = header.end();
-            sequence += 1;
+            let mut window = Window::new(&from.path, &*from.file, from.len);
+            while let Some((_, old)) = entries.next_if(|(at, _)| *at == number) {
+                let header = BatchHeader {
+                    segment_id: self.header.segment_id,
+                    position: sink.position(),
+                    sequence,
+                    epoch,
+                    durable_before: base,
+                    ..*old
+                };
+                sink.put(&header.encode(salt))?;
+                copy_payload(from, &mut window, old, &mut sink)?;
+                sink.fill_to(header.end())?;
+                sequence += 1;
+            }
         }
-        Ok(())
+        sink.flush()
     }
 }
 
-fn write_header(
-    to: &dyn DiskFile,
-    path: &str,
-    header: &BatchHeader,
-    salt: u64,
-) -> Result<(), StoreError> {
-    to.write_all_at(&mut [IoSlice::new(&header.encode(salt))], header.position)
-        .map_err(StoreError::io(IoVerb::Write, path))
-}
-
-/// Copies one payload, comparing it with its checksum once more on the way.
-fn copy_entry(
+/// Copies one payload as it is stored, comparing it with its checksum once more
+/// on the way.
+fn copy_payload(
     from: &SegmentFile,
+    window: &mut Window<'_>,
     old: &BatchHeader,
-    to: &dyn DiskFile,
-    path: &str,
-    header: &BatchHeader,
-    salt: u64,
+    sink: &mut Sink<'_>,
 ) -> Result<(), StoreError> {
-    debug_assert_eq!(extent_bytes(old.payload_bytes), header.extent_bytes());
-    let mut window = Window::new(&from.path, &*from.file, from.len);
-    if look(&mut window, &from.header, old.position)? != Spot::Batch(*old) {
-        let what = "bytes changed while they were copied";
-        return Err(StoreError::damage(
-            &from.path,
-            old.position,
-            what,
-            old.sequence,
-        ));
-    }
-    write_header(to, path, header, salt)?;
     let begin = old.position + BATCH_HEADER as u64;
-    let end = begin + old.payload_bytes;
     let mut sum = PayloadSum::new(old);
     let mut result = Ok(());
-    window.pieces(begin, end, |at, piece| {
+    window.pieces(begin, begin + old.payload_bytes, |_, piece| {
         sum.update(piece);
-        let target = header.position + (at - old.position);
         if result.is_ok() {
-            result = to.write_all_at(&mut [IoSlice::new(piece)], target);
+            result = sink.put(piece);
         }
     })?;
-    result.map_err(StoreError::io(IoVerb::Write, path))?;
+    result?;
     if sum.finish() != old.payload_crc {
         let what = "bytes changed while they were copied";
         return Err(StoreError::damage(
@@ -249,6 +232,55 @@ fn copy_entry(
         ));
     }
     Ok(())
+}
+
+/// Writes a file from front to back in large pieces.
+struct Sink<'a> {
+    file: &'a dyn DiskFile,
+    path: &'a str,
+    /// Where the buffer goes.
+    start: u64,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Sink<'a> {
+    fn new(file: &'a dyn DiskFile, path: &'a str, start: u64) -> Self {
+        Self {
+            file,
+            path,
+            start,
+            buffer: Vec::new(),
+        }
+    }
+
+    fn position(&self) -> u64 {
+        self.start + self.buffer.len() as u64
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= SINK_BYTES {
+            self.flush()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Zeros up to a position less than a sector away.
+    fn fill_to(&mut self, position: u64) -> Result<(), StoreError> {
+        let missing = position.saturating_sub(self.position()).min(SECTOR as u64);
+        let missing = usize::try_from(missing).unwrap_or(0);
+        self.put(&[0; SECTOR][..missing])
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        self.file
+            .write_all_at(&mut [IoSlice::new(&self.buffer)], self.start)
+            .map_err(StoreError::io(IoVerb::Write, self.path))?;
+        self.start += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
 }
 
 /// Copies bytes that are cut off into a side file.

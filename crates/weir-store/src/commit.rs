@@ -1,0 +1,386 @@
+//! The commit thread: one log, one order, one owner of the topic writers.
+//!
+//! It takes everything that waits, appends it, syncs once, applies, publishes,
+//! and only then answers (I2). Nothing is visible before it is as durable as
+//! the level promises. After a failed write or sync nothing is written again
+//! through this handle.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use weir_core::{Batch, Outcome, OutcomeRun, Outcomes};
+
+use crate::disk::Disk;
+use crate::engine::Engine;
+use crate::error::StoreError;
+use crate::lock_ext::RwLockExt;
+use crate::log::{Log, LogIndex};
+use crate::options::Durability;
+use crate::permit::Maintenance;
+use crate::queue::{Pending, Shut};
+use crate::snapshot::{Checkpoint, Snapshot};
+use crate::topic::sink::Topics;
+
+/// Idle time after which the log is sealed, so that a later open can prove its
+/// last batch durable.
+const SEAL_AFTER: Duration = Duration::from_millis(100);
+/// The term of a store without a cluster.
+const LOCAL_TERM: u64 = 1;
+
+/// Everything the commit thread owns.
+pub(crate) struct Committer {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) log: Log,
+    pub(crate) topics: Topics,
+    outcomes: Outcomes,
+    /// Entries that are logged and not synced.
+    unsynced: bool,
+    last_sync: Instant,
+    /// Something was synced since the log was sealed.
+    unsealed: bool,
+    /// Payload bytes of this process at the newest snapshot.
+    snapshot_at: u64,
+    /// Payload bytes behind the newest snapshot when the store was opened.
+    pub(crate) replayed_bytes: u64,
+    pub(crate) snapshot_log_bytes: u64,
+    pub(crate) maintenance: Arc<Maintenance>,
+}
+
+/// Shuts the queue when the thread ends, however it ends.
+struct Doorkeeper(Arc<Engine>);
+
+impl Drop for Doorkeeper {
+    fn drop(&mut self) {
+        let why = if std::thread::panicking() || self.0.is_poisoned() {
+            Shut::Poisoned
+        } else {
+            Shut::Closed
+        };
+        self.0.queue.leave(why);
+    }
+}
+
+impl Committer {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        disk: Arc<dyn Disk>,
+        log: Log,
+        topics: Topics,
+        snapshot_log_bytes: u64,
+    ) -> Self {
+        Self {
+            engine,
+            disk,
+            log,
+            topics,
+            outcomes: Outcomes::default(),
+            unsynced: false,
+            last_sync: Instant::now(),
+            unsealed: false,
+            snapshot_at: 0,
+            replayed_bytes: 0,
+            snapshot_log_bytes,
+            maintenance: Arc::default(),
+        }
+    }
+
+    /// Where the permit for maintenance comes from.
+    pub(crate) fn maintenance(&self) -> Arc<Maintenance> {
+        Arc::clone(&self.maintenance)
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.engine.is_poisoned()
+    }
+
+    /// The body of the commit thread.
+    pub(crate) fn run(mut self) -> Result<(), StoreError> {
+        let door = Doorkeeper(Arc::clone(&self.engine));
+        loop {
+            let work = self.engine.queue.take(self.patience());
+            let idle = work.batches.is_empty() && work.tasks.is_empty();
+            if !work.batches.is_empty() {
+                self.commit(work.batches);
+            }
+            for task in work.tasks {
+                task(&mut self);
+            }
+            self.sync_when_due(idle);
+            if idle && work.shut == Some(Shut::Closed) {
+                break;
+            }
+        }
+        let ended = self.finish();
+        drop(door);
+        ended
+    }
+
+    /// How long the thread may sleep without work.
+    fn patience(&self) -> Option<Duration> {
+        match self.engine.durability {
+            _ if self.is_poisoned() => None,
+            Durability::Group | Durability::Each => self.unsealed.then_some(SEAL_AFTER),
+            Durability::Interval(every) => self
+                .unsynced
+                .then(|| every.saturating_sub(self.last_sync.elapsed())),
+            Durability::Memory => None,
+        }
+    }
+
+    fn sync_when_due(&mut self, idle: bool) {
+        match self.engine.durability {
+            _ if self.is_poisoned() => {}
+            Durability::Group | Durability::Each if idle && self.unsealed => {
+                self.unsealed = false;
+                if self.log.seal().is_err() {
+                    self.poison();
+                }
+            }
+            Durability::Interval(every) if self.unsynced && self.last_sync.elapsed() >= every => {
+                // A failure has poisoned the store.
+                drop(self.sync());
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn poison(&mut self) {
+        self.engine.poison();
+    }
+
+    /// Makes every logged entry durable.
+    pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
+        if self.is_poisoned() {
+            return Err(StoreError::Poisoned);
+        }
+        let start = Instant::now();
+        self.log.sync().inspect_err(|_| self.engine.poison())?;
+        self.unsynced = false;
+        self.unsealed = true;
+        self.last_sync = Instant::now();
+        let counters = &self.engine.counters;
+        counters.syncs.add(1);
+        counters
+            .sync_ns
+            .add(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        counters.durable_index.set(self.log.durable_index().0);
+        Ok(())
+    }
+
+    fn commit(&mut self, batches: VecDeque<Pending>) {
+        if self.engine.durability == Durability::Each {
+            for pending in batches {
+                self.commit_group(VecDeque::from([pending]));
+            }
+        } else {
+            self.commit_group(batches);
+        }
+        if self.log_since_snapshot() > self.snapshot_log_bytes {
+            // Also when it fails: the next try comes after as much log again.
+            self.replayed_bytes = 0;
+            self.snapshot_at = self.log.stats().payload_bytes;
+            self.checkpoint_in_background();
+        }
+    }
+
+    fn log_since_snapshot(&self) -> u64 {
+        self.replayed_bytes
+            + self
+                .log
+                .stats()
+                .payload_bytes
+                .saturating_sub(self.snapshot_at)
+    }
+
+    /// Appends all batches, syncs once, applies, answers.
+    fn commit_group(&mut self, mut batches: VecDeque<Pending>) {
+        let time_ms = now_ms().max(self.engine.machine.read_ok().time_ms());
+        let (logged, failed) = self.append_all(&batches, time_ms);
+        if let Some(error) = failed {
+            let mut error = Some(error);
+            for mut pending in batches.split_off(logged) {
+                for (_, slot) in pending.waiters.drain(..) {
+                    slot.complete(Err(error.take().unwrap_or_else(|| self.refusal())));
+                }
+            }
+        }
+        if logged == 0 {
+            return;
+        }
+        self.unsynced = true;
+        if self.engine.durability.is_synced()
+            && let Err(error) = self.sync()
+        {
+            self.poison();
+            let mut error = Some(error);
+            for mut pending in batches {
+                for (_, slot) in pending.waiters.drain(..) {
+                    slot.complete(Err(error.take().unwrap_or(StoreError::Poisoned)));
+                }
+            }
+            return;
+        }
+        for mut pending in batches {
+            self.outcomes.clear();
+            if self.apply(&pending, time_ms).is_err() {
+                // What was encoded here cannot be read here: a fault of ours.
+                self.poison();
+                return;
+            }
+            answer(&self.outcomes, &mut pending);
+            self.engine.queue.recycle(pending);
+            self.topics.write_out();
+        }
+    }
+
+    /// Appends until one fails; returns how many are logged.
+    fn append_all(
+        &mut self,
+        batches: &VecDeque<Pending>,
+        time_ms: u64,
+    ) -> (usize, Option<StoreError>) {
+        for (done, pending) in batches.iter().enumerate() {
+            if self.is_poisoned() {
+                return (done, Some(StoreError::Poisoned));
+            }
+            let head = pending.builder.head(time_ms);
+            let items = pending.builder.items();
+            let count = u32::try_from(pending.builder.len()).unwrap_or(u32::MAX);
+            if let Err(error) = self.log.append(LOCAL_TERM, count, &[&head, items]) {
+                if !matches!(error, StoreError::DiskFull { .. }) {
+                    self.poison();
+                }
+                return (done, Some(error));
+            }
+            let counters = &self.engine.counters;
+            counters.batches.add(1);
+            counters.items.add(u64::from(count));
+        }
+        (batches.len(), None)
+    }
+
+    /// What callers hear who share the fate of a failed batch.
+    fn refusal(&self) -> StoreError {
+        if self.is_poisoned() {
+            return StoreError::Poisoned;
+        }
+        StoreError::DiskFull {
+            needed_bytes: 0,
+            free_bytes: self.disk.free_bytes().unwrap_or(0),
+        }
+    }
+
+    fn apply(&mut self, pending: &Pending, time_ms: u64) -> Result<(), StoreError> {
+        let index = LogIndex(self.engine.counters.applied_index.get()).next();
+        let batch = Batch {
+            count: u32::try_from(pending.builder.len()).unwrap_or(u32::MAX),
+            time_ms,
+            term: LOCAL_TERM,
+            items: pending.builder.items(),
+        };
+        let mut machine = self.engine.machine.write_ok();
+        let applied = machine.apply(&batch, &mut self.topics, &mut self.outcomes);
+        self.topics.publish();
+        drop(machine);
+        applied.map_err(|error| StoreError::Apply { index, error })?;
+        self.engine.counters.applied_index.set(index.0);
+        self.count();
+        Ok(())
+    }
+
+    fn count(&self) {
+        let counters = &self.engine.counters;
+        for run in self.outcomes.runs() {
+            let n = u64::from(run.count);
+            match &run.outcome {
+                Outcome::Committed(commit) => match commit.effect {
+                    weir_core::Effect::Valid => counters.valid.add(n),
+                    weir_core::Effect::Invalid => counters.invalid.add(n),
+                    weir_core::Effect::Error => counters.errors.add(n),
+                },
+                Outcome::Replayed(_) => counters.replayed.add(n),
+                Outcome::Refused { .. } => counters.refused.add(n),
+            }
+        }
+    }
+
+    /// Takes the state for a snapshot. Afterwards it can be written by any
+    /// thread while this one goes on.
+    pub(crate) fn begin_checkpoint(&mut self) -> Result<Checkpoint, StoreError> {
+        if self.unsynced {
+            self.sync()?;
+        }
+        if self.is_poisoned() {
+            return Err(StoreError::Poisoned);
+        }
+        self.topics.flush_all()?;
+        let mut lists = Vec::new();
+        let mut unsynced = Vec::new();
+        for writer in &mut self.topics.writers {
+            unsynced.extend_from_slice(writer.dirty());
+            let list = writer.list();
+            if list.next > 1 {
+                lists.push((writer.files.id, list));
+            }
+        }
+        let index = self.engine.applied_index();
+        self.snapshot_at = self.log.stats().payload_bytes;
+        self.replayed_bytes = 0;
+        let machine = self.engine.machine.read_ok().clone();
+        let snapshot = Snapshot {
+            index,
+            term: LOCAL_TERM,
+            machine,
+            topics: lists,
+        };
+        Ok(Checkpoint { snapshot, unsynced })
+    }
+
+    /// Clean end: everything synced, the clean mark behind it.
+    fn finish(self) -> Result<(), StoreError> {
+        if self.is_poisoned() {
+            return Err(StoreError::Poisoned);
+        }
+        // A failed mark leaves an unclean log, which the next open repairs.
+        self.log.close()
+    }
+}
+
+/// Milliseconds since 1970-01-01 UTC; 0 for a clock before that.
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |time| {
+        u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
+/// Hands each waiter the outcomes of its own items.
+fn answer(outcomes: &Outcomes, pending: &mut Pending) {
+    let mut runs = outcomes.runs().iter();
+    let mut current: Option<OutcomeRun> = None;
+    for (items, slot) in pending.waiters.drain(..) {
+        let mut own = Outcomes::default();
+        let mut missing = items;
+        while missing > 0 {
+            let Some(run) = current.take().or_else(|| runs.next().copied()) else {
+                break;
+            };
+            let taken = run.count.min(missing);
+            own.push_run(OutcomeRun {
+                count: taken,
+                outcome: run.outcome,
+            });
+            missing -= taken;
+            if taken < run.count {
+                current = Some(OutcomeRun {
+                    count: run.count - taken,
+                    outcome: run.outcome.nth(u64::from(taken)),
+                });
+            }
+        }
+        assert!(missing == 0, "every item has an outcome");
+        slot.complete(Ok(own));
+    }
+}

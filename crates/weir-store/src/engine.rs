@@ -1,0 +1,81 @@
+//! What the commit thread and all readers share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+
+use weir_core::{Machine, TopicId};
+
+use crate::identity::Identity;
+use crate::lock_ext::RwLockExt;
+use crate::log::LogIndex;
+use crate::options::Durability;
+use crate::queue::{Queue, Shut};
+use crate::topic::files::TopicFiles;
+
+/// The shared state of an open store. Lock order: queue, machine, topics,
+/// contents of a topic; none is held across I/O but reads of the machine.
+pub(crate) struct Engine {
+    pub(crate) identity: Identity,
+    pub(crate) durability: Durability,
+    pub(crate) machine: RwLock<Machine>,
+    pub(crate) topics: RwLock<Vec<Arc<TopicFiles>>>,
+    pub(crate) queue: Queue,
+    pub(crate) counters: Counters,
+    /// Set after a failed write or sync; nothing is written any more.
+    pub(crate) poisoned: AtomicBool,
+}
+
+/// Numbers that only grow, readable at any time.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) batches: Counter,
+    pub(crate) items: Counter,
+    pub(crate) syncs: Counter,
+    pub(crate) sync_ns: Counter,
+    pub(crate) valid: Counter,
+    pub(crate) invalid: Counter,
+    pub(crate) errors: Counter,
+    pub(crate) replayed: Counter,
+    pub(crate) refused: Counter,
+    pub(crate) snapshots: Counter,
+    pub(crate) derived_write_errors: Counter,
+    pub(crate) applied_index: Counter,
+    pub(crate) durable_index: Counter,
+}
+
+/// A counter that one thread writes and any thread reads.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Release);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl Engine {
+    pub(crate) fn files(&self, id: TopicId) -> Option<Arc<TopicFiles>> {
+        self.topics.read_ok().get(id.index()).cloned()
+    }
+
+    pub(crate) fn poison(&self) {
+        self.poisoned.store(true, Ordering::SeqCst);
+        self.queue.shut(Shut::Poisoned);
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn applied_index(&self) -> LogIndex {
+        LogIndex(self.counters.applied_index.get())
+    }
+}

@@ -1,0 +1,347 @@
+//! Checking every byte of a log without changing one.
+//!
+//! An open stops at the first damage; this goes on and lists what it finds,
+//! spots included that an open has no reason to look at: zeros behind a roll
+//! mark, the second copy of the start file, cut files. What must never happen
+//! here: a write.
+
+use std::sync::Arc;
+
+use super::format::{
+    CutHeader, FIRST_POSITION, SECTOR, SECTOR_BYTES, SegmentHeader, StartMark, Undecodable,
+};
+use super::recover::analyse::Analysis;
+use super::recover::files::{SegmentFile, open_segment, sort_out};
+use super::scan::{Spot, Window, look};
+use super::sectors::CrcStream;
+use super::segment::{BUILDING, CUT_DIR, LOG_DIR, START_FILE, parse_segment_name, read_block};
+use crate::disk::{Disk, OpenMode};
+use crate::error::{IoVerb, StoreError};
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// Normal after a crash; the next open puts it right.
+    Note,
+    /// Bytes that are not as written.
+    Damage,
+}
+
+/// One thing that verification found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The file.
+    pub file: String,
+    /// Offset in it.
+    pub position: u64,
+    /// What is there.
+    pub what: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+}
+
+/// What [`verify`] saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// Everything found, in the order of files.
+    pub findings: Vec<Finding>,
+    /// Segment files read.
+    pub segments: u64,
+    /// Valid batches read, marks included.
+    pub batches: u64,
+    /// Bytes of all files read.
+    pub bytes: u64,
+}
+
+impl VerifyReport {
+    /// Whether nothing is damaged.
+    pub fn is_sound(&self) -> bool {
+        self.findings
+            .iter()
+            .all(|finding| finding.severity == Severity::Note)
+    }
+
+    fn add(&mut self, severity: Severity, file: &str, position: u64, what: &'static str) {
+        let finding = Finding {
+            file: file.to_owned(),
+            position,
+            what,
+            severity,
+        };
+        let known = |other: &Finding| other.file == file && other.position == position;
+        if !self.findings.iter().any(known) {
+            self.findings.push(finding);
+        }
+    }
+
+    /// Takes an error of a check as a finding; others than those about content
+    /// are passed on.
+    fn take<T>(&mut self, result: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(StoreError::Damage {
+                file,
+                position,
+                what,
+                ..
+            }) => {
+                self.add(Severity::Damage, &file, position, what);
+                Ok(None)
+            }
+            Err(StoreError::UnknownContent { file, position }) => {
+                self.add(
+                    Severity::Damage,
+                    &file,
+                    position,
+                    "written by a later program",
+                );
+                Ok(None)
+            }
+            Err(StoreError::NewerFormat { file, .. }) => {
+                self.add(Severity::Damage, &file, 0, "of a later format");
+                Ok(None)
+            }
+            Err(StoreError::ForeignStore { file }) => {
+                self.add(Severity::Damage, &file, 0, "belongs to another store");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Reads every file of the log in `disk`, which no process has open for
+/// writing. Only failures of the disk are errors.
+pub fn verify(disk: &Arc<dyn Disk>, store_id: &[u8; 16]) -> Result<VerifyReport, StoreError> {
+    let disk = &**disk;
+    let mut report = VerifyReport::default();
+    let files = report
+        .take(sort_out(disk, store_id, OpenMode::Read))?
+        .flatten();
+    let mut torn = None;
+    if let Some(files) = &files
+        && let Some(analysis) = report.take(Analysis::of(files))?
+    {
+        torn = analysis.cuts.first().and_then(|cut| {
+            let segment = files.segments.get(cut.segment)?;
+            report.add(
+                Severity::Note,
+                &segment.path,
+                cut.from,
+                "a torn end, not acknowledged",
+            );
+            Some((segment.header.first_sequence, cut.from))
+        });
+    }
+    let counted: Vec<SegmentHeader> = files
+        .iter()
+        .flat_map(|files| &files.segments)
+        .map(|segment| segment.header)
+        .collect();
+    for name in disk
+        .list(LOG_DIR)
+        .map_err(StoreError::io(IoVerb::List, LOG_DIR))?
+    {
+        let path = format!("{LOG_DIR}/{name}");
+        if name == "start" {
+            check_start(disk, &mut report)?;
+        } else if let Some(sequence) = parse_segment_name(&name) {
+            if files.is_some()
+                && !counted
+                    .iter()
+                    .any(|header| header.first_sequence == sequence)
+            {
+                report.add(
+                    Severity::Note,
+                    &path,
+                    0,
+                    "a leftover, removed by the next open",
+                );
+                continue;
+            }
+            if let Some(segment) =
+                report.take(open_segment(disk, sequence, store_id, OpenMode::Read))?
+            {
+                let behind = counted.iter().find(|other| other.first_sequence > sequence);
+                check_segment(&segment, behind, torn, &mut report)?;
+            }
+        } else if name.ends_with(BUILDING) {
+            report.add(
+                Severity::Note,
+                &path,
+                0,
+                "an unfinished file, removed by the next open",
+            );
+        } else {
+            report.add(Severity::Note, &path, 0, "not a file of the log");
+        }
+    }
+    for name in disk
+        .list(CUT_DIR)
+        .map_err(StoreError::io(IoVerb::List, CUT_DIR))?
+    {
+        check_cut(disk, &format!("{CUT_DIR}/{name}"), &mut report)?;
+    }
+    Ok(report)
+}
+
+fn check_start(disk: &dyn Disk, report: &mut VerifyReport) -> Result<(), StoreError> {
+    let file = disk
+        .open(START_FILE, OpenMode::Read)
+        .map_err(StoreError::io(IoVerb::Open, START_FILE))?;
+    let len = file
+        .len()
+        .map_err(StoreError::io(IoVerb::Read, START_FILE))?;
+    report.bytes += len;
+    if len != 2 * SECTOR_BYTES {
+        report.add(
+            Severity::Damage,
+            START_FILE,
+            len,
+            "the start file has the wrong length",
+        );
+        return Ok(());
+    }
+    let first = StartMark::decode(&read_block::<SECTOR>(&*file, START_FILE, 0)?);
+    let second = StartMark::decode(&read_block::<SECTOR>(&*file, START_FILE, SECTOR_BYTES)?);
+    for (copy, mark) in [(0, first), (SECTOR_BYTES, second)] {
+        if mark == Err(Undecodable::Bad) {
+            report.add(
+                Severity::Damage,
+                START_FILE,
+                copy,
+                "one copy of the start is bad",
+            );
+        }
+    }
+    if first.is_ok() && second.is_ok() && first != second {
+        report.add(
+            Severity::Note,
+            START_FILE,
+            SECTOR_BYTES,
+            "the copies of the start differ",
+        );
+    }
+    Ok(())
+}
+
+/// Reads a segment to its end, going on behind every bad place.
+fn check_segment(
+    segment: &SegmentFile,
+    behind: Option<&SegmentHeader>,
+    torn: Option<(u64, u64)>,
+    report: &mut VerifyReport,
+) -> Result<(), StoreError> {
+    report.segments += 1;
+    report.bytes += segment.len;
+    let first = segment.header.first_sequence;
+    // Behind a torn place everything was reported by one note.
+    let stop = match torn {
+        Some((sequence, _)) if sequence < first => return Ok(()),
+        Some((sequence, position)) if sequence == first => position,
+        _ => u64::MAX,
+    };
+    let mut window = Window::new(&segment.path, &*segment.file, segment.len);
+    let mut position = FIRST_POSITION;
+    while position < stop {
+        let (what, next) = match look(&mut window, &segment.header, position)? {
+            Spot::Batch(header) => {
+                report.batches += 1;
+                position = header.end();
+                if behind.is_some_and(|behind| header.sequence + 1 >= behind.first_sequence) {
+                    break;
+                }
+                continue;
+            }
+            Spot::End => return Ok(()),
+            Spot::Zero => match window.nonzero_end(position)? {
+                None => return Ok(()),
+                Some(_) => ("bytes that should be zero, or a lost header", SECTOR_BYTES),
+            },
+            Spot::BadHeader => ("a batch header is not as written", SECTOR_BYTES),
+            Spot::Later(_) => ("written by a later program", SECTOR_BYTES),
+            Spot::TooLong(_) => ("a batch goes beyond its file", SECTOR_BYTES),
+            Spot::BadPayload(header) => ("a payload is not as written", header.end() - position),
+            Spot::BadPadding(header) => ("padding is not zero", header.end() - position),
+        };
+        report.add(Severity::Damage, &segment.path, position, what);
+        position = next_header(&mut window, segment, position + next)?;
+    }
+    // What stands behind the roll mark, or behind what a repair took over.
+    if stop == u64::MAX
+        && let Some(end) = window.nonzero_end(position)?
+    {
+        let at = end.saturating_sub(SECTOR_BYTES).max(position);
+        if behind.is_some_and(|behind| behind.repair) {
+            report.add(Severity::Note, &segment.path, at, "what a repair took over");
+        } else {
+            report.add(
+                Severity::Damage,
+                &segment.path,
+                at,
+                "bytes that should be zero",
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The next place where a batch for this segment begins, or the end.
+fn next_header(
+    window: &mut Window<'_>,
+    segment: &SegmentFile,
+    from: u64,
+) -> Result<u64, StoreError> {
+    let mut position = from;
+    while position < segment.len {
+        match look(window, &segment.header, position)? {
+            Spot::Zero | Spot::BadHeader | Spot::Later(_) => position += SECTOR_BYTES,
+            _ => return Ok(position),
+        }
+    }
+    Ok(position)
+}
+
+fn check_cut(disk: &dyn Disk, path: &str, report: &mut VerifyReport) -> Result<(), StoreError> {
+    if path.ends_with(BUILDING) {
+        report.add(
+            Severity::Note,
+            path,
+            0,
+            "an unfinished file, removed by the next open",
+        );
+        return Ok(());
+    }
+    let file = disk
+        .open(path, OpenMode::Read)
+        .map_err(StoreError::io(IoVerb::Open, path))?;
+    let len = file.len().map_err(StoreError::io(IoVerb::Read, path))?;
+    report.bytes += len;
+    let header = if len < SECTOR_BYTES {
+        Err(Undecodable::Bad)
+    } else {
+        CutHeader::decode(&read_block(&*file, path, 0)?)
+    };
+    let Ok(header) = header else {
+        report.add(
+            Severity::Damage,
+            path,
+            0,
+            "the header of a cut file is not as written",
+        );
+        return Ok(());
+    };
+    let mut window = Window::new(path, &*file, len);
+    let mut sum = CrcStream::new();
+    window.pieces(SECTOR_BYTES, len, |_, piece| sum.update(piece))?;
+    if header.bytes != len - SECTOR_BYTES || sum.finish() != header.content_crc {
+        report.add(
+            Severity::Damage,
+            path,
+            SECTOR_BYTES,
+            "a cut file is not as written",
+        );
+    }
+    Ok(())
+}

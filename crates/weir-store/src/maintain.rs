@@ -1,0 +1,281 @@
+//! Checkpoints, log compaction, backup: what keeps a store small and copyable
+//! while it goes on serving.
+//!
+//! The commit thread only takes the state (a clone) and goes on; files are
+//! written by the caller's thread or a background one, one at a time. Nothing
+//! is removed before what replaces it is durable.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::log::LogIndex;
+
+use crate::commit::Committer;
+use crate::disk::{Disk, FileDisk, OpenMode};
+use crate::engine::Engine;
+use crate::error::{IoVerb, StoreError};
+use crate::identity::{self, Identity};
+use crate::lock_ext::RwLockExt;
+use crate::log::{Log, LogOptions};
+use crate::permit::Permit;
+use crate::snapshot::{self, Checkpoint, Snapshot};
+use crate::store::Store;
+use crate::topic::files::path as segment_path;
+
+/// Bytes copied at a time.
+const COPY_BYTES: usize = 1 << 20;
+/// Snapshots that are kept: the newest and the one before it.
+const SNAPSHOTS_KEPT: usize = 2;
+
+/// What a backup holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackupReport {
+    /// Newest log entry in it.
+    pub index: LogIndex,
+    /// Bytes copied.
+    pub bytes: u64,
+    /// Files copied.
+    pub files: u64,
+}
+
+/// What a log compaction did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompactReport {
+    /// The snapshot up to which the log was purged.
+    pub index: LogIndex,
+    /// Bytes of log before and after.
+    pub log_bytes_before: u64,
+    /// Bytes of log now.
+    pub log_bytes_after: u64,
+}
+
+impl Committer {
+    /// Starts a checkpoint on a thread of its own, unless one is running.
+    pub(crate) fn checkpoint_in_background(&mut self) {
+        let Some(permit) = self.maintenance().try_acquire() else {
+            return;
+        };
+        // A checkpoint that cannot be taken or written is tried again after
+        // as much log again; a failed sync poisons the store inside.
+        let Ok(checkpoint) = self.begin_checkpoint() else {
+            return;
+        };
+        let (engine, disk) = (Arc::clone(&self.engine), Arc::clone(&self.disk));
+        let work = move || drop(finish(&engine, &*disk, &checkpoint, &permit));
+        let name = "weir-checkpoint".to_owned();
+        drop(std::thread::Builder::new().name(name).spawn(work));
+    }
+}
+
+/// Writes a checkpoint and removes snapshots that are no longer needed.
+fn finish(
+    engine: &Engine,
+    disk: &dyn Disk,
+    checkpoint: &Checkpoint,
+    _permit: &Permit,
+) -> Result<LogIndex, StoreError> {
+    let index = checkpoint.snapshot.index;
+    let written = checkpoint.write(disk, engine.identity.store_id);
+    if let Err(error) = written {
+        if matches!(
+            &error,
+            StoreError::Io {
+                verb: IoVerb::Sync,
+                ..
+            }
+        ) {
+            // What the failed sync covered may never reach the disk (DF1).
+            engine.poison();
+        }
+        return Err(error);
+    }
+    engine.counters.snapshots.add(1);
+    for old in snapshot::list(disk)?.into_iter().skip(SNAPSHOTS_KEPT) {
+        let path = snapshot::path(old);
+        disk.remove(&path)
+            .map_err(StoreError::io(IoVerb::Remove, &path))?;
+    }
+    Ok(index)
+}
+
+impl Store {
+    /// Writes a snapshot of the state as it is now. Commits go on meanwhile.
+    /// Returns the log entry it stands behind.
+    pub fn checkpoint(&self) -> Result<LogIndex, StoreError> {
+        let permit = self.maintenance.acquire();
+        self.checkpoint_under(&permit)
+    }
+
+    pub(crate) fn checkpoint_under(&self, permit: &Permit) -> Result<LogIndex, StoreError> {
+        let checkpoint = self.ask(Committer::begin_checkpoint)??;
+        finish(&self.engine, &*self.disk, &checkpoint, permit)
+    }
+
+    /// Writes a snapshot and purges the log up to it. From then on the topic
+    /// segments are the only copy of the purged records.
+    pub fn compact_log(&self) -> Result<CompactReport, StoreError> {
+        let permit = self.maintenance.acquire();
+        let before = self.ask(|committer| committer.log.stats().bytes)?;
+        let index = self.checkpoint_under(&permit)?;
+        self.read_back(index)?;
+        let after = self.ask(move |committer| {
+            committer.log.purge_through(index)?;
+            Ok::<u64, StoreError>(committer.log.stats().bytes)
+        })??;
+        Ok(CompactReport {
+            index,
+            log_bytes_before: before,
+            log_bytes_after: after,
+        })
+    }
+
+    /// Reads a snapshot and every block it lists from disk, before they become
+    /// the only copy.
+    fn read_back(&self, index: LogIndex) -> Result<(), StoreError> {
+        let snapshot = Snapshot::read(&*self.disk, self.engine.identity.store_id, index, 0)?;
+        for (id, _) in &snapshot.topics {
+            let Some(files) = self.engine.files(*id) else {
+                continue;
+            };
+            let blocks = files.contents.read_ok().blocks.clone();
+            for block in &blocks {
+                files.load(block)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the store as it is now into `target`, which must not exist or be
+    /// empty. Commits go on meanwhile; the copy is a store of its own that can
+    /// be opened, and is complete or not there.
+    pub fn backup(&self, target: &Path) -> Result<BackupReport, StoreError> {
+        let permit = self.maintenance.acquire();
+        let text = target.display().to_string();
+        let io = |verb| StoreError::io(verb, &text);
+        if target.exists()
+            && target
+                .read_dir()
+                .map_err(io(IoVerb::List))?
+                .next()
+                .is_some()
+        {
+            return Err(StoreError::NotEmpty { directory: text });
+        }
+        let index = self.checkpoint_under(&permit)?;
+        let partial = partial_name(target, &self.engine.identity);
+        if partial.join(identity::NEW).exists() {
+            // Ours: an earlier backup of this store did not get further.
+            std::fs::remove_dir_all(&partial).map_err(io(IoVerb::Remove))?;
+        }
+        let copy = FileDisk::open(&partial).map_err(io(IoVerb::Open))?;
+        let copy: Arc<dyn Disk> = Arc::new(copy);
+        let mut report = copy_state(&*self.disk, &copy, &self.engine, index)?;
+        report.index = index;
+        if target.exists() {
+            std::fs::remove_dir(target).map_err(io(IoVerb::Remove))?;
+        }
+        std::fs::rename(&partial, target).map_err(io(IoVerb::Rename))?;
+        if let Some(parent) = target
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+        {
+            let parent = FileDisk::open(parent).map_err(io(IoVerb::Open))?;
+            parent.sync_dir("").map_err(io(IoVerb::Sync))?;
+        }
+        drop(permit);
+        Ok(report)
+    }
+}
+
+/// Name of the directory in which a backup is made: beside its target, and not
+/// to be mistaken for anybody else's.
+fn partial_name(target: &Path, identity: &Identity) -> PathBuf {
+    let mut name = target.as_os_str().to_owned();
+    name.push(".partial-");
+    name.push(weir_core::ClientId(identity.store_id).to_string());
+    PathBuf::from(name)
+}
+
+/// Copies identity, snapshot and segments, and makes an empty log behind them.
+fn copy_state(
+    from: &dyn Disk,
+    to: &Arc<dyn Disk>,
+    engine: &Engine,
+    index: LogIndex,
+) -> Result<BackupReport, StoreError> {
+    let mut report = BackupReport {
+        index,
+        bytes: 0,
+        files: 0,
+    };
+    let store_id = engine.identity.store_id;
+    let state = Snapshot::read(from, store_id, index, 0)?;
+    let make = |dir: &str| {
+        to.create_dir(dir)
+            .map_err(StoreError::io(IoVerb::Open, dir))
+    };
+    engine.identity.prepare(&**to)?;
+    make("topics")?;
+    for (id, list) in &state.topics {
+        let dir = crate::topic::files::directory(*id);
+        make(&dir)?;
+        for entry in &list.segments {
+            let path = segment_path(*id, entry.number);
+            report.bytes += copy(from, &**to, &path, Some(entry.bytes))?;
+            report.files += 1;
+        }
+        to.sync_dir(&dir)
+            .map_err(StoreError::io(IoVerb::Sync, &dir))?;
+    }
+    make(snapshot::DIRECTORY)?;
+    let path = snapshot::path(index);
+    report.bytes += copy(from, &**to, &path, None)?;
+    report.files += 1;
+    for dir in ["topics", snapshot::DIRECTORY] {
+        to.sync_dir(dir)
+            .map_err(StoreError::io(IoVerb::Sync, dir))?;
+    }
+    let options = LogOptions {
+        create: true,
+        ..LogOptions::default()
+    };
+    let (mut log, _) = Log::open(Arc::clone(to), store_id, options)?;
+    log.reset(index.next(), state.term)?;
+    log.close()?;
+    Identity::name(&**to)?;
+    Ok(report)
+}
+
+/// Copies the first `bytes` of a file (all of it for `None`), synced.
+fn copy(from: &dyn Disk, to: &dyn Disk, path: &str, bytes: Option<u64>) -> Result<u64, StoreError> {
+    let source = from
+        .open(path, OpenMode::Read)
+        .map_err(StoreError::io(IoVerb::Open, path))?;
+    let target = to
+        .open(path, OpenMode::CreateNew)
+        .map_err(StoreError::io(IoVerb::Open, path))?;
+    let len = match bytes {
+        Some(bytes) => bytes,
+        None => source.len().map_err(StoreError::io(IoVerb::Read, path))?,
+    };
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut at = 0;
+    while at < len {
+        let step = usize::try_from(len - at)
+            .unwrap_or(COPY_BYTES)
+            .min(COPY_BYTES);
+        let part = buffer.get_mut(..step).unwrap_or_default();
+        source
+            .read_exact_at(part, at)
+            .map_err(StoreError::io(IoVerb::Read, path))?;
+        let mut parts = [std::io::IoSlice::new(part)];
+        target
+            .write_all_at(&mut parts, at)
+            .map_err(StoreError::io(IoVerb::Write, path))?;
+        at += step as u64;
+    }
+    target
+        .sync_data()
+        .map_err(StoreError::io(IoVerb::Sync, path))?;
+    Ok(len)
+}

@@ -1,0 +1,78 @@
+//! How a store is opened.
+
+use std::time::Duration;
+
+use weir_core::intention::IntentionLimits;
+
+/// When an intention is answered. What survives a crash is a prefix of the log
+/// at every level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// When the write that holds it is synced; everything that waits shares
+    /// one write and one sync. A crash loses nothing that was answered.
+    Group,
+    /// As `Group`, with a write and a sync of its own for each call. For
+    /// measuring.
+    Each,
+    /// When it is written; synced after this time. A power cut loses at most
+    /// that much.
+    Interval(Duration),
+    /// When it is written; never synced before the store is closed. A power
+    /// cut can lose everything since it was opened; a killed process cannot.
+    Memory,
+}
+
+impl Durability {
+    /// The level's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Group => "group",
+            Self::Each => "each",
+            Self::Interval(_) => "interval",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// Whether an answer means "synced".
+    #[must_use]
+    pub const fn is_synced(self) -> bool {
+        matches!(self, Self::Group | Self::Each)
+    }
+}
+
+/// Options for [`Store::open`](crate::Store::open).
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// When an intention is answered; default `Group`.
+    pub durability: Durability,
+    /// Whether a directory without a store becomes one; default yes.
+    pub create: bool,
+    /// Limits for keys and values, below those of the model.
+    pub limits: IntentionLimits,
+    /// Bytes of log behind the newest snapshot that make a new one; default
+    /// 1 GiB (docs/decisions/0008).
+    pub snapshot_log_bytes: u64,
+    /// Name of the program, for the message a second opener gets.
+    pub program: String,
+    /// Bytes of one ordinary log segment; default 64 MiB.
+    pub log_segment_bytes: u64,
+    /// Seed of hash tables; changes no outcome. `None`: taken from the system.
+    pub seed: Option<u64>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        let program = std::env::current_exe().ok();
+        let name = program.as_deref().and_then(std::path::Path::file_name);
+        Self {
+            durability: Durability::Group,
+            create: true,
+            limits: IntentionLimits::default(),
+            snapshot_log_bytes: 1 << 30,
+            program: name.map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+            log_segment_bytes: 64 << 20,
+            seed: None,
+        }
+    }
+}

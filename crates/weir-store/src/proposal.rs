@@ -1,0 +1,114 @@
+//! The answer to a call, before and after it is there.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use weir_core::Outcomes;
+
+use crate::error::StoreError;
+use crate::lock_ext::LockExt;
+
+/// Outcomes that are on their way. Waiting blocks the thread; as a future it
+/// works with any runtime. Dropping it does not take the intentions back.
+#[derive(Debug)]
+pub struct Proposal {
+    slot: Arc<Slot>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    state: Mutex<State>,
+    done: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    result: Option<Result<Outcomes, StoreError>>,
+    waker: Option<Waker>,
+    waiting: bool,
+}
+
+impl Proposal {
+    pub(crate) fn new() -> (Self, Answer) {
+        let slot = Arc::new(Slot::default());
+        let proposal = Self {
+            slot: Arc::clone(&slot),
+        };
+        (proposal, Answer(Some(slot)))
+    }
+
+    /// Whether [`wait`](Self::wait) would return at once.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.slot.state.lock_ok().result.is_some()
+    }
+
+    /// Waits for the outcomes, in the order of the intentions.
+    ///
+    /// # Errors
+    /// When the batch could not be made durable. Then nobody knows whether it
+    /// is in the log until the store is opened again; under a session, sending
+    /// the same nonces again tells.
+    pub fn wait(self) -> Result<Outcomes, StoreError> {
+        let mut state = self.slot.state.lock_ok();
+        loop {
+            if let Some(result) = state.result.take() {
+                return result;
+            }
+            state.waiting = true;
+            state = self
+                .slot
+                .done
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Future for Proposal {
+    type Output = Result<Outcomes, StoreError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.slot.state.lock_ok();
+        if let Some(result) = state.result.take() {
+            return Poll::Ready(result);
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// The duty to answer a proposal. Whoever drops it without an answer has died.
+#[derive(Debug)]
+pub(crate) struct Answer(Option<Arc<Slot>>);
+
+impl Answer {
+    pub(crate) fn complete(mut self, result: Result<Outcomes, StoreError>) {
+        self.give(result);
+    }
+
+    fn give(&mut self, result: Result<Outcomes, StoreError>) {
+        let Some(slot) = self.0.take() else { return };
+        let mut state = slot.state.lock_ok();
+        state.result = Some(result);
+        let waker = state.waker.take();
+        let waiting = state.waiting;
+        drop(state);
+        if waiting {
+            slot.done.notify_all();
+        }
+        if let Some(waker) = waker {
+            // Foreign code: a panic in it must not end the commit thread.
+            let woken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
+            drop(woken);
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.give(Err(StoreError::Poisoned));
+    }
+}

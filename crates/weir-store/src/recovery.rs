@@ -1,0 +1,389 @@
+//! Opening a store: identity, newest snapshot that can be used, replay of the
+//! log behind it.
+//!
+//! The log decides what was acknowledged. A snapshot or topic segment that is
+//! damaged is left aside while the log reaches back far enough, and counted;
+//! where the log was purged, it is the only copy and the open is refused.
+//! Nothing is deleted because something else is missing.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, RwLock};
+
+use weir_core::{Batch, Machine, Outcomes, TopicId};
+
+use crate::commit::{Committer, now_ms};
+use crate::disk::Disk;
+use crate::engine::{Counters, Engine};
+use crate::error::{IoVerb, StoreError};
+use crate::identity::{self, Identity};
+use crate::lock_ext::RwLockExt;
+use crate::log::{Log, LogIndex, LogOptions, Recovery};
+use crate::options::{Durability, OpenOptions};
+use crate::queue::Queue;
+use crate::snapshot::{self, Snapshot};
+use crate::topic::cache::FileCache;
+use crate::topic::files::{REBUILD_MARK, directory};
+use crate::topic::sink::Topics;
+use crate::topic::writer::SegmentList;
+
+/// Bytes of replayed payload after which records are published and written.
+const PUBLISH_BYTES: usize = 1 << 20;
+
+/// What opening a store found and did.
+#[derive(Debug, Default)]
+pub struct OpenReport {
+    /// Whether the store was made by this open.
+    pub created: bool,
+    /// What the log's recovery found.
+    pub log: Recovery,
+    /// Log index of the snapshot that was used.
+    pub snapshot: Option<LogIndex>,
+    /// Snapshots that could not be used, each with what is wrong with it or a
+    /// segment it lists; the state was derived from an older one and the log.
+    /// They are kept in `cut/`.
+    pub set_aside: Vec<(String, StoreError)>,
+    /// Log entries that were applied again.
+    pub replayed_entries: u64,
+    /// Intentions in them.
+    pub replayed_intentions: u64,
+}
+
+/// Makes the state of a directory and everything the commit thread owns.
+pub(crate) fn recover(
+    disk: Arc<dyn Disk>,
+    options: &OpenOptions,
+) -> Result<(Committer, OpenReport), StoreError> {
+    let mut report = OpenReport::default();
+    let identity = identity(&*disk, options, &mut report)?;
+    let log_options = LogOptions {
+        create: report.created,
+        segment_bytes_max: options.log_segment_bytes,
+        sync_on_roll: options.durability.is_synced(),
+        now_unix_s: now_ms() / 1000,
+        ..LogOptions::default()
+    };
+    let (log, log_recovery) = Log::open(Arc::clone(&disk), identity.store_id, log_options)?;
+    if report.created {
+        Identity::name(&*disk)?;
+    }
+    report.log = log_recovery;
+    let mut start = start(&disk, &identity, &log, options, &mut report)?;
+    let found = segments_on_disk(&*disk)?;
+    start.skip_numbers(&found);
+    let replayed_bytes = replay(&log, &mut start, &mut report)?;
+    sweep(&*disk, &start.lists, &found, &report)?;
+    let Start { engine, topics, .. } = start;
+    let mut committer = Committer::new(engine, disk, log, topics, options.snapshot_log_bytes);
+    committer.replayed_bytes = replayed_bytes;
+    Ok((committer, report))
+}
+
+/// The state that the replay starts from.
+struct Start {
+    engine: Arc<Engine>,
+    topics: Topics,
+    lists: Vec<(TopicId, SegmentList)>,
+    index: LogIndex,
+}
+
+fn identity(
+    disk: &dyn Disk,
+    options: &OpenOptions,
+    report: &mut OpenReport,
+) -> Result<Identity, StoreError> {
+    if let Some(identity) = Identity::read(disk, identity::PATH)? {
+        return Ok(identity);
+    }
+    if !options.create {
+        return Err(StoreError::Missing { what: "store" });
+    }
+    report.created = true;
+    // A crash may have come between the identity's content and its name.
+    if let Ok(Some(identity)) = Identity::read(disk, identity::NEW) {
+        return Ok(identity);
+    }
+    for dir in ["log", "topics", "snapshots"] {
+        if !disk
+            .list(dir)
+            .map_err(StoreError::io(IoVerb::List, dir))?
+            .is_empty()
+        {
+            return Err(StoreError::damage(
+                identity::PATH,
+                0,
+                "the identity of the store",
+                0,
+            ));
+        }
+    }
+    let half = || RandomState::new().build_hasher().finish().to_le_bytes();
+    let mut store_id = [0; 16];
+    store_id[..8].copy_from_slice(&half());
+    store_id[8..].copy_from_slice(&half());
+    let identity = Identity {
+        store_id,
+        created_ms: now_ms(),
+    };
+    identity.prepare(disk)?;
+    Ok(identity)
+}
+
+/// The newest snapshot that can be used, or the empty state where the log has
+/// everything.
+fn start(
+    disk: &Arc<dyn Disk>,
+    identity: &Identity,
+    log: &Log,
+    options: &OpenOptions,
+    report: &mut OpenReport,
+) -> Result<Start, StoreError> {
+    let seed = options
+        .seed
+        .unwrap_or_else(|| RandomState::new().build_hasher().finish());
+    let whole = log.first_index() <= LogIndex(1);
+    let marks = disk.list("").map_err(StoreError::io(IoVerb::List, "."))?;
+    let rebuild = whole && marks.iter().any(|name| name == REBUILD_MARK);
+    for index in snapshot::list(&**disk)? {
+        if index > log.last_index() {
+            // The log was synced before the snapshot was made.
+            let file = snapshot::path(index);
+            return Err(StoreError::damage(
+                &file,
+                32,
+                "a log that reaches to this snapshot",
+                0,
+            ));
+        }
+        if rebuild || index.next() < log.first_index() {
+            break;
+        }
+        let found = Snapshot::read(&**disk, identity.store_id, index, seed)
+            .and_then(|snapshot| fits_log(snapshot, log))
+            .and_then(|snapshot| attach(disk, identity, options, snapshot));
+        match found {
+            Ok(start) => {
+                report.snapshot = Some(index);
+                return Ok(start);
+            }
+            // Damage, and nothing else, sets a snapshot aside.
+            Err(error) if error.is_damage() || error.is_missing_file() => {
+                report.set_aside.push((snapshot::path(index), error));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if !whole {
+        let file = snapshot::path(LogIndex(log.first_index().0 - 1));
+        let missing = StoreError::damage(&file, 0, "a snapshot where the log begins", 0);
+        let first = report.set_aside.drain(..).next();
+        return Err(first.map_or(missing, |(_, error)| error));
+    }
+    let engine = engine(identity, options, Machine::new(seed));
+    let topics = Topics::new(
+        Arc::clone(&engine),
+        Arc::new(FileCache::new(Arc::clone(disk))),
+    );
+    Ok(Start {
+        engine,
+        topics,
+        lists: Vec::new(),
+        index: LogIndex::ZERO,
+    })
+}
+
+/// A snapshot must stand behind the log entry that it names.
+fn fits_log(snapshot: Snapshot, log: &Log) -> Result<Snapshot, StoreError> {
+    if log
+        .term_at(snapshot.index)
+        .is_some_and(|term| term != snapshot.term)
+    {
+        let file = snapshot::path(snapshot.index);
+        return Err(StoreError::damage(
+            &file,
+            40,
+            "the term of the log entry",
+            0,
+        ));
+    }
+    Ok(snapshot)
+}
+
+fn engine(identity: &Identity, options: &OpenOptions, machine: Machine) -> Arc<Engine> {
+    Arc::new(Engine {
+        identity: *identity,
+        durability: options.durability,
+        machine: RwLock::new(machine),
+        topics: RwLock::default(),
+        queue: Queue::new(options.limits, options.durability == Durability::Each),
+        counters: Counters::default(),
+        poisoned: AtomicBool::new(false),
+    })
+}
+
+/// Opens the segments that a snapshot lists.
+fn attach(
+    disk: &Arc<dyn Disk>,
+    identity: &Identity,
+    options: &OpenOptions,
+    snapshot: Snapshot,
+) -> Result<Start, StoreError> {
+    let engine = engine(identity, options, snapshot.machine);
+    let mut topics = Topics::new(
+        Arc::clone(&engine),
+        Arc::new(FileCache::new(Arc::clone(disk))),
+    );
+    let expected: Vec<_> = engine
+        .machine
+        .read_ok()
+        .topics()
+        .map(|view| (view.id, view.last.0))
+        .collect();
+    if let Some((id, _)) = expected.last() {
+        topics.grow(*id);
+    }
+    for (writer, (_, last)) in topics.writers.iter().zip(&expected) {
+        writer.files.contents.write_ok().last = *last;
+    }
+    for (id, list) in &snapshot.topics {
+        let last = expected.get(id.index()).map_or(0, |(_, last)| *last);
+        let writer = topics.writers.get_mut(id.index());
+        let file = snapshot::path(snapshot.index);
+        let writer =
+            writer.ok_or_else(|| StoreError::damage(&file, 512, "a topic of the machine", 0))?;
+        writer.attach(list, last)?;
+    }
+    Ok(Start {
+        engine,
+        topics,
+        lists: snapshot.topics,
+        index: snapshot.index,
+    })
+}
+
+impl Start {
+    /// No segment number is ever used twice: whatever lies there keeps its own.
+    fn skip_numbers(&mut self, found: &[(TopicId, u32)]) {
+        for (id, number) in found {
+            self.topics.skip_segments(*id, *number);
+        }
+    }
+}
+
+/// Every topic segment that lies in the directory.
+fn segments_on_disk(disk: &dyn Disk) -> Result<Vec<(TopicId, u32)>, StoreError> {
+    let names = |dir: &str| disk.list(dir).map_err(StoreError::io(IoVerb::List, dir));
+    let mut found = Vec::new();
+    for name in names("topics")? {
+        let Some(id) = crate::topic::files::parse_directory(&name) else {
+            continue;
+        };
+        for file in names(&directory(id))? {
+            if let Some(number) = crate::topic::files::parse_segment(&file) {
+                found.push((id, number));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Removes what the state does not need: segments that were there before the
+/// replay and are not listed, unfinished files, the mark. Only called when
+/// everything was read without damage.
+fn sweep(
+    disk: &dyn Disk,
+    lists: &[(TopicId, SegmentList)],
+    found: &[(TopicId, u32)],
+    report: &OpenReport,
+) -> Result<(), StoreError> {
+    let remove = |path: &str| {
+        disk.remove(path)
+            .map_err(StoreError::io(IoVerb::Remove, path))
+    };
+    // What is removed here may be listed by a snapshot whose successor is not
+    // durable yet under its name.
+    let sync = |dir: &str| {
+        disk.sync_dir(dir)
+            .map_err(StoreError::io(IoVerb::Sync, dir))
+    };
+    let names = disk
+        .list(snapshot::DIRECTORY)
+        .map_err(StoreError::io(IoVerb::List, snapshot::DIRECTORY))?;
+    if !names.is_empty() {
+        sync(snapshot::DIRECTORY)?;
+    }
+    let listed: BTreeSet<(TopicId, u32)> = lists
+        .iter()
+        .flat_map(|(id, list)| list.segments.iter().map(|entry| (*id, entry.number)))
+        .collect();
+    for (id, number) in found.iter().filter(|segment| !listed.contains(segment)) {
+        remove(&crate::topic::files::path(*id, *number))?;
+    }
+    for file in names
+        .iter()
+        .filter(|name| name.strip_suffix(".new").is_some())
+    {
+        remove(&format!("{}/{file}", snapshot::DIRECTORY))?;
+    }
+    // A damaged snapshot must not count as one that is kept.
+    for (path, _) in &report.set_aside {
+        disk.create_dir("cut")
+            .map_err(StoreError::io(IoVerb::Open, "cut"))?;
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let kept = format!("cut/{name}");
+        disk.rename(path, &kept)
+            .map_err(StoreError::io(IoVerb::Rename, path))?;
+    }
+    let root = disk.list("").map_err(StoreError::io(IoVerb::List, "."))?;
+    if root.iter().any(|name| name == REBUILD_MARK) {
+        remove(REBUILD_MARK)?;
+    }
+    Ok(())
+}
+
+/// Applies the log entries behind the state.
+fn replay(log: &Log, start: &mut Start, report: &mut OpenReport) -> Result<u64, StoreError> {
+    let last = log.last_index();
+    let mut reader = log.reader(start.index.next());
+    let mut outcomes = Outcomes::default();
+    let mut unpublished = 0;
+    let mut replayed = 0;
+    let mut machine = start.engine.machine.write_ok();
+    while let Some(entry) = reader.next(last)? {
+        let unreadable = |error| StoreError::Apply {
+            index: entry.index,
+            error,
+        };
+        let batch = Batch::read(&entry.payload, entry.term).map_err(|e| unreadable(e.into()))?;
+        outcomes.clear();
+        machine
+            .apply(&batch, &mut start.topics, &mut outcomes)
+            .map_err(unreadable)?;
+        report.replayed_entries += 1;
+        report.replayed_intentions += u64::from(batch.count);
+        if entry.count != batch.count {
+            let file = "log";
+            return Err(StoreError::damage(
+                file,
+                0,
+                "as many items as the log says",
+                0,
+            ));
+        }
+        replayed += entry.payload.len() as u64;
+        unpublished += entry.payload.len();
+        if unpublished > PUBLISH_BYTES {
+            start.topics.publish();
+            start.topics.write_out();
+            unpublished = 0;
+        }
+    }
+    drop(machine);
+    start.topics.publish();
+    start.topics.write_out();
+    let counters = &start.engine.counters;
+    counters.applied_index.set(last.0);
+    counters.durable_index.set(last.0);
+    Ok(replayed)
+}

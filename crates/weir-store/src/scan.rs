@@ -1,0 +1,154 @@
+//! Keys in order: a sorted view of a topic's key index, made when somebody
+//! scans and kept up to date by sorting only what is new.
+
+use std::sync::{Arc, Mutex};
+
+use weir_core::{ConsequenceOffset, TopicId};
+
+use crate::error::StoreError;
+use crate::lock_ext::{LockExt, RwLockExt};
+use crate::store::Store;
+use crate::topic::reader::Page;
+
+/// Most keys that one call returns.
+pub const SCAN_KEYS_MAX: usize = 10_000;
+
+/// Keys of one topic in ascending byte order, with their slots.
+#[derive(Debug, Default)]
+pub(crate) struct KeyOrder {
+    incarnation: u64,
+    generation: u64,
+    slots: u32,
+    keys: Vec<(Box<[u8]>, u32)>,
+}
+
+/// A key and the offset of the record with its current value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyEntry {
+    /// The key.
+    pub key: Box<[u8]>,
+    /// The record's offset.
+    pub offset: ConsequenceOffset,
+}
+
+impl Store {
+    /// Keys that start with `prefix` and are greater than `after`, in ascending
+    /// byte order, at most `limit` (and at most [`SCAN_KEYS_MAX`]). The first
+    /// scan of a topic sorts all its keys; later ones sort what is new.
+    pub fn scan(
+        &self,
+        topic: &str,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<KeyEntry>, StoreError> {
+        let id = self
+            .engine
+            .machine
+            .read_ok()
+            .topic(topic)
+            .map(|view| view.id);
+        let id = id.ok_or_else(|| StoreError::TopicUnknown {
+            name: topic.to_owned(),
+        })?;
+        let order = self.order(id);
+        let mut order = order.lock_ok();
+        let machine = loop {
+            self.catch_up(id, &mut order);
+            let machine = self.engine.machine.read_ok();
+            let view = machine.topic_by_id(id);
+            let now = view.and_then(|v| Some((v.incarnation?.0, v.keys?.generation())));
+            // Slots may have been numbered anew between the two locks.
+            if now.is_none_or(|now| now == (order.incarnation, order.generation)) {
+                break machine;
+            }
+        };
+        let Some(keys) = machine.topic_by_id(id).and_then(|view| view.keys) else {
+            return Ok(Vec::new());
+        };
+        let start = order.keys.partition_point(|(key, _)| {
+            **key < *prefix || after.is_some_and(|after| **key <= *after)
+        });
+        let mut found = Vec::new();
+        for (key, slot) in order.keys.get(start..).unwrap_or(&[]) {
+            if !key.starts_with(prefix) || found.len() >= limit.min(SCAN_KEYS_MAX) {
+                break;
+            }
+            if let Some((_, Some(offset))) = keys.slot(*slot) {
+                found.push(KeyEntry {
+                    key: key.clone(),
+                    offset,
+                });
+            }
+        }
+        Ok(found)
+    }
+
+    /// The page whose first record holds the value of a scanned key; `None`
+    /// when the key was changed or removed since.
+    pub fn value(&self, topic: &str, entry: &KeyEntry) -> Result<Option<Page>, StoreError> {
+        let id = self
+            .engine
+            .machine
+            .read_ok()
+            .topic(topic)
+            .map(|view| view.id);
+        let id = id.ok_or_else(|| StoreError::TopicUnknown {
+            name: topic.to_owned(),
+        })?;
+        self.record(id, entry.offset)
+    }
+
+    fn order(&self, id: TopicId) -> Arc<Mutex<KeyOrder>> {
+        let mut orders = self.orders.lock_ok();
+        if orders.len() <= id.index() {
+            orders.resize(id.index() + 1, None);
+        }
+        match orders.get_mut(id.index()) {
+            Some(slot) => Arc::clone(slot.get_or_insert_default()),
+            None => Arc::default(),
+        }
+    }
+
+    /// Copies the keys that are new under the lock of the machine, and sorts
+    /// them without it.
+    fn catch_up(&self, id: TopicId, order: &mut KeyOrder) {
+        let mut fresh = Vec::new();
+        {
+            let machine = self.engine.machine.read_ok();
+            let Some(view) = machine.topic_by_id(id) else {
+                return;
+            };
+            let (Some(keys), Some(incarnation)) = (view.keys, view.incarnation) else {
+                return;
+            };
+            if (order.incarnation, order.generation) != (incarnation.0, keys.generation()) {
+                *order = KeyOrder {
+                    incarnation: incarnation.0,
+                    generation: keys.generation(),
+                    ..KeyOrder::default()
+                };
+            }
+            for slot in order.slots..keys.slots() {
+                if let Some((key, _)) = keys.slot(slot) {
+                    fresh.push((Box::from(key), slot));
+                }
+            }
+            order.slots = keys.slots();
+        }
+        if fresh.is_empty() {
+            return;
+        }
+        fresh.sort_unstable();
+        let old = std::mem::take(&mut order.keys);
+        order.keys.reserve(old.len() + fresh.len());
+        let mut old = old.into_iter().peekable();
+        for key in fresh {
+            while let Some(before) = old.next_if(|before| before.0 < key.0) {
+                order.keys.push(before);
+            }
+            order.keys.push(key);
+        }
+        order.keys.extend(old);
+    }
+}

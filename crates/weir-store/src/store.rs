@@ -1,0 +1,390 @@
+//! The store: a directory that was opened.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use weir_core::{
+    ClientId, Commit, ConsequenceOffset, Digest, Intention, IntentionOffset, TopicId, TopicOptions,
+};
+
+use crate::commit::Committer;
+use crate::disk::{Disk, FileDisk};
+use crate::engine::Engine;
+use crate::error::{IoVerb, StoreError};
+use crate::identity::Identity;
+use crate::lock::DirLock;
+use crate::lock_ext::{LockExt, RwLockExt};
+use crate::log::LogIndex;
+use crate::options::{Durability, OpenOptions};
+use crate::permit::Maintenance;
+use crate::proposal::Proposal;
+use crate::queue::Shut;
+use crate::recovery::{OpenReport, recover};
+use crate::scan::KeyOrder;
+use crate::topic::reader::{Page, TopicReader};
+
+/// An open store. Cheap to share behind an [`Arc`]; every method may be called
+/// from any thread. Dropping it closes it.
+pub struct Store {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) report: OpenReport,
+    pub(crate) maintenance: Arc<Maintenance>,
+    pub(crate) orders: Mutex<Vec<Option<Arc<Mutex<KeyOrder>>>>>,
+    thread: Mutex<Option<JoinHandle<Result<(), StoreError>>>>,
+    _lock: Option<DirLock>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store")
+            .field("report", &self.report)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A topic as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicInfo {
+    /// Name.
+    pub name: String,
+    /// Number.
+    pub id: TopicId,
+    /// Whether it lives.
+    pub live: bool,
+    /// Intention offset of its CREATE, when it lives.
+    pub incarnation: Option<IntentionOffset>,
+    /// Offset of the oldest record that is still there; zero for none.
+    pub first: ConsequenceOffset,
+    /// Offset of the newest record.
+    pub last: ConsequenceOffset,
+    /// Keys with a value.
+    pub keys: u64,
+    /// Bytes of its records, as stored.
+    pub bytes: u64,
+    /// Options, when it lives.
+    pub options: TopicOptions,
+}
+
+/// Counts since the store was opened, and where it stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Batches logged.
+    pub batches: u64,
+    /// Intentions logged.
+    pub intentions: u64,
+    /// Syncs of the log.
+    pub syncs: u64,
+    /// Time spent in them, nanoseconds.
+    pub sync_ns: u64,
+    /// Effects by kind.
+    pub valid: u64,
+    /// Said no to.
+    pub invalid: u64,
+    /// Could not be carried out.
+    pub errors: u64,
+    /// Answered from the session table.
+    pub replayed: u64,
+    /// Refused on apply.
+    pub refused: u64,
+    /// Snapshots written.
+    pub snapshots: u64,
+    /// Failed writes of topic segments; they are tried again.
+    pub derived_write_errors: u64,
+    /// Newest log entry that is applied.
+    pub applied_index: u64,
+    /// Newest log entry known to be synced.
+    pub durable_index: u64,
+}
+
+impl Store {
+    /// Opens the store in `directory`, or makes one.
+    ///
+    /// # Errors
+    /// `Locked` when another process has it open; `Damage` when bytes that
+    /// must be there are wrong, which changes nothing on disk.
+    pub fn open(directory: &Path, options: &OpenOptions) -> Result<Self, StoreError> {
+        let text = directory.display().to_string();
+        if !options.create && !directory.is_dir() {
+            return Err(StoreError::Missing { what: "store" });
+        }
+        let disk = FileDisk::open(directory).map_err(StoreError::io(IoVerb::Open, &text))?;
+        let lock = DirLock::acquire(directory, &options.program)?;
+        Self::open_on(Arc::new(disk), options, Some(lock))
+    }
+
+    /// Opens the store on a disk that nobody else uses.
+    pub fn open_disk(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Self, StoreError> {
+        Self::open_on(disk, options, None)
+    }
+
+    fn open_on(
+        disk: Arc<dyn Disk>,
+        options: &OpenOptions,
+        lock: Option<DirLock>,
+    ) -> Result<Self, StoreError> {
+        let (committer, report) = recover(Arc::clone(&disk), options)?;
+        let engine = Arc::clone(&committer.engine);
+        let maintenance = committer.maintenance();
+        let thread = std::thread::Builder::new()
+            .name("weir-commit".into())
+            .spawn(move || committer.run())
+            .map_err(StoreError::io(IoVerb::Open, "commit thread"))?;
+        Ok(Self {
+            engine,
+            disk,
+            report,
+            maintenance,
+            orders: Mutex::default(),
+            thread: Mutex::new(Some(thread)),
+            _lock: lock,
+        })
+    }
+
+    /// What opening found and did.
+    #[must_use]
+    pub fn report(&self) -> &OpenReport {
+        &self.report
+    }
+
+    /// Identity of the store.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        self.engine.identity
+    }
+
+    /// The level at which intentions are answered.
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        self.engine.durability
+    }
+
+    /// Hands intentions over, to be executed in this order, one behind the
+    /// other. Returns when they are queued; waits only while the queue is
+    /// full.
+    ///
+    /// # Errors
+    /// `Refused` for an intention that is over a limit: then none of them is
+    /// queued. `Poisoned` after a failed write or sync.
+    pub fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
+        self.engine.queue.propose(intentions)
+    }
+
+    /// Offset of the newest intention.
+    #[must_use]
+    pub fn applied(&self) -> IntentionOffset {
+        self.engine.machine.read_ok().applied()
+    }
+
+    /// Hash of the whole history; equal for equal histories.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        self.engine.machine.read_ok().digest()
+    }
+
+    /// Last nonce of a session that was executed; 0 for a new one.
+    #[must_use]
+    pub fn last_nonce(&self, client: ClientId) -> u64 {
+        self.engine.machine.read_ok().sessions().last_nonce(client)
+    }
+
+    /// The outcome of a session's nonce, while it is kept.
+    #[must_use]
+    pub fn outcome(&self, client: ClientId, nonce: u64) -> Option<Commit> {
+        self.engine
+            .machine
+            .read_ok()
+            .sessions()
+            .outcome(client, nonce)
+    }
+
+    /// A topic by name; `None` when it never was created.
+    #[must_use]
+    pub fn topic(&self, name: &str) -> Option<TopicInfo> {
+        let machine = self.engine.machine.read_ok();
+        let view = machine.topic(name)?;
+        let mut info = info(&view);
+        drop(machine);
+        self.measure(&mut info);
+        Some(info)
+    }
+
+    /// All topics that live, or all that ever did, by name.
+    #[must_use]
+    pub fn topics(&self, dead_too: bool) -> Vec<TopicInfo> {
+        let machine = self.engine.machine.read_ok();
+        let mut infos: Vec<TopicInfo> = machine.topics().map(|view| info(&view)).collect();
+        drop(machine);
+        infos.retain(|info| info.live || dead_too);
+        infos.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        for info in &mut infos {
+            self.measure(info);
+        }
+        infos
+    }
+
+    fn measure(&self, info: &mut TopicInfo) {
+        if let Some(files) = self.engine.files(info.id) {
+            info.first = files.first();
+            info.last = files.last();
+            info.bytes = files.bytes();
+        }
+    }
+
+    /// Reads a topic's records behind `after`; zero: from the first.
+    ///
+    /// # Errors
+    /// `TopicUnknown` when the name never was created.
+    pub fn read(&self, topic: &str, after: ConsequenceOffset) -> Result<TopicReader, StoreError> {
+        let id = self
+            .engine
+            .machine
+            .read_ok()
+            .topic(topic)
+            .map(|view| view.id);
+        let files = id.and_then(|id| self.engine.files(id));
+        let files = files.ok_or_else(|| StoreError::TopicUnknown {
+            name: topic.to_owned(),
+        })?;
+        Ok(TopicReader::new(files, after))
+    }
+
+    /// Finds the record that holds the key's current value. The value is the
+    /// first record of the page; `None` when the key has none.
+    pub fn get(&self, topic: &str, key: &[u8]) -> Result<Option<Page>, StoreError> {
+        // A compaction may move the record between the two steps; the newer
+        // index then says where.
+        for _ in 0..3 {
+            let found = {
+                let machine = self.engine.machine.read_ok();
+                let view = machine.topic(topic);
+                let view = view.ok_or_else(|| StoreError::TopicUnknown {
+                    name: topic.to_owned(),
+                })?;
+                view.keys
+                    .and_then(|keys| keys.get(key))
+                    .map(|offset| (view.id, offset))
+            };
+            let Some((id, offset)) = found else {
+                return Ok(None);
+            };
+            if let Some(page) = self.record(id, offset)? {
+                return Ok(Some(page));
+            }
+        }
+        Err(StoreError::damage(topic, 0, "the record of a key", 0))
+    }
+
+    /// The page whose first record is the one at `offset`, if it is there.
+    pub(crate) fn record(
+        &self,
+        id: TopicId,
+        offset: ConsequenceOffset,
+    ) -> Result<Option<Page>, StoreError> {
+        let Some(files) = self.engine.files(id) else {
+            return Ok(None);
+        };
+        let mut reader = TopicReader::new(files, ConsequenceOffset(offset.0.saturating_sub(1)));
+        let Some(page) = reader.next_page()? else {
+            return Ok(None);
+        };
+        let first = page.iter().next().transpose()?.map(|record| record.offset);
+        Ok((first == Some(offset)).then_some(page))
+    }
+
+    /// Counts and positions.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let counters = &self.engine.counters;
+        Stats {
+            batches: counters.batches.get(),
+            intentions: counters.items.get(),
+            syncs: counters.syncs.get(),
+            sync_ns: counters.sync_ns.get(),
+            valid: counters.valid.get(),
+            invalid: counters.invalid.get(),
+            errors: counters.errors.get(),
+            replayed: counters.replayed.get(),
+            refused: counters.refused.get(),
+            snapshots: counters.snapshots.get(),
+            derived_write_errors: counters.derived_write_errors.get(),
+            applied_index: counters.applied_index.get(),
+            durable_index: counters.durable_index.get(),
+        }
+    }
+
+    /// Makes everything answered so far durable, at any level.
+    pub fn sync(&self) -> Result<LogIndex, StoreError> {
+        self.ask(|committer| {
+            committer.sync()?;
+            Ok(committer.engine.applied_index())
+        })?
+    }
+
+    /// Runs `work` on the commit thread, between two batches, and waits for it.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Committer) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (sender, answer) = mpsc::sync_channel(1);
+        self.engine.queue.task(Box::new(move |committer| {
+            // The asker may be gone; then nobody wants to know.
+            drop(sender.send(work(committer)));
+        }))?;
+        answer.recv().map_err(|_| StoreError::Closed)
+    }
+
+    /// Finishes what is queued and closes the log cleanly. Dropping does the
+    /// same but cannot tell of an error.
+    pub fn close(self) -> Result<(), StoreError> {
+        self.stop()
+    }
+
+    fn stop(&self) -> Result<(), StoreError> {
+        self.engine.queue.shut(Shut::Closed);
+        let thread = self.thread.lock_ok().take();
+        let ended = thread.map_or(Ok(Ok(())), JoinHandle::join);
+        for files in self.engine.topics.read_ok().iter() {
+            files.close();
+        }
+        // A checkpoint may still be writing; the directory is ours until then.
+        drop(self.maintenance.acquire());
+        // A panic on the thread has already answered everybody who waited.
+        ended.unwrap_or(Err(StoreError::Poisoned))
+    }
+
+    /// Waits until a record behind `after` can be read from the topic, at
+    /// most for `time`.
+    pub fn wait(
+        &self,
+        topic: &str,
+        after: ConsequenceOffset,
+        time: Duration,
+    ) -> Result<bool, StoreError> {
+        let reader = self.read(topic, after)?;
+        Ok(reader.wait(std::time::Instant::now().checked_add(time)))
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Nobody is left to hear of it; the next open finds out.
+        drop(self.stop());
+    }
+}
+
+fn info(view: &weir_core::machine::TopicView<'_>) -> TopicInfo {
+    TopicInfo {
+        name: view.name.as_str().to_owned(),
+        id: view.id,
+        live: view.incarnation.is_some(),
+        incarnation: view.incarnation,
+        first: ConsequenceOffset::ZERO,
+        last: view.last,
+        keys: view.keys.map_or(0, |keys| keys.len() as u64),
+        bytes: 0,
+        options: view.options.cloned().unwrap_or_default(),
+    }
+}

@@ -1,0 +1,532 @@
+//! Blocks of records: how a topic is laid out in memory and on disk
+//! (docs/formats/store.md, "Topic segment" and "Record in a block").
+//!
+//! A block is built by one writer, closed once, and read by anyone. The bytes
+//! of an open block have no header yet; readers get them together with the
+//! number of records that count.
+
+use crate::error::StoreError;
+use bytes::Bytes;
+use crc_fast::crc32_iscsi as crc32c;
+use weir_core::codec::{Reader, Short, put_bytes, put_varint};
+use weir_core::{
+    ClientId, ConsequenceOffset, IntentionOffset, Record, RecordFlags, RecordKind, TopicId,
+};
+
+/// Bytes of a block's header.
+pub(crate) const HEADER_BYTES: usize = 88;
+/// A block is closed when its records reach this many bytes.
+pub(crate) const BLOCK_BYTES: usize = 16 << 10;
+
+const MAGIC: [u8; 4] = *b"WTBK";
+const FORMAT: u16 = 1;
+
+const HEAD_LAST: u8 = 0x08;
+const HEAD_TXN: u8 = 0x10;
+const HEAD_CLIENT: u8 = 0x20;
+const HEAD_OFFSET: u8 = 0x40;
+const HEAD_MORE: u8 = 0x80;
+const MORE_META: u8 = 0x01;
+const MORE_TIME: u8 = 0x02;
+const MORE_TERM: u8 = 0x04;
+const MORE_NONCE: u8 = 0x08;
+const MORE_INTENTION: u8 = 0x10;
+
+/// What the records of a block are counted from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Base {
+    pub(crate) first: u64,
+    pub(crate) intention: u64,
+    pub(crate) time_ms: u64,
+    pub(crate) term: u64,
+}
+
+/// The fields that records are written as differences of.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    offset: u64,
+    intention: u64,
+    time_ms: u64,
+    term: u64,
+    nonce: u64,
+    client: ClientId,
+}
+
+impl Running {
+    /// The state in front of the first record; its intention is one below, so
+    /// that "plus 1" is right for the first record as well.
+    fn new(base: &Base) -> Self {
+        Self {
+            offset: base.first.wrapping_sub(1),
+            intention: base.intention.wrapping_sub(1),
+            time_ms: base.time_ms,
+            term: base.term,
+            nonce: 0,
+            client: ClientId::NONE,
+        }
+    }
+}
+
+/// Builds the records of one block.
+#[derive(Debug)]
+pub(crate) struct BlockBuilder {
+    base: Base,
+    running: Running,
+    bytes: Vec<u8>,
+    records: u32,
+}
+
+impl BlockBuilder {
+    pub(crate) fn new() -> Self {
+        let base = Base::default();
+        Self {
+            base,
+            running: Running::new(&base),
+            bytes: Vec::new(),
+            records: 0,
+        }
+    }
+
+    pub(crate) fn records(&self) -> u32 {
+        self.records
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(crate) fn base(&self) -> Base {
+        self.base
+    }
+
+    pub(crate) fn last(&self) -> u64 {
+        self.running.offset
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes.len() >= BLOCK_BYTES
+    }
+
+    /// Appends a record; offsets must ascend.
+    #[inline]
+    pub(crate) fn push(&mut self, record: &Record<'_>) {
+        if self.records == 0 {
+            self.base = Base {
+                first: record.offset.0,
+                intention: record.intention.0,
+                time_ms: record.time_ms,
+                term: record.term,
+            };
+            self.running = Running::new(&self.base);
+        }
+        let before = &self.running;
+        let gap = record.offset.0 - before.offset - 1;
+        let step = record.intention.0 - before.intention;
+        let expected = if record.client.is_none() {
+            0
+        } else {
+            before.nonce.wrapping_add(1)
+        };
+        let bit = |condition: bool, bit: u8| if condition { bit } else { 0 };
+        let more = bit(!record.meta.is_empty(), MORE_META)
+            | bit(record.time_ms != before.time_ms, MORE_TIME)
+            | bit(record.term != before.term, MORE_TERM)
+            | bit(record.nonce != expected, MORE_NONCE)
+            | bit(step != 1, MORE_INTENTION);
+        let head = record.kind as u8
+            | bit(record.flags.last(), HEAD_LAST)
+            | bit(record.flags.txn(), HEAD_TXN)
+            | bit(record.client != before.client, HEAD_CLIENT)
+            | bit(gap != 0, HEAD_OFFSET)
+            | bit(more != 0, HEAD_MORE);
+        let out = &mut self.bytes;
+        out.push(head);
+        if more != 0 {
+            out.push(more);
+        }
+        if head & HEAD_CLIENT != 0 {
+            out.extend_from_slice(&record.client.0);
+        }
+        if gap != 0 {
+            put_varint(out, gap);
+        }
+        if more & MORE_INTENTION != 0 {
+            put_varint(out, step);
+        }
+        if more & MORE_TIME != 0 {
+            put_varint(out, record.time_ms - before.time_ms);
+        }
+        if more & MORE_TERM != 0 {
+            put_varint(out, record.term - before.term);
+        }
+        if more & MORE_NONCE != 0 {
+            put_varint(out, record.nonce);
+        }
+        if more & MORE_META != 0 {
+            put_bytes(out, record.meta);
+        }
+        put_bytes(out, record.key);
+        put_bytes(out, record.value);
+        self.running = Running {
+            offset: record.offset.0,
+            intention: record.intention.0,
+            time_ms: record.time_ms,
+            term: record.term,
+            nonce: record.nonce,
+            client: record.client,
+        };
+        self.records += 1;
+    }
+
+    /// Closes the block and starts an empty one.
+    pub(crate) fn take(&mut self) -> RawBlock {
+        let raw = RawBlock {
+            base: self.base,
+            last: self.running.offset,
+            records: self.records,
+            bytes: Bytes::from(std::mem::take(&mut self.bytes)),
+        };
+        self.records = 0;
+        raw
+    }
+}
+
+/// Records of a closed block, without their header.
+#[derive(Clone, Debug)]
+pub(crate) struct RawBlock {
+    pub(crate) base: Base,
+    pub(crate) last: u64,
+    pub(crate) records: u32,
+    pub(crate) bytes: Bytes,
+}
+
+/// Where a block is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) store_tag: [u8; 8],
+    pub(crate) topic: TopicId,
+    pub(crate) segment: u32,
+    pub(crate) position: u64,
+}
+
+/// Why a header cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BadHeader {
+    /// Not what was written.
+    Wrong(&'static str),
+    /// Written by a later format.
+    Newer(u16),
+}
+
+impl BadHeader {
+    pub(crate) fn error(self, file: &str, position: u64) -> StoreError {
+        match self {
+            Self::Wrong(what) => StoreError::damage(file, position, what, 0),
+            Self::Newer(found) => StoreError::NewerFormat {
+                file: file.to_owned(),
+                found,
+                supported: FORMAT,
+            },
+        }
+    }
+}
+
+/// A block's header, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) base: Base,
+    pub(crate) last: u64,
+    pub(crate) records: u32,
+    pub(crate) bytes: u32,
+    crc: u32,
+    /// Checksum of the header itself.
+    pub(crate) own_crc: u32,
+}
+
+impl RawBlock {
+    /// Checksum of the header for a place, as it stands in its last bytes.
+    pub(crate) fn own_crc(header: &[u8; HEADER_BYTES]) -> u32 {
+        header
+            .last_chunk::<4>()
+            .map_or(0, |crc| u32::from_le_bytes(*crc))
+    }
+
+    /// The header for `place`.
+    pub(crate) fn header(&self, place: &Place) -> [u8; HEADER_BYTES] {
+        let mut header = [0; HEADER_BYTES];
+        let mut at = 0;
+        let mut put = |bytes: &[u8]| {
+            if let Some(field) = header.get_mut(at..at + bytes.len()) {
+                field.copy_from_slice(bytes);
+            }
+            at += bytes.len();
+        };
+        put(&MAGIC);
+        put(&FORMAT.to_le_bytes());
+        put(&[0; 2]);
+        put(&place.store_tag);
+        put(&place.topic.0.to_le_bytes());
+        put(&place.segment.to_le_bytes());
+        put(&place.position.to_le_bytes());
+        put(&self.base.first.to_le_bytes());
+        put(&self.last.to_le_bytes());
+        put(&self.base.intention.to_le_bytes());
+        put(&self.base.time_ms.to_le_bytes());
+        put(&self.base.term.to_le_bytes());
+        put(&self.records.to_le_bytes());
+        put(&u32::try_from(self.bytes.len())
+            .unwrap_or(u32::MAX)
+            .to_le_bytes());
+        put(&crc32c(&self.bytes).to_le_bytes());
+        let (body, tail) = header.split_at_mut(HEADER_BYTES - 4);
+        tail.copy_from_slice(&crc32c(body).to_le_bytes());
+        header
+    }
+}
+
+impl Header {
+    /// Reads a header that must be for `place`; the error says what is wrong.
+    pub(crate) fn read(bytes: &[u8; HEADER_BYTES], place: &Place) -> Result<Self, BadHeader> {
+        let wrong = |what| Err(BadHeader::Wrong(what));
+        let (body, crc) = bytes.split_at(HEADER_BYTES - 4);
+        let own_crc = crc32c(body);
+        if crc != own_crc.to_le_bytes() {
+            return wrong("checksum of a block header");
+        }
+        let mut rest = body;
+        let mut word = |len: usize| {
+            let (field, behind) = rest.split_at_checked(len).unwrap_or((rest, &[]));
+            rest = behind;
+            field
+                .iter()
+                .rev()
+                .fold(0_u64, |n, byte| n << 8 | u64::from(*byte))
+        };
+        let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        if word(4) != u64::from(u32::from_le_bytes(MAGIC)) {
+            return wrong("magic of a block");
+        }
+        let (format, flags) = (word(2), word(2));
+        if format != u64::from(FORMAT) || flags != 0 {
+            return Err(BadHeader::Newer(u16::try_from(format).unwrap_or(u16::MAX)));
+        }
+        let found = Place {
+            store_tag: word(8).to_le_bytes(),
+            topic: TopicId(small(word(4))),
+            segment: small(word(4)),
+            position: word(8),
+        };
+        if found != *place {
+            return wrong("block of another place");
+        }
+        let first = word(8);
+        let last = word(8);
+        let (intention, time_ms, term) = (word(8), word(8), word(8));
+        let base = Base {
+            first,
+            intention,
+            time_ms,
+            term,
+        };
+        let (records, bytes, crc) = (small(word(4)), small(word(4)), small(word(4)));
+        if first == 0 || last < first || records == 0 || u64::from(records) > last - first + 1 {
+            return wrong("offsets of a block");
+        }
+        Ok(Self {
+            base,
+            last,
+            records,
+            bytes,
+            crc,
+            own_crc,
+        })
+    }
+
+    /// Checks the records' checksum.
+    pub(crate) fn covers(&self, records: &[u8]) -> bool {
+        records.len() == self.bytes as usize && crc32c(records) == self.crc
+    }
+}
+
+/// Reads records from the bytes of a block.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockCursor {
+    running: Running,
+    at: usize,
+    left: u32,
+}
+
+impl BlockCursor {
+    pub(crate) fn new(base: &Base, records: u32) -> Self {
+        Self {
+            running: Running::new(base),
+            at: 0,
+            left: records,
+        }
+    }
+
+    /// The next record of `block`, which must be the same bytes each time.
+    /// `None` at the end; an error when the bytes are no records.
+    #[inline]
+    pub(crate) fn next<'a>(&mut self, block: &'a [u8]) -> Option<Result<Record<'a>, &'static str>> {
+        if self.left == 0 {
+            return None;
+        }
+        let Ok(record) = self.read(block) else {
+            self.left = 0;
+            return Some(Err("record of a block"));
+        };
+        self.left -= 1;
+        Some(Ok(record))
+    }
+
+    #[inline]
+    fn read<'a>(&mut self, block: &'a [u8]) -> Result<Record<'a>, Short> {
+        let mut rest = Reader::new(block.get(self.at..).ok_or(Short)?);
+        let head = rest.u8()?;
+        let more = if head & HEAD_MORE != 0 { rest.u8()? } else { 0 };
+        let now = &mut self.running;
+        if head & HEAD_CLIENT != 0 {
+            now.client = ClientId(rest.array()?);
+        }
+        let gap = if head & HEAD_OFFSET != 0 {
+            rest.varint()?
+        } else {
+            0
+        };
+        now.offset = now.offset.wrapping_add(1).checked_add(gap).ok_or(Short)?;
+        let step = if more & MORE_INTENTION != 0 {
+            rest.varint()?
+        } else {
+            1
+        };
+        now.intention = now.intention.wrapping_add(step);
+        if more & MORE_TIME != 0 {
+            now.time_ms = now.time_ms.checked_add(rest.varint()?).ok_or(Short)?;
+        }
+        if more & MORE_TERM != 0 {
+            now.term = now.term.checked_add(rest.varint()?).ok_or(Short)?;
+        }
+        now.nonce = if more & MORE_NONCE != 0 {
+            rest.varint()?
+        } else if now.client.is_none() {
+            0
+        } else {
+            now.nonce.checked_add(1).ok_or(Short)?
+        };
+        let meta = if more & MORE_META != 0 {
+            rest.bytes()?
+        } else {
+            &[]
+        };
+        let key = rest.bytes()?;
+        let value = rest.bytes()?;
+        self.at += rest.at();
+        let mark = |bit: u8, flag: u8| if head & bit != 0 { flag } else { 0 };
+        Ok(Record {
+            offset: ConsequenceOffset(now.offset),
+            intention: IntentionOffset(now.intention),
+            term: now.term,
+            time_ms: now.time_ms,
+            client: now.client,
+            nonce: now.nonce,
+            flags: RecordFlags(
+                mark(HEAD_LAST, RecordFlags::LAST) | mark(HEAD_TXN, RecordFlags::TXN),
+            ),
+            kind: RecordKind::from_number(head & 7).ok_or(Short)?,
+            key,
+            value,
+            meta,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(n: u64) -> Record<'static> {
+        Record {
+            offset: ConsequenceOffset(n),
+            intention: IntentionOffset(n * 3 / 2),
+            term: 1 + n / 40,
+            time_ms: 1_700_000_000_000 + n / 7,
+            client: ClientId([u8::try_from(n / 10 % 3).unwrap_or(0); 16]),
+            nonce: if n / 10 % 3 == 0 { 0 } else { n },
+            flags: RecordFlags(u8::try_from(n % 4).unwrap_or(0)),
+            kind: if n % 5 == 0 {
+                RecordKind::Delete
+            } else {
+                RecordKind::Put
+            },
+            key: if n % 6 == 0 { b"" } else { b"key" },
+            value: if n % 5 == 0 { b"" } else { b"some value" },
+            meta: if n % 9 == 0 { b"{}" } else { b"" },
+        }
+    }
+
+    #[test]
+    fn records_come_back_as_they_were_with_holes_and_changes() {
+        let offsets: Vec<u64> = (1..100).filter(|n| n % 13 != 0).collect();
+        let mut builder = BlockBuilder::new();
+        for n in &offsets {
+            builder.push(&record(*n));
+        }
+        let block = builder.take();
+        let place = Place {
+            store_tag: [7; 8],
+            topic: TopicId(3),
+            segment: 2,
+            position: 4096,
+        };
+        let bytes = block.header(&place);
+        let header = Header::read(&bytes, &place);
+        assert!(header.is_ok_and(|h| h.covers(&block.bytes) && h.last == 99 && h.records == 92));
+        let mut cursor = BlockCursor::new(&block.base, block.records);
+        for n in &offsets {
+            assert_eq!(cursor.next(&block.bytes), Some(Ok(record(*n))));
+        }
+        assert_eq!(cursor.next(&block.bytes), None);
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_header_and_every_other_place_is_noticed() {
+        let mut builder = BlockBuilder::new();
+        builder.push(&record(1));
+        let block = builder.take();
+        let place = Place {
+            store_tag: [7; 8],
+            topic: TopicId(3),
+            segment: 2,
+            position: 0,
+        };
+        let good = block.header(&place);
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut bad = good;
+            if let Some(byte) = bad.get_mut(bit / 8) {
+                *byte ^= 1 << (bit % 8);
+            }
+            assert!(Header::read(&bad, &place).is_err(), "bit {bit}");
+        }
+        for other in [
+            Place {
+                store_tag: [8; 8],
+                ..place
+            },
+            Place {
+                topic: TopicId(4),
+                ..place
+            },
+            Place {
+                segment: 3,
+                ..place
+            },
+            Place {
+                position: 88,
+                ..place
+            },
+        ] {
+            assert!(Header::read(&good, &other).is_err());
+        }
+    }
+}

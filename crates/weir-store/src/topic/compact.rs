@@ -1,0 +1,344 @@
+//! Topic compaction: of each key the last record stays, offsets stay.
+//!
+//! What goes: a PUT whose key has a newer record; a DELETE whose key was
+//! written or deleted again, or that is older than the tombstone time; records
+//! of earlier incarnations. What stays: records without key, CREATE, ALTER and
+//! REPLACE of the current incarnation, and everything that is younger than the
+//! lag. A record that stays keeps its offset, so a reader steps over holes.
+//!
+//! The kept records are written to new segments by the calling thread while
+//! commits go on; the commit thread then swaps the block list in one step, and
+//! only when a snapshot lists the new segments are the old ones removed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weir_core::{Compaction, ConsequenceOffset, Record, RecordKind, TopicId, TopicOptions};
+
+use super::block::{BlockBuilder, HEADER_BYTES, RawBlock};
+use super::files::{BlockRef, Home, Segment, TopicFiles};
+use super::writer::{SEGMENT_BYTES, create};
+use crate::engine::Engine;
+use crate::error::{IoVerb, StoreError};
+use crate::lock_ext::RwLockExt;
+use crate::snapshot;
+use crate::store::Store;
+
+/// What a topic compaction did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TopicCompactReport {
+    /// Records before.
+    pub records_before: u64,
+    /// Records that stay.
+    pub records_after: u64,
+    /// Bytes before, as stored.
+    pub bytes_before: u64,
+    /// Bytes now.
+    pub bytes_after: u64,
+}
+
+/// The part of a topic that is compacted: whole segments, nothing is added to
+/// them any more.
+struct Input {
+    files: Arc<TopicFiles>,
+    blocks: Vec<BlockRef>,
+    first_segment: u32,
+    /// Behind the last reserved number.
+    end_segment: u32,
+    options: TopicOptions,
+    incarnation: u64,
+    now_ms: u64,
+}
+
+/// Decides about one record at a time.
+struct Keep<'a> {
+    engine: &'a Engine,
+    input: &'a Input,
+    id: TopicId,
+    /// Offset of the last DELETE record of each deleted key.
+    deletes: HashMap<Box<[u8]>, u64>,
+}
+
+impl Store {
+    /// Compacts a topic now, by its own options; a topic with compaction off
+    /// is refused. Writing and reading go on meanwhile.
+    pub fn compact_topic(&self, topic: &str) -> Result<TopicCompactReport, StoreError> {
+        let permit = self.maintenance.acquire();
+        let unknown = || StoreError::TopicUnknown {
+            name: topic.to_owned(),
+        };
+        let id = self
+            .engine
+            .machine
+            .read_ok()
+            .topic(topic)
+            .map(|view| view.id);
+        let id = id.ok_or_else(unknown)?;
+        let input = self.compact_input(id)?.ok_or_else(unknown)?;
+        if input.options.compaction == Compaction::Off {
+            return Err(StoreError::CompactionOff {
+                name: topic.to_owned(),
+            });
+        }
+        let Some(through) = input.blocks.last().map(|block| block.last) else {
+            return Ok(TopicCompactReport::default());
+        };
+        let (blocks, report) = self.write_compacted(id, &input)?;
+        self.ask(move |committer| {
+            if let Some(writer) = committer.topics.writers.get_mut(id.index()) {
+                writer.replace(through, blocks);
+            }
+        })?;
+        let index = self.checkpoint_under(&permit)?;
+        // The older snapshot lists the old segments; the new one is in place.
+        let io = |verb, path: &str| {
+            let path = path.to_owned();
+            move |source| StoreError::Io {
+                subject: path,
+                verb,
+                source,
+            }
+        };
+        for old in snapshot::list(&*self.disk)?
+            .into_iter()
+            .filter(|old| *old < index)
+        {
+            let path = snapshot::path(old);
+            self.disk.remove(&path).map_err(io(IoVerb::Remove, &path))?;
+        }
+        self.disk
+            .sync_dir(snapshot::DIRECTORY)
+            .map_err(io(IoVerb::Sync, snapshot::DIRECTORY))?;
+        let mut removed = 0;
+        for block in &input.blocks {
+            if let Home::File(segment, _) = &block.home
+                && segment.number != removed
+            {
+                removed = segment.number;
+                segment.cache.forget(&segment.path);
+                self.disk
+                    .remove(&segment.path)
+                    .map_err(io(IoVerb::Remove, &segment.path))?;
+            }
+        }
+        Ok(report)
+    }
+
+    /// Closes the current segment and hands out everything up to its end.
+    fn compact_input(&self, id: TopicId) -> Result<Option<Input>, StoreError> {
+        self.ask(move |committer| {
+            let machine = committer.engine.machine.read_ok();
+            let view = machine.topic_by_id(id);
+            let live = view.and_then(|view| Some((view.options?.clone(), view.incarnation?.0)));
+            let now_ms = machine.time_ms();
+            drop(machine);
+            let Some((options, incarnation)) = live else {
+                return Ok(None);
+            };
+            let Some(writer) = committer.topics.writers.get_mut(id.index()) else {
+                return Ok(None);
+            };
+            writer.flush_all()?;
+            let blocks = writer.close_segment();
+            let reserved = segments_of(&blocks) + 1;
+            let first_segment = writer.reserve_segments(reserved);
+            let end_segment = first_segment + reserved;
+            let files = Arc::clone(&writer.files);
+            Ok(Some(Input {
+                files,
+                blocks,
+                first_segment,
+                end_segment,
+                options,
+                incarnation,
+                now_ms,
+            }))
+        })?
+    }
+
+    fn write_compacted(
+        &self,
+        id: TopicId,
+        input: &Input,
+    ) -> Result<(Vec<BlockRef>, TopicCompactReport), StoreError> {
+        let mut report = TopicCompactReport::default();
+        let mut keep = Keep {
+            engine: &self.engine,
+            input,
+            id,
+            deletes: HashMap::new(),
+        };
+        for block in &input.blocks {
+            report.records_before += u64::from(block.records);
+            report.bytes_before += u64::from(block.bytes) + HEADER_BYTES as u64;
+            each_record(&input.files, block, |record| {
+                if record.kind == RecordKind::Delete {
+                    keep.deletes.insert(record.key.into(), record.offset.0);
+                }
+                Ok(())
+            })?;
+        }
+        let mut out = Output::new(input);
+        let mut kept = 0;
+        for block in &input.blocks {
+            each_record(&input.files, block, |record| {
+                // The record that ends an intention stays with any part of it,
+                // so that a reader still sees where the group ends.
+                let ends = record.flags.last() && kept == record.intention.0;
+                if ends || keep.keeps(record) {
+                    kept = record.intention.0;
+                    report.records_after += 1;
+                    out.push(record)?;
+                }
+                Ok(())
+            })?;
+        }
+        let blocks = out.finish()?;
+        let size = |block: &BlockRef| u64::from(block.bytes) + HEADER_BYTES as u64;
+        report.bytes_after = blocks.iter().map(size).sum();
+        Ok((blocks, report))
+    }
+}
+
+fn segments_of(blocks: &[BlockRef]) -> u32 {
+    let mut count = 0;
+    let mut last = None;
+    for block in blocks {
+        if let Home::File(segment, _) = &block.home
+            && last != Some(segment.number)
+        {
+            last = Some(segment.number);
+            count += 1;
+        }
+    }
+    count
+}
+
+fn each_record(
+    files: &TopicFiles,
+    block: &BlockRef,
+    mut work: impl FnMut(&Record<'_>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let loaded = files.load(block)?;
+    let mut cursor = super::block::BlockCursor::new(&loaded.base, loaded.records);
+    while let Some(record) = cursor.next(&loaded.bytes) {
+        let damage = |what| StoreError::damage(&super::files::directory(files.id), 0, what, 0);
+        work(&record.map_err(damage)?)?;
+    }
+    Ok(())
+}
+
+impl Keep<'_> {
+    fn keeps(&self, record: &Record<'_>) -> bool {
+        let options = &self.input.options;
+        let age_ms = self.input.now_ms.saturating_sub(record.time_ms);
+        if age_ms < options.compaction_lag_ms.unwrap_or(0) {
+            return true;
+        }
+        if record.intention.0 < self.input.incarnation {
+            return false;
+        }
+        match record.kind {
+            RecordKind::Put if record.key.is_empty() => true,
+            RecordKind::Put => self.current(record.key) == Some(record.offset),
+            RecordKind::Delete => {
+                let newest = self.deletes.get(record.key) == Some(&record.offset.0);
+                let fresh = options.tombstone_ttl_ms.is_none_or(|ttl| age_ms < ttl);
+                newest && fresh && self.current(record.key).is_none()
+            }
+            _ => true,
+        }
+    }
+
+    /// Offset of the key's value at this moment. It may lie behind the input;
+    /// then everything in the input is older.
+    fn current(&self, key: &[u8]) -> Option<ConsequenceOffset> {
+        let machine = self.engine.machine.read_ok();
+        machine.topic_by_id(self.id)?.keys?.get(key)
+    }
+}
+
+/// Writes kept records to new segments.
+struct Output<'a> {
+    input: &'a Input,
+    builder: BlockBuilder,
+    next_segment: u32,
+    current: Option<(Arc<Segment>, u64)>,
+    blocks: Vec<BlockRef>,
+}
+
+impl<'a> Output<'a> {
+    fn new(input: &'a Input) -> Self {
+        let next_segment = input.first_segment;
+        let builder = BlockBuilder::new();
+        Self {
+            input,
+            builder,
+            next_segment,
+            current: None,
+            blocks: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, record: &Record<'_>) -> Result<(), StoreError> {
+        self.builder.push(record);
+        if self.builder.is_full() {
+            self.write()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn write(&mut self) -> Result<(), StoreError> {
+        if self.builder.records() == 0 {
+            return Ok(());
+        }
+        let raw: RawBlock = self.builder.take();
+        let (segment, position) = match self.current.take() {
+            Some((segment, end)) if end < SEGMENT_BYTES => (segment, end),
+            full => {
+                if let Some((segment, _)) = full {
+                    segment.sync()?;
+                }
+                assert!(
+                    self.next_segment < self.input.end_segment,
+                    "enough numbers were reserved"
+                );
+                let segment = create(&self.input.files, self.next_segment)?;
+                self.next_segment += 1;
+                (segment, 0)
+            }
+        };
+        let header = raw.header(&self.input.files.place(&segment, position));
+        let mut parts = [
+            std::io::IoSlice::new(&header),
+            std::io::IoSlice::new(&raw.bytes),
+        ];
+        let written = segment.file()?.write_all_at(&mut parts, position);
+        written.map_err(StoreError::io(IoVerb::Write, &segment.path))?;
+        let end = position + (HEADER_BYTES + raw.bytes.len()) as u64;
+        segment.written.fetch_max(end, Ordering::AcqRel);
+        self.blocks.push(BlockRef {
+            base: raw.base,
+            last: raw.last,
+            records: raw.records,
+            bytes: u32::try_from(raw.bytes.len()).unwrap_or(u32::MAX),
+            home: Home::File(Arc::clone(&segment), position),
+            header_crc: RawBlock::own_crc(&header),
+        });
+        self.current = Some((segment, end));
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Vec<BlockRef>, StoreError> {
+        self.write()?;
+        if let Some((segment, _)) = &self.current {
+            segment.sync()?;
+        }
+        let dir = super::files::directory(self.input.files.id);
+        let synced = self.input.files.cache.disk().sync_dir(&dir);
+        synced.map_err(StoreError::io(IoVerb::Sync, &dir))?;
+        Ok(self.blocks)
+    }
+}

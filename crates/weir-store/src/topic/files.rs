@@ -1,0 +1,386 @@
+//! The segments and blocks of one topic, shared between its one writer and
+//! any number of readers.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::time::Instant;
+
+use bytes::Bytes;
+use weir_core::{ConsequenceOffset, TopicId};
+
+use super::block::{BLOCK_BYTES, Base, HEADER_BYTES, Header, Place};
+use super::cache::FileCache;
+use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::error::{IoVerb, StoreError};
+use crate::lock_ext::{LockExt, RwLockExt};
+
+/// A segment file.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) number: u32,
+    pub(crate) path: String,
+    pub(crate) cache: Arc<FileCache>,
+    /// Bytes written, and bytes known to be durable.
+    pub(crate) written: AtomicU64,
+    pub(crate) synced: AtomicU64,
+}
+
+impl Segment {
+    pub(crate) fn new(number: u32, path: String, cache: Arc<FileCache>, durable: u64) -> Self {
+        let (written, synced) = (AtomicU64::new(durable), AtomicU64::new(durable));
+        Self {
+            number,
+            path,
+            cache,
+            written,
+            synced,
+        }
+    }
+
+    pub(crate) fn file(&self) -> Result<Arc<dyn DiskFile>, StoreError> {
+        self.cache
+            .get(&self.path)
+            .map_err(StoreError::io(IoVerb::Open, &self.path))
+    }
+
+    /// Whether something was written that is not known to be durable.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.synced.load(Ordering::Acquire) < self.written.load(Ordering::Acquire)
+    }
+
+    /// Makes everything written so far durable.
+    pub(crate) fn sync(&self) -> Result<(), StoreError> {
+        let written = self.written.load(Ordering::Acquire);
+        let synced = self.file()?.sync_data();
+        synced.map_err(StoreError::io(IoVerb::Sync, &self.path))?;
+        self.synced.fetch_max(written, Ordering::AcqRel);
+        Ok(())
+    }
+}
+
+/// A closed block: where it is, and its bytes while they are not in the file.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockRef {
+    pub(crate) base: Base,
+    pub(crate) last: u64,
+    pub(crate) records: u32,
+    pub(crate) bytes: u32,
+    pub(crate) home: Home,
+    /// Checksum of the header in the file; 0 in memory.
+    pub(crate) header_crc: u32,
+}
+
+/// Where the records of a closed block are.
+#[derive(Clone, Debug)]
+pub(crate) enum Home {
+    /// Not written yet.
+    Memory(Bytes),
+    /// In a segment, the header at this position.
+    File(Arc<Segment>, u64),
+}
+
+/// What readers see of a topic.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    pub(crate) blocks: Vec<BlockRef>,
+    /// Records behind the last closed block.
+    pub(crate) open: Vec<u8>,
+    pub(crate) open_base: Base,
+    pub(crate) open_records: u32,
+    /// Offset of the newest published record; 0 when there is none.
+    pub(crate) last: u64,
+}
+
+impl Contents {
+    /// Offset of the newest record that can be read. Below `last` when a
+    /// compaction removed the newest ones.
+    fn readable(&self) -> u64 {
+        if self.open_records > 0 {
+            return self.last;
+        }
+        self.blocks.last().map_or(0, |block| block.last)
+    }
+}
+
+/// One topic's records.
+#[derive(Debug)]
+pub(crate) struct TopicFiles {
+    pub(crate) id: TopicId,
+    pub(crate) store_tag: [u8; 8],
+    pub(crate) cache: Arc<FileCache>,
+    pub(crate) contents: RwLock<Contents>,
+    signal: Signal,
+}
+
+/// Wakes those who wait for new records.
+#[derive(Debug, Default)]
+struct Signal {
+    waiting: AtomicUsize,
+    /// Nothing will come any more.
+    closed: AtomicBool,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+/// A block's records in memory, ready to be read.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadedBlock {
+    pub(crate) base: Base,
+    pub(crate) last: u64,
+    pub(crate) records: u32,
+    pub(crate) bytes: Bytes,
+}
+
+/// File whose presence asks the next open to derive topics and snapshots from
+/// the log, if the log has it all.
+pub(crate) const REBUILD_MARK: &str = "rebuild";
+
+/// Leaves the mark. Without it (a full disk) the damage is only reported again.
+fn mark_for_rebuild(disk: &dyn Disk) {
+    if disk.open(REBUILD_MARK, OpenMode::CreateNew).is_ok() {
+        drop(disk.sync_dir(""));
+    }
+}
+
+/// Directory of a topic's segments.
+pub(crate) fn directory(id: TopicId) -> String {
+    format!("topics/{:08x}", id.0)
+}
+
+/// Path of a segment.
+pub(crate) fn path(id: TopicId, number: u32) -> String {
+    format!("{}/{number:010}.seg", directory(id))
+}
+
+/// The topic of a directory name that the store gave.
+pub(crate) fn parse_directory(name: &str) -> Option<TopicId> {
+    let id = u32::from_str_radix(name, 16).ok().map(TopicId)?;
+    directory(id)
+        .strip_prefix("topics/")
+        .is_some_and(|given| given == name)
+        .then_some(id)
+}
+
+/// The number of a segment name that the store gave.
+pub(crate) fn parse_segment(name: &str) -> Option<u32> {
+    let digits = name
+        .strip_suffix(".seg")
+        .filter(|digits| digits.len() == 10)?;
+    digits
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| digits.parse().ok())?
+}
+
+impl TopicFiles {
+    pub(crate) fn new(id: TopicId, store_tag: [u8; 8], cache: Arc<FileCache>) -> Self {
+        let contents = RwLock::new(Contents::default());
+        Self {
+            id,
+            store_tag,
+            cache,
+            contents,
+            signal: Signal::default(),
+        }
+    }
+
+    /// Offset of the newest published record.
+    pub(crate) fn last(&self) -> ConsequenceOffset {
+        ConsequenceOffset(self.contents.read_ok().last)
+    }
+
+    /// Offset of the oldest record that is still there; zero for none.
+    pub(crate) fn first(&self) -> ConsequenceOffset {
+        let contents = self.contents.read_ok();
+        let first = contents.blocks.first().map(|block| block.base.first);
+        let open = (contents.open_records > 0).then_some(contents.open_base.first);
+        ConsequenceOffset(first.or(open).unwrap_or(0))
+    }
+
+    /// Bytes of closed blocks, headers included, and of the open one.
+    pub(crate) fn bytes(&self) -> u64 {
+        let contents = self.contents.read_ok();
+        let block = |block: &BlockRef| u64::from(block.bytes) + HEADER_BYTES as u64;
+        contents.blocks.iter().map(block).sum::<u64>() + contents.open.len() as u64
+    }
+
+    /// Tells waiting readers that `last` moved.
+    pub(crate) fn notify(&self) {
+        if self.signal.waiting.load(Ordering::SeqCst) > 0 {
+            drop(self.signal.lock.lock_ok());
+            self.signal.changed.notify_all();
+        }
+    }
+
+    /// Ends all waiting, now and later.
+    pub(crate) fn close(&self) {
+        self.signal.closed.store(true, Ordering::SeqCst);
+        drop(self.signal.lock.lock_ok());
+        self.signal.changed.notify_all();
+    }
+
+    /// Waits until there is a record behind `after`, until `deadline`, or
+    /// until the store is closed. Returns whether there is one.
+    pub(crate) fn wait_past(&self, after: u64, deadline: Option<Instant>) -> bool {
+        let found = || self.contents.read_ok().readable() > after;
+        if found() {
+            return true;
+        }
+        let mut guard = self.signal.lock.lock_ok();
+        self.signal.waiting.fetch_add(1, Ordering::SeqCst);
+        let result = loop {
+            if found() {
+                break true;
+            }
+            if self.signal.closed.load(Ordering::SeqCst) {
+                break false;
+            }
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            guard = match left {
+                None => self
+                    .signal
+                    .changed
+                    .wait(guard)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(left) if left.is_zero() => break false,
+                Some(left) => {
+                    let waited = self.signal.changed.wait_timeout(guard, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        };
+        self.signal.waiting.fetch_sub(1, Ordering::SeqCst);
+        drop(guard);
+        result
+    }
+
+    /// The block that holds the first record with an offset of at least
+    /// `from`; `None` when there is no such record yet.
+    pub(crate) fn load_from(&self, from: u64) -> Result<Option<LoadedBlock>, StoreError> {
+        loop {
+            let found = {
+                let contents = self.contents.read_ok();
+                let at = contents.blocks.partition_point(|block| block.last < from);
+                match contents.blocks.get(at) {
+                    Some(block) => block.clone(),
+                    None if contents.open_records > 0 && contents.last >= from => {
+                        return Ok(Some(LoadedBlock {
+                            base: contents.open_base,
+                            last: contents.last,
+                            records: contents.open_records,
+                            bytes: Bytes::copy_from_slice(&contents.open),
+                        }));
+                    }
+                    None => return Ok(None),
+                }
+            };
+            match self.load(&found) {
+                Err(_) if self.is_replaced(&found) => {}
+                loaded => return loaded.map(Some),
+            }
+        }
+    }
+
+    /// Whether a compaction has put other blocks in the place of this one.
+    fn is_replaced(&self, block: &BlockRef) -> bool {
+        let Home::File(old, _) = &block.home else {
+            return false;
+        };
+        let contents = self.contents.read_ok();
+        !contents.blocks.iter().any(|now| match &now.home {
+            Home::File(segment, _) => Arc::ptr_eq(segment, old),
+            Home::Memory(_) => false,
+        })
+    }
+
+    /// The records of a closed block, checked when they come from disk.
+    pub(crate) fn load(&self, block: &BlockRef) -> Result<LoadedBlock, StoreError> {
+        let loaded = self.load_checked(block);
+        if loaded.as_ref().is_err_and(StoreError::is_damage) && !self.is_replaced(block) {
+            mark_for_rebuild(self.cache.disk());
+        }
+        loaded
+    }
+
+    fn load_checked(&self, block: &BlockRef) -> Result<LoadedBlock, StoreError> {
+        let loaded = |bytes: Bytes| LoadedBlock {
+            base: block.base,
+            last: block.last,
+            records: block.records,
+            bytes,
+        };
+        let (segment, position) = match &block.home {
+            Home::Memory(bytes) => return Ok(loaded(bytes.clone())),
+            Home::File(segment, position) => (segment, *position),
+        };
+        let mut buffer = vec![0; HEADER_BYTES + block.bytes as usize];
+        let read = segment.file()?.read_exact_at(&mut buffer, position);
+        read.map_err(StoreError::io(IoVerb::Read, &segment.path))?;
+        let damaged = |what| StoreError::damage(&segment.path, position, what, 0);
+        let mut bytes = Bytes::from(buffer);
+        let records = bytes.split_off(HEADER_BYTES);
+        let header = bytes
+            .first_chunk()
+            .ok_or_else(|| damaged("a block header"))?;
+        let header = Header::read(header, &self.place(segment, position))
+            .map_err(|bad| bad.error(&segment.path, position))?;
+        if header.base != block.base || !header.covers(&records) {
+            return Err(damaged("checksum of a block"));
+        }
+        Ok(loaded(records))
+    }
+
+    pub(crate) fn place(&self, segment: &Segment, position: u64) -> Place {
+        Place {
+            store_tag: self.store_tag,
+            topic: self.id,
+            segment: segment.number,
+            position,
+        }
+    }
+
+    /// Reads the block headers of a segment up to `bytes`. What is behind them
+    /// belongs to a later time and does not count.
+    pub(crate) fn attach(&self, number: u32, bytes: u64) -> Result<Vec<BlockRef>, StoreError> {
+        let path = path(self.id, number);
+        let segment = Arc::new(Segment::new(number, path, Arc::clone(&self.cache), bytes));
+        let path = &segment.path;
+        let file = segment.file()?;
+        let len = file.len().map_err(StoreError::io(IoVerb::Read, path))?;
+        let damage = |position, what| StoreError::damage(path, position, what, 0);
+        if len < bytes {
+            return Err(damage(
+                len,
+                "topic segment is shorter than the snapshot says",
+            ));
+        }
+        let mut blocks = Vec::new();
+        let mut position = 0;
+        while position < bytes {
+            let mut header = [0; HEADER_BYTES];
+            if bytes - position < HEADER_BYTES as u64 {
+                return Err(damage(position, "a block header"));
+            }
+            let read = file.read_exact_at(&mut header, position);
+            read.map_err(StoreError::io(IoVerb::Read, path))?;
+            let header = Header::read(&header, &self.place(&segment, position))
+                .map_err(|bad| bad.error(path, position))?;
+            let end = position + HEADER_BYTES as u64 + u64::from(header.bytes);
+            if end > bytes {
+                return Err(damage(position, "a block that ends behind the segment"));
+            }
+            blocks.push(BlockRef {
+                base: header.base,
+                last: header.last,
+                records: header.records,
+                bytes: header.bytes,
+                home: Home::File(Arc::clone(&segment), position),
+                header_crc: header.own_crc,
+            });
+            position = end;
+        }
+        Ok(blocks)
+    }
+}
+
+const _: () = assert!(BLOCK_BYTES < u32::MAX as usize / 2);

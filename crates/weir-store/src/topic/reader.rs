@@ -1,0 +1,165 @@
+//! Readers: pages of records from an offset on.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use weir_core::{ConsequenceOffset, Record};
+
+use super::block::BlockCursor;
+use super::files::{LoadedBlock, TopicFiles};
+use crate::error::StoreError;
+use crate::lock_ext::RwLockExt;
+
+/// Reads the records of one topic in ascending offset, each once, from any
+/// offset on. It needs nothing from the store between two calls, holds no
+/// lock, and costs one block of memory while a page is alive.
+#[derive(Clone, Debug)]
+pub struct TopicReader {
+    files: Arc<TopicFiles>,
+    next: u64,
+}
+
+/// A run of records that lie together. The bytes stay valid as long as the
+/// page lives, whatever happens to the topic.
+#[derive(Clone, Debug)]
+pub struct Page {
+    block: LoadedBlock,
+    from: u64,
+    file: String,
+}
+
+/// The records of a page.
+#[derive(Debug)]
+pub struct Records<'a> {
+    page: &'a Page,
+    cursor: BlockCursor,
+}
+
+impl TopicReader {
+    pub(crate) fn new(files: Arc<TopicFiles>, after: ConsequenceOffset) -> Self {
+        Self {
+            files,
+            next: after.0.saturating_add(1),
+        }
+    }
+
+    /// Offset from which the next page starts, or the first one behind it.
+    #[must_use]
+    pub fn position(&self) -> ConsequenceOffset {
+        ConsequenceOffset(self.next)
+    }
+
+    /// Continues at the first record behind `after`.
+    pub fn seek(&mut self, after: ConsequenceOffset) {
+        self.next = after.0.saturating_add(1);
+    }
+
+    /// Offset of the newest record that can be read.
+    #[must_use]
+    pub fn last(&self) -> ConsequenceOffset {
+        self.files.last()
+    }
+
+    /// The next records, or `None` when there is none yet. Never waits.
+    pub fn next_page(&mut self) -> Result<Option<Page>, StoreError> {
+        let Some(block) = self.files.load_from(self.next)? else {
+            return Ok(None);
+        };
+        let page = Page {
+            from: self.next,
+            file: super::files::directory(self.files.id),
+            block,
+        };
+        self.next = page.block.last.saturating_add(1);
+        Ok(Some(page))
+    }
+
+    /// Waits for a record that was not read yet, until `deadline` at most.
+    /// Returns whether there is one.
+    #[must_use]
+    pub fn wait(&self, deadline: Option<Instant>) -> bool {
+        self.files.wait_past(self.next - 1, deadline)
+    }
+
+    /// Moves to the first record that was stamped at `time_ms` or later.
+    pub fn seek_time(&mut self, time_ms: u64) -> Result<(), StoreError> {
+        let from = {
+            let contents = self.files.contents.read_ok();
+            let after = contents
+                .blocks
+                .partition_point(|block| block.base.time_ms < time_ms);
+            let block = after.checked_sub(1).and_then(|at| contents.blocks.get(at));
+            block.map_or(0, |block| block.base.first)
+        };
+        self.next = from.max(1);
+        loop {
+            let mut at = self.clone();
+            let Some(page) = at.next_page()? else {
+                return Ok(());
+            };
+            for record in &page {
+                let record = record?;
+                if record.time_ms >= time_ms {
+                    self.next = record.offset.0;
+                    return Ok(());
+                }
+            }
+            self.next = at.next;
+        }
+    }
+}
+
+impl Page {
+    /// The records, in order.
+    #[must_use]
+    pub fn iter(&self) -> Records<'_> {
+        Records {
+            page: self,
+            cursor: BlockCursor::new(&self.block.base, self.block.records),
+        }
+    }
+
+    /// Offset of the last record.
+    #[must_use]
+    pub fn last(&self) -> ConsequenceOffset {
+        ConsequenceOffset(self.block.last)
+    }
+
+    /// Number of records at most.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.block.records as usize
+    }
+
+    /// Whether there is no record.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.block.records == 0
+    }
+}
+
+impl<'a> IntoIterator for &'a Page {
+    type Item = Result<Record<'a>, StoreError>;
+    type IntoIter = Records<'a>;
+
+    fn into_iter(self) -> Records<'a> {
+        self.iter()
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, StoreError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.cursor.next(&self.page.block.bytes)? {
+                Ok(record) if record.offset.0 < self.page.from => {}
+                Ok(record) => return Some(Ok(record)),
+                Err(what) => {
+                    return Some(Err(StoreError::damage(&self.page.file, 0, what, 0)));
+                }
+            }
+        }
+    }
+}

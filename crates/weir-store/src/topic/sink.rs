@@ -1,0 +1,145 @@
+//! Where the machine's records go: the writers of all topics.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weir_core::{ConsequenceSink, Record, TopicId, TopicName};
+
+use super::cache::FileCache;
+use super::files::TopicFiles;
+use super::writer::{FLUSH_BYTES, TopicWriter};
+use crate::engine::Engine;
+use crate::error::StoreError;
+use crate::lock_ext::RwLockExt;
+
+/// Closed blocks of all topics that may wait in memory before all are written.
+const UNWRITTEN_BYTES_MAX: usize = 64 << 20;
+
+fn flush(engine: &Engine, writer: &mut TopicWriter, unwritten_bytes: &mut usize) {
+    *unwritten_bytes -= writer.unwritten_bytes();
+    if writer.flush().is_err() {
+        engine.counters.derived_write_errors.add(1);
+    }
+    *unwritten_bytes += writer.unwritten_bytes();
+}
+
+/// All topic writers, by topic number.
+pub(crate) struct Topics {
+    engine: Arc<Engine>,
+    cache: Arc<FileCache>,
+    pub(crate) writers: Vec<TopicWriter>,
+    touched: Vec<TopicId>,
+    /// Topics with enough closed blocks for a write.
+    full: Vec<TopicId>,
+    unwritten_bytes: usize,
+    /// Highest segment number on disk of topics without writer.
+    skip: BTreeMap<TopicId, u32>,
+}
+
+impl Topics {
+    pub(crate) fn new(engine: Arc<Engine>, cache: Arc<FileCache>) -> Self {
+        Self {
+            engine,
+            cache,
+            writers: Vec::new(),
+            touched: Vec::new(),
+            full: Vec::new(),
+            unwritten_bytes: 0,
+            skip: BTreeMap::new(),
+        }
+    }
+
+    /// Makes writers for all topics up to this number.
+    pub(crate) fn grow(&mut self, id: TopicId) {
+        while self.writers.len() <= id.index() {
+            let number = u32::try_from(self.writers.len()).unwrap_or(u32::MAX);
+            let files = Arc::new(TopicFiles::new(
+                TopicId(number),
+                self.engine.identity.tag(),
+                Arc::clone(&self.cache),
+            ));
+            self.engine.topics.write_ok().push(Arc::clone(&files));
+            let mut writer = TopicWriter::new(files);
+            if let Some(skip) = self.skip.remove(&TopicId(number)) {
+                writer.skip_segments(skip);
+            }
+            self.writers.push(writer);
+        }
+    }
+
+    /// Remembers that a segment file with this number is there. The topic may
+    /// not be known yet: its first records are still to be replayed.
+    pub(crate) fn skip_segments(&mut self, id: TopicId, number: u32) {
+        if let Some(writer) = self.writers.get_mut(id.index()) {
+            writer.skip_segments(number)
+        } else {
+            let skip = self.skip.entry(id).or_default();
+            *skip = number.max(*skip);
+        }
+    }
+
+    /// Makes everything applied so far visible. Called before the machine is
+    /// unlocked, so that nobody finds a key whose record is not there yet.
+    pub(crate) fn publish(&mut self) {
+        for id in self.touched.drain(..) {
+            let Some(writer) = self.writers.get_mut(id.index()) else {
+                continue;
+            };
+            writer.touched = false;
+            self.unwritten_bytes -= writer.unwritten_bytes();
+            writer.publish();
+            self.unwritten_bytes += writer.unwritten_bytes();
+            if writer.unwritten_bytes() >= FLUSH_BYTES {
+                self.full.push(id);
+            }
+        }
+    }
+
+    /// Writes what has piled up. A failed write is counted and tried again
+    /// later: the log has it all.
+    pub(crate) fn write_out(&mut self) {
+        let all = self.unwritten_bytes > UNWRITTEN_BYTES_MAX;
+        let full = std::mem::take(&mut self.full);
+        for id in &full {
+            if let Some(writer) = self.writers.get_mut(id.index()) {
+                flush(&self.engine, writer, &mut self.unwritten_bytes);
+            }
+        }
+        self.full = full;
+        self.full.clear();
+        if all {
+            for writer in &mut self.writers {
+                flush(&self.engine, writer, &mut self.unwritten_bytes);
+            }
+        }
+    }
+
+    /// Closes, publishes and writes everything.
+    pub(crate) fn flush_all(&mut self) -> Result<(), StoreError> {
+        for writer in &mut self.writers {
+            self.unwritten_bytes -= writer.unwritten_bytes();
+            let flushed = writer.flush_all();
+            self.unwritten_bytes += writer.unwritten_bytes();
+            flushed?;
+        }
+        Ok(())
+    }
+}
+
+impl ConsequenceSink for Topics {
+    fn topic(&mut self, id: TopicId, _name: &TopicName) {
+        self.grow(id);
+    }
+
+    #[inline]
+    fn record(&mut self, id: TopicId, record: &Record<'_>) {
+        let Some(writer) = self.writers.get_mut(id.index()) else {
+            unreachable!("every topic is announced before its first record")
+        };
+        if !writer.touched {
+            writer.touched = true;
+            self.touched.push(id);
+        }
+        writer.push(record);
+    }
+}

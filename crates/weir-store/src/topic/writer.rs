@@ -1,0 +1,347 @@
+//! The one writer of a topic's blocks.
+//!
+//! It belongs to the thread that applies. [`push`](TopicWriter::push) only
+//! encodes; [`publish`](TopicWriter::publish) makes what was pushed visible
+//! and never fails; [`flush`](TopicWriter::flush) moves closed blocks to their
+//! segment and may be repeated after an error, the blocks stay in memory.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weir_core::Record;
+
+use super::block::{BlockBuilder, HEADER_BYTES, RawBlock};
+use super::files::{BlockRef, Home, Segment, TopicFiles, directory, path};
+use crate::disk::OpenMode;
+use crate::error::{IoVerb, StoreError};
+use crate::lock_ext::RwLockExt;
+
+/// A segment is closed when it has this many bytes.
+pub(crate) const SEGMENT_BYTES: u64 = 64 << 20;
+/// Closed blocks of one topic that are gathered for one write.
+pub(crate) const FLUSH_BYTES: usize = 256 << 10;
+
+/// A topic's segments as a snapshot lists them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentList {
+    /// Number of the next segment.
+    pub(crate) next: u32,
+    /// Each segment, in order.
+    pub(crate) segments: Vec<SegmentEntry>,
+}
+
+/// What a snapshot says of one segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentEntry {
+    pub(crate) number: u32,
+    /// Bytes that count.
+    pub(crate) bytes: u64,
+    /// Offsets of the first and the last record.
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    /// The checksums of all block headers, folded.
+    pub(crate) chain: u32,
+}
+
+/// The entries of blocks that are all in files, in order.
+pub(crate) fn entries(blocks: &[BlockRef]) -> Vec<SegmentEntry> {
+    let mut segments: Vec<SegmentEntry> = Vec::new();
+    for block in blocks {
+        let Home::File(segment, at) = &block.home else {
+            continue;
+        };
+        let bytes = at + HEADER_BYTES as u64 + u64::from(block.bytes);
+        let link = |chain: u32| {
+            let mut both = [0; 8];
+            both[..4].copy_from_slice(&chain.to_le_bytes());
+            both[4..].copy_from_slice(&block.header_crc.to_le_bytes());
+            crc_fast::crc32_iscsi(&both)
+        };
+        match segments.last_mut() {
+            Some(entry) if entry.number == segment.number => {
+                entry.bytes = bytes;
+                entry.last = block.last;
+                entry.chain = link(entry.chain);
+            }
+            _ => segments.push(SegmentEntry {
+                number: segment.number,
+                bytes,
+                first: block.base.first,
+                last: block.last,
+                chain: link(0),
+            }),
+        }
+    }
+    segments
+}
+
+#[derive(Debug)]
+pub(crate) struct TopicWriter {
+    pub(crate) files: Arc<TopicFiles>,
+    /// Whether it has records that are not published.
+    pub(crate) touched: bool,
+    builder: BlockBuilder,
+    /// Bytes of the open block that readers have.
+    copied: usize,
+    /// Closed since the last publish.
+    closed: Vec<RawBlock>,
+    /// Published, and not in a file yet.
+    unwritten: Vec<RawBlock>,
+    unwritten_bytes: usize,
+    next_segment: u32,
+    current: Option<(Arc<Segment>, u64)>,
+    /// Segments that may not be durable.
+    dirty: Vec<Arc<Segment>>,
+}
+
+impl TopicWriter {
+    pub(crate) fn new(files: Arc<TopicFiles>) -> Self {
+        Self {
+            files,
+            touched: false,
+            builder: BlockBuilder::new(),
+            copied: 0,
+            closed: Vec::new(),
+            unwritten: Vec::new(),
+            unwritten_bytes: 0,
+            next_segment: 1,
+            current: None,
+            dirty: Vec::new(),
+        }
+    }
+
+    /// Goes on behind the listed segments, whose blocks become readable, and
+    /// behind `last`, the offset of the topic's newest record. A compaction may
+    /// have removed that record.
+    pub(crate) fn attach(&mut self, listed: &SegmentList, last: u64) -> Result<(), StoreError> {
+        let mut blocks: Vec<BlockRef> = Vec::new();
+        for entry in &listed.segments {
+            let found = self.files.attach(entry.number, entry.bytes)?;
+            if entries(&found) != [*entry] {
+                let file = path(self.files.id, entry.number);
+                return Err(StoreError::damage(
+                    &file,
+                    0,
+                    "the blocks that the snapshot lists",
+                    0,
+                ));
+            }
+            blocks.extend(found);
+        }
+        for pair in blocks.windows(2) {
+            if let [a, b] = pair
+                && b.base.first <= a.last
+            {
+                let file = directory(self.files.id);
+                return Err(StoreError::damage(
+                    &file,
+                    0,
+                    "blocks of a topic in order",
+                    0,
+                ));
+            }
+        }
+        self.next_segment = self.next_segment.max(listed.next);
+        if blocks.last().is_some_and(|block| block.last > last) {
+            let file = directory(self.files.id);
+            return Err(StoreError::damage(
+                &file,
+                0,
+                "no block behind the newest record",
+                0,
+            ));
+        }
+        let mut contents = self.files.contents.write_ok();
+        contents.last = last;
+        contents.blocks = blocks;
+        Ok(())
+    }
+
+    /// Encodes a record. Nobody sees it yet.
+    #[inline]
+    pub(crate) fn push(&mut self, record: &Record<'_>) {
+        self.builder.push(record);
+        if self.builder.is_full() {
+            self.close_block();
+        }
+    }
+
+    fn close_block(&mut self) {
+        if self.builder.records() > 0 {
+            self.closed.push(self.builder.take());
+        }
+    }
+
+    /// Makes everything pushed so far readable and wakes those who wait.
+    pub(crate) fn publish(&mut self) {
+        let mut contents = self.files.contents.write_ok();
+        for raw in self.closed.drain(..) {
+            self.copied = 0;
+            self.unwritten_bytes += raw.bytes.len();
+            contents.last = raw.last;
+            contents.open.clear();
+            contents.open_records = 0;
+            contents.blocks.push(BlockRef {
+                base: raw.base,
+                last: raw.last,
+                records: raw.records,
+                bytes: u32::try_from(raw.bytes.len()).unwrap_or(u32::MAX),
+                home: Home::Memory(raw.bytes.clone()),
+                header_crc: 0,
+            });
+            self.unwritten.push(raw);
+        }
+        if self.builder.records() > 0 {
+            let bytes = self.builder.bytes();
+            contents
+                .open
+                .extend_from_slice(bytes.get(self.copied..).unwrap_or(&[]));
+            contents.open_base = self.builder.base();
+            contents.open_records = self.builder.records();
+            contents.last = self.builder.last();
+            self.copied = bytes.len();
+        }
+        drop(contents);
+        self.files.notify();
+    }
+
+    /// Bytes of closed blocks that are in no file.
+    pub(crate) fn unwritten_bytes(&self) -> usize {
+        self.unwritten_bytes
+    }
+
+    /// Closes the open block, publishes and writes everything.
+    pub(crate) fn flush_all(&mut self) -> Result<(), StoreError> {
+        self.close_block();
+        self.publish();
+        self.flush()
+    }
+
+    /// Writes closed blocks to the segment, not synced.
+    pub(crate) fn flush(&mut self) -> Result<(), StoreError> {
+        while !self.unwritten.is_empty() {
+            let (segment, start) = self.segment()?;
+            let room = SEGMENT_BYTES.saturating_sub(start);
+            let mut end = start;
+            let mut headers = Vec::new();
+            let mut places = Vec::new();
+            for raw in &self.unwritten {
+                if end > start && end - start >= room {
+                    break;
+                }
+                headers.push(raw.header(&self.files.place(&segment, end)));
+                places.push(end);
+                end += (HEADER_BYTES + raw.bytes.len()) as u64;
+            }
+            let count = headers.len();
+            let blocks = headers.iter().zip(&self.unwritten);
+            let mut parts: Vec<IoSlice<'_>> = blocks
+                .flat_map(|(header, raw)| [IoSlice::new(header), IoSlice::new(&raw.bytes)])
+                .collect();
+            let written = segment.file()?.write_all_at(&mut parts, start);
+            written.map_err(StoreError::io(IoVerb::Write, &segment.path))?;
+            segment.written.fetch_max(end, Ordering::AcqRel);
+            drop(parts);
+            let mut contents = self.files.contents.write_ok();
+            let first = contents.blocks.len() - self.unwritten.len();
+            let homes = contents.blocks.get_mut(first..).unwrap_or_default();
+            for ((block, place), header) in homes.iter_mut().zip(places).zip(&headers) {
+                block.home = Home::File(Arc::clone(&segment), place);
+                block.header_crc = RawBlock::own_crc(header);
+            }
+            drop(contents);
+            let written = self
+                .unwritten
+                .drain(..count)
+                .map(|raw| raw.bytes.len())
+                .sum::<usize>();
+            self.unwritten_bytes -= written;
+            if !self
+                .dirty
+                .iter()
+                .any(|known| known.number == segment.number)
+            {
+                self.dirty.push(Arc::clone(&segment));
+            }
+            self.current = Some((segment, end));
+        }
+        Ok(())
+    }
+
+    fn segment(&mut self) -> Result<(Arc<Segment>, u64), StoreError> {
+        if let Some((segment, end)) = &self.current
+            && *end < SEGMENT_BYTES
+        {
+            return Ok((Arc::clone(segment), *end));
+        }
+        let segment = create(&self.files, self.next_segment)?;
+        self.next_segment += 1;
+        self.current = Some((Arc::clone(&segment), 0));
+        Ok((segment, 0))
+    }
+
+    /// Segments that must be synced before a snapshot may list them.
+    pub(crate) fn dirty(&mut self) -> &[Arc<Segment>] {
+        self.dirty.retain(|segment| segment.is_dirty());
+        &self.dirty
+    }
+
+    /// The segments as a snapshot lists them. Everything must be flushed.
+    pub(crate) fn list(&self) -> SegmentList {
+        assert!(self.unwritten.is_empty(), "flushed before it is listed");
+        let segments = entries(&self.files.contents.read_ok().blocks);
+        SegmentList {
+            next: self.next_segment,
+            segments,
+        }
+    }
+
+    /// Uses no segment number up to `number`: there are files with them.
+    pub(crate) fn skip_segments(&mut self, number: u32) {
+        self.next_segment = self.next_segment.max(number + 1);
+    }
+
+    /// Numbers for `count` segments that someone else writes.
+    pub(crate) fn reserve_segments(&mut self, count: u32) -> u32 {
+        let first = self.next_segment;
+        self.next_segment += count;
+        first
+    }
+
+    /// Nothing more is written to the current segment. Returns all blocks,
+    /// which must be flushed: they fill whole segments.
+    pub(crate) fn close_segment(&mut self) -> Vec<BlockRef> {
+        self.current = None;
+        self.files.contents.read_ok().blocks.clone()
+    }
+
+    /// Replaces all blocks up to offset `through`, which is the end of a
+    /// segment, by `blocks`.
+    pub(crate) fn replace(&mut self, through: u64, blocks: Vec<BlockRef>) {
+        let mut contents = self.files.contents.write_ok();
+        let at = contents
+            .blocks
+            .partition_point(|block| block.last <= through);
+        contents.blocks.splice(..at, blocks);
+    }
+}
+
+/// Makes an empty segment file.
+pub(crate) fn create(files: &TopicFiles, number: u32) -> Result<Arc<Segment>, StoreError> {
+    let disk = files.cache.disk();
+    let dir = directory(files.id);
+    let path = path(files.id, number);
+    disk.create_dir(&dir)
+        .map_err(StoreError::io(IoVerb::Open, &dir))?;
+    let file = disk
+        .open(&path, OpenMode::CreateNew)
+        .map_err(StoreError::io(IoVerb::Open, &path))?;
+    files.cache.put(&path, file);
+    Ok(Arc::new(Segment::new(
+        number,
+        path,
+        Arc::clone(&files.cache),
+        0,
+    )))
+}

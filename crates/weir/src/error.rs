@@ -1,0 +1,28 @@
+//! Errors of the front door.
+
+use thiserror::Error;
+use weir_core::{ErrorCode, NameError};
+use weir_store::StoreError;
+
+/// Why a call did not give a verdict.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum WeirError {
+    /// The topic name is no name.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The store could not do it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The session's nonce was refused: it was not executed now. `expected` is
+    /// the next nonce that would be.
+    #[error("nonce {nonce} is refused ({code}); the session expects {expected}")]
+    Nonce {
+        /// The nonce that was sent.
+        nonce: u64,
+        /// `NonceGap`, `NonceReused`, `SessionExpired` or `Busy`.
+        code: ErrorCode,
+        /// The next nonce the store would execute.
+        expected: u64,
+    },
+}

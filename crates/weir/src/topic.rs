@@ -1,0 +1,221 @@
+//! A topic of an open store.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_core::intention::{Expect, Intention, Operation, TxnOp};
+use weir_core::{ConsequenceOffset, TopicName, TopicOptions};
+use weir_store::{KeyEntry, Page, Store, StoreError, TopicInfo, TopicReader};
+
+use crate::error::WeirError;
+use crate::value::Value;
+use crate::verdict::Verdict;
+
+/// Where reading starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// At the first record that is still there.
+    Start,
+    /// Behind the newest record.
+    End,
+    /// At the first record behind this one.
+    After(ConsequenceOffset),
+    /// This many records before the end.
+    Last(u64),
+    /// At the first record stamped at this time or later (milliseconds since
+    /// 1970-01-01 UTC).
+    Time(u64),
+}
+
+/// A handle on a topic. Writing waits for the verdict; see
+/// [`Session::send`](crate::Session::send) to go on without waiting.
+#[derive(Clone, Debug)]
+pub struct Topic {
+    store: Arc<Store>,
+    name: TopicName,
+}
+
+/// Pages of records, in order; optionally waiting for new ones.
+#[derive(Clone, Debug)]
+pub struct Pages {
+    reader: TopicReader,
+    patience: Option<Duration>,
+}
+
+impl Topic {
+    pub(crate) fn new(store: Arc<Store>, name: TopicName) -> Self {
+        Self { store, name }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &TopicName {
+        &self.name
+    }
+
+    fn one(&self, operation: Operation<'_>, expect: &[Expect<'_>]) -> Result<Verdict, WeirError> {
+        let intention = Intention::new(self.name.as_str(), operation).expecting(expect);
+        Verdict::first(&self.store.propose(&[intention])?.wait()?)
+    }
+
+    /// Makes the topic live. INVALID with `TopicExists` when it does already.
+    pub fn create(&self, options: &TopicOptions) -> Result<Verdict, WeirError> {
+        self.one(Operation::Create { options }, &[])
+    }
+
+    /// Makes the topic live unless it does already. Returns whether it was
+    /// made now.
+    pub fn ensure(&self) -> Result<bool, WeirError> {
+        if self.info().is_some_and(|info| info.live) {
+            return Ok(false);
+        }
+        Ok(self.create(&TopicOptions::default())?.is_valid())
+    }
+
+    /// Ends the topic: its keys are gone, its offsets go on if it is created
+    /// again.
+    pub fn destroy(&self) -> Result<Verdict, WeirError> {
+        self.one(Operation::Destroy, &[])
+    }
+
+    /// Replaces the options.
+    pub fn alter(&self, options: &TopicOptions) -> Result<Verdict, WeirError> {
+        self.one(Operation::Alter { options }, &[])
+    }
+
+    /// Appends a record without key.
+    pub fn append(&self, value: impl AsRef<[u8]>) -> Result<Verdict, WeirError> {
+        self.put("", value)
+    }
+
+    /// Appends a record and sets its key.
+    pub fn put(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<Verdict, WeirError> {
+        self.put_if(key, value, &[])
+    }
+
+    /// The same if all conditions hold, else INVALID with `Conflict` and the
+    /// offset that was found.
+    pub fn put_if(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expect: &[Expect<'_>],
+    ) -> Result<Verdict, WeirError> {
+        self.one(
+            Operation::Put {
+                key: key.as_ref(),
+                value: value.as_ref(),
+            },
+            expect,
+        )
+    }
+
+    /// Removes a key. VALID even if it has no value.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<Verdict, WeirError> {
+        self.one(Operation::Delete { key: key.as_ref() }, &[])
+    }
+
+    /// All steps or none, in order.
+    pub fn txn(&self, ops: &[TxnOp<'_>], expect: &[Expect<'_>]) -> Result<Verdict, WeirError> {
+        self.one(Operation::Txn { ops }, expect)
+    }
+
+    /// The record with the key's current value.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, WeirError> {
+        match self.store.get(self.name.as_str(), key.as_ref())? {
+            Some(page) => Ok(Value::new(page)?),
+            None => Ok(None),
+        }
+    }
+
+    /// The record at an offset, if it is there.
+    pub fn at(&self, offset: ConsequenceOffset) -> Result<Option<Value>, WeirError> {
+        let Some(before) = offset.0.checked_sub(1) else {
+            return Ok(None);
+        };
+        let mut reader = self
+            .store
+            .read(self.name.as_str(), ConsequenceOffset(before))?;
+        let Some(page) = reader.next_page()? else {
+            return Ok(None);
+        };
+        let value = Value::new(page)?;
+        Ok(value.filter(|value| value.record().offset == offset))
+    }
+
+    /// Keys in byte order; see [`Store::scan`].
+    pub fn scan(
+        &self,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<KeyEntry>, WeirError> {
+        Ok(self.store.scan(self.name.as_str(), prefix, after, limit)?)
+    }
+
+    /// The value of a scanned key; `None` when it was changed since.
+    pub fn value(&self, entry: &KeyEntry) -> Result<Option<Value>, WeirError> {
+        match self.store.value(self.name.as_str(), entry)? {
+            Some(page) => Ok(Value::new(page)?),
+            None => Ok(None),
+        }
+    }
+
+    /// A reader that starts there. The topic must have been created once.
+    pub fn reader(&self, from: ReadFrom) -> Result<TopicReader, WeirError> {
+        let start = ConsequenceOffset::ZERO;
+        let mut reader = self.store.read(self.name.as_str(), start)?;
+        match from {
+            ReadFrom::Start => {}
+            ReadFrom::End => reader.seek(reader.last()),
+            ReadFrom::After(offset) => reader.seek(offset),
+            ReadFrom::Last(n) => reader.seek(ConsequenceOffset(reader.last().0.saturating_sub(n))),
+            ReadFrom::Time(time_ms) => reader.seek_time(time_ms)?,
+        }
+        Ok(reader)
+    }
+
+    /// Pages from there to the newest record.
+    pub fn pages(&self, from: ReadFrom) -> Result<Pages, WeirError> {
+        Ok(Pages {
+            reader: self.reader(from)?,
+            patience: None,
+        })
+    }
+
+    /// Pages from there on; at the end, waits up to `patience` for a new
+    /// record before it gives up.
+    pub fn follow(&self, from: ReadFrom, patience: Duration) -> Result<Pages, WeirError> {
+        Ok(Pages {
+            reader: self.reader(from)?,
+            patience: Some(patience),
+        })
+    }
+
+    /// What the topic is now; `None` when it never was created.
+    #[must_use]
+    pub fn info(&self) -> Option<TopicInfo> {
+        self.store.topic(self.name.as_str())
+    }
+}
+
+impl Iterator for Pages {
+    type Item = Result<Page, StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(page) = self.reader.next_page().transpose() {
+            Some(page)
+        } else {
+            let deadline = Instant::now().checked_add(self.patience?);
+            if self.reader.wait(deadline) {
+                self.reader.next_page().transpose()
+            } else {
+                None
+            }
+        }
+    }
+}
