@@ -1,3 +1,35 @@
-//! The `weir` command.
+//! The `weir` command: the store's verbs for people and scripts.
+//!
+//! Data goes to standard output, everything else to standard error; a closed
+//! standard output ends the program quietly. Exit codes are those of the error
+//! table (`weir help exit`). What must never happen here: a rule of the store
+//! (they are in `weir-core`), or a door that the library does not have.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod bytes;
+mod cli;
+mod completion;
+mod context;
+mod delete;
+mod get;
+mod help;
+mod key;
+mod output;
+mod place;
+mod put;
+mod record;
+mod report;
+mod settings;
+mod tail;
+mod topic;
+mod txn;
+mod verdict;
+mod version;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::read();
+    let result = cli::run(cli);
+    result.unwrap_or_else(|error| report::print(&error))
+}

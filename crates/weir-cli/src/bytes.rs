@@ -1,0 +1,192 @@
+//! Bytes as text and back: what keys and values look like outside.
+//!
+//! Keys and values are bytes. In JSON a key is `key` when it is UTF-8 and
+//! `key64` (base64) when not; a value is `value` when it is one JSON value
+//! without line breaks or outer blanks (it is passed on byte for byte), `text`
+//! when it is other UTF-8, and `value64` else. What must never happen here: two
+//! different byte strings with the same JSON.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use serde_json::value::RawValue;
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Standard base64 with padding.
+pub(crate) fn base64(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let mut word = [0; 3];
+        for (to, from) in word.iter_mut().zip(chunk) {
+            *to = *from;
+        }
+        let [a, b, c] = word.map(u32::from);
+        let bits = a << 16 | b << 8 | c;
+        for place in 0..4 {
+            let digit = (bits >> (18 - 6 * place)) & 63;
+            let shown = place <= chunk.len();
+            let digit = DIGITS.get(digit as usize).copied().unwrap_or(b'=');
+            out.push(char::from(if shown { digit } else { b'=' }));
+        }
+    }
+    out
+}
+
+/// The bytes of standard base64; padding may be left out.
+pub(crate) fn from_base64(text: &str) -> Option<Vec<u8>> {
+    let text = text.trim_end_matches('=').as_bytes();
+    let mut out = Vec::with_capacity(text.len() / 4 * 3 + 2);
+    for chunk in text.chunks(4) {
+        let mut bits = 0_u32;
+        for place in 0..4 {
+            let digit = match chunk.get(place) {
+                Some(digit) => DIGITS.iter().position(|d| d == digit)?,
+                None => 0,
+            };
+            bits = bits << 6 | u32::try_from(digit).ok()?;
+        }
+        let [_, a, b, c] = bits.to_be_bytes();
+        let (whole, rest) = match chunk.len() {
+            4 => (vec![a, b, c], 0),
+            3 => (vec![a, b], c),
+            2 => (vec![a], b),
+            _ => return None,
+        };
+        if rest != 0 {
+            return None;
+        }
+        out.extend(whole);
+    }
+    Some(out)
+}
+
+/// Lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(out, "{byte:02x}");
+    }
+    out
+}
+
+/// The bytes of hexadecimal text.
+pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |c: u8| char::from(c).to_digit(16);
+    let text = text.as_bytes();
+    if !text.len().is_multiple_of(2) {
+        return None;
+    }
+    let pair = |pair: &[u8]| match pair {
+        [high, low] => u8::try_from(digit(*high)? << 4 | digit(*low)?).ok(),
+        _ => None,
+    };
+    text.chunks(2).map(pair).collect()
+}
+
+/// Bytes for a table cell: on one line, without control characters.
+pub(crate) fn printable(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\n' => out.push_str("\\n"),
+                '\t' => out.push_str("\\t"),
+                '\r' => out.push_str("\\r"),
+                c if c.is_control() => {
+                    let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
+                }
+                c => out.push(c),
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    out
+}
+
+/// A JSON string.
+pub(crate) fn json_string(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// `"NAME":"..."` or `"NAME64":"..."`; null for no bytes.
+pub(crate) fn json_bytes(name: &str, bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok("") => format!("\"{name}\":null"),
+        Ok(text) => format!("\"{name}\":{}", json_string(text)),
+        Err(_) => format!("\"{name}64\":\"{}\"", base64(bytes)),
+    }
+}
+
+/// `"value":...`, `"text":"..."` or `"value64":"..."`.
+pub(crate) fn json_value(bytes: &[u8]) -> String {
+    match (embeddable(bytes), std::str::from_utf8(bytes)) {
+        (Some(json), _) => format!("\"value\":{json}"),
+        (None, Ok(text)) => format!("\"text\":{}", json_string(text)),
+        (None, Err(_)) => format!("\"value64\":\"{}\"", base64(bytes)),
+    }
+}
+
+/// The bytes as JSON text, if they can stand in a line of JSON as they are.
+fn embeddable(bytes: &[u8]) -> Option<&str> {
+    if bytes.contains(&b'\n') || bytes.contains(&b'\r') {
+        return None;
+    }
+    let json: &RawValue = serde_json::from_slice(bytes).ok()?;
+    (json.get().len() == bytes.len()).then(|| json.get())
+}
+
+/// The field's value back: the counterpart of [`json_bytes`] and
+/// [`json_value`] for text and base64 forms.
+pub(crate) fn unjson<'a>(text: Option<&'a str>, base: Option<&str>) -> Option<Cow<'a, [u8]>> {
+    match (text, base) {
+        (Some(text), None) => Some(Cow::Borrowed(text.as_bytes())),
+        (None, Some(base)) => from_base64(base).map(Cow::Owned),
+        (None, None) => Some(Cow::Borrowed(&[])),
+        (Some(_), Some(_)) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_has_the_published_vectors_and_comes_back() {
+        let vectors = [
+            "", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy",
+        ];
+        for (n, vector) in vectors.iter().enumerate() {
+            let plain = &b"foobar"[..n];
+            assert_eq!(base64(plain), *vector);
+            assert_eq!(from_base64(vector).as_deref(), Some(plain));
+        }
+        let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(from_base64(&base64(&all)), Some(all.clone()));
+        assert_eq!(from_hex(&hex(&all)), Some(all));
+        for bad in ["A", "Zh==", "Zm9*", "Zm9vY"] {
+            assert_eq!(from_base64(bad), None, "{bad}");
+        }
+        assert_eq!(from_hex("abc"), None);
+        assert_eq!(from_hex("zz"), None);
+    }
+
+    #[test]
+    fn a_value_is_embedded_only_if_its_bytes_come_back() {
+        let check = |bytes: &[u8], expect: &str| assert_eq!(json_value(bytes), expect);
+        check(br#"{"a": 1.50}"#, r#""value":{"a": 1.50}"#);
+        check(b" 1", r#""text":" 1""#);
+        check(b"[1,\n2]", r#""text":"[1,\n2]""#);
+        check(b"plain", r#""text":"plain""#);
+        check(b"", r#""text":"""#);
+        check(b"\xff", r#""value64":"/w==""#);
+    }
+
+    #[test]
+    fn cells_have_no_control_characters() {
+        assert_eq!(printable(b"a\tb\n\x1b[1m\xffz"), "a\\tb\\n\\u{1b}[1m\\xffz");
+    }
+}

@@ -1,0 +1,253 @@
+//! The command line: what can be typed, and what it calls.
+//!
+//! Each command takes the common options behind its name; `weir` itself takes
+//! them before it. What must never happen here: work; each command has a file.
+
+#![allow(clippy::doc_markdown, reason = "they are help texts")]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use weir::{Durability, IntentionLimits};
+
+use crate::output::{Format, Style};
+use crate::settings::{self, Flags, Settings};
+
+/// What `weir` alone prints.
+const WELCOME: &str = "\
+weir keeps structured messages: an event store in a directory, nothing to install or start.
+Write to a topic, and the answer comes when the record is safe on disk.
+
+Try these:
+  weir demo                                  the whole tour on real data, in a minute
+  weir put orders '{\"id\":1}' --key 1         write a record; the topic is made as needed
+  weir get orders --key 1                    read it back
+  weir tail orders                           all records of a topic, in order
+  weir import data.ndjson --topic things --key '$.id'
+                                             load a file; safe to interrupt and repeat
+
+Where: a directory, by `--at DIR`, WEIR_AT or `weir context`; else ./weir-data.
+More:  `weir help` lists all commands, `weir help COMMAND` explains one with examples,
+       `weir help E104` explains an error, `weir help exit` the exit codes,
+       `weir man DIR` writes the manual pages.
+";
+
+/// An event store in a directory: write, read, follow, import, verify, back up
+#[derive(Debug, Parser)]
+#[command(
+    name = "weir",
+    version,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+#[command(after_long_help = "Examples:\n  \
+    weir put orders '{\"id\":1}' --key 1\n  \
+    weir tail orders")]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+/// Options of every command that works on a store.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Common options")]
+pub(crate) struct Common {
+    /// Directory of the store [else WEIR_AT, the current context, ./weir-data]
+    #[arg(long, global = true, value_name = "DIR")]
+    at: Option<String>,
+    /// Output format; `help` lists the fields
+    #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
+    output: Option<Format>,
+    /// Show these fields only, in this order
+    #[arg(
+        long,
+        global = true,
+        value_delimiter = ',',
+        value_name = "A,B",
+        hide_short_help = true
+    )]
+    columns: Option<Vec<String>>,
+    /// Print no headings
+    #[arg(long, global = true, hide_short_help = true)]
+    no_headers: bool,
+    /// Print nothing but data and errors
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    /// Explain what is done
+    #[arg(short, long, global = true)]
+    verbose: bool,
+    /// When a write is answered: group, each, interval:MS or memory [default: group]
+    #[arg(long, global = true, value_parser = settings::durability, value_name = "LEVEL")]
+    durability: Option<Durability>,
+    /// Largest value that is taken [default: 1MiB, at most 64MiB]
+    #[arg(long, global = true, value_parser = settings::size, value_name = "SIZE")]
+    #[arg(hide_short_help = true)]
+    value_max: Option<u64>,
+    /// How long to wait while another process has the store open [default: 2s]
+    #[arg(long, global = true, value_parser = settings::duration, value_name = "TIME")]
+    #[arg(hide_short_help = true)]
+    lock_wait: Option<Duration>,
+    /// Configuration file [else ./weir.toml, then those of the person and the system]
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    config: Option<PathBuf>,
+}
+
+/// A command's own arguments with the common ones.
+#[derive(Debug, Args)]
+pub(crate) struct With<T: Args> {
+    #[command(flatten)]
+    own: T,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Write a record, or one for each line of input
+    Put(With<crate::put::PutArgs>),
+    /// Read one record by offset or key
+    Get(With<crate::get::GetArgs>),
+    /// Read records in order, and follow new ones
+    Tail(With<crate::tail::TailArgs>),
+    /// Remove a key
+    Delete(With<crate::delete::DeleteArgs>),
+    /// Do several writes to a topic together or not at all
+    Txn(With<crate::txn::TxnArgs>),
+    /// Make, list, describe, change and remove topics
+    Topic(With<crate::topic::TopicArgs>),
+    /// Name places and switch between them
+    Context(With<crate::context::ContextArgs>),
+    /// Print a completion script for a shell
+    Completion(crate::completion::CompletionArgs),
+    /// Print version and build
+    Version(With<crate::version::VersionArgs>),
+    /// Explain a command, an error code or the exit codes
+    Help(crate::help::HelpArgs),
+}
+
+/// What holds for this call.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    /// Settings with their origins.
+    pub(crate) settings: Settings,
+    /// How rows are printed.
+    pub(crate) style: Style,
+    /// Whether only data and errors are wanted.
+    pub(crate) quiet: bool,
+    /// Whether explanations are wanted.
+    pub(crate) verbose: bool,
+    /// How long to wait for a lock.
+    pub(crate) lock_wait: Duration,
+    /// Limits of keys and values.
+    pub(crate) limits: IntentionLimits,
+    /// Whether the exit codes of the store tools hold.
+    pub(crate) tool: bool,
+}
+
+impl Cli {
+    /// Reads the command line; prints help and errors itself.
+    pub(crate) fn read() -> Self {
+        let matches = Self::build().get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    /// The grammar, for help, completion and manual pages.
+    pub(crate) fn build() -> clap::Command {
+        // Behind its name each command has these options again, so here they
+        // are only for those who put them first.
+        Self::command().mut_args(|arg| arg.global(false))
+    }
+}
+
+impl Common {
+    /// The same, with what is not set taken from `first`.
+    fn or(self, first: Self) -> Self {
+        Self {
+            at: self.at.or(first.at),
+            output: self.output.or(first.output),
+            columns: self.columns.or(first.columns),
+            no_headers: self.no_headers || first.no_headers,
+            quiet: self.quiet || first.quiet,
+            verbose: self.verbose || first.verbose,
+            durability: self.durability.or(first.durability),
+            value_max: self.value_max.or(first.value_max),
+            lock_wait: self.lock_wait.or(first.lock_wait),
+            config: self.config.or(first.config),
+        }
+    }
+
+    fn caller(self) -> anyhow::Result<Caller> {
+        let settings = Settings::resolve(&Flags {
+            config: self.config,
+            at: self.at,
+            output: self.output,
+            durability: self.durability,
+        })?;
+        let mut limits = IntentionLimits::default();
+        if let Some(bytes) = self.value_max {
+            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+            limits.value_bytes_max = bytes.min(weir::limits::VALUE_BYTES_MAX);
+        }
+        Ok(Caller {
+            style: Style {
+                format: settings.output.value,
+                columns: self.columns,
+                no_headers: self.no_headers,
+            },
+            settings,
+            quiet: self.quiet,
+            verbose: self.verbose,
+            lock_wait: self.lock_wait.unwrap_or(Duration::from_secs(2)),
+            limits,
+            tool: false,
+        })
+    }
+}
+
+impl<T: Args> With<T> {
+    fn split(self, first: Common) -> anyhow::Result<(T, Caller)> {
+        Ok((self.own, self.common.or(first).caller()?))
+    }
+
+    /// The same for the tools, which have exit codes of their own.
+    fn tool(self, first: Common) -> anyhow::Result<(T, Caller)> {
+        let (own, mut caller) = self.split(first)?;
+        caller.tool = true;
+        Ok((own, caller))
+    }
+}
+
+/// Carries out what was typed.
+pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let first = cli.common;
+    let Some(command) = cli.command else {
+        crate::report::stdout(std::io::Write::write_all(
+            &mut std::io::stdout(),
+            WELCOME.as_bytes(),
+        ))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    /// Splits off the common options and calls the command.
+    macro_rules! call {
+        ($module:ident, $with:expr) => {{
+            let (args, caller) = $with.split(first)?;
+            crate::$module::run(&caller, &args)
+        }};
+    }
+    match command {
+        Command::Put(with) => call!(put, with),
+        Command::Get(with) => call!(get, with),
+        Command::Tail(with) => call!(tail, with),
+        Command::Delete(with) => call!(delete, with),
+        Command::Txn(with) => call!(txn, with),
+        Command::Topic(with) => call!(topic, with),
+        Command::Context(with) => call!(context, with),
+        Command::Completion(args) => crate::completion::run(&args),
+        Command::Version(with) => call!(version, with),
+        Command::Help(args) => crate::help::run(&args),
+    }
+}

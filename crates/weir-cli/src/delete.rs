@@ -1,0 +1,52 @@
+//! `weir delete`: a key has no value any more.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use weir::{Intention, Operation};
+
+use crate::cli::Caller;
+use crate::key::KeyArgs;
+use crate::output::Shape;
+use crate::place::{self, Access};
+use crate::put::{self, Conditions, usage};
+use crate::report::Because;
+use crate::verdict;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+The topic keeps all records; a DELETE record is added. Removing a key that has no value is
+VALID too, unless a condition says otherwise.
+
+Examples:
+  weir put orders x --key 7 && weir delete orders --key 7
+  weir put orders x --key 8 && weir delete orders --key 8 --if-present")]
+pub(crate) struct DeleteArgs {
+    /// Topic
+    topic: String,
+    #[command(flatten)]
+    key: KeyArgs,
+    /// Exit with 0 even if the verdict is not VALID
+    #[arg(long)]
+    accept_invalid: bool,
+    #[command(flatten)]
+    conditions: Conditions,
+}
+
+/// Carries out `weir delete`.
+pub(crate) fn run(caller: &Caller, args: &DeleteArgs) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::One, verdict::FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let key = args.key.bytes().filter(|key| !key.is_empty());
+    let key = key.ok_or_else(|| usage("give the --key to remove"))?;
+    let weir = place::open(caller, Access::Write)?;
+    let expect = args.conditions.list();
+    let intention = Intention::new(&args.topic, Operation::Delete { key }).expecting(&expect);
+    let failed = || format!("cannot delete in {}", args.topic);
+    let outcome = put::one(&weir, intention).failed(failed)?;
+    let exit = put::answer(&mut out, &args.topic, &outcome, args.accept_invalid)?;
+    out.finish()?;
+    weir.close().failed(failed)?;
+    Ok(exit)
+}

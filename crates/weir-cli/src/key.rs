@@ -1,0 +1,63 @@
+//! Keys and values on the command line: any bytes can be given.
+
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use clap::Args;
+
+use crate::bytes;
+use crate::report::Because;
+
+/// The options that give a key.
+#[derive(Clone, Debug, Args)]
+#[group(id = "a_key", multiple = false)]
+pub(crate) struct KeyArgs {
+    /// Key, as it is typed
+    #[arg(short, long, value_name = "KEY")]
+    pub(crate) key: Option<OsString>,
+    /// Key in hexadecimal, for bytes that cannot be typed
+    #[arg(long, value_name = "HEX", value_parser = parse_hex)]
+    key_hex: Option<Bytes>,
+    /// Key in base64
+    #[arg(long, value_name = "BASE64", value_parser = parse_base64)]
+    key64: Option<Bytes>,
+}
+
+/// Bytes that were given in a text form.
+#[derive(Clone, Debug)]
+pub(crate) struct Bytes(Vec<u8>);
+
+impl KeyArgs {
+    /// The key, if one was given.
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        let plain = self.key.as_deref().map(OsStr::as_bytes);
+        let coded = || Some(self.key_hex.as_ref().or(self.key64.as_ref())?.0.as_slice());
+        plain.or_else(coded)
+    }
+}
+
+fn parse_hex(text: &str) -> Result<Bytes, String> {
+    let bytes = bytes::from_hex(text).map(Bytes);
+    bytes.ok_or_else(|| "hexadecimal has two digits 0-9 a-f for each byte".to_owned())
+}
+
+fn parse_base64(text: &str) -> Result<Bytes, String> {
+    let bytes = bytes::from_base64(text).map(Bytes);
+    bytes.ok_or_else(|| "this is not base64".to_owned())
+}
+
+/// A value: as it is, `@FILE` for the content of a file, `@@...` for one that
+/// begins with `@`.
+pub(crate) fn value(text: &OsStr) -> anyhow::Result<Cow<'_, [u8]>> {
+    let bytes = text.as_bytes();
+    match bytes.strip_prefix(b"@") {
+        None => Ok(Cow::Borrowed(bytes)),
+        Some(rest) if rest.starts_with(b"@") => Ok(Cow::Borrowed(rest)),
+        Some(path) => {
+            let path = OsStr::from_bytes(path);
+            let shown = || format!("cannot read the value from {}", path.display());
+            Ok(Cow::Owned(std::fs::read(path).failed(shown)?))
+        }
+    }
+}

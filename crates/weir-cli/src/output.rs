@@ -1,0 +1,551 @@
+//! The one way data leaves: rows of named fields as table, JSON, CSV or raw.
+//!
+//! A command names its fields once; every format is made from them, so JSON
+//! has whatever the table has. Sizes, counts and durations are plain numbers
+//! in base units in JSON and CSV, human in tables; times are RFC 3339 UTC.
+//! What must never happen here: a message among the data, or a control
+//! character in a table.
+
+use std::borrow::Cow;
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+
+use clap::ValueEnum;
+
+use crate::bytes;
+use crate::report::{self, Failure};
+use weir::ErrorCode;
+
+/// Rows of a table that are held back to find the widths of its columns.
+const TABLE_ROWS_HELD: usize = 500;
+/// Widest cell of a narrow table when the width of the terminal is not known.
+const CELL_CHARS_MAX: usize = 60;
+
+/// How rows are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Columns for people
+    Table,
+    /// All columns, nothing cut off
+    Wide,
+    /// One JSON document
+    Json,
+    /// One JSON object a line
+    #[value(alias = "ndjson")]
+    Jsonl,
+    /// Comma-separated values with a header
+    Csv,
+    /// Bare values
+    Raw,
+    /// The fields with their types
+    Help,
+}
+
+impl Format {
+    /// The name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Table => "table",
+            Self::Wide => "wide",
+            Self::Json => "json",
+            Self::Jsonl => "jsonl",
+            Self::Csv => "csv",
+            Self::Raw => "raw",
+            Self::Help => "help",
+        }
+    }
+}
+
+/// What rows are, which decides the default format and the shape of JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// One thing with properties: an object in JSON, upright as a table.
+    One,
+    /// Several things: an array in JSON.
+    List,
+    /// Things as they come: lines of JSON in a pipe.
+    Stream,
+}
+
+/// One named field of a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Field {
+    /// Name in JSON; in capitals the heading of the column.
+    pub(crate) name: &'static str,
+    /// Type, as printed by `-o help`.
+    pub(crate) kind: &'static str,
+    /// Whether only `-o wide` shows it in a table.
+    pub(crate) wide: bool,
+    /// What it means, with its unit.
+    pub(crate) about: &'static str,
+}
+
+/// A field that every table shows.
+pub(crate) const fn field(name: &'static str, kind: &'static str, about: &'static str) -> Field {
+    let wide = false;
+    Field {
+        name,
+        kind,
+        wide,
+        about,
+    }
+}
+
+/// A field that only wide tables show.
+pub(crate) const fn wide(name: &'static str, kind: &'static str, about: &'static str) -> Field {
+    let wide = true;
+    Field {
+        name,
+        kind,
+        wide,
+        about,
+    }
+}
+
+/// The content of one field.
+#[derive(Clone, Debug)]
+pub(crate) enum Cell<'a> {
+    /// Nothing: null, or an empty cell.
+    Nothing,
+    /// A text.
+    Text(Cow<'a, str>),
+    /// A number.
+    Count(u64),
+    /// Bytes, as a number.
+    Size(u64),
+    /// Milliseconds since 1970-01-01 UTC.
+    Time(u64),
+    /// Yes or no.
+    Flag(bool),
+    /// A key or other short bytes.
+    Bytes(Cow<'a, [u8]>),
+    /// A value.
+    Value(Cow<'a, [u8]>),
+}
+
+/// What the person asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Style {
+    /// `--output`.
+    pub(crate) format: Option<Format>,
+    /// `--columns`.
+    pub(crate) columns: Option<Vec<String>>,
+    /// `--no-headers`.
+    pub(crate) no_headers: bool,
+}
+
+/// Prints rows.
+pub(crate) struct Output {
+    out: BufWriter<Stdout>,
+    format: Format,
+    shape: Shape,
+    fields: &'static [Field],
+    /// Indexes of the fields that are shown, in order.
+    shown: Vec<usize>,
+    headers: bool,
+    rows: usize,
+    held: Vec<Vec<String>>,
+    widths: Vec<usize>,
+    room: Option<usize>,
+}
+
+impl Style {
+    /// The format in effect for rows of this shape.
+    pub(crate) fn format(&self, shape: Shape) -> Format {
+        let piped = || !io::stdout().is_terminal();
+        match self.format {
+            Some(format) => format,
+            None if shape == Shape::Stream && piped() => Format::Jsonl,
+            None => Format::Table,
+        }
+    }
+
+    /// Begins to print rows; `None` when `-o help` was asked for and is
+    /// answered.
+    pub(crate) fn open(
+        &self,
+        shape: Shape,
+        fields: &'static [Field],
+    ) -> anyhow::Result<Option<Output>> {
+        let format = self.format(shape);
+        if format == Format::Help {
+            self.explain(fields)?;
+            return Ok(None);
+        }
+        let narrow = format == Format::Table;
+        let shown = match &self.columns {
+            Some(names) => columns(names, fields)?,
+            None => (0..fields.len())
+                .filter(|at| !narrow || fields.get(*at).is_some_and(|field| !field.wide))
+                .collect(),
+        };
+        Ok(Some(Output {
+            out: BufWriter::new(io::stdout()),
+            format,
+            shape,
+            fields,
+            shown,
+            headers: !self.no_headers,
+            rows: 0,
+            held: Vec::new(),
+            widths: Vec::new(),
+            room: narrow.then(terminal_width).flatten(),
+        }))
+    }
+
+    fn explain(&self, fields: &[Field]) -> anyhow::Result<()> {
+        const HELP: &[Field] = &[
+            field("field", "text", "name of the field"),
+            field("type", "text", "its type in JSON"),
+            field("about", "text", "what it means"),
+        ];
+        let plain = Style {
+            format: Some(Format::Table),
+            columns: None,
+            no_headers: self.no_headers,
+        };
+        let Some(mut out) = plain.open(Shape::List, HELP)? else {
+            return Ok(());
+        };
+        for field in fields {
+            let text = |text| Cell::Text(Cow::Borrowed(text));
+            out.row(&[text(field.name), text(field.kind), text(field.about)])?;
+        }
+        out.finish()
+    }
+}
+
+fn columns(names: &[String], fields: &[Field]) -> anyhow::Result<Vec<usize>> {
+    let at = |name: &String| {
+        let found = fields.iter().position(|field| field.name == name.as_str());
+        found.ok_or_else(|| {
+            let known: Vec<&str> = fields.iter().map(|field| field.name).collect();
+            Failure::new(ErrorCode::BadOption, "cannot show the columns")
+                .because(format!("there is no column {name}"))
+                .advise(format!("choose from {}", known.join(",")))
+                .into()
+        })
+    };
+    names.iter().map(at).collect()
+}
+
+/// Columns of the terminal, or `COLUMNS`; `None` when there is no limit.
+pub(crate) fn terminal_width() -> Option<usize> {
+    let set = std::env::var("COLUMNS").ok().and_then(|n| n.parse().ok());
+    let asked = || {
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+        (size.ws_col > 0).then_some(usize::from(size.ws_col))
+    };
+    set.or_else(asked).filter(|width| *width >= 20)
+}
+
+impl Output {
+    /// Prints a row: one cell for each field.
+    pub(crate) fn row(&mut self, cells: &[Cell<'_>]) -> anyhow::Result<()> {
+        assert_eq!(cells.len(), self.fields.len(), "one cell for each field");
+        let result = match self.format {
+            Format::Table | Format::Wide => self.table(cells),
+            Format::Json | Format::Jsonl => self.json(cells),
+            Format::Csv => self.csv(cells),
+            Format::Raw | Format::Help => self.raw(cells),
+        };
+        self.rows += 1;
+        report::stdout(result)
+    }
+
+    /// Makes everything visible that was printed so far.
+    pub(crate) fn flush(&mut self) -> anyhow::Result<()> {
+        let result = self.let_go().and_then(|()| self.out.flush());
+        report::stdout(result)
+    }
+
+    /// Ends the document.
+    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
+        let end = match (self.format, self.shape, self.rows) {
+            (Format::Json, Shape::One, _) | (Format::Jsonl, _, _) => "",
+            (Format::Json, _, 0) => "[]\n",
+            (Format::Json, _, _) => "\n]\n",
+            _ => "",
+        };
+        let result = self
+            .let_go()
+            .and_then(|()| self.out.write_all(end.as_bytes()));
+        report::stdout(result)?;
+        if self.rows == 0 && self.shape != Shape::One && self.headers {
+            let result = self.headings();
+            report::stdout(result)?;
+        }
+        report::stdout(self.out.flush())
+    }
+
+    fn json(&mut self, cells: &[Cell<'_>]) -> io::Result<()> {
+        let start = match (self.format, self.shape) {
+            (Format::Json, Shape::List | Shape::Stream) if self.rows == 0 => "[\n",
+            (Format::Json, Shape::List | Shape::Stream) => ",\n",
+            _ => "",
+        };
+        self.out.write_all(start.as_bytes())?;
+        let mut separator = "{";
+        for (field, cell) in self
+            .shown
+            .iter()
+            .filter_map(|at| pair(self.fields, cells, *at))
+        {
+            self.out.write_all(separator.as_bytes())?;
+            self.out.write_all(member(field.name, cell).as_bytes())?;
+            separator = ",";
+        }
+        self.out.write_all(b"}")?;
+        if self.format == Format::Jsonl || self.shape == Shape::One {
+            self.out.write_all(b"\n")?;
+        }
+        Ok(())
+    }
+
+    fn csv(&mut self, cells: &[Cell<'_>]) -> io::Result<()> {
+        if self.rows == 0 && self.headers {
+            self.headings()?;
+        }
+        let line: Vec<String> = self
+            .shown
+            .iter()
+            .filter_map(|at| cells.get(*at))
+            .map(|cell| quoted(&plain(cell)))
+            .collect();
+        self.out.write_all(line.join(",").as_bytes())?;
+        self.out.write_all(b"\r\n")
+    }
+
+    /// Values as they are; of rows without one, the cells with tabs between.
+    fn raw(&mut self, cells: &[Cell<'_>]) -> io::Result<()> {
+        let value = cells.iter().find_map(|cell| match cell {
+            Cell::Value(bytes) => Some(bytes),
+            _ => None,
+        });
+        if let Some(bytes) = value {
+            self.out.write_all(bytes)?;
+        } else {
+            let shown = self.shown.iter().filter_map(|at| cells.get(*at));
+            let line: Vec<String> = shown.map(plain).collect();
+            self.out.write_all(line.join("\t").as_bytes())?;
+        }
+        self.out.write_all(b"\n")
+    }
+
+    fn table(&mut self, cells: &[Cell<'_>]) -> io::Result<()> {
+        if self.shape == Shape::One {
+            let shown = self.shown.iter();
+            let pairs: Vec<_> = shown
+                .filter_map(|at| pair(self.fields, cells, *at))
+                .collect();
+            let width = pairs.iter().map(|(field, _)| field.name.len()).max();
+            for (field, cell) in pairs {
+                let name = format!("{:width$}", field.name, width = width.unwrap_or(0));
+                let text = human(cell);
+                if self.headers {
+                    writeln!(self.out, "{name}  {text}")?;
+                } else {
+                    writeln!(self.out, "{text}")?;
+                }
+            }
+            return Ok(());
+        }
+        let row = self.shown.iter().filter_map(|at| cells.get(*at)).map(human);
+        self.held.push(row.collect());
+        if self.held.len() >= TABLE_ROWS_HELD {
+            self.let_go()?;
+        }
+        Ok(())
+    }
+
+    /// Prints the rows of a table that were held back.
+    fn let_go(&mut self) -> io::Result<()> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        let first = self.widths.is_empty();
+        self.widths.resize(self.shown.len(), 0);
+        if self.headers {
+            let names = self.shown.iter().filter_map(|at| self.fields.get(*at));
+            for (width, field) in self.widths.iter_mut().zip(names) {
+                *width = (*width).max(field.name.len());
+            }
+        }
+        for row in &self.held {
+            for (width, cell) in self.widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        self.fit();
+        if first && self.headers {
+            self.headings()?;
+        }
+        for row in std::mem::take(&mut self.held) {
+            self.line(&row)?;
+        }
+        Ok(())
+    }
+
+    /// Takes width from the widest column until the table fits.
+    fn fit(&mut self) {
+        if self.format == Format::Wide {
+            return;
+        }
+        let Some(room) = self.room else {
+            for width in &mut self.widths {
+                *width = (*width).min(CELL_CHARS_MAX);
+            }
+            return;
+        };
+        let gaps = 2 * self.widths.len().saturating_sub(1);
+        loop {
+            let used: usize = self.widths.iter().sum::<usize>() + gaps;
+            let widest = self.widths.iter_mut().max_by_key(|width| **width);
+            match widest {
+                Some(width) if used > room && *width > 6 => {
+                    *width = width.saturating_sub(used - room).max(6);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn headings(&mut self) -> io::Result<()> {
+        let names = self.shown.iter().filter_map(|at| self.fields.get(*at));
+        match self.format {
+            Format::Table | Format::Wide => {
+                let names: Vec<String> = names.map(|field| field.name.to_uppercase()).collect();
+                if self.widths.is_empty() {
+                    self.widths = names.iter().map(String::len).collect();
+                }
+                self.line(&names)
+            }
+            Format::Csv => {
+                let names: Vec<&str> = names.map(|field| field.name).collect();
+                write!(self.out, "{}\r\n", names.join(","))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn line(&mut self, cells: &[String]) -> io::Result<()> {
+        let mut line = String::new();
+        let last = cells.len().saturating_sub(1);
+        for (at, (cell, width)) in cells.iter().zip(&self.widths).enumerate() {
+            let long = cell.chars().count() > *width;
+            if long {
+                line.extend(cell.chars().take(width.saturating_sub(1)));
+                line.push('…');
+            } else if at < last {
+                let spare = width.saturating_sub(cell.chars().count());
+                line.push_str(cell);
+                line.extend(std::iter::repeat_n(' ', spare));
+            } else {
+                line.push_str(cell);
+            }
+            if at < last {
+                line.push_str("  ");
+            }
+        }
+        writeln!(self.out, "{}", line.trim_end())
+    }
+}
+
+fn pair<'a, 'c>(
+    fields: &'a [Field],
+    cells: &'a [Cell<'c>],
+    at: usize,
+) -> Option<(&'a Field, &'a Cell<'c>)> {
+    fields.get(at).zip(cells.get(at))
+}
+
+/// A member of a JSON object.
+fn member(name: &str, cell: &Cell<'_>) -> String {
+    match cell {
+        Cell::Nothing => format!("\"{name}\":null"),
+        Cell::Text(text) => format!("\"{name}\":{}", bytes::json_string(text)),
+        Cell::Count(n) | Cell::Size(n) => format!("\"{name}\":{n}"),
+        Cell::Time(ms) => format!("\"{name}\":\"{}\"", time(*ms)),
+        Cell::Flag(flag) => format!("\"{name}\":{flag}"),
+        Cell::Bytes(bytes) => bytes::json_bytes(name, bytes),
+        Cell::Value(bytes) => bytes::json_value(bytes),
+    }
+}
+
+/// A cell for programs that read columns.
+fn plain(cell: &Cell<'_>) -> String {
+    match cell {
+        Cell::Bytes(bytes) | Cell::Value(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => text.to_owned(),
+            Err(_) => format!("base64:{}", bytes::base64(bytes)),
+        },
+        Cell::Size(n) => n.to_string(),
+        cell => human(cell),
+    }
+}
+
+/// A cell for people.
+fn human(cell: &Cell<'_>) -> String {
+    match cell {
+        Cell::Nothing => String::new(),
+        Cell::Text(text) => bytes::printable(text.as_bytes()),
+        Cell::Count(n) => n.to_string(),
+        Cell::Size(n) => size(*n),
+        Cell::Time(ms) => time(*ms),
+        Cell::Flag(flag) => flag.to_string(),
+        Cell::Bytes(bytes) | Cell::Value(bytes) => bytes::printable(bytes),
+    }
+}
+
+/// RFC 3339, UTC, with milliseconds.
+pub(crate) fn time(ms: u64) -> String {
+    let ms = i64::try_from(ms).unwrap_or(i64::MAX);
+    match jiff::Timestamp::from_millisecond(ms) {
+        Ok(time) => format!("{time:.3}"),
+        Err(_) => ms.to_string(),
+    }
+}
+
+/// Bytes in binary units.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    let (mut whole, mut tenths, mut unit) = (bytes, 0, "B");
+    for next in UNITS {
+        if whole < 1024 {
+            break;
+        }
+        (tenths, whole, unit) = ((whole % 1024) * 10 / 1024, whole / 1024, next);
+    }
+    if unit == "B" {
+        format!("{whole} B")
+    } else {
+        format!("{whole}.{tenths} {unit}")
+    }
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_are_human() {
+        assert_eq!(size(0), "0 B");
+        assert_eq!(size(1023), "1023 B");
+        assert_eq!(size(1536), "1.5 KiB");
+        assert_eq!(size(u64::MAX), "16383.9 PiB");
+        assert_eq!(time(1_790_000_000_000), "2026-09-21T14:13:20.000Z");
+    }
+
+    #[test]
+    fn csv_cells_are_quoted_when_they_must_be() {
+        assert_eq!(quoted("plain"), "plain");
+        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
+    }
+}

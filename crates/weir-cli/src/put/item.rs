@@ -1,0 +1,307 @@
+//! Writes as JSON objects: the lines of `put --jsonl`, of `txn`, and of what
+//! `export` prints.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use weir::{Expect, Intention, Operation, TxnOp};
+
+use crate::bytes;
+
+/// A write as an object. Fields that `export` and `tail` print and that a write
+/// has no use for are allowed and read past; all others are errors.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Item<'a> {
+    #[serde(borrow, default)]
+    key: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    key64: Option<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "raw")]
+    value: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    text: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    value64: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    meta: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    meta64: Option<Cow<'a, str>>,
+    #[serde(default)]
+    delete: bool,
+    #[serde(borrow, default)]
+    kind: Option<Cow<'a, str>>,
+    #[serde(default)]
+    expect: Expectations,
+    #[serde(borrow, default, rename = "topic")]
+    _topic: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "offset")]
+    _offset: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "time")]
+    _time: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "intention")]
+    _intention: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "client")]
+    _client: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "nonce")]
+    _nonce: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "txn")]
+    _txn: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "last")]
+    _last: Option<&'a RawValue>,
+}
+
+/// `null` is a value too, so it must not become "no value".
+fn raw<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
+}
+
+/// Conditions as an object.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expectations {
+    #[serde(default)]
+    offset: Option<u64>,
+    #[serde(default)]
+    absent: bool,
+    #[serde(default)]
+    present: bool,
+    #[serde(default)]
+    topic_offset: Option<u64>,
+    #[serde(default)]
+    topic_empty: bool,
+}
+
+/// What a line asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Put,
+    Delete,
+    /// Conditions only.
+    Nothing,
+}
+
+/// Many writes, with their bytes in one place.
+#[derive(Debug, Default)]
+pub(crate) struct Items {
+    bytes: Vec<u8>,
+    parts: Vec<Part>,
+    expect: Vec<Expected>,
+}
+
+#[derive(Debug)]
+struct Part {
+    kind: Kind,
+    /// Ends of key, value and metadata in the bytes; each starts where the one
+    /// before ends.
+    start: usize,
+    key: usize,
+    value: usize,
+    meta: usize,
+    /// First of its conditions.
+    expect: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Expected {
+    Offset(u64),
+    Absent,
+    Present,
+    TopicOffset(u64),
+    TopicEmpty,
+}
+
+impl<'a> Item<'a> {
+    /// Reads a line; the error is a column (from 1) and a reason.
+    pub(crate) fn parse(line: &'a [u8]) -> Result<Self, (u64, String)> {
+        serde_json::from_slice(line).map_err(|error| {
+            let text = error.to_string();
+            let why = text.split(" at line ").next().unwrap_or(&text).to_owned();
+            (error.column() as u64, why)
+        })
+    }
+
+    fn kind(&self) -> Result<Kind, String> {
+        let values = [
+            self.value.is_some(),
+            self.text.is_some(),
+            self.value64.is_some(),
+        ];
+        let values = values.into_iter().filter(|given| *given).count();
+        let delete = match self.kind.as_deref() {
+            None => self.delete,
+            Some("PUT") => false,
+            Some("DELETE") => true,
+            Some(kind) => return Err(format!("{kind} is no kind of write")),
+        };
+        match (delete, values) {
+            // A printed DELETE has an empty text.
+            (true, 0) => Ok(Kind::Delete),
+            (true, _) if self.text.as_deref() == Some("") => Ok(Kind::Delete),
+            (true, _) => Err("a delete has no value".to_owned()),
+            (false, 1) => Ok(Kind::Put),
+            (false, 0) if self.kind.is_none() => Ok(Kind::Nothing),
+            (false, 0) => Err("there is no value".to_owned()),
+            (false, _) => Err("give one of value, text and value64".to_owned()),
+        }
+    }
+
+    fn value(&self) -> Option<Cow<'_, [u8]>> {
+        match self.value {
+            Some(raw) => Some(Cow::Borrowed(raw.get().as_bytes())),
+            None => bytes::unjson(self.text.as_deref(), self.value64.as_deref()),
+        }
+    }
+}
+
+impl Items {
+    /// Number of writes.
+    pub(crate) fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Forgets all, keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.parts.clear();
+        self.expect.clear();
+    }
+
+    /// Adds a put.
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8], meta: &[u8]) {
+        self.push(Kind::Put, key, value, meta);
+    }
+
+    /// Adds what a line says, or gives the reason why not.
+    pub(crate) fn item(&mut self, item: &Item<'_>) -> Result<(), String> {
+        let kind = item.kind()?;
+        let bad = |name: &str| format!("{name}64 is no base64, or stands beside {name}");
+        let key = bytes::unjson(item.key.as_deref(), item.key64.as_deref());
+        let key = key.ok_or_else(|| bad("key"))?;
+        let meta = bytes::unjson(item.meta.as_deref(), item.meta64.as_deref());
+        let meta = meta.ok_or_else(|| bad("meta"))?;
+        let value = item.value().ok_or_else(|| bad("value"))?;
+        if kind == Kind::Delete && key.is_empty() {
+            return Err("a delete needs a key".to_owned());
+        }
+        self.push(kind, &key, &value, &meta);
+        let expect = &item.expect;
+        self.expect.extend(expect.offset.map(Expected::Offset));
+        self.expect
+            .extend(expect.absent.then_some(Expected::Absent));
+        self.expect
+            .extend(expect.present.then_some(Expected::Present));
+        self.expect
+            .extend(expect.topic_offset.map(Expected::TopicOffset));
+        self.expect
+            .extend(expect.topic_empty.then_some(Expected::TopicEmpty));
+        Ok(())
+    }
+
+    fn push(&mut self, kind: Kind, key: &[u8], value: &[u8], meta: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        let key = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        let value = self.bytes.len();
+        self.bytes.extend_from_slice(meta);
+        self.parts.push(Part {
+            kind,
+            start,
+            key,
+            value,
+            meta: self.bytes.len(),
+            expect: self.expect.len(),
+        });
+    }
+
+    fn slices(&self, part: &Part) -> (&[u8], &[u8], &[u8]) {
+        let slice = |from, to| self.bytes.get(from..to).unwrap_or_default();
+        (
+            slice(part.start, part.key),
+            slice(part.key, part.value),
+            slice(part.value, part.meta),
+        )
+    }
+
+    /// The conditions of all writes, one list; `own` says whether a condition
+    /// without a key of its own means that of its intention.
+    pub(crate) fn conditions(&self, own: bool) -> Vec<Expect<'_>> {
+        let mut all = Vec::with_capacity(self.expect.len());
+        for (at, part) in self.parts.iter().enumerate() {
+            let (key, ..) = self.slices(part);
+            let key = (!own).then_some(key);
+            all.extend(self.expected(at).iter().map(|expected| match *expected {
+                Expected::Offset(n) => Expect::KeyOffset(key, n),
+                Expected::Absent => Expect::KeyAbsent(key),
+                Expected::Present => Expect::KeyPresent(key),
+                Expected::TopicOffset(n) => Expect::TopicOffset(n),
+                Expected::TopicEmpty => Expect::TopicEmpty,
+            }));
+        }
+        all
+    }
+
+    fn expected(&self, at: usize) -> &[Expected] {
+        let from = self.parts.get(at).map_or(0, |part| part.expect);
+        let to = self
+            .parts
+            .get(at + 1)
+            .map_or(self.expect.len(), |part| part.expect);
+        self.expect.get(from..to).unwrap_or_default()
+    }
+
+    /// The writes as intentions; `conditions` is what
+    /// [`conditions`](Self::conditions) gave for keys of their own.
+    pub(crate) fn intentions<'a>(
+        &'a self,
+        topic: &'a str,
+        conditions: &'a [Expect<'a>],
+    ) -> Vec<Intention<'a>> {
+        let intention = |(at, part): (usize, &'a Part)| {
+            let (key, value, meta) = self.slices(part);
+            let operation = match part.kind {
+                Kind::Delete => Operation::Delete { key },
+                Kind::Put | Kind::Nothing => Operation::Put { key, value },
+            };
+            let from = part.expect;
+            let own = conditions.get(from..from + self.expected(at).len());
+            let mut intention = Intention::new(topic, operation);
+            intention.expect = own.unwrap_or_default();
+            intention.meta = meta;
+            intention
+        };
+        self.parts.iter().enumerate().map(intention).collect()
+    }
+
+    /// The writes as steps of a transaction.
+    pub(crate) fn steps(&self) -> Vec<TxnOp<'_>> {
+        let step = |part: &Part| {
+            let (key, value, meta) = self.slices(part);
+            match part.kind {
+                Kind::Put => Some(TxnOp::Put { key, value, meta }),
+                Kind::Delete => Some(TxnOp::Delete { key, meta }),
+                Kind::Nothing => None,
+            }
+        };
+        self.parts.iter().filter_map(step).collect()
+    }
+
+    /// Whether the newest write is none but has conditions at most.
+    pub(crate) fn last_is_nothing(&self) -> bool {
+        self.parts
+            .last()
+            .is_some_and(|part| part.kind == Kind::Nothing)
+    }
+}

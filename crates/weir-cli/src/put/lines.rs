@@ -1,0 +1,193 @@
+//! `weir put -`: one record for each line of input.
+//!
+//! Lines are sent in batches: as many as `--batch` allows, fewer when no more
+//! input is there at the moment. Verdicts come in the order of the lines. What
+//! must never happen here: a line that gets neither a verdict nor an error.
+
+use std::collections::VecDeque;
+use std::io::BufRead;
+use std::process::ExitCode;
+
+use weir::{ErrorCode, Outcome, Proposal, Weir};
+
+use super::{Item, Items, PutArgs, bad_line, ensure};
+use crate::cli::Caller;
+use crate::output::{Output, Shape};
+use crate::place::{self, Access};
+use crate::report::{Because, Failure, note};
+use crate::verdict;
+
+/// Bytes of a batch after which it is sent.
+const BATCH_BYTES: usize = 1 << 20;
+/// Batches that are on their way at once.
+const PROPOSALS_MAX: usize = 4;
+/// Bytes that a line may have beyond its value, for JSON and escapes.
+const LINE_BYTES_SPARE: usize = 1 << 20;
+
+struct Writer<'a> {
+    weir: &'a Weir,
+    args: &'a PutArgs,
+    items: Items,
+    sent: VecDeque<Proposal>,
+    out: Option<Output>,
+    lines: u64,
+    valid: u64,
+    others: u64,
+}
+
+/// Carries out `weir put TOPIC -`.
+pub(super) fn run(caller: &Caller, args: &PutArgs) -> anyhow::Result<ExitCode> {
+    if args.session.is_some() {
+        return Err(super::usage("--session is for single values"));
+    }
+    let Some(out) = caller.style.open(Shape::Stream, verdict::FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let shown = args.jsonl || caller.style.format.is_some();
+    let weir = place::open(caller, Access::Write)?;
+    ensure(caller, &weir, &args.topic, args.no_create)?;
+    let mut writer = Writer {
+        weir: &weir,
+        args,
+        items: Items::default(),
+        sent: VecDeque::new(),
+        out: shown.then_some(out),
+        lines: 0,
+        valid: 0,
+        others: 0,
+    };
+    let read = writer.read(caller.limits.value_bytes_max + LINE_BYTES_SPARE);
+    // What was read before an error is written and answered first.
+    let rest = writer.send().and_then(|()| writer.settle(0));
+    let Writer {
+        out, valid, others, ..
+    } = writer;
+    if let Some(out) = out {
+        out.finish()?;
+    }
+    weir.close()
+        .failed(|| "cannot close the store".to_owned())?;
+    if !shown {
+        let text = format!(
+            "{valid} records written to {}, {others} not valid",
+            args.topic
+        );
+        note(caller.quiet, &text);
+    }
+    rest?;
+    read?;
+    let bad = others > 0 && !args.accept_invalid;
+    Ok(if bad {
+        ExitCode::from(verdict::NOT_VALID)
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+impl Writer<'_> {
+    fn read(&mut self, line_bytes_max: usize) -> anyhow::Result<()> {
+        let mut input = std::io::BufReader::with_capacity(1 << 16, std::io::stdin());
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let limit = line_bytes_max as u64 + 1;
+            let read = std::io::Read::take(&mut input, limit).read_until(b'\n', &mut line);
+            if read.failed(|| "cannot read the input".to_owned())? == 0 {
+                return Ok(());
+            }
+            self.lines += 1;
+            let ended = line.pop_if(|byte| *byte == b'\n').is_some();
+            if ended {
+                line.pop_if(|byte| *byte == b'\r');
+            } else if line.len() > line_bytes_max {
+                let what = format!("line {} of the input is too long", self.lines);
+                let why = format!("it has more than {line_bytes_max} bytes");
+                return Err(Failure::new(ErrorCode::TooLarge, what).because(why).into());
+            }
+            self.line(&line)?;
+            let full = self.items.len() as u64 >= self.args.batch;
+            if full || self.items.bytes() >= BATCH_BYTES || input.buffer().is_empty() {
+                self.send()?;
+            }
+            if input.buffer().is_empty() {
+                // More input may be long in coming: answer what there is.
+                self.settle(0)?;
+                self.out.as_mut().map_or(Ok(()), Output::flush)?;
+            }
+        }
+    }
+
+    fn line(&mut self, line: &[u8]) -> anyhow::Result<()> {
+        if !self.args.jsonl {
+            let key = self.args.key.bytes().unwrap_or_default();
+            let meta = self.args.meta.as_deref().unwrap_or_default();
+            self.items.put(key, line, meta.as_bytes());
+            return Ok(());
+        }
+        if line.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        let number = self.lines;
+        let item = Item::parse(line).map_err(|(at, why)| bad_line(number, at, &why))?;
+        self.items
+            .item(&item)
+            .map_err(|why| bad_line(number, 1, &why))?;
+        if self.items.last_is_nothing() {
+            return Err(bad_line(number, 1, "there is neither a value nor a delete").into());
+        }
+        Ok(())
+    }
+
+    fn send(&mut self) -> anyhow::Result<()> {
+        if self.items.is_empty() {
+            return Ok(());
+        }
+        let shared = self.args.conditions.list();
+        let own = self.items.conditions(true);
+        let mut intentions = self.items.intentions(&self.args.topic, &own);
+        if !shared.is_empty() {
+            for intention in &mut intentions {
+                intention.expect = &shared;
+            }
+        }
+        let topic = &self.args.topic;
+        let proposal = self.weir.propose(&intentions);
+        let proposal = proposal.failed(|| {
+            let last = self.lines;
+            format!("cannot write the lines up to {last} to {topic}")
+        })?;
+        self.sent.push_back(proposal);
+        self.items.clear();
+        self.settle(PROPOSALS_MAX)
+    }
+
+    /// Takes answers until at most so many batches are on their way.
+    fn settle(&mut self, left: usize) -> anyhow::Result<()> {
+        while self.sent.len() > left {
+            let Some(proposal) = self.sent.pop_front() else {
+                return Ok(());
+            };
+            let outcomes = proposal.wait();
+            let topic = &self.args.topic;
+            let outcomes = outcomes.failed(|| format!("cannot write to {topic}"))?;
+            for outcome in outcomes.iter() {
+                let Some(commit) = outcome.commit() else {
+                    return Err(
+                        Failure::new(ErrorCode::Internal, "a refusal without session").into(),
+                    );
+                };
+                let valid = commit.effect == weir::Effect::Valid;
+                *if valid {
+                    &mut self.valid
+                } else {
+                    &mut self.others
+                } += 1;
+                if let Some(out) = &mut self.out {
+                    let replayed = matches!(outcome, Outcome::Replayed(_));
+                    out.row(&verdict::row(topic, commit, replayed))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

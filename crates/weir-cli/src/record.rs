@@ -1,0 +1,76 @@
+//! Records as rows.
+
+use std::borrow::Cow;
+
+use weir::{Record, RecordKind, TopicOptions};
+
+use crate::output::{Cell, Field, field, wide};
+
+/// Fields of a record.
+pub(crate) const FIELDS: &[Field] = &[
+    field("topic", "text", "name of the topic"),
+    field("offset", "number", "position in the topic, from 1"),
+    field("time", "time", "when it was written, RFC 3339 UTC"),
+    field("kind", "text", "PUT, DELETE, CREATE, ALTER or DESTROY"),
+    field(
+        "key",
+        "bytes",
+        "key; as `key64` in base64 when it is not UTF-8; null: none",
+    ),
+    field(
+        "value",
+        "bytes",
+        "the value as JSON; as `text` or `value64` (base64) when it is no JSON; \
+         the options of a CREATE or ALTER",
+    ),
+    wide(
+        "intention",
+        "number",
+        "position in the order of all intentions",
+    ),
+    wide(
+        "client",
+        "text",
+        "client id of the session, null without one",
+    ),
+    wide("nonce", "number", "number in the session, 0 without one"),
+    wide(
+        "meta",
+        "bytes",
+        "metadata; as `meta64` in base64 when it is not UTF-8; null: none",
+    ),
+    wide("txn", "bool", "whether it is part of a transaction"),
+    wide(
+        "last",
+        "bool",
+        "whether it is the last record of its intention",
+    ),
+];
+
+/// The row of a record.
+pub(crate) fn row<'a>(topic: &'a str, record: &Record<'a>) -> [Cell<'a>; 12] {
+    let client = (!record.client.is_none()).then(|| record.client.to_string());
+    [
+        Cell::Text(Cow::Borrowed(topic)),
+        Cell::Count(record.offset.0),
+        Cell::Time(record.time_ms),
+        Cell::Text(Cow::Borrowed(record.kind.name())),
+        Cell::Bytes(Cow::Borrowed(record.key)),
+        Cell::Value(value(record)),
+        Cell::Count(record.intention.0),
+        client.map_or(Cell::Nothing, |client| Cell::Text(Cow::Owned(client))),
+        Cell::Count(record.nonce),
+        Cell::Bytes(Cow::Borrowed(record.meta)),
+        Cell::Flag(record.flags.txn()),
+        Cell::Flag(record.flags.last()),
+    ]
+}
+
+fn value<'a>(record: &Record<'a>) -> Cow<'a, [u8]> {
+    match (record.kind, TopicOptions::decode(record.value)) {
+        (RecordKind::Alter, Some(options)) => {
+            Cow::Owned(crate::topic::options::json(&options).into_bytes())
+        }
+        _ => Cow::Borrowed(record.value),
+    }
+}

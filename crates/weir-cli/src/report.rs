@@ -1,0 +1,243 @@
+//! Errors as people see them: what failed, why, what to try; at most three
+//! lines, with the code that `weir help CODE` explains.
+//!
+//! What must never happen here: an error number typed by hand, or an exit code
+//! that the error table does not give.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use weir::{ErrorCode, IntentionError, StoreError, WeirError};
+
+/// Exit code of a usage error, as the argument parser gives it.
+pub(crate) const USAGE: u8 = 2;
+
+/// An error with its code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// The code.
+    pub(crate) code: ErrorCode,
+    /// What failed.
+    what: String,
+    /// Why; the code's own sentence when there is nothing better.
+    why: Option<String>,
+    /// What to try; the code's own advice when there is nothing better.
+    advice: Option<String>,
+    /// Whether the exit codes of the store tools hold.
+    tool: bool,
+}
+
+/// Nobody reads standard output any more.
+#[derive(Debug)]
+pub(crate) struct Closed;
+
+impl Failure {
+    /// An error with the table's own reason and advice.
+    pub(crate) fn new(code: ErrorCode, what: impl Into<String>) -> Self {
+        Self {
+            code,
+            what: what.into(),
+            why: None,
+            advice: None,
+            tool: false,
+        }
+    }
+
+    /// The same with a reason.
+    pub(crate) fn because(mut self, why: impl fmt::Display) -> Self {
+        self.why = Some(why.to_string());
+        self
+    }
+
+    /// The same with advice.
+    pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+
+    /// The same with the exit codes of the store tools.
+    pub(crate) fn tool(mut self) -> Self {
+        self.tool = true;
+        self
+    }
+
+    /// The error of a store, with its code.
+    pub(crate) fn store(what: impl Into<String>, error: &StoreError) -> Self {
+        let failure = Self::new(store_code(error), what).because(error);
+        match error {
+            StoreError::Locked {
+                directory,
+                pid,
+                program,
+                started_unix_s,
+            } => {
+                let program = if program.is_empty() {
+                    "a program"
+                } else {
+                    program
+                };
+                let since = i64::try_from(*started_unix_s).unwrap_or(0);
+                let since = jiff::Timestamp::from_second(since).unwrap_or_default();
+                failure
+                    .because(format!(
+                        "process {pid} ({program}) has {directory} open since {since}"
+                    ))
+                    .advise(format!(
+                        "wait for it (`--lock-wait 60s`), or end it with `kill {pid}`; \
+                         nothing acknowledged is lost"
+                    ))
+            }
+            StoreError::Missing { what: "store" } => {
+                failure.advise("check the path given to `--at`; `weir put` makes a new store")
+            }
+            _ => failure,
+        }
+    }
+
+    /// The error of the front door, with its code.
+    pub(crate) fn weir(what: impl Into<String>, error: &WeirError) -> Self {
+        match error {
+            WeirError::Store(error) => Self::store(what, error),
+            WeirError::Name(error) => Self::new(ErrorCode::BadName, what).because(error),
+            WeirError::Nonce { code, .. } => Self::new(*code, what).because(error),
+            _ => Self::new(ErrorCode::Internal, what).because(error),
+        }
+    }
+
+    fn exit(&self) -> u8 {
+        if self.tool {
+            self.code.exit_code_store()
+        } else {
+            self.code.exit_code()
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = self.why.as_deref().unwrap_or(self.code.sentence());
+        let advice = self.advice.as_deref().unwrap_or(self.code.advice());
+        writeln!(f, "{} (E{})", one_line(&self.what), self.code.number())?;
+        writeln!(f, "  why: {}", one_line(why))?;
+        write!(f, "  try: {}", one_line(advice))
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("standard output is closed")
+    }
+}
+
+impl std::error::Error for Closed {}
+
+/// Adds what failed to an error of the front door or the store.
+pub(crate) trait Because<T> {
+    /// Says what failed.
+    fn failed(self, what: impl FnOnce() -> String) -> anyhow::Result<T>;
+}
+
+impl<T> Because<T> for Result<T, WeirError> {
+    fn failed(self, what: impl FnOnce() -> String) -> anyhow::Result<T> {
+        self.map_err(|error| Failure::weir(what(), &error).into())
+    }
+}
+
+impl<T> Because<T> for Result<T, StoreError> {
+    fn failed(self, what: impl FnOnce() -> String) -> anyhow::Result<T> {
+        self.map_err(|error| Failure::store(what(), &error).into())
+    }
+}
+
+impl<T> Because<T> for io::Result<T> {
+    fn failed(self, what: impl FnOnce() -> String) -> anyhow::Result<T> {
+        self.map_err(|error| Failure::new(io_code(&error), what()).because(error).into())
+    }
+}
+
+/// Writes to standard output: nobody there is no failure.
+pub(crate) fn stdout<T>(result: io::Result<T>) -> anyhow::Result<T> {
+    result.map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Closed.into(),
+        _ => Failure::new(io_code(&error), "cannot write to standard output")
+            .because(error)
+            .into(),
+    })
+}
+
+/// A line for the person, unless `--quiet`.
+pub(crate) fn note(quiet: bool, text: &str) {
+    if !quiet {
+        eprintln!("weir: {}", one_line(text));
+    }
+}
+
+/// Prints an error and says how to exit.
+pub(crate) fn print(error: &anyhow::Error) -> ExitCode {
+    if error.is::<Closed>() {
+        return ExitCode::SUCCESS;
+    }
+    if let Some(error) = error.downcast_ref::<clap::Error>() {
+        // Nothing is left to do when standard error is closed too.
+        let _ = error.print();
+        return ExitCode::from(USAGE);
+    }
+    if let Some(failure) = error.downcast_ref::<Failure>() {
+        eprintln!("weir: {failure}");
+        return ExitCode::from(failure.exit());
+    }
+    eprintln!("weir: {}", one_line(&format!("{error:#}")));
+    ExitCode::FAILURE
+}
+
+fn one_line(text: &str) -> String {
+    crate::bytes::printable(text.as_bytes())
+}
+
+fn io_code(error: &io::Error) -> ErrorCode {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            ErrorCode::NotPermitted
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorCode::DiskFull,
+        _ if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => {
+            ErrorCode::TooFewDescriptors
+        }
+        _ => ErrorCode::Io,
+    }
+}
+
+/// The code of a store's error.
+pub(crate) fn store_code(error: &StoreError) -> ErrorCode {
+    match error {
+        StoreError::Damage { .. } | StoreError::ForeignStore { .. } => ErrorCode::Damaged,
+        StoreError::Apply { .. } => ErrorCode::Diverged,
+        StoreError::NewerFormat { .. } | StoreError::UnknownContent { .. } => {
+            ErrorCode::FormatNewer
+        }
+        StoreError::Missing { .. } => ErrorCode::NotAStore,
+        StoreError::Locked { .. } => ErrorCode::Locked,
+        StoreError::Poisoned => ErrorCode::IoFatal,
+        StoreError::DiskFull { .. } => ErrorCode::DiskFull,
+        StoreError::LimitExceeded { .. } => ErrorCode::TooLarge,
+        StoreError::IndexOutOfRange { .. } => ErrorCode::BadRequest,
+        StoreError::Refused { error, .. } => refusal_code(error),
+        StoreError::TopicUnknown { .. } => ErrorCode::TopicUnknown,
+        StoreError::Closed => ErrorCode::Closed,
+        StoreError::NotEmpty { .. } => ErrorCode::StoreExists,
+        StoreError::Io { source, .. } => io_code(source),
+        _ => ErrorCode::Internal,
+    }
+}
+
+fn refusal_code(error: &IntentionError) -> ErrorCode {
+    match error {
+        IntentionError::Name(_) => ErrorCode::BadName,
+        IntentionError::TooLarge { .. } | IntentionError::TooMany { .. } => ErrorCode::TooLarge,
+        IntentionError::Option(_) => ErrorCode::BadOption,
+        _ => ErrorCode::BadRequest,
+    }
+}

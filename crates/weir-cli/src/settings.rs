@@ -1,0 +1,330 @@
+//! What holds for a call: flag, environment, context, file, default, in this
+//! order; each value knows where it came from.
+//!
+//! The file is `--config`, else `./weir.toml`, else
+//! `$XDG_CONFIG_HOME/weir/weir.toml`, else `/etc/weir/weir.toml`; the first one
+//! found is used, they are not mixed. What must never happen here: a key that
+//! is read past, or a value whose origin cannot be told.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use weir::{Durability, ErrorCode};
+
+use crate::context::Contexts;
+use crate::output::Format;
+use crate::report::Failure;
+
+/// Where a store is when nothing says so.
+pub(crate) const AT_DEFAULT: &str = "./weir-data";
+/// The keys that a file may have.
+pub(crate) const KEYS: [&str; 3] = ["at", "output", "durability"];
+
+/// A value and where it came from.
+#[derive(Clone, Debug)]
+pub(crate) struct Sourced<T> {
+    /// The value.
+    pub(crate) value: T,
+    /// "flag", "environment", "context NAME", the file's path, or "default".
+    pub(crate) origin: String,
+}
+
+/// The settings in effect.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Where the store is.
+    pub(crate) at: Sourced<String>,
+    /// Output format; none: by command and terminal.
+    pub(crate) output: Sourced<Option<Format>>,
+    /// When a write is answered.
+    pub(crate) durability: Sourced<Durability>,
+    /// The file that was read.
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// Values as given on the command line.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flags {
+    /// `--config`.
+    pub(crate) config: Option<PathBuf>,
+    /// `--at`.
+    pub(crate) at: Option<String>,
+    /// `--output`.
+    pub(crate) output: Option<Format>,
+    /// `--durability`.
+    pub(crate) durability: Option<Durability>,
+}
+
+impl Settings {
+    /// Reads environment, context and file.
+    pub(crate) fn resolve(flags: &Flags) -> anyhow::Result<Self> {
+        let file = find(flags.config.as_deref());
+        let values = match &file {
+            Some(path) => Values::read(path)?,
+            None => Values::default(),
+        };
+        let contexts = Contexts::load()?;
+        let context = contexts.current();
+        let origin = file.as_ref().map(|path| path.display().to_string());
+        let from_file = |text: &Option<String>| Some((text.clone()?, origin.clone()?));
+        let from_context = |text: Option<String>| {
+            let name = &context.as_ref()?.0;
+            Some((text?, format!("context {name}")))
+        };
+        let (at, output) = match &context {
+            Some((_, context)) => (Some(context.at.clone()), context.output.clone()),
+            None => (None, None),
+        };
+        let at = from_flag(flags.at.clone())
+            .or_else(|| variable("WEIR_AT"))
+            .or_else(|| from_context(at))
+            .or_else(|| from_file(&values.at))
+            .unwrap_or_else(|| (AT_DEFAULT.to_owned(), "default".to_owned()));
+        let output = from_flag(flags.output.map(|format| format.name().to_owned()))
+            .or_else(|| variable("WEIR_OUTPUT"))
+            .or_else(|| from_context(output))
+            .or_else(|| from_file(&values.output));
+        let output = match output {
+            Some((text, origin)) => {
+                let value = Some(format(&text).map_err(|why| wrong("output", &origin, &why))?);
+                Sourced { value, origin }
+            }
+            None => Sourced::default(None),
+        };
+        let named = variable("WEIR_DURABILITY").or_else(|| from_file(&values.durability));
+        let durability = match (flags.durability, named) {
+            (Some(value), _) => Sourced {
+                value,
+                origin: "flag".to_owned(),
+            },
+            (None, Some((text, origin))) => {
+                let value = durability(&text).map_err(|why| wrong("durability", &origin, &why))?;
+                Sourced { value, origin }
+            }
+            (None, None) => Sourced::default(Durability::Group),
+        };
+        let (value, origin) = at;
+        Ok(Self {
+            at: Sourced { value, origin },
+            output,
+            durability,
+            file,
+        })
+    }
+}
+
+impl<T> Sourced<T> {
+    fn default(value: T) -> Self {
+        let origin = "default".to_owned();
+        Self { value, origin }
+    }
+}
+
+fn from_flag(value: Option<String>) -> Option<(String, String)> {
+    Some((value?, "flag".to_owned()))
+}
+
+fn variable(name: &str) -> Option<(String, String)> {
+    let value = std::env::var(name).ok().filter(|text| !text.is_empty())?;
+    Some((value, format!("environment {name}")))
+}
+
+fn wrong(key: &str, origin: &str, why: &str) -> anyhow::Error {
+    let what = format!("cannot use {key} from {origin}");
+    Failure::new(ErrorCode::BadOption, what).because(why).into()
+}
+
+fn format(text: &str) -> Result<Format, String> {
+    Format::from_str(text, true).map_err(|_| format!("{text} is no output format"))
+}
+
+/// A durability level: `group`, `each`, `interval:MS` or `memory`.
+pub(crate) fn durability(text: &str) -> Result<Durability, String> {
+    match text.split_once(':') {
+        None if text == "group" => Ok(Durability::Group),
+        None if text == "each" => Ok(Durability::Each),
+        None if text == "memory" => Ok(Durability::Memory),
+        Some(("interval", time)) => duration(time).map(Durability::Interval),
+        _ => Err(format!(
+            "{text} is no level; choose group, each, interval:MS or memory"
+        )),
+    }
+}
+
+/// A time span: a number of milliseconds, or a number with `ms`, `s`, `m`, `h`
+/// or `d`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let factor = match unit {
+        "" | "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err(format!("{unit} is no unit of time; use ms, s, m, h or d")),
+    };
+    let number = digits.parse::<u64>().ok();
+    let ms = number.and_then(|number| number.checked_mul(factor));
+    let ms = ms.ok_or_else(|| format!("{text} is no duration such as 500ms or 2s"))?;
+    Ok(Duration::from_millis(ms))
+}
+
+/// A number of bytes, with `KiB`, `MiB` or `GiB`, or without.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let factor = match unit {
+        "" | "B" => 1,
+        "K" | "KiB" => 1 << 10,
+        "M" | "MiB" => 1 << 20,
+        "G" | "GiB" => 1 << 30,
+        _ => return Err(format!("{unit} is no unit of size; use KiB, MiB or GiB")),
+    };
+    let number = digits.parse::<u64>().ok();
+    let bytes = number.and_then(|number| number.checked_mul(factor));
+    bytes.ok_or_else(|| format!("{text} is no size such as 4096 or 64MiB"))
+}
+
+/// The folder for files of this person: `$XDG_CONFIG_HOME/weir`.
+pub(crate) fn home() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|path| !path.is_empty());
+    let base = match set("XDG_CONFIG_HOME") {
+        Some(path) => PathBuf::from(path),
+        None => PathBuf::from(set("HOME")?).join(".config"),
+    };
+    Some(base.join("weir"))
+}
+
+fn find(given: Option<&Path>) -> Option<PathBuf> {
+    if let Some(path) = given {
+        return Some(path.to_owned());
+    }
+    let places = [
+        Some(PathBuf::from("weir.toml")),
+        home().map(|home| home.join("weir.toml")),
+        Some(PathBuf::from("/etc/weir/weir.toml")),
+    ];
+    places.into_iter().flatten().find(|path| path.is_file())
+}
+
+/// What a file says.
+#[derive(Debug, Default)]
+struct Values {
+    at: Option<String>,
+    output: Option<String>,
+    durability: Option<String>,
+}
+
+impl Values {
+    fn read(path: &Path) -> anyhow::Result<Self> {
+        let shown = path.display().to_string();
+        let failure = || {
+            Failure::new(ErrorCode::BadOption, format!("cannot use the file {shown}"))
+                .advise("correct the file; `weir config check` says when it is right")
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| failure().because(error))?;
+        Self::parse(&text).map_err(|why| failure().because(why).into())
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let table = toml::de::DeTable::parse(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            format!("line {}: {}", place(text, at), error.message())
+        })?;
+        let mut values = Self::default();
+        for (key, value) in table.get_ref() {
+            let at = place(text, key.span().start);
+            let name: &str = key.get_ref();
+            let target = match name {
+                "at" => &mut values.at,
+                "output" => &mut values.output,
+                "durability" => &mut values.durability,
+                _ => {
+                    let near = nearest(name);
+                    return Err(format!(
+                        "line {at}: there is no key {name}; did you mean {near}?"
+                    ));
+                }
+            };
+            let text = value.get_ref().as_str();
+            let text = text.ok_or_else(|| format!("line {at}: {name} must be a text"))?;
+            let checked = match name {
+                "output" => format(text).map(drop),
+                "durability" => durability(text).map(drop),
+                _ => Ok(()),
+            };
+            checked.map_err(|why| format!("line {at}: {why}"))?;
+            *target = Some(text.to_owned());
+        }
+        Ok(values)
+    }
+}
+
+/// Line and column of a byte, from 1.
+fn place(text: &str, at: usize) -> String {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    format!("{line} column {column}")
+}
+
+/// The known key that is most like a name.
+fn nearest(name: &str) -> &'static str {
+    let distance = |key: &&str| {
+        let mut row: Vec<usize> = (0..=key.len()).collect();
+        for (i, a) in name.bytes().enumerate() {
+            let mut diagonal = i;
+            let mut left = i + 1;
+            for (cell, b) in row.iter_mut().skip(1).zip(key.bytes()) {
+                let changed = diagonal + usize::from(a != b);
+                diagonal = *cell;
+                left = changed.min(left + 1).min(diagonal + 1);
+                *cell = left;
+            }
+            if let Some(first) = row.first_mut() {
+                *first = i + 1;
+            }
+        }
+        row.last().copied().unwrap_or(usize::MAX)
+    };
+    KEYS.into_iter().min_by_key(distance).unwrap_or("at")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_keys_are_named_with_place_and_neighbour() {
+        let check = |text: &str, expect: &str| {
+            let error = Values::parse(text).err().unwrap_or_default();
+            assert!(error.contains(expect), "{error}");
+        };
+        check("at = \"x\"\n  durabilty = \"group\"\n", "line 2 column 3");
+        check("durabilty = \"group\"", "did you mean durability?");
+        check("outptu = 1", "did you mean output?");
+        check("at = 3", "at must be a text");
+        check("durability = \"slow\"", "slow is no level");
+        check("at = ", "line 1");
+        assert!(Values::parse("at = \"./x\"\noutput = \"json\"").is_ok());
+    }
+
+    #[test]
+    fn spans_and_sizes_have_units() {
+        assert_eq!(duration("2s"), Ok(Duration::from_secs(2)));
+        assert_eq!(duration("250"), Ok(Duration::from_millis(250)));
+        assert!(duration("s").is_err() && duration("2 weeks").is_err());
+        assert_eq!(size("64MiB"), Ok(64 << 20));
+        assert!(size("18446744073709551615G").is_err());
+        assert_eq!(
+            durability("interval:5"),
+            Ok(Durability::Interval(Duration::from_millis(5)))
+        );
+    }
+}

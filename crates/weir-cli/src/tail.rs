@@ -1,0 +1,294 @@
+//! `weir tail`: records in order, and new ones as they come.
+//!
+//! Several topics are merged by the order of their intentions. Following
+//! (`-f`) opens the store only while there is something to read, so that other
+//! processes can write; what woke it is the lock file, which every opener
+//! rewrites. What must never happen here: a record twice or out of order.
+
+mod merge;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use clap::{Args, ValueEnum};
+use weir::{ConsequenceOffset, ErrorCode, ReadFrom, Record, RecordKind, Weir};
+
+use self::merge::Merge;
+use crate::cli::Caller;
+use crate::output::{Format, Output, Shape};
+use crate::place::{self, Access};
+use crate::record;
+use crate::report::{Because, Failure};
+
+/// How often following looks whether somebody wrote.
+const FOLLOW_PAUSE: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+TOPIC may be a pattern: `orders.*` for one more part of a name, `orders.**` for any number.
+With -f the store is open only while records are read, so other commands can write meanwhile.
+
+Examples:
+  weir put orders '{\"id\":1}' && weir tail orders
+  weir put orders '{\"id\":2}' && weir tail orders --from -10 -o jsonl
+  weir put a.x 1 && weir put a.y 2 && weir tail 'a.*' --type put -o raw
+  weir put orders '{\"id\":3}' && weir tail orders -f -n 2")]
+pub(crate) struct TailArgs {
+    /// Topics or patterns to read
+    #[arg(required = true, value_name = "TOPIC")]
+    topics: Vec<String>,
+    /// Go on with new records
+    #[arg(short, long)]
+    follow: bool,
+    /// Where to start: start, end, an offset, -N for the last N, or a time
+    #[arg(long, default_value = "start", value_name = "FROM", value_parser = parse_from)]
+    #[arg(allow_hyphen_values = true)]
+    from: From,
+    /// Stop after so many records
+    #[arg(short = 'n', long, value_name = "N")]
+    limit: Option<u64>,
+    /// Only records of this kind
+    #[arg(long = "type", value_enum, value_name = "KIND")]
+    kind: Option<Kind>,
+    /// Only records whose key begins with this
+    #[arg(long, value_name = "TEXT")]
+    key_prefix: Option<String>,
+    /// Values only, one a line; the same as -o raw
+    #[arg(long)]
+    raw: bool,
+}
+
+/// A start, in words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct From(ReadFrom);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    Put,
+    Delete,
+    Create,
+    Alter,
+    Destroy,
+}
+
+fn parse_from(text: &str) -> Result<From, String> {
+    let from = match text {
+        "start" => ReadFrom::Start,
+        "end" => ReadFrom::End,
+        _ => {
+            if let Some(Ok(last)) = text.strip_prefix('-').map(str::parse) {
+                ReadFrom::Last(last)
+            } else if let Ok(offset) = text.parse::<u64>() {
+                ReadFrom::After(ConsequenceOffset(offset.saturating_sub(1)))
+            } else {
+                ReadFrom::Time(parse_time(text)?)
+            }
+        }
+    };
+    Ok(From(from))
+}
+
+fn parse_time(text: &str) -> Result<u64, String> {
+    let time: Result<jiff::Timestamp, _> = text.parse();
+    let ms = time
+        .ok()
+        .and_then(|time| u64::try_from(time.as_millisecond()).ok());
+    ms.ok_or_else(|| {
+        format!("{text} is neither start, end, an offset, -N nor a time like 2026-11-01T00:00Z")
+    })
+}
+
+impl TailArgs {
+    fn takes(&self, record: &Record<'_>) -> bool {
+        let kind = match self.kind {
+            None => true,
+            Some(Kind::Put) => record.kind == RecordKind::Put,
+            Some(Kind::Delete) => record.kind == RecordKind::Delete,
+            Some(Kind::Create) => record.kind == RecordKind::Create,
+            Some(Kind::Alter) => record.kind == RecordKind::Alter,
+            Some(Kind::Destroy) => record.kind == RecordKind::Destroy,
+        };
+        let prefix = self.key_prefix.as_deref().unwrap_or_default().as_bytes();
+        kind && record.key.starts_with(prefix)
+    }
+}
+
+/// Carries out `weir tail`.
+pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> {
+    let mut style = caller.style.clone();
+    if args.raw {
+        style.format = Some(Format::Raw);
+    }
+    let Some(mut out) = style.open(Shape::Stream, record::FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let mut state = State {
+        args,
+        from: args.from.0,
+        places: Vec::new(),
+        left: args.limit.unwrap_or(u64::MAX),
+    };
+    if !args.follow {
+        let weir = place::open(caller, Access::Read)?;
+        state.check(&weir)?;
+        state.read(&weir, &mut out)?;
+        out.finish()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let lock = Path::new(place::directory(caller)?).join("LOCK");
+    let mut seen = None;
+    while state.left > 0 {
+        if let Some(weir) = opened(caller, seen.is_none())? {
+            state.read(&weir, &mut out)?;
+            seen = stamp(&lock);
+            drop(weir);
+            out.flush()?;
+            // From now on, topics that come up are new.
+            state.from = ReadFrom::Start;
+        }
+        while state.left > 0 && seen.is_some() && stamp(&lock) == seen {
+            std::thread::sleep(FOLLOW_PAUSE);
+        }
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// When the lock file was written.
+fn stamp(lock: &Path) -> Option<SystemTime> {
+    std::fs::metadata(lock).ok()?.modified().ok()
+}
+
+/// The store, or nothing while somebody else has it open.
+fn opened(caller: &Caller, first: bool) -> anyhow::Result<Option<Weir>> {
+    let failure = match place::open(caller, Access::Read) {
+        Ok(weir) => return Ok(Some(weir)),
+        Err(error) => error,
+    };
+    let code = failure
+        .downcast_ref::<Failure>()
+        .map(|failure| failure.code);
+    match code {
+        Some(ErrorCode::Locked) if !first => Ok(None),
+        _ => Err(failure),
+    }
+}
+
+/// What was read so far.
+struct State<'a> {
+    args: &'a TailArgs,
+    from: ReadFrom,
+    /// Topics with the last offset that was read.
+    places: Vec<(String, ConsequenceOffset)>,
+    left: u64,
+}
+
+impl State<'_> {
+    /// Names that are no patterns must be topics.
+    fn check(&self, weir: &Weir) -> anyhow::Result<()> {
+        for name in self.args.topics.iter().filter(|name| !name.contains('*')) {
+            let failed = || format!("cannot read {name}");
+            weir.topic(name)
+                .failed(failed)?
+                .reader(ReadFrom::Start)
+                .failed(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Prints what is there behind the places.
+    fn read(&mut self, weir: &Weir, out: &mut Output) -> anyhow::Result<()> {
+        let mut merge = Merge::default();
+        let known = weir.store().topics(true);
+        for info in &known {
+            if !self
+                .args
+                .topics
+                .iter()
+                .any(|pattern| matches(pattern, &info.name))
+            {
+                continue;
+            }
+            let topic = weir.topic(&info.name).failed(|| "cannot read".to_owned())?;
+            let place = self.places.iter().find(|(name, _)| *name == info.name);
+            let from = place.map_or(self.from, |(_, last)| ReadFrom::After(*last));
+            let reader = topic
+                .reader(from)
+                .failed(|| format!("cannot read {}", info.name))?;
+            if place.is_none() {
+                let before = ConsequenceOffset(reader.position().0 - 1);
+                self.places.push((info.name.clone(), before));
+            }
+            merge.add(info.name.clone(), reader);
+        }
+        let (args, places, left) = (self.args, &mut self.places, &mut self.left);
+        let print = |topic: &str, record: &Record<'_>| {
+            if args.takes(record) {
+                out.row(&record::row(topic, record))?;
+                *left -= 1;
+            }
+            if let Some((_, last)) = places.iter_mut().find(|(name, _)| name == topic) {
+                *last = record.offset;
+            }
+            Ok(*left > 0)
+        };
+        if self.args.limit == Some(0) {
+            return Ok(());
+        }
+        merge.run(print)
+    }
+}
+
+/// Whether a topic name is meant: itself, `*` for one part, `**` for the rest.
+fn matches(pattern: &str, name: &str) -> bool {
+    let (mut pattern, mut name) = (pattern.split('.'), name.split('.'));
+    loop {
+        match (pattern.next(), name.next()) {
+            (Some("**"), Some(_)) | (None, None) => return true,
+            (Some("*"), Some(_)) => {}
+            (Some(wanted), Some(part)) if wanted == part => {}
+            _ => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_mean_parts_of_names() {
+        let yes = [
+            ("a", "a"),
+            ("a.*", "a.b"),
+            ("a.**", "a.b.c"),
+            ("**", "a.b"),
+            ("*.b", "a.b"),
+        ];
+        let no = [
+            ("a", "b"),
+            ("a.*", "a"),
+            ("a.*", "a.b.c"),
+            ("a.**", "a"),
+            ("a.b", "a"),
+        ];
+        assert!(yes.iter().all(|(pattern, name)| matches(pattern, name)));
+        assert!(!no.iter().any(|(pattern, name)| matches(pattern, name)));
+    }
+
+    #[test]
+    fn starts_are_offsets_counts_and_times() {
+        let check = |text: &str, expect: ReadFrom| {
+            assert_eq!(parse_from(text).map(|from| from.0), Ok(expect), "{text}");
+        };
+        check("start", ReadFrom::Start);
+        check("end", ReadFrom::End);
+        check("7", ReadFrom::After(ConsequenceOffset(6)));
+        check("0", ReadFrom::After(ConsequenceOffset(0)));
+        check("-10", ReadFrom::Last(10));
+        check("1970-01-01T00:00:02Z", ReadFrom::Time(2000));
+        check("2026-11-01T00:00Z", ReadFrom::Time(1_793_491_200_000));
+        assert!(parse_from("soon").is_err());
+    }
+}

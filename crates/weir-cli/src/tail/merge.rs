@@ -1,0 +1,142 @@
+//! Records of several topics in the order of their intentions.
+
+use std::collections::VecDeque;
+
+use weir::{
+    ClientId, ConsequenceOffset, IntentionOffset, Page, Record, RecordFlags, RecordKind,
+    TopicReader,
+};
+
+use crate::report::Because;
+
+/// The topics that are read, each with what was fetched of it.
+#[derive(Default)]
+pub(super) struct Merge {
+    sources: Vec<Source>,
+}
+
+struct Source {
+    name: String,
+    reader: TopicReader,
+    heads: VecDeque<Kept>,
+}
+
+/// A record with its own memory.
+struct Kept {
+    offset: u64,
+    intention: u64,
+    term: u64,
+    time_ms: u64,
+    client: ClientId,
+    nonce: u64,
+    flags: RecordFlags,
+    kind: RecordKind,
+    bytes: Vec<u8>,
+    key: usize,
+    value: usize,
+}
+
+impl Kept {
+    fn new(record: &Record<'_>) -> Self {
+        Self {
+            offset: record.offset.0,
+            intention: record.intention.0,
+            term: record.term,
+            time_ms: record.time_ms,
+            client: record.client,
+            nonce: record.nonce,
+            flags: record.flags,
+            kind: record.kind,
+            bytes: [record.key, record.value, record.meta].concat(),
+            key: record.key.len(),
+            value: record.key.len() + record.value.len(),
+        }
+    }
+
+    fn record(&self) -> Record<'_> {
+        let slice = |from, to| self.bytes.get(from..to).unwrap_or_default();
+        Record {
+            offset: ConsequenceOffset(self.offset),
+            intention: IntentionOffset(self.intention),
+            term: self.term,
+            time_ms: self.time_ms,
+            client: self.client,
+            nonce: self.nonce,
+            flags: self.flags,
+            kind: self.kind,
+            key: slice(0, self.key),
+            value: slice(self.key, self.value),
+            meta: slice(self.value, self.bytes.len()),
+        }
+    }
+}
+
+impl Merge {
+    /// Adds a topic.
+    pub(super) fn add(&mut self, name: String, reader: TopicReader) {
+        self.sources.push(Source {
+            name,
+            reader,
+            heads: VecDeque::new(),
+        });
+    }
+
+    /// Hands over all records that are there, until `print` says no.
+    pub(super) fn run(
+        mut self,
+        mut print: impl FnMut(&str, &Record<'_>) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
+        if let [only] = self.sources.as_mut_slice() {
+            // One topic needs no copies.
+            while let Some(page) = only.page()? {
+                for record in &page {
+                    let record = record.failed(|| format!("cannot read {}", only.name))?;
+                    if !print(&only.name, &record)? {
+                        return Ok(());
+                    }
+                }
+            }
+            return Ok(());
+        }
+        loop {
+            for source in &mut self.sources {
+                source.fill()?;
+            }
+            let heads = self
+                .sources
+                .iter_mut()
+                .filter(|source| !source.heads.is_empty());
+            let next = heads.min_by_key(|source| source.heads.front().map(|head| head.intention));
+            let Some(source) = next else {
+                return Ok(());
+            };
+            if let Some(head) = source.heads.pop_front()
+                && !print(&source.name, &head.record())?
+            {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Source {
+    fn page(&mut self) -> anyhow::Result<Option<Page>> {
+        let name = &self.name;
+        self.reader
+            .next_page()
+            .failed(|| format!("cannot read {name}"))
+    }
+
+    fn fill(&mut self) -> anyhow::Result<()> {
+        if !self.heads.is_empty() {
+            return Ok(());
+        }
+        if let Some(page) = self.page()? {
+            for record in &page {
+                let record = record.failed(|| format!("cannot read {}", self.name))?;
+                self.heads.push_back(Kept::new(&record));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,290 @@
+//! `weir topic`: what topics there are, and what holds for them.
+
+pub(crate) mod options;
+
+use std::borrow::Cow;
+use std::io::{BufRead, IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use weir::{ErrorCode, Intention, Operation, ReadFrom, TopicInfo, Weir};
+
+use crate::cli::Caller;
+use crate::output::{Cell, Field, Shape, field, wide};
+use crate::place::{self, Access};
+use crate::put::{answer, one, usage};
+use crate::report::{Because, Failure};
+use crate::verdict;
+
+#[derive(Debug, Args)]
+pub(crate) struct TopicArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Make a topic
+    #[command(after_long_help = "\
+Options: compaction=off|latest, tombstone-ttl=TIME, compaction-lag=TIME, key-bytes-max=SIZE,
+value-bytes-max=SIZE, keys-max=N; `none` takes one back.
+
+Examples:
+  weir topic create orders
+  weir topic create state compaction=latest keys-max=1000000")]
+    Create {
+        /// Name: A-Z a-z 0-9 . _ -
+        name: String,
+        /// Options of the topic
+        #[arg(value_name = "OPTION=VALUE")]
+        options: Vec<String>,
+    },
+    /// List the topics
+    #[command(after_long_help = "Examples:\n  \
+        weir put orders x && weir topic ls\n  \
+        weir put orders x && weir topic ls -o json")]
+    Ls {
+        /// The removed ones too
+        #[arg(short, long)]
+        all: bool,
+    },
+    /// Describe one topic
+    #[command(after_long_help = "Examples:\n  \
+        weir put orders x && weir topic info orders\n  \
+        weir put orders x && weir topic info orders -o json --columns name,last")]
+    Info {
+        /// Name of the topic
+        name: String,
+    },
+    /// Change options of a topic; the others stay
+    #[command(after_long_help = "Examples:\n  \
+        weir topic create state && weir topic set state compaction=latest\n  \
+        weir topic create sized && weir topic set sized value-bytes-max=64KiB keys-max=none")]
+    Set {
+        /// Name of the topic
+        name: String,
+        /// Options of the topic
+        #[arg(required = true, value_name = "OPTION=VALUE")]
+        options: Vec<String>,
+    },
+    /// End a topic: its keys are gone, its records stay readable by offset
+    #[command(after_long_help = "Examples:\n  \
+        weir topic create old && weir topic rm old --yes\n  \
+        weir topic create older && weir topic rm older -y -o json")]
+    Rm {
+        /// Name of the topic
+        name: String,
+        /// Do not ask
+        #[arg(short, long)]
+        yes: bool,
+    },
+    /// Read a topic from end to end and check every byte
+    #[command(after_long_help = "Examples:\n  \
+        weir put orders x && weir topic verify orders\n  \
+        weir put orders x && weir topic verify orders -o json")]
+    Verify {
+        /// Name of the topic
+        name: String,
+    },
+}
+
+/// Fields of a topic.
+pub(crate) const FIELDS: &[Field] = &[
+    field("name", "text", "name of the topic"),
+    field("live", "bool", "whether it can be written to"),
+    field(
+        "first",
+        "number",
+        "offset of the oldest record that is there, 0: none",
+    ),
+    field("last", "number", "offset of the newest record"),
+    field("keys", "number", "keys that have a value"),
+    field("bytes", "number", "bytes of its records as stored"),
+    field(
+        "compaction",
+        "text",
+        "what a compaction may remove: off or latest",
+    ),
+    wide("id", "number", "number of the topic in this store"),
+    wide(
+        "incarnation",
+        "number",
+        "intention that created it, null when it is not live",
+    ),
+    wide(
+        "tombstone_ttl_ms",
+        "number",
+        "how long compaction keeps a DELETE, null: for ever",
+    ),
+    wide(
+        "compaction_lag_ms",
+        "number",
+        "how young a record must be to be kept, null: 0",
+    ),
+    wide(
+        "key_bytes_max",
+        "number",
+        "limit of a key, null: that of the store",
+    ),
+    wide(
+        "value_bytes_max",
+        "number",
+        "limit of a value, null: that of the store",
+    ),
+    wide("keys_max", "number", "limit of keys, null: none"),
+];
+
+/// Fields of a check.
+pub(crate) const VERIFY_FIELDS: &[Field] = &[
+    field("name", "text", "name of the topic"),
+    field("records", "number", "records read"),
+    field("first", "number", "offset of the first one, 0: none"),
+    field("last", "number", "offset of the last one"),
+    field("bytes", "number", "bytes of keys, values and metadata"),
+];
+
+fn row(info: &TopicInfo) -> [Cell<'_>; 14] {
+    let count = |n: Option<u64>| n.map_or(Cell::Nothing, Cell::Count);
+    let options = &info.options;
+    [
+        Cell::Text(Cow::Borrowed(&info.name)),
+        Cell::Flag(info.live),
+        Cell::Count(info.first.0),
+        Cell::Count(info.last.0),
+        Cell::Count(info.keys),
+        Cell::Size(info.bytes),
+        Cell::Text(Cow::Borrowed(options::compaction(options))),
+        Cell::Count(u64::from(info.id.0)),
+        count(info.incarnation.map(|offset| offset.0)),
+        count(options.tombstone_ttl_ms),
+        count(options.compaction_lag_ms),
+        count(options.key_bytes_max),
+        count(options.value_bytes_max),
+        count(options.keys_max),
+    ]
+}
+
+/// Carries out `weir topic`.
+pub(crate) fn run(caller: &Caller, args: &TopicArgs) -> anyhow::Result<ExitCode> {
+    match &args.verb {
+        Verb::Ls { all } => list(caller, *all),
+        Verb::Info { name } => describe(caller, name),
+        Verb::Verify { name } => verify(caller, name),
+        Verb::Create { name, options } => {
+            let options = options::parse(options, &weir::TopicOptions::default())?;
+            let operation = Operation::Create { options: &options };
+            let weir = place::open(caller, Access::Write)?;
+            write(caller, &weir, name, operation)
+        }
+        Verb::Set { name, options } => {
+            let weir = place::open(caller, Access::Read)?;
+            let now = info(&weir, name)?.options;
+            let options = options::parse(options, &now)?;
+            write(caller, &weir, name, Operation::Alter { options: &options })
+        }
+        Verb::Rm { name, yes } => {
+            if !yes {
+                confirm(name)?;
+            }
+            let weir = place::open(caller, Access::Read)?;
+            write(caller, &weir, name, Operation::Destroy)
+        }
+    }
+}
+
+fn list(caller: &Caller, all: bool) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let weir = place::open(caller, Access::Read)?;
+    for info in weir.store().topics(all) {
+        out.row(&row(&info))?;
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn describe(caller: &Caller, name: &str) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let weir = place::open(caller, Access::Read)?;
+    let info = info(&weir, name)?;
+    out.row(&row(&info))?;
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn info(weir: &Weir, name: &str) -> anyhow::Result<TopicInfo> {
+    let topic = weir
+        .topic(name)
+        .failed(|| format!("cannot use topic {name}"))?;
+    let missing = || Failure::new(ErrorCode::TopicUnknown, format!("there is no topic {name}"));
+    Ok(topic.info().ok_or_else(missing)?)
+}
+
+fn write(
+    caller: &Caller,
+    weir: &Weir,
+    name: &str,
+    operation: Operation<'_>,
+) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::One, verdict::FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let failed = || format!("cannot change topic {name}");
+    weir.topic(name).failed(failed)?;
+    let outcome = one(weir, Intention::new(name, operation)).failed(failed)?;
+    let exit = answer(&mut out, name, &outcome, false)?;
+    out.finish()?;
+    Ok(exit)
+}
+
+/// Lets the person type the name of what is about to go.
+fn confirm(name: &str) -> anyhow::Result<()> {
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() {
+        return Err(usage("say --yes to remove a topic without being asked"));
+    }
+    eprint!("weir: type the name of the topic to remove: ");
+    let mut typed = String::new();
+    let read = std::io::stderr()
+        .flush()
+        .and_then(|()| stdin.lock().read_line(&mut typed));
+    read.failed(|| "cannot read the answer".to_owned())?;
+    if typed.trim() == name {
+        return Ok(());
+    }
+    let failure = Failure::new(ErrorCode::Cancelled, format!("{name} was not removed"));
+    Err(failure.because("another name was typed").into())
+}
+
+fn verify(caller: &Caller, name: &str) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::One, VERIFY_FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let weir = place::open(caller, Access::Read)?;
+    let failed = || format!("cannot read {name}");
+    let topic = weir.topic(name).failed(failed)?;
+    let (mut records, mut first, mut last, mut bytes) = (0, 0, 0, 0);
+    for page in topic.pages(ReadFrom::Start).failed(failed)? {
+        for record in &page.failed(failed)? {
+            let record = record.failed(failed)?;
+            if records == 0 {
+                first = record.offset.0;
+            }
+            records += 1;
+            last = record.offset.0;
+            bytes += (record.key.len() + record.value.len() + record.meta.len()) as u64;
+        }
+    }
+    out.row(&[
+        Cell::Text(name.into()),
+        Cell::Count(records),
+        Cell::Count(first),
+        Cell::Count(last),
+        Cell::Size(bytes),
+    ])?;
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}

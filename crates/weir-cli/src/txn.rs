@@ -1,0 +1,90 @@
+//! `weir txn`: several writes to one topic, all or none.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use weir::{ErrorCode, Intention, Operation, limits};
+
+use crate::cli::Caller;
+use crate::output::Shape;
+use crate::place::{self, Access};
+use crate::put::{self, Item, Items, bad_line, ensure};
+use crate::report::{Because, Failure};
+use crate::verdict;
+
+/// Bytes of a description: the largest transaction, with room for JSON.
+const INPUT_BYTES_MAX: u64 = 2 * limits::ITEM_BYTES_MAX as u64;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Each line is an object with `key` or `key64`, and `value`, `text`, `value64` or
+`\"delete\":true`. `expect` has the members `offset`, `absent`, `present` for the key of its
+line, and `topic_offset`, `topic_empty`; a line may have a key with conditions and nothing else.
+If one condition does not hold, nothing is written.
+
+Examples:
+  printf '{\"key\":\"a\",\"value\":1}\\n{\"key\":\"b\",\"value\":2}\\n' | weir txn accounts
+  printf '{\"key\":\"c\",\"value\":3,\"expect\":{\"absent\":true}}\\n' | weir txn accounts -")]
+pub(crate) struct TxnArgs {
+    /// Topic to write to; it is made when it is not there
+    topic: String,
+    /// File with the steps, `-` for the input
+    #[arg(default_value = "-")]
+    file: PathBuf,
+    /// Do not make the topic
+    #[arg(long)]
+    no_create: bool,
+    /// Exit with 0 even if the verdict is not VALID
+    #[arg(long)]
+    accept_invalid: bool,
+}
+
+/// Carries out `weir txn`.
+pub(crate) fn run(caller: &Caller, args: &TxnArgs) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::One, verdict::FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let items = read(&args.file)?;
+    let steps = items.steps();
+    let expect = items.conditions(false);
+    let weir = place::open(caller, Access::Write)?;
+    ensure(caller, &weir, &args.topic, args.no_create)?;
+    let operation = Operation::Txn { ops: &steps };
+    let intention = Intention::new(&args.topic, operation).expecting(&expect);
+    let failed = || format!("cannot carry out the transaction on {}", args.topic);
+    let outcome = put::one(&weir, intention).failed(failed)?;
+    let exit = put::answer(&mut out, &args.topic, &outcome, args.accept_invalid)?;
+    out.finish()?;
+    weir.close().failed(failed)?;
+    Ok(exit)
+}
+
+fn read(path: &std::path::Path) -> anyhow::Result<Items> {
+    let failed = || format!("cannot read {}", path.display());
+    let mut text = Vec::new();
+    let read = if path.as_os_str() == "-" {
+        std::io::stdin()
+            .take(INPUT_BYTES_MAX + 1)
+            .read_to_end(&mut text)
+    } else {
+        let file = std::fs::File::open(path).failed(failed)?;
+        file.take(INPUT_BYTES_MAX + 1).read_to_end(&mut text)
+    };
+    if read.failed(failed)? as u64 > INPUT_BYTES_MAX {
+        let why = format!("it has more than {INPUT_BYTES_MAX} bytes");
+        return Err(Failure::new(ErrorCode::TooLarge, failed())
+            .because(why)
+            .into());
+    }
+    let mut items = Items::default();
+    for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let item = Item::parse(line).map_err(|(at, why)| bad_line(number, at, &why))?;
+        items.item(&item).map_err(|why| bad_line(number, 1, &why))?;
+    }
+    Ok(items)
+}
