@@ -123,7 +123,7 @@ pub(crate) fn run(caller: &Caller, args: &ContextArgs) -> anyhow::Result<ExitCod
                 path.display().to_string()
             };
             contexts
-                .contexts
+                .by_name
                 .insert(name.clone(), Context { at, output });
             contexts.save()?;
             note(caller.quiet, &format!("context {name} is {place}"));
