@@ -28,6 +28,7 @@ mod scan;
 mod snapshot;
 mod store;
 mod topic;
+mod verify;
 
 pub use error::StoreError;
 pub use identity::Identity;
@@ -40,3 +41,4 @@ pub use scan::{KeyEntry, SCAN_KEYS_MAX};
 pub use store::{Stats, Store, TopicInfo};
 pub use topic::compact::TopicCompactReport;
 pub use topic::reader::{Page, Records, TopicReader};
+pub use verify::{Finding, Severity, VerifyReport, verify, verify_disk};

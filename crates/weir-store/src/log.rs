@@ -27,7 +27,7 @@ use std::thread::JoinHandle;
 pub use self::options::LogOptions;
 pub use self::reader::{Entry, LogReader, LogReaders};
 pub use self::recover::{Cut, Recovery};
-pub use self::verify::{Finding, Severity, VerifyReport, verify};
+pub use self::verify::{Finding, Severity, VerifyReport, read_only, verify};
 
 use self::format::{
     BATCH_HEADER, BatchHeader, FIRST_POSITION, Kind, SECTOR_BYTES, SegmentHeader, StartMark,

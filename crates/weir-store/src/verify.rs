@@ -1,6 +1,7 @@
 //! Checking a closed store: every checksum of every file, and whether what is
 //! derived agrees with the log. Changes nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,10 +13,11 @@ use crate::disk::{Disk, FileDisk, OpenMode};
 use crate::error::{IoVerb, StoreError};
 use crate::identity::{self, Identity};
 use crate::lock::DirLock;
-use crate::log::{self, LogIndex};
+use crate::log::{self, LogIndex, LogReaders};
 use crate::snapshot::{self, Snapshot};
 use crate::topic::block::{BlockCursor, HEADER_BYTES, Header, Place};
-use crate::topic::files::{directory, path as segment_path};
+use crate::topic::files::{directory, parse_directory, parse_segment, path as segment_path};
+use crate::topic::writer::SegmentEntry;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,14 +52,12 @@ pub struct VerifyReport {
     pub files: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// Log entries.
+    /// Log entries that count.
     pub entries: u64,
     /// Records in topic segments.
     pub records: u64,
-    /// Newest log entry.
-    pub last_index: u64,
-    /// Newest intention offset.
-    pub applied: IntentionOffset,
+    /// Newest intention offset, if the state could be made.
+    pub applied: Option<IntentionOffset>,
     /// Digest of the state after the newest log entry, if it could be made.
     pub digest: Option<Digest>,
 }
@@ -66,17 +66,61 @@ impl VerifyReport {
     /// Whether the store can be opened without losing anything.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        self.findings.iter().all(|finding| finding.severity < Severity::Damage)
+        self.findings
+            .iter()
+            .all(|finding| finding.severity < Severity::Damage)
     }
 
-    fn add(&mut self, severity: Severity, error: &StoreError) {
-        let (file, position, what) = match error {
-            StoreError::Damage { file, position, what, .. } => {
-                (file.clone(), *position, (*what).to_owned())
+    /// Whether every byte is as it was written.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.findings
+            .iter()
+            .all(|finding| finding.severity == Severity::Note)
+    }
+
+    fn add(&mut self, severity: Severity, file: &str, position: u64, what: &str) {
+        let (file, what) = (file.to_owned(), what.to_owned());
+        self.findings.push(Finding {
+            severity,
+            file,
+            position,
+            what,
+        });
+    }
+
+    /// Takes an error about content as a finding; others are passed on.
+    fn take<T>(
+        &mut self,
+        severity: Severity,
+        file: &str,
+        result: Result<T, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(StoreError::Damage {
+                file,
+                position,
+                what,
+                ..
+            }) => {
+                self.add(severity, &file, position, what);
+                Ok(None)
             }
-            other => (String::new(), 0, other.to_string()),
-        };
-        self.findings.push(Finding { severity, file, position, what });
+            Err(
+                error @ (StoreError::NewerFormat { .. }
+                | StoreError::ForeignStore { .. }
+                | StoreError::Apply { .. }),
+            ) => {
+                self.add(Severity::Damage, file, 0, &error.to_string());
+                Ok(None)
+            }
+            Err(error) if error.is_missing_file() => {
+                self.add(severity, file, 0, "the file is missing");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -91,6 +135,13 @@ pub fn verify(directory: &Path) -> Result<VerifyReport, StoreError> {
     }
     let text = directory.display().to_string();
     let disk = FileDisk::open(directory).map_err(StoreError::io(IoVerb::Open, &text))?;
+    let names = disk.list("").map_err(StoreError::io(IoVerb::List, &text))?;
+    if !names
+        .iter()
+        .any(|name| name == identity::PATH || name == "log")
+    {
+        return Err(StoreError::Missing { what: "store" });
+    }
     let _lock = DirLock::acquire(directory, "weir verify")?;
     verify_disk(&(Arc::new(disk) as Arc<dyn Disk>))
 }
@@ -98,34 +149,44 @@ pub fn verify(directory: &Path) -> Result<VerifyReport, StoreError> {
 /// The same on any disk.
 pub fn verify_disk(disk: &Arc<dyn Disk>) -> Result<VerifyReport, StoreError> {
     let mut report = VerifyReport::default();
-    let identity = match Identity::read(&**disk, identity::PATH) {
-        Ok(Some(identity)) => identity,
-        Ok(None) => return Err(StoreError::Missing { what: "store" }),
-        Err(error) => {
-            report.add(Severity::Damage, &error);
-            return Ok(report);
-        }
+    let read = Identity::read(&**disk, identity::PATH);
+    let Some(found) = report.take(Severity::Damage, identity::PATH, read)? else {
+        return Ok(report);
+    };
+    let Some(identity) = found else {
+        report.add(Severity::Damage, identity::PATH, 0, "the file is missing");
+        return Ok(report);
     };
     report.files += 1;
-    let log = log::verify(disk, identity.store_id)?;
-    report.files += log.files;
+    let log = log::verify(disk, &identity.store_id)?;
+    report.files += log.segments + 1;
     report.bytes += log.bytes;
-    report.entries = log.entries;
-    report.last_index = log.last_index.0;
     for finding in log.findings {
-        let severity = if finding.damage { Severity::Damage } else { Severity::Note };
-        let (file, position, what) = (finding.file, finding.position, finding.what);
-        report.findings.push(Finding { severity, file, position, what });
+        let severity = match finding.severity {
+            log::Severity::Note => Severity::Note,
+            log::Severity::Damage => Severity::Damage,
+        };
+        report.add(severity, &finding.file, finding.position, finding.what);
     }
+    let readers = log::read_only(disk, &identity.store_id);
+    let readers = report.take(Severity::Damage, "log", readers)?.flatten();
     // While the log reaches back to the start everything else can be derived.
-    let derived = if log.first_index <= LogIndex(1) { Severity::Derived } else { Severity::Damage };
+    let whole = readers
+        .as_ref()
+        .is_none_or(|readers| readers.first_index() <= LogIndex(1));
+    let derived = if whole {
+        Severity::Derived
+    } else {
+        Severity::Damage
+    };
     let snapshots = read_snapshots(&**disk, &identity, derived, &mut report)?;
-    let newest = snapshots.first();
-    topics(&**disk, &identity, newest, derived, &mut report)?;
-    if report.is_sound() {
-        replay(disk, &identity, &snapshots, &log.readers, &mut report)?;
+    topics(&**disk, &identity, snapshots.first(), derived, &mut report)?;
+    if let Some(readers) = &readers {
+        replay(&snapshots, readers, &mut report)?;
     }
-    report.findings.sort_by(|a, b| b.severity.cmp(&a.severity));
+    report
+        .findings
+        .sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     Ok(report)
 }
 
@@ -138,18 +199,16 @@ fn read_snapshots(
     let mut found = Vec::new();
     for (age, index) in snapshot::list(disk)?.into_iter().enumerate() {
         report.files += 1;
-        match Snapshot::read(disk, identity.store_id, index, 0) {
-            Ok(snapshot) => found.push(snapshot),
-            // An older snapshot is only a second copy.
-            Err(error) => {
-                report.add(if age == 0 { derived } else { Severity::Derived }, &error);
-            }
-        }
+        // An older snapshot is only a second copy.
+        let severity = if age == 0 { derived } else { Severity::Derived };
+        let read = Snapshot::read(disk, identity.store_id, index, 0);
+        found.extend(report.take(severity, &snapshot::path(index), read)?);
     }
     Ok(found)
 }
 
-/// Reads every block of every segment.
+/// Reads every block of every segment, and compares with what the newest
+/// snapshot lists.
 fn topics(
     disk: &dyn Disk,
     identity: &Identity,
@@ -157,79 +216,96 @@ fn topics(
     derived: Severity,
     report: &mut VerifyReport,
 ) -> Result<(), StoreError> {
-    let list = |dir: &str| disk.list(dir).map_err(StoreError::io(IoVerb::List, dir));
-    for (id, segments) in snapshot.map(|s| s.topics.as_slice()).unwrap_or_default() {
-        let mut before = 0;
-        for (number, bytes) in &segments.segments {
-            let checked = segment(disk, identity, *id, *number, Some(*bytes), before, report);
-            match checked {
-                Ok(last) => before = last,
-                Err(error) => report.add(derived, &error),
-            }
-        }
+    let mut listed = BTreeMap::new();
+    for (id, list) in snapshot.map(|s| s.topics.as_slice()).unwrap_or_default() {
+        listed.extend(
+            list.segments
+                .iter()
+                .map(|entry| ((*id, entry.number), *entry)),
+        );
     }
+    for ((id, number), entry) in &listed {
+        let read = segment(disk, identity, (*id, *number), Some(entry), report);
+        report.take(derived, &segment_path(*id, *number), read)?;
+    }
+    let list = |dir: &str| disk.list(dir).map_err(StoreError::io(IoVerb::List, dir));
+    let stray = "not a file of the store";
     for name in list("topics")? {
-        let Some(id) = u32::from_str_radix(&name, 16).ok().map(TopicId) else {
-            note(report, format!("topics/{name}"), "a name that the store does not use");
+        let Some(id) = parse_directory(&name) else {
+            report.add(Severity::Note, &format!("topics/{name}"), 0, stray);
             continue;
         };
         for file in list(&directory(id))? {
-            let number = file.strip_suffix(".seg").and_then(|number| number.parse().ok());
-            let Some(number) = number else {
-                note(report, format!("topics/{name}/{file}"), "a name that the store does not use");
+            let Some(number) = parse_segment(&file) else {
+                report.add(Severity::Note, &format!("topics/{name}/{file}"), 0, stray);
                 continue;
             };
-            let topic = snapshot.and_then(|s| s.topics.iter().find(|(known, _)| *known == id));
-            let listed =
-                topic.is_some_and(|(_, list)| list.segments.iter().any(|(n, _)| *n == number));
-            if !listed && let Err(error) = segment(disk, identity, id, number, None, 0, report) {
-                report.add(Severity::Derived, &error);
+            if !listed.contains_key(&(id, number)) {
+                let read = segment(disk, identity, (id, number), None, report);
+                report.take(Severity::Derived, &segment_path(id, number), read)?;
             }
         }
+    }
+    let known = [
+        "weir.id",
+        "LOCK",
+        "log",
+        "cut",
+        "topics",
+        "snapshots",
+        "rebuild",
+    ];
+    let known: BTreeSet<&str> = known.into_iter().collect();
+    for name in list("")?
+        .iter()
+        .filter(|name| !known.contains(name.as_str()))
+    {
+        report.add(Severity::Note, name, 0, stray);
     }
     Ok(())
 }
 
-fn note(report: &mut VerifyReport, file: String, what: &str) {
-    let what = what.to_owned();
-    report.findings.push(Finding { severity: Severity::Note, file, position: 0, what });
-}
-
-/// Reads a segment to its end; the first `listed` bytes must be there. Returns
-/// the offset of its last record.
+/// Reads a segment to its end. A listed one must hold what is listed; what is
+/// behind that belongs to a later time.
 fn segment(
     disk: &dyn Disk,
     identity: &Identity,
-    id: TopicId,
-    number: u32,
-    listed: Option<u64>,
-    before: u64,
+    (id, number): (TopicId, u32),
+    listed: Option<&SegmentEntry>,
     report: &mut VerifyReport,
-) -> Result<u64, StoreError> {
+) -> Result<(), StoreError> {
     let path = segment_path(id, number);
-    let file = disk.open(&path, OpenMode::Read).map_err(StoreError::io(IoVerb::Open, &path))?;
+    let file = disk
+        .open(&path, OpenMode::Read)
+        .map_err(StoreError::io(IoVerb::Open, &path))?;
     let len = file.len().map_err(StoreError::io(IoVerb::Read, &path))?;
     report.files += 1;
     report.bytes += len;
-    if len < listed.unwrap_or(0) {
-        return Err(StoreError::damage(&path, len, "topic segment is too short", 0));
-    }
-    let (mut position, mut last) = (0, before);
-    while position < len {
+    let (mut position, mut last) = (0, 0);
+    let mut seen: Option<SegmentEntry> = None;
+    while position < len && (listed.is_none() || seen != listed.copied()) {
         let damage = |what| StoreError::damage(&path, position, what, 0);
         let mut header = [0; HEADER_BYTES];
-        let place = Place { store_tag: identity.tag(), topic: id, segment: number, position };
-        let read = file.read_exact_at(&mut header, position);
-        let header = match read {
-            Ok(()) => Header::read(&header, &place).map_err(damage)?,
-            Err(_) => return Err(damage("a block header")),
+        let place = Place {
+            store_tag: identity.tag(),
+            topic: id,
+            segment: number,
+            position,
         };
-        let mut records = vec![0; usize::try_from(header.bytes).unwrap_or(0)];
+        if len - position < HEADER_BYTES as u64 {
+            return Err(damage("a block header"));
+        }
+        let read = file.read_exact_at(&mut header, position);
+        read.map_err(StoreError::io(IoVerb::Read, &path))?;
+        let header = Header::read(&header, &place).map_err(|bad| bad.error(&path, position))?;
         let at = position + HEADER_BYTES as u64;
-        if at + u64::from(header.bytes) > len
-            || file.read_exact_at(&mut records, at).is_err()
-            || !header.covers(&records)
-        {
+        if u64::from(header.bytes) > len - at {
+            return Err(damage("a block that ends behind the segment"));
+        }
+        let mut records = vec![0; header.bytes as usize];
+        let read = file.read_exact_at(&mut records, at);
+        read.map_err(StoreError::io(IoVerb::Read, &path))?;
+        if !header.covers(&records) {
             return Err(damage("checksum of a block"));
         }
         if header.base.first <= last {
@@ -244,37 +320,38 @@ fn segment(
             return Err(damage("last record of a block"));
         }
         position = at + u64::from(header.bytes);
-        if listed == Some(position) {
-            before_end(&*file, &path, position, len, report);
-            return Ok(last);
-        }
+        let entry = seen.unwrap_or(SegmentEntry {
+            number,
+            bytes: 0,
+            first: header.base.first,
+            last: 0,
+            chain: 0,
+        });
+        seen = Some(entry.with_block(position, header.last, header.own_crc));
     }
-    Ok(last)
-}
-
-/// Bytes behind the listed ones belong to a later time and are cut at open.
-fn before_end(
-    file: &dyn crate::disk::DiskFile,
-    path: &str,
-    position: u64,
-    len: u64,
-    report: &mut VerifyReport,
-) {
-    let _ = file;
-    if len > position {
-        let what = format!("{} bytes that the log will write again", len - position);
-        let finding =
-            Finding { severity: Severity::Note, file: path.to_owned(), position, what };
-        report.findings.push(finding);
+    if listed.is_some() && seen != listed.copied() {
+        return Err(StoreError::damage(
+            &path,
+            position,
+            "the blocks that the snapshot lists",
+            0,
+        ));
     }
+    if position < len {
+        report.add(
+            Severity::Note,
+            &path,
+            position,
+            "bytes of a time behind the snapshot",
+        );
+    }
+    Ok(())
 }
 
 /// Applies the log and compares with every snapshot on the way.
 fn replay(
-    disk: &Arc<dyn Disk>,
-    identity: &Identity,
     snapshots: &[Snapshot],
-    readers: &log::LogReaders,
+    readers: &LogReaders,
     report: &mut VerifyReport,
 ) -> Result<(), StoreError> {
     struct Nothing;
@@ -282,37 +359,46 @@ fn replay(
         fn topic(&mut self, _: TopicId, _: &TopicName) {}
         fn record(&mut self, _: TopicId, _: &Record<'_>) {}
     }
-    let _ = (disk, identity);
-    let first = readers.first_index();
-    let base = snapshots.iter().rev().find(|snapshot| snapshot.index.next() >= first);
+    let (first, last) = (readers.first_index(), readers.last_index());
+    let base = snapshots
+        .iter()
+        .rev()
+        .find(|snapshot| snapshot.index.next() >= first);
     let (mut machine, mut index) = match base {
         _ if first <= LogIndex(1) => (Machine::new(1), LogIndex::ZERO),
         Some(snapshot) => (snapshot.machine.clone(), snapshot.index),
         None => return Ok(()),
     };
-    let last = readers.last_index();
     let mut reader = readers.reader(index.next());
     let mut outcomes = Outcomes::default();
     loop {
         if let Some(snapshot) = snapshots.iter().find(|snapshot| snapshot.index == index)
             && snapshot.machine.digest() != machine.digest()
         {
-            let file = snapshot::path(index);
-            let error = StoreError::damage(&file, 512, "the state that the log leads to", 0);
-            report.add(Severity::Damage, &error);
+            let what = "not the state that the log leads to";
+            report.add(Severity::Damage, &snapshot::path(index), 512, what);
         }
-        let Some(entry) = reader.next(last)? else { break };
+        let next = reader.next(last);
+        let Some(Some(entry)) = report.take(Severity::Damage, "log", next)? else {
+            break;
+        };
+        report.entries += 1;
         let applied = Batch::read(&entry.payload, entry.term)
             .map_err(Into::into)
-            .and_then(|batch| machine.apply(&batch, &mut Nothing, &mut outcomes));
-        if let Err(error) = applied {
-            report.add(Severity::Damage, &StoreError::Apply { index: entry.index, error });
+            .and_then(|batch| machine.apply(&batch, &mut Nothing, &mut outcomes))
+            .map_err(|error| StoreError::Apply {
+                index: entry.index,
+                error,
+            });
+        if report.take(Severity::Damage, "log", applied)?.is_none() {
             return Ok(());
         }
         outcomes.clear();
         index = entry.index;
     }
-    report.applied = machine.applied();
-    report.digest = Some(machine.digest());
+    if index == last {
+        report.applied = Some(machine.applied());
+        report.digest = Some(machine.digest());
+    }
     Ok(())
 }

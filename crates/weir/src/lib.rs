@@ -59,6 +59,7 @@ pub use weir_core::{
     TopicId, TopicName, TopicOptions, limits,
 };
 pub use weir_store::{
-    BackupReport, CompactReport, Durability, Identity, KeyEntry, LogIndex, OpenOptions, OpenReport,
-    Page, Proposal, Records, SCAN_KEYS_MAX, Stats, Store, StoreError, TopicInfo, TopicReader,
+    BackupReport, CompactReport, Durability, Finding, Identity, KeyEntry, LogIndex, OpenOptions,
+    OpenReport, Page, Proposal, Records, SCAN_KEYS_MAX, Severity, Stats, Store, StoreError,
+    TopicCompactReport, TopicInfo, TopicReader, VerifyReport, verify,
 };

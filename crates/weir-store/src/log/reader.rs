@@ -42,7 +42,7 @@ pub struct Entry {
 /// Makes readers from any thread; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LogReaders {
-    pub(crate) shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl LogReaders {

@@ -10,11 +10,13 @@ use std::sync::Arc;
 use super::format::{
     CutHeader, FIRST_POSITION, SECTOR, SECTOR_BYTES, SegmentHeader, StartMark, Undecodable,
 };
+use super::reader::LogReaders;
 use super::recover::analyse::Analysis;
 use super::recover::files::{SegmentFile, open_segment, sort_out};
 use super::scan::{Spot, Window, look};
 use super::sectors::CrcStream;
 use super::segment::{BUILDING, CUT_DIR, LOG_DIR, START_FILE, parse_segment_name, read_block};
+use super::view::Shared;
 use crate::disk::{Disk, OpenMode};
 use crate::error::{IoVerb, StoreError};
 
@@ -184,6 +186,21 @@ pub fn verify(disk: &Arc<dyn Disk>, store_id: &[u8; 16]) -> Result<VerifyReport,
         check_cut(disk, &format!("{CUT_DIR}/{name}"), &mut report)?;
     }
     Ok(report)
+}
+
+/// Readers over a log that no process has open for writing, as an open would
+/// see it. Changes nothing; `None` when there is no log.
+pub fn read_only(
+    disk: &Arc<dyn Disk>,
+    store_id: &[u8; 16],
+) -> Result<Option<LogReaders>, StoreError> {
+    let Some(files) = sort_out(&**disk, store_id, OpenMode::Read)? else {
+        return Ok(None);
+    };
+    let analysis = Analysis::of(&files)?;
+    Ok(Some(LogReaders {
+        shared: Arc::new(Shared::new(analysis.view)),
+    }))
 }
 
 fn check_start(disk: &dyn Disk, report: &mut VerifyReport) -> Result<(), StoreError> {

@@ -71,7 +71,7 @@ impl Topics {
     /// not be known yet: its first records are still to be replayed.
     pub(crate) fn skip_segments(&mut self, id: TopicId, number: u32) {
         if let Some(writer) = self.writers.get_mut(id.index()) {
-            writer.skip_segments(number)
+            writer.skip_segments(number);
         } else {
             let skip = self.skip.entry(id).or_default();
             *skip = number.max(*skip);

@@ -44,6 +44,22 @@ pub(crate) struct SegmentEntry {
     pub(crate) chain: u32,
 }
 
+impl SegmentEntry {
+    /// The entry with one more block, which ends at `bytes`.
+    #[must_use]
+    pub(crate) fn with_block(self, bytes: u64, last: u64, header_crc: u32) -> Self {
+        let mut both = [0; 8];
+        both[..4].copy_from_slice(&self.chain.to_le_bytes());
+        both[4..].copy_from_slice(&header_crc.to_le_bytes());
+        Self {
+            bytes,
+            last,
+            chain: crc_fast::crc32_iscsi(&both),
+            ..self
+        }
+    }
+}
+
 /// The entries of blocks that are all in files, in order.
 pub(crate) fn entries(blocks: &[BlockRef]) -> Vec<SegmentEntry> {
     let mut segments: Vec<SegmentEntry> = Vec::new();
@@ -51,26 +67,20 @@ pub(crate) fn entries(blocks: &[BlockRef]) -> Vec<SegmentEntry> {
         let Home::File(segment, at) = &block.home else {
             continue;
         };
-        let bytes = at + HEADER_BYTES as u64 + u64::from(block.bytes);
-        let link = |chain: u32| {
-            let mut both = [0; 8];
-            both[..4].copy_from_slice(&chain.to_le_bytes());
-            both[4..].copy_from_slice(&block.header_crc.to_le_bytes());
-            crc_fast::crc32_iscsi(&both)
-        };
-        match segments.last_mut() {
-            Some(entry) if entry.number == segment.number => {
-                entry.bytes = bytes;
-                entry.last = block.last;
-                entry.chain = link(entry.chain);
-            }
-            _ => segments.push(SegmentEntry {
-                number: segment.number,
-                bytes,
-                first: block.base.first,
-                last: block.last,
-                chain: link(0),
-            }),
+        let number = segment.number;
+        if segments.last().is_none_or(|entry| entry.number != number) {
+            let first = block.base.first;
+            segments.push(SegmentEntry {
+                number,
+                bytes: 0,
+                first,
+                last: 0,
+                chain: 0,
+            });
+        }
+        let end = at + HEADER_BYTES as u64 + u64::from(block.bytes);
+        if let Some(entry) = segments.last_mut() {
+            *entry = entry.with_block(end, block.last, block.header_crc);
         }
     }
     segments

@@ -35,7 +35,7 @@ pub enum SimFailure {
     Io,
     /// No space; nothing was done.
     Full,
-    /// I/O error after the first half of the bytes was written.
+    /// I/O error after about half of the sectors were written.
     Short,
 }
 
@@ -376,7 +376,10 @@ impl State {
             Fate::Fails(SimFailure::Io) => return Err(io_error()),
             Fate::Fails(SimFailure::Full) => return Err(io::ErrorKind::StorageFull.into()),
             Fate::Fails(SimFailure::Short) => {
-                self.node(node)?.write(&bytes[..bytes.len() / 2], offset);
+                // Kernels copy whole pages, so what is left ends at a sector.
+                let half = (offset + bytes.len() / 2) / 512 * 512;
+                let kept = half.saturating_sub(offset);
+                self.node(node)?.write(&bytes[..kept], offset);
                 return Err(io_error());
             }
         }
