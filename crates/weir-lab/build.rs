@@ -1,9 +1,15 @@
-//! Hands the compiler's version and the build profile to the program, so
-//! that a contender can say how it was built and be refused when it was not
-//! optimised.
+//! Hands versions and the build profile to the program: a contender says how
+//! it was built, and is refused when it was not optimised.
 
 use std::env;
+use std::fs;
 use std::process::Command;
+
+/// Libraries that are contenders, with the variable their version goes to.
+const LIBRARIES: [(&str, &str); 2] = [
+    ("quick-xml", "WEIR_LAB_QUICK_XML"),
+    ("serde_json", "WEIR_LAB_SERDE_JSON"),
+];
 
 fn main() {
     let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
@@ -16,5 +22,20 @@ fn main() {
     let level = env::var("OPT_LEVEL").unwrap_or_default();
     println!("cargo::rustc-env=WEIR_LAB_RUSTC={}", version.trim());
     println!("cargo::rustc-env=WEIR_LAB_OPT_LEVEL={level}");
+    let lock = fs::read_to_string("../../Cargo.lock").unwrap_or_default();
+    for (library, variable) in LIBRARIES {
+        println!("cargo::rustc-env={variable}={}", locked(&lock, library));
+    }
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=../../Cargo.lock");
+}
+
+/// Version of `library` in the text of a lock file.
+fn locked(lock: &str, library: &str) -> String {
+    let name = format!("name = \"{library}\"");
+    let mut lines = lock.lines().skip_while(|line| *line != name);
+    let version = lines
+        .nth(1)
+        .and_then(|line| line.strip_prefix("version = "));
+    version.unwrap_or("unknown").trim_matches('"').to_owned()
 }

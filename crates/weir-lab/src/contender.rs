@@ -8,14 +8,17 @@
 //! would not have to do in a user's program.
 
 pub mod canary;
+pub mod floor;
 pub mod json;
 pub mod psyc;
+pub mod store;
 pub mod synthetic;
 pub mod wire;
 pub mod xml;
 
 use std::io::{self, BufRead, Write};
 
+use self::floor::{Bare, Floor};
 use crate::protocol::{Answer, Fields, Hello, Malformed, Request, Timed};
 
 /// One peer, in process or behind a pipe.
@@ -82,7 +85,7 @@ pub fn profile() -> String {
 }
 
 /// The contenders built into this program, with what each of them is.
-pub const BUILT_IN: [(&str, &str); 11] = [
+pub const BUILT_IN: [(&str, &str); 19] = [
     ("empty", "an empty loop body: the cost of the harness"),
     (
         "weir-psyc",
@@ -106,6 +109,26 @@ pub const BUILT_IN: [(&str, &str); 11] = [
         "canary",
         "integer loop and 32 MiB copy: what the machine does to fixed work",
     ),
+    ("floor-copy", "copy and CRC-32C of the messages of a load"),
+    (
+        "floor-write",
+        "the same bytes written to a file, never synced",
+    ),
+    (
+        "floor-sync",
+        "one write and fdatasync for each message, into a file that was filled before",
+    ),
+    (
+        "weir-put",
+        "this project's store: puts, all answers awaited",
+    ),
+    (
+        "weir-listen",
+        "this project's store: a topic read from its first record",
+    ),
+    ("weir-open", "this project's store: opening after a kill"),
+    ("weir-keys", "this project's store: memory of keys"),
+    ("weir-crash", "makes the image for `weir-open` and aborts"),
     (
         "spin",
         "an integer loop of `units` steps; for tests and `noise`",
@@ -128,6 +151,14 @@ pub fn by_name(name: &str) -> Option<Box<dyn Contender>> {
         "serde-json-borrowed" => Box::new(wire::Wire::new(json::Borrowed)),
         "quick-xml" => Box::new(wire::Wire::new(xml::QuickXml)),
         "canary" => Box::new(canary::CanaryWork::default()),
+        "floor-copy" => Box::new(Bare::new(Floor::Copy)),
+        "floor-write" => Box::new(Bare::new(Floor::Write)),
+        "floor-sync" => Box::new(Bare::new(Floor::WriteSync)),
+        "weir-put" => Box::new(store::put::Put::default()),
+        "weir-listen" => Box::new(store::listen::Listen::default()),
+        "weir-open" => Box::new(store::open::Open::default()),
+        "weir-keys" => Box::new(store::keys::Keys::default()),
+        "weir-crash" => Box::new(store::open::Crash::default()),
         "spin" => Box::new(synthetic::Spin::default()),
         "synthetic" => Box::new(synthetic::Synthetic::new(0)),
         "wrong" => Box::new(synthetic::Synthetic::new(1)),

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -186,6 +187,7 @@ fn a_killed_run_goes_on_where_it_was() {
     send(&child, Signal::KILL);
     child.wait().unwrap();
     let set = result_set(dir.path());
+    let first = fs::metadata(set.join("blocks/B000.jsonl")).unwrap().ino();
     // What a crash in the middle of writing a block leaves behind.
     fs::write(set.join("blocks/B007.part"), "{\"schema\":1,\"blo").unwrap();
     let resumed = run(
@@ -193,6 +195,8 @@ fn a_killed_run_goes_on_where_it_was() {
         &["run", "--allow-debug", "--resume", set.to_str().unwrap()],
     );
     assert!(resumed.status.success(), "{}", text(&resumed.stderr));
+    let now = fs::metadata(set.join("blocks/B000.jsonl")).unwrap().ino();
+    assert_eq!(now, first, "a block that is there is not measured again");
     let uninterrupted = result_set(whole.path());
     for block in 0..BLOCKS {
         assert_eq!(

@@ -2,7 +2,8 @@
  * write-ahead log, one connection, prepared statements. Parameters of an
  * input: messages, bytes, producers (whose messages are written one after the
  * other), rows (of a transaction), level: group (synchronous=FULL, so a commit
- * is synced before it returns) or memory (synchronous=OFF).
+ * is synced before it returns) or memory (synchronous=OFF); work=scan: the rows
+ * are written once, untimed, and every iteration reads all of them in order.
  *
  * The messages and the content of a check are those of
  * crates/weir-lab/src/contender/store.rs. */
@@ -18,6 +19,8 @@ static struct input {
     uint64_t messages, producers, rows;
     size_t bytes;
     const char *synchronous;
+    int scan;
+    sqlite3 *scanned; /* what a scan reads, kept open */
     char path[PATH_MAX_BYTES];
 } inputs[PEER_INPUTS_MAX];
 
@@ -28,7 +31,7 @@ static uint64_t number(const char *fields, const char *name) {
 
 static const char *peer_load(unsigned at, const char *fields) {
     struct input *input = &inputs[at];
-    char level[16] = "", dir[PATH_MAX_BYTES - 64];
+    char level[16] = "", work[16] = "", dir[PATH_MAX_BYTES - 64];
     input->messages = number(fields, "messages");
     input->producers = number(fields, "producers");
     input->rows = number(fields, "rows");
@@ -40,6 +43,7 @@ static const char *peer_load(unsigned at, const char *fields) {
     else if (strcmp(level, "memory") == 0) input->synchronous = "PRAGMA synchronous=OFF";
     else return "level is group or memory";
     if (!peer_field(fields, "dir", dir, sizeof dir)) return "parameter `dir` is missing";
+    input->scan = peer_field(fields, "work", work, sizeof work) && strcmp(work, "scan") == 0;
     snprintf(input->path, sizeof input->path, "%s/sqlite-%ld-%u.db", dir, (long)getpid(), at);
     input->loaded = 1;
     return NULL;
@@ -123,21 +127,55 @@ static sqlite3 *fresh(const struct input *input) {
     return db;
 }
 
-static const char *peer_check(unsigned at, struct peer_answer *answer) {
-    const struct input *input = &inputs[at];
-    struct peer_timed unused = {0};
+/* Reads all rows in order: the content or the touch sum of their values. */
+static const char *read_all(sqlite3 *db, int content, uint64_t *sum) {
     sqlite3_stmt *select = NULL;
+    if (sqlite3_prepare_v2(db, "SELECT value FROM log ORDER BY id", -1, &select, NULL))
+        return "cannot select";
+    int step;
+    while ((step = sqlite3_step(select)) == SQLITE_ROW) {
+        const void *value = sqlite3_column_blob(select, 0);
+        size_t bytes = (size_t)sqlite3_column_bytes(select, 0);
+        *sum += content ? peer_part('r', value, bytes) : peer_touch(value, bytes);
+    }
+    sqlite3_finalize(select);
+    return step == SQLITE_DONE ? NULL : "cannot read";
+}
+
+static const char *check_scan(struct input *input, struct peer_answer *answer) {
+    struct peer_timed unused = {0};
+    const char *wrong = NULL;
+    if (!input->scanned) {
+        input->scanned = fresh(input);
+        if (!input->scanned) return "cannot make a database";
+        wrong = write_all(input, input->scanned, input->messages, &unused);
+    }
+    if (!wrong) wrong = read_all(input->scanned, 1, &answer->content);
+    if (!wrong) wrong = read_all(input->scanned, 0, &answer->touch);
+    return wrong;
+}
+
+static const char *run_scan(struct input *input, uint64_t iterations, struct peer_timed *timed) {
+    const char *wrong = NULL;
+    struct peer_answer unused = {0, 0, 0, 0};
+    if (!input->scanned) wrong = check_scan(input, &unused);
+    uint64_t cpu = peer_cpu(), wall = peer_wall();
+    for (uint64_t i = 0; i < iterations && !wrong; i++) wrong = read_all(input->scanned, 0, &timed->touch);
+    timed->wall_ns = peer_wall() - wall;
+    timed->cpu_ns = peer_cpu() - cpu;
+    return wrong;
+}
+
+static const char *peer_check(unsigned at, struct peer_answer *answer) {
+    struct input *input = &inputs[at];
+    struct peer_timed unused = {0};
     uint64_t most = CHECK_MESSAGES_MAX / input->producers * input->producers;
     if (!input->loaded) return "input was not loaded";
+    if (input->scan) return check_scan(input, answer);
     sqlite3 *db = fresh(input);
     if (!db) return "cannot make a database";
     const char *wrong = write_all(input, db, input->messages < most ? input->messages : most, &unused);
-    if (!wrong && sqlite3_prepare_v2(db, "SELECT value FROM log ORDER BY id", -1, &select, NULL))
-        wrong = "cannot select";
-    while (!wrong && sqlite3_step(select) == SQLITE_ROW)
-        answer->content += peer_part('r', sqlite3_column_blob(select, 0),
-                                     (size_t)sqlite3_column_bytes(select, 0));
-    sqlite3_finalize(select);
+    if (!wrong) wrong = read_all(db, 1, &answer->content);
     sqlite3_close(db);
     clean(input);
     answer->touch = input->messages / input->producers * input->producers;
@@ -145,9 +183,10 @@ static const char *peer_check(unsigned at, struct peer_answer *answer) {
 }
 
 static const char *peer_run(unsigned at, uint64_t iterations, struct peer_timed *timed) {
-    const struct input *input = &inputs[at];
+    struct input *input = &inputs[at];
     const char *wrong = NULL;
     if (!input->loaded) return "input was not loaded";
+    if (input->scan) return run_scan(input, iterations, timed);
     for (uint64_t i = 0; i < iterations && !wrong; i++) {
         sqlite3 *db = fresh(input);
         if (!db) return "cannot make a database";
@@ -161,5 +200,11 @@ static const char *peer_run(unsigned at, uint64_t iterations, struct peer_timed 
 int main(void) {
     char versions[64];
     snprintf(versions, sizeof versions, "\tsqlite=%s", sqlite3_libversion());
-    return peer_serve(versions);
+    int code = peer_serve(versions);
+    for (unsigned at = 0; at < PEER_INPUTS_MAX; at++)
+        if (inputs[at].loaded) {
+            sqlite3_close(inputs[at].scanned);
+            clean(&inputs[at]);
+        }
+    return code;
 }

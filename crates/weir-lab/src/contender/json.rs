@@ -24,7 +24,8 @@ fn refused(error: &serde_json::Error) -> ContenderError {
 }
 
 fn versions() -> Fields {
-    Fields::from([("serde_json".to_owned(), "1".to_owned())])
+    let version = env!("WEIR_LAB_SERDE_JSON");
+    Fields::from([("serde_json".to_owned(), version.to_owned())])
 }
 
 impl Parser for Owned {

@@ -12,6 +12,7 @@ use quick_xml::events::{BytesStart, Event};
 
 use super::ContenderError;
 use super::wire::{Parser, pair, part, touch};
+use crate::protocol::Fields;
 
 /// quick-xml events.
 #[derive(Debug)]
@@ -22,6 +23,11 @@ fn refused(error: impl Display) -> ContenderError {
 }
 
 impl Parser for QuickXml {
+    fn versions(&self) -> Fields {
+        let version = env!("WEIR_LAB_QUICK_XML");
+        Fields::from([("quick-xml".to_owned(), version.to_owned())])
+    }
+
     fn pass(&mut self, packet: &[u8]) -> Result<u64, ContenderError> {
         let mut reader = Reader::from_reader(packet);
         let mut sum = 0u64;

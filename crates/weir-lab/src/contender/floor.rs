@@ -1,0 +1,189 @@
+//! Floors of the store experiments: what the same bytes cost without a store.
+//!
+//! - [`Copy`]: each message copied into a batch, the batch through CRC-32C.
+//!   No store that checks its bytes can use less CPU.
+//! - [`Write`]: batches written to a file, never synced.
+//! - [`WriteSync`]: each write into a file that was filled before, followed by
+//!   `fdatasync`. No store that syncs before it answers can be quicker.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use crc_fast::{CrcAlgorithm, checksum};
+
+use super::store::{Load, scratch};
+use super::{Contender, ContenderError, parameter};
+use crate::clock::Stopwatch;
+use crate::protocol::{Answer, Fields, Timed};
+
+/// Bytes that are summed and written together.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// Which floor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Floor {
+    /// Copy and checksum.
+    Copy,
+    /// Write.
+    Write,
+    /// Write and sync.
+    WriteSync,
+}
+
+/// A floor as a contender.
+#[derive(Debug)]
+pub struct Bare {
+    floor: Floor,
+    inputs: BTreeMap<usize, (Load, PathBuf, u64)>,
+}
+
+impl Bare {
+    /// The contender of `floor`.
+    pub fn new(floor: Floor) -> Bare {
+        Bare {
+            floor,
+            inputs: BTreeMap::new(),
+        }
+    }
+
+    fn pass(&self, input: usize) -> Result<Timed, ContenderError> {
+        let (load, path, bytes) = self
+            .inputs
+            .get(&input)
+            .ok_or(ContenderError::NotLoaded(input))?;
+        let failed = |source| ContenderError::Io {
+            path: path.display().to_string(),
+            source,
+        };
+        match self.floor {
+            Floor::Copy => Ok(copy(load)),
+            Floor::Write => write(load, path).map_err(failed),
+            Floor::WriteSync => write_sync(load, path, *bytes).map_err(failed),
+        }
+    }
+}
+
+impl Contender for Bare {
+    fn load(&mut self, input: usize, fields: &Fields) -> Result<(), ContenderError> {
+        let load = Load::read(fields)?;
+        let path = scratch(fields, "floor", input)?;
+        // Bytes of one synced write; a message unless given.
+        let bytes = parameter(fields, "sync_bytes").unwrap_or(load.bytes as u64);
+        self.inputs.insert(input, (load, path, bytes));
+        Ok(())
+    }
+
+    fn check(&mut self, input: usize) -> Result<Answer, ContenderError> {
+        Ok(Answer {
+            touch: self.pass(input)?.touch,
+            ..Answer::default()
+        })
+    }
+
+    fn run(&mut self, input: usize, iterations: u64) -> Result<Timed, ContenderError> {
+        let mut sum = Timed::default();
+        for _ in 0..iterations {
+            let timed = self.pass(input)?;
+            sum.wall_ns += timed.wall_ns;
+            sum.cpu_ns += timed.cpu_ns;
+            sum.touch = sum.touch.wrapping_add(timed.touch);
+        }
+        Ok(sum)
+    }
+}
+
+fn timed(watch: Stopwatch, touch: u64) -> Timed {
+    let (wall_ns, cpu_ns) = watch.stop();
+    Timed {
+        wall_ns,
+        cpu_ns,
+        touch,
+        extra: BTreeMap::new(),
+    }
+}
+
+fn copy(load: &Load) -> Timed {
+    let payload = load.payload(0);
+    let mut batch: Vec<u8> = Vec::with_capacity(BATCH_BYTES + load.bytes);
+    let mut touch = 0u64;
+    let watch = Stopwatch::start();
+    for message in 0..load.messages {
+        batch.extend_from_slice(payload.message(message));
+        if batch.len() >= BATCH_BYTES {
+            touch = touch.wrapping_add(checksum(CrcAlgorithm::Crc32Iscsi, &batch));
+            batch.clear();
+        }
+    }
+    touch = touch.wrapping_add(checksum(CrcAlgorithm::Crc32Iscsi, &batch));
+    timed(watch, touch)
+}
+
+fn write(load: &Load, path: &PathBuf) -> io::Result<Timed> {
+    let payload = load.payload(0);
+    let file = File::create(path)?;
+    let mut batch: Vec<u8> = Vec::with_capacity(BATCH_BYTES + load.bytes);
+    let mut at = 0u64;
+    let watch = Stopwatch::start();
+    for message in 0..load.messages {
+        batch.extend_from_slice(payload.message(message));
+        if batch.len() >= BATCH_BYTES {
+            file.write_all_at(&batch, at)?;
+            at += batch.len() as u64;
+            batch.clear();
+        }
+    }
+    file.write_all_at(&batch, at)?;
+    let timed = timed(watch, load.messages);
+    drop(file);
+    fs::remove_file(path)?;
+    Ok(timed)
+}
+
+fn write_sync(load: &Load, path: &PathBuf, bytes: u64) -> io::Result<Timed> {
+    let block = vec![0x5Au8; usize::try_from(bytes).unwrap_or(BATCH_BYTES)];
+    let file = File::create(path)?;
+    for place in 0..load.messages {
+        file.write_all_at(&block, place * bytes)?;
+    }
+    file.sync_all()?;
+    let watch = Stopwatch::start();
+    for place in 0..load.messages {
+        file.write_all_at(&block, place * bytes)?;
+        file.sync_data()?;
+    }
+    let timed = timed(watch, load.messages);
+    drop(file);
+    fs::remove_file(path)?;
+    Ok(timed)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floors_do_all_messages_and_leave_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let fields: Fields = [
+            ("dir", dir.path().to_str().unwrap()),
+            ("messages", "50"),
+            ("bytes", "100"),
+            ("producers", "1"),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+        for floor in [Floor::Copy, Floor::Write, Floor::WriteSync] {
+            let mut bare = Bare::new(floor);
+            bare.load(0, &fields).unwrap();
+            let once = bare.check(0).unwrap().touch;
+            assert_ne!(once, 0);
+            assert_eq!(bare.run(0, 3).unwrap().touch, once.wrapping_mul(3));
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}
