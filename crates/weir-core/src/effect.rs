@@ -166,39 +166,64 @@ pub struct OutcomeRun {
     pub outcome: Outcome,
 }
 
-/// Answers to the items of a batch, in item order, run-length coded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Answers to the items of a batch, in item order, run-length coded. A single
+/// run, which is what one call usually gets, takes no allocation.
+#[derive(Clone, Debug, Default)]
 pub struct Outcomes {
-    runs: Vec<OutcomeRun>,
+    runs: Runs,
 }
+
+#[derive(Clone, Debug, Default)]
+enum Runs {
+    #[default]
+    None,
+    One(OutcomeRun),
+    Many(Vec<OutcomeRun>),
+}
+
+impl PartialEq for Outcomes {
+    fn eq(&self, other: &Self) -> bool {
+        self.runs() == other.runs()
+    }
+}
+
+impl Eq for Outcomes {}
 
 impl Outcomes {
     /// Forgets everything, keeps the memory.
     pub fn clear(&mut self) {
-        self.runs.clear();
+        match &mut self.runs {
+            Runs::Many(runs) => runs.clear(),
+            few => *few = Runs::None,
+        }
     }
 
     /// The runs, in item order.
     #[must_use]
+    #[inline]
     pub fn runs(&self) -> &[OutcomeRun] {
-        &self.runs
+        match &self.runs {
+            Runs::None => &[],
+            Runs::One(run) => std::slice::from_ref(run),
+            Runs::Many(runs) => runs,
+        }
     }
 
     /// Number of items answered.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.runs.iter().map(|run| run.count as usize).sum()
+        self.runs().iter().map(|run| run.count as usize).sum()
     }
 
     /// Whether no item is answered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.runs.is_empty()
+        self.runs().is_empty()
     }
 
     /// Each item's answer.
     pub fn iter(&self) -> impl Iterator<Item = Outcome> + '_ {
-        self.runs
+        self.runs()
             .iter()
             .flat_map(|run| (0..u64::from(run.count)).map(|n| run.outcome.nth(n)))
     }
@@ -206,18 +231,28 @@ impl Outcomes {
     /// Adds the answer to the next item.
     #[inline]
     pub fn push(&mut self, outcome: Outcome) {
-        if let Some(run) = self.runs.last_mut()
+        let last = match &mut self.runs {
+            Runs::None => None,
+            Runs::One(run) => Some(run),
+            Runs::Many(runs) => runs.last_mut(),
+        };
+        if let Some(run) = last
             && let (Outcome::Committed(first), Outcome::Committed(next)) = (&run.outcome, &outcome)
             && first.runs_into(next, u64::from(run.count))
         {
             run.count += 1;
             return;
         }
-        self.runs.push(OutcomeRun { count: 1, outcome });
+        self.push_run(OutcomeRun { count: 1, outcome });
     }
 
     /// Adds a whole run.
+    #[inline]
     pub fn push_run(&mut self, run: OutcomeRun) {
-        self.runs.push(run);
+        match &mut self.runs {
+            Runs::None => self.runs = Runs::One(run),
+            Runs::One(first) => self.runs = Runs::Many(vec![*first, run]),
+            Runs::Many(runs) => runs.push(run),
+        }
     }
 }

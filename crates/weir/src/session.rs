@@ -57,11 +57,16 @@ impl Session {
     /// intentions say of client and nonce is replaced.
     pub fn send(&mut self, intentions: &[Intention<'_>]) -> Result<Pending, WeirError> {
         let first = self.next;
-        let numbered: Vec<Intention<'_>> = (first..)
-            .zip(intentions)
-            .map(|(nonce, intention)| intention.under(self.client, nonce))
-            .collect();
-        let proposal = self.store.propose(&numbered)?;
+        let proposal = match intentions {
+            [one] => self.store.propose(&[one.under(self.client, first)])?,
+            many => {
+                let numbered: Vec<Intention<'_>> = (first..)
+                    .zip(many)
+                    .map(|(nonce, intention)| intention.under(self.client, nonce))
+                    .collect();
+                self.store.propose(&numbered)?
+            }
+        };
         self.next += intentions.len() as u64;
         Ok(Pending { proposal, first })
     }
