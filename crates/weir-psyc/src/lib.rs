@@ -6,35 +6,59 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod circuit;
 pub mod class;
+mod compact;
 mod container;
 mod dict;
 mod error;
 mod event;
 mod index;
+pub mod keyword;
 mod limits;
 mod list;
+mod method;
 mod operator;
 mod output;
 mod packet;
+mod packet_id;
 mod parser;
 mod print;
 mod render;
+mod routing;
 mod scan;
+mod structure;
+mod table;
+mod template;
+mod uniform;
 mod update;
+mod vartype;
 
+pub use compact::CompactTable;
 pub use container::{ContainerError, ContainerErrorKind, Element, Key};
 pub use dict::{Dict, DictEvent};
 pub use error::{ErrorCode, ParseError};
 pub use event::{ParseStep, Variable};
 pub use index::{Index, IndexStep};
+pub use keyword::{InvalidKeyword, KeywordMap};
 pub use limits::{LENGTH_DIGITS_MAX, Limits};
 pub use list::{List, ListEvent, ListStep, ListStream};
+pub use method::{Method, MethodFamily, MethodFlags, methods};
 pub use operator::Operator;
 pub use packet::{Content, Length, Modifier, Packet, Parts, StateOperation};
+pub use packet_id::{PacketId, PacketIdError};
 pub use parser::{Mode, Parser};
 pub use print::{
     Escaped, EventPrinter, ListPrinter, print_dict, print_index, print_update, unescape,
 };
-pub use render::{RenderError, Renderer};
+pub use render::{Entry, Item, RenderError, Renderer, Step};
+pub use routing::RoutingVariable;
+pub use structure::{Field, Fields, StructError, StructType};
+pub use table::{Row, Rows, Table, TableError};
+pub use template::{Progress, Rendered, Template, TemplateWriter, standard_template};
+pub use uniform::{AnyUniform, HOST_BYTES_MAX, Uniform, UniformError, UniformKind};
 pub use update::{Update, UpdateEvent};
+pub use vartype::{
+    EPOCH, NumberError, VarType, date_from_unix, is_list, parse_date, parse_integer,
+    parse_list_index,
+};

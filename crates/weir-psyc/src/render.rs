@@ -13,6 +13,10 @@ use crate::output::{Filling, Output, digits};
 use crate::packet::{Content, Length, Modifier, Packet, Parts};
 use crate::scan::{LF, Mark, TAB, end_mark};
 
+mod containers;
+
+pub use containers::{Entry, Item, Step};
+
 /// Why something cannot be rendered. All but `BufferTooSmall` are the caller's mistakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

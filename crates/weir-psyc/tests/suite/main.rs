@@ -11,7 +11,9 @@
 mod containers;
 mod feed;
 mod generate;
+mod helpers;
 mod oracle;
 mod packets;
 mod properties;
+mod render;
 mod vectors;

@@ -24,6 +24,14 @@ impl Case {
         Some(weir_psyc::unescape(text.as_bytes()).expect("escapes"))
     }
 
+    /// The bytes of every setting `name`, in order.
+    pub fn all(&self, name: &str) -> Vec<Vec<u8>> {
+        let settings = self.settings.iter().filter(|(key, _)| key == name);
+        settings
+            .map(|(_, text)| weir_psyc::unescape(text.as_bytes()).expect("escapes"))
+            .collect()
+    }
+
     /// Compares lines of TAB-separated fields with the expectation.
     pub fn check(&self, printed: &str, how: &str) {
         let shown: Vec<String> = printed
