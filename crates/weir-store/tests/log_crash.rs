@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::cast_possible_truncation,
+    clippy::case_sensitive_file_extension_comparisons,
     missing_docs,
     dead_code,
     unreachable_pub,
@@ -12,7 +13,7 @@
 
 mod log_sim;
 
-use log_sim::{Draw, Step, Trace, allowed, entries, know, open, options, run, script};
+use log_sim::{Draw, Step, Trace, allowed, entries, know, open, options, run, scale, script};
 use weir_store::disk::SimDisk;
 use weir_store::log::LogOptions;
 
@@ -62,15 +63,15 @@ fn cut_everywhere(seed: u64, len: u64, images: u64) -> u64 {
 #[test]
 fn nothing_acknowledged_is_lost_at_any_operation() {
     let mut ops = 0;
-    for seed in 0..12 {
-        ops += cut_everywhere(seed, 60, 4);
+    for seed in 0..8 * scale() {
+        ops += cut_everywhere(seed, 60, 3);
     }
     assert!(ops > 500, "the scripts do too little: {ops}");
 }
 
 #[test]
 fn a_cut_during_recovery_changes_nothing() {
-    for seed in 100..112 {
+    for seed in 100..100 + 6 * scale() {
         let mut steps = script(seed, 50);
         steps.extend([Step::Append(1), Step::Append(2), Step::Append(3)]);
         know(&mut steps);
@@ -107,7 +108,7 @@ fn random_cuts_with_several_batches_in_flight() {
     let options = options();
     let mut torn = 0;
     let mut copied = 0;
-    for seed in 0..2_500_u64 {
+    for seed in 0..2_500 * scale() {
         let mut draw = Draw(seed);
         let len = 5 + draw.below(40);
         let mut steps = script(seed + 1_000_000, len);
@@ -133,7 +134,7 @@ fn random_cuts_with_several_batches_in_flight() {
 
 #[test]
 fn several_lives_with_a_cut_in_each() {
-    for seed in 0..300_u64 {
+    for seed in 0..200 * scale() {
         let mut draw = Draw(seed + 77);
         let options = options();
         let mut disk = SimDisk::new();

@@ -172,7 +172,11 @@ impl DiskFile for SimFile {
     }
 
     fn write_all_at(&self, parts: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
-        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let bytes = parts
+            .iter()
+            .map(|part| &**part)
+            .collect::<Vec<&[u8]>>()
+            .concat();
         self.disk.state().write(self.node, &bytes, offset)
     }
 

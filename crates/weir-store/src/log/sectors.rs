@@ -46,16 +46,14 @@ impl CrcStream {
 
 /// Whether all bytes are 0.
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
-    // Most bytes that are not zero show it at once; the chunked OR below is
-    // what the compiler turns into wide instructions.
-    let mut chunks = bytes.chunks_exact(64);
-    for chunk in &mut chunks {
-        if chunk.iter().fold(0_u8, |all, byte| all | byte) != 0 {
-            return false;
-        }
-    }
-    chunks.remainder().iter().all(|byte| *byte == 0)
+    // Comparing with zeros is the fastest test there is, also in builds that
+    // are not optimised.
+    bytes
+        .chunks(ZEROS.len())
+        .all(|chunk| chunk == &ZEROS[..chunk.len()])
 }
+
+static ZEROS: [u8; 4096] = [0; 4096];
 
 /// What the sectors of a batch look like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,298 @@
+//! Disks that fail: syncs, writes, reads, space.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::case_sensitive_file_extension_comparisons,
+    missing_docs,
+    dead_code,
+    unreachable_pub,
+    reason = "a test panics when it fails"
+)]
+
+mod log_sim;
+
+use log_sim::{Draw, Step, allowed, entries, know, open, options, payload, run, scale, script};
+use weir_store::disk::{SimDisk, SimFailure, SimOp};
+use weir_store::error::{Retry, StoreError};
+use weir_store::log::{Log, LogIndex};
+
+fn log() -> (SimDisk, Log) {
+    let disk = SimDisk::new();
+    let (log, _) = open(&disk, &options()).unwrap();
+    (disk, log)
+}
+
+fn is_poisoned(result: &Result<(), StoreError>) -> bool {
+    matches!(result, Err(StoreError::Poisoned))
+}
+
+#[test]
+fn a_failed_sync_poisons_for_ever_and_reading_goes_on() {
+    let (disk, mut log) = log();
+    log.append(1, 1, &[b"durable"]).unwrap();
+    log.sync().unwrap();
+    log.append(1, 1, &[b"in doubt"]).unwrap();
+    disk.fail(SimOp::Sync, 1, SimFailure::Io);
+    let error = log.sync().unwrap_err();
+    assert!(matches!(error, StoreError::Io { .. }) && error.retry() == Retry::Reopen);
+    assert_eq!(log.durable_index(), LogIndex(1));
+    let syncs = disk.counts().syncs;
+    assert!(is_poisoned(&log.sync()) && is_poisoned(&log.seal()));
+    assert!(is_poisoned(&log.truncate_after(LogIndex(1))));
+    assert!(is_poisoned(&log.purge_through(LogIndex(1))));
+    assert!(is_poisoned(&log.reset(LogIndex(9), 1)));
+    assert!(is_poisoned(&log.append(1, 1, &[b"no"]).map(drop)));
+    assert_eq!(
+        disk.counts().syncs,
+        syncs,
+        "a failed sync is never tried again"
+    );
+    let mut reader = log.reader(LogIndex(1));
+    assert_eq!(
+        &*reader.next(LogIndex(2)).unwrap().unwrap().payload,
+        b"durable"
+    );
+    assert!(is_poisoned(&log.close()));
+}
+
+#[test]
+fn what_a_reopen_shows_after_a_failed_sync_is_durable() {
+    // The cache shows the entries, the disk has lost them, and another sync of
+    // the same pages would say that all is well.
+    for fail in 1..=4 {
+        for seed in 0..20 {
+            let (disk, mut log) = log();
+            let mut written = 0;
+            disk.fail(SimOp::Sync, fail, SimFailure::Io);
+            while log.append(1, 1, &[&payload(written * 31)]).is_ok() {
+                written += 1;
+                if written % 3 == 0 && log.sync().is_err() {
+                    break;
+                }
+            }
+            drop(log);
+            let again = disk.killed();
+            let (log, recovery) = open(&again, &options()).unwrap();
+            let shown = log.last_index();
+            assert_eq!(shown.0, written);
+            assert!(recovery.copied_entries > 0);
+            drop(log);
+            let (log, _) = open(&again.power_cut(seed), &options()).unwrap();
+            assert_eq!(log.last_index(), shown, "fail {fail} seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn every_failing_operation_ends_in_an_error_and_a_sound_reopen() {
+    let kinds = [
+        (SimOp::Write, SimFailure::Io),
+        (SimOp::Write, SimFailure::Short),
+        (SimOp::Write, SimFailure::Full),
+        (SimOp::Sync, SimFailure::Io),
+        (SimOp::SyncDir, SimFailure::Io),
+        (SimOp::Resize, SimFailure::Full),
+        (SimOp::Resize, SimFailure::Io),
+        (SimOp::Create, SimFailure::Full),
+        (SimOp::Rename, SimFailure::Io),
+        (SimOp::Remove, SimFailure::Io),
+        (SimOp::Read, SimFailure::Io),
+    ];
+    let mut failed = 0;
+    for seed in 0..3 * scale() {
+        let mut steps = script(seed + 500, 60);
+        steps.retain(|step| !matches!(step, Step::Kill));
+        know(&mut steps);
+        for (op, failure) in kinds {
+            for nth in (1..).step_by(if op == SimOp::Write { 3 } else { 1 }) {
+                let disk = SimDisk::new();
+                disk.fail(op, nth, failure);
+                let trace = run(&disk, &steps, &options());
+                if trace.complete {
+                    // A full disk may have been met by a smaller file.
+                    if nth > 200 || disk.counts().ops < nth {
+                        break;
+                    }
+                    let met = run(&SimDisk::new(), &steps, &options()).complete;
+                    assert!(met);
+                    break;
+                }
+                failed += 1;
+                let what = format!("seed {seed} {op:?} {failure:?} {nth}");
+                // The process comes back, the machine does not.
+                for left in [disk.killed(), disk.power_cut(nth)] {
+                    let (log, _) =
+                        open(&left, &options()).unwrap_or_else(|e| panic!("{what}: {e}"));
+                    allowed(&log, &trace).unwrap_or_else(|error| panic!("{what}: {error}"));
+                    let before = entries(&log);
+                    drop(log);
+                    let (log, _) = open(&left.power_cut(nth), &options()).unwrap();
+                    assert_eq!(entries(&log), before, "{what}");
+                }
+            }
+        }
+    }
+    assert!(failed > 200, "{failed}");
+}
+
+#[test]
+fn a_full_disk_is_said_before_anything_is_written_and_heals() {
+    let (disk, mut log) = log();
+    let mut settings = options();
+    settings.reserve_bytes = 16 << 10;
+    drop(log);
+    (log, _) = open(&disk, &settings).unwrap();
+    disk.set_capacity(64 << 10);
+    let bytes = [7; 700];
+    let refused = loop {
+        let ops = disk.counts().ops;
+        let before = (log.last_index(), log.sequence_and_epoch());
+        match log.append(1, 1, &[&bytes]) {
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(before, (log.last_index(), log.sequence_and_epoch()));
+                assert_eq!(ops, disk.counts().ops, "nothing was tried");
+                break error;
+            }
+        }
+    };
+    assert!(matches!(refused, StoreError::DiskFull { .. }) && refused.retry() == Retry::Later);
+    log.sync().unwrap();
+    let last = log.last_index();
+    assert!(last.0 > 10);
+    // Reading, purging and a clean stop work while full.
+    assert!(log.reader(LogIndex(1)).next(last).unwrap().is_some());
+    assert!(log.append(1, 1, &[&bytes]).is_err());
+    drop(log);
+    let (mut log, _) = open(&disk.power_cut(3), &settings).unwrap();
+    assert_eq!(log.last_index(), last);
+    log.purge_through(last).unwrap();
+    log.append(1, 1, &[&bytes]).unwrap();
+    log.close().unwrap();
+    disk.set_capacity(u64::MAX);
+    let (mut log, _) = open(&disk, &settings).unwrap();
+    log.append(1, 1, &[&bytes]).unwrap();
+}
+
+#[test]
+fn a_full_disk_can_be_opened_stopped_and_opened_again() {
+    let disk = SimDisk::new();
+    let (mut log, _) = open(&disk, &options()).unwrap();
+    while log.sequence_and_epoch().0 < 60 {
+        log.append(1, 1, &[b"x"]).unwrap();
+    }
+    log.sync().unwrap();
+    let used: usize = disk
+        .files()
+        .iter()
+        .map(|file| disk.content(file).unwrap().len())
+        .sum();
+    disk.set_capacity(used as u64);
+    while log.append(1, 1, &[b"x"]).is_ok() {}
+    log.sync().unwrap();
+    let last = log.last_index();
+    log.close().unwrap();
+    for _ in 0..2 {
+        let (log, recovery) = open(&disk, &options()).unwrap();
+        assert!(recovery.clean);
+        assert_eq!(log.last_index(), last);
+        log.close().unwrap();
+    }
+}
+
+#[test]
+fn a_read_error_is_that_read_only() {
+    let (disk, mut log) = log();
+    for number in 0..3 {
+        log.append(1, 1, &[&payload(number)]).unwrap();
+    }
+    let mut reader = log.reader(LogIndex(1));
+    disk.fail(SimOp::Read, 1, SimFailure::Io);
+    assert!(matches!(
+        reader.next(LogIndex(3)),
+        Err(StoreError::Io { .. })
+    ));
+    assert_eq!(
+        reader.next(LogIndex(3)).unwrap().unwrap().index,
+        LogIndex(1)
+    );
+    log.append(1, 1, &[b"more"]).unwrap();
+    log.sync().unwrap();
+}
+
+#[test]
+fn syncs_that_run_behind_leave_a_prefix() {
+    let mut settings = options();
+    settings.sync_on_roll = false;
+    settings.zero_ahead_bytes = 0;
+    for seed in 0..200 * scale() {
+        let mut draw = Draw(seed);
+        let disk = SimDisk::new();
+        let (mut log, _) = open(&disk, &settings).unwrap();
+        let mut written = Vec::new();
+        let mut certain = 0;
+        for _ in 0..40 + draw.below(120) {
+            let mut step = [Step::Append(draw.next())];
+            know(&mut step);
+            let [Step::Append(number)] = step else {
+                unreachable!()
+            };
+            log.append(1, 1, &[&payload(number)]).unwrap();
+            written.push((log.last_index().0, 1, number));
+            if draw.below(60) == 0 {
+                log.sync().unwrap();
+                certain = written.len();
+            }
+        }
+        let left = disk.power_cut(draw.next());
+        let (log, _) = open(&left, &settings).unwrap_or_else(|error| panic!("{seed}: {error}"));
+        let found = entries(&log);
+        assert!(found.len() >= certain, "seed {seed}");
+        assert_eq!(found, written[..found.len()], "seed {seed}");
+    }
+}
+
+#[test]
+fn what_no_call_accepts_changes_nothing() {
+    let (disk, mut log) = log();
+    for _ in 0..5 {
+        log.append(3, 1, &[b"x"]).unwrap();
+    }
+    log.sync().unwrap();
+    let ops = disk.counts().ops;
+    assert!(matches!(
+        log.append(2, 1, &[b"x"]),
+        Err(StoreError::IndexOutOfRange { .. })
+    ));
+    assert!(matches!(
+        log.truncate_after(LogIndex(6)),
+        Err(StoreError::IndexOutOfRange { .. })
+    ));
+    assert!(matches!(
+        log.purge_through(LogIndex(6)),
+        Err(StoreError::IndexOutOfRange { .. })
+    ));
+    log.purge_through(LogIndex(3)).unwrap();
+    assert!(matches!(
+        log.truncate_after(LogIndex(2)),
+        Err(StoreError::IndexOutOfRange { .. })
+    ));
+    assert!(matches!(
+        log.purge_through(LogIndex(2)),
+        Err(StoreError::IndexOutOfRange { .. })
+    ));
+    assert!(matches!(
+        log.reset(LogIndex(0), 3),
+        Err(StoreError::IndexOutOfRange { .. })
+    ));
+    log.append(3, 1, &[b"x"]).unwrap();
+    assert!(matches!(
+        log.purge_through(LogIndex(6)),
+        Err(StoreError::IndexOutOfRange { .. })
+    ));
+    assert!(disk.counts().ops > ops);
+    assert_eq!(
+        (log.first_index(), log.last_index()),
+        (LogIndex(4), LogIndex(6))
+    );
+}
