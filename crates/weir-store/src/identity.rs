@@ -125,6 +125,19 @@ impl Identity {
         disk.sync_dir("").map_err(StoreError::io(IoVerb::Sync, "."))
     }
 
+    /// Makes a file durable that an earlier process may not have synced: one
+    /// sector, written again with the same bytes.
+    pub(crate) fn settle(&self, disk: &dyn Disk) -> Result<(), StoreError> {
+        let file = disk
+            .open(NEW, OpenMode::Write)
+            .map_err(StoreError::io(IoVerb::Open, NEW))?;
+        let write = file.write_all_at(&mut [IoSlice::new(&self.encode())], 0);
+        write.map_err(StoreError::io(IoVerb::Write, NEW))?;
+        file.sync_data()
+            .map_err(StoreError::io(IoVerb::Sync, NEW))?;
+        disk.sync_dir("").map_err(StoreError::io(IoVerb::Sync, "."))
+    }
+
     /// Gives the file its name: the store exists from here on.
     pub(crate) fn name(disk: &dyn Disk) -> Result<(), StoreError> {
         disk.rename(NEW, PATH)

@@ -102,6 +102,8 @@ fn identity(
     report.created = true;
     // A crash may have come between the identity's content and its name.
     if let Ok(Some(identity)) = Identity::read(disk, identity::NEW) {
+        // What was read may be cache that never reached the disk.
+        identity.settle(disk)?;
         return Ok(identity);
     }
     for dir in ["log", "topics", "snapshots"] {

@@ -1,0 +1,363 @@
+//! The power goes at every operation of a script, the process is killed at
+//! every operation, and both again during the recovery. What is found must be
+//! a prefix of what was sent that holds everything that was answered.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use weir_core::{Digest, Outcome};
+use weir_store::disk::SimDisk;
+use weir_store::{Durability, OpenOptions, Store};
+
+use crate::disks::Gate;
+use crate::model::{Act, Expected, check_topic, script, with_intentions};
+use crate::world::{options, state};
+
+/// What had happened when an image was taken.
+#[derive(Clone, Debug, Default)]
+struct Progress {
+    /// Items that were handed over.
+    sent: usize,
+    /// Items that were answered.
+    acknowledged: usize,
+    /// Items that a power cut must not take.
+    durable: usize,
+    /// Topics whose compaction was begun.
+    compacted: BTreeSet<&'static str>,
+    /// Digest after so many items.
+    digests: BTreeMap<usize, Digest>,
+    ended: bool,
+}
+
+/// A disk as a crash left it.
+struct Image {
+    disk: SimDisk,
+    progress: Progress,
+    what: String,
+    power: bool,
+}
+
+/// Runs a script and hands out images of every moment.
+fn run(
+    seed: u64,
+    (expected, acts): (&Expected, &[Act]),
+    options: &OpenOptions,
+    images: u64,
+    sender: &mpsc::SyncSender<Image>,
+) {
+    let disk = SimDisk::new();
+    let gate = Gate::new(disk.clone());
+    let progress = Arc::new(Mutex::new(Progress::default()));
+    let mut number = 0;
+    let (moments, now) = (sender.clone(), Arc::clone(&progress));
+    let image_of = disk.clone();
+    gate.observe(move |op, path| {
+        if !op.changes() {
+            return;
+        }
+        number += 1;
+        let what = format!("seed {seed}, operation {number} ({op:?} {path})");
+        let progress = now.lock().unwrap().clone();
+        for image in 0..=images {
+            let power = image > 0;
+            let disk = match image {
+                0 => image_of.killed(),
+                n => image_of.power_cut(number * 1_000_003 + n),
+            };
+            let what = format!("{what}, image {image}");
+            let progress = progress.clone();
+            let image = Image {
+                disk,
+                progress,
+                what,
+                power,
+            };
+            // The checkers may have given up already.
+            drop(moments.send(image));
+        }
+    });
+    let mut store = Some(Store::open_disk(gate.disk(), options).unwrap());
+    for act in acts {
+        step(&mut store, act, expected, &gate, options, &progress);
+    }
+    progress.lock().unwrap().ended = true;
+    store.unwrap().close().unwrap();
+}
+
+fn step(
+    store: &mut Option<Store>,
+    act: &Act,
+    expected: &Expected,
+    gate: &Gate,
+    options: &OpenOptions,
+    progress: &Mutex<Progress>,
+) {
+    let open = store.as_ref().unwrap();
+    let all_durable = || {
+        let mut progress = progress.lock().unwrap();
+        progress.durable = progress.acknowledged;
+    };
+    match act {
+        Act::Calls(calls) => {
+            progress.lock().unwrap().sent = calls.last().map_or(0, |call| call.end);
+            let sent: Vec<_> = calls
+                .iter()
+                .map(|call| {
+                    with_intentions(&expected.items[call.clone()], |i| open.propose(i)).unwrap()
+                })
+                .collect();
+            for (call, proposal) in calls.iter().zip(sent) {
+                let outcomes: Vec<Outcome> = proposal.wait().unwrap().iter().collect();
+                let commits = expected.commits[call.clone()].iter();
+                let wanted: Vec<Outcome> = commits.map(|c| Outcome::Committed(*c)).collect();
+                assert_eq!(outcomes, wanted);
+                let mut progress = progress.lock().unwrap();
+                progress.acknowledged = call.end;
+                if options.durability.is_synced() {
+                    progress.durable = call.end;
+                }
+            }
+            let mut progress = progress.lock().unwrap();
+            let at = progress.acknowledged;
+            progress.digests.insert(at, open.digest());
+        }
+        Act::Checkpoint => {
+            open.checkpoint().unwrap();
+            all_durable();
+        }
+        Act::CompactLog => {
+            open.compact_log().unwrap();
+            all_durable();
+        }
+        Act::CompactTopic(name) => {
+            if !open.topic(name).is_some_and(|topic| topic.live) {
+                return;
+            }
+            progress.lock().unwrap().compacted.insert(name);
+            if open.topic(name).unwrap().options.compaction == weir_core::Compaction::Off {
+                assert!(open.compact_topic(name).is_err());
+                return;
+            }
+            open.compact_topic(name).unwrap();
+            all_durable();
+        }
+        Act::Sync => {
+            open.sync().unwrap();
+            all_durable();
+        }
+        Act::Reopen => {
+            store.take().unwrap().close().unwrap();
+            all_durable();
+            *store = Some(Store::open_disk(gate.disk(), options).unwrap());
+        }
+        Act::Kill => {
+            drop(store.take());
+            *store = Some(Store::open_disk(gate.disk(), options).unwrap());
+            all_durable();
+        }
+    }
+}
+
+/// Checks that a recovered store is a prefix that holds what it must; returns
+/// the number of items in it.
+fn check_content(store: &Store, image: &Image, expected: &Expected) -> usize {
+    let what = &image.what;
+    let there = |at: &usize| {
+        let item = &expected.items[*at];
+        item.nonce <= store.last_nonce(item.client)
+    };
+    let found = (0..expected.items.len()).take_while(there).count();
+    assert!(
+        !(found..expected.items.len()).any(|at| there(&at)),
+        "{what}: a hole"
+    );
+    let must = if image.power {
+        image.progress.durable
+    } else {
+        image.progress.acknowledged
+    };
+    assert!(
+        found >= must,
+        "{what}: {found} items, {must} were acknowledged"
+    );
+    assert!(found <= image.progress.sent, "{what}: from the future");
+    assert_eq!(store.applied().0, found as u64, "{what}");
+    for (item, commit) in expected.items.iter().zip(&expected.commits).take(found) {
+        let kept = store.outcome(item.client, item.nonce);
+        assert_eq!(
+            kept.as_ref(),
+            Some(commit),
+            "{what}: outcome {}",
+            commit.intention
+        );
+    }
+    if let Some(digest) = image.progress.digests.get(&found) {
+        assert_eq!(store.digest(), *digest, "{what}: digest");
+    }
+    let (now, wanted) = (state(store), &expected.states[found]);
+    assert!(now.keys().eq(wanted.keys()), "{what}: topics");
+    for (name, topic) in &now {
+        let compacted = image.progress.compacted.contains(name.as_str());
+        check_topic(
+            topic,
+            &wanted[name],
+            compacted,
+            &format!("{what}: topic {name}"),
+        );
+    }
+    found
+}
+
+/// Recovers an image, once and again, and sends everything once more.
+fn check(image: &Image, expected: &Expected, acts: &[Act], options: &OpenOptions) {
+    let what = &image.what;
+    let open = |disk: &SimDisk| {
+        Store::open_disk(Arc::new(disk.clone()), options)
+            .unwrap_or_else(|error| panic!("{what}: {error}"))
+    };
+    let store = open(&image.disk);
+    let found = check_content(&store, image, expected);
+    let digest = store.digest();
+    // What was served once is there after any later crash.
+    let again = open(&image.disk.power_cut(7));
+    assert!(again.report().log.cuts.is_empty(), "{what}: a second cut");
+    assert_eq!(check_content(&again, image, expected), found, "{what}");
+    assert_eq!(again.digest(), digest, "{what}");
+    drop(again);
+    let calls = acts.iter().filter_map(|act| match act {
+        Act::Calls(calls) => Some(calls.iter()),
+        _ => None,
+    });
+    let mut edges = BTreeSet::from([0]);
+    for call in calls.flatten() {
+        edges.insert(call.end);
+        let proposal = with_intentions(&expected.items[call.clone()], |i| store.propose(i));
+        let outcomes = proposal.unwrap().wait().unwrap();
+        for (outcome, at) in outcomes.iter().zip(call.clone()) {
+            let commit = expected.commits[at];
+            let wanted = if at < found {
+                Outcome::Replayed(commit)
+            } else {
+                Outcome::Committed(commit)
+            };
+            assert_eq!(outcome, wanted, "{what}: item {at} sent again");
+        }
+    }
+    assert!(edges.contains(&found), "{what}: half a call");
+    let end = expected.states.last().unwrap();
+    for (name, topic) in &state(&store) {
+        let compacted = image.progress.compacted.contains(name.as_str());
+        check_topic(
+            topic,
+            &end[name],
+            compacted,
+            &format!("{what}: at the end, {name}"),
+        );
+    }
+}
+
+/// Cuts everywhere; returns how many images were checked.
+fn sweep(seed: u64, len: usize, images: u64, level: Durability) -> usize {
+    let options = OpenOptions {
+        durability: level,
+        ..options()
+    };
+    let (items, acts) = script(seed, len);
+    let expected = Expected::of(items);
+    let (sender, receiver) = mpsc::sync_channel(8);
+    std::thread::scope(|scope| {
+        let runner = scope.spawn(|| {
+            let sender = sender;
+            run(seed, (&expected, &acts), &options, images, &sender);
+        });
+        let mut count = 0;
+        for image in receiver {
+            check(&image, &expected, &acts, &options);
+            count += 1;
+        }
+        runner.join().unwrap();
+        count
+    })
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_at_any_operation_of_the_group_level() {
+    let count: usize = (0..4)
+        .map(|seed| sweep(seed, 36, 2, Durability::Group))
+        .sum();
+    assert!(count > 1_500, "the scripts do too little: {count}");
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_at_any_operation_of_the_each_level() {
+    let count = sweep(40, 36, 2, Durability::Each);
+    assert!(count > 300, "the script does too little: {count}");
+}
+
+#[test]
+fn weaker_levels_lose_a_tail_and_never_leave_a_hole() {
+    let mut count = 0;
+    for (seed, level) in [
+        (50, Durability::Memory),
+        (51, Durability::Interval(Duration::ZERO)),
+        (52, Durability::Interval(Duration::from_hours(1))),
+    ] {
+        count += sweep(seed, 36, 2, level);
+    }
+    assert!(count > 500, "the scripts do too little: {count}");
+}
+
+#[test]
+fn a_cut_during_recovery_changes_nothing() {
+    let options = options();
+    let (items, acts) = script(60, 30);
+    let expected = Expected::of(items);
+    let (sender, receiver) = mpsc::sync_channel(8);
+    let mut count = 0;
+    std::thread::scope(|scope| {
+        let runner = scope.spawn(|| {
+            let sender = sender;
+            run(60, (&expected, &acts), &options, 1, &sender);
+        });
+        for (at, image) in receiver.into_iter().enumerate() {
+            if at % 11 != 0 {
+                continue;
+            }
+            for inner in recovery_images(&image, &options) {
+                check(&inner, &expected, &acts, &options);
+                count += 1;
+            }
+        }
+        runner.join().unwrap();
+    });
+    assert!(count > 300, "recovery does too little: {count}");
+}
+
+/// Images of every moment of the recovery of an image.
+fn recovery_images(image: &Image, options: &OpenOptions) -> Vec<Image> {
+    let found = Arc::new(Mutex::new(Vec::new()));
+    let disk = image.disk.killed();
+    let gate = Gate::new(disk.clone());
+    let (collected, outer) = (Arc::clone(&found), image.what.clone());
+    let (progress, power) = (image.progress.clone(), image.power);
+    gate.observe(move |op, path| {
+        if !op.changes() {
+            return;
+        }
+        let mut collected = collected.lock().unwrap();
+        let number = collected.len() as u64;
+        for (disk, kind) in [(disk.power_cut(number + 5), "cut"), (disk.killed(), "kill")] {
+            collected.push(Image {
+                disk,
+                progress: progress.clone(),
+                what: format!("{outer}, {kind} in recovery at {number} ({op:?} {path})"),
+                power,
+            });
+        }
+    });
+    drop(Store::open_disk(gate.disk(), options).unwrap());
+    gate.observe(|_, _| {});
+    let mut found = found.lock().unwrap();
+    std::mem::take(&mut *found)
+}

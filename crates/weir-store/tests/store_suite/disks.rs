@@ -1,0 +1,263 @@
+//! A disk between the store and another disk: it holds operations until the
+//! test lets them go, makes them fail by path, panics, and tells an observer of
+//! each one that was done.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use weir_store::disk::{Disk, DiskFile, OpenMode};
+
+/// What is done to a file or directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    Open,
+    Create,
+    Read,
+    Write,
+    Sync,
+    SyncDir,
+    Resize,
+    Rename,
+    Remove,
+}
+
+impl Op {
+    /// Whether it changes the disk or makes a change durable.
+    pub fn changes(self) -> bool {
+        !matches!(self, Self::Open | Self::Read)
+    }
+}
+
+/// What becomes of operations of one kind on paths that contain a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Waits for [`Gate::release`].
+    Hold,
+    /// Fails with this error number of the system.
+    Fail(i32),
+    /// The thread panics.
+    Panic,
+}
+
+pub const EIO: i32 = 5;
+
+type Observer = Box<dyn FnMut(Op, &str) + Send>;
+
+#[derive(Default)]
+struct State {
+    rules: Vec<(Op, String, Rule)>,
+    held: usize,
+    done: Vec<(Op, String)>,
+    observer: Option<Observer>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn meet(&self, op: Op, path: &str) -> io::Result<()> {
+        let mut state = self.state();
+        let mut counted = false;
+        loop {
+            let rule = state
+                .rules
+                .iter()
+                .find(|(o, p, _)| *o == op && path.contains(p.as_str()));
+            match rule.map(|(_, _, rule)| *rule) {
+                None => break,
+                Some(Rule::Fail(error)) => return Err(io::Error::from_raw_os_error(error)),
+                Some(Rule::Panic) => {
+                    drop(state);
+                    panic!("scripted: {op:?} of {path}");
+                }
+                Some(Rule::Hold) => {
+                    if !counted {
+                        counted = true;
+                        state.held += 1;
+                        self.changed.notify_all();
+                    }
+                    state = self.changed.wait(state).unwrap();
+                }
+            }
+        }
+        if counted {
+            state.held -= 1;
+            self.changed.notify_all();
+        }
+        Ok(())
+    }
+
+    fn done(&self, op: Op, path: &str) {
+        let mut state = self.state();
+        state.done.push((op, path.to_owned()));
+        if let Some(mut observer) = state.observer.take() {
+            observer(op, path);
+            state.observer = Some(observer);
+        }
+    }
+
+    fn run<T>(&self, op: Op, path: &str, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        self.meet(op, path)?;
+        let result = act()?;
+        self.done(op, path);
+        Ok(result)
+    }
+}
+
+/// The disk in between. Clones are the same disk.
+#[derive(Clone)]
+pub struct Gate {
+    inner: Arc<dyn Disk>,
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").finish_non_exhaustive()
+    }
+}
+
+impl Gate {
+    pub fn new(inner: impl Disk + 'static) -> Self {
+        Self {
+            inner: Arc::new(inner),
+            shared: Arc::default(),
+        }
+    }
+
+    pub fn disk(&self) -> Arc<dyn Disk> {
+        Arc::new(self.clone())
+    }
+
+    pub fn rule(&self, op: Op, path: &str, rule: Rule) {
+        self.shared.state().rules.push((op, path.to_owned(), rule));
+    }
+
+    /// Drops all rules; what is held goes on.
+    pub fn release(&self) {
+        self.shared.state().rules.clear();
+        self.shared.changed.notify_all();
+    }
+
+    /// Waits until an operation is held.
+    pub fn wait_held(&self) {
+        let mut state = self.shared.state();
+        while state.held == 0 {
+            state = self.shared.changed.wait(state).unwrap();
+        }
+    }
+
+    /// Number of operations done of this kind on paths with this text.
+    pub fn count(&self, op: Op, path: &str) -> usize {
+        let state = self.shared.state();
+        let same = |done: &&(Op, String)| done.0 == op && done.1.contains(path);
+        state.done.iter().filter(same).count()
+    }
+
+    /// Calls `observer` after each operation, on the thread that did it.
+    pub fn observe(&self, observer: impl FnMut(Op, &str) + Send + 'static) {
+        self.shared.state().observer = Some(Box::new(observer));
+    }
+}
+
+impl Disk for Gate {
+    fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        let op = if mode == OpenMode::CreateNew {
+            Op::Create
+        } else {
+            Op::Open
+        };
+        let inner = self.shared.run(op, path, || self.inner.open(path, mode))?;
+        Ok(Arc::new(GateFile {
+            inner,
+            path: path.to_owned(),
+            shared: Arc::clone(&self.shared),
+        }))
+    }
+
+    fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        self.inner.list(dir)
+    }
+
+    fn create_dir(&self, dir: &str) -> io::Result<()> {
+        self.shared
+            .run(Op::Create, dir, || self.inner.create_dir(dir))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.shared
+            .run(Op::Rename, to, || self.inner.rename(from, to))
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        self.shared
+            .run(Op::Remove, path, || self.inner.remove(path))
+    }
+
+    fn remove_dir(&self, dir: &str) -> io::Result<()> {
+        self.shared
+            .run(Op::Remove, dir, || self.inner.remove_dir(dir))
+    }
+
+    fn sync_dir(&self, dir: &str) -> io::Result<()> {
+        self.shared
+            .run(Op::SyncDir, dir, || self.inner.sync_dir(dir))
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.inner.free_bytes()
+    }
+}
+
+struct GateFile {
+    inner: Arc<dyn DiskFile>,
+    path: String,
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for GateFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GateFile")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl DiskFile for GateFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let read = || self.inner.read_exact_at(buffer, offset);
+        self.shared.run(Op::Read, &self.path, read)
+    }
+
+    fn write_all_at(&self, parts: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let write = || self.inner.write_all_at(parts, offset);
+        self.shared.run(Op::Write, &self.path, write)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let sync = || self.inner.sync_data();
+        self.shared.run(Op::Sync, &self.path, sync)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let resize = || self.inner.set_len(len);
+        self.shared.run(Op::Resize, &self.path, resize)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        let resize = || self.inner.allocate(len);
+        self.shared.run(Op::Resize, &self.path, resize)
+    }
+}

@@ -1,0 +1,208 @@
+//! Sizes and counts at their limits: one below, at, one above.
+
+use std::sync::Arc;
+
+use weir_core::intention::{Intention, IntentionError, IntentionLimits, Operation};
+use weir_core::limits::{
+    BATCH_BYTES_HARD_MAX, CALL_ITEMS_MAX, KEY_BYTES_DEFAULT, KEY_BYTES_MAX, META_BYTES_MAX,
+    TOPIC_NAME_BYTES_MAX, VALUE_BYTES_DEFAULT, VALUE_BYTES_MAX,
+};
+use weir_core::{ConsequenceOffset, TxnOp};
+use weir_store::disk::SimDisk;
+use weir_store::{OpenOptions, Store, StoreError};
+
+use crate::disks::{Gate, Op, Rule};
+use crate::world::{create, execute, open, options, put, records};
+
+fn is_refused(result: Result<weir_store::Proposal, StoreError>, at: usize) -> bool {
+    matches!(result, Err(StoreError::Refused { index, .. }) if index == at)
+}
+
+#[test]
+fn a_call_of_ten_thousand_intentions_is_one_batch() {
+    let gate = Gate::new(SimDisk::new());
+    let store = open(gate.disk());
+    create(&store, "t");
+    let keys: Vec<[u8; 4]> = (0..10_001_u32).map(u32::to_be_bytes).collect();
+    let call: Vec<_> = keys.iter().map(|key| put("t", key, b"value")).collect();
+    let syncs = gate.count(Op::Sync, "log/");
+    for size in [CALL_ITEMS_MAX - 1, CALL_ITEMS_MAX] {
+        let commits = execute(&store, &call[..size]);
+        assert_eq!(commits.len(), size);
+        assert!(
+            commits
+                .windows(2)
+                .all(|w| w[1].intention.0 == w[0].intention.0 + 1)
+        );
+    }
+    // The second one needs a segment of its own; that costs a few more.
+    assert!(gate.count(Op::Sync, "log/") - syncs < 10);
+    let over = store.propose(&call);
+    let limit = CALL_ITEMS_MAX as u64;
+    assert!(
+        matches!(over, Err(StoreError::LimitExceeded { limit: l, value, .. }) if l == limit && value == limit + 1)
+    );
+    assert_eq!(records(&store, "t").len(), 20_000);
+    assert!(store.propose(&[]).unwrap().wait().unwrap().is_empty());
+}
+
+#[test]
+fn one_oversized_intention_refuses_its_whole_call_and_nothing_is_written() {
+    let gate = Gate::new(SimDisk::new());
+    let store = open(gate.disk());
+    create(&store, "t");
+    let writes = gate.count(Op::Write, "");
+    let value = vec![b'v'; VALUE_BYTES_DEFAULT + 1];
+    let good = put("t", b"k", b"v");
+    assert!(is_refused(
+        store.propose(&[good, good, put("t", b"k", &value)]),
+        2
+    ));
+    let key = vec![b'k'; KEY_BYTES_DEFAULT + 1];
+    assert!(is_refused(store.propose(&[put("t", &key, b"")]), 0));
+    let long = "n".repeat(TOPIC_NAME_BYTES_MAX + 1);
+    for name in ["", "a b", ".weir", long.as_str()] {
+        assert!(
+            is_refused(store.propose(&[good, put(name, b"k", b"v")]), 1),
+            "{name}"
+        );
+    }
+    let meta = vec![0; META_BYTES_MAX + 1];
+    let heavy = Intention {
+        meta: &meta,
+        ..good
+    };
+    assert!(is_refused(store.propose(&[heavy]), 0));
+    let delete = Intention::new("t", Operation::Delete { key: b"" });
+    assert!(is_refused(store.propose(&[delete]), 0));
+    assert!(is_refused(
+        store.propose(&[Intention::new("t", Operation::Txn { ops: &[] })]),
+        0
+    ));
+    assert!(is_refused(
+        store.propose(&[good.under(crate::world::CLIENT, 0)]),
+        0
+    ));
+    assert_eq!(gate.count(Op::Write, ""), writes);
+    assert_eq!(store.topic("t").unwrap().last.0, 1);
+    // A refused call leaves the ones around it whole.
+    assert_eq!(execute(&store, &[good])[0].first.0, 2);
+}
+
+#[test]
+fn values_and_keys_at_the_default_limits_come_back() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    create(&store, "t");
+    let key = vec![0xff; KEY_BYTES_DEFAULT];
+    for size in [VALUE_BYTES_DEFAULT - 1, VALUE_BYTES_DEFAULT] {
+        let value: Vec<u8> = (0..size).map(|n| (n % 251) as u8).collect();
+        execute(&store, &[put("t", &key, &value)]);
+        let page = store.get("t", &key).unwrap().unwrap();
+        assert!(page.iter().next().unwrap().unwrap().value == value);
+    }
+    let before = records(&store, "t");
+    drop(store);
+    assert!(records(&open(Arc::new(disk)), "t") == before);
+}
+
+#[test]
+fn the_largest_value_and_key_go_through_log_replay_and_snapshot() {
+    let disk = SimDisk::new();
+    let raised = OpenOptions {
+        limits: IntentionLimits {
+            key_bytes_max: KEY_BYTES_MAX,
+            value_bytes_max: VALUE_BYTES_MAX,
+        },
+        ..options()
+    };
+    let store = Store::open_disk(Arc::new(disk.clone()), &raised).unwrap();
+    create(&store, "t");
+    let key = vec![0; KEY_BYTES_MAX];
+    let mut value = vec![0_u8; VALUE_BYTES_MAX];
+    for (n, byte) in value.iter_mut().step_by(4099).enumerate() {
+        *byte = n as u8;
+    }
+    execute(&store, &[put("t", &key, &value)]);
+    let holds = |store: &Store| {
+        let page = store.get("t", &key).unwrap().unwrap();
+        let record = page.iter().next().unwrap().unwrap();
+        record.value == value && record.key == key
+    };
+    assert!(holds(&store));
+    let longer = vec![0; VALUE_BYTES_MAX + 1];
+    let over = store.propose(&[put("t", b"k", &longer)]);
+    assert!(matches!(
+        over,
+        Err(StoreError::Refused { error: IntentionError::TooLarge { actual, max, .. }, .. })
+            if actual == max + 1
+    ));
+    drop(store);
+    let store = Store::open_disk(Arc::new(disk.clone()), &raised).unwrap();
+    assert!(holds(&store), "after replay");
+    store.compact_log().unwrap();
+    store.close().unwrap();
+    let store = Store::open_disk(Arc::new(disk), &raised).unwrap();
+    assert_eq!(store.report().replayed_entries, 0);
+    assert!(holds(&store), "from the segment alone");
+}
+
+#[test]
+fn whether_a_call_fits_does_not_depend_on_what_waits() {
+    let gate = Gate::new(SimDisk::new());
+    let store = open(gate.disk());
+    create(&store, "t");
+    let mebibyte = vec![1_u8; VALUE_BYTES_DEFAULT];
+    let part = vec![1_u8; 3 << 20];
+    let raised = OpenOptions {
+        limits: IntentionLimits {
+            value_bytes_max: 4 << 20,
+            ..IntentionLimits::default()
+        },
+        ..options()
+    };
+    drop(store);
+    let store = Store::open_disk(gate.disk(), &raised).unwrap();
+    gate.rule(Op::Sync, "log/", Rule::Hold);
+    let first = store.propose(&[put("t", b"", b"")]).unwrap();
+    gate.wait_held();
+    let waiting = store.propose(&[put("t", b"", &part)]).unwrap();
+    let count = BATCH_BYTES_HARD_MAX / VALUE_BYTES_DEFAULT - 1;
+    let call = vec![put("t", b"", &mebibyte); count];
+    let large = store.propose(&call);
+    gate.release();
+    first.wait().unwrap();
+    waiting.wait().unwrap();
+    assert_eq!(large.unwrap().wait().unwrap().len(), count);
+    let over = vec![put("t", b"", &mebibyte); count + 1];
+    assert!(is_refused(store.propose(&over), count));
+}
+
+#[test]
+fn a_transaction_is_applied_whole_and_marked() {
+    let store = open(Arc::new(SimDisk::new()));
+    create(&store, "t");
+    let step = |key: &'static [u8]| TxnOp::Put {
+        key,
+        value: b"v",
+        meta: b"",
+    };
+    let ops = [
+        step(b"a"),
+        TxnOp::Delete {
+            key: b"a",
+            meta: b"",
+        },
+        step(b"b"),
+    ];
+    let commit = execute(&store, &[Intention::new("t", Operation::Txn { ops: &ops })])[0];
+    assert_eq!((commit.first.0, commit.records), (2, 3));
+    let found = records(&store, "t");
+    let flags: Vec<u8> = found[1..].iter().map(|r| r.flags).collect();
+    assert_eq!(flags, [2, 2, 3]);
+    assert!(store.get("t", b"a").unwrap().is_none());
+    assert!(store.get("t", b"b").unwrap().is_some());
+    let mut reader = store.read("t", ConsequenceOffset(3)).unwrap();
+    let page = reader.next_page().unwrap().unwrap();
+    assert_eq!(page.iter().next().unwrap().unwrap().offset.0, 4);
+}

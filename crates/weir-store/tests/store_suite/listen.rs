@@ -1,0 +1,302 @@
+//! Listeners see each record of their topic once, in order, whatever else
+//! happens to it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use weir_core::intention::{Intention, Operation};
+use weir_core::{ClientId, ConsequenceOffset};
+use weir_store::disk::SimDisk;
+use weir_store::{Store, StoreError, TopicReader};
+
+use crate::disks::{Gate, Op, Rule};
+use crate::world::{Rec, create, create_with, drain, execute, latest, open, put, records};
+
+/// Far beyond what any step takes: only a hang reaches it.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Follows a topic on a thread of its own until a record has this key.
+fn follow(mut reader: TopicReader, end: &'static [u8]) -> JoinHandle<Vec<Rec>> {
+    std::thread::spawn(move || {
+        let mut found: Vec<Rec> = Vec::new();
+        loop {
+            while let Some(page) = reader.next_page().unwrap() {
+                for record in &page {
+                    found.push(Rec::from(record.unwrap()));
+                }
+            }
+            if found.last().is_some_and(|last| last.key == end) {
+                return found;
+            }
+            assert!(
+                reader.wait(Instant::now().checked_add(PATIENCE)),
+                "nothing came"
+            );
+        }
+    })
+}
+
+/// Five threads write to a topic, singly and in batches.
+fn produce(store: &Arc<Store>, topic: &'static str, calls: u64) {
+    let start = Arc::new(Barrier::new(5));
+    let threads: Vec<_> = (1..=5_u8)
+        .map(|me| {
+            let (store, start) = (Arc::clone(store), Arc::clone(&start));
+            std::thread::spawn(move || {
+                start.wait();
+                let client = ClientId([me; 16]);
+                let mut nonce = store.last_nonce(client);
+                for call in 0..calls {
+                    let size = if call % 3 == 0 { 17 } else { 1 };
+                    let value = vec![me; usize::from(me) * 40];
+                    let key = [me, (call % 200) as u8];
+                    let items: Vec<_> = (1..=size)
+                        .map(|n| put(topic, &key, &value).under(client, nonce + n))
+                        .collect();
+                    execute(&store, &items);
+                    nonce += size;
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+fn is_dense(found: &[Rec], from: u64) -> bool {
+    (from..)
+        .zip(found)
+        .all(|(offset, record)| record.offset == offset)
+}
+
+#[test]
+fn listeners_from_every_place_see_each_record_once_while_five_write() {
+    let store = Arc::new(open(Arc::new(SimDisk::new())));
+    create(&store, "t");
+    for n in 0..300_u32 {
+        execute(&store, &[put("t", b"early", &n.to_be_bytes())]);
+    }
+    let at = |after: u64| store.read("t", ConsequenceOffset(after)).unwrap();
+    let mut from_time = at(0);
+    let time = {
+        let page = at(200).next_page().unwrap().unwrap();
+        page.iter().next().unwrap().unwrap().time_ms
+    };
+    from_time.seek_time(time).unwrap();
+    let time_start = from_time.position().0;
+    assert!((2..=201).contains(&time_start), "{time_start}");
+    let end = at(0).last().0;
+    assert_eq!(end, 301);
+    let listeners = [
+        (1, follow(at(0), b"end")),
+        (151, follow(at(150), b"end")),
+        (end + 1, follow(at(end), b"end")),
+        (end - 9, follow(at(end - 10), b"end")),
+        (time_start, follow(from_time, b"end")),
+        (1, follow(at(0), b"end")),
+    ];
+    produce(&store, "t", 150);
+    execute(&store, &[put("t", b"end", b"")]);
+    let all = records(&store, "t");
+    assert!(is_dense(&all, 1));
+    for (from, listener) in listeners {
+        let found = listener.join().unwrap();
+        assert!(is_dense(&found, from), "from {from}");
+        assert!(found == all[from as usize - 1..]);
+    }
+}
+
+#[test]
+fn a_listener_goes_on_over_two_lives_of_its_topic() {
+    let store = Arc::new(open(Arc::new(SimDisk::new())));
+    create(&store, "t");
+    let listener = follow(store.read("t", ConsequenceOffset::ZERO).unwrap(), b"end");
+    execute(&store, &[put("t", b"k", b"1")]);
+    execute(&store, &[Intention::new("t", Operation::Destroy)]);
+    assert!(store.get("t", b"k").unwrap().is_none());
+    create(&store, "t");
+    assert!(
+        store.get("t", b"k").unwrap().is_none(),
+        "keys die with the topic"
+    );
+    execute(&store, &[put("t", b"end", b"2")]);
+    let found = listener.join().unwrap();
+    assert!(is_dense(&found, 1));
+    let kinds: Vec<&str> = found.iter().map(|r| r.kind.name()).collect();
+    assert_eq!(kinds, ["CREATE", "PUT", "DESTROY", "CREATE", "PUT"]);
+}
+
+#[test]
+fn maintenance_of_every_kind_hides_and_repeats_nothing() {
+    let disk = SimDisk::new();
+    let store = Arc::new(open(Arc::new(disk)));
+    create_with(&store, "t", &latest());
+    let stop = Arc::new(AtomicBool::new(false));
+    let rounds = Arc::new(AtomicU64::new(0));
+    let keeper = {
+        let (store, stop, rounds) = (Arc::clone(&store), Arc::clone(&stop), Arc::clone(&rounds));
+        std::thread::spawn(move || {
+            while !stop.load(Ordering::SeqCst) || rounds.load(Ordering::SeqCst) < 3 {
+                store.checkpoint().unwrap();
+                store.compact_topic("t").unwrap();
+                store.compact_log().unwrap();
+                rounds.fetch_add(1, Ordering::SeqCst);
+            }
+        })
+    };
+    let live = follow(store.read("t", ConsequenceOffset(1)).unwrap(), b"end");
+    let late = follow(store.read("t", ConsequenceOffset(1)).unwrap(), b"end");
+    produce(&store, "t", 100);
+    stop.store(true, Ordering::SeqCst);
+    keeper.join().unwrap();
+    execute(&store, &[put("t", b"end", b"")]);
+    let kept = records(&store, "t");
+    for listener in [live, late] {
+        let found = listener.join().unwrap();
+        assert!(found.windows(2).all(|w| w[0].offset < w[1].offset));
+        // What compaction left must have been seen, byte for byte.
+        let mut seen = found.iter();
+        for record in kept.iter().filter(|record| record.offset > 1) {
+            assert!(seen.any(|r| r == record), "offset {}", record.offset);
+        }
+        // What it took away was superseded by something that was seen too.
+        let newest = |key: &[u8]| found.iter().rev().find(|r| r.key == key).unwrap();
+        for record in &found {
+            assert!(kept.contains(newest(&record.key)));
+        }
+    }
+}
+
+#[test]
+fn a_waiting_listener_is_woken_by_the_record_itself() {
+    let gate = Gate::new(SimDisk::new());
+    let store = Arc::new(open(gate.disk()));
+    create(&store, "t");
+    create(&store, "other");
+    let reader = store.read("t", ConsequenceOffset(1)).unwrap();
+    let (sender, woken) = mpsc::channel();
+    let waiter = std::thread::spawn(move || {
+        // No deadline: without the wake it would never come back.
+        sender.send(reader.wait(None)).unwrap();
+    });
+    execute(&store, &[put("other", b"k", b"v")]);
+    gate.rule(Op::Sync, "log/", Rule::Hold);
+    let proposal = store.propose(&[put("t", b"k", b"v")]).unwrap();
+    gate.wait_held();
+    assert!(
+        woken.try_recv().is_err(),
+        "nothing is there before the sync"
+    );
+    gate.release();
+    proposal.wait().unwrap();
+    assert_eq!(woken.recv_timeout(PATIENCE), Ok(true));
+    waiter.join().unwrap();
+    let gone = Instant::now();
+    let reader = store.read("t", ConsequenceOffset(2)).unwrap();
+    assert!(
+        !reader.wait(Some(gone)),
+        "a deadline that has passed does not wait"
+    );
+    assert!(
+        !store
+            .wait("t", ConsequenceOffset(2), Duration::ZERO)
+            .unwrap()
+    );
+    assert!(store.wait("t", ConsequenceOffset(1), PATIENCE).unwrap());
+}
+
+#[test]
+fn a_page_stays_as_it_was_when_its_topic_is_compacted() {
+    let store = open(Arc::new(SimDisk::new()));
+    create_with(&store, "t", &latest());
+    for n in 0..2_000_u32 {
+        execute(&store, &[put("t", b"k", &[n as u8; 50])]);
+    }
+    store.checkpoint().unwrap();
+    let mut reader = store.read("t", ConsequenceOffset::ZERO).unwrap();
+    let page = reader.next_page().unwrap().unwrap();
+    let before: Vec<Rec> = page.iter().map(|r| Rec::from(r.unwrap())).collect();
+    let report = store.compact_topic("t").unwrap();
+    assert_eq!(report.records_before, 2001);
+    assert_eq!(report.records_after, 2);
+    store.compact_log().unwrap();
+    let after: Vec<Rec> = page.iter().map(|r| Rec::from(r.unwrap())).collect();
+    assert!(before.len() > 10 && before == after);
+    // The reader that was on its way steps over the hole.
+    let rest = drain(&mut reader).unwrap();
+    assert_eq!(rest.iter().map(|r| r.offset).collect::<Vec<_>>(), [2001]);
+}
+
+#[test]
+fn a_slow_reader_holds_nobody_back_and_loses_nothing() {
+    let store = Arc::new(open(Arc::new(SimDisk::new())));
+    create(&store, "t");
+    let mut slow = store.read("t", ConsequenceOffset::ZERO).unwrap();
+    let mut found = Vec::new();
+    for round in 0..40_u32 {
+        for n in 0..25 {
+            execute(&store, &[put("t", b"", &vec![round as u8; 700 + n])]);
+        }
+        if round % 10 == 0 {
+            let page = slow.next_page().unwrap().unwrap();
+            found.extend(page.iter().map(|r| Rec::from(r.unwrap())));
+        }
+    }
+    assert!(found.len() < 200, "it really is behind");
+    found.extend(drain(&mut slow).unwrap());
+    assert_eq!(found, records(&store, "t"));
+    assert!(is_dense(&found, 1));
+}
+
+#[test]
+fn a_topic_that_never_was_has_no_reader() {
+    let store = open(Arc::new(SimDisk::new()));
+    let unknown =
+        |error: StoreError| matches!(error, StoreError::TopicUnknown { name } if name == "t");
+    assert!(unknown(
+        store.read("t", ConsequenceOffset::ZERO).unwrap_err()
+    ));
+    assert!(unknown(store.get("t", b"k").unwrap_err()));
+    assert!(unknown(store.scan("t", b"", None, 1).unwrap_err()));
+    assert!(unknown(store.compact_topic("t").unwrap_err()));
+    assert!(store.topic("t").is_none());
+    // Nor does a PUT make it.
+    let commits = execute(&store, &[put("t", b"k", b"v")]);
+    assert_eq!(commits[0].reason, Some(weir_core::ErrorCode::NoTopic));
+    assert!(store.topic("t").is_none());
+    create(&store, "t");
+    assert_eq!(records(&store, "t").len(), 1);
+}
+
+#[test]
+fn places_in_time_are_found_whatever_was_stamped() {
+    let store = open(Arc::new(SimDisk::new()));
+    create(&store, "t");
+    for n in 0..3_000_u32 {
+        drop(store.propose(&[put("t", b"", &[n as u8; 60])]).unwrap());
+    }
+    execute(&store, &[put("t", b"", b"")]);
+    let mut stamps = Vec::new();
+    let mut reader = store.read("t", ConsequenceOffset::ZERO).unwrap();
+    while let Some(page) = reader.next_page().unwrap() {
+        for record in &page {
+            let record = record.unwrap();
+            stamps.push((record.time_ms, record.offset.0));
+        }
+    }
+    assert!(
+        stamps.windows(2).all(|w| w[0].0 <= w[1].0),
+        "time never goes back"
+    );
+    let (first, last) = (stamps[0].0, stamps[stamps.len() - 1].0);
+    for time in [0, first, first + 1, u64::midpoint(first, last), last] {
+        let expected = stamps.iter().find(|(stamp, _)| *stamp >= time).unwrap().1;
+        reader.seek_time(time).unwrap();
+        assert_eq!(reader.position().0, expected, "time {time}");
+    }
+    reader.seek_time(last + 1).unwrap();
+    assert!(reader.next_page().unwrap().is_none());
+}

@@ -1,0 +1,22 @@
+//! The durable store, from outside: commits, listeners, crashes, faults,
+//! snapshots, compaction, old formats.
+//!
+//! Nothing here sleeps to wait for something: where order matters, a test disk
+//! holds an operation until the test lets it go.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::cast_possible_truncation,
+    clippy::similar_names,
+    clippy::needless_pass_by_value,
+    unreachable_pub,
+    reason = "a failed expectation is what a test is for"
+)]
+
+mod commit;
+mod crash;
+mod disks;
+mod limits;
+mod listen;
+mod model;
+mod world;
