@@ -24,6 +24,7 @@ mod packet;
 mod packet_id;
 mod parser;
 mod print;
+mod reader;
 mod render;
 mod routing;
 mod scan;
@@ -33,6 +34,7 @@ mod template;
 mod uniform;
 mod update;
 mod vartype;
+mod view;
 
 pub use compact::CompactTable;
 pub use container::{ContainerError, ContainerErrorKind, Element, Key};
@@ -51,6 +53,7 @@ pub use parser::{Mode, Parser};
 pub use print::{
     Escaped, EventPrinter, ListPrinter, print_dict, print_index, print_update, unescape,
 };
+pub use reader::PacketReader;
 pub use render::{Entry, Item, RenderError, Renderer, Step};
 pub use routing::RoutingVariable;
 pub use structure::{Field, Fields, StructError, StructType};
@@ -62,3 +65,4 @@ pub use vartype::{
     EPOCH, NumberError, VarType, date_from_unix, is_list, parse_date, parse_integer,
     parse_list_index,
 };
+pub use view::{Modifiers, PacketView};

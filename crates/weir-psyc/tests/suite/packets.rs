@@ -1,8 +1,9 @@
 //! The packet vectors and the packet files.
 
 use crate::feed::{feed, printed};
+use crate::render::rerender;
 use crate::{oracle, vectors};
-use weir_psyc::{Limits, Mode};
+use weir_psyc::{Limits, Mode, PacketReader, PacketView, Variable};
 
 fn mode_of(case: &vectors::Case, input: &[u8]) -> Mode {
     match case.setting("mode") {
@@ -65,4 +66,167 @@ fn fed_byte_by_byte_a_sized_body_comes_in_single_bytes() {
             .all(|line| line.starts_with("body-cont\t") && line.len() == 11)
     );
     assert_eq!(body[18], "body-end\t.");
+}
+
+/// The files of the benchmark packets with the ending `ending`.
+fn files(ending: &str) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<_> = std::fs::read_dir(vectors::folder().join("packets"))
+        .expect("folder")
+        .map(|entry| entry.expect("entry").path())
+        .filter(|path| path.extension().is_some_and(|found| found == ending))
+        .map(|path| {
+            (
+                path.display().to_string(),
+                std::fs::read(path).expect("file"),
+            )
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn packet_files_parse_and_render_to_themselves() {
+    let files = files("psyc");
+    assert_eq!(files.len(), 12);
+    for (name, bytes) in &files {
+        let (packet, size) = PacketView::parse(bytes).expect(name).expect(name);
+        assert_eq!(size, bytes.len(), "{name}");
+        assert!(!packet.method().is_empty(), "{name}");
+        assert_eq!(&rerender(bytes), bytes, "{name}");
+        let outcome = feed(Mode::Full, Limits::DEFAULT, bytes.chunks(7));
+        assert_eq!(
+            outcome,
+            oracle::parse(Mode::Full, Limits::DEFAULT, bytes),
+            "{name}"
+        );
+    }
+    println!("packets/*.psyc: {} files", files.len());
+}
+
+/// The SplitMix64 sequence seeded with `size`, each value low byte first, cut to `size` bytes.
+fn noise(size: usize) -> Vec<u8> {
+    let mut state = size as u64;
+    let mut bytes = Vec::with_capacity(size + 8);
+    while bytes.len() < size {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut value = state;
+        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bytes.extend_from_slice(&(value ^ (value >> 31)).to_le_bytes());
+    }
+    bytes.truncate(size);
+    bytes
+}
+
+#[test]
+fn the_generator_reproduces_the_first_binary_packet() {
+    let data = noise(7000);
+    let content = [&b":_type\traw\n_data\n"[..], &data, b"\n"].concat();
+    let packet = [format!("{}\n", content.len()).as_bytes(), &content, b"|\n"].concat();
+    let stored = std::fs::read(vectors::folder().join("packets/binary-7K.psyc")).expect("file");
+    assert_eq!(packet, stored);
+    let (view, _) = PacketView::parse(&packet).expect("packet").expect("whole");
+    assert_eq!(view.data(), data);
+    assert_eq!(
+        view.entity_variable(b"_type").map(|found| found.value),
+        Some(&b"raw"[..])
+    );
+}
+
+#[test]
+fn views_show_what_the_parser_reports() {
+    let bytes = b":_tag\t7\n=_x\t\n40\n?\n:_a 3\tx\ny\n+_b\tz\n:_a\tagain\n_m\nhi\n|\nyou\n|\n|\n";
+    let (packet, size) = PacketView::parse(bytes).expect("packet").expect("whole");
+    assert_eq!(size, bytes.len() - 2);
+    let pairs =
+        |variable: Variable<'static>| (variable.operator.byte(), variable.name, variable.value);
+    let routing: Vec<_> = packet.routing().map(pairs).collect();
+    assert_eq!(
+        routing,
+        [(b':', &b"_tag"[..], &b"7"[..]), (b'=', b"_x", b"")]
+    );
+    let entity: Vec<_> = packet.entity().map(pairs).collect();
+    let expected = [
+        (b':', &b"_a"[..], &b"x\ny"[..]),
+        (b'+', b"_b", b"z"),
+        (b':', b"_a", b"again"),
+    ];
+    assert_eq!(entity, expected);
+    assert_eq!(packet.state(), Some(weir_psyc::StateOperation::Resync));
+    assert_eq!(
+        (packet.method(), packet.data()),
+        (&b"_m"[..], &b"hi\n|\nyou"[..])
+    );
+    assert_eq!(packet.content().map(<[u8]>::len), Some(40));
+    assert!(packet.is_sized());
+    assert_eq!(
+        packet.entity_variable(b"_a").map(|found| found.value),
+        Some(&b"again"[..])
+    );
+    for cut in 0..size {
+        assert_eq!(PacketView::parse(&bytes[..cut]), Ok(None), "cut at {cut}");
+    }
+    let (empty, _) = PacketView::parse(b"|\n").expect("packet").expect("whole");
+    assert_eq!((empty.content(), empty.routing().count()), (None, 0));
+    // Sized values at the end of a header, with and without a method behind.
+    for bytes in [
+        &b"12\n:_foo 3\tbar\n|\n"[..],
+        b"\n:_foo 3\tbar\n|\n",
+        b"\n:_foo 3\tbar\n_m\n|\n",
+    ] {
+        let (packet, _) = PacketView::parse(bytes).expect("packet").expect("whole");
+        assert_eq!(
+            packet.entity().map(|found| found.value).collect::<Vec<_>>(),
+            [b"bar"]
+        );
+    }
+}
+
+#[test]
+fn a_reader_hands_out_whole_packets_for_every_piece_size() {
+    let stream: Vec<u8> = files("psyc")
+        .into_iter()
+        .flat_map(|(_, bytes)| bytes)
+        .collect();
+    for piece in [1, 2, 3, 17, 100, 4096, stream.len()] {
+        let mut reader = PacketReader::new();
+        let mut packets = 0;
+        let mut bytes = 0;
+        for piece in stream.chunks(piece) {
+            reader.feed(piece);
+            while let Some(packet) = reader.next_packet().expect("packets") {
+                packets += 1;
+                bytes += packet.data().len();
+            }
+        }
+        assert!(reader.is_clean());
+        assert_eq!((packets, bytes > 7000), (12, true));
+    }
+    let mut reader = PacketReader::new();
+    reader.feed(b"|\n.");
+    assert!(reader.next_packet().expect("greeting").is_some());
+    assert!(reader.next_packet().is_err());
+    reader.feed(b"|\n");
+    assert!(reader.next_packet().is_err(), "nothing behind an error");
+}
+
+#[test]
+fn long_lines_and_bodies_come_whole_from_single_bytes() {
+    let long = vec![b'a'; 60_000];
+    let inputs = [
+        [b":_v\t", &long[..], b"\n|\n"].concat(),
+        [b"\n:_v\t", &long[..], b"\n|\n"].concat(),
+        [b"\n_m\n", &long[..], b"\n|\n"].concat(),
+        [b"\n_m\n", &b"\n|".repeat(30_000)[..], b"\n|\n"].concat(),
+    ];
+    let limits = Limits {
+        routing_header: 1 << 20,
+        ..Limits::DEFAULT
+    };
+    for input in &inputs {
+        let outcome = feed(Mode::Full, limits, input.chunks(1));
+        assert_eq!(outcome.error, None);
+        assert!(outcome.clean);
+    }
 }
