@@ -104,7 +104,7 @@ fn packet_files_parse_and_render_to_themselves() {
     println!("packets/*.psyc: {} files", files.len());
 }
 
-/// The SplitMix64 sequence seeded with `size`, each value low byte first, cut to `size` bytes.
+/// The `SplitMix64` sequence seeded with `size`, each value low byte first, cut to `size` bytes.
 fn noise(size: usize) -> Vec<u8> {
     let mut state = size as u64;
     let mut bytes = Vec::with_capacity(size + 8);
