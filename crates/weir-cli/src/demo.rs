@@ -24,7 +24,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use self::stage::Show;
 use self::tour::Size;
+use crate::cli::Caller;
+use crate::output::Format;
 
 /// Arguments of `weir demo`.
 #[derive(Debug, Args)]
@@ -53,16 +56,21 @@ pub(crate) struct DemoArgs {
     resume: Vec<u64>,
 }
 
-/// Runs the demo; with `json`, standard output gets one object of facts at the
-/// end and nothing else. A step that fails has explained itself when this
+/// Runs the demo; with `-o json`, standard output gets one object of facts at
+/// the end and nothing else. A step that fails has explained itself when this
 /// returns; the exit code is then 1.
-pub(crate) fn run(args: &DemoArgs, json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(caller: &Caller, args: &DemoArgs) -> anyhow::Result<ExitCode> {
     if let Some(directory) = &args.child {
         return child::run(directory, &args.resume);
     }
+    let json = matches!(caller.style.format, Some(Format::Json | Format::Jsonl));
+    let show = Show {
+        steps: !json && !caller.quiet,
+        json,
+    };
     if let Some(directory) = &args.recheck {
-        return recheck::run(directory, json);
+        return recheck::run(directory, show);
     }
     let size = if args.quick { Size::QUICK } else { Size::FULL };
-    tour::run(args.keep.as_deref(), size, json)
+    tour::run(args.keep.as_deref(), size, show)
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// A GeoJSON collection of the US Geological Survey, byte for byte as
+/// A `GeoJSON` collection of the US Geological Survey, byte for byte as
 /// published (see `data/README.md`).
 const SOURCE: &[u8] = include_bytes!("../../../../data/earthquakes.json");
 

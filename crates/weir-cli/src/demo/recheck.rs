@@ -7,10 +7,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
-use weir::{OpenOptions, Weir};
+use weir::{Digest, OpenOptions, Weir};
 
-use super::reopen::read_all;
-use super::stage::{self, Stage, count};
+use super::reopen::{read_all, sound};
+use super::stage::{self, Show, Stage, count};
 
 /// Name of the file in the kept directory.
 const FILE: &str = "demo.json";
@@ -34,6 +34,11 @@ impl Kept {
                 .map(|topic| (topic.name, topic.last.0, topic.keys))
                 .collect(),
         }
+    }
+
+    /// Whether this is its digest.
+    pub(super) fn has_digest(&self, digest: Digest) -> bool {
+        self.digest == digest.to_string()
     }
 
     /// Records of all topics.
@@ -92,14 +97,14 @@ impl Kept {
 }
 
 /// Checks the store that an earlier run kept in `directory`.
-pub(super) fn run(directory: &Path, json: bool) -> anyhow::Result<ExitCode> {
-    let mut stage = Stage::new(!json);
+pub(super) fn run(directory: &Path, show: Show) -> anyhow::Result<ExitCode> {
+    let mut stage = Stage::new(show);
     let result = check(&mut stage, directory);
     if let Err(error) = &result {
         let advice = "weir verify, or a backup of the directory; nothing was changed in it";
         stage::explain(error, advice);
     }
-    if json {
+    if show.json {
         let facts = match &result {
             Ok(records) => json!({"ok": true, "records": records}),
             Err(error) => {
@@ -108,7 +113,7 @@ pub(super) fn run(directory: &Path, json: bool) -> anyhow::Result<ExitCode> {
                 json!({"ok": false, "failed": failed, "error": stage::cause(error)})
             }
         };
-        println!("{facts}");
+        stage::print(&facts)?;
     }
     Ok(match result {
         Ok(_) => ExitCode::SUCCESS,
@@ -130,7 +135,11 @@ fn check(stage: &mut Stage, directory: &Path) -> anyhow::Result<u64> {
     stage.step("verify", |_| {
         let records = read_all(&weir)?;
         weir.close()?;
-        let line = format!("{} records read, every checksum right", count(records));
+        let files = sound(&directory.join("store"))?.files;
+        let line = format!(
+            "{} records read, {files} files checked, every checksum right",
+            count(records)
+        );
         Ok((line, records))
     })
 }

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use serde_json::json;
-use weir::{ReadFrom, Weir};
+use weir::{ReadFrom, VerifyReport, Weir};
 
 use super::recheck::Kept;
-use super::stage::{Stage, count, time};
+use super::stage::{Stage, bytes, count, time};
 use super::tour::{Facts, seconds};
 
 /// Closes the store, opens it again, and reads everything.
@@ -48,25 +48,48 @@ pub(super) fn run(
     stage.step("verify", |_| {
         let start = Instant::now();
         let records = read_all(&weir)?;
-        let took = start.elapsed();
         ensure!(
             records == kept.records(),
             "{records} records of {}",
             kept.records()
         );
         weir.close()?;
+        let report = sound(directory)?;
+        ensure!(
+            report.digest.is_some_and(|digest| kept.has_digest(digest)),
+            "the log replayed gives another digest: {:?}",
+            report.digest
+        );
+        let took = start.elapsed();
         facts.insert(
             "verify".into(),
-            json!({"records": records, "seconds": seconds(took)}),
+            json!({"records": records, "files": report.files, "bytes": report.bytes,
+                   "seconds": seconds(took)}),
         );
         let line = format!(
-            "{} records read back in {}, every checksum right",
+            "{} records read back, {} files checked ({}), every checksum right, in {}",
             count(records),
+            count(report.files),
+            bytes(report.bytes),
             time(took),
         );
         Ok((line, ()))
     })?;
     Ok(kept)
+}
+
+/// Checks the files of a closed store and gives what was found.
+pub(super) fn sound(directory: &Path) -> anyhow::Result<VerifyReport> {
+    let report = weir::verify(directory)?;
+    if let Some(finding) = report.findings.first() {
+        bail!(
+            "{} at byte {}: {}",
+            finding.file,
+            finding.position,
+            finding.what
+        );
+    }
+    Ok(report)
 }
 
 /// Reads every record of every topic and checks that offsets are dense.

@@ -24,7 +24,9 @@ pub(super) fn analysts(
     stage.step("revise", |_| {
         let quake = quakes.strongest().context("no earthquake")?;
         let topic = weir.topic(&quake.topic())?;
-        let seen = topic.get(quake.id)?.context("the strongest earthquake is gone")?;
+        let seen = topic
+            .get(quake.id)?
+            .context("the strongest earthquake is gone")?;
         let seen = seen.record().offset.0;
         let write = |magnitude: &str, offset: u64| -> anyhow::Result<Verdict> {
             let value = quake.revised(magnitude)?;
@@ -34,18 +36,26 @@ pub(super) fn analysts(
         let first = offset(&first).context("the first revision was rejected")?;
         let second = write("6.3", seen)?;
         let found = conflict(&second).context("the second revision did not conflict")?;
-        ensure!(found == first, "the conflict names offset {found}, not {first}");
+        ensure!(
+            found == first,
+            "the conflict names offset {found}, not {first}"
+        );
         let again = write("6.3", found)?;
         let again = offset(&again).context("the revision of what was found was rejected")?;
-        let now = topic.get(quake.id)?.context("the revised earthquake is gone")?;
-        ensure!(now.record().offset.0 == again, "the key is not at the newest revision");
+        let now = topic
+            .get(quake.id)?
+            .context("the revised earthquake is gone")?;
+        ensure!(
+            now.record().offset.0 == again,
+            "the key is not at the newest revision"
+        );
         facts.insert(
             "analysts".into(),
             json!({"earthquake": quake.id, "accepted": 2, "rejected": 1, "seen": seen,
                    "first": first, "found": found, "again": again}),
         );
         let line = format!(
-            "2 analysts saw {} at {seen}: one writes {first}; the other is told so, then writes {again}",
+            "{}, seen at {seen} by 2: one writes {first}, the other is told so and writes {again}",
             quake.id
         );
         Ok((line, ()))

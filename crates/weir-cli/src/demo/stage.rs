@@ -7,6 +7,7 @@
 //! tour goes on in silence.
 
 use std::cell::Cell;
+use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use anyhow::Context;
@@ -14,6 +15,15 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Columns of a step's name.
 const NAME_COLUMNS: usize = 9;
+
+/// What goes to standard output.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Show {
+    /// A line for each step, and words at the end.
+    pub(super) steps: bool,
+    /// One object of facts at the end.
+    pub(super) json: bool,
+}
 
 /// Where the tour shows itself.
 #[derive(Debug)]
@@ -23,10 +33,10 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// `shown`: whether steps are printed; else only failures are.
-    pub(super) fn new(shown: bool) -> Self {
+    /// Without steps, only failures are printed.
+    pub(super) fn new(show: Show) -> Self {
         Self {
-            shown: Cell::new(shown),
+            shown: Cell::new(show.steps),
             steps: 0,
         }
     }
@@ -36,13 +46,8 @@ impl Stage {
         if !self.shown.get() {
             return Ok(());
         }
-        match writeln!(io::stdout(), "{text}") {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-                self.shown.set(false);
-                Ok(())
-            }
-            result => result.context("cannot write to standard output"),
-        }
+        self.shown.set(print(&text)?);
+        Ok(())
     }
 
     /// Does a step and prints its line. The name is one short verb; the work
@@ -85,6 +90,15 @@ impl Stage {
     /// Number of steps so far.
     pub(super) fn steps(&self) -> u32 {
         self.steps
+    }
+}
+
+/// Prints a line to standard output. Returns whether anybody reads it.
+pub(super) fn print(line: &impl Display) -> anyhow::Result<bool> {
+    match writeln!(io::stdout(), "{line}") {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).context("cannot write to standard output"),
     }
 }
 

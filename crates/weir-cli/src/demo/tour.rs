@@ -10,7 +10,7 @@ use weir::Weir;
 
 use super::place::{self, Place};
 use super::quakes::{Quakes, topic};
-use super::stage::{self, Stage, bytes, count, time};
+use super::stage::{self, Show, Stage, bytes, count, time};
 use super::{crash, load, read, reopen, rules, write};
 
 /// How much a run does.
@@ -43,22 +43,22 @@ impl Size {
 pub(super) type Facts = Map<String, Value>;
 
 /// Runs all chapters and tells how it went.
-pub(super) fn run(keep: Option<&Path>, size: Size, json: bool) -> anyhow::Result<ExitCode> {
-    let mut stage = Stage::new(!json);
+pub(super) fn run(keep: Option<&Path>, size: Size, show: Show) -> anyhow::Result<ExitCode> {
+    let mut stage = Stage::new(show);
     let mut facts = Facts::new();
     let start = Instant::now();
     let mut place = match Place::new(keep) {
         Ok(place) => place,
         Err(error) => {
             stage::explain(&error, "another directory, or without --keep");
-            return refuse(&error, facts, json);
+            return refuse(&error, facts, show.json);
         }
     };
     if let Err(error) = chapters(&mut stage, &mut facts, &place, size) {
         let kept = place.keep();
         let advice = format!("look at the stores, they are kept in {}", kept.display());
         stage::explain(&error, &advice);
-        return refuse(&error, facts, json);
+        return refuse(&error, facts, show.json);
     }
     let next = next_steps(&place);
     let disk_bytes = place::disk_bytes(place.path())?;
@@ -70,8 +70,8 @@ pub(super) fn run(keep: Option<&Path>, size: Size, json: bool) -> anyhow::Result
     let kept = place.is_kept().then(|| place.path().to_owned());
     facts.insert("kept".into(), json!(kept));
     place.close()?;
-    if json {
-        println!("{}", Value::Object(facts));
+    if show.json {
+        stage::print(&Value::Object(facts))?;
     } else {
         summary(&stage, &facts, start.elapsed())?;
     }
@@ -140,7 +140,7 @@ fn refuse(error: &anyhow::Error, mut facts: Facts, json: bool) -> anyhow::Result
         facts.insert("ok".into(), false.into());
         facts.insert("failed".into(), json!(failed.map(|failed| failed.name)));
         facts.insert("error".into(), stage::cause(error).into());
-        println!("{}", Value::Object(facts));
+        stage::print(&Value::Object(facts))?;
     }
     Ok(ExitCode::FAILURE)
 }
@@ -156,7 +156,7 @@ fn next_steps(place: &Place) -> Vec<String> {
         None => next.push(format!("weir demo --keep {directory}")),
     }
     next.push(format!("weir tail {} -n 3 --at {store}", topic("uw")));
-    next.push(format!("weir verify --at {store}"));
+    next.push(format!("weir topic ls --at {store}"));
     next
 }
 

@@ -1,0 +1,399 @@
+//! `weir demo` as its users meet it, and the commands and programs that the
+//! README and the guide print.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on says where"
+)]
+
+use std::error::Error;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const README: &str = include_str!("../../../README.md");
+const FIRST_STEPS: &str = include_str!("../../../docs/guide/first-steps.md");
+/// This file: the programs that the two print are compiled here.
+const PROGRAMS: &str = include_str!("demo.rs");
+
+/// A command with nothing of this machine's environment that could change
+/// what it does; temporary files go to `directory`.
+fn command(program: &str, directory: &Path) -> Command {
+    let weir = Path::new(env!("CARGO_BIN_EXE_weir"));
+    let mut path = weir.parent().unwrap().as_os_str().to_owned();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap());
+    let mut command = Command::new(program);
+    command
+        .env_clear()
+        .env("PATH", path)
+        .env("HOME", directory)
+        .env("TMPDIR", directory)
+        .env("LANG", "C.UTF-8")
+        .current_dir(directory)
+        .stdin(Stdio::null());
+    command
+}
+
+fn weir(directory: &Path, args: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_weir");
+    command(program, directory).args(args).output().unwrap()
+}
+
+fn facts(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn names(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn the_demo_proves_what_it_says_and_leaves_nothing_behind() {
+    let dir = TempDir::new().unwrap();
+    let output = weir(dir.path(), &["demo", "--quick", "-o", "json"]);
+    let facts = facts(&output);
+    assert!(output.status.success(), "{facts:#}");
+    assert_eq!(text(&output.stderr), "");
+    assert_eq!(facts["ok"], true);
+    assert_eq!(facts["durability"], "group");
+    assert_eq!(facts["topics"], 12);
+    assert_eq!(facts["write"]["events"], 1707);
+    assert_eq!(facts["listen"]["listeners"], 12);
+    assert_eq!(facts["listen"]["records"], 1707 + 12);
+    assert_eq!(facts["get"]["keys"], 1707);
+    assert_eq!(facts["scan"]["keys"], 1707);
+    assert_eq!(facts["analysts"]["found"], facts["analysts"]["first"]);
+    assert_eq!(facts["same_feed"]["rejected"], 1707);
+    assert_eq!(facts["same_feed"]["written"], 0);
+    assert_eq!(facts["transactions"]["aborted"], 1);
+    assert_eq!(facts["kills"]["kills"], 2);
+    assert!(facts["kills"]["acknowledged"].as_u64().unwrap() >= 300);
+    assert_eq!(facts["kills"]["lost"], 0);
+    assert_eq!(facts["load"]["events"], 20_000);
+    assert_eq!(facts["conditions_rejected"], 1708);
+    let of_main_store = 1707 + 2 + 2 + 20_000;
+    assert_eq!(facts["verify"]["records"], of_main_store + 12 + 2);
+    let killed = facts["kills"]["events"].as_u64().unwrap();
+    assert_eq!(facts["events_written"], of_main_store + killed);
+    assert_eq!(names(dir.path()), Vec::<PathBuf>::new(), "left behind");
+}
+
+#[test]
+fn people_see_a_tick_for_each_step_and_what_to_try_next() {
+    let dir = TempDir::new().unwrap();
+    let output = weir(dir.path(), &["demo", "--quick"]);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{out}{err}");
+    let steps: Vec<&str> = out.lines().filter(|line| line.contains('✓')).collect();
+    assert_eq!(steps.len(), 13, "{out}");
+    for (step, number) in steps.iter().zip(1..) {
+        assert!(
+            step.trim_start().starts_with(&format!("{number} ✓ ")),
+            "{step}"
+        );
+    }
+    assert!(out.contains("1,707 events"), "{out}");
+    assert!(out.contains("\nWhat to try next:\n  weir "), "{out}");
+    assert!(
+        !out.contains('\x1b') && !err.contains('\x1b'),
+        "colours in a pipe"
+    );
+    assert_eq!(err, "", "bars are for terminals");
+}
+
+#[test]
+fn what_is_tried_next_works() {
+    let dir = TempDir::new().unwrap();
+    let output = weir(
+        dir.path(),
+        &["demo", "--quick", "--keep", "first", "-o", "json"],
+    );
+    let next = facts(&output)["next"].clone();
+    let next: Vec<&str> = next
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|n| n.as_str().unwrap())
+        .collect();
+    assert_eq!(next.len(), 3);
+    for line in &next {
+        let output = command("sh", dir.path())
+            .args(["-ec", line])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{line}: {}", text(&output.stderr));
+        assert_ne!(output.stdout, b"", "{line}");
+    }
+    let again = weir(dir.path(), &["demo", "--quick", "--keep", "first"]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(
+        text(&again.stderr).contains("not empty"),
+        "{}",
+        text(&again.stderr)
+    );
+}
+
+#[test]
+fn damage_is_reported_with_its_file_and_changes_nothing() {
+    let dir = TempDir::new().unwrap();
+    let output = weir(
+        dir.path(),
+        &["demo", "--quick", "--keep", "kept", "-o", "json"],
+    );
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let log = dir.path().join("kept/store/log");
+    let mut segments = names(&log);
+    segments.retain(|path| path.extension().is_some_and(|end| end == "log"));
+    segments.sort();
+    let segment = &segments[0];
+    let mut bytes = fs::read(segment).unwrap();
+    let needle = b"\"type\":\"earthquake\"";
+    let at = bytes
+        .windows(needle.len())
+        .position(|part| part == needle)
+        .unwrap();
+    bytes[at + 8] ^= 1;
+    fs::write(segment, &bytes).unwrap();
+
+    let output = weir(dir.path(), &["demo", "--recheck", "kept", "-o", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let facts = facts(&output);
+    assert_eq!(facts["ok"], false);
+    assert_eq!(facts["failed"], "reopen");
+    let error = facts["error"].as_str().unwrap();
+    let name = segment.file_name().unwrap().to_str().unwrap();
+    assert!(error.contains("damage") && error.contains(name), "{error}");
+    let words = text(&output.stderr);
+    assert!(
+        words.contains("why: ") && words.contains("try: "),
+        "{words}"
+    );
+    assert!(
+        fs::read(segment).unwrap() == bytes,
+        "the damaged file was changed"
+    );
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let dir = TempDir::new().unwrap();
+    let program = env!("CARGO_BIN_EXE_weir");
+    let mut child = command(program, dir.path())
+        .args(["demo", "--quick"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut words = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut words)
+        .unwrap();
+    assert!(child.wait().unwrap().success(), "{words}");
+    assert_eq!(words, "");
+    assert_eq!(names(dir.path()), Vec::<PathBuf>::new(), "left behind");
+}
+
+/// The contents of the fenced blocks of a language, in order.
+fn blocks(page: &str, language: &str) -> Vec<String> {
+    let fence = format!("```{language}\n");
+    let parts = page.split(&fence).skip(1);
+    parts
+        .map(|part| part.split("```").next().unwrap().to_owned())
+        .collect()
+}
+
+/// Runs the commands of a transcript (`$ command`, then what it prints) one
+/// after the other and compares.
+fn replay(transcript: &str, directory: &Path) {
+    let mut seen = String::new();
+    for line in transcript
+        .lines()
+        .filter_map(|line| line.strip_prefix("$ "))
+    {
+        let line_with_errors = format!("{{ {line}\n}} 2>&1");
+        let output = command("sh", directory)
+            .args(["-c", &line_with_errors])
+            .output()
+            .unwrap();
+        seen.push_str("$ ");
+        seen.push_str(line);
+        seen.push('\n');
+        seen.push_str(&text(&output.stdout));
+    }
+    assert_eq!(seen, transcript);
+}
+
+/// The lines of this file between `// [NAME]` and `// [end]`, without their
+/// indent and without the marks in between.
+fn program(name: &str) -> String {
+    let start = format!("    // [{name}]\n");
+    let (_, rest) = PROGRAMS.split_once(&start).unwrap();
+    let (body, _) = rest.split_once("    // [end]\n").unwrap();
+    let mut program = String::new();
+    for line in body.lines() {
+        program.push_str(line.strip_prefix("    ").unwrap_or(line));
+        program.push('\n');
+    }
+    program
+}
+
+#[test]
+fn the_readme_does_what_it_prints() {
+    let dir = TempDir::new().unwrap();
+    let transcripts = blocks(README, "console");
+    assert_eq!(transcripts.len(), 1);
+    replay(&transcripts[0], dir.path());
+    assert_eq!(blocks(README, "rust"), [program("readme")]);
+    readme(dir.path()).unwrap();
+}
+
+#[allow(clippy::items_after_statements, reason = "as it is printed")]
+fn readme(directory: &Path) -> Result<(), Box<dyn Error>> {
+    let directory = directory.join("orders");
+    // [readme]
+    use weir::{Expect, ReadFrom, Weir};
+
+    let weir = Weir::open(&directory)?;
+    let orders = weir.topic("orders")?;
+    orders.ensure()?;
+
+    let first = orders.put("4711", r#"{"state":"open"}"#)?; // on disk, synced, when this returns
+    let seen = first.offset().ok_or("not VALID")?.0;
+    let unchanged = [Expect::KeyOffset(None, seen)];
+    let paid = orders.put_if("4711", r#"{"state":"paid"}"#, &unchanged)?;
+    let late = orders.put_if("4711", r#"{"state":"void"}"#, &unchanged)?;
+    assert!(paid.is_valid() && !late.is_valid()); // a "no" is a value and says why
+
+    for page in orders.pages(ReadFrom::Start)? {
+        for record in &page? {
+            println!("{:?}", record?);
+        }
+    }
+    // [end]
+    Ok(())
+}
+
+#[test]
+fn the_first_steps_do_what_they_print() {
+    let dir = TempDir::new().unwrap();
+    let steps = [
+        "open",
+        "condition",
+        "listen",
+        "session",
+        "together",
+        "close",
+    ];
+    let programs: Vec<String> = steps.map(program).to_vec();
+    assert_eq!(blocks(FIRST_STEPS, "rust"), programs);
+    first_steps(&dir.path().join("first-steps")).unwrap();
+    for transcript in blocks(FIRST_STEPS, "console") {
+        replay(&transcript, dir.path());
+    }
+    for manifest in blocks(FIRST_STEPS, "toml") {
+        let path = manifest.split('"').nth(1).unwrap();
+        let inside = path.split_once("weir/").unwrap().1;
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        assert!(root.join(inside).join("Cargo.toml").exists(), "{path}");
+    }
+}
+
+fn first_steps(directory: &Path) -> Result<(), Box<dyn Error>> {
+    // [open]
+    use std::time::Duration;
+    use weir::{ClientId, Expect, Intention, Operation, ReadFrom, TxnOp, Weir};
+
+    let weir = Weir::open(directory)?; // makes the store if there is none
+    let orders = weir.topic("orders")?;
+    orders.ensure()?; // makes the topic if it does not live
+
+    let verdict = orders.put("4711", r#"{"state":"open"}"#)?;
+    assert!(verdict.is_valid());
+    assert_eq!(verdict.offset().unwrap().0, 2); // 1 says that the topic was created
+
+    let value = orders.get("4711")?.unwrap();
+    assert_eq!(value.value(), br#"{"state":"open"}"#);
+    // [end]
+    // [condition]
+    let seen = value.record().offset.0;
+    let unchanged = [Expect::KeyOffset(None, seen)];
+    let paid = orders.put_if("4711", r#"{"state":"paid"}"#, &unchanged)?;
+    let late = orders.put_if("4711", r#"{"state":"void"}"#, &unchanged)?;
+
+    assert!(paid.is_valid());
+    assert_eq!(late.effect().name(), "INVALID");
+    assert_eq!(late.reason().unwrap().name(), "CONFLICT");
+    assert_eq!(late.detail(), weir::Detail::Actual(3)); // where the key is now
+    // [end]
+    // [listen]
+    let patience = Duration::from_secs(10);
+    let pages = orders.follow(ReadFrom::Start, patience)?;
+    let listener = std::thread::spawn(move || -> Result<Vec<u64>, weir::StoreError> {
+        let mut offsets = Vec::new();
+        for page in pages {
+            for record in &page? {
+                offsets.push(record?.offset.0);
+            }
+            if offsets.len() == 5 {
+                break;
+            }
+        }
+        Ok(offsets)
+    });
+    orders.put("4712", r#"{"state":"open"}"#)?;
+    orders.delete("4712")?;
+    assert_eq!(listener.join().unwrap()?, [1, 2, 3, 4, 5]);
+    // [end]
+    // [session]
+    let mut session = weir.session(ClientId(*b"billing, node 1."));
+    let bill = Intention::new(
+        "orders",
+        Operation::Put {
+            key: b"bill",
+            value: b"1",
+        },
+    );
+    let nonce = session.next_nonce(); // keep it where a crash does not reach it
+    let first = session.execute(&[bill])?[0];
+
+    session.resume(nonce); // as if the answer had been lost
+    let again = session.execute(&[bill])?[0];
+    assert!(again.is_replayed());
+    assert_eq!(again.offset(), first.offset());
+    // [end]
+    // [together]
+    let put = |key, value| TxnOp::Put {
+        key,
+        value,
+        meta: b"",
+    };
+    let steps = [put(b"stock", b"9"), put(b"4713", br#"{"state":"open"}"#)];
+    let first_time = [Expect::KeyAbsent(Some(b"stock"))];
+    let both = orders.txn(&steps, &first_time)?;
+    let later = orders.txn(&steps, &first_time)?; // now there is a stock
+    assert_eq!((both.records(), later.records()), (2, 0));
+    // [end]
+    // [close]
+    let digest = weir.store().digest();
+    drop((orders, session)); // they hold the store open too
+    weir.close()?;
+    let weir = Weir::open(directory)?;
+    assert_eq!(weir.store().digest(), digest); // the same history
+    // [end]
+    Ok(())
+}
