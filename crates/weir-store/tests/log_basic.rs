@@ -111,6 +111,33 @@ fn a_reader_follows_the_writer_and_sees_nothing_above_its_bound() {
 }
 
 #[test]
+fn a_reader_on_another_thread_misses_nothing_across_segments() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut log, _) = open(&directory);
+    let readers = log.readers();
+    let last = 6_000;
+    let reading = std::thread::spawn(move || {
+        let mut reader = readers.reader(LogIndex(1));
+        let mut expected = 1;
+        while expected <= last {
+            match reader.next(readers.last_index()).unwrap() {
+                Some(entry) => {
+                    assert_eq!(entry.index.0, expected);
+                    assert_eq!(&*entry.payload, payload(expected));
+                    expected += 1;
+                }
+                None => std::thread::yield_now(),
+            }
+        }
+    });
+    for index in 1..=last {
+        log.append(1, 1, &[&payload(index)]).unwrap();
+    }
+    assert!(log.stats().segments > 20);
+    reading.join().unwrap();
+}
+
+#[test]
 fn large_payloads_get_segments_of_their_own() {
     let directory = tempfile::tempdir().unwrap();
     let (mut log, _) = open(&directory);

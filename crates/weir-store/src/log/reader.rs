@@ -130,12 +130,17 @@ impl LogReader {
             };
             if place.position >= place.segment.end() {
                 let view = self.shared.read();
-                let Some(behind) = view.segment_behind(place.segment.header.first_sequence) else {
+                let first_sequence = place.segment.header.first_sequence;
+                let behind = view.segment_behind(first_sequence).map(Arc::clone);
+                drop(view);
+                let Some(behind) = behind else {
                     return Ok(None);
                 };
-                let behind = Arc::clone(behind);
-                drop(view);
-                self.place = Some(Place::at(behind, FIRST_POSITION));
+                // A segment gets a next one only after its last batch was
+                // published, which may have happened since the look above.
+                if place.position >= place.segment.end() {
+                    self.place = Some(Place::at(behind, FIRST_POSITION));
+                }
                 continue;
             }
             let header = place.header()?;
