@@ -1,9 +1,9 @@
 //! Floors of the store experiments: what the same bytes cost without a store.
 //!
-//! - [`Copy`]: each message copied into a batch, the batch through CRC-32C.
+//! - [`Floor::Copy`]: each message copied into a batch, the batch through CRC-32C.
 //!   No store that checks its bytes can use less CPU.
-//! - [`Write`]: batches written to a file, never synced.
-//! - [`WriteSync`]: each write into a file that was filled before, followed by
+//! - [`Floor::Write`]: batches written to a file, never synced.
+//! - [`Floor::WriteSync`]: each write into a file that was filled before, followed by
 //!   `fdatasync`. No store that syncs before it answers can be quicker.
 
 use std::collections::BTreeMap;
