@@ -119,6 +119,12 @@ enum Command {
     Txn(With<crate::txn::TxnArgs>),
     /// Make, list, describe, change and remove topics
     Topic(With<crate::topic::TopicArgs>),
+    /// The main job on real data, shown as it happens
+    Demo(With<crate::demo::DemoArgs>),
+    /// Write many values from a file, each exactly once, however often it is interrupted
+    Import(With<crate::import::ImportArgs>),
+    /// Print the records of a topic as JSON that import takes
+    Export(With<crate::export::ExportArgs>),
     /// Name places and switch between them
     Context(With<crate::context::ContextArgs>),
     /// Print a completion script for a shell
@@ -245,6 +251,9 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Delete(with) => call!(delete, with),
         Command::Txn(with) => call!(txn, with),
         Command::Topic(with) => call!(topic, with),
+        Command::Demo(with) => call!(demo, with),
+        Command::Import(with) => call!(import, with),
+        Command::Export(with) => call!(export, with),
         Command::Context(with) => call!(context, with),
         Command::Completion(args) => crate::completion::run(&args),
         Command::Version(with) => call!(version, with),

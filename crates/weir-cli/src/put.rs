@@ -18,7 +18,7 @@ use crate::place::{self, Access};
 use crate::report::{Because, Failure, note};
 use crate::verdict;
 
-pub(crate) use item::{Item, Items};
+pub(crate) use item::{Item, Items, Wrong};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -218,4 +218,10 @@ pub(crate) fn usage(why: &str) -> anyhow::Error {
 pub(crate) fn bad_line(line: u64, column: u64, why: &str) -> Failure {
     let what = format!("line {line} column {column} of the input cannot be used");
     Failure::new(ErrorCode::BadLine, what).because(why)
+}
+
+/// A line of input that is no object as it should be.
+pub(crate) fn bad_text(line: u64, wrong: &Wrong) -> Failure {
+    let (line, column) = wrong.place(line, 1);
+    bad_line(line, column, &wrong.why)
 }

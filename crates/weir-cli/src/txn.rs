@@ -10,7 +10,7 @@ use weir::{ErrorCode, Intention, Operation, limits};
 use crate::cli::Caller;
 use crate::output::Shape;
 use crate::place::{self, Access};
-use crate::put::{self, Item, Items, bad_line, ensure};
+use crate::put::{self, Item, Items, bad_line, bad_text, ensure};
 use crate::report::{Because, Failure};
 use crate::verdict;
 
@@ -83,7 +83,7 @@ fn read(path: &std::path::Path) -> anyhow::Result<Items> {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let item = Item::parse(line).map_err(|(at, why)| bad_line(number, at, &why))?;
+        let item = Item::parse(line).map_err(|wrong| bad_text(number, &wrong))?;
         items.item(&item).map_err(|why| bad_line(number, 1, &why))?;
     }
     Ok(items)

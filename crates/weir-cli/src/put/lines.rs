@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use weir::{ErrorCode, Outcome, Proposal, Weir};
 
-use super::{Item, Items, PutArgs, bad_line, ensure};
+use super::{Item, Items, PutArgs, bad_line, bad_text, ensure};
 use crate::cli::Caller;
 use crate::output::{Output, Shape};
 use crate::place::{self, Access};
@@ -128,7 +128,7 @@ impl Writer<'_> {
             return Ok(());
         }
         let number = self.lines;
-        let item = Item::parse(line).map_err(|(at, why)| bad_line(number, at, &why))?;
+        let item = Item::parse(line).map_err(|wrong| bad_text(number, &wrong))?;
         self.items
             .item(&item)
             .map_err(|why| bad_line(number, 1, &why))?;
