@@ -175,6 +175,24 @@ fn a_full_disk_is_said_before_anything_is_written_and_heals() {
 }
 
 #[test]
+fn a_segment_that_cannot_be_created_changes_nothing() {
+    let (disk, mut log) = log();
+    disk.fail(SimOp::Create, 1, SimFailure::Io);
+    let mut refused = 0;
+    for _ in 0..40 {
+        let before = log.last_index();
+        if let Err(error) = log.append(1, 1, &[&[7; 700]]) {
+            assert!(matches!(error, StoreError::Io { .. }));
+            assert_eq!(log.last_index(), before);
+            refused += 1;
+        }
+    }
+    assert_eq!((refused, log.last_index()), (1, LogIndex(39)));
+    log.close().unwrap();
+    assert!(open(&disk.power_cut(1), &options()).unwrap().1.clean);
+}
+
+#[test]
 fn a_full_disk_can_be_opened_stopped_and_opened_again() {
     let disk = SimDisk::new();
     let (mut log, _) = open(&disk, &options()).unwrap();
