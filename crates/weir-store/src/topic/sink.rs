@@ -116,13 +116,22 @@ impl Topics {
 
     /// Closes, publishes and writes everything.
     pub(crate) fn flush_all(&mut self) -> Result<(), StoreError> {
-        for writer in &mut self.writers {
-            self.unwritten_bytes -= writer.unwritten_bytes();
-            let flushed = writer.flush_all();
-            self.unwritten_bytes += writer.unwritten_bytes();
-            flushed?;
+        for number in 0..self.writers.len() {
+            let id = TopicId(u32::try_from(number).unwrap_or(u32::MAX));
+            self.flush_topic(id)?;
         }
         Ok(())
+    }
+
+    /// The same for one topic. Whatever comes of it is counted.
+    pub(crate) fn flush_topic(&mut self, id: TopicId) -> Result<(), StoreError> {
+        let Some(writer) = self.writers.get_mut(id.index()) else {
+            return Ok(());
+        };
+        self.unwritten_bytes -= writer.unwritten_bytes();
+        let flushed = writer.flush_all();
+        self.unwritten_bytes += writer.unwritten_bytes();
+        flushed
     }
 }
 

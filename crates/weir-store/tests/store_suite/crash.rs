@@ -16,26 +16,26 @@ use crate::world::{options, state};
 
 /// What had happened when an image was taken.
 #[derive(Clone, Debug, Default)]
-struct Progress {
+pub struct Progress {
     /// Items that were handed over.
-    sent: usize,
+    pub sent: usize,
     /// Items that were answered.
-    acknowledged: usize,
+    pub acknowledged: usize,
     /// Items that a power cut must not take.
-    durable: usize,
+    pub durable: usize,
     /// Topics whose compaction was begun.
-    compacted: BTreeSet<&'static str>,
+    pub compacted: BTreeSet<&'static str>,
     /// Digest after so many items.
-    digests: BTreeMap<usize, Digest>,
-    ended: bool,
+    pub digests: BTreeMap<usize, Digest>,
+    pub ended: bool,
 }
 
 /// A disk as a crash left it.
-struct Image {
-    disk: SimDisk,
-    progress: Progress,
-    what: String,
-    power: bool,
+pub struct Image {
+    pub disk: SimDisk,
+    pub progress: Progress,
+    pub what: String,
+    pub power: bool,
 }
 
 /// Runs a script and hands out images of every moment.
@@ -210,7 +210,7 @@ fn check_content(store: &Store, image: &Image, expected: &Expected) -> usize {
 }
 
 /// Recovers an image, once and again, and sends everything once more.
-fn check(image: &Image, expected: &Expected, acts: &[Act], options: &OpenOptions) {
+pub fn check(image: &Image, expected: &Expected, acts: &[Act], options: &OpenOptions) {
     let what = &image.what;
     let open = |disk: &SimDisk| {
         Store::open_disk(Arc::new(disk.clone()), options)

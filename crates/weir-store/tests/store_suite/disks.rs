@@ -41,6 +41,8 @@ pub enum Rule {
 }
 
 pub const EIO: i32 = 5;
+pub const EMFILE: i32 = 24;
+pub const ENOSPC: i32 = 28;
 
 type Observer = Box<dyn FnMut(Op, &str) + Send>;
 
@@ -49,6 +51,8 @@ struct State {
     rules: Vec<(Op, String, Rule)>,
     held: usize,
     done: Vec<(Op, String)>,
+    open: usize,
+    most_open: usize,
     observer: Option<Observer>,
 }
 
@@ -162,6 +166,11 @@ impl Gate {
         state.done.iter().filter(same).count()
     }
 
+    /// Most files that were open at a time.
+    pub fn most_open(&self) -> usize {
+        self.shared.state().most_open
+    }
+
     /// Calls `observer` after each operation, on the thread that did it.
     pub fn observe(&self, observer: impl FnMut(Op, &str) + Send + 'static) {
         self.shared.state().observer = Some(Box::new(observer));
@@ -176,6 +185,9 @@ impl Disk for Gate {
             Op::Open
         };
         let inner = self.shared.run(op, path, || self.inner.open(path, mode))?;
+        let mut state = self.shared.state();
+        state.open += 1;
+        state.most_open = state.most_open.max(state.open);
         Ok(Arc::new(GateFile {
             inner,
             path: path.to_owned(),
@@ -221,6 +233,12 @@ struct GateFile {
     inner: Arc<dyn DiskFile>,
     path: String,
     shared: Arc<Shared>,
+}
+
+impl Drop for GateFile {
+    fn drop(&mut self) {
+        self.shared.state().open -= 1;
+    }
 }
 
 impl fmt::Debug for GateFile {

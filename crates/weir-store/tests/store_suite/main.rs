@@ -15,8 +15,12 @@
 
 mod commit;
 mod crash;
+mod damage;
 mod disks;
+mod faults;
+mod kill;
 mod limits;
 mod listen;
 mod model;
+mod upkeep;
 mod world;
