@@ -8,6 +8,8 @@
 //! executing them. Each item's fingerprint is a hash over all items up to it;
 //! sending the last one again proves that nothing before it changed.
 //!
+//! An interrupt simply ends the process: nothing has to be tidied up first.
+//!
 //! What must never happen here: a number for an unusable item, since the next
 //! run may treat it otherwise, or an item without number.
 
@@ -24,18 +26,16 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use weir::ErrorCode;
 
 use self::judge::{Judge, OnError};
 use self::key_path::KeyPath;
 use self::send::{Counts, Sender};
 use self::source::Source;
 use crate::cli::Caller;
-use crate::interrupt;
 use crate::output::{Cell, Field, Output, Shape, field};
 use crate::place::{self, Access};
 use crate::put::ensure;
-use crate::report::{Because, Failure, note};
+use crate::report::{Because, note};
 use crate::verdict;
 
 /// Items between two looks at the progress bar.
@@ -51,6 +51,7 @@ Examples:
   printf '{\"id\":1}\\n{\"id\":2}\\n' > data.ndjson && weir import data.ndjson -t things -k '$.id'
   printf '{\"list\":[{\"n\":1},{\"n\":2}]}' | weir import - -t numbers --path '$.list'
   printf '{\"id\":3}\\noops\\n' | weir import - -t things --on-error skip")]
+#[allow(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub(crate) struct ImportArgs {
     /// File to read, `-` for the input
     file: PathBuf,
@@ -122,7 +123,7 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
     let mut source = Source::open(args, caller.limits.value_bytes_max)?;
     let judge = Judge::new(args, caller.limits);
     if args.dry_run {
-        let mut run = Run::new(caller, args, judge, None)?;
+        let mut run = Run::new(caller, args, judge, None);
         let end = run.read(&mut source);
         let counts = run.counts(source.bytes());
         print(out, args, &counts, started, end.is_ok())?;
@@ -131,7 +132,7 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
     }
     let weir = place::open(caller, Access::Write)?;
     ensure(caller, &weir, &args.topic, args.no_create)?;
-    let sender = Sender::new(&weir, args, source.identity())?;
+    let sender = Sender::new(&weir, args, source.identity());
     let going_on = sender.last();
     if going_on > 0 {
         note(
@@ -139,7 +140,7 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
             &format!("going on behind the {going_on} items that are in already"),
         );
     }
-    let mut run = Run::new(caller, args, judge, Some(sender))?;
+    let mut run = Run::new(caller, args, judge, Some(sender));
     let read = run.read(&mut source);
     // What was read is written and answered, whatever ended the reading.
     let written = run.finish();
@@ -148,24 +149,14 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
     drop(run);
     weir.close()
         .failed(|| "cannot close the store".to_owned())?;
-    let complete = matches!(read, Ok(End::Whole)) && written.is_ok();
+    let complete = read.is_ok() && written.is_ok();
     print(out, args, &counts, started, complete)?;
     written?;
-    match read? {
-        End::Whole if counts.rejected > 0 && !args.accept_invalid => {
-            Ok(ExitCode::from(verdict::NOT_VALID))
-        }
-        End::Whole => Ok(ExitCode::SUCCESS),
-        End::Interrupted => {
-            let what = format!(
-                "interrupted; {} items are in",
-                counts.already + counts.imported
-            );
-            Err(Failure::new(ErrorCode::Cancelled, what)
-                .advise("run the same command again; it goes on behind them")
-                .into())
-        }
+    read?;
+    if counts.rejected > 0 && !args.accept_invalid {
+        return Ok(ExitCode::from(verdict::NOT_VALID));
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn print(
@@ -189,13 +180,6 @@ fn print(
     out.finish()
 }
 
-/// How reading ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Whole,
-    Interrupted,
-}
-
 struct Run<'a> {
     args: &'a ImportArgs,
     judge: Judge<'a>,
@@ -211,25 +195,21 @@ impl<'a> Run<'a> {
         args: &'a ImportArgs,
         judge: Judge<'a>,
         sender: Option<Sender<'a>>,
-    ) -> anyhow::Result<Self> {
+    ) -> Self {
         let bar = bar(&args.file, caller.quiet);
-        interrupt::watch()?;
-        Ok(Self {
+        Self {
             args,
             judge,
             sender,
             usable: 0,
             bar,
-        })
+        }
     }
 
-    fn read(&mut self, source: &mut Source) -> anyhow::Result<End> {
+    fn read(&mut self, source: &mut Source) -> anyhow::Result<()> {
         let mut item = Vec::new();
         let mut seen = 0_u64;
         while let Some(found) = source.next(&mut item)? {
-            if interrupt::requested() {
-                return Ok(End::Interrupted);
-            }
             seen += 1;
             if seen.is_multiple_of(SHOW_EVERY) {
                 self.bar.set_position(source.bytes());
@@ -257,7 +237,7 @@ impl<'a> Run<'a> {
             );
             return Err(send::changed(&self.args.file).because(why).into());
         }
-        Ok(End::Whole)
+        Ok(())
     }
 
     fn finish(&mut self) -> anyhow::Result<()> {
@@ -293,7 +273,7 @@ fn bar(file: &Path, quiet: bool) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(len.as_ref().map(std::fs::Metadata::len), target);
     let template = match len {
         Some(_) => {
-            "{bar:30} {percent:>3}%  {msg}  {bytes}/{total_bytes}  {bytes_per_sec}  ETA {eta}"
+            "{bar:30} {percent:>3}%  {msg}  {bytes}/{total_bytes}  {bytes_per_sec}  ETA {eta}  (Ctrl-C is safe: run it again to go on)"
         }
         None => "{spinner} {msg}  {bytes}  {bytes_per_sec}",
     };

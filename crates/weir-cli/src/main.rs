@@ -6,9 +6,12 @@
 //! (they are in `weir-core`), or a door that the library does not have.
 #![forbid(unsafe_code)]
 
+mod backup;
 mod bytes;
 mod cli;
+mod compact;
 mod completion;
+mod config;
 mod context;
 mod delete;
 mod demo;
@@ -16,18 +19,21 @@ mod export;
 mod get;
 mod help;
 mod import;
-mod interrupt;
 mod key;
+mod lab;
+mod man;
 mod output;
 mod place;
 mod put;
 mod record;
 mod report;
+mod restore;
 mod settings;
 mod tail;
 mod topic;
 mod txn;
 mod verdict;
+mod verify;
 mod version;
 
 use std::process::ExitCode;

@@ -70,6 +70,10 @@ pub(crate) struct PutArgs {
 /// Conditions on the state that the write meets.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Conditions")]
+#[allow(
+    clippy::struct_field_names,
+    reason = "they are named after the options"
+)]
 pub(crate) struct Conditions {
     /// Only if the key's value was written at this offset
     #[arg(long, value_name = "N")]

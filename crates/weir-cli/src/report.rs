@@ -88,6 +88,9 @@ impl Failure {
                          nothing acknowledged is lost"
                     ))
             }
+            StoreError::CompactionOff { name } => failure.advise(format!(
+                "turn it on: `weir topic set {name} compaction=latest`"
+            )),
             StoreError::Missing { what: "store" } => {
                 failure.advise("check the path given to `--at`; `weir put` makes a new store")
             }
@@ -228,6 +231,7 @@ pub(crate) fn store_code(error: &StoreError) -> ErrorCode {
         StoreError::TopicUnknown { .. } => ErrorCode::TopicUnknown,
         StoreError::Closed => ErrorCode::Closed,
         StoreError::NotEmpty { .. } => ErrorCode::StoreExists,
+        StoreError::CompactionOff { .. } => ErrorCode::BadOption,
         StoreError::Io { source, .. } => io_code(source),
         _ => ErrorCode::Internal,
     }

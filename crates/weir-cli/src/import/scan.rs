@@ -268,8 +268,7 @@ impl Array {
                 } else {
                     match byte {
                         b'"' | b'{' | b'[' if depth == 0 && any => end = Some(at),
-                        b'}' | b']' | b',' | b':' if depth == 0 => end = Some(at),
-                        b' ' | b'\t' | b'\r' | b'\n' if depth == 0 => end = Some(at),
+                        _ if depth == 0 && b"}],: \t\r\n".contains(byte) => end = Some(at),
                         b'"' => text = true,
                         b'{' | b'[' => depth += 1,
                         b'}' | b']' => {

@@ -77,16 +77,9 @@ pub(super) fn changed(file: &Path) -> Failure {
 
 impl<'a> Sender<'a> {
     /// Takes up the session of the file, or begins one.
-    pub(super) fn new(
-        weir: &'a Weir,
-        args: &'a ImportArgs,
-        identity: Option<&str>,
-    ) -> anyhow::Result<Self> {
-        let session = match identity {
-            Some(path) => Some(session(weir, args, path)?),
-            None => None,
-        };
-        Ok(Self {
+    pub(super) fn new(weir: &'a Weir, args: &'a ImportArgs, identity: Option<&str>) -> Self {
+        let session = identity.map(|path| session(weir, args, path));
+        Self {
             last: session
                 .as_ref()
                 .map_or(0, |session| session.next_nonce() - 1),
@@ -100,7 +93,7 @@ impl<'a> Sender<'a> {
             lines: Vec::new(),
             sent: VecDeque::new(),
             counts: Counts::default(),
-        })
+        }
     }
 
     /// Items that earlier runs had written.
@@ -247,7 +240,7 @@ fn intentions<'a>(items: &'a Items, topic: &'a str, chains: &[u64]) -> Vec<Inten
 }
 
 /// The newest session of this import, or a new one.
-fn session(weir: &Weir, args: &ImportArgs, path: &str) -> anyhow::Result<Session> {
+fn session(weir: &Weir, args: &ImportArgs, path: &str) -> Session {
     let store = hex(&weir.store().identity().store_id);
     let topic = weir.store().topic(&args.topic);
     let life = topic.and_then(|topic| topic.incarnation);
@@ -286,5 +279,5 @@ fn session(weir: &Weir, args: &ImportArgs, path: &str) -> anyhow::Result<Session
     } else {
         runs.saturating_sub(1)
     };
-    Ok(weir.session(id(run)))
+    weir.session(id(run))
 }

@@ -19,6 +19,12 @@ const COMMANDS: &[&str] = &[
     "context show here",
     "version",
     "import data -t t --again",
+    "verify",
+    "backup b-%",
+    "restore copy r-%",
+    "compact",
+    "topic compact s",
+    "config show",
 ];
 
 fn filled() -> Place {
@@ -26,6 +32,8 @@ fn filled() -> Place {
     place.run("put t 1 --key k").ok();
     place.run("context add here --in x").ok();
     place.write("data", "1\n");
+    place.run("topic create s compaction=latest").ok();
+    place.run("backup copy").ok();
     place
 }
 
@@ -58,15 +66,19 @@ fn columns(done: &Done, upright: bool) -> Vec<String> {
 fn json_is_never_poorer_than_the_table_and_help_names_all() {
     for command in COMMANDS {
         let place = filled();
-        let json = place.run(&format!("{command} -o json")).ok().json();
+        let run = |format: &str| {
+            let line = format!("{command} -o {format}").replace('%', format);
+            place.run(&line).ok()
+        };
+        let json = run("json").json();
         let upright = json.is_object() && !command.starts_with("tail");
         let json = members(&json);
-        let wide = columns(&place.run(&format!("{command} -o wide")).ok(), upright);
-        let table = columns(&place.run(&format!("{command} -o table")).ok(), upright);
-        let line = &place.run(&format!("{command} -o jsonl")).ok().lines()[0];
-        let csv = place.run(&format!("{command} -o csv")).ok().text();
+        let wide = columns(&run("wide"), upright);
+        let table = columns(&run("table"), upright);
+        let line = &run("jsonl").lines()[0];
+        let csv = run("csv").text();
         let csv: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
-        let help = place.run(&format!("{command} -o help")).ok().text();
+        let help = run("help").text();
         let help: Vec<&str> = help
             .lines()
             .skip(1)
@@ -95,12 +107,12 @@ fn columns_headings_and_width_are_the_callers() {
     let long = "v".repeat(200);
     place.run(&format!("put t {long}")).ok();
     let csv = place.run("topic ls -o csv --columns keys,name").ok().text();
-    assert_eq!(csv, "keys,name\r\n1,t\r\n");
+    assert_eq!(csv, "keys,name\r\n0,s\r\n1,t\r\n");
     let csv = place
         .run("topic ls -o csv --columns keys,name --no-headers")
         .ok()
         .text();
-    assert_eq!(csv, "1,t\r\n");
+    assert_eq!(csv, "0,s\r\n1,t\r\n");
     let json = place.run("topic info t -o json --columns name").ok().text();
     assert_eq!(json, "{\"name\":\"t\"}\n");
     let mut command = place.weir();

@@ -12,3 +12,4 @@ mod formats;
 mod import;
 mod place;
 mod run;
+mod tools;
