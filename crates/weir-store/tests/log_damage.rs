@@ -310,6 +310,47 @@ fn a_segment_of_another_store_or_another_life_is_refused() {
     }
 }
 
+#[test]
+fn any_mess_is_refused_or_leaves_a_prefix() {
+    // Sectors zeroed, copied, shuffled, filled with noise, several at once: no
+    // panic, no entry that nobody wrote, none out of order.
+    let (disk, all) = store(Left::Synced);
+    let files = disk.files();
+    let mut draw = Draw(99);
+    let (mut refused, mut opened) = (0, 0);
+    for round in 0..1500 * scale() {
+        let hurt = disk.killed();
+        for _ in 0..=draw.below(3) {
+            let file = &files[draw.below(files.len() as u64) as usize];
+            let mut content = hurt.content(file).unwrap();
+            let sectors = (content.len() / 512) as u64;
+            let at = draw.below(sectors) as usize * 512;
+            let from = draw.below(sectors) as usize * 512;
+            match draw.below(4) {
+                0 => content[at..at + 512].fill(0),
+                1 => content.copy_within(from..from + 512, at),
+                2 => content[at..at + 512].fill_with(|| draw.next() as u8),
+                _ => content[at..].fill(0),
+            }
+            hurt.put(file, content);
+        }
+        match open(&hurt, &options()) {
+            Ok((log, _)) => {
+                let found = entries(&log);
+                assert!(all.starts_with(&found), "round {round}");
+                opened += 1;
+            }
+            Err(error) => {
+                assert!(is_refusal(&error), "round {round}: {error}");
+                refused += 1;
+            }
+        }
+        let disk: Arc<dyn Disk> = Arc::new(hurt);
+        verify(&disk, &ID).unwrap();
+    }
+    assert!(refused > 500 && opened > 50, "{refused} {opened}");
+}
+
 // The rows of the table in docs/formats/log.md, section 7.2, one by one.
 
 /// Appends entries in groups, a sync after each, and returns the disk with the
