@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 
 use weir_core::intention::{Intention, Operation};
 use weir_core::{ClientId, ConsequenceOffset, RecordKind, TopicOptions, TxnOp};
@@ -328,9 +328,11 @@ fn a_backup_taken_while_five_write_is_a_prefix_and_can_go_on() {
     let store = Arc::new(real(&dir.path().join("store")));
     create(&store, "t");
     let stop = Arc::new(AtomicBool::new(false));
+    let begun = Arc::new(Barrier::new(6));
     let writers: Vec<_> = (1..=5_u8)
         .map(|me| {
             let (store, stop) = (Arc::clone(&store), Arc::clone(&stop));
+            let begun = Arc::clone(&begun);
             std::thread::spawn(move || {
                 let client = ClientId([me; 16]);
                 let mut nonce = 1_u64;
@@ -339,11 +341,15 @@ fn a_backup_taken_while_five_write_is_a_prefix_and_can_go_on() {
                         &store,
                         &[put("t", &[me], &nonce.to_be_bytes()).under(client, nonce)],
                     );
+                    if nonce == 1 {
+                        begun.wait();
+                    }
                     nonce += 1;
                 }
             })
         })
         .collect();
+    begun.wait();
     let mut copies = Vec::new();
     for n in 0..3 {
         // The name has a dot: the copy is made beside it, not over a neighbour.
