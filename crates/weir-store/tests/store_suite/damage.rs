@@ -422,3 +422,87 @@ fn a_session_survives_every_way_of_opening() {
     drop(store);
     sent_again(&open(Arc::new(disk.power_cut(1))));
 }
+
+/// Changes bytes of a header and makes its checksum right again.
+fn forge(disk: &SimDisk, path: &str, header: usize, change: impl FnOnce(&mut [u8])) {
+    let mut bytes = disk.take(path).unwrap();
+    change(&mut bytes);
+    let crc = crc_fast::crc32_iscsi(&bytes[..header - 4]);
+    bytes[header - 4..header].copy_from_slice(&crc.to_le_bytes());
+    disk.put(path, bytes);
+}
+
+#[test]
+fn files_of_a_later_format_are_refused_and_left_alone() {
+    let sample = sample(false);
+    let files = sample.disk.files();
+    let of = |kind: &str| files.iter().rfind(|path| path.starts_with(kind)).unwrap();
+    let segment = of("topics/00000000/");
+    for (path, header, format, reserved) in [
+        ("weir.id", 512, 8, 100),
+        (of("snapshots/").as_str(), 512, 8, 200),
+        (segment.as_str(), 88, 4, 6),
+    ] {
+        for (at, value) in [(format, 2), (reserved, 1)] {
+            let disk = sample.disk.killed();
+            forge(&disk, path, header, |bytes| bytes[at] = value);
+            let before: Vec<_> = files.iter().map(|path| disk.content(path)).collect();
+            let refused = Store::open_disk(Arc::new(disk.clone()), &options()).unwrap_err();
+            let newer = match &refused {
+                StoreError::NewerFormat { file, .. } | StoreError::UnknownContent { file, .. } => {
+                    file == path
+                }
+                _ => false,
+            };
+            assert!(newer, "{path} byte {at}: {refused}");
+            for (path, before) in files.iter().zip(before) {
+                let same = disk.content(path) == before;
+                assert!(same || path.starts_with("log/"), "{path} was changed");
+            }
+        }
+    }
+}
+
+#[test]
+fn names_that_the_store_did_not_give_are_left_alone() {
+    let sample = sample(false);
+    let disk = sample.disk.killed();
+    let strangers = [
+        "topics/.DS_Store",
+        "topics/0/0000000001.seg",
+        "topics/zz/0000000001.seg",
+        "topics/00000000/1.seg",
+        "topics/00000000/notes.txt",
+        "snapshots/5.snap",
+        "snapshots/+0000000000000000005.snap",
+        "notes.txt",
+    ];
+    for path in strangers {
+        disk.put(path, b"mine".to_vec());
+    }
+    disk.put("snapshots/00000000000000000001.snap.new", b"half".to_vec());
+    assert_eq!(answer(&disk, &sample, "with strangers"), Answer::Whole);
+    for path in strangers {
+        assert_eq!(disk.content(path).as_deref(), Some(&b"mine"[..]), "{path}");
+    }
+    let left = disk.content("snapshots/00000000000000000001.snap.new");
+    assert!(left.is_none(), "an unfinished snapshot of ours");
+}
+
+#[test]
+fn a_directory_without_its_identity_is_not_taken_for_an_empty_one() {
+    let sample = sample(false);
+    let disk = sample.disk.killed();
+    disk.take("weir.id");
+    let refused = Store::open_disk(Arc::new(disk.clone()), &options()).unwrap_err();
+    assert!(refused.is_damage(), "{refused}");
+    for path in sample.disk.files().iter().filter(|path| *path != "weir.id") {
+        assert_eq!(disk.content(path), sample.disk.content(path), "{path}");
+    }
+    let nothing = SimDisk::new();
+    let mut existing = options();
+    existing.create = false;
+    let missing = Store::open_disk(Arc::new(nothing.clone()), &existing).unwrap_err();
+    assert!(matches!(missing, StoreError::Missing { .. }));
+    assert!(nothing.files().is_empty());
+}

@@ -11,7 +11,7 @@ use weir_core::{ClientId, ConsequenceOffset, RecordKind, TopicOptions, TxnOp};
 use weir_store::disk::{FileDisk, SimDisk};
 use weir_store::{OpenOptions, Store, StoreError};
 
-use crate::disks::{Gate, Op};
+use crate::disks::{Gate, Op, Rule};
 use crate::model::{Expected, script, with_intentions};
 use crate::world::{
     CLIENT, Draw, create, create_with, execute, keys, latest, open, options, put, records, state,
@@ -123,6 +123,74 @@ fn snapshots_come_by_themselves_with_the_log() {
     store.close().unwrap();
     let store = open(gate.disk());
     assert!(store.report().replayed_intentions < log + 250);
+}
+
+/// A store that is writing a snapshot in the background, held in its middle.
+fn held_checkpoint(disk: &SimDisk) -> (Gate, Arc<Store>) {
+    let gate = Gate::new(disk.clone());
+    let often = OpenOptions {
+        snapshot_log_bytes: 20_000,
+        ..options()
+    };
+    let store = Store::open_disk(gate.disk(), &often).unwrap();
+    create_with(&store, "t", &latest());
+    fill(&store, "t", 0, 50);
+    gate.rule(Op::Sync, "topics/", Rule::Hold);
+    fill(&store, "t", 50, 250);
+    gate.wait_held();
+    (gate, Arc::new(store))
+}
+
+#[test]
+fn a_store_is_not_gone_before_its_checkpoint_is() {
+    let disk = SimDisk::new();
+    let (gate, store) = held_checkpoint(&disk);
+    let before = state(&store);
+    let gone = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&gone);
+    gate.observe(move |op, path| {
+        assert!(!seen.load(Ordering::SeqCst), "{op:?} {path} after the end");
+    });
+    let dropper = std::thread::spawn(move || {
+        drop(store);
+        gone.store(true, Ordering::SeqCst);
+    });
+    gate.release();
+    dropper.join().unwrap();
+    gate.observe(|_, _| {});
+    let store = open(gate.disk());
+    assert!(store.report().snapshot.is_some());
+    assert_eq!(state(&store), before);
+}
+
+#[test]
+fn maintenance_waits_for_a_checkpoint_that_is_being_written() {
+    let disk = SimDisk::new();
+    let (gate, store) = held_checkpoint(&disk);
+    let (keys, last) = (keys(&store, "t"), store.topic("t").unwrap().last);
+    let others: Vec<_> = (0..3)
+        .map(|n| {
+            let store = Arc::clone(&store);
+            std::thread::spawn(move || match n {
+                0 => drop(store.compact_topic("t").unwrap()),
+                1 => drop(store.compact_log().unwrap()),
+                _ => drop(store.checkpoint().unwrap()),
+            })
+        })
+        .collect();
+    // Commits do not wait for it.
+    let commit = execute(&store, &[put("t", b"more", b"v")])[0];
+    assert_eq!(commit.first.0, last.0 + 1);
+    gate.release();
+    for other in others {
+        other.join().unwrap();
+    }
+    for seed in 0..4 {
+        let store = open(Arc::new(disk.power_cut(seed)));
+        let found = crate::world::keys(&store, "t");
+        assert_eq!(found.len(), keys.len() + 1);
+        assert!(keys.iter().all(|(key, value)| found[key] == *value));
+    }
 }
 
 #[test]
