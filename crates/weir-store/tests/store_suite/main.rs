@@ -18,6 +18,7 @@ mod crash;
 mod damage;
 mod disks;
 mod faults;
+mod fixture;
 mod kill;
 mod limits;
 mod listen;
