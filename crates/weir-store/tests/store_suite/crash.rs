@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use weir_core::{Digest, Outcome};
-use weir_store::disk::SimDisk;
+use weir_store::disk::{Disk, SimDisk};
 use weir_store::{Durability, OpenOptions, Store};
 
 use crate::disks::Gate;
@@ -216,6 +216,15 @@ pub fn check(image: &Image, expected: &Expected, acts: &[Act], options: &OpenOpt
         Store::open_disk(Arc::new(disk.clone()), options)
             .unwrap_or_else(|error| panic!("{what}: {error}"))
     };
+    // Looking at it first changes nothing, and finds nothing but what a crash
+    // leaves behind. Before it has its identity it is no store yet.
+    if image.disk.content("weir.id").is_some() {
+        let disk: Arc<dyn Disk> = Arc::new(image.disk.killed());
+        let report = weir_store::verify_disk(&disk).unwrap();
+        assert!(report.is_sound(), "{what}: {:?}", report.findings);
+    } else {
+        assert_eq!(image.progress.sent, 0, "{what}");
+    }
     let store = open(&image.disk);
     let found = check_content(&store, image, expected);
     let digest = store.digest();

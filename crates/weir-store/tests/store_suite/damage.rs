@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use weir_core::{ClientId, ConsequenceOffset, Digest};
-use weir_store::disk::SimDisk;
+use weir_store::disk::{Disk, SimDisk};
 use weir_store::{Store, StoreError};
 
 use crate::world::{
@@ -130,6 +130,14 @@ fn is_derived(path: &str) -> bool {
     path.starts_with("topics/") || is_snapshot(path)
 }
 
+/// The check without opening must see every change of a byte, derived or not.
+fn verify_finds(disk: &SimDisk, what: &str) {
+    let shared: Arc<dyn Disk> = Arc::new(disk.killed());
+    if let Ok(report) = weir_store::verify_disk(&shared) {
+        assert!(!report.is_clean(), "{what}: verify finds nothing");
+    }
+}
+
 /// Checks a changed directory against what the formats promise.
 fn judge(disk: &SimDisk, sample: &Sample, path: &str, purged: bool, what: &str) -> Answer {
     let first = answer(disk, sample, what);
@@ -175,6 +183,7 @@ fn a_flipped_bit_anywhere_is_repaired_or_named() {
                 let disk = sample.disk.killed();
                 disk.flip(&path, byte as usize, bit);
                 let what = format!("purged {purged}, {path} byte {byte} bit {bit}");
+                verify_finds(&disk, &what);
                 match judge(&disk, &sample, &path, purged, &what) {
                     Answer::Whole => {}
                     Answer::Named(file) => {
@@ -206,6 +215,7 @@ fn a_file_cut_short_at_any_length_is_repaired_or_named() {
                 let disk = sample.disk.killed();
                 disk.shorten(&path, to as usize);
                 let what = format!("purged {purged}, {path} cut to {to} of {len}");
+                verify_finds(&disk, &what);
                 let found = judge(&disk, &sample, &path, purged, &what);
                 // The start file holds the same twice.
                 let spare = path == "log/start" && to >= 512;

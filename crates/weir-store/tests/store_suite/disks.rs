@@ -5,6 +5,7 @@
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use weir_store::disk::{Disk, DiskFile, OpenMode};
 
@@ -43,6 +44,9 @@ pub enum Rule {
 pub const EIO: i32 = 5;
 pub const EMFILE: i32 = 24;
 pub const ENOSPC: i32 = 28;
+
+/// Far beyond what any operation takes.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 type Observer = Box<dyn FnMut(Op, &str) + Send>;
 
@@ -151,12 +155,17 @@ impl Gate {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until an operation is held.
+    /// Waits until an operation is held; only a fault makes that long.
     pub fn wait_held(&self) {
-        let mut state = self.shared.state();
-        while state.held == 0 {
-            state = self.shared.changed.wait(state).unwrap();
-        }
+        let state = self.shared.state();
+        let nothing = |state: &mut State| state.held == 0;
+        let changed = &self.shared.changed;
+        let waited = changed
+            .wait_timeout_while(state, PATIENCE, nothing)
+            .unwrap();
+        let late = waited.1.timed_out();
+        drop(waited);
+        assert!(!late, "no such operation came");
     }
 
     /// Number of operations done of this kind on paths with this text.
