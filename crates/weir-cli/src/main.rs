@@ -13,6 +13,7 @@ mod compact;
 mod completion;
 mod config;
 mod context;
+mod crash;
 mod delete;
 mod demo;
 mod export;
@@ -39,7 +40,7 @@ mod version;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    crash::watch();
     let cli = cli::Cli::read();
-    let result = cli::run(cli);
-    result.unwrap_or_else(|error| report::print(&error))
+    crash::catch(|| cli::run(cli).unwrap_or_else(|error| report::print(&error)))
 }

@@ -15,7 +15,7 @@ use crate::cli::Caller;
 use crate::key::{self, KeyArgs};
 use crate::output::Shape;
 use crate::place::{self, Access};
-use crate::report::{Because, Failure, note};
+use crate::report::{self, Because, Failure, note};
 use crate::verdict;
 
 pub(crate) use item::{Item, Items, Wrong};
@@ -160,7 +160,7 @@ pub(crate) fn answer(
     match verdict::failure(topic, commit) {
         Some(failure) if !accept_invalid => {
             out.flush()?;
-            eprintln!("weir: {failure}");
+            report::say(&failure);
             Ok(ExitCode::from(verdict::NOT_VALID))
         }
         _ => Ok(ExitCode::SUCCESS),
@@ -224,8 +224,9 @@ pub(crate) fn bad_line(line: u64, column: u64, why: &str) -> Failure {
     Failure::new(ErrorCode::BadLine, what).because(why)
 }
 
-/// A line of input that is no object as it should be.
-pub(crate) fn bad_text(line: u64, wrong: &Wrong) -> Failure {
+/// A line of input that is no object as it should be; `then` says what became
+/// of the others.
+pub(crate) fn bad_text(line: u64, wrong: &Wrong, then: &str) -> Failure {
     let (line, column) = wrong.place(line, 1);
-    bad_line(line, column, &wrong.why)
+    bad_line(line, column, &wrong.why).advise(format!("correct it there; {then}"))
 }

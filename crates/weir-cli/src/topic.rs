@@ -272,10 +272,10 @@ fn confirm(name: &str) -> anyhow::Result<()> {
     if !stdin.is_terminal() {
         return Err(usage("say --yes to remove a topic without being asked"));
     }
-    eprint!("weir: type the name of the topic to remove: ");
+    let mut terminal = std::io::stderr();
     let mut typed = String::new();
-    let read = std::io::stderr()
-        .flush()
+    let read = write!(terminal, "weir: type the name of the topic to remove: ")
+        .and_then(|()| terminal.flush())
         .and_then(|()| stdin.lock().read_line(&mut typed));
     read.failed(|| "cannot read the answer".to_owned())?;
     if typed.trim() == name {

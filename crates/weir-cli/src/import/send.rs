@@ -10,7 +10,7 @@ use super::ImportArgs;
 use super::judge::Judged;
 use crate::bytes::hex;
 use crate::put::{Items, client_id};
-use crate::report::{Because, Failure};
+use crate::report::{Because, Failure, say};
 use crate::verdict;
 
 /// Bytes of a batch after which it is sent.
@@ -223,7 +223,7 @@ impl<'a> Sender<'a> {
                 };
                 self.counts.rejected += 1;
                 if self.counts.rejected <= EXPLAINED_MAX {
-                    eprintln!("weir: line {line}: {failure}");
+                    say(&format_args!("line {line}: {failure}"));
                 }
             }
         }

@@ -131,3 +131,27 @@ fn weaker_durability_is_said_once() {
     assert_eq!(place.run("put t x --durability each").ok().err, "");
     assert_eq!(place.run("put t x --durability memory -q").ok().err, "");
 }
+
+#[test]
+fn a_closed_standard_error_changes_nothing() {
+    let place = Place::new();
+    let mut command = place.weir();
+    command.args(["put", "t", "x", "--if-absent", "--key", "k"]);
+    let mut child = command
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stderr.take());
+    let first = crate::run::done(child.wait_with_output().unwrap());
+    assert_eq!(first.code, 0);
+    let mut command = place.weir();
+    command.args(["put", "t", "x", "--if-absent", "--key", "k"]);
+    let mut child = command
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stderr.take());
+    assert_eq!(crate::run::done(child.wait_with_output().unwrap()).code, 3);
+}

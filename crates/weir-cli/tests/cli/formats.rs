@@ -30,7 +30,7 @@ const COMMANDS: &[&str] = &[
 fn filled() -> Place {
     let place = Place::new();
     place.run("put t 1 --key k").ok();
-    place.run("context add here --in x").ok();
+    place.run("context add here x").ok();
     place.write("data", "1\n");
     place.run("topic create s compaction=latest").ok();
     place.run("backup copy").ok();

@@ -23,7 +23,7 @@ fn flag_environment_context_and_file_win_in_this_order() {
     assert_eq!(at(&[], None), "weir-data");
     place.write("weir.toml", "at = \"./file\"\n");
     assert_eq!(at(&[], None), "file");
-    place.run("context add here --in context").ok();
+    place.run("context add here context").ok();
     place.run("context use here").ok();
     assert_eq!(at(&[], None), "context");
     assert_eq!(at(&[], Some("./variable")), "variable");
