@@ -350,8 +350,10 @@ impl Store {
 
     fn stop(&self) -> Result<(), StoreError> {
         self.engine.queue.shut(Shut::Closed);
-        let thread = self.thread.lock_ok().take();
-        let ended = thread.map_or(Ok(Ok(())), JoinHandle::join);
+        // Held to the end: whoever comes second must not let go of the
+        // directory while the first one still waits for the thread.
+        let mut thread = self.thread.lock_ok();
+        let ended = thread.take().map_or(Ok(Ok(())), JoinHandle::join);
         for files in self.engine.topics.read_ok().iter() {
             files.close();
         }

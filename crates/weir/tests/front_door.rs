@@ -224,21 +224,31 @@ fn a_session_that_is_opened_again_goes_on_and_repeats_nothing() {
 }
 
 #[test]
-fn the_last_of_several_handles_closes_the_store() {
+fn closing_ends_it_for_every_handle_and_frees_the_directory() {
     let dir = tempfile::tempdir().unwrap();
     let weir = Weir::open(dir.path()).unwrap();
     let other = weir.clone();
     let topic = weir.topic("t").unwrap();
+    let mut session = weir.session(CLIENT);
     topic.ensure().unwrap();
+    topic.put("k", "v").unwrap();
+    let value = topic.get("k").unwrap().unwrap();
+    assert!(Weir::open(dir.path()).is_err(), "one process, one store");
+    let waiting = topic.follow(ReadFrom::End, PATIENCE).unwrap();
+    let listener = std::thread::spawn(move || waiting.count());
     weir.close().unwrap();
-    assert!(topic.put("k", "v").unwrap().is_valid(), "others go on");
-    assert!(Weir::open(dir.path()).is_err(), "and hold the directory");
-    drop(other);
-    drop(topic);
+    assert_eq!(listener.join().unwrap(), 0, "listeners are told");
+    let closed = |error: WeirError| matches!(error, WeirError::Store(weir::StoreError::Closed));
+    assert!(closed(topic.put("k", "w").unwrap_err()));
+    assert!(closed(session.execute(&[put(b"k", b"w")]).unwrap_err()));
+    assert!(other.store().compact_log().is_err());
+    assert_eq!(value.value(), b"v", "what was read stays");
     let again = Weir::open(dir.path()).unwrap();
     assert!(again.store().report().log.clean);
-    assert_eq!(
-        again.topic("t").unwrap().get("k").unwrap().unwrap().value(),
-        b"v"
-    );
+    let topic = again.topic("t").unwrap();
+    assert_eq!(topic.get("k").unwrap().unwrap().value(), b"v");
+    // The old handles end without harm to the new owner.
+    drop((other, session));
+    assert!(topic.put("k", "w").unwrap().is_valid());
+    again.close().unwrap();
 }
