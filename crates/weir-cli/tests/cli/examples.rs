@@ -46,16 +46,13 @@ fn every_example_of_every_help_runs() {
         let help = place.words(&with_help).ok().text();
         let examples = examples(&help);
         let group = help.contains("\nCommands:\n") && !words.is_empty();
-        // Their examples run for seconds, or stand in a test of their own.
-        let elsewhere = ["demo", "lab", "psyc"]
-            .iter()
-            .any(|name| words.first().is_some_and(|w| w == name));
-        if !group && !elsewhere {
-            assert!(examples.len() >= 2, "{words:?} has {examples:?}");
-        }
-        if elsewhere {
+        let first = words.first().map(String::as_str);
+        // The tour runs for half a minute and has a test of its own; the lab
+        // may not be built, and the codec has its own tests.
+        if matches!(first, Some("demo" | "lab" | "psyc")) {
             continue;
         }
+        assert!(group || examples.len() >= 2, "{words:?} has {examples:?}");
         let place = Place::new();
         let bin = std::path::Path::new(env!("CARGO_BIN_EXE_weir"))
             .parent()
