@@ -132,7 +132,7 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
     }
     let weir = place::open(caller, Access::Write)?;
     ensure(caller, &weir, &args.topic, args.no_create)?;
-    let sender = Sender::new(&weir, args, source.identity());
+    let sender = Sender::new(&weir, args, source.identity())?;
     let going_on = sender.last();
     if going_on > 0 {
         note(

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::path::Path;
 
 use twox_hash::XxHash3_64;
-use weir::{ClientId, ErrorCode, Intention, Pending, Proposal, Session, Verdict, Weir, WeirError};
+use weir::{
+    ClientId, ErrorCode, Intention, Pending, Proposal, ReadFrom, Session, Verdict, Weir, WeirError,
+};
 
 use super::ImportArgs;
 use super::judge::Judged;
@@ -77,9 +79,18 @@ pub(super) fn changed(file: &Path) -> Failure {
 
 impl<'a> Sender<'a> {
     /// Takes up the session of the file, or begins one.
-    pub(super) fn new(weir: &'a Weir, args: &'a ImportArgs, identity: Option<&str>) -> Self {
+    pub(super) fn new(
+        weir: &'a Weir,
+        args: &'a ImportArgs,
+        identity: Option<&str>,
+    ) -> anyhow::Result<Self> {
         let session = identity.map(|path| session(weir, args, path));
-        Self {
+        if let Some(session) = session.as_ref().filter(|session| session.next_nonce() == 1)
+            && !args.again
+        {
+            not_forgotten(weir, args, session.client())?;
+        }
+        Ok(Self {
             last: session
                 .as_ref()
                 .map_or(0, |session| session.next_nonce() - 1),
@@ -93,7 +104,7 @@ impl<'a> Sender<'a> {
             lines: Vec::new(),
             sent: VecDeque::new(),
             counts: Counts::default(),
-        }
+        })
     }
 
     /// Items that earlier runs had written.
@@ -237,6 +248,30 @@ fn intentions<'a>(items: &'a Items, topic: &'a str, chains: &[u64]) -> Vec<Inten
         intention.fingerprint = Some(*chain);
     }
     intentions
+}
+
+/// An error if the topic has records of a client that the store has no session
+/// of: it was idle for so long that others took its place.
+fn not_forgotten(weir: &Weir, args: &ImportArgs, client: ClientId) -> anyhow::Result<()> {
+    let failed = || format!("cannot read {}", args.topic);
+    let topic = weir.topic(&args.topic).failed(failed)?;
+    if topic.info().is_none() {
+        return Ok(());
+    }
+    for page in topic.pages(ReadFrom::Start).failed(failed)? {
+        for record in &page.failed(failed)? {
+            let record = record.failed(failed)?;
+            if record.client == client {
+                let what = format!("cannot take up the import of {}", args.file.display());
+                let why = "it was imported before, and the store has forgotten how far";
+                return Err(Failure::new(ErrorCode::SessionExpired, what)
+                    .because(why)
+                    .advise("look at the topic; --again imports the whole file once more")
+                    .into());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The newest session of this import, or a new one.

@@ -237,3 +237,23 @@ fn items_that_the_topic_refuses_are_counted_and_explained() {
     assert_eq!(dry["imported"], 10);
     place.run("topic info none").code(4);
 }
+
+#[test]
+fn a_session_that_the_store_forgot_is_not_begun_anew_in_silence() {
+    let place = Place::new();
+    place.write("data", items(3));
+    place.run("import data -t t -k id").ok();
+    let store = weir::Weir::open(place.path("weir-data")).unwrap();
+    let all = weir::Operation::ExpireSessions { idle_ms: 0 };
+    store
+        .propose(&[weir::Intention::new("", all)])
+        .unwrap()
+        .wait()
+        .unwrap();
+    store.close().unwrap();
+    let forgotten = place.run("import data -t t -k id").code(6);
+    assert!(forgotten.err.contains("E306"), "{}", forgotten.err);
+    assert_eq!(place.run("topic info t -o json").ok().json()["last"], 4);
+    place.run("import data -t t -k id --again").ok();
+    assert_eq!(place.run("topic info t -o json").ok().json()["last"], 7);
+}
