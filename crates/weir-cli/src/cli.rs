@@ -138,6 +138,8 @@ enum Command {
     Config(With<crate::config::ConfigArgs>),
     /// Name places and switch between them
     Context(With<crate::context::ContextArgs>),
+    /// Look at PSYC packets and values, byte by byte
+    Psyc(crate::psyc::PsycArgs),
     /// Run experiments: measure Weir and its rivals (the program weir-lab)
     Lab(crate::lab::LabArgs),
     /// Print a completion script for a shell
@@ -275,6 +277,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Restore(with) => tool!(restore, with),
         Command::Compact(with) => call!(compact, with),
         Command::Config(with) => call!(config, with),
+        Command::Psyc(args) => crate::psyc::run(&args),
         Command::Lab(args) => crate::lab::run(&args),
         Command::Man(args) => crate::man::run(&args),
         Command::Context(with) => call!(context, with),
