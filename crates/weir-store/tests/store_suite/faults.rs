@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, mpsc};
 
 use weir_core::{ConsequenceOffset, Effect};
-use weir_store::disk::{SimDisk, SimFailure, SimOp};
+use weir_store::disk::{FileDisk, SimDisk, SimFailure, SimOp};
 use weir_store::error::IoVerb;
 use weir_store::{OpenOptions, Store, StoreError};
 
@@ -298,6 +298,38 @@ fn derived_files_that_cannot_be_written_stop_nobody() {
     let store = open(Arc::new(disk.power_cut(11)));
     assert_eq!(store.report().replayed_entries, 0);
     assert_eq!(state(&store), before);
+}
+
+#[test]
+fn topics_that_can_not_be_written_for_long_make_the_store_read_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let gate = Gate::new(FileDisk::open(dir.path()).unwrap());
+    let large = OpenOptions {
+        log_segment_bytes: 64 << 20,
+        ..options()
+    };
+    let store = Store::open_disk(gate.disk(), &large).unwrap();
+    create(&store, "t");
+    gate.rule(Op::Write, "topics/", Rule::Fail(EIO));
+    let value = vec![9_u8; 1 << 20];
+    let mut taken = 0;
+    let refusal = loop {
+        match try_execute(&store, &[put("t", b"k", &value)]) {
+            Ok(_) => taken += 1,
+            Err(error) => break error,
+        }
+        assert!(taken < 200, "memory grows without end");
+    };
+    assert!(matches!(refusal, StoreError::DiskFull { .. }), "{refusal}");
+    assert!(taken > 64, "a short failure is nobody's business");
+    let page = store.get("t", b"k").unwrap().unwrap();
+    assert_eq!(page.iter().next().unwrap().unwrap().offset.0, taken + 1);
+    gate.release();
+    execute(&store, &[put("t", b"k", b"by itself")]);
+    store.compact_log().unwrap();
+    drop(store);
+    let store = Store::open_disk(gate.disk(), &large).unwrap();
+    assert_eq!(records(&store, "t").len() as u64, taken + 2);
 }
 
 /// Makes a checkpoint fail by `rule`, then heals the disk, checkpoints and
