@@ -60,7 +60,9 @@ fn near(bytes: &[u8], wanted: u8) -> Option<usize> {
         }
     }
     let tail = bytes.get(at..)?;
-    tail.iter().position(|&byte| byte == wanted).map(|found| at + found)
+    tail.iter()
+        .position(|&byte| byte == wanted)
+        .map(|found| at + found)
 }
 
 /// Position of the `|` of the first end mark that starts a line, if it is near the start, which is
@@ -132,7 +134,9 @@ pub(crate) enum Mark {
 /// `Ok` is its position, `Err` what is seen at the end when there is none.
 #[inline]
 pub(crate) fn end_mark(bytes: &[u8], mark: Mark) -> Result<usize, Mark> {
-    let Some(&last) = bytes.last() else { return Err(mark) };
+    let Some(&last) = bytes.last() else {
+        return Err(mark);
+    };
     if mark == Mark::Bar && bytes.first() == Some(&LF) {
         return Ok(0);
     }
