@@ -23,5 +23,6 @@ mod kill;
 mod limits;
 mod listen;
 mod model;
+mod storm;
 mod upkeep;
 mod world;
