@@ -306,8 +306,8 @@ impl Log {
         self.shared.read().term_at(index.0)
     }
 
-    /// Sequence of the last batch and the current epoch: with the last index
-    /// and term they name a state of the log for ever.
+    /// Sequence of the last batch and the current epoch, for diagnosis. Neither
+    /// goes back while the log is open.
     pub fn sequence_and_epoch(&self) -> (u64, u64) {
         (self.sequence, self.epoch)
     }

@@ -282,6 +282,45 @@ fn missing_swapped_and_doubled_files_are_refused() {
 }
 
 #[test]
+fn a_missing_repair_segment_is_refused() {
+    // No roll mark leads to it: the start file knows it.
+    let (disk, _, _) = groups(&[1, 3]);
+    let (mut log, recovery) = open(&disk, &options()).unwrap();
+    assert!(recovery.repaired);
+    log.append(1, 1, &[&payload(3)]).unwrap();
+    log.sync().unwrap();
+    let all = entries(&log);
+    drop(log);
+    let segments = disk
+        .files()
+        .into_iter()
+        .filter(|file| file.ends_with(".log"));
+    let newest = segments.max().unwrap();
+    assert_ne!(newest, FIRST);
+    disk.take(&newest);
+    // Even if the segment in front was not shortened yet.
+    let whole = disk.killed();
+    let mut front = disk.content(FIRST).unwrap();
+    front.resize(16 << 10, 0);
+    whole.put(FIRST, front);
+    assert!(!all_or_refused(
+        &whole,
+        &all,
+        "the repair segment is missing behind a whole one"
+    ));
+    assert!(!all_or_refused(
+        &disk,
+        &all,
+        "the repair segment is missing"
+    ));
+    assert!(
+        verified(&disk)
+            .iter()
+            .any(|finding| finding.2 == Severity::Damage)
+    );
+}
+
+#[test]
 fn a_segment_of_another_store_or_another_life_is_refused() {
     let (disk, all) = store(Left::Synced);
     // The same script on another disk makes the same names; only the salt

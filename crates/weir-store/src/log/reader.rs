@@ -31,8 +31,8 @@ pub struct Entry {
     pub count: u32,
     /// Sequence of its batch, see `docs/formats/log.md`, section 2.
     pub sequence: u64,
-    /// Epoch of its batch; with index, term and sequence it names the entry for
-    /// ever.
+    /// Epoch of its batch. A pair of sequence and epoch stands for one entry
+    /// only; a repair gives an entry that it copies a new pair.
     pub epoch: u64,
     /// CRC-32C of the payload, as made at append and checked now.
     pub payload_crc: u32,

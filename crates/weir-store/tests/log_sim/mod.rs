@@ -205,8 +205,6 @@ fn steps(
             }
             Step::Reset(ahead) => {
                 let next = log.last_index().0 + ahead;
-                log.sync()?;
-                trace.acknowledged = trace.states.len() - 1;
                 now.clear();
                 trace.states.push(now.clone());
                 trace.purged = next - 1;
