@@ -57,12 +57,17 @@ pub(crate) fn recover(
 ) -> Result<(Committer, OpenReport), StoreError> {
     let mut report = OpenReport::default();
     let identity = identity(&*disk, options, &mut report)?;
+    let defaults = LogOptions::default();
+    let synced = options.durability.is_synced();
     let log_options = LogOptions {
         create: report.created,
         segment_bytes_max: options.log_segment_bytes,
-        sync_on_roll: options.durability.is_synced(),
+        sync_on_roll: synced,
+        // Zeros ahead make later syncs cheap; a level that does not wait for
+        // them would only write everything twice.
+        zero_ahead_bytes: if synced { defaults.zero_ahead_bytes } else { 0 },
         now_unix_s: now_ms() / 1000,
-        ..LogOptions::default()
+        ..defaults
     };
     let (log, log_recovery) = Log::open(Arc::clone(&disk), identity.store_id, log_options)?;
     if report.created {
