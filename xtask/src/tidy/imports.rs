@@ -160,6 +160,7 @@ const TABLE: &[Row] = &[
             "rustyline",
             "serde",
             "serde_json",
+            "signal-hook",
             "tempfile",
             "toml",
         ],
