@@ -79,21 +79,23 @@ impl Checkpoint {
         if !self.unsynced.is_empty() {
             sync_dir("topics")?;
         }
+        // The names of both directories, before a snapshot can be seen that
+        // relies on them.
+        disk.create_dir(DIRECTORY)
+            .map_err(StoreError::io(IoVerb::Open, DIRECTORY))?;
+        sync_dir("")?;
         // Not before: when a step fails, the next checkpoint has to do it all.
         for (segment, written) in durable {
             segment.settle(written);
         }
         self.snapshot.write(disk, store_id)?;
-        sync_dir(DIRECTORY)?;
-        sync_dir("")
+        sync_dir(DIRECTORY)
     }
 }
 
 impl Snapshot {
     /// Writes and names the file; the name is not durable yet.
     fn write(&self, disk: &dyn Disk, store_id: [u8; 16]) -> Result<(), StoreError> {
-        disk.create_dir(DIRECTORY)
-            .map_err(StoreError::io(IoVerb::Open, DIRECTORY))?;
         let name = path(self.index);
         let new = format!("{name}.new");
         if disk.open(&new, OpenMode::Read).is_ok() {

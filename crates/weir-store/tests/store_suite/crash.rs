@@ -226,6 +226,11 @@ pub fn check(image: &Image, expected: &Expected, acts: &[Act], options: &OpenOpt
         assert_eq!(image.progress.sent, 0, "{what}");
     }
     let store = open(&image.disk);
+    let aside = &store.report().set_aside;
+    assert!(
+        aside.is_empty(),
+        "{what}: no crash makes a snapshot useless: {aside:?}"
+    );
     let found = check_content(&store, image, expected);
     let digest = store.digest();
     // What was served once is there after any later crash.
