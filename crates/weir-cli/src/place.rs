@@ -25,8 +25,13 @@ pub(crate) enum Access {
 
 /// Opens the store of the call.
 pub(crate) fn open(caller: &Caller, access: Access) -> anyhow::Result<Weir> {
+    open_within(caller, access, caller.lock_wait)
+}
+
+/// The same with another wait while somebody else has it.
+pub(crate) fn open_within(caller: &Caller, access: Access, wait: Duration) -> anyhow::Result<Weir> {
     let at = directory(caller)?;
-    let weir = open_at(caller, Path::new(at), access)?;
+    let weir = open_at(caller, Path::new(at), access, wait)?;
     let report = weir.store().report();
     if report.created {
         note(caller.quiet, &format!("made a new store in {at}"));
@@ -47,7 +52,12 @@ pub(crate) fn open(caller: &Caller, access: Access) -> anyhow::Result<Weir> {
 }
 
 /// Opens the store in a directory; waits a little when another process has it.
-pub(crate) fn open_at(caller: &Caller, at: &Path, access: Access) -> anyhow::Result<Weir> {
+pub(crate) fn open_at(
+    caller: &Caller,
+    at: &Path,
+    access: Access,
+    wait: Duration,
+) -> anyhow::Result<Weir> {
     let options = OpenOptions {
         create: access == Access::Write,
         durability: caller.settings.durability.value,
@@ -55,7 +65,7 @@ pub(crate) fn open_at(caller: &Caller, at: &Path, access: Access) -> anyhow::Res
         program: "weir".to_owned(),
         ..OpenOptions::default()
     };
-    let deadline = Instant::now() + caller.lock_wait;
+    let deadline = Instant::now() + wait;
     loop {
         match Weir::open_with(at, &options) {
             Ok(weir) => return Ok(weir),

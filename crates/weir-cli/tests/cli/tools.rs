@@ -188,8 +188,8 @@ fn an_interrupted_import_goes_on_and_a_tail_just_ends() {
         assert!(kill.status().unwrap().success());
     };
     let fifo = place.path("fifo");
-    let mut make = place.command("/bin/sh");
-    assert!(make.args(["-c", "mkfifo fifo"]).status().unwrap().success());
+    let mut pipe = place.command("mkfifo");
+    assert!(pipe.arg("fifo").status().unwrap().success());
     let mut tail = place.weir();
     place.run("put t x").ok();
     tail.args(["tail", "t", "-f", "-o", "raw", "--type", "put"])
@@ -237,7 +237,10 @@ fn an_interrupted_import_goes_on_and_a_tail_just_ends() {
     let there = place.run("export u").ok().lines().len() as u64;
     assert_eq!(there, written);
     place.run("topic rm u --yes").ok();
-    let lines: String = (0..20_000).map(|n| format!("{{\"id\":{n}}}\n")).collect();
+    let mut lines = String::new();
+    for n in 0..20_000 {
+        writeln!(lines, "{{\"id\":{n}}}").unwrap();
+    }
     place.write("data", lines);
     let (written, err) = stopped(start("data"));
     assert!(err.contains("run the same command again"), "{err}");
