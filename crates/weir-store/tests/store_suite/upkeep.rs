@@ -274,6 +274,26 @@ fn compaction_keeps_the_last_record_of_each_key_and_every_offset() {
     assert_eq!(state(&open(Arc::new(disk.power_cut(1)))), wanted);
 }
 
+#[test]
+fn a_compaction_leaves_no_snapshot_that_lists_what_it_removed() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    create_with(&store, "t", &latest());
+    fill(&store, "t", 0, 100);
+    store.checkpoint().unwrap();
+    fill(&store, "t", 100, 200);
+    store.compact_topic("t").unwrap();
+    let keys_before = keys(&store, "t");
+    store.close().unwrap();
+    let files = disk.files();
+    let snapshots: Vec<&String> = files.iter().filter(|f| f.contains(".snap")).collect();
+    assert_eq!(snapshots.len(), 1, "{snapshots:?}");
+    disk.flip(snapshots[0], 600, 1);
+    let store = open(Arc::new(disk));
+    assert_eq!(store.report().set_aside.len(), 1);
+    assert_eq!(keys(&store, "t"), keys_before, "derived from the whole log");
+}
+
 /// A topic whose compaction waits so long: stamps are never that old.
 const YEARS_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1000;
 
