@@ -17,6 +17,7 @@
 
 mod judge;
 mod key_path;
+mod letters;
 mod lines;
 mod scan;
 mod send;
@@ -50,6 +51,8 @@ const SHOW_EVERY: u64 = 500;
 Values are stored as they stand in the file, byte for byte. NDJSON has one JSON value a line; JSON
 is one array, or with --path an array inside an object. Run the same command again after an
 interruption of any kind, or when lines were added: what is in already is not written twice.
+Input that is no file cannot be read again: repeating it writes everything once more. Records of
+--records may not have conditions.
 Ctrl-C ends the import behind what it has read, with exit code 130; a second one ends it at once.
 
 Examples:
@@ -128,8 +131,8 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
     let no_signals = || "cannot prepare for Ctrl-C".to_owned();
     let interrupt = Interrupt::new().failed(no_signals)?;
     let mut source = Source::open(args, caller.limits.value_bytes_max, &interrupt)?;
-    let judge = Judge::new(args, caller.limits);
     if args.dry_run {
+        let judge = Judge::new(args, caller.limits, None);
         let mut run = Run::new(caller, args, judge, None, &interrupt);
         let end = run.read(&mut source);
         let counts = run.counts(source.bytes());
@@ -149,6 +152,7 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
             &format!("going on behind the {going_on} items that are in already"),
         );
     }
+    let judge = Judge::new(args, caller.limits, sender.name());
     let mut run = Run::new(caller, args, judge, Some(sender), &interrupt);
     let read = run.read(&mut source);
     // What was read is written and answered, whatever ended the reading.
@@ -254,16 +258,16 @@ impl<'a> Run<'a> {
                 self.bar.set_position(source.bytes());
                 self.bar.set_message(format!("{} items", self.usable));
             }
-            let going_on = self
-                .sender
-                .as_ref()
-                .is_some_and(|sender| self.usable < sender.last());
-            let Some(judged) = self.judge.item(&item, &found, going_on)? else {
+            let Some(judged) = self.judge.item(&item, &found)? else {
                 continue;
             };
             self.usable += 1;
-            if let Some(sender) = &mut self.sender {
-                sender.item(&judged, found.line)?;
+            if let Some(sender) = &mut self.sender
+                && sender.item(&judged, found.line)?
+            {
+                // The next run does not look at what is before these.
+                self.judge.flush()?;
+                sender.send()?;
             }
         }
         if let Some(sender) = &self.sender

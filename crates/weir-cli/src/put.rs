@@ -25,7 +25,8 @@ pub(crate) use item::{Item, Items, Wrong};
 Without --key the record has no key. With `-`, or when VALUE is left out and the input is not a
 terminal, each line of input is a record; with --jsonl each line is an object with `key` or
 `key64`, `value`, `text` or `value64`, `meta`, `delete` and `expect`, whose members are `offset`,
-`absent`, `present`, `topic_offset` and `topic_empty`.
+`absent`, `present`, `topic_offset` and `topic_empty`; conditions of the command hold for each
+line besides its own.
 
 Examples:
   weir put orders '{\"id\":1}'

@@ -120,12 +120,18 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// The next usable item of the input.
-    pub(super) fn item(&mut self, item: &Judged<'_>, line: u64) -> anyhow::Result<()> {
+    /// Name of the import; none when it cannot be taken up.
+    pub(super) fn name(&self) -> Option<String> {
+        let session = self.session.as_ref()?;
+        Some(hex(&session.client().0))
+    }
+
+    /// The next usable item of the input. Says whether it is time to send.
+    pub(super) fn item(&mut self, item: &Judged<'_>, line: u64) -> anyhow::Result<bool> {
         self.nonce += 1;
         self.chain = self.chained(item);
         if self.nonce < self.last {
-            return Ok(());
+            return Ok(false);
         }
         match item {
             Judged::Value { key, value } => self.items.put(key, value, &[]),
@@ -135,13 +141,10 @@ impl<'a> Sender<'a> {
         self.chains.push(self.chain);
         self.lines.push(line);
         if self.nonce == self.last {
-            return self.prove();
+            self.prove()?;
         }
         let full = self.items.len() as u64 >= self.args.batch;
-        if full || self.items.bytes() >= BATCH_BYTES {
-            self.send()?;
-        }
-        Ok(())
+        Ok(full || self.items.bytes() >= BATCH_BYTES)
     }
 
     /// Writes and answers everything that was taken.
@@ -188,7 +191,8 @@ impl<'a> Sender<'a> {
         }
     }
 
-    fn send(&mut self) -> anyhow::Result<()> {
+    /// Sends what was taken.
+    pub(super) fn send(&mut self) -> anyhow::Result<()> {
         if self.items.is_empty() {
             return Ok(());
         }

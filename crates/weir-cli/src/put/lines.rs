@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io::BufRead;
 use std::process::ExitCode;
 
-use weir::{ErrorCode, Outcome, Proposal, Weir};
+use weir::{ErrorCode, Expect, Outcome, Proposal, Weir};
 
 use super::{Item, Items, PutArgs, bad_text, ensure};
 use crate::cli::Caller;
@@ -149,10 +149,15 @@ impl Writer<'_> {
         let shared = self.args.conditions.list();
         let own = self.items.conditions(true);
         let mut intentions = self.items.intentions(&self.args.topic, &own);
-        if !shared.is_empty() {
-            for intention in &mut intentions {
-                intention.expect = &shared;
-            }
+        // Those of the line and those of the command must hold.
+        let both: Vec<Vec<Expect<'_>>> = if shared.is_empty() {
+            Vec::new()
+        } else {
+            let lists = intentions.iter();
+            lists.map(|one| [one.expect, &shared].concat()).collect()
+        };
+        for (intention, both) in intentions.iter_mut().zip(&both) {
+            intention.expect = both;
         }
         let topic = &self.args.topic;
         let proposal = self.weir.propose(&intentions);
