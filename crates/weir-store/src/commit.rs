@@ -293,6 +293,7 @@ impl Committer {
         let applied = machine.apply(&batch, &mut self.topics, &mut self.outcomes);
         self.topics.publish();
         drop(machine);
+        self.engine.arrivals.notify();
         applied.map_err(|error| StoreError::Apply { index, error })?;
         self.engine.counters.applied_index.set(index.0);
         self.count();

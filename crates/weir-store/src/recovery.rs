@@ -11,7 +11,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 
-use weir_core::{Batch, Machine, Outcomes, TopicId};
+use weir_core::batch::BATCH_VERSION;
+use weir_core::{Batch, BatchError, Machine, Outcomes, TopicId};
 
 use crate::commit::{Committer, now_ms};
 use crate::disk::Disk;
@@ -25,6 +26,7 @@ use crate::queue::Queue;
 use crate::snapshot::{self, Snapshot};
 use crate::topic::cache::FileCache;
 use crate::topic::files::{REBUILD_MARK, directory};
+use crate::topic::signal::Signal;
 use crate::topic::sink::Topics;
 use crate::topic::writer::SegmentList;
 
@@ -225,6 +227,7 @@ fn engine(identity: &Identity, options: &OpenOptions, machine: Machine) -> Arc<E
         topics: RwLock::default(),
         queue: Queue::new(options.limits, options.durability == Durability::Each),
         counters: Counters::default(),
+        arrivals: Signal::default(),
         poisoned: AtomicBool::new(false),
     })
 }
@@ -362,7 +365,16 @@ fn replay(log: &Log, start: &mut Start, report: &mut OpenReport) -> Result<u64, 
             index: entry.index,
             error,
         };
-        let batch = Batch::read(&entry.payload, entry.term).map_err(|e| unreadable(e.into()))?;
+        let batch = Batch::read(&entry.payload, entry.term).map_err(|error| match error {
+            // The first byte is the kind of payload: one that is not known
+            // comes from a later program.
+            BatchError { at: 0, .. } => StoreError::NewerFormat {
+                file: format!("log, entry {}", entry.index),
+                found: entry.payload.first().copied().map_or(0, u16::from),
+                supported: u16::from(BATCH_VERSION),
+            },
+            other => unreadable(other.into()),
+        })?;
         outcomes.clear();
         machine
             .apply(&batch, &mut start.topics, &mut outcomes)
@@ -370,10 +382,10 @@ fn replay(log: &Log, start: &mut Start, report: &mut OpenReport) -> Result<u64, 
         report.replayed_entries += 1;
         report.replayed_intentions += u64::from(batch.count);
         if entry.count != batch.count {
-            let file = "log";
+            let file = format!("log, entry {}", entry.index);
             return Err(StoreError::damage(
-                file,
-                0,
+                &file,
+                4,
                 "as many items as the log says",
                 0,
             ));

@@ -34,7 +34,13 @@ pub(crate) fn list(disk: &dyn Disk) -> Result<Vec<LogIndex>, StoreError> {
     let names = disk
         .list(DIRECTORY)
         .map_err(StoreError::io(IoVerb::List, DIRECTORY))?;
-    let number = |name: &String| name.strip_suffix(".snap")?.parse().ok().map(LogIndex);
+    let number = |name: &String| {
+        let digits = name
+            .strip_suffix(".snap")
+            .filter(|digits| digits.len() == 20)?;
+        let all = digits.bytes().all(|byte| byte.is_ascii_digit());
+        all.then(|| digits.parse().ok().map(LogIndex))?
+    };
     let mut indexes: Vec<LogIndex> = names.iter().filter_map(number).collect();
     indexes.sort_unstable_by(|a, b| b.cmp(a));
     Ok(indexes)

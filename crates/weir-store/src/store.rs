@@ -238,17 +238,21 @@ impl Store {
     /// # Errors
     /// `TopicUnknown` when the name never was created.
     pub fn read(&self, topic: &str, after: ConsequenceOffset) -> Result<TopicReader, StoreError> {
-        let id = self
-            .engine
-            .machine
-            .read_ok()
-            .topic(topic)
-            .map(|view| view.id);
-        let files = id.and_then(|id| self.engine.files(id));
+        let files = self.engine.files_by_name(topic);
         let files = files.ok_or_else(|| StoreError::TopicUnknown {
             name: topic.to_owned(),
         })?;
         Ok(TopicReader::new(files, after))
+    }
+
+    /// The same for a topic that may not have been created yet: then the first
+    /// record is that of its creation.
+    #[must_use]
+    pub fn listen(&self, topic: &str, after: ConsequenceOffset) -> TopicReader {
+        match self.engine.files_by_name(topic) {
+            Some(files) => TopicReader::new(files, after),
+            None => TopicReader::awaiting(Arc::clone(&self.engine), topic, after),
+        }
     }
 
     /// Finds the record that holds the key's current value. The value is the
@@ -354,6 +358,7 @@ impl Store {
         // directory while the first one still waits for the thread.
         let mut thread = self.thread.lock_ok();
         let ended = thread.take().map_or(Ok(Ok(())), JoinHandle::join);
+        self.engine.arrivals.close();
         for files in self.engine.topics.read_ok().iter() {
             files.close();
         }
