@@ -136,9 +136,8 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
         let mut run = Run::new(caller, args, judge, None, &interrupt);
         let end = run.read(&mut source);
         let counts = run.counts(source.bytes());
-        print(out, args, &counts, started, end.is_ok())?;
-        end?;
-        return Ok(ExitCode::SUCCESS);
+        let printed = print(out, args, &counts, started, end.is_ok());
+        return end.and(printed).map(|()| ExitCode::SUCCESS);
     }
     let weir = place::open(caller, Access::Write)?;
     // From here on there is something to bring to an end.
@@ -160,22 +159,23 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
     run.bar.finish_and_clear();
     let counts = run.counts(source.bytes());
     drop(run);
-    weir.close()
-        .failed(|| "cannot close the store".to_owned())?;
+    let closed = weir.close().failed(|| "cannot close the store".to_owned());
     let complete = read.is_ok() && written.is_ok();
-    print(out, args, &counts, started, complete)?;
-    written?;
-    if let Err(error) = read {
-        let by_hand = error.downcast_ref::<Failure>();
-        return Err(match by_hand.map(|failure| failure.code) {
+    let printed = print(out, args, &counts, started, complete);
+    let read = read.map_err(|error| {
+        let known = error.downcast_ref::<Failure>();
+        match known.map(|failure| failure.code) {
             Some(ErrorCode::Cancelled) => interrupted(args, &source, &counts).into(),
             _ => error,
-        });
-    }
+        }
+    });
+    // What failed to be written is said first, and whether or not anybody
+    // reads the output.
+    written.and(read).and(closed)?;
     if counts.rejected > 0 && !args.accept_invalid {
         return Ok(ExitCode::from(verdict::NOT_VALID));
     }
-    Ok(ExitCode::SUCCESS)
+    printed.map(|()| ExitCode::SUCCESS)
 }
 
 /// What is said behind a Ctrl-C.

@@ -65,6 +65,10 @@ pub(crate) fn open_at(
         program: "weir".to_owned(),
         ..OpenOptions::default()
     };
+    if access == Access::Read && !is_store(at) {
+        let missing = StoreError::Missing { what: "store" };
+        return Err(cannot_open(caller, at, &missing.into()));
+    }
     let deadline = Instant::now() + wait;
     loop {
         match Weir::open_with(at, &options) {
@@ -72,13 +76,23 @@ pub(crate) fn open_at(
             Err(WeirError::Store(StoreError::Locked { .. })) if Instant::now() < deadline => {
                 std::thread::sleep(LOCK_PAUSE);
             }
-            Err(error) => {
-                let what = format!("cannot open the store in {}", at.display());
-                let failure = Failure::weir(what, &error);
-                return Err(if caller.tool { failure.tool() } else { failure }.into());
-            }
+            Err(error) => return Err(cannot_open(caller, at, &error)),
         }
     }
+}
+
+/// Whether there is a store, or what is left of one. An open would leave a
+/// lock file in any directory.
+fn is_store(at: &Path) -> bool {
+    let there = |name: &str| at.join(name).try_exists();
+    // What cannot be looked at is the open's to complain about.
+    there("weir.id").unwrap_or(true) || there("log").unwrap_or(true)
+}
+
+fn cannot_open(caller: &Caller, at: &Path, error: &WeirError) -> anyhow::Error {
+    let what = format!("cannot open the store in {}", at.display());
+    let failure = Failure::weir(what, error);
+    if caller.tool { failure.tool() } else { failure }.into()
 }
 
 /// The directory of the call.

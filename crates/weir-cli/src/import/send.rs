@@ -12,7 +12,7 @@ use super::ImportArgs;
 use super::judge::Judged;
 use crate::bytes::hex;
 use crate::put::{Items, client_id};
-use crate::report::{Because, Failure, say};
+use crate::report::{Answered, Because, Failure, say};
 use crate::verdict;
 
 /// Bytes of a batch after which it is sent.
@@ -220,11 +220,13 @@ impl<'a> Sender<'a> {
             let failed = || format!("cannot write to {topic}");
             let commits: Vec<weir::Commit> = match sent.answer {
                 Answer::Session(pending) => {
-                    let verdicts = pending.wait().failed(failed)?;
+                    let again = "run the same command again: nothing is written twice";
+                    let verdicts = pending.wait().answered(failed, again)?;
                     verdicts.iter().map(Verdict::commit).copied().collect()
                 }
                 Answer::Bare(proposal) => {
-                    let outcomes = proposal.wait().failed(failed)?;
+                    let again = "open the store again and look which items are there";
+                    let outcomes = proposal.wait().answered(failed, again)?;
                     outcomes
                         .iter()
                         .filter_map(|outcome| outcome.commit().copied())

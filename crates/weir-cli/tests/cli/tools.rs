@@ -77,6 +77,8 @@ fn damage_is_found_with_file_and_place_and_never_restored() {
     assert!(finding["position"].is_u64());
     place.run("restore copy new").code(65);
     assert!(!place.path("new").exists());
+    let topic = place.run("topic verify t --at ./copy").code(65);
+    assert!(topic.err.contains("E405"), "{}", topic.err);
     place.run("verify").ok();
 }
 
@@ -177,6 +179,20 @@ fn shells_and_manual_are_served() {
             .contains("Examples:")
     );
     place.run("help nothing").code(2);
+}
+
+#[test]
+fn the_version_names_its_commit_where_git_knows_it() {
+    let place = Place::new();
+    let version = place.run("version -o json").ok().json();
+    let git = std::process::Command::new("git")
+        .args(["rev-parse", "--show-prefix"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output();
+    let ours = git.is_ok_and(|git| git.stdout == b"crates/weir-cli/\n");
+    let commit = version["commit"].as_str();
+    assert_eq!(commit.is_some(), ours, "{version}");
+    assert!(commit.is_none_or(|commit| commit.len() >= 7), "{version}");
 }
 
 #[test]
