@@ -13,7 +13,7 @@ use crate::commit::Committer;
 use crate::disk::{Disk, FileDisk};
 use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
-use crate::identity::Identity;
+use crate::identity::{self, Identity};
 use crate::lock::DirLock;
 use crate::lock_ext::{LockExt, RwLockExt};
 use crate::log::LogIndex;
@@ -107,7 +107,8 @@ impl Store {
     /// must be there are wrong, which changes nothing on disk.
     pub fn open(directory: &Path, options: &OpenOptions) -> Result<Self, StoreError> {
         let text = directory.display().to_string();
-        if !options.create && !directory.is_dir() {
+        // Looked for before the lock, which would leave its file.
+        if !options.create && !directory.join(identity::PATH).is_file() {
             return Err(StoreError::Missing { what: "store" });
         }
         let disk = FileDisk::open(directory).map_err(StoreError::io(IoVerb::Open, &text))?;

@@ -484,6 +484,7 @@ fn names_that_the_store_did_not_give_are_left_alone() {
         "topics/00000000/1.seg",
         "topics/00000000/notes.txt",
         "snapshots/5.snap",
+        "snapshots/999999999.snap",
         "snapshots/+0000000000000000005.snap",
         "notes.txt",
     ];
@@ -497,6 +498,30 @@ fn names_that_the_store_did_not_give_are_left_alone() {
     }
     let left = disk.content("snapshots/00000000000000000001.snap.new");
     assert!(left.is_none(), "an unfinished snapshot of ours");
+    // Nor do they stand in the way of later work.
+    let store = open(Arc::new(disk.clone()));
+    for n in 0..4_u32 {
+        execute(&store, &[put("a", b"new", &n.to_be_bytes())]);
+        store.checkpoint().unwrap();
+    }
+    store.compact_topic("b").unwrap();
+    store.compact_log().unwrap();
+    for path in strangers {
+        assert_eq!(disk.content(path).as_deref(), Some(&b"mine"[..]), "{path}");
+    }
+}
+
+#[test]
+fn looking_for_a_store_leaves_no_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut existing = options();
+    existing.create = false;
+    let missing = Store::open(dir.path(), &existing).unwrap_err();
+    assert!(matches!(missing, StoreError::Missing { .. }), "{missing}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    let nowhere = dir.path().join("nowhere");
+    assert!(Store::open(&nowhere, &existing).is_err());
+    assert!(!nowhere.exists());
 }
 
 #[test]
