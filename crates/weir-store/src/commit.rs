@@ -199,10 +199,26 @@ impl Committer {
         let time_ms = now_ms().max(self.engine.machine.read_ok().time_ms());
         let (logged, failed) = self.append_all(&batches, time_ms);
         if let Some(error) = failed {
+            // All that failed together hear the same; only the first can have
+            // the error itself.
+            let again = match &error {
+                StoreError::DiskFull {
+                    needed_bytes,
+                    free_bytes,
+                } => Some((*needed_bytes, *free_bytes)),
+                _ => None,
+            };
             let mut error = Some(error);
             for mut pending in batches.split_off(logged) {
                 for (_, slot) in pending.waiters.drain(..) {
-                    slot.complete(Err(error.take().unwrap_or_else(|| self.refusal())));
+                    let same = || match again {
+                        Some((needed_bytes, free_bytes)) => StoreError::DiskFull {
+                            needed_bytes,
+                            free_bytes,
+                        },
+                        None => StoreError::Poisoned,
+                    };
+                    slot.complete(Err(error.take().unwrap_or_else(same)));
                 }
             }
         }
@@ -268,17 +284,6 @@ impl Committer {
             counters.items.add(u64::from(count));
         }
         (batches.len(), None)
-    }
-
-    /// What callers hear who share the fate of a failed batch.
-    fn refusal(&self) -> StoreError {
-        if self.is_poisoned() {
-            return StoreError::Poisoned;
-        }
-        StoreError::DiskFull {
-            needed_bytes: 0,
-            free_bytes: self.disk.free_bytes().unwrap_or(0),
-        }
     }
 
     fn apply(&mut self, pending: &Pending, time_ms: u64) -> Result<(), StoreError> {

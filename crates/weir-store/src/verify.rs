@@ -142,7 +142,15 @@ pub fn verify(directory: &Path) -> Result<VerifyReport, StoreError> {
     {
         return Err(StoreError::Missing { what: "store" });
     }
-    let _lock = DirLock::acquire(directory, "weir verify")?;
+    let _lock = match DirLock::acquire(directory, "weir verify") {
+        // Nobody writes to a medium that is read-only.
+        Err(StoreError::Io { source, .. })
+            if source.kind() == std::io::ErrorKind::ReadOnlyFilesystem =>
+        {
+            None
+        }
+        lock => Some(lock?),
+    };
     verify_disk(&(Arc::new(disk) as Arc<dyn Disk>))
 }
 
@@ -180,6 +188,19 @@ pub fn verify_disk(disk: &Arc<dyn Disk>) -> Result<VerifyReport, StoreError> {
         Severity::Damage
     };
     let snapshots = read_snapshots(&**disk, &identity, derived, &mut report)?;
+    if let Some(readers) = readers.as_ref().filter(|_| !whole)
+        && !snapshots
+            .iter()
+            .any(|snapshot| snapshot.index.next() >= readers.first_index())
+    {
+        let file = snapshot::path(LogIndex(readers.first_index().0 - 1));
+        report.add(
+            Severity::Damage,
+            &file,
+            0,
+            "no snapshot where the log begins",
+        );
+    }
     topics(&**disk, &identity, snapshots.first(), derived, &mut report)?;
     if let Some(readers) = &readers {
         replay(&snapshots, readers, &mut report)?;
