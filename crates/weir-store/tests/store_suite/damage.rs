@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use weir_core::{ClientId, ConsequenceOffset, Digest};
+use weir_core::intention::{Intention, Operation};
+use weir_core::{ClientId, ConsequenceOffset, Digest, TopicOptions};
 use weir_store::disk::{Disk, SimDisk};
 use weir_store::{Store, StoreError};
 
@@ -540,4 +541,46 @@ fn a_directory_without_its_identity_is_not_taken_for_an_empty_one() {
     let missing = Store::open_disk(Arc::new(nothing.clone()), &existing).unwrap_err();
     assert!(matches!(missing, StoreError::Missing { .. }));
     assert!(nothing.files().is_empty());
+}
+
+#[test]
+fn files_of_another_future_of_the_same_store_are_noticed() {
+    let root = SimDisk::new();
+    open(Arc::new(root.clone())).close().unwrap();
+    // Same identity, same names, same lengths; other records.
+    let future = |value: u8, purged: bool| {
+        let disk = root.killed();
+        let store = open(Arc::new(disk.clone()));
+        let (plain, value) = (TopicOptions::default(), [value; 300]);
+        let operation = Operation::Create { options: &plain };
+        // One call, hence one stamp.
+        let mut call = vec![Intention::new("t", operation)];
+        call.extend((0..100).map(|_| put("t", b"k", &value)));
+        execute(&store, &call);
+        if purged {
+            store.compact_log().unwrap();
+        } else {
+            store.checkpoint().unwrap();
+        }
+        store.close().unwrap();
+        disk
+    };
+    for purged in [false, true] {
+        let (ours, other) = (future(1, purged), future(2, purged));
+        let segment = "topics/00000000/0000000001.seg";
+        let (mine, its) = (ours.take(segment).unwrap(), other.content(segment).unwrap());
+        assert!(mine.len() == its.len() && mine != its);
+        ours.put(segment, its);
+        match Store::open_disk(Arc::new(ours.clone()), &options()) {
+            Err(error) => {
+                assert!(purged, "{error}");
+                assert!(matches!(&error, StoreError::Damage { file, .. } if file == segment));
+            }
+            Ok(store) => {
+                assert!(!purged, "there is nothing to derive it from");
+                let found = records(&store, "t");
+                assert!(found.iter().skip(1).all(|record| record.value == [1; 300]));
+            }
+        }
+    }
 }
