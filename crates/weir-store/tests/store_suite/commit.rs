@@ -12,7 +12,9 @@ use weir_store::disk::SimDisk;
 use weir_store::{Durability, OpenOptions, Store, StoreError};
 
 use crate::disks::{EIO, Gate, Op, Rule};
-use crate::world::{CLIENT, create, execute, keys, open, options, outcomes, put, records, state};
+use crate::world::{
+    CLIENT, create, execute, keys, open, options, outcomes, put, put_many, records, state,
+};
 
 #[test]
 fn what_arrives_during_a_sync_shares_the_next_one() {
@@ -433,12 +435,9 @@ fn a_store_closed_cleanly_opens_with_all_it_had() {
     let store = open(Arc::new(disk.clone()));
     create(&store, "a");
     create(&store, "b");
-    for n in 0..200_u32 {
-        let topic = if n % 3 == 0 { "a" } else { "b" };
-        execute(
-            &store,
-            &[put(topic, &(n % 50).to_be_bytes(), &n.to_be_bytes())],
-        );
+    for topic in ["a", "b"] {
+        let items = (0..100_u32).map(|n| ((n % 50).to_be_bytes(), n.to_be_bytes()));
+        put_many(&store, topic, items);
     }
     let (before, digest, applied) = (state(&store), store.digest(), store.applied());
     store.close().unwrap();

@@ -32,20 +32,20 @@ fn sample(purged: bool) -> Sample {
     create(&store, "a");
     create_with(&store, "b", &latest());
     let fill = |from: u64, to: u64| {
-        for n in from..to {
-            let key = (n % 30).to_be_bytes();
-            let value = vec![n as u8; 40 + (n as usize * 37) % 300];
-            let number = n.to_be_bytes();
-            let call = [put("a", &key, &value), put("b", b"only", &number)];
-            let nonce = n * 2 + 1;
-            let client = ClientId([1; 16]);
-            execute(
-                &store,
-                &[
-                    call[0].under(client, nonce),
-                    call[1].under(client, nonce + 1),
-                ],
-            );
+        let client = ClientId([1; 16]);
+        let sent: Vec<_> = (from..to)
+            .map(|n| {
+                let value = vec![n as u8; 40 + (n as usize * 37) % 300];
+                let (key, number) = ((n % 30).to_be_bytes(), n.to_be_bytes());
+                let call = [
+                    put("a", &key, &value).under(client, n * 2 + 1),
+                    put("b", b"only", &number).under(client, n * 2 + 2),
+                ];
+                store.propose(&call).unwrap()
+            })
+            .collect();
+        for proposal in sent {
+            proposal.wait().unwrap();
         }
     };
     fill(0, 60);

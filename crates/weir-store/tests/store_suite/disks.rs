@@ -33,7 +33,7 @@ impl Op {
 /// What becomes of operations of one kind on paths that contain a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Waits for [`Gate::release`].
+    /// Waits for [`Gate::release`]; fails after a minute.
     Hold,
     /// The same for the first thread that comes; others pass.
     HoldOne,
@@ -75,35 +75,40 @@ impl Shared {
 
     fn meet(&self, op: Op, path: &str) -> io::Result<()> {
         let mut state = self.state();
-        let mut counted = false;
-        loop {
+        let mut waits = false;
+        let fate = loop {
             let rule = state
                 .rules
                 .iter()
                 .find(|(o, p, _)| *o == op && path.contains(p.as_str()));
             match rule.map(|(_, _, rule)| *rule) {
-                None => break,
-                Some(Rule::Fail(error)) => return Err(io::Error::from_raw_os_error(error)),
+                None => break Ok(()),
+                Some(Rule::Fail(error)) => break Err(io::Error::from_raw_os_error(error)),
                 Some(Rule::Panic) => {
                     drop(state);
                     panic!("scripted: {op:?} of {path}");
                 }
-                Some(Rule::HoldOne) if state.held > 0 && !counted => break,
+                Some(Rule::HoldOne) if state.held > 0 && !waits => break Ok(()),
                 Some(Rule::Hold | Rule::HoldOne) => {
-                    if !counted {
-                        counted = true;
+                    if !waits {
+                        waits = true;
                         state.held += 1;
                         self.changed.notify_all();
                     }
-                    state = self.changed.wait(state).unwrap();
+                    let waited = self.changed.wait_timeout(state, PATIENCE).unwrap();
+                    state = waited.0;
+                    if waited.1.timed_out() {
+                        // The test is gone; its store must be able to end.
+                        break Err(io::ErrorKind::TimedOut.into());
+                    }
                 }
             }
-        }
-        if counted {
+        };
+        if waits {
             state.held -= 1;
             self.changed.notify_all();
         }
-        Ok(())
+        fate
     }
 
     fn done(&self, op: Op, path: &str) {

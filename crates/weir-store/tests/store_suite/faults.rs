@@ -13,8 +13,8 @@ use crate::crash::{Image, Progress, check};
 use crate::disks::{EIO, EMFILE, ENOSPC, Gate, Op, Rule};
 use crate::model::{Act, Expected, script, with_intentions};
 use crate::world::{
-    CLIENT, create, create_with, execute, keys, latest, open, options, outcomes, put, records,
-    state, try_execute,
+    CLIENT, create, create_with, execute, keys, latest, open, options, outcomes, put, put_many,
+    records, state, try_execute,
 };
 
 /// Runs a script on a disk with a fault until a call fails; then the disk heals
@@ -428,16 +428,16 @@ fn a_compaction_that_cannot_write_takes_nothing_and_the_store_goes_on() {
         let gate = Gate::new(disk.clone());
         let store = open(gate.disk());
         create_with(&store, "t", &latest());
-        for n in 0..300_u32 {
-            execute(&store, &[put("t", &(n % 7).to_be_bytes(), &[1; 500])]);
-        }
+        let items = (0..300_u32).map(|n| ((n % 7).to_be_bytes(), [1; 500]));
+        put_many(&store, "t", items);
         gate.rule(op, path, Rule::Fail(EIO));
         assert!(store.compact_topic("t").is_err(), "{op:?} {path}");
         gate.release();
         let before = keys(&store, "t");
         let mut goes_on = true;
-        for _ in 0..700 {
-            goes_on &= try_execute(&store, &[put("t", b"more", &[2; 500])]).is_ok();
+        for _ in 0..14 {
+            let more = [put("t", b"more", &[2; 500]); 50];
+            goes_on &= try_execute(&store, &more).is_ok();
         }
         assert_eq!(before.len(), 7);
         let wanted = keys(&store, "t");

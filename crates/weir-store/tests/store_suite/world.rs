@@ -68,6 +68,23 @@ pub fn try_execute(store: &Store, intentions: &[Intention<'_>]) -> Result<Vec<Co
         .collect())
 }
 
+/// Writes keys and values one call each, without waiting in between: on a busy
+/// machine each wait costs a time slice.
+pub fn put_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    store: &Store,
+    topic: &str,
+    items: impl IntoIterator<Item = (K, V)>,
+) {
+    let sent: Vec<_> = items
+        .into_iter()
+        .map(|(key, value)| store.propose(&[put(topic, key.as_ref(), value.as_ref())]))
+        .collect();
+    for proposal in sent {
+        let outcomes = proposal.unwrap().wait().unwrap();
+        assert!(outcomes.iter().all(|o| o.commit().is_some()));
+    }
+}
+
 pub fn outcomes(store: &Store, intentions: &[Intention<'_>]) -> Vec<Outcome> {
     let outcomes = store.propose(intentions).unwrap().wait().unwrap();
     outcomes.iter().collect()
