@@ -136,7 +136,7 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
     let interrupt = Interrupt::new().failed(no_signals)?;
     let mut source = Source::open(args, caller.limits.value_bytes_max, &interrupt)?;
     if args.dry_run {
-        let judge = Judge::new(args, caller.limits, None);
+        let judge = Judge::new(args, caller, None);
         let mut run = Run::new(caller, args, judge, None, &interrupt);
         let end = run.read(&mut source);
         let counts = run.counts(source.bytes());
@@ -155,7 +155,7 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
             &format!("going on behind the {going_on} items that are in already"),
         );
     }
-    let judge = Judge::new(args, caller.limits, sender.name());
+    let judge = Judge::new(args, caller, sender.name());
     let mut run = Run::new(caller, args, judge, Some(sender), &interrupt);
     let read = run.read(&mut source);
     // What was read is written and answered, whatever ended the reading.

@@ -10,8 +10,12 @@ use super::ImportArgs;
 use super::key_path::KeyPath;
 use super::letters::Letters;
 use super::source::Found;
+use crate::cli::Caller;
 use crate::put::{Item, Items, Wrong, bad_line};
-use crate::report::Because;
+use crate::report::{Because, note};
+
+/// Items left out that are named one by one.
+const NAMED_MAX: u64 = 10;
 
 /// What to do with an item that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,20 +62,18 @@ pub(super) struct Judge<'a> {
     limits: IntentionLimits,
     /// Name of the import, for dead letters; none when it cannot be taken up.
     import: Option<String>,
+    quiet: bool,
     broken: u64,
     letters: Option<Letters>,
 }
 
 impl<'a> Judge<'a> {
     /// A judge for these arguments.
-    pub(super) fn new(
-        args: &'a ImportArgs,
-        limits: IntentionLimits,
-        import: Option<String>,
-    ) -> Self {
+    pub(super) fn new(args: &'a ImportArgs, caller: &Caller, import: Option<String>) -> Self {
         Self {
             args,
-            limits,
+            limits: caller.limits,
+            quiet: caller.quiet,
             import,
             broken: 0,
             letters: None,
@@ -99,6 +101,18 @@ impl<'a> Judge<'a> {
         };
         self.broken += 1;
         let (line, column) = wrong.place(found.line, found.column);
+        if self.args.on_error != OnError::Stop && self.broken <= NAMED_MAX {
+            let more = if self.broken == NAMED_MAX {
+                "; more are only counted"
+            } else {
+                ""
+            };
+            let why = &wrong.why;
+            note(
+                self.quiet,
+                &format!("line {line} column {column} is left out: {why}{more}"),
+            );
+        }
         match &self.args.on_error {
             OnError::Stop => Err(bad_line(line, column, &wrong.why)
                 .advise("correct it and run the same command again, or choose --on-error skip")

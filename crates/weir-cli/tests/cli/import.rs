@@ -165,7 +165,19 @@ fn dead_letters_are_written_once_and_never_by_a_dry_run() {
     let long = format!("\"{}\"", "x".repeat(3 << 20));
     place.write("data", format!("oops\n1\n{long}\n{{\n"));
     let line = "import data -t t --on-error dead-letter=dead -o json";
-    let dry = place.run(&format!("{line} --dry-run")).ok().json();
+    let dry = place.run(&format!("{line} --dry-run")).ok();
+    assert!(
+        dry.err
+            .contains("line 1 column 1 is left out: expected value"),
+        "{}",
+        dry.err
+    );
+    let many = place
+        .pipe("import - -t t --dry-run --on-error skip", "x\n".repeat(20))
+        .ok();
+    assert_eq!(many.err.matches("is left out").count(), 10);
+    assert!(many.err.contains("more are only counted"), "{}", many.err);
+    let dry = dry.json();
     assert_eq!(dry["broken"], 3);
     assert!(!place.path("dead").exists());
     let letters = || {
