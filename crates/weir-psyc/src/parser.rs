@@ -341,9 +341,6 @@ impl Parser {
             let (length, used) = near_number(rest, LF, self.limits.sized_content)?;
             (Some(length), used)
         };
-        if matches!(length, Some(0 | 1)) {
-            return None;
-        }
         self.pos += used;
         self.open_content(length);
         Some(used)

@@ -291,7 +291,7 @@ fn description() -> impl Strategy<Value = Description> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn parsing_what_was_rendered_gives_it_back(
