@@ -7,7 +7,8 @@ use weir_psyc::{Limits, Mode};
 
 fn config() -> ProptestConfig {
     ProptestConfig {
-        cases: 4000,
+        cases: 250,
+        failure_persistence: None,
         ..ProptestConfig::default()
     }
 }
