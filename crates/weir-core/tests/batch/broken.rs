@@ -156,7 +156,7 @@ fn declared_sizes_are_not_believed() {
         ([&item(9, 0)[..], &[1, 3]].concat(), "a step"),
         (item(3, 0x10), "1 to 64 conditions"),
         ([&item(3, 0x10)[..], &[1, 1]].concat(), "a condition"),
-        (item(3, 0x20), "metadata of at most 4,096 bytes"),
+        (item(3, 0x20), "metadata of 1 to 4,096 bytes"),
     ] {
         let bytes = [&start[..], &huge].concat();
         let error = read(&bytes).unwrap_err();
@@ -164,6 +164,12 @@ fn declared_sizes_are_not_believed() {
         assert!(error.at <= bytes.len());
         check(&bytes);
     }
+    // A mark for metadata and none: another encoding of the same content.
+    let empty = [&item(3, 0x20)[..], &[0, 1, b'k', 0]].concat();
+    assert_eq!(
+        read(&empty).unwrap_err().what,
+        "metadata of 1 to 4,096 bytes"
+    );
     let mut count = everything();
     count[4..8].copy_from_slice(&[0xff; 4]);
     assert_eq!(read(&count).unwrap_err().at, 4);
