@@ -23,6 +23,7 @@ check: ## the gate without the tests: format, rules, licences, lints, docs
 	@$(XTASK) check
 
 lab: ## every experiment, quickly, with its report; LAB=NAME runs one in full
+	@lab/peers/install.sh
 	@cargo build --release --locked --package weir-lab
 	@lab="$${CARGO_TARGET_DIR:-target}/release/weir-lab"; \
 	if [ -n "$(LAB)" ]; then exec "$$lab" run "$(LAB)"; fi; \

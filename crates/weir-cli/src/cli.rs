@@ -119,10 +119,33 @@ enum Command {
     Txn(With<crate::txn::TxnArgs>),
     /// Make, list, describe, change and remove topics
     Topic(With<crate::topic::TopicArgs>),
+    /// The main job on real data, shown as it happens
+    Demo(With<crate::demo::DemoArgs>),
+    /// Write many values from a file, each exactly once, however often it is interrupted
+    Import(With<crate::import::ImportArgs>),
+    /// Print the records of a topic as JSON that import takes
+    Export(With<crate::export::ExportArgs>),
+    /// Check every byte of a store that nobody has open
+    #[command(visible_alias = "check")]
+    Verify(With<crate::verify::VerifyArgs>),
+    /// Copy a store into a directory
+    Backup(With<crate::backup::BackupArgs>),
+    /// Make a store from a backup, checked
+    Restore(With<crate::restore::RestoreArgs>),
+    /// Remove the part of the log that a snapshot has made needless
+    Compact(With<crate::compact::CompactArgs>),
+    /// Show, check and make the configuration file
+    Config(With<crate::config::ConfigArgs>),
     /// Name places and switch between them
     Context(With<crate::context::ContextArgs>),
+    /// Look at PSYC packets and values, byte by byte
+    Psyc(crate::psyc::PsycArgs),
+    /// Run experiments: measure Weir and its rivals (the program weir-lab)
+    Lab(crate::lab::LabArgs),
     /// Print a completion script for a shell
     Completion(crate::completion::CompletionArgs),
+    /// Write the manual pages
+    Man(crate::man::ManArgs),
     /// Print version and build
     Version(With<crate::version::VersionArgs>),
     /// Explain a command, an error code or the exit codes
@@ -212,13 +235,6 @@ impl<T: Args> With<T> {
     fn split(self, first: Common) -> anyhow::Result<(T, Caller)> {
         Ok((self.own, self.common.or(first).caller()?))
     }
-
-    /// The same for the tools, which have exit codes of their own.
-    fn tool(self, first: Common) -> anyhow::Result<(T, Caller)> {
-        let (own, mut caller) = self.split(first)?;
-        caller.tool = true;
-        Ok((own, caller))
-    }
 }
 
 /// Carries out what was typed.
@@ -238,6 +254,14 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             crate::$module::run(&caller, &args)
         }};
     }
+    /// The same for the tools, which have exit codes of their own.
+    macro_rules! tool {
+        ($module:ident, $with:expr) => {{
+            let (args, mut caller) = $with.split(first)?;
+            caller.tool = true;
+            crate::$module::run(&caller, &args)
+        }};
+    }
     match command {
         Command::Put(with) => call!(put, with),
         Command::Get(with) => call!(get, with),
@@ -245,6 +269,17 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Delete(with) => call!(delete, with),
         Command::Txn(with) => call!(txn, with),
         Command::Topic(with) => call!(topic, with),
+        Command::Demo(with) => call!(demo, with),
+        Command::Import(with) => call!(import, with),
+        Command::Export(with) => call!(export, with),
+        Command::Verify(with) => tool!(verify, with),
+        Command::Backup(with) => tool!(backup, with),
+        Command::Restore(with) => tool!(restore, with),
+        Command::Compact(with) => call!(compact, with),
+        Command::Config(with) => call!(config, with),
+        Command::Psyc(args) => crate::psyc::run(&args),
+        Command::Lab(args) => crate::lab::run(&args),
+        Command::Man(args) => crate::man::run(&args),
         Command::Context(with) => call!(context, with),
         Command::Completion(args) => crate::completion::run(&args),
         Command::Version(with) => call!(version, with),

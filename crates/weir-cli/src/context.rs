@@ -47,13 +47,13 @@ pub(crate) struct ContextArgs {
 enum Verb {
     /// Give a place a name
     #[command(after_long_help = "Examples:\n  \
-        weir context add local --in ./data\n  \
-        weir context add notes --in ./notes --format json")]
+        weir context add local ./data\n  \
+        weir context add notes ./notes --format json")]
     Add {
         /// Name of the context
         name: String,
         /// The directory
-        #[arg(long = "in", value_name = "DIR")]
+        #[arg(value_name = "DIR")]
         place: String,
         /// Output format in this context
         #[arg(long, value_enum)]
@@ -61,7 +61,7 @@ enum Verb {
     },
     /// Make a context the current one; `-` goes back to the last one, `--none` leaves all
     #[command(after_long_help = "Examples:\n  \
-        weir context add local --in ./data && weir context use local\n  \
+        weir context add local ./data && weir context use local\n  \
         weir context use --none")]
     Use {
         /// Name of the context, or `-`
@@ -76,16 +76,16 @@ enum Verb {
     Ls,
     /// Show one context, or the current one
     #[command(after_long_help = "Examples:\n  \
-        weir context add local --in ./data && weir context show local\n  \
-        weir context add local --in ./data && weir context show local -o json")]
+        weir context add local ./data && weir context show local\n  \
+        weir context add local ./data && weir context show local -o json")]
     Show {
         /// Name of the context
         name: Option<String>,
     },
     /// Forget a context; the store is left as it is
     #[command(after_long_help = "Examples:\n  \
-        weir context add old --in ./old && weir context rm old\n  \
-        weir context add older --in ./old && weir context rm older --quiet")]
+        weir context add old ./old && weir context rm old\n  \
+        weir context add older ./old && weir context rm older --quiet")]
     Rm {
         /// Name of the context
         name: String,
@@ -251,7 +251,7 @@ impl Contexts {
             let known: Vec<&str> = self.by_name.keys().map(String::as_str).collect();
             Failure::new(ErrorCode::NotAStore, format!("there is no context {name}"))
                 .because(format!("known are: {}", known.join(", ")))
-                .advise(format!("make it with `weir context add {name} --in DIR`"))
+                .advise(format!("make it with `weir context add {name} DIR`"))
                 .into()
         })
     }

@@ -59,7 +59,12 @@ pub(crate) fn run(caller: &Caller, args: &GetArgs) -> anyhow::Result<ExitCode> {
         ),
         (None, None) => return Err(usage("give an OFFSET or a --key")),
     };
-    let found = found.ok_or_else(|| Failure::new(missing, what))?;
+    let found = found.ok_or_else(|| match missing {
+        ErrorCode::KeyAbsent => Failure::new(missing, what).advise(format!(
+            "list the keys there are: `weir export {name} --latest --columns key`"
+        )),
+        _ => Failure::new(missing, what),
+    })?;
     if whole {
         out.row(&record::row(name, &found.record()))?;
         out.finish()?;

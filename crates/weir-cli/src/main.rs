@@ -6,30 +6,42 @@
 //! (they are in `weir-core`), or a door that the library does not have.
 #![forbid(unsafe_code)]
 
+mod backup;
 mod bytes;
 mod cli;
+mod compact;
 mod completion;
+mod config;
 mod context;
+mod crash;
 mod delete;
+mod demo;
+mod export;
 mod get;
 mod help;
+mod import;
 mod key;
+mod lab;
+mod man;
 mod output;
 mod place;
+mod psyc;
 mod put;
 mod record;
 mod report;
+mod restore;
 mod settings;
 mod tail;
 mod topic;
 mod txn;
 mod verdict;
+mod verify;
 mod version;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    crash::watch();
     let cli = cli::Cli::read();
-    let result = cli::run(cli);
-    result.unwrap_or_else(|error| report::print(&error))
+    crash::catch(|| cli::run(cli).unwrap_or_else(|error| report::print(&error)))
 }

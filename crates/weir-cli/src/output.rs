@@ -120,6 +120,8 @@ pub(crate) enum Cell<'a> {
     Bytes(Cow<'a, [u8]>),
     /// A value.
     Value(Cow<'a, [u8]>),
+    /// Things of their own, each as a JSON object and as a line for people.
+    Many(Vec<(String, String)>),
 }
 
 /// What the person asked for.
@@ -468,6 +470,10 @@ fn member(name: &str, cell: &Cell<'_>) -> String {
         Cell::Flag(flag) => format!("\"{name}\":{flag}"),
         Cell::Bytes(bytes) => bytes::json_bytes(name, bytes),
         Cell::Value(bytes) => bytes::json_value(bytes),
+        Cell::Many(list) => {
+            let objects: Vec<&str> = list.iter().map(|(json, _)| json.as_str()).collect();
+            format!("\"{name}\":[{}]", objects.join(","))
+        }
     }
 }
 
@@ -493,6 +499,13 @@ fn human(cell: &Cell<'_>) -> String {
         Cell::Time(ms) => time(*ms),
         Cell::Flag(flag) => flag.to_string(),
         Cell::Bytes(bytes) | Cell::Value(bytes) => bytes::printable(bytes),
+        Cell::Many(list) if list.is_empty() => "none".to_owned(),
+        Cell::Many(list) => {
+            let lines = list
+                .iter()
+                .map(|(_, line)| bytes::printable(line.as_bytes()));
+            lines.collect::<Vec<_>>().join("; ")
+        }
     }
 }
 

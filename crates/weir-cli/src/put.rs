@@ -15,10 +15,10 @@ use crate::cli::Caller;
 use crate::key::{self, KeyArgs};
 use crate::output::Shape;
 use crate::place::{self, Access};
-use crate::report::{Because, Failure, note};
+use crate::report::{self, Because, Failure, note};
 use crate::verdict;
 
-pub(crate) use item::{Item, Items};
+pub(crate) use item::{Item, Items, Wrong};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -70,6 +70,10 @@ pub(crate) struct PutArgs {
 /// Conditions on the state that the write meets.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Conditions")]
+#[allow(
+    clippy::struct_field_names,
+    reason = "they are named after the options"
+)]
 pub(crate) struct Conditions {
     /// Only if the key's value was written at this offset
     #[arg(long, value_name = "N")]
@@ -156,7 +160,7 @@ pub(crate) fn answer(
     match verdict::failure(topic, commit) {
         Some(failure) if !accept_invalid => {
             out.flush()?;
-            eprintln!("weir: {failure}");
+            report::say(&failure);
             Ok(ExitCode::from(verdict::NOT_VALID))
         }
         _ => Ok(ExitCode::SUCCESS),
@@ -218,4 +222,11 @@ pub(crate) fn usage(why: &str) -> anyhow::Error {
 pub(crate) fn bad_line(line: u64, column: u64, why: &str) -> Failure {
     let what = format!("line {line} column {column} of the input cannot be used");
     Failure::new(ErrorCode::BadLine, what).because(why)
+}
+
+/// A line of input that is no object as it should be; `then` says what became
+/// of the others.
+pub(crate) fn bad_text(line: u64, wrong: &Wrong, then: &str) -> Failure {
+    let (line, column) = wrong.place(line, 1);
+    bad_line(line, column, &wrong.why).advise(format!("correct it there; {then}"))
 }

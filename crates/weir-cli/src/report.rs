@@ -5,7 +5,7 @@
 //! that the error table does not give.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use weir::{ErrorCode, IntentionError, StoreError, WeirError};
@@ -88,6 +88,9 @@ impl Failure {
                          nothing acknowledged is lost"
                     ))
             }
+            StoreError::CompactionOff { name } => failure.advise(format!(
+                "turn it on: `weir topic set {name} compaction=latest`"
+            )),
             StoreError::Missing { what: "store" } => {
                 failure.advise("check the path given to `--at`; `weir put` makes a new store")
             }
@@ -168,10 +171,16 @@ pub(crate) fn stdout<T>(result: io::Result<T>) -> anyhow::Result<T> {
     })
 }
 
+/// Prints a line to standard error. Nobody there is no failure: the exit code
+/// says the same.
+pub(crate) fn say(text: &impl fmt::Display) {
+    drop(writeln!(io::stderr(), "weir: {text}"));
+}
+
 /// A line for the person, unless `--quiet`.
 pub(crate) fn note(quiet: bool, text: &str) {
     if !quiet {
-        eprintln!("weir: {}", one_line(text));
+        say(&one_line(text));
     }
 }
 
@@ -186,10 +195,10 @@ pub(crate) fn print(error: &anyhow::Error) -> ExitCode {
         return ExitCode::from(USAGE);
     }
     if let Some(failure) = error.downcast_ref::<Failure>() {
-        eprintln!("weir: {failure}");
+        say(failure);
         return ExitCode::from(failure.exit());
     }
-    eprintln!("weir: {}", one_line(&format!("{error:#}")));
+    say(&one_line(&format!("{error:#}")));
     ExitCode::FAILURE
 }
 
@@ -228,6 +237,7 @@ pub(crate) fn store_code(error: &StoreError) -> ErrorCode {
         StoreError::TopicUnknown { .. } => ErrorCode::TopicUnknown,
         StoreError::Closed => ErrorCode::Closed,
         StoreError::NotEmpty { .. } => ErrorCode::StoreExists,
+        StoreError::CompactionOff { .. } => ErrorCode::BadOption,
         StoreError::Io { source, .. } => io_code(source),
         _ => ErrorCode::Internal,
     }

@@ -78,6 +78,18 @@ Examples:
         #[arg(short, long)]
         yes: bool,
     },
+    /// Remove the records that newer ones of the same key have replaced
+    #[command(after_long_help = "\
+Only topics with compaction=latest are compacted. Offsets stay as they are; the removed ones are
+holes.
+
+Examples:
+  weir topic create s compaction=latest && weir put s 1 -k a && weir topic compact s
+  weir topic create r compaction=latest && weir topic compact r -o json")]
+    Compact {
+        /// Name of the topic
+        name: String,
+    },
     /// Read a topic from end to end and check every byte
     #[command(after_long_help = "Examples:\n  \
         weir put orders x && weir topic verify orders\n  \
@@ -143,6 +155,19 @@ pub(crate) const VERIFY_FIELDS: &[Field] = &[
     field("bytes", "number", "bytes of keys, values and metadata"),
 ];
 
+/// Fields of a compaction.
+pub(crate) const COMPACT_FIELDS: &[Field] = &[
+    field("name", "text", "name of the topic"),
+    field("records_before", "number", "records that were there"),
+    field("records_after", "number", "records that stay"),
+    field(
+        "bytes_before",
+        "number",
+        "bytes of records that were there, as stored",
+    ),
+    field("bytes_after", "number", "bytes of records that stay"),
+];
+
 fn row(info: &TopicInfo) -> [Cell<'_>; 14] {
     let count = |n: Option<u64>| n.map_or(Cell::Nothing, Cell::Count);
     let options = &info.options;
@@ -170,6 +195,7 @@ pub(crate) fn run(caller: &Caller, args: &TopicArgs) -> anyhow::Result<ExitCode>
         Verb::Ls { all } => list(caller, *all),
         Verb::Info { name } => describe(caller, name),
         Verb::Verify { name } => verify(caller, name),
+        Verb::Compact { name } => compact(caller, name),
         Verb::Create { name, options } => {
             let options = options::parse(options, &weir::TopicOptions::default())?;
             let operation = Operation::Create { options: &options };
@@ -246,10 +272,10 @@ fn confirm(name: &str) -> anyhow::Result<()> {
     if !stdin.is_terminal() {
         return Err(usage("say --yes to remove a topic without being asked"));
     }
-    eprint!("weir: type the name of the topic to remove: ");
+    let mut terminal = std::io::stderr();
     let mut typed = String::new();
-    let read = std::io::stderr()
-        .flush()
+    let read = write!(terminal, "weir: type the name of the topic to remove: ")
+        .and_then(|()| terminal.flush())
         .and_then(|()| stdin.lock().read_line(&mut typed));
     read.failed(|| "cannot read the answer".to_owned())?;
     if typed.trim() == name {
@@ -257,6 +283,25 @@ fn confirm(name: &str) -> anyhow::Result<()> {
     }
     let failure = Failure::new(ErrorCode::Cancelled, format!("{name} was not removed"));
     Err(failure.because("another name was typed").into())
+}
+
+fn compact(caller: &Caller, name: &str) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::One, COMPACT_FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let weir = place::open(caller, Access::Read)?;
+    let failed = || format!("cannot compact {name}");
+    weir.topic(name).failed(failed)?;
+    let report = weir.store().compact_topic(name).failed(failed)?;
+    out.row(&[
+        Cell::Text(name.into()),
+        Cell::Count(report.records_before),
+        Cell::Count(report.records_after),
+        Cell::Size(report.bytes_before),
+        Cell::Size(report.bytes_after),
+    ])?;
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn verify(caller: &Caller, name: &str) -> anyhow::Result<ExitCode> {

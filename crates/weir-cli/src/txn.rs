@@ -10,12 +10,15 @@ use weir::{ErrorCode, Intention, Operation, limits};
 use crate::cli::Caller;
 use crate::output::Shape;
 use crate::place::{self, Access};
-use crate::put::{self, Item, Items, bad_line, ensure};
+use crate::put::{self, Item, Items, bad_text, ensure};
 use crate::report::{Because, Failure};
 use crate::verdict;
 
 /// Bytes of a description: the largest transaction, with room for JSON.
 const INPUT_BYTES_MAX: u64 = 2 * limits::ITEM_BYTES_MAX as u64;
+
+/// What became of the other lines when one is bad.
+const NOTHING: &str = "nothing was written";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -83,8 +86,10 @@ fn read(path: &std::path::Path) -> anyhow::Result<Items> {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let item = Item::parse(line).map_err(|(at, why)| bad_line(number, at, &why))?;
-        items.item(&item).map_err(|why| bad_line(number, 1, &why))?;
+        let item = Item::parse(line).map_err(|wrong| bad_text(number, &wrong, NOTHING))?;
+        items
+            .item(&item)
+            .map_err(|why| bad_text(number, &why.into(), NOTHING))?;
     }
     Ok(items)
 }

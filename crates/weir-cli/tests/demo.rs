@@ -114,10 +114,11 @@ fn people_see_a_tick_for_each_step_and_what_to_try_next() {
 
 #[test]
 fn what_is_tried_next_works() {
+    const KEPT: &str = "it's kept";
     let dir = TempDir::new().unwrap();
     let output = weir(
         dir.path(),
-        &["demo", "--quick", "--keep", "first", "-o", "json"],
+        &["demo", "--quick", "--keep", KEPT, "-o", "json"],
     );
     let next = facts(&output)["next"].clone();
     let next: Vec<&str> = next
@@ -135,7 +136,7 @@ fn what_is_tried_next_works() {
         assert!(output.status.success(), "{line}: {}", text(&output.stderr));
         assert_ne!(output.stdout, b"", "{line}");
     }
-    let again = weir(dir.path(), &["demo", "--quick", "--keep", "first"]);
+    let again = weir(dir.path(), &["demo", "--quick", "--keep", KEPT]);
     assert_eq!(again.status.code(), Some(1));
     assert!(
         text(&again.stderr).contains("not empty"),

@@ -708,7 +708,7 @@ fn change<S: ConsequenceSink + ?Sized>(
     match item.action {
         Action::Put { key, value } => {
             let live = topic.live.as_ref().ok_or(absent)?;
-            live.admits(key, value)?;
+            live.admits(key, Some(value))?;
             live.has_room(key)?;
             Ok((
                 put(id, topic, stamp, sink, last, (key, value, item.meta)),
@@ -716,7 +716,7 @@ fn change<S: ConsequenceSink + ?Sized>(
             ))
         }
         Action::Delete { key } => {
-            topic.live.as_ref().ok_or(absent)?.admits(key, &[])?;
+            topic.live.as_ref().ok_or(absent)?.admits(key, None)?;
             Ok((delete(id, topic, stamp, sink, last, (key, item.meta)), 1))
         }
         Action::Txn(steps) => transaction(id, topic, steps, stamp, sink),

@@ -32,7 +32,7 @@ pub struct TopicOptions {
     /// Milliseconds of log time during which a record is too young to be
     /// compacted; none: 0.
     pub compaction_lag_ms: Option<u64>,
-    /// Bytes of a key; a longer one is ERROR/LIMIT.
+    /// Bytes of a key; a PUT of a longer one is ERROR/LIMIT.
     pub key_bytes_max: Option<u64>,
     /// Bytes of a value; a longer one is ERROR/LIMIT.
     pub value_bytes_max: Option<u64>,

@@ -95,14 +95,17 @@ pub(crate) fn holds(expect: &Expect<'_>, topic: Option<&Topic>, own_key: &[u8]) 
 }
 
 impl Live {
-    /// Whether a record with this key and value may be written, given that
-    /// `new_keys` more keys will exist than now.
+    /// Whether a record with this key may be written: with a value, or with
+    /// none to delete it. What could ever be set can be deleted, whatever the
+    /// options say by now.
     #[inline]
-    pub(crate) fn admits(&self, key: &[u8], value: &[u8]) -> Result<(), No> {
-        let key_max = self.options.key_bytes_max.unwrap_or(KEY_BYTES_MAX as u64);
+    pub(crate) fn admits(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), No> {
+        let key_max = self.options.key_bytes_max.filter(|_| value.is_some());
+        let key_max = key_max.unwrap_or(KEY_BYTES_MAX as u64);
         if key.len() as u64 > key_max {
             return Err(No::limit(ErrorCode::Limit, key_max));
         }
+        let value = value.unwrap_or_default();
         let value_max = self
             .options
             .value_bytes_max
@@ -131,10 +134,11 @@ impl Live {
         let mut overlay: BTreeMap<&[u8], bool> = BTreeMap::new();
         let mut keys = self.keys.len() as u64;
         for (index, step) in (0_u32..).zip(steps) {
-            let (key, value, put) = match step {
-                TxnOp::Put { key, value, .. } => (key, value, true),
-                TxnOp::Delete { key, .. } => (key, &[][..], false),
+            let (key, value) = match step {
+                TxnOp::Put { key, value, .. } => (key, Some(value)),
+                TxnOp::Delete { key, .. } => (key, None),
             };
+            let put = value.is_some();
             let aborted = |reason| No {
                 reason: ErrorCode::TxnAborted,
                 detail: Detail::Operation { index, reason },

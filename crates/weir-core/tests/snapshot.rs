@@ -189,6 +189,22 @@ fn every_byte_may_be_any_other() {
     }
 }
 
+/// Equal states have equal bytes, so a run of outcomes must not come in two
+/// pieces, although it would mean the same.
+#[test]
+fn a_run_in_two_pieces_is_refused() {
+    let bytes = saved(&machine());
+    // 7 runs, the first of 4 nonces from 1 on: VALID, one record each.
+    let whole = [7, 4, 1, 0, 0, 0, 0, 0, 1, 1, 1];
+    let pieces = [
+        8, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1, 3, 2, 0, 0, 0, 0, 0, 2, 2, 1,
+    ];
+    let at = bytes.windows(whole.len()).position(|part| part == whole);
+    let (before, after) = bytes.split_at(at.unwrap());
+    let split = [before, &pieces, &after[whole.len()..]].concat();
+    assert!(!check(&split));
+}
+
 #[test]
 fn another_machine_version_is_named() {
     let mut bytes = saved(&machine());

@@ -1,4 +1,14 @@
-//! PSYC 1.0 syntax.
+//! PSYC 1.0 syntax: bytes to packets and back.
+//!
+//! Invariants: the parsers copy and allocate nothing and never leave their input; a packet ends at
+//! the same byte in every mode; joined events and the place of an error do not depend on how the
+//! input is cut; parsing what was rendered gives the same things back. What must never happen here:
+//! I/O, a clock, applying an operator, a panic on input bytes.
+//!
+//! The syntax itself is described in `docs/formats/psyc.md` of the repository; its examples are the
+//! files in `vectors/psyc`.
+//!
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 #![no_std]
 

@@ -41,11 +41,16 @@ fn lowest(mask: u64) -> usize {
 /// further away.
 #[inline(always)]
 pub(crate) fn near_lf(bytes: &[u8]) -> Option<usize> {
+    near(bytes, LF)
+}
+
+#[inline(always)]
+fn near(bytes: &[u8], wanted: u8) -> Option<usize> {
     let mut at = 0;
     while let Some(word) = word(bytes, at) {
-        let zero_where_lf = word ^ splat(LF);
+        let zero_where_found = word ^ splat(wanted);
         // Exact for the lowest hit; a borrow can only spoil bytes above it.
-        let hits = zero_where_lf.wrapping_sub(ONES) & !zero_where_lf & HIGHS;
+        let hits = zero_where_found.wrapping_sub(ONES) & !zero_where_found & HIGHS;
         if hits != 0 {
             return Some(at + lowest(hits));
         }
@@ -56,8 +61,23 @@ pub(crate) fn near_lf(bytes: &[u8]) -> Option<usize> {
     }
     let tail = bytes.get(at..)?;
     tail.iter()
-        .position(|&byte| byte == LF)
+        .position(|&byte| byte == wanted)
         .map(|found| at + found)
+}
+
+/// Position of the `|` of the first end mark that starts a line, if it is near the start, which is
+/// the start of a line itself. Bars are rarer in text than line feeds, so bars are looked for.
+#[inline(always)]
+pub(crate) fn near_end(bytes: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        let bar = from + near(bytes.get(from..)?, BAR)?;
+        let line_start = bar == 0 || bytes.get(bar.wrapping_sub(1)) == Some(&LF);
+        if line_start && *bytes.get(bar + 1)? == LF {
+            return Some(bar);
+        }
+        from = bar + 1;
+    }
 }
 
 /// A number of at most nine digits and not above `max`, with `end` behind it: the number and the
@@ -114,27 +134,26 @@ pub(crate) enum Mark {
 /// `Ok` is its position, `Err` what is seen at the end when there is none.
 #[inline]
 pub(crate) fn end_mark(bytes: &[u8], mark: Mark) -> Result<usize, Mark> {
-    let mut mark = mark;
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        match (mark, byte) {
-            (Mark::Bar, LF) => return Ok(at),
-            (Mark::Line, BAR) => mark = Mark::Bar,
-            (_, LF) => mark = Mark::Line,
-            _ => {
-                mark = Mark::Line;
-                let Some(tail) = bytes.get(at..) else {
-                    return Err(Mark::None);
-                };
-                match memchr::memchr(LF, tail) {
-                    Some(found) => at += found,
-                    None => return Err(Mark::None),
-                }
+    let Some(&last) = bytes.last() else {
+        return Err(mark);
+    };
+    if mark == Mark::Bar && bytes.first() == Some(&LF) {
+        return Ok(0);
+    }
+    for bar in memchr::memchr_iter(BAR, bytes) {
+        let line_start = match bar.checked_sub(1) {
+            Some(before) => bytes.get(before) == Some(&LF),
+            None => mark == Mark::Line,
+        };
+        if line_start {
+            match bytes.get(bar + 1) {
+                Some(&LF) => return Ok(bar + 1),
+                Some(_) => {}
+                None => return Err(Mark::Bar),
             }
         }
-        at += 1;
     }
-    Err(mark)
+    Err(if last == LF { Mark::Line } else { Mark::None })
 }
 
 #[cfg(test)]

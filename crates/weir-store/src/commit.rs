@@ -241,6 +241,15 @@ impl Committer {
         batches: &VecDeque<Pending>,
         time_ms: u64,
     ) -> (usize, Option<StoreError>) {
+        if let Some(needed_bytes) = self.topics.stuck_bytes() {
+            // Memory is bounded too: read only until topics can be written.
+            let free_bytes = self.disk.free_bytes().unwrap_or(0);
+            let full = StoreError::DiskFull {
+                needed_bytes,
+                free_bytes,
+            };
+            return (0, Some(full));
+        }
         for (done, pending) in batches.iter().enumerate() {
             if self.is_poisoned() {
                 return (done, Some(StoreError::Poisoned));

@@ -37,7 +37,7 @@ use self::recover::{Recovered, recover};
 use self::sectors::{SectorCount, apply_mask, count_sectors, crc_parts, mask_to_try};
 use self::segment::{LOG_DIR, build_segment, next_segment_bytes, write_start};
 use self::view::{SegmentView, Shared};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
 
 /// Longest payload. CRC-32C sees every two flipped bits below this length.
@@ -103,6 +103,8 @@ pub struct Log {
     options: LogOptions,
     shared: Arc<Shared>,
     segment: Arc<SegmentView>,
+    /// The file of `segment`.
+    file: Arc<dyn DiskFile>,
     start: StartMark,
     next_segment_id: u64,
     /// Where the next batch goes.
@@ -157,6 +159,7 @@ impl Log {
             return Err(StoreError::damage(LOG_DIR, 0, "there is no segment", 0));
         };
         let segments = analysis.view.segments.clone();
+        let file = open_for_writing(&*disk, &segment)?;
         let position = segment.end();
         let mut log = Self {
             position,
@@ -168,10 +171,11 @@ impl Log {
             durable_index: analysis.proven_index.min(analysis.view.last_index),
             epoch: analysis.epoch,
             last_kind: analysis.last_kind,
-            shared: Arc::new(Shared::new(analysis.view)),
+            shared: Arc::new(Shared::new(Arc::clone(&disk), analysis.view)),
             disk,
             options,
             segment,
+            file: Arc::clone(&file),
             start,
             next_segment_id,
             open_mark_due: true,
@@ -183,14 +187,17 @@ impl Log {
         let mut touched = Vec::new();
         for unproven in &analysis.unproven {
             if let Some(segment) = segments.get(unproven.segment) {
-                log.rewrite_mark(segment, &unproven.header)?;
-                if !Arc::ptr_eq(segment, &log.segment) {
-                    touched.push(Arc::clone(segment));
+                if Arc::ptr_eq(segment, &log.segment) {
+                    log.rewrite_mark(&file, segment, &unproven.header)?;
+                } else {
+                    let file = open_for_writing(&*log.disk, segment)?;
+                    log.rewrite_mark(&file, segment, &unproven.header)?;
+                    touched.push((file, segment));
                 }
             }
         }
-        for segment in touched {
-            log.sync_file(&segment.file, &segment.path)?;
+        for (file, segment) in touched {
+            log.sync_file(&file, &segment.path)?;
         }
         match log.write_open_mark() {
             // Everything that was unproven is durable all the same.
@@ -205,8 +212,9 @@ impl Log {
     /// [`sync`](Self::sync). `term` must not go back; `count` is for the reader
     /// of the payload.
     ///
-    /// [`StoreError::DiskFull`] and [`StoreError::LimitExceeded`] leave
-    /// everything as it was; any other error poisons the log.
+    /// [`StoreError::DiskFull`], [`StoreError::LimitExceeded`] and a new segment
+    /// that cannot be created leave everything as it was; any other error
+    /// poisons the log.
     pub fn append(
         &mut self,
         term: u64,
@@ -264,7 +272,7 @@ impl Log {
         if self.durable_sequence == self.sequence {
             return Ok(());
         }
-        let (file, path) = (Arc::clone(&self.segment.file), self.segment.path.clone());
+        let (file, path) = (Arc::clone(&self.file), self.segment.path.clone());
         self.sync_file(&file, &path)?;
         self.durable_sequence = self.sequence;
         self.durable_index = self.last_index;
@@ -298,8 +306,8 @@ impl Log {
         self.shared.read().term_at(index.0)
     }
 
-    /// Sequence of the last batch and the current epoch: with the last index
-    /// and term they name a state of the log for ever.
+    /// Sequence of the last batch and the current epoch, for diagnosis. Neither
+    /// goes back while the log is open.
     pub fn sequence_and_epoch(&self) -> (u64, u64) {
         (self.sequence, self.epoch)
     }
@@ -542,15 +550,23 @@ impl Log {
         }
     }
 
-    /// Runs something after which, if it fails other than for space, nothing
-    /// may be written any more.
+    /// Runs something after which, if it fails, nothing may be written any more;
+    /// unless it failed for space or before a file was there (too many open
+    /// files, say), which changes nothing.
     fn final_<T>(
         &mut self,
         act: impl FnOnce(&mut Self) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let result = act(self);
         if let Err(error) = &result
-            && !matches!(error, StoreError::DiskFull { .. })
+            && !matches!(
+                error,
+                StoreError::DiskFull { .. }
+                    | StoreError::Io {
+                        verb: IoVerb::Open,
+                        ..
+                    }
+            )
         {
             self.poisoned = true;
         }
@@ -671,7 +687,7 @@ impl Log {
             padding -= len as u64;
         }
         self.stats.writes += 1;
-        if let Err(error) = segment.file.write_all_at(&mut slices, position) {
+        if let Err(error) = self.file.write_all_at(&mut slices, position) {
             // Nobody knows what is there now.
             self.poisoned = true;
             return Err(StoreError::io(IoVerb::Write, &segment.path)(error));
@@ -709,6 +725,7 @@ impl Log {
     /// Writes a mark that nothing proves once more, so that a sync covers it.
     fn rewrite_mark(
         &mut self,
+        file: &Arc<dyn DiskFile>,
         segment: &SegmentView,
         header: &BatchHeader,
     ) -> Result<(), StoreError> {
@@ -717,7 +734,7 @@ impl Log {
         self.stats.writes += 1;
         self.final_(|_| {
             let parts = &mut [IoSlice::new(&sector)];
-            let written = segment.file.write_all_at(parts, header.position);
+            let written = file.write_all_at(parts, header.position);
             written.map_err(StoreError::io(IoVerb::Write, &segment.path))
         })
     }
@@ -769,7 +786,7 @@ impl Log {
 
     /// Starts the sync of the full segment on a thread of its own.
     fn sync_behind(&mut self) -> Result<(), StoreError> {
-        let file = Arc::clone(&self.segment.file);
+        let file = Arc::clone(&self.file);
         let spawned = std::thread::Builder::new()
             .name("weir-log-sync".to_owned())
             .spawn(move || file.sync_data());
@@ -808,9 +825,10 @@ impl Log {
     /// Goes on in a segment that has its name.
     fn enter(&mut self, header: SegmentHeader, file: Arc<dyn DiskFile>) {
         let path = segment::segment_path(header.first_sequence);
-        let segment = Arc::new(SegmentView::new(path, header, file, FIRST_POSITION));
+        let segment = Arc::new(SegmentView::new(path, header, FIRST_POSITION));
         self.shared.write().segments.push(Arc::clone(&segment));
         self.segment = segment;
+        self.file = file;
         self.next_segment_id += 1;
         self.position = FIRST_POSITION;
         self.zeroed = FIRST_POSITION;
@@ -847,6 +865,14 @@ impl Log {
                 .map_err(StoreError::io(IoVerb::Sync, LOG_DIR))
         })
     }
+}
+
+fn open_for_writing(
+    disk: &dyn Disk,
+    segment: &SegmentView,
+) -> Result<Arc<dyn DiskFile>, StoreError> {
+    disk.open(&segment.path, OpenMode::Write)
+        .map_err(StoreError::io(IoVerb::Open, &segment.path))
 }
 
 /// A header with nothing but a place and a meaning.

@@ -162,6 +162,7 @@ impl Store {
             return Err(StoreError::NotEmpty { directory: text });
         }
         let index = self.checkpoint_under(&permit)?;
+        self.read_back(index)?;
         let partial = partial_name(target, &self.engine.identity);
         if partial.join(identity::NEW).exists() {
             // Ours: an earlier backup of this store did not get further.

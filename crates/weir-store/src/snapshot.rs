@@ -59,8 +59,9 @@ pub(crate) struct Checkpoint {
 impl Checkpoint {
     /// Makes the segments durable, then the snapshot, then its name.
     pub(crate) fn write(&self, disk: &dyn Disk, store_id: [u8; 16]) -> Result<(), StoreError> {
+        let mut durable = Vec::new();
         for segment in &self.unsynced {
-            segment.sync()?;
+            durable.push((segment, segment.sync()?));
         }
         let sync_dir = |dir: &str| {
             disk.sync_dir(dir)
@@ -77,6 +78,10 @@ impl Checkpoint {
         }
         if !self.unsynced.is_empty() {
             sync_dir("topics")?;
+        }
+        // Not before: when a step fails, the next checkpoint has to do it all.
+        for (segment, written) in durable {
+            segment.settle(written);
         }
         self.snapshot.write(disk, store_id)?;
         sync_dir(DIRECTORY)?;

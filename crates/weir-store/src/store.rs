@@ -34,7 +34,7 @@ pub struct Store {
     pub(crate) maintenance: Arc<Maintenance>,
     pub(crate) orders: Mutex<Vec<Option<Arc<Mutex<KeyOrder>>>>>,
     thread: Mutex<Option<JoinHandle<Result<(), StoreError>>>>,
-    _lock: Option<DirLock>,
+    lock: Mutex<Option<DirLock>>,
 }
 
 impl std::fmt::Debug for Store {
@@ -139,7 +139,7 @@ impl Store {
             maintenance,
             orders: Mutex::default(),
             thread: Mutex::new(Some(thread)),
-            _lock: lock,
+            lock: Mutex::new(lock),
         })
     }
 
@@ -342,15 +342,24 @@ impl Store {
         self.stop()
     }
 
+    /// The same while others still hold the store: their writes are answered
+    /// with `Closed` from here on, and the directory can be opened again.
+    pub fn shut_down(&self) -> Result<(), StoreError> {
+        self.stop()
+    }
+
     fn stop(&self) -> Result<(), StoreError> {
         self.engine.queue.shut(Shut::Closed);
-        let thread = self.thread.lock_ok().take();
-        let ended = thread.map_or(Ok(Ok(())), JoinHandle::join);
+        // Held to the end: whoever comes second must not let go of the
+        // directory while the first one still waits for the thread.
+        let mut thread = self.thread.lock_ok();
+        let ended = thread.take().map_or(Ok(Ok(())), JoinHandle::join);
         for files in self.engine.topics.read_ok().iter() {
             files.close();
         }
         // A checkpoint may still be writing; the directory is ours until then.
         drop(self.maintenance.acquire());
+        drop(self.lock.lock_ok().take());
         // A panic on the thread has already answered everybody who waited.
         ended.unwrap_or(Err(StoreError::Poisoned))
     }

@@ -282,6 +282,45 @@ fn missing_swapped_and_doubled_files_are_refused() {
 }
 
 #[test]
+fn a_missing_repair_segment_is_refused() {
+    // No roll mark leads to it: the start file knows it.
+    let (disk, _, _) = groups(&[1, 3]);
+    let (mut log, recovery) = open(&disk, &options()).unwrap();
+    assert!(recovery.repaired);
+    log.append(1, 1, &[&payload(3)]).unwrap();
+    log.sync().unwrap();
+    let all = entries(&log);
+    drop(log);
+    let segments = disk
+        .files()
+        .into_iter()
+        .filter(|file| file.ends_with(".log"));
+    let newest = segments.max().unwrap();
+    assert_ne!(newest, FIRST);
+    disk.take(&newest);
+    // Even if the segment in front was not shortened yet.
+    let whole = disk.killed();
+    let mut front = disk.content(FIRST).unwrap();
+    front.resize(16 << 10, 0);
+    whole.put(FIRST, front);
+    assert!(!all_or_refused(
+        &whole,
+        &all,
+        "the repair segment is missing behind a whole one"
+    ));
+    assert!(!all_or_refused(
+        &disk,
+        &all,
+        "the repair segment is missing"
+    ));
+    assert!(
+        verified(&disk)
+            .iter()
+            .any(|finding| finding.2 == Severity::Damage)
+    );
+}
+
+#[test]
 fn a_segment_of_another_store_or_another_life_is_refused() {
     let (disk, all) = store(Left::Synced);
     // The same script on another disk makes the same names; only the salt
@@ -308,6 +347,47 @@ fn a_segment_of_another_store_or_another_life_is_refused() {
             ));
         }
     }
+}
+
+#[test]
+fn any_mess_is_refused_or_leaves_a_prefix() {
+    // Sectors zeroed, copied, shuffled, filled with noise, several at once: no
+    // panic, no entry that nobody wrote, none out of order.
+    let (disk, all) = store(Left::Synced);
+    let files = disk.files();
+    let mut draw = Draw(99);
+    let (mut refused, mut opened) = (0, 0);
+    for round in 0..1500 * scale() {
+        let hurt = disk.killed();
+        for _ in 0..=draw.below(3) {
+            let file = &files[draw.below(files.len() as u64) as usize];
+            let mut content = hurt.content(file).unwrap();
+            let sectors = (content.len() / 512) as u64;
+            let at = draw.below(sectors) as usize * 512;
+            let from = draw.below(sectors) as usize * 512;
+            match draw.below(4) {
+                0 => content[at..at + 512].fill(0),
+                1 => content.copy_within(from..from + 512, at),
+                2 => content[at..at + 512].fill_with(|| draw.next() as u8),
+                _ => content[at..].fill(0),
+            }
+            hurt.put(file, content);
+        }
+        match open(&hurt, &options()) {
+            Ok((log, _)) => {
+                let found = entries(&log);
+                assert!(all.starts_with(&found), "round {round}");
+                opened += 1;
+            }
+            Err(error) => {
+                assert!(is_refusal(&error), "round {round}: {error}");
+                refused += 1;
+            }
+        }
+        let disk: Arc<dyn Disk> = Arc::new(hurt);
+        verify(&disk, &ID).unwrap();
+    }
+    assert!(refused > 500 && opened > 50, "{refused} {opened}");
 }
 
 // The rows of the table in docs/formats/log.md, section 7.2, one by one.

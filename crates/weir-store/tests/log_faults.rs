@@ -84,6 +84,30 @@ fn what_a_reopen_shows_after_a_failed_sync_is_durable() {
 }
 
 #[test]
+fn a_mark_whose_sync_failed_is_written_again_by_the_next_open() {
+    for clean in [false, true] {
+        for seed in 0..10 {
+            let (disk, mut log) = log();
+            log.append(1, 1, &[b"one"]).unwrap();
+            log.sync().unwrap();
+            // All that is left to sync is the mark.
+            disk.fail(SimOp::Sync, 1, SimFailure::Io);
+            let failed = if clean { log.close() } else { log.seal() };
+            assert!(matches!(failed, Err(StoreError::Io { .. })));
+            // The cache shows the mark, the disk does not have it.
+            let again = disk.killed();
+            let (mut log, recovery) = open(&again, &options()).unwrap();
+            assert_eq!((recovery.clean, recovery.repaired), (clean, false));
+            log.append(1, 1, &[b"two"]).unwrap();
+            log.sync().unwrap();
+            log.seal().unwrap();
+            let (log, _) = open(&again.power_cut(seed), &options()).unwrap();
+            assert_eq!(log.last_index(), LogIndex(2));
+        }
+    }
+}
+
+#[test]
 fn every_failing_operation_ends_in_an_error_and_a_sound_reopen() {
     let kinds = [
         (SimOp::Write, SimFailure::Io),
@@ -172,6 +196,24 @@ fn a_full_disk_is_said_before_anything_is_written_and_heals() {
     disk.set_capacity(u64::MAX);
     let (mut log, _) = open(&disk, &settings).unwrap();
     log.append(1, 1, &[&bytes]).unwrap();
+}
+
+#[test]
+fn a_segment_that_cannot_be_created_changes_nothing() {
+    let (disk, mut log) = log();
+    disk.fail(SimOp::Create, 1, SimFailure::Io);
+    let mut refused = 0;
+    for _ in 0..40 {
+        let before = log.last_index();
+        if let Err(error) = log.append(1, 1, &[&[7; 700]]) {
+            assert!(matches!(error, StoreError::Io { .. }));
+            assert_eq!(log.last_index(), before);
+            refused += 1;
+        }
+    }
+    assert_eq!((refused, log.last_index()), (1, LogIndex(39)));
+    log.close().unwrap();
+    assert!(open(&disk.power_cut(1), &options()).unwrap().1.clean);
 }
 
 #[test]

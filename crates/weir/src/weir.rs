@@ -56,15 +56,10 @@ impl Weir {
         Ok(self.store.propose(intentions)?)
     }
 
-    /// Closes the store. Other clones see `Closed`.
+    /// Finishes what is queued and closes the store, whoever else still holds
+    /// a handle: their writes are answered with `Closed`, and the directory can
+    /// be opened again. Pages that were read stay valid.
     pub fn close(self) -> Result<(), WeirError> {
-        match Arc::try_unwrap(self.store) {
-            Ok(store) => Ok(store.close()?),
-            // Handles and readers are still there; the last one closes it.
-            Err(store) => {
-                store.sync()?;
-                Ok(())
-            }
-        }
+        Ok(self.store.shut_down()?)
     }
 }

@@ -53,25 +53,24 @@ pub(super) fn kills(
     stage.step("kill", |stage| {
         let bar = stage.bar("killing", u64::from(kills));
         let mut told = Told::default();
-        let (mut kept, mut lost, mut slowest) = (0, 0, Duration::ZERO);
+        let (mut kept, mut slowest) = (0, Duration::ZERO);
         for _ in 0..kills {
             kept += write_and_kill(directory, &mut told)?;
             let start = Instant::now();
             let weir = Weir::open(directory).context("after the kill")?;
             slowest = slowest.max(start.elapsed());
-            let found = check(&weir, &told)?;
-            lost += found.lost;
+            nothing_lost(&check(&weir, &told)?)?;
             weir.close()?;
             bar.inc(1);
         }
         let acknowledged = told.iter().map(|offsets| offsets.len() as u64).sum::<u64>();
         let weir = Weir::open(directory)?;
         kept += finish(&weir, &mut told)?;
-        let Found { events, lost: at_last } = check(&weir, &told)?;
-        lost += at_last;
+        let found = check(&weir, &told)?;
         weir.close()?;
         bar.finish_and_clear();
-        ensure!(lost == 0, "{lost} acknowledged events are not where the writer was told");
+        nothing_lost(&found)?;
+        let Found { events, lost } = found;
         let in_total: u64 = told.iter().map(|offsets| offsets.len() as u64).sum();
         ensure!(events == in_total, "{events} events for {in_total} answers");
         facts.insert(
@@ -207,6 +206,15 @@ struct Found {
     events: u64,
     /// Events that the writers were told of and that are not at their offset.
     lost: u64,
+}
+
+fn nothing_lost(found: &Found) -> anyhow::Result<()> {
+    let lost = found.lost;
+    ensure!(
+        lost == 0,
+        "{lost} acknowledged events are not where the writer was told"
+    );
+    Ok(())
 }
 
 /// Reads the topic from its start and compares it with what was told. Fails

@@ -149,15 +149,26 @@ fn refuse(error: &anyhow::Error, mut facts: Facts, json: bool) -> anyhow::Result
 fn next_steps(place: &Place) -> Vec<String> {
     let kept = place.is_kept().then(|| place.path().display().to_string());
     let directory = kept.clone().unwrap_or_else(|| "quakes".into());
-    let store = format!("{directory}/store");
+    let store = word(&format!("{directory}/store"));
+    let directory = word(&directory);
     let mut next = Vec::new();
     match kept {
         Some(_) => next.push(format!("weir demo --recheck {directory}")),
         None => next.push(format!("weir demo --keep {directory}")),
     }
-    next.push(format!("weir tail {} -n 3 --at {store}", topic("uw")));
-    next.push(format!("weir topic ls --at {store}"));
+    next.push(format!("weir tail {} --from -3 --at {store}", topic("uw")));
+    next.push(format!("weir verify --at {store}"));
     next
+}
+
+/// A path as one word of a shell's command.
+fn word(path: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-+".contains(c);
+    if path.chars().all(plain) {
+        path.to_owned()
+    } else {
+        format!("'{}'", path.replace('\'', r"'\''"))
+    }
 }
 
 fn summary(stage: &Stage, facts: &Facts, took: Duration) -> anyhow::Result<()> {

@@ -93,7 +93,7 @@ pub(super) fn quakes(
         let syncs = after.syncs - before.syncs;
         let (p50, p99) = percentiles(latencies.clone());
         let line = format!(
-            "{} events, {WRITERS} writers: {} events/s, {} calls in {syncs} syncs, p50 {}, p99 {}",
+            "{} events: {}/s by {WRITERS} writers, {} calls in {syncs} syncs, commit p50 {}, p99 {}",
             count(events),
             count(rate(events, took)),
             latencies.len(),

@@ -82,6 +82,44 @@ enum Kind {
     Nothing,
 }
 
+/// What is wrong with a text, and where in it.
+#[derive(Debug)]
+pub(crate) struct Wrong {
+    /// Line of the text, from 1.
+    line: u64,
+    /// Column in that line, from 1.
+    column: u64,
+    /// What is wrong.
+    pub(crate) why: String,
+}
+
+impl Wrong {
+    /// What a JSON parser says.
+    pub(crate) fn json(error: &serde_json::Error) -> Self {
+        let text = error.to_string();
+        Self {
+            line: error.line() as u64,
+            column: error.column() as u64,
+            why: text.split(" at line ").next().unwrap_or(&text).to_owned(),
+        }
+    }
+
+    /// Line and column in the input, for a text that begins at a place of it.
+    pub(crate) fn place(&self, line: u64, column: u64) -> (u64, u64) {
+        match self.line {
+            0 | 1 => (line, column + self.column.saturating_sub(1)),
+            below => (line + below - 1, self.column),
+        }
+    }
+}
+
+impl From<String> for Wrong {
+    fn from(why: String) -> Self {
+        let (line, column) = (1, 1);
+        Self { line, column, why }
+    }
+}
+
 /// Many writes, with their bytes in one place.
 #[derive(Debug, Default)]
 pub(crate) struct Items {
@@ -113,13 +151,9 @@ enum Expected {
 }
 
 impl<'a> Item<'a> {
-    /// Reads a line; the error is a column (from 1) and a reason.
-    pub(crate) fn parse(line: &'a [u8]) -> Result<Self, (u64, String)> {
-        serde_json::from_slice(line).map_err(|error| {
-            let text = error.to_string();
-            let why = text.split(" at line ").next().unwrap_or(&text).to_owned();
-            (error.column() as u64, why)
-        })
+    /// Reads an object.
+    pub(crate) fn parse(text: &'a [u8]) -> Result<Self, Wrong> {
+        serde_json::from_slice(text).map_err(|error| Wrong::json(&error))
     }
 
     fn kind(&self) -> Result<Kind, String> {
@@ -296,6 +330,14 @@ impl Items {
             }
         };
         self.parts.iter().filter_map(step).collect()
+    }
+
+    /// Bytes of key, value and metadata of the newest write.
+    pub(crate) fn last_sizes(&self) -> [usize; 3] {
+        self.parts.last().map_or([0; 3], |part| {
+            let (key, value, meta) = self.slices(part);
+            [key.len(), value.len(), meta.len()]
+        })
     }
 
     /// Whether the newest write is none but has conditions at most.

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use weir::{ErrorCode, Outcome, Proposal, Weir};
 
-use super::{Item, Items, PutArgs, bad_line, ensure};
+use super::{Item, Items, PutArgs, bad_text, ensure};
 use crate::cli::Caller;
 use crate::output::{Output, Shape};
 use crate::place::{self, Access};
@@ -23,6 +23,9 @@ const BATCH_BYTES: usize = 1 << 20;
 const PROPOSALS_MAX: usize = 4;
 /// Bytes that a line may have beyond its value, for JSON and escapes.
 const LINE_BYTES_SPARE: usize = 1 << 20;
+
+/// What became of the lines before a bad one.
+const BEFORE: &str = "the lines before it are written";
 
 struct Writer<'a> {
     weir: &'a Weir,
@@ -128,12 +131,13 @@ impl Writer<'_> {
             return Ok(());
         }
         let number = self.lines;
-        let item = Item::parse(line).map_err(|(at, why)| bad_line(number, at, &why))?;
+        let item = Item::parse(line).map_err(|wrong| bad_text(number, &wrong, BEFORE))?;
         self.items
             .item(&item)
-            .map_err(|why| bad_line(number, 1, &why))?;
+            .map_err(|why| bad_text(number, &why.into(), BEFORE))?;
         if self.items.last_is_nothing() {
-            return Err(bad_line(number, 1, "there is neither a value nor a delete").into());
+            let why = "there is neither a value nor a delete".to_owned();
+            return Err(bad_text(number, &why.into(), BEFORE).into());
         }
         Ok(())
     }

@@ -267,15 +267,15 @@ fn set(draft: &mut Topic, key: &[u8], value: Option<&[u8]>) -> Result<(), No> {
     let offset = draft.last + 1;
     let life = draft.life.as_mut().unwrap();
     let limit = |max: u64| (max, "limit");
+    let Some(value) = value else {
+        life.keys.remove(key);
+        return Ok(());
+    };
     if let Some(max) = life.limits.key_bytes
         && key.len() as u64 > max
     {
         return Err(("LIMIT", Some(limit(max))));
     }
-    let Some(value) = value else {
-        life.keys.remove(key);
-        return Ok(());
-    };
     if let Some(max) = life.limits.value_bytes
         && value.len() as u64 > max
     {

@@ -215,3 +215,94 @@ impl RealFile {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn disk() -> (tempfile::TempDir, FileDisk) {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = FileDisk::open(directory.path()).unwrap();
+        (directory, disk)
+    }
+
+    #[test]
+    fn more_slices_than_one_call_takes_are_all_written() {
+        let (_directory, disk) = disk();
+        let file = disk.open("f", OpenMode::CreateNew).unwrap();
+        let bytes: Vec<u8> = (0..10_000_u32)
+            .map(|at| (at % 251).to_le_bytes()[0])
+            .collect();
+        let mut parts: Vec<IoSlice<'_>> = Vec::new();
+        for chunk in bytes.chunks(3) {
+            parts.push(IoSlice::new(chunk));
+            parts.push(IoSlice::new(&[]));
+        }
+        assert!(parts.len() > 4 * SLICES_PER_WRITE);
+        file.write_all_at(&mut parts, 7).unwrap();
+        let mut found = vec![1; 10_007];
+        file.read_exact_at(&mut found, 0).unwrap();
+        assert_eq!((&found[..7], &found[7..]), (&[0; 7][..], &bytes[..]));
+        let error = file.read_exact_at(&mut found, 1).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn reserved_bytes_read_as_zeros_and_count_in_the_length() {
+        let (_directory, disk) = disk();
+        let file = disk.open("f", OpenMode::CreateNew).unwrap();
+        file.write_all_at(&mut [IoSlice::new(b"abc")], 0).unwrap();
+        file.allocate(5000).unwrap();
+        assert_eq!(file.len().unwrap(), 5000);
+        let mut found = vec![1; 5000];
+        file.read_exact_at(&mut found, 0).unwrap();
+        assert!(found.starts_with(b"abc") && found[3..].iter().all(|byte| *byte == 0));
+        // What a file system without reservation gets.
+        let file = disk.open("g", OpenMode::CreateNew).unwrap();
+        std::fs::write(disk.path().join("h"), b"abc").unwrap();
+        drop(file);
+        let real = RealFile {
+            file: File::options()
+                .write(true)
+                .read(true)
+                .open(disk.path().join("h"))
+                .unwrap(),
+        };
+        real.fill_with_zeros(3 << 20).unwrap();
+        assert_eq!(real.len().unwrap(), 3 << 20);
+    }
+
+    #[test]
+    fn symbolic_links_are_not_followed() {
+        let (directory, disk) = disk();
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("secret"), b"x").unwrap();
+        std::os::unix::fs::symlink(outside.path(), directory.path().join("dir")).unwrap();
+        std::os::unix::fs::symlink(outside.path().join("secret"), directory.path().join("file"))
+            .unwrap();
+        assert!(disk.open("file", OpenMode::Read).is_err());
+        assert!(disk.open("dir/secret", OpenMode::Read).is_err());
+        assert!(disk.open("../secret", OpenMode::Read).is_err());
+    }
+
+    #[test]
+    fn directories_come_with_their_parents_and_lists_are_sorted() {
+        let (_directory, disk) = disk();
+        assert!(disk.list("a/b").unwrap().is_empty());
+        disk.create_dir("a/b/c").unwrap();
+        disk.create_dir("a/b/c").unwrap();
+        for name in ["z", "m", "b"] {
+            disk.open(&format!("a/b/{name}"), OpenMode::CreateNew)
+                .unwrap();
+        }
+        disk.rename("a/b/z", "a/b/a").unwrap();
+        disk.remove("a/b/m").unwrap();
+        disk.sync_dir("a/b").unwrap();
+        assert_eq!(disk.list("a/b").unwrap(), ["a", "b", "c"]);
+        disk.remove_dir("a/b/c").unwrap();
+        assert!(disk.free_bytes().unwrap() > 0);
+        let again = disk.open("a/b/a", OpenMode::CreateNew).unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+    }
+}

@@ -14,6 +14,7 @@ use super::format::{BATCH_HEADER, BatchHeader, FIRST_POSITION, Kind, Undecodable
 use super::scan::later_error;
 use super::sectors::{apply_mask, crc};
 use super::view::{SegmentView, Shared, Truncation, still_counts};
+use crate::disk::{DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
 
 /// Bytes read at a time.
@@ -30,8 +31,8 @@ pub struct Entry {
     pub count: u32,
     /// Sequence of its batch, see `docs/formats/log.md`, section 2.
     pub sequence: u64,
-    /// Epoch of its batch; with index, term and sequence it names the entry for
-    /// ever.
+    /// Epoch of its batch. A pair of sequence and epoch stands for one entry
+    /// only; a repair gives an entry that it copies a new pair.
     pub epoch: u64,
     /// CRC-32C of the payload, as made at append and checked now.
     pub payload_crc: u32,
@@ -78,6 +79,7 @@ pub struct LogReader {
 #[derive(Debug)]
 struct Place {
     segment: Arc<SegmentView>,
+    file: Arc<dyn DiskFile>,
     position: u64,
     buffer: Bytes,
     buffer_start: u64,
@@ -139,7 +141,7 @@ impl LogReader {
                 // A segment gets a next one only after its last batch was
                 // published, which may have happened since the look above.
                 if place.position >= place.segment.end() {
-                    self.place = Some(Place::at(behind, FIRST_POSITION));
+                    self.enter(behind, FIRST_POSITION)?;
                 }
                 continue;
             }
@@ -171,15 +173,8 @@ impl LogReader {
         // Read before the view: a truncation in between only makes the next
         // call locate once more.
         self.generation = self.shared.generation();
+        self.not_purged()?;
         let view = self.shared.read();
-        if self.next <= view.purged_index {
-            return Err(StoreError::IndexOutOfRange {
-                what: "entry was purged",
-                index: self.next,
-                low: view.purged_index + 1,
-                high: view.last_index,
-            });
-        }
         if self.next > view.last_index {
             self.place = None;
             return Ok(false);
@@ -199,15 +194,46 @@ impl LogReader {
                 0,
             ));
         };
-        self.place = Some(Place::at(segment, at.position));
+        self.enter(segment, at.position)?;
         Ok(true)
+    }
+
+    /// Stands at `position` of a segment, whose file is opened.
+    fn enter(&mut self, segment: Arc<SegmentView>, position: u64) -> Result<(), StoreError> {
+        match self.shared.disk.open(&segment.path, OpenMode::Read) {
+            Ok(file) => {
+                self.place = Some(Place::at(segment, file, position));
+                Ok(())
+            }
+            Err(error) => {
+                // A purge or reset may have removed it since it was found.
+                self.place = None;
+                self.not_purged()?;
+                Err(StoreError::io(IoVerb::Open, &segment.path)(error))
+            }
+        }
+    }
+
+    /// Refuses when the next entry was purged.
+    fn not_purged(&self) -> Result<(), StoreError> {
+        let view = self.shared.read();
+        if self.next <= view.purged_index {
+            return Err(StoreError::IndexOutOfRange {
+                what: "entry was purged",
+                index: self.next,
+                low: view.purged_index + 1,
+                high: view.last_index,
+            });
+        }
+        Ok(())
     }
 }
 
 impl Place {
-    fn at(segment: Arc<SegmentView>, position: u64) -> Self {
+    fn at(segment: Arc<SegmentView>, file: Arc<dyn DiskFile>, position: u64) -> Self {
         Self {
             segment,
+            file,
             position,
             buffer: Bytes::new(),
             buffer_start: 0,
@@ -240,8 +266,7 @@ impl Place {
             }
             _ => BytesMut::zeroed(want),
         };
-        self.segment
-            .file
+        self.file
             .read_exact_at(&mut buffer, self.position)
             .map_err(StoreError::io(IoVerb::Read, &self.segment.path))?;
         self.buffer = buffer.freeze();

@@ -89,7 +89,7 @@ pub(crate) fn recover(
     let mut report = Recovery::default();
     settle_names(disk)?;
     for round in 0..=ROUNDS {
-        let Some(files) = sort_out(disk, store_id, OpenMode::Write)? else {
+        let Some(files) = sort_out(disk, store_id)? else {
             if !options.create {
                 return Err(StoreError::Missing { what: "log" });
             }
@@ -97,7 +97,7 @@ pub(crate) fn recover(
             report.created = true;
             continue;
         };
-        let analysis = Analysis::of(&files)?;
+        let analysis = Analysis::of(disk, &files)?;
         report.batches += analysis.batches;
         report.bytes += analysis.bytes;
         if round == 0 {
@@ -221,14 +221,11 @@ fn tidy(
         let [front, behind] = pair else { break };
         let end = analysis.ends.get(number).copied().unwrap_or(front.len);
         if behind.header.repair && front.len > end {
-            front
-                .file
-                .set_len(end)
+            let file = front.open(disk, OpenMode::Write)?;
+            file.set_len(end)
                 .map_err(StoreError::io(IoVerb::Resize, &front.path))?;
             // Not needed for anything but that no dead bytes are left behind.
-            front
-                .file
-                .sync_data()
+            file.sync_data()
                 .map_err(StoreError::io(IoVerb::Sync, &front.path))?;
         }
     }

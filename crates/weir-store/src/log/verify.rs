@@ -118,12 +118,10 @@ impl VerifyReport {
 pub fn verify(disk: &Arc<dyn Disk>, store_id: &[u8; 16]) -> Result<VerifyReport, StoreError> {
     let disk = &**disk;
     let mut report = VerifyReport::default();
-    let files = report
-        .take(sort_out(disk, store_id, OpenMode::Read))?
-        .flatten();
+    let files = report.take(sort_out(disk, store_id))?.flatten();
     let mut torn = None;
     if let Some(files) = &files
-        && let Some(analysis) = report.take(Analysis::of(files))?
+        && let Some(analysis) = report.take(Analysis::of(disk, files))?
     {
         torn = analysis.cuts.first().and_then(|cut| {
             let segment = files.segments.get(cut.segment)?;
@@ -162,11 +160,9 @@ pub fn verify(disk: &Arc<dyn Disk>, store_id: &[u8; 16]) -> Result<VerifyReport,
                 );
                 continue;
             }
-            if let Some(segment) =
-                report.take(open_segment(disk, sequence, store_id, OpenMode::Read))?
-            {
+            if let Some(segment) = report.take(open_segment(disk, sequence, store_id))? {
                 let behind = counted.iter().find(|other| other.first_sequence > sequence);
-                check_segment(&segment, behind, torn, &mut report)?;
+                check_segment(disk, &segment, behind, torn, &mut report)?;
             }
         } else if name.ends_with(BUILDING) {
             report.add(
@@ -194,12 +190,12 @@ pub fn read_only(
     disk: &Arc<dyn Disk>,
     store_id: &[u8; 16],
 ) -> Result<Option<LogReaders>, StoreError> {
-    let Some(files) = sort_out(&**disk, store_id, OpenMode::Read)? else {
+    let Some(files) = sort_out(&**disk, store_id)? else {
         return Ok(None);
     };
-    let analysis = Analysis::of(&files)?;
+    let analysis = Analysis::of(&**disk, &files)?;
     Ok(Some(LogReaders {
-        shared: Arc::new(Shared::new(analysis.view)),
+        shared: Arc::new(Shared::new(Arc::clone(disk), analysis.view)),
     }))
 }
 
@@ -245,6 +241,7 @@ fn check_start(disk: &dyn Disk, report: &mut VerifyReport) -> Result<(), StoreEr
 
 /// Reads a segment to its end, going on behind every bad place.
 fn check_segment(
+    disk: &dyn Disk,
     segment: &SegmentFile,
     behind: Option<&SegmentHeader>,
     torn: Option<(u64, u64)>,
@@ -259,7 +256,8 @@ fn check_segment(
         Some((sequence, position)) if sequence == first => position,
         _ => u64::MAX,
     };
-    let mut window = Window::new(&segment.path, &*segment.file, segment.len);
+    let file = segment.open(disk, OpenMode::Read)?;
+    let mut window = Window::new(&segment.path, &*file, segment.len);
     let mut position = FIRST_POSITION;
     while position < stop {
         let (what, next) = match look(&mut window, &segment.header, position)? {

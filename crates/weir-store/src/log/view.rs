@@ -10,32 +10,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::format::{FIRST_POSITION, SegmentHeader};
-use crate::disk::DiskFile;
+use crate::disk::Disk;
 
 /// At most so many bytes are skipped to find an entry.
 const CHECKPOINT_EVERY_BYTES: u64 = 64 << 10;
 
-/// A segment that is open for reading.
+/// A segment that can be read.
 #[derive(Debug)]
 pub(crate) struct SegmentView {
     pub(crate) path: String,
     pub(crate) header: SegmentHeader,
-    pub(crate) file: Arc<dyn DiskFile>,
     /// Offset behind the last written batch that counts.
     end: AtomicU64,
 }
 
 impl SegmentView {
-    pub(crate) fn new(
-        path: String,
-        header: SegmentHeader,
-        file: Arc<dyn DiskFile>,
-        end: u64,
-    ) -> Self {
+    pub(crate) fn new(path: String, header: SegmentHeader, end: u64) -> Self {
         Self {
             path,
             header,
-            file,
             end: AtomicU64::new(end.max(FIRST_POSITION)),
         }
     }
@@ -217,6 +210,7 @@ pub(crate) fn still_counts(truncations: &[Truncation], index: u64, sequence: u64
 /// The view behind its lock.
 #[derive(Debug)]
 pub(crate) struct Shared {
+    pub(crate) disk: Arc<dyn Disk>,
     view: RwLock<View>,
     /// Raised whenever something that a reader may have buffered stopped to
     /// count.
@@ -224,8 +218,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(view: View) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, view: View) -> Self {
         Self {
+            disk,
             view: RwLock::new(view),
             generation: AtomicU64::new(0),
         }

@@ -452,16 +452,20 @@ mod tests {
             term: 1 + n / 40,
             time_ms: 1_700_000_000_000 + n / 7,
             client: ClientId([u8::try_from(n / 10 % 3).unwrap_or(0); 16]),
-            nonce: if n / 10 % 3 == 0 { 0 } else { n },
+            nonce: if (n / 10).is_multiple_of(3) { 0 } else { n },
             flags: RecordFlags(u8::try_from(n % 4).unwrap_or(0)),
-            kind: if n % 5 == 0 {
+            kind: if n.is_multiple_of(5) {
                 RecordKind::Delete
             } else {
                 RecordKind::Put
             },
-            key: if n % 6 == 0 { b"" } else { b"key" },
-            value: if n % 5 == 0 { b"" } else { b"some value" },
-            meta: if n % 9 == 0 { b"{}" } else { b"" },
+            key: if n.is_multiple_of(6) { b"" } else { b"key" },
+            value: if n.is_multiple_of(5) {
+                b""
+            } else {
+                b"some value"
+            },
+            meta: if n.is_multiple_of(9) { b"{}" } else { b"" },
         }
     }
 

@@ -136,10 +136,10 @@ impl Store {
             let Some((options, incarnation)) = live else {
                 return Ok(None);
             };
+            committer.topics.flush_topic(id)?;
             let Some(writer) = committer.topics.writers.get_mut(id.index()) else {
                 return Ok(None);
             };
-            writer.flush_all()?;
             let blocks = writer.close_segment();
             let reserved = segments_of(&blocks) + 1;
             let first_segment = writer.reserve_segments(reserved);

@@ -48,13 +48,18 @@ impl Segment {
         self.synced.load(Ordering::Acquire) < self.written.load(Ordering::Acquire)
     }
 
-    /// Makes everything written so far durable.
-    pub(crate) fn sync(&self) -> Result<(), StoreError> {
+    /// Makes everything written so far durable but for the file's name.
+    /// Returns how much that is, for [`settle`](Self::settle).
+    pub(crate) fn sync(&self) -> Result<u64, StoreError> {
         let written = self.written.load(Ordering::Acquire);
         let synced = self.file()?.sync_data();
         synced.map_err(StoreError::io(IoVerb::Sync, &self.path))?;
+        Ok(written)
+    }
+
+    /// Counts so many bytes as durable: the directory was synced too.
+    pub(crate) fn settle(&self, written: u64) {
         self.synced.fetch_max(written, Ordering::AcqRel);
-        Ok(())
     }
 }
 

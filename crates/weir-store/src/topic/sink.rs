@@ -14,6 +14,8 @@ use crate::lock_ext::RwLockExt;
 
 /// Closed blocks of all topics that may wait in memory before all are written.
 const UNWRITTEN_BYTES_MAX: usize = 64 << 20;
+/// The same while they cannot be written: then no more is taken.
+const STUCK_BYTES_MAX: usize = 2 * UNWRITTEN_BYTES_MAX;
 
 fn flush(engine: &Engine, writer: &mut TopicWriter, unwritten_bytes: &mut usize) {
     *unwritten_bytes -= writer.unwritten_bytes();
@@ -114,15 +116,34 @@ impl Topics {
         }
     }
 
+    /// Bytes that wait because nothing can be written, when there are too many
+    /// of them to take more. Tries once more to write.
+    pub(crate) fn stuck_bytes(&mut self) -> Option<u64> {
+        if self.unwritten_bytes <= STUCK_BYTES_MAX {
+            return None;
+        }
+        self.write_out();
+        (self.unwritten_bytes > STUCK_BYTES_MAX).then_some(self.unwritten_bytes as u64)
+    }
+
     /// Closes, publishes and writes everything.
     pub(crate) fn flush_all(&mut self) -> Result<(), StoreError> {
-        for writer in &mut self.writers {
-            self.unwritten_bytes -= writer.unwritten_bytes();
-            let flushed = writer.flush_all();
-            self.unwritten_bytes += writer.unwritten_bytes();
-            flushed?;
+        for number in 0..self.writers.len() {
+            let id = TopicId(u32::try_from(number).unwrap_or(u32::MAX));
+            self.flush_topic(id)?;
         }
         Ok(())
+    }
+
+    /// The same for one topic. Whatever comes of it is counted.
+    pub(crate) fn flush_topic(&mut self, id: TopicId) -> Result<(), StoreError> {
+        let Some(writer) = self.writers.get_mut(id.index()) else {
+            return Ok(());
+        };
+        self.unwritten_bytes -= writer.unwritten_bytes();
+        let flushed = writer.flush_all();
+        self.unwritten_bytes += writer.unwritten_bytes();
+        flushed
     }
 }
 

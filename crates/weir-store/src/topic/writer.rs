@@ -21,6 +21,9 @@ use crate::lock_ext::RwLockExt;
 pub(crate) const SEGMENT_BYTES: u64 = 64 << 20;
 /// Closed blocks of one topic that are gathered for one write.
 pub(crate) const FLUSH_BYTES: usize = 256 << 10;
+/// Bytes of one write, a long record apart: while writes fail, trying again
+/// costs no more than this.
+const WRITE_BYTES: u64 = 4 << 20;
 
 /// A topic's segments as a snapshot lists them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -232,7 +235,7 @@ impl TopicWriter {
     pub(crate) fn flush(&mut self) -> Result<(), StoreError> {
         while !self.unwritten.is_empty() {
             let (segment, start) = self.segment()?;
-            let room = SEGMENT_BYTES.saturating_sub(start);
+            let room = SEGMENT_BYTES.saturating_sub(start).min(WRITE_BYTES);
             let mut end = start;
             let mut headers = Vec::new();
             let mut places = Vec::new();

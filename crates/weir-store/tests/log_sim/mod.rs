@@ -189,10 +189,12 @@ fn steps(
                 let keep = log.last_index().0.saturating_sub(back).max(low);
                 now.retain(|entry| entry.0 <= keep);
                 trace.states.push(now.clone());
+                if keep == log.last_index().0 {
+                    // A truncation to the last entry does nothing, not even sync.
+                    log.sync()?;
+                }
                 log.truncate_after(LogIndex(keep))?;
                 term += 1;
-                // A truncation to the last entry does nothing, not even sync.
-                log.sync()?;
                 trace.acknowledged = trace.states.len() - 1;
             }
             Step::Purge(leave) => {
@@ -203,8 +205,6 @@ fn steps(
             }
             Step::Reset(ahead) => {
                 let next = log.last_index().0 + ahead;
-                log.sync()?;
-                trace.acknowledged = trace.states.len() - 1;
                 now.clear();
                 trace.states.push(now.clone());
                 trace.purged = next - 1;

@@ -247,6 +247,33 @@ fn a_proposal_is_a_future_that_wakes_once_it_is_answered() {
     assert_eq!(outcomes.len(), 1);
 }
 
+struct PanickingWaker;
+
+impl Wake for PanickingWaker {
+    fn wake(self: Arc<Self>) {
+        panic!("scripted: a waker of somebody else");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_harms_nobody_else() {
+    let gate = Gate::new(SimDisk::new());
+    let store = open(gate.disk());
+    create(&store, "t");
+    gate.rule(Op::Sync, "log/", Rule::Hold);
+    let mut proposal = store.propose(&[put("t", b"k", b"v")]).unwrap();
+    gate.wait_held();
+    let waker = Waker::from(Arc::new(PanickingWaker));
+    let polled = Pin::new(&mut proposal).poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    let other = store.propose(&[put("t", b"k", b"w")]).unwrap();
+    gate.release();
+    assert_eq!(other.wait().unwrap().len(), 1);
+    assert_eq!(proposal.wait().unwrap().len(), 1);
+    execute(&store, &[put("t", b"k", b"x")]);
+    store.close().unwrap();
+}
+
 #[test]
 fn dropping_a_proposal_takes_nothing_back() {
     let store = open(Arc::new(SimDisk::new()));

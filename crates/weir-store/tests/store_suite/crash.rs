@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use weir_core::{Digest, Outcome};
-use weir_store::disk::SimDisk;
+use weir_store::disk::{Disk, SimDisk};
 use weir_store::{Durability, OpenOptions, Store};
 
 use crate::disks::Gate;
@@ -16,26 +16,26 @@ use crate::world::{options, state};
 
 /// What had happened when an image was taken.
 #[derive(Clone, Debug, Default)]
-struct Progress {
+pub struct Progress {
     /// Items that were handed over.
-    sent: usize,
+    pub sent: usize,
     /// Items that were answered.
-    acknowledged: usize,
+    pub acknowledged: usize,
     /// Items that a power cut must not take.
-    durable: usize,
+    pub durable: usize,
     /// Topics whose compaction was begun.
-    compacted: BTreeSet<&'static str>,
+    pub compacted: BTreeSet<&'static str>,
     /// Digest after so many items.
-    digests: BTreeMap<usize, Digest>,
-    ended: bool,
+    pub digests: BTreeMap<usize, Digest>,
+    pub ended: bool,
 }
 
 /// A disk as a crash left it.
-struct Image {
-    disk: SimDisk,
-    progress: Progress,
-    what: String,
-    power: bool,
+pub struct Image {
+    pub disk: SimDisk,
+    pub progress: Progress,
+    pub what: String,
+    pub power: bool,
 }
 
 /// Runs a script and hands out images of every moment.
@@ -210,12 +210,21 @@ fn check_content(store: &Store, image: &Image, expected: &Expected) -> usize {
 }
 
 /// Recovers an image, once and again, and sends everything once more.
-fn check(image: &Image, expected: &Expected, acts: &[Act], options: &OpenOptions) {
+pub fn check(image: &Image, expected: &Expected, acts: &[Act], options: &OpenOptions) {
     let what = &image.what;
     let open = |disk: &SimDisk| {
         Store::open_disk(Arc::new(disk.clone()), options)
             .unwrap_or_else(|error| panic!("{what}: {error}"))
     };
+    // Looking at it first changes nothing, and finds nothing but what a crash
+    // leaves behind. Before it has its identity it is no store yet.
+    if image.disk.content("weir.id").is_some() {
+        let disk: Arc<dyn Disk> = Arc::new(image.disk.killed());
+        let report = weir_store::verify_disk(&disk).unwrap();
+        assert!(report.is_sound(), "{what}: {:?}", report.findings);
+    } else {
+        assert_eq!(image.progress.sent, 0, "{what}");
+    }
     let store = open(&image.disk);
     let found = check_content(&store, image, expected);
     let digest = store.digest();
@@ -332,6 +341,99 @@ fn a_cut_during_recovery_changes_nothing() {
         runner.join().unwrap();
     });
     assert!(count > 300, "recovery does too little: {count}");
+}
+
+/// The rest of a script, for a store that has `found` items already.
+fn acts_after(acts: &[Act], found: usize) -> Vec<Act> {
+    let mut rest = Vec::new();
+    for act in acts {
+        match act {
+            Act::Calls(calls) => {
+                let left: Vec<_> = calls.iter().filter(|c| c.start >= found).cloned().collect();
+                if left.is_empty() {
+                    rest.clear();
+                } else {
+                    rest.push(Act::Calls(left));
+                }
+            }
+            other => rest.push(other.clone()),
+        }
+    }
+    rest
+}
+
+#[test]
+fn several_lives_with_a_cut_in_each() {
+    let options = options();
+    let mut lives = 0;
+    for seed in 300..330_u64 {
+        let (items, acts) = script(seed, 50);
+        let expected = Expected::of(items);
+        let mut draw = crate::world::Draw(seed);
+        let mut image = Image {
+            disk: SimDisk::new(),
+            progress: Progress::default(),
+            what: String::new(),
+            power: true,
+        };
+        while image.progress.acknowledged < expected.items.len() {
+            lives += 1;
+            image = live(&image, &expected, &acts, &options, &mut draw);
+            image.what = format!("seed {seed}, life {lives}");
+        }
+        check(&image, &expected, &acts, &options);
+    }
+    assert!(lives > 100, "too few lives: {lives}");
+}
+
+/// Opens what a crash left and goes on with the script until the next crash.
+fn live(
+    image: &Image,
+    expected: &Expected,
+    acts: &[Act],
+    options: &OpenOptions,
+    draw: &mut crate::world::Draw,
+) -> Image {
+    let disk = image.disk.killed();
+    let gate = Gate::new(disk.clone());
+    let store = Store::open_disk(gate.disk(), options)
+        .unwrap_or_else(|error| panic!("{}: {error}", image.what));
+    let found = check_content(&store, image, expected);
+    let mut start = image.progress.clone();
+    (start.sent, start.acknowledged, start.durable) = (found, found, found);
+    let progress = Arc::new(Mutex::new(start));
+    let crash: Arc<Mutex<Option<(SimDisk, Progress)>>> = Arc::default();
+    let (mut left, power, cut) = (draw.below(120), draw.below(3) > 0, draw.next());
+    let (now, taken, source) = (Arc::clone(&progress), Arc::clone(&crash), disk.clone());
+    gate.observe(move |op, _| {
+        left = left.saturating_sub(u64::from(op.changes()));
+        let mut taken = taken.lock().unwrap();
+        if left == 0 && taken.is_none() {
+            let disk = if power {
+                source.power_cut(cut)
+            } else {
+                source.killed()
+            };
+            *taken = Some((disk, now.lock().unwrap().clone()));
+        }
+    });
+    let mut store = Some(store);
+    for act in acts_after(acts, found) {
+        if crash.lock().unwrap().is_some() {
+            break;
+        }
+        step(&mut store, &act, expected, &gate, options, &progress);
+    }
+    drop(store);
+    let crash = crash.lock().unwrap().take();
+    let end = || (disk.killed(), progress.lock().unwrap().clone());
+    let (disk, progress) = crash.unwrap_or_else(end);
+    Image {
+        disk,
+        progress,
+        what: image.what.clone(),
+        power,
+    }
 }
 
 /// Images of every moment of the recovery of an image.

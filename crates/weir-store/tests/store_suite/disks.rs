@@ -5,6 +5,7 @@
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use weir_store::disk::{Disk, DiskFile, OpenMode};
 
@@ -41,6 +42,11 @@ pub enum Rule {
 }
 
 pub const EIO: i32 = 5;
+pub const EMFILE: i32 = 24;
+pub const ENOSPC: i32 = 28;
+
+/// Far beyond what any operation takes.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 type Observer = Box<dyn FnMut(Op, &str) + Send>;
 
@@ -49,6 +55,8 @@ struct State {
     rules: Vec<(Op, String, Rule)>,
     held: usize,
     done: Vec<(Op, String)>,
+    open: usize,
+    most_open: usize,
     observer: Option<Observer>,
 }
 
@@ -147,12 +155,17 @@ impl Gate {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until an operation is held.
+    /// Waits until an operation is held; only a fault makes that long.
     pub fn wait_held(&self) {
-        let mut state = self.shared.state();
-        while state.held == 0 {
-            state = self.shared.changed.wait(state).unwrap();
-        }
+        let state = self.shared.state();
+        let nothing = |state: &mut State| state.held == 0;
+        let changed = &self.shared.changed;
+        let waited = changed
+            .wait_timeout_while(state, PATIENCE, nothing)
+            .unwrap();
+        let late = waited.1.timed_out();
+        drop(waited);
+        assert!(!late, "no such operation came");
     }
 
     /// Number of operations done of this kind on paths with this text.
@@ -160,6 +173,11 @@ impl Gate {
         let state = self.shared.state();
         let same = |done: &&(Op, String)| done.0 == op && done.1.contains(path);
         state.done.iter().filter(same).count()
+    }
+
+    /// Most files that were open at a time.
+    pub fn most_open(&self) -> usize {
+        self.shared.state().most_open
     }
 
     /// Calls `observer` after each operation, on the thread that did it.
@@ -176,6 +194,9 @@ impl Disk for Gate {
             Op::Open
         };
         let inner = self.shared.run(op, path, || self.inner.open(path, mode))?;
+        let mut state = self.shared.state();
+        state.open += 1;
+        state.most_open = state.most_open.max(state.open);
         Ok(Arc::new(GateFile {
             inner,
             path: path.to_owned(),
@@ -221,6 +242,12 @@ struct GateFile {
     inner: Arc<dyn DiskFile>,
     path: String,
     shared: Arc<Shared>,
+}
+
+impl Drop for GateFile {
+    fn drop(&mut self) {
+        self.shared.state().open -= 1;
+    }
 }
 
 impl fmt::Debug for GateFile {

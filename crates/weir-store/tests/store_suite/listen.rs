@@ -209,6 +209,37 @@ fn a_waiting_listener_is_woken_by_the_record_itself() {
 }
 
 #[test]
+fn a_waiting_listener_is_told_when_the_store_is_closed() {
+    let store = open(Arc::new(SimDisk::new()));
+    create(&store, "t");
+    let reader = store.read("t", ConsequenceOffset::ZERO).unwrap();
+    let (sender, ended) = mpsc::channel();
+    let mut waiting = reader.clone();
+    let waiter = std::thread::spawn(move || {
+        let mut found = Vec::new();
+        while waiting.wait(None) {
+            found.extend(drain(&mut waiting).unwrap());
+        }
+        sender.send(found.len()).unwrap();
+    });
+    execute(&store, &[put("t", b"k", b"v")]);
+    store.close().unwrap();
+    assert_eq!(
+        ended.recv_timeout(PATIENCE),
+        Ok(2),
+        "everything, then the end"
+    );
+    waiter.join().unwrap();
+    let mut reader = reader;
+    assert_eq!(
+        drain(&mut reader).unwrap().len(),
+        2,
+        "what was there stays readable"
+    );
+    assert!(!reader.wait(None), "nothing more will come");
+}
+
+#[test]
 fn a_page_stays_as_it_was_when_its_topic_is_compacted() {
     let store = open(Arc::new(SimDisk::new()));
     create_with(&store, "t", &latest());

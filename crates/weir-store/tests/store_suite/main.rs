@@ -15,8 +15,14 @@
 
 mod commit;
 mod crash;
+mod damage;
 mod disks;
+mod faults;
+mod fixture;
+mod kill;
 mod limits;
 mod listen;
 mod model;
+mod storm;
+mod upkeep;
 mod world;

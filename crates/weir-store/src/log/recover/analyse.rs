@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::files::{Files, SegmentFile};
+use crate::disk::{Disk, OpenMode};
 use crate::error::StoreError;
 use crate::log::format::{BatchHeader, FIRST_POSITION, Kind, SECTOR_BYTES};
 use crate::log::scan::{Evidence, Spot, Window, gather, lacks_a_sector, later_error, look};
@@ -65,13 +66,13 @@ impl Analysis {
     }
 
     /// Reads all segments.
-    pub(crate) fn of(files: &Files) -> Result<Self, StoreError> {
+    pub(crate) fn of(disk: &dyn Disk, files: &Files) -> Result<Self, StoreError> {
         let Some(first) = files.segments.first() else {
             return Err(StoreError::damage("log", 0, "there is no segment", 0));
         };
         let mut this = Self::before(files, first);
         for number in 0..files.segments.len() {
-            if !this.read_segment(&files.segments, number)? {
+            if !this.read_segment(disk, &files.segments, number)? {
                 break;
             }
         }
@@ -109,6 +110,7 @@ impl Analysis {
     /// Reads one segment; false when the log ends in it.
     fn read_segment(
         &mut self,
+        disk: &dyn Disk,
         segments: &[SegmentFile],
         number: usize,
     ) -> Result<bool, StoreError> {
@@ -117,7 +119,8 @@ impl Analysis {
         };
         let behind = segments.get(number + 1);
         self.enter(segment)?;
-        let mut window = Window::new(&segment.path, &*segment.file, segment.len);
+        let file = segment.open(disk, OpenMode::Read)?;
+        let mut window = Window::new(&segment.path, &*file, segment.len);
         let mut position = FIRST_POSITION;
         self.ends.push(position);
         loop {
@@ -136,7 +139,7 @@ impl Analysis {
             }
             let spot = look(&mut window, &segment.header, position)?;
             let Spot::Batch(header) = spot else {
-                return self.bad_spot(segments, number, &mut window, position, spot);
+                return self.bad_spot(disk, segments, number, &mut window, position, spot);
             };
             self.check_order(segment, &header, position == FIRST_POSITION)?;
             self.accept(number, segment.header.first_sequence, &header);
@@ -244,6 +247,7 @@ impl Analysis {
     /// Rows 1 to 9 of the table: returns false when the log ends here.
     fn bad_spot(
         &mut self,
+        disk: &dyn Disk,
         segments: &[SegmentFile],
         number: usize,
         window: &mut Window<'_>,
@@ -284,7 +288,8 @@ impl Analysis {
         evidence.add(own.0, own.1);
         for segment in later {
             evidence.add(segment.header.durable_before, segment.header.epoch);
-            let mut window = Window::new(&segment.path, &*segment.file, segment.len);
+            let file = segment.open(disk, OpenMode::Read)?;
+            let mut window = Window::new(&segment.path, &*file, segment.len);
             gather(&mut window, &segment.header, FIRST_POSITION, &mut evidence)?;
         }
         if evidence.durable_before > self.sequence {
@@ -310,13 +315,14 @@ impl Analysis {
         self.torn = true;
         self.epoch_seen = self.epoch_seen.max(evidence.epoch);
         self.prove(evidence.durable_before);
-        self.cut(number, position, nonzero_end, later)?;
+        self.cut(disk, number, position, nonzero_end, later)?;
         Ok(false)
     }
 
     /// Notes what stands behind the end of the log.
     fn cut(
         &mut self,
+        disk: &dyn Disk,
         number: usize,
         position: u64,
         nonzero_end: Option<u64>,
@@ -330,7 +336,8 @@ impl Analysis {
             });
         }
         for (offset, segment) in later.iter().enumerate() {
-            let mut window = Window::new(&segment.path, &*segment.file, segment.len);
+            let file = segment.open(disk, OpenMode::Read)?;
+            let mut window = Window::new(&segment.path, &*file, segment.len);
             if let Some(to) = window.nonzero_end(FIRST_POSITION)? {
                 let segment = number + 1 + offset;
                 self.cuts.push(CutRange {
@@ -381,13 +388,7 @@ impl Analysis {
             .iter()
             .zip(&self.ends)
             .map(|(segment, end)| {
-                let file = Arc::clone(&segment.file);
-                Arc::new(SegmentView::new(
-                    segment.path.clone(),
-                    segment.header,
-                    file,
-                    *end,
-                ))
+                Arc::new(SegmentView::new(segment.path.clone(), segment.header, *end))
             })
             .collect();
         Ok(())

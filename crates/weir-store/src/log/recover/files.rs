@@ -17,8 +17,20 @@ use crate::log::segment::{
 pub(crate) struct SegmentFile {
     pub(crate) path: String,
     pub(crate) header: SegmentHeader,
-    pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) len: u64,
+}
+
+impl SegmentFile {
+    /// Opens the file. Nobody keeps it open for longer than it is looked at: a
+    /// log may have more segments than a process may have descriptors.
+    pub(crate) fn open(
+        &self,
+        disk: &dyn Disk,
+        mode: OpenMode,
+    ) -> Result<Arc<dyn DiskFile>, StoreError> {
+        disk.open(&self.path, mode)
+            .map_err(StoreError::io(IoVerb::Open, &self.path))
+    }
 }
 
 /// The files of the log directory, sorted out.
@@ -44,11 +56,7 @@ pub(crate) struct Files {
 }
 
 /// Sorts out the directory; `None` when there is no log at all.
-pub(crate) fn sort_out(
-    disk: &dyn Disk,
-    store_id: &[u8; 16],
-    mode: OpenMode,
-) -> Result<Option<Files>, StoreError> {
+pub(crate) fn sort_out(disk: &dyn Disk, store_id: &[u8; 16]) -> Result<Option<Files>, StoreError> {
     let names = disk
         .list(LOG_DIR)
         .map_err(StoreError::io(IoVerb::List, LOG_DIR))?;
@@ -82,7 +90,7 @@ pub(crate) fn sort_out(
             leftovers.push(segment_path(sequence));
             continue;
         }
-        let segment = open_segment(disk, sequence, store_id, mode)?;
+        let segment = open_segment(disk, sequence, store_id)?;
         if !ids.insert(segment.header.segment_id) {
             let what = "two segments have one id";
             return Err(StoreError::damage(&segment.path, 32, what, sequence));
@@ -171,17 +179,16 @@ pub(crate) fn read_start(
     Ok((mark, differ || bad > 0 || len != 2 * SECTOR as u64))
 }
 
-/// Opens a segment and checks its header against its name.
+/// Reads the header of a segment and checks it against the name.
 pub(crate) fn open_segment(
     disk: &dyn Disk,
     sequence: u64,
     store_id: &[u8; 16],
-    mode: OpenMode,
 ) -> Result<SegmentFile, StoreError> {
     let path = segment_path(sequence);
     let damage = |position, what| StoreError::damage(&path, position, what, sequence);
     let file = disk
-        .open(&path, mode)
+        .open(&path, OpenMode::Read)
         .map_err(StoreError::io(IoVerb::Open, &path))?;
     let len = file.len().map_err(StoreError::io(IoVerb::Read, &path))?;
     if len < SEGMENT_HEADER as u64 {
@@ -198,12 +205,7 @@ pub(crate) fn open_segment(
     if header.first_sequence != sequence {
         return Err(damage(40, "a segment has the name of another one"));
     }
-    Ok(SegmentFile {
-        path,
-        header,
-        file,
-        len,
-    })
+    Ok(SegmentFile { path, header, len })
 }
 
 /// Takes out everything in front of the newest reset.

@@ -58,10 +58,14 @@ pub(super) fn repair(
         file_bytes: usual,
         ..copies.header
     };
-    let mut built = build_segment(disk, &header, |file, path| copies.write(files, file, path));
+    let mut built = build_segment(disk, &header, |file, path| {
+        copies.write(disk, files, file, path)
+    });
     if matches!(built, Err(StoreError::DiskFull { .. })) {
         header.file_bytes = least;
-        built = build_segment(disk, &header, |file, path| copies.write(files, file, path));
+        built = build_segment(disk, &header, |file, path| {
+            copies.write(disk, files, file, path)
+        });
     }
     built?;
     report.repaired = true;
@@ -151,7 +155,13 @@ impl Copies {
         }
     }
 
-    fn write(&self, files: &Files, to: &dyn DiskFile, path: &str) -> Result<(), StoreError> {
+    fn write(
+        &self,
+        disk: &dyn Disk,
+        files: &Files,
+        to: &dyn DiskFile,
+        path: &str,
+    ) -> Result<(), StoreError> {
         let mut sink = Sink::new(to, path, FIRST_POSITION);
         let salt = self.header.salt;
         let mut sequence = self.header.first_sequence;
@@ -184,7 +194,8 @@ impl Copies {
             let Some(from) = files.segments.get(number) else {
                 break;
             };
-            let mut window = Window::new(&from.path, &*from.file, from.len);
+            let file = from.open(disk, OpenMode::Read)?;
+            let mut window = Window::new(&from.path, &*file, from.len);
             while let Some((_, old)) = entries.next_if(|(at, _)| *at == number) {
                 let header = BatchHeader {
                     segment_id: self.header.segment_id,
@@ -301,7 +312,8 @@ fn keep(
     );
     let bytes = range.to - range.from;
     build_file(disk, &path, 0, |file, building| {
-        let mut window = Window::new(&segment.path, &*segment.file, segment.len);
+        let source = segment.open(disk, OpenMode::Read)?;
+        let mut window = Window::new(&segment.path, &*source, segment.len);
         let mut stream = CrcStream::new();
         let mut result = Ok(());
         window.pieces(range.from, range.to, |at, piece| {

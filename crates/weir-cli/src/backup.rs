@@ -1,0 +1,55 @@
+//! `weir backup`: a copy of a store that is a store.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Args;
+
+use crate::cli::Caller;
+use crate::output::{Cell, Field, Shape, field};
+use crate::place::{self, Access};
+use crate::report::Failure;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+The copy is there whole or not at all. It can be opened, checked and restored.
+
+Examples:
+  weir put orders x && weir backup ./copy
+  weir put orders x && weir backup ./second -o json && weir verify ./second")]
+pub(crate) struct BackupArgs {
+    /// Directory to make; it must not exist or be empty
+    target: PathBuf,
+}
+
+/// Fields of a backup.
+pub(crate) const FIELDS: &[Field] = &[
+    field("target", "text", "directory of the copy"),
+    field("index", "number", "newest log entry in it"),
+    field("files", "number", "files copied"),
+    field("bytes", "number", "bytes copied"),
+    field("ms", "number", "milliseconds it took"),
+];
+
+/// Carries out `weir backup`.
+pub(crate) fn run(caller: &Caller, args: &BackupArgs) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let started = Instant::now();
+    let weir = place::open(caller, Access::Read)?;
+    let shown = args.target.display().to_string();
+    let report = weir.store().backup(&args.target);
+    let report = report
+        .map_err(|error| Failure::store(format!("cannot back up into {shown}"), &error).tool())?;
+    out.row(&[
+        Cell::Text(shown.into()),
+        Cell::Count(report.index.0),
+        Cell::Count(report.files),
+        Cell::Size(report.bytes),
+        Cell::Count(u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX)),
+    ])?;
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}

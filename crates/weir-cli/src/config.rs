@@ -1,0 +1,135 @@
+//! `weir config`: what holds, and where it comes from.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use weir::{Durability, ErrorCode};
+
+use crate::cli::Caller;
+use crate::output::{Cell, Field, Shape, field};
+use crate::report::{Because, Failure, note};
+use crate::settings::Settings;
+
+/// What `init` writes: every key with its default, commented out.
+const TEMPLATE: &str = "\
+# Configuration of weir. It is looked for as ./weir.toml, then
+# $XDG_CONFIG_HOME/weir/weir.toml, then /etc/weir/weir.toml; the first one found
+# is used. Flags and WEIR_AT, WEIR_OUTPUT, WEIR_DURABILITY win over it.
+# `weir config show` prints what holds and where it comes from.
+
+# The directory of the store.
+#at = \"./weir-data\"
+
+# table, wide, json, jsonl, csv or raw; else it depends on command and terminal.
+#output = \"table\"
+
+# When a write is answered:
+#   group         when it is synced; all that wait share one sync
+#   each          the same with a sync of its own
+#   interval:MS   when it is written; a power cut loses up to MS milliseconds
+#   memory        when it is written; a power cut can lose everything
+#durability = \"group\"
+";
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Show every setting, its value and where it comes from
+    #[command(after_long_help = "Examples:\n  weir config show\n  weir config show -o json")]
+    Show,
+    /// Check the file; exits with 2 when it is wrong
+    #[command(after_long_help = "Examples:\n  \
+        weir config init && weir config check\n  \
+        weir config init --file my.toml && weir config check --config my.toml")]
+    Check,
+    /// Write a file with every key explained
+    #[command(after_long_help = "Examples:\n  \
+        weir config init\n  \
+        weir config init --file other.toml")]
+    Init {
+        /// File to write; it must not exist
+        #[arg(long, default_value = "weir.toml")]
+        file: PathBuf,
+    },
+}
+
+/// Fields of a setting.
+pub(crate) const FIELDS: &[Field] = &[
+    field("key", "text", "name of the setting"),
+    field(
+        "value",
+        "text",
+        "its value, null when it depends on the command",
+    ),
+    field(
+        "origin",
+        "text",
+        "flag, environment, context, file or default",
+    ),
+];
+
+/// Carries out `weir config`.
+pub(crate) fn run(caller: &Caller, args: &ConfigArgs) -> anyhow::Result<ExitCode> {
+    match &args.verb {
+        Verb::Show => show(caller)?,
+        Verb::Check => {
+            // A wrong file has ended the command already.
+            let text = match &caller.settings.file {
+                Some(path) => format!("{} is right", path.display()),
+                None => "there is no file; defaults hold".to_owned(),
+            };
+            note(caller.quiet, &text);
+        }
+        Verb::Init { file } => {
+            let shown = file.display().to_string();
+            let options = std::fs::OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .open(file);
+            let mut opened = options.map_err(|error| {
+                Failure::new(ErrorCode::Io, format!("cannot make {shown}")).because(error)
+            })?;
+            let written = opened.write_all(TEMPLATE.as_bytes());
+            written.failed(|| format!("cannot write {shown}"))?;
+            note(caller.quiet, &format!("wrote {shown}"));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(caller: &Caller) -> anyhow::Result<()> {
+    let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
+        return Ok(());
+    };
+    let Settings {
+        at,
+        output,
+        durability,
+        ..
+    } = &caller.settings;
+    let level = match durability.value {
+        Durability::Interval(time) => format!("interval:{}", time.as_millis()),
+        level => level.name().to_owned(),
+    };
+    let format = output.value.map(|format| format.name().to_owned());
+    let rows = [
+        ("at", Some(at.value.clone()), &at.origin),
+        ("output", format, &output.origin),
+        ("durability", Some(level), &durability.origin),
+    ];
+    for (key, value, origin) in rows {
+        out.row(&[
+            Cell::Text(key.into()),
+            value.map_or(Cell::Nothing, |value| Cell::Text(value.into())),
+            Cell::Text(origin.as_str().into()),
+        ])?;
+    }
+    out.finish()
+}

@@ -1,0 +1,57 @@
+//! A mistake of ours: said in three lines, with a file for whoever mends it.
+//!
+//! What must never happen here: a value or key of a store in the report; it
+//! has the message of the panic, its place and the stack.
+
+use std::backtrace::Backtrace;
+use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use weir::ErrorCode;
+
+use crate::report::{Failure, say};
+
+/// Begins to report panics of all threads.
+pub(crate) fn watch() {
+    panic::set_hook(Box::new(|info| {
+        say(&failure(info, report(info)));
+    }));
+}
+
+/// Runs the command; a panic gives the exit code of an internal error.
+pub(crate) fn catch(work: impl FnOnce() -> ExitCode) -> ExitCode {
+    let code = || ExitCode::from(ErrorCode::Internal.exit_code());
+    panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| code())
+}
+
+fn message(info: &PanicHookInfo<'_>) -> String {
+    let text = info.payload_as_str().unwrap_or("a panic without a message");
+    match info.location() {
+        Some(place) => format!("{text} ({}:{})", place.file(), place.line()),
+        None => text.to_owned(),
+    }
+}
+
+fn failure(info: &PanicHookInfo<'_>, file: Option<PathBuf>) -> Failure {
+    let failure = Failure::new(ErrorCode::Internal, "weir made a mistake").because(message(info));
+    match file {
+        Some(file) => failure.advise(format!("report it with the file {}", file.display())),
+        None => failure,
+    }
+}
+
+/// Writes the report; gives its file.
+fn report(info: &PanicHookInfo<'_>) -> Option<PathBuf> {
+    let name = format!("weir-crash-{}.txt", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let stack = Backtrace::force_capture();
+    let version = env!("CARGO_PKG_VERSION");
+    let text = format!("weir {version}\n{}\n\n{stack}", message(info));
+    let options = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&path);
+    std::io::Write::write_all(&mut options.ok()?, text.as_bytes()).ok()?;
+    Some(path)
+}

@@ -1,0 +1,284 @@
+//! `weir import`: many values from a file, each exactly once.
+//!
+//! A file is imported under a session of its own: the client id is made from
+//! store, topic, life of the topic, path and what decides keys and values; the
+//! nonce of an item is its number among the usable items of the file. So a run
+//! that ended in any way is taken up by the next one: the store says which
+//! nonce it executed last, and answers items that are sent again instead of
+//! executing them. Each item's fingerprint is a hash over all items up to it;
+//! sending the last one again proves that nothing before it changed.
+//!
+//! An interrupt simply ends the process: nothing has to be tidied up first.
+//!
+//! What must never happen here: a number for an unusable item, since the next
+//! run may treat it otherwise, or an item without number.
+
+mod judge;
+mod key_path;
+mod lines;
+mod scan;
+mod send;
+mod source;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use self::judge::{Judge, OnError};
+use self::key_path::KeyPath;
+use self::send::{Counts, Sender};
+use self::source::Source;
+use crate::cli::Caller;
+use crate::output::{Cell, Field, Output, Shape, field};
+use crate::place::{self, Access};
+use crate::put::ensure;
+use crate::report::{Because, note};
+use crate::verdict;
+
+/// Items between two looks at the progress bar.
+const SHOW_EVERY: u64 = 500;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Values are stored as they stand in the file, byte for byte. NDJSON has one JSON value a line; JSON
+is one array, or with --path an array inside an object. Run the same command again after an
+interruption of any kind, or when lines were added: what is in already is not written twice.
+
+Examples:
+  printf '{\"id\":1}\\n{\"id\":2}\\n' > data.ndjson && weir import data.ndjson -t things -k '$.id'
+  printf '{\"list\":[{\"n\":1},{\"n\":2}]}' | weir import - -t numbers --path '$.list'
+  printf '{\"id\":3}\\noops\\n' | weir import - -t things --on-error skip")]
+#[allow(clippy::struct_excessive_bools, reason = "switches of a command line")]
+pub(crate) struct ImportArgs {
+    /// File to read, `-` for the input
+    file: PathBuf,
+    /// Topic to write to; it is made when it is not there
+    #[arg(short, long)]
+    topic: String,
+    /// Where the key of an item stands, as `$.a.b`; else records have no keys
+    #[arg(short, long, value_name = "PATH")]
+    key: Option<KeyPath>,
+    /// What the input is
+    #[arg(long, value_enum, default_value_t = Form::Auto)]
+    format: Form,
+    /// Where the array stands in a JSON document, as `$.features`
+    #[arg(long, value_name = "PATH")]
+    path: Option<KeyPath>,
+    /// Items are records as `weir export` prints them, with keys and metadata
+    #[arg(long, conflicts_with = "key")]
+    records: bool,
+    /// What to do with an item that cannot be used: stop, skip or dead-letter=FILE
+    #[arg(long, value_name = "ACTION", default_value = "stop")]
+    on_error: OnError,
+    /// Items that are sent together
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    batch: u64,
+    /// Import the file once more from its beginning
+    #[arg(long)]
+    again: bool,
+    /// Read and check the input, write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not make the topic
+    #[arg(long)]
+    no_create: bool,
+    /// Exit with 0 even if a verdict is not VALID
+    #[arg(long)]
+    accept_invalid: bool,
+}
+
+/// Forms of input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// By the first character: `[` is JSON, else NDJSON; JSON with --path
+    Auto,
+    /// One JSON value a line
+    Ndjson,
+    /// One JSON array
+    Json,
+}
+
+/// Fields of what an import did.
+pub(crate) const FIELDS: &[Field] = &[
+    field("topic", "text", "name of the topic"),
+    field("imported", "number", "items written by this run"),
+    field("already", "number", "items that earlier runs had written"),
+    field("broken", "number", "items that could not be used"),
+    field("rejected", "number", "items whose verdict is not VALID"),
+    field("bytes", "number", "bytes of input read"),
+    field("ms", "number", "milliseconds this run took"),
+    field("complete", "bool", "whether the input was read to its end"),
+];
+
+/// Carries out `weir import`.
+pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode> {
+    let Some(out) = caller.style.open(Shape::One, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let started = Instant::now();
+    let mut source = Source::open(args, caller.limits.value_bytes_max)?;
+    let judge = Judge::new(args, caller.limits);
+    if args.dry_run {
+        let mut run = Run::new(caller, args, judge, None);
+        let end = run.read(&mut source);
+        let counts = run.counts(source.bytes());
+        print(out, args, &counts, started, end.is_ok())?;
+        end?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let weir = place::open(caller, Access::Write)?;
+    ensure(caller, &weir, &args.topic, args.no_create)?;
+    let sender = Sender::new(&weir, args, source.identity())?;
+    let going_on = sender.last();
+    if going_on > 0 {
+        note(
+            caller.quiet,
+            &format!("going on behind the {going_on} items that are in already"),
+        );
+    }
+    let mut run = Run::new(caller, args, judge, Some(sender));
+    let read = run.read(&mut source);
+    // What was read is written and answered, whatever ended the reading.
+    let written = run.finish();
+    run.bar.finish_and_clear();
+    let counts = run.counts(source.bytes());
+    drop(run);
+    weir.close()
+        .failed(|| "cannot close the store".to_owned())?;
+    let complete = read.is_ok() && written.is_ok();
+    print(out, args, &counts, started, complete)?;
+    written?;
+    read?;
+    if counts.rejected > 0 && !args.accept_invalid {
+        return Ok(ExitCode::from(verdict::NOT_VALID));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(
+    mut out: Output,
+    args: &ImportArgs,
+    counts: &Counts,
+    started: Instant,
+    complete: bool,
+) -> anyhow::Result<()> {
+    let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    out.row(&[
+        Cell::Text(args.topic.as_str().into()),
+        Cell::Count(counts.imported),
+        Cell::Count(counts.already),
+        Cell::Count(counts.broken),
+        Cell::Count(counts.rejected),
+        Cell::Size(counts.bytes),
+        Cell::Count(ms),
+        Cell::Flag(complete),
+    ])?;
+    out.finish()
+}
+
+struct Run<'a> {
+    args: &'a ImportArgs,
+    judge: Judge<'a>,
+    sender: Option<Sender<'a>>,
+    /// Usable items so far.
+    usable: u64,
+    bar: ProgressBar,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        caller: &Caller,
+        args: &'a ImportArgs,
+        judge: Judge<'a>,
+        sender: Option<Sender<'a>>,
+    ) -> Self {
+        let bar = bar(&args.file, caller.quiet);
+        Self {
+            args,
+            judge,
+            sender,
+            usable: 0,
+            bar,
+        }
+    }
+
+    fn read(&mut self, source: &mut Source) -> anyhow::Result<()> {
+        let mut item = Vec::new();
+        let mut seen = 0_u64;
+        while let Some(found) = source.next(&mut item)? {
+            seen += 1;
+            if seen.is_multiple_of(SHOW_EVERY) {
+                self.bar.set_position(source.bytes());
+                self.bar.set_message(format!("{} items", self.usable));
+            }
+            let going_on = self
+                .sender
+                .as_ref()
+                .is_some_and(|sender| self.usable < sender.last());
+            let Some(judged) = self.judge.item(&item, &found, going_on)? else {
+                continue;
+            };
+            self.usable += 1;
+            if let Some(sender) = &mut self.sender {
+                sender.item(&judged, found.line)?;
+            }
+        }
+        if let Some(sender) = &self.sender
+            && self.usable < sender.last()
+        {
+            let why = format!(
+                "{} items of it were imported before, and now it has {}",
+                sender.last(),
+                self.usable
+            );
+            return Err(send::changed(&self.args.file).because(why).into());
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> anyhow::Result<()> {
+        self.judge.flush()?;
+        self.sender.as_mut().map_or(Ok(()), Sender::finish)
+    }
+
+    fn counts(&self, bytes: u64) -> Counts {
+        let mut counts = match &self.sender {
+            Some(sender) => sender.counts(),
+            None => Counts {
+                imported: self.usable,
+                ..Counts::default()
+            },
+        };
+        counts.already = counts.already.min(self.usable);
+        counts.broken = self.judge.broken();
+        counts.bytes = bytes;
+        counts
+    }
+}
+
+/// A bar on standard error, if that is a terminal.
+fn bar(file: &Path, quiet: bool) -> ProgressBar {
+    let len = std::fs::metadata(file)
+        .ok()
+        .filter(std::fs::Metadata::is_file);
+    let target = if quiet {
+        ProgressDrawTarget::hidden()
+    } else {
+        ProgressDrawTarget::stderr()
+    };
+    let bar = ProgressBar::with_draw_target(len.as_ref().map(std::fs::Metadata::len), target);
+    let template = match len {
+        Some(_) => {
+            "{bar:30} {percent:>3}%  {msg}  {bytes}/{total_bytes}  {bytes_per_sec}  ETA {eta}  (Ctrl-C is safe: run it again to go on)"
+        }
+        None => "{spinner} {msg}  {bytes}  {bytes_per_sec}",
+    };
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

@@ -1,0 +1,170 @@
+//! Which items can be used, and what becomes of the others.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde_json::value::RawValue;
+use weir::{IntentionLimits, limits};
+
+use super::ImportArgs;
+use super::key_path::KeyPath;
+use super::source::Found;
+use crate::put::{Item, Items, Wrong, bad_line};
+use crate::report::Because;
+
+/// What to do with an item that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OnError {
+    /// End the import.
+    Stop,
+    /// Go on.
+    Skip,
+    /// Write it to a file and go on.
+    DeadLetter(PathBuf),
+}
+
+impl FromStr for OnError {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.split_once('=')) {
+            ("stop", _) => Ok(Self::Stop),
+            ("skip", _) => Ok(Self::Skip),
+            (_, Some(("dead-letter", file))) if !file.is_empty() => {
+                Ok(Self::DeadLetter(file.into()))
+            }
+            _ => Err("choose stop, skip or dead-letter=FILE".to_owned()),
+        }
+    }
+}
+
+/// An item that can be used.
+pub(super) enum Judged<'a> {
+    /// A value with its key.
+    Value {
+        /// Key; empty for none.
+        key: Vec<u8>,
+        /// Value.
+        value: &'a [u8],
+    },
+    /// A record as `export` prints it.
+    Record(Box<Item<'a>>, &'a [u8]),
+}
+
+/// Looks at items.
+pub(super) struct Judge<'a> {
+    args: &'a ImportArgs,
+    limits: IntentionLimits,
+    broken: u64,
+    letters: Option<File>,
+}
+
+impl<'a> Judge<'a> {
+    /// A judge for these arguments.
+    pub(super) fn new(args: &'a ImportArgs, limits: IntentionLimits) -> Self {
+        Self {
+            args,
+            limits,
+            broken: 0,
+            letters: None,
+        }
+    }
+
+    /// Items that could not be used.
+    pub(super) fn broken(&self) -> u64 {
+        self.broken
+    }
+
+    /// The item, if it can be used. `before` says that it stands before
+    /// items that an earlier run had written.
+    pub(super) fn item<'i>(
+        &mut self,
+        item: &'i [u8],
+        found: &Found,
+        before: bool,
+    ) -> anyhow::Result<Option<Judged<'i>>> {
+        let judged = match &found.problem {
+            Some(why) => Err(Wrong::from(why.clone())),
+            None => self.look(item),
+        };
+        let wrong = match judged {
+            Ok(judged) => return Ok(Some(judged)),
+            Err(wrong) => wrong,
+        };
+        self.broken += 1;
+        match &self.args.on_error {
+            OnError::Stop => {
+                let (line, column) = wrong.place(found.line, found.column);
+                Err(bad_line(line, column, &wrong.why)
+                    .advise("correct it and run the same command again, or choose --on-error skip")
+                    .into())
+            }
+            OnError::Skip => Ok(None),
+            // The earlier run has written it already.
+            OnError::DeadLetter(_) if before => Ok(None),
+            OnError::DeadLetter(path) => {
+                let failed = || format!("cannot write {}", path.display());
+                let file = if let Some(file) = &mut self.letters {
+                    file
+                } else {
+                    let options = OpenOptions::new().append(true).create(true).open(path);
+                    self.letters.insert(options.failed(failed)?)
+                };
+                // At once, so that it is there before a later item is.
+                let mut text = item.to_vec();
+                text.push(b'\n');
+                file.write_all(&text).failed(failed)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Makes the dead letters durable.
+    pub(super) fn flush(&mut self) -> anyhow::Result<()> {
+        match &self.letters {
+            Some(file) => file
+                .sync_all()
+                .failed(|| "cannot write the dead letters".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    fn look<'i>(&self, item: &'i [u8]) -> Result<Judged<'i>, Wrong> {
+        if self.args.records {
+            let record = Item::parse(item)?;
+            let mut one = Items::default();
+            one.item(&record)?;
+            if one.last_is_nothing() {
+                return Err("the record has neither a value nor a delete"
+                    .to_owned()
+                    .into());
+            }
+            let [key, value, meta] = one.last_sizes();
+            self.sizes(key, value, meta)?;
+            return Ok(Judged::Record(Box::new(record), item));
+        }
+        let raw: &RawValue = serde_json::from_slice(item).map_err(|error| Wrong::json(&error))?;
+        let key = self.args.key.as_ref().map(|path: &KeyPath| path.key(raw));
+        let key = key.transpose()?.unwrap_or_default();
+        self.sizes(key.len(), item.len(), 0)?;
+        Ok(Judged::Value { key, value: item })
+    }
+
+    fn sizes(&self, key: usize, value: usize, meta: usize) -> Result<(), String> {
+        let checks = [
+            ("key", key, self.limits.key_bytes_max),
+            ("value", value, self.limits.value_bytes_max),
+            ("metadata", meta, limits::META_BYTES_MAX),
+        ];
+        for (what, bytes, max) in checks {
+            if bytes > max {
+                return Err(format!(
+                    "the {what} of {bytes} bytes is over the limit of {max}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}

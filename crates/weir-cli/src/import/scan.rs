@@ -1,0 +1,407 @@
+//! The elements of a JSON array, one at a time, without holding the document.
+//!
+//! Only brackets and strings are followed here; whether an element is JSON is
+//! for whoever gets it. What must never happen here: recursion, or a document
+//! that ends early and looks whole.
+
+use std::io::{self, BufRead};
+
+use super::key_path::Step;
+use super::source::{Found, Problem};
+
+/// Reads an array.
+pub(super) struct Array {
+    input: Box<dyn BufRead>,
+    bytes_max: usize,
+    line: u64,
+    column: u64,
+    bytes: u64,
+    state: State,
+    /// Objects and arrays around the array.
+    outside: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing was read.
+    Start,
+    /// Behind the bracket.
+    First,
+    /// Behind an element.
+    Behind,
+    /// Behind the end.
+    Done,
+}
+
+impl Array {
+    /// Begins to read.
+    pub(super) fn new(input: Box<dyn BufRead>, bytes_max: usize) -> Self {
+        Self {
+            input,
+            bytes_max,
+            line: 1,
+            column: 1,
+            bytes: 0,
+            state: State::Start,
+            outside: Vec::new(),
+        }
+    }
+
+    /// Bytes read.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn problem<T>(&self, why: impl Into<String>) -> Result<T, Problem> {
+        Err(Problem::Wrong {
+            line: self.line,
+            column: self.column,
+            why: why.into(),
+        })
+    }
+
+    /// The next element, byte for byte.
+    pub(super) fn next(
+        &mut self,
+        path: &[Step],
+        item: &mut Vec<u8>,
+    ) -> Result<Option<Found>, Problem> {
+        item.clear();
+        if self.state == State::Start {
+            self.enter(path)?;
+            if self.state == State::Behind {
+                // A document that is no array is one element.
+                return self.element(item).map(Some);
+            }
+        }
+        match (self.state, self.peek()?) {
+            (State::Done, _) => return Ok(None),
+            (_, Some(b']')) if !self.outside.is_empty() => {
+                self.bump();
+                self.leave()?;
+                return Ok(None);
+            }
+            (State::First, _) => {}
+            (_, Some(b',')) if !self.outside.is_empty() => {
+                self.bump();
+                self.peek()?;
+            }
+            (_, None) if self.outside.is_empty() => {
+                self.state = State::Done;
+                return Ok(None);
+            }
+            (_, None) => return self.problem("the document ends within the array"),
+            (_, Some(_)) if self.outside.is_empty() => {
+                return self
+                    .problem("more follows the document; for a value a line, --format ndjson");
+            }
+            (_, Some(_)) => return self.problem("there should be a comma or the end of the array"),
+        }
+        self.state = State::Behind;
+        self.element(item).map(Some)
+    }
+
+    fn element(&mut self, item: &mut Vec<u8>) -> Result<Found, Problem> {
+        let (line, column) = (self.line, self.column);
+        self.value(Some(item))?;
+        let over = item.len() > self.bytes_max;
+        let problem = over.then(|| format!("the element has more than {} bytes", self.bytes_max));
+        if item.is_empty() {
+            return self.problem("there should be a value");
+        }
+        Ok(Found {
+            line,
+            column,
+            problem,
+        })
+    }
+
+    /// Goes to the array: down the path, and behind its bracket.
+    fn enter(&mut self, path: &[Step]) -> Result<(), Problem> {
+        for step in path {
+            match step {
+                Step::Name(name) => self.enter_member(name)?,
+                Step::Index(index) => self.enter_element(*index)?,
+            }
+        }
+        match self.peek()? {
+            Some(b'[') => {
+                self.bump();
+                self.outside.push(b'[');
+                self.state = State::First;
+                Ok(())
+            }
+            None => self.problem("the input is empty"),
+            Some(_) if path.is_empty() => {
+                self.state = State::Behind;
+                Ok(())
+            }
+            Some(_) => self.problem("there is no array at the path"),
+        }
+    }
+
+    fn enter_member(&mut self, wanted: &str) -> Result<(), Problem> {
+        if self.peek()? != Some(b'{') {
+            return self.problem(format!(
+                "there should be an object with the member {wanted}"
+            ));
+        }
+        self.bump();
+        self.outside.push(b'{');
+        loop {
+            match self.peek()? {
+                Some(b'"') => {}
+                Some(b'}') => return self.problem(format!("the object has no member {wanted}")),
+                _ => return self.problem("there should be the name of a member"),
+            }
+            let mut name = Vec::new();
+            self.value(Some(&mut name))?;
+            let is_it = serde_json::from_slice::<String>(&name).is_ok_and(|name| name == wanted);
+            self.expect(b':')?;
+            self.peek()?;
+            if is_it {
+                return Ok(());
+            }
+            self.value(None)?;
+            if self.peek()? == Some(b',') {
+                self.bump();
+            }
+        }
+    }
+
+    fn enter_element(&mut self, wanted: usize) -> Result<(), Problem> {
+        self.expect(b'[')?;
+        self.outside.push(b'[');
+        for _ in 0..wanted {
+            self.peek()?;
+            self.value(None)?;
+            self.expect(b',')?;
+        }
+        self.peek()?;
+        Ok(())
+    }
+
+    fn expect(&mut self, byte: u8) -> Result<(), Problem> {
+        if self.peek()? != Some(byte) {
+            return self.problem(format!("there should be a {}", char::from(byte)));
+        }
+        self.bump();
+        Ok(())
+    }
+
+    /// Reads what follows the array up to the end of the document.
+    fn leave(&mut self) -> Result<(), Problem> {
+        self.outside.pop();
+        while let Some(open) = self.outside.pop() {
+            let close = if open == b'{' { b'}' } else { b']' };
+            loop {
+                match self.peek()? {
+                    Some(byte) if byte == close => break self.bump(),
+                    Some(b',' | b':') => self.bump(),
+                    Some(b'}' | b']') => return self.problem("a bracket that fits nothing"),
+                    Some(_) => self.value(None)?,
+                    None => return self.problem("the document ends too early"),
+                }
+            }
+        }
+        self.state = State::Done;
+        match self.peek()? {
+            None => Ok(()),
+            Some(_) => self.problem("more follows the array; for an array a line, --format ndjson"),
+        }
+    }
+
+    /// The next byte that is no blank.
+    fn peek(&mut self) -> io::Result<Option<u8>> {
+        loop {
+            let chunk = self.input.fill_buf()?;
+            let Some(byte) = chunk.first().copied() else {
+                return Ok(None);
+            };
+            if !matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
+                return Ok(Some(byte));
+            }
+            self.bump_byte(byte);
+        }
+    }
+
+    /// Goes past the byte that was seen; it is no line end.
+    fn bump(&mut self) {
+        self.bump_byte(b' ');
+    }
+
+    fn bump_byte(&mut self, byte: u8) {
+        self.input.consume(1);
+        self.bytes += 1;
+        self.column += 1;
+        if byte == b'\n' {
+            self.line += 1;
+            self.column = 1;
+        }
+    }
+
+    /// Reads one value that begins here, as far as brackets and quotes tell.
+    fn value(&mut self, mut into: Option<&mut Vec<u8>>) -> Result<(), Problem> {
+        let mut depth = 0_usize;
+        let (mut text, mut escaped, mut any) = (false, false, false);
+        loop {
+            let chunk = self.input.fill_buf()?;
+            if chunk.is_empty() {
+                // A bare number may end with the document.
+                if depth == 0 && !text && any && self.outside.is_empty() {
+                    return Ok(());
+                }
+                return self.problem("the document ends within a value");
+            }
+            let mut end = None;
+            for (at, byte) in chunk.iter().enumerate() {
+                if text {
+                    match byte {
+                        _ if escaped => escaped = false,
+                        b'\\' => escaped = true,
+                        b'"' => {
+                            text = false;
+                            end = (depth == 0).then_some(at + 1);
+                        }
+                        _ => {}
+                    }
+                } else {
+                    match byte {
+                        b'"' | b'{' | b'[' if depth == 0 && any => end = Some(at),
+                        _ if depth == 0 && b"}],: \t\r\n".contains(byte) => end = Some(at),
+                        b'"' => text = true,
+                        b'{' | b'[' => depth += 1,
+                        b'}' | b']' => {
+                            depth -= 1;
+                            end = (depth == 0).then_some(at + 1);
+                        }
+                        _ => {}
+                    }
+                }
+                any = true;
+                if end.is_some() {
+                    break;
+                }
+            }
+            let used = end.unwrap_or(chunk.len());
+            let part = chunk.get(..used).unwrap_or_default();
+            if let Some(into) = &mut into {
+                let room = (self.bytes_max + 1).saturating_sub(into.len());
+                into.extend_from_slice(part.get(..room).unwrap_or(part));
+            }
+            match part.iter().rposition(|byte| *byte == b'\n') {
+                None => self.column += used as u64,
+                Some(at) => {
+                    self.column = (used - at) as u64;
+                    self.line += part.split(|byte| *byte == b'\n').count() as u64 - 1;
+                }
+            }
+            self.input.consume(used);
+            self.bytes += used as u64;
+            if end.is_some() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+mod tests {
+    use super::super::key_path::KeyPath;
+    use super::*;
+
+    /// Reads the document in pieces of every size; all must agree.
+    fn read(path: &str, text: &str) -> Result<Vec<(String, u64, u64)>, String> {
+        let steps = path.parse::<KeyPath>().unwrap();
+        let mut results = (1..=text.len().max(1)).map(|piece| {
+            let input = io::BufReader::with_capacity(piece, io::Cursor::new(text.to_owned()));
+            let mut array = Array::new(Box::new(input), 40);
+            let mut found = Vec::new();
+            let mut item = Vec::new();
+            loop {
+                match array.next(steps.steps(), &mut item) {
+                    Ok(Some(at)) => {
+                        let shown = at
+                            .problem
+                            .unwrap_or(String::from_utf8(item.clone()).unwrap());
+                        found.push((shown, at.line, at.column));
+                    }
+                    Ok(None) => {
+                        assert_eq!(array.bytes(), text.len() as u64);
+                        return Ok(found);
+                    }
+                    Err(Problem::Wrong { line, column, why }) => {
+                        return Err(format!("{line}:{column} {why}"));
+                    }
+                    Err(Problem::Io(error)) => panic!("{error}"),
+                }
+            }
+        });
+        let first = results.next().unwrap();
+        assert!(results.all(|result| result == first), "{text}");
+        first
+    }
+
+    fn items(path: &str, text: &str) -> Vec<String> {
+        read(path, text)
+            .unwrap()
+            .into_iter()
+            .map(|(item, ..)| item)
+            .collect()
+    }
+
+    #[test]
+    fn elements_come_byte_for_byte_with_their_place() {
+        let text = "[ {\"a\": [1, \"]}\"]},\n  \"x\\\"y\", -1.5e3 ,null\n,\n[\n]]\n";
+        let expect = [
+            ("{\"a\": [1, \"]}\"]}", 1, 3),
+            ("\"x\\\"y\"", 2, 3),
+            ("-1.5e3", 2, 11),
+            ("null", 2, 19),
+            ("[\n]", 4, 1),
+        ];
+        let expect: Vec<_> = expect.map(|(text, l, c)| (text.to_owned(), l, c)).into();
+        assert_eq!(read("$", text), Ok(expect));
+        assert_eq!(items("$", "[]"), Vec::<String>::new());
+        assert_eq!(items("$", " 42 "), ["42"]);
+        assert_eq!(items("$", "{\"a\":1}"), ["{\"a\":1}"]);
+    }
+
+    #[test]
+    fn arrays_inside_are_found_by_path() {
+        let text = r#"{"skip":{"list":[0]},"n":1,"list":[1,[2]],"after":[3]} "#;
+        assert_eq!(items("$.list", text), ["1", "[2]"]);
+        assert_eq!(items("$.skip.list", text), ["0"]);
+        assert_eq!(items("$[1].a", r#"[{"a":[0]},{"a":[5,6]},[]]"#), ["5", "6"]);
+        assert_eq!(items("$['l\u{e9}']", "{\"l\\u00e9\":[7]}"), ["7"]);
+    }
+
+    #[test]
+    fn documents_that_are_not_whole_are_refused_with_place() {
+        let check = |path: &str, text: &str, expect: &str| {
+            let error = read(path, text).unwrap_err();
+            assert!(error.starts_with(expect), "{text}: {error}");
+        };
+        check("$", "[1,2", "1:5 the document ends");
+        check("$", "[1,\n\"ab", "2:4 the document ends");
+        check("$", "[1 2]", "1:4 there should be a comma");
+        check("$", "[1,]", "1:4 there should be a value");
+        check("$", "[1],[2]", "1:4 more follows");
+        check("$", "[1]\n[2]", "2:1 more follows");
+        check("$", "", "1:1 the input is empty");
+        check("$.a", "{\"b\":1}", "1:7 the object has no member a");
+        check("$.a", "{\"a\":1}", "1:6 there is no array");
+        check("$.a", "{\"a\":[1]", "1:9 the document ends");
+        check("$.a", "[]", "1:1 there should be an object");
+    }
+
+    #[test]
+    fn an_element_over_the_limit_is_named_and_the_next_is_read() {
+        let long = format!("[\"{}\",2]", "x".repeat(50));
+        assert_eq!(
+            items("$", &long),
+            ["the element has more than 40 bytes", "2"]
+        );
+    }
+}

@@ -1,0 +1,318 @@
+//! Sending items under a session, several batches on their way at once.
+
+use std::collections::VecDeque;
+use std::path::Path;
+
+use twox_hash::XxHash3_64;
+use weir::{
+    ClientId, ErrorCode, Intention, Pending, Proposal, ReadFrom, Session, Verdict, Weir, WeirError,
+};
+
+use super::ImportArgs;
+use super::judge::Judged;
+use crate::bytes::hex;
+use crate::put::{Items, client_id};
+use crate::report::{Because, Failure, say};
+use crate::verdict;
+
+/// Bytes of a batch after which it is sent.
+const BATCH_BYTES: usize = 1 << 20;
+/// Batches that are on their way at once.
+const PENDING_MAX: usize = 8;
+/// Imports of one file into one life of a topic.
+const RUNS_MAX: u32 = 1000;
+/// Verdicts that are not VALID and are explained one by one.
+const EXPLAINED_MAX: u64 = 3;
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    /// Items written now.
+    pub(super) imported: u64,
+    /// Items that were in before.
+    pub(super) already: u64,
+    /// Items that could not be used.
+    pub(super) broken: u64,
+    /// Items whose verdict is not VALID.
+    pub(super) rejected: u64,
+    /// Bytes read.
+    pub(super) bytes: u64,
+}
+
+/// Sends items.
+pub(super) struct Sender<'a> {
+    weir: &'a Weir,
+    args: &'a ImportArgs,
+    /// None for an input that cannot be read again.
+    session: Option<Session>,
+    /// Nonce of the last item that was in when this run began.
+    last: u64,
+    /// Nonce of the newest item.
+    nonce: u64,
+    /// Hash over all items so far.
+    chain: u64,
+    items: Items,
+    /// The chain behind each item of the batch.
+    chains: Vec<u64>,
+    /// Lines of the items of the batch.
+    lines: Vec<u64>,
+    sent: VecDeque<Sent>,
+    counts: Counts,
+}
+
+struct Sent {
+    answer: Answer,
+    lines: Vec<u64>,
+}
+
+enum Answer {
+    Session(Pending),
+    Bare(Proposal),
+}
+
+/// The error that the input is not what was begun with.
+pub(super) fn changed(file: &Path) -> Failure {
+    let what = format!("{} is not what was imported before", file.display());
+    Failure::new(ErrorCode::SourceChanged, what)
+        .advise("give the same file again, or import the new one whole with --again")
+}
+
+impl<'a> Sender<'a> {
+    /// Takes up the session of the file, or begins one.
+    pub(super) fn new(
+        weir: &'a Weir,
+        args: &'a ImportArgs,
+        identity: Option<&str>,
+    ) -> anyhow::Result<Self> {
+        let session = identity.map(|path| session(weir, args, path));
+        if let Some(session) = session.as_ref().filter(|session| session.next_nonce() == 1)
+            && !args.again
+        {
+            not_forgotten(weir, args, session.client())?;
+        }
+        Ok(Self {
+            last: session
+                .as_ref()
+                .map_or(0, |session| session.next_nonce() - 1),
+            weir,
+            args,
+            session,
+            nonce: 0,
+            chain: 0,
+            items: Items::default(),
+            chains: Vec::new(),
+            lines: Vec::new(),
+            sent: VecDeque::new(),
+            counts: Counts::default(),
+        })
+    }
+
+    /// Items that earlier runs had written.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// What was done so far.
+    pub(super) fn counts(&self) -> Counts {
+        Counts {
+            already: self.last,
+            ..self.counts
+        }
+    }
+
+    /// The next usable item of the input.
+    pub(super) fn item(&mut self, item: &Judged<'_>, line: u64) -> anyhow::Result<()> {
+        self.nonce += 1;
+        self.chain = self.chained(item);
+        if self.nonce < self.last {
+            return Ok(());
+        }
+        match item {
+            Judged::Value { key, value } => self.items.put(key, value, &[]),
+            // It was looked at before.
+            Judged::Record(record, _) => self.items.item(record).unwrap_or_default(),
+        }
+        self.chains.push(self.chain);
+        self.lines.push(line);
+        if self.nonce == self.last {
+            return self.prove();
+        }
+        let full = self.items.len() as u64 >= self.args.batch;
+        if full || self.items.bytes() >= BATCH_BYTES {
+            self.send()?;
+        }
+        Ok(())
+    }
+
+    /// Writes and answers everything that was taken.
+    pub(super) fn finish(&mut self) -> anyhow::Result<()> {
+        let sent = self.send();
+        // What is on its way is answered in any case.
+        self.settle(0)?;
+        sent
+    }
+
+    fn chained(&self, item: &Judged<'_>) -> u64 {
+        let (key, value): (&[u8], &[u8]) = match item {
+            Judged::Value { key, value } => (key, value),
+            Judged::Record(_, text) => (&[], text),
+        };
+        let seed = XxHash3_64::oneshot_with_seed(self.chain, key);
+        XxHash3_64::oneshot_with_seed(seed, value)
+    }
+
+    /// Sends the last item that is in again: the store answers it if nothing
+    /// up to it changed, and refuses it else.
+    fn prove(&mut self) -> anyhow::Result<()> {
+        let last = self.last;
+        let Some(session) = &mut self.session else {
+            return Ok(());
+        };
+        session.resume(last);
+        let intentions = intentions(&self.items, &self.args.topic, &self.chains);
+        let answer = session.execute(&intentions);
+        session.resume(last + 1);
+        self.items.clear();
+        self.chains.clear();
+        self.lines.clear();
+        match answer {
+            Ok(_) => Ok(()),
+            Err(WeirError::Nonce {
+                code: ErrorCode::NonceReused,
+                ..
+            }) => {
+                let why = format!("something changed in its first {last} items");
+                Err(changed(&self.args.file).because(why).into())
+            }
+            Err(error) => Err(error).failed(|| "cannot take up the import".to_owned()),
+        }
+    }
+
+    fn send(&mut self) -> anyhow::Result<()> {
+        if self.items.is_empty() {
+            return Ok(());
+        }
+        let topic = &self.args.topic;
+        let intentions = intentions(&self.items, topic, &self.chains);
+        let failed = || format!("cannot write to {topic}");
+        let answer = match &mut self.session {
+            Some(session) => Answer::Session(session.send(&intentions).failed(failed)?),
+            None => Answer::Bare(self.weir.propose(&intentions).failed(failed)?),
+        };
+        let lines = std::mem::take(&mut self.lines);
+        self.sent.push_back(Sent { answer, lines });
+        self.items.clear();
+        self.chains.clear();
+        self.settle(PENDING_MAX)
+    }
+
+    /// Takes answers until at most so many batches are on their way.
+    fn settle(&mut self, left: usize) -> anyhow::Result<()> {
+        while self.sent.len() > left {
+            let Some(sent) = self.sent.pop_front() else {
+                return Ok(());
+            };
+            let topic = self.args.topic.as_str();
+            let failed = || format!("cannot write to {topic}");
+            let commits: Vec<weir::Commit> = match sent.answer {
+                Answer::Session(pending) => {
+                    let verdicts = pending.wait().failed(failed)?;
+                    verdicts.iter().map(Verdict::commit).copied().collect()
+                }
+                Answer::Bare(proposal) => {
+                    let outcomes = proposal.wait().failed(failed)?;
+                    outcomes
+                        .iter()
+                        .filter_map(|outcome| outcome.commit().copied())
+                        .collect()
+                }
+            };
+            for (commit, line) in commits.iter().zip(&sent.lines) {
+                let Some(failure) = verdict::failure(topic, commit) else {
+                    self.counts.imported += 1;
+                    continue;
+                };
+                self.counts.rejected += 1;
+                if self.counts.rejected <= EXPLAINED_MAX {
+                    say(&format_args!("line {line}: {failure}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn intentions<'a>(items: &'a Items, topic: &'a str, chains: &[u64]) -> Vec<Intention<'a>> {
+    let mut intentions = items.intentions(topic, &[]);
+    for (intention, chain) in intentions.iter_mut().zip(chains) {
+        intention.fingerprint = Some(*chain);
+    }
+    intentions
+}
+
+/// An error if the topic has records of a client that the store has no session
+/// of: it was idle for so long that others took its place.
+fn not_forgotten(weir: &Weir, args: &ImportArgs, client: ClientId) -> anyhow::Result<()> {
+    let failed = || format!("cannot read {}", args.topic);
+    let topic = weir.topic(&args.topic).failed(failed)?;
+    if topic.info().is_none() {
+        return Ok(());
+    }
+    for page in topic.pages(ReadFrom::Start).failed(failed)? {
+        for record in &page.failed(failed)? {
+            let record = record.failed(failed)?;
+            if record.client == client {
+                let what = format!("cannot take up the import of {}", args.file.display());
+                let why = "it was imported before, and the store has forgotten how far";
+                return Err(Failure::new(ErrorCode::SessionExpired, what)
+                    .because(why)
+                    .advise("look at the topic; --again imports the whole file once more")
+                    .into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The newest session of this import, or a new one.
+fn session(weir: &Weir, args: &ImportArgs, path: &str) -> Session {
+    let store = hex(&weir.store().identity().store_id);
+    let topic = weir.store().topic(&args.topic);
+    let life = topic.and_then(|topic| topic.incarnation);
+    let life = life.map_or(0, |offset| offset.0).to_string();
+    let key = args
+        .key
+        .as_ref()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let place = args
+        .path
+        .as_ref()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let form = if args.records { "records" } else { "values" };
+    let id = |run: u32| -> ClientId {
+        let run = run.to_string();
+        client_id(&[
+            "import",
+            &store,
+            &args.topic,
+            &life,
+            path,
+            &key,
+            &place,
+            form,
+            &run,
+        ])
+    };
+    let known = |run: &u32| weir.store().last_nonce(id(*run)) > 0;
+    let runs = (0..RUNS_MAX).take_while(known).count();
+    let runs = u32::try_from(runs).unwrap_or(RUNS_MAX);
+    // The newest run goes on, unless a new one was asked for.
+    let run = if args.again {
+        runs
+    } else {
+        runs.saturating_sub(1)
+    };
+    weir.session(id(run))
+}

@@ -1,0 +1,171 @@
+//! The input of an import: which form it has, and its items one by one.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+
+use weir::ErrorCode;
+
+use super::key_path::KeyPath;
+use super::lines::Lines;
+use super::scan::Array;
+use super::{Form, ImportArgs};
+use crate::put::bad_line;
+use crate::report::{Because, Failure};
+
+/// Bytes read at a time.
+const BUFFER_BYTES: usize = 1 << 18;
+/// Blanks and marks before the first character that decides the form.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+/// Bytes that an item may have beyond its value: records have keys, escapes
+/// and base64 around it.
+const SPARE_BYTES: usize = 1 << 20;
+
+/// Where an item stands, and what is wrong with it already.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// Line, from 1.
+    pub(super) line: u64,
+    /// Column of its first byte, from 1.
+    pub(super) column: u64,
+    /// Why it cannot be used.
+    pub(super) problem: Option<String>,
+}
+
+/// Why reading cannot go on.
+#[derive(Debug)]
+pub(super) enum Problem {
+    /// The system.
+    Io(io::Error),
+    /// The document.
+    Wrong {
+        /// Line, from 1.
+        line: u64,
+        /// Column, from 1.
+        column: u64,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// An input.
+pub(super) struct Source {
+    form: Reading,
+    path: Option<KeyPath>,
+    shown: String,
+    /// The file's own name, if it can be read again.
+    identity: Option<String>,
+}
+
+enum Reading {
+    Lines(Lines),
+    Array(Array),
+}
+
+impl Source {
+    /// Opens the input and looks what it is.
+    pub(super) fn open(args: &ImportArgs, value_bytes_max: usize) -> anyhow::Result<Self> {
+        let shown = args.file.display().to_string();
+        let failed = || format!("cannot read {shown}");
+        let mut identity = None;
+        let mut input: Box<dyn BufRead> = if shown == "-" {
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, io::stdin()))
+        } else {
+            let file = File::open(&args.file).failed(failed)?;
+            let about = file.metadata().failed(failed)?;
+            if about.is_dir() {
+                let failure = Failure::new(ErrorCode::Io, failed()).because("it is a directory");
+                return Err(failure.advise("name a file").into());
+            }
+            if about.is_file() {
+                let path = args.file.canonicalize().failed(failed)?;
+                identity = Some(path.display().to_string());
+            }
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, file))
+        };
+        let start = skip_blanks(&mut input).failed(failed)?;
+        let array = match args.form() {
+            Form::Json => true,
+            Form::Ndjson => false,
+            Form::Auto => start == Some(b'['),
+        };
+        let twice = if args.records { 2 } else { 1 };
+        let bytes_max = value_bytes_max.saturating_mul(twice) + SPARE_BYTES;
+        let form = if array {
+            Reading::Array(Array::new(input, bytes_max))
+        } else {
+            Reading::Lines(Lines::new(input, bytes_max))
+        };
+        Ok(Self {
+            form,
+            path: args.path.clone(),
+            shown,
+            identity,
+        })
+    }
+
+    /// The file's own name; none when the input cannot be read again.
+    pub(super) fn identity(&self) -> Option<&str> {
+        self.identity.as_deref()
+    }
+
+    /// Bytes read.
+    pub(super) fn bytes(&self) -> u64 {
+        match &self.form {
+            Reading::Lines(lines) => lines.bytes(),
+            Reading::Array(array) => array.bytes(),
+        }
+    }
+
+    /// The next item.
+    pub(super) fn next(&mut self, item: &mut Vec<u8>) -> anyhow::Result<Option<Found>> {
+        let steps = self.path.as_ref().map(KeyPath::steps).unwrap_or_default();
+        let found = match &mut self.form {
+            Reading::Lines(lines) => lines.next(item).map_err(Problem::Io),
+            Reading::Array(array) => array.next(steps, item),
+        };
+        match found {
+            Ok(found) => Ok(found),
+            Err(Problem::Io(error)) => Err(error).failed(|| format!("cannot read {}", self.shown)),
+            Err(Problem::Wrong { line, column, why }) => Err(bad_line(line, column, &why)
+                .advise("correct the document there; items before it are in")
+                .into()),
+        }
+    }
+}
+
+impl ImportArgs {
+    fn form(&self) -> Form {
+        match (self.format, &self.path) {
+            (Form::Auto, Some(_)) => Form::Json,
+            (form, _) => form,
+        }
+    }
+}
+
+/// Goes past a byte order mark; gives the first byte that is no blank, if it
+/// is near.
+fn skip_blanks(input: &mut Box<dyn BufRead>) -> io::Result<Option<u8>> {
+    let start = input.fill_buf()?;
+    if start.starts_with(MARK) {
+        input.consume(MARK.len());
+    } else if MARK.starts_with(start) && !start.is_empty() {
+        // A reader that gives single bytes: take the mark bit by bit.
+        let mut head = Vec::new();
+        input
+            .by_ref()
+            .take(MARK.len() as u64)
+            .read_to_end(&mut head)?;
+        if head != MARK {
+            let rest = std::mem::replace(input, Box::new(io::empty()));
+            *input = Box::new(io::Cursor::new(head).chain(rest));
+        }
+    }
+    let buffered = input.fill_buf()?;
+    Ok(buffered.trim_ascii_start().first().copied())
+}

@@ -1,0 +1,47 @@
+//! `weir lab`: hands over to the program `weir-lab`, which is installed apart
+//! because it brings rivals and their licences.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use clap::Args;
+use weir::ErrorCode;
+
+use crate::report::Failure;
+
+/// Name of the program.
+const PROGRAM: &str = "weir-lab";
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+All arguments go to weir-lab, which is looked for beside this program and on the PATH.
+
+Examples:
+  weir lab --help
+  weir lab run wire-parse --quick")]
+pub(crate) struct LabArgs {
+    /// Arguments of weir-lab; `weir lab help` prints its own help
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
+/// Carries out `weir lab`; returns only when that fails.
+pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
+    let beside = std::env::current_exe()
+        .ok()
+        .map(|path| path.with_file_name(PROGRAM));
+    let program = beside
+        .filter(|path| path.is_file())
+        .unwrap_or(PathBuf::from(PROGRAM));
+    let error = Command::new(&program).args(&args.words).exec();
+    let failure = Failure::new(ErrorCode::Unsupported, format!("cannot run {PROGRAM}"));
+    Err(match error.kind() {
+        std::io::ErrorKind::NotFound => failure
+            .because("it is neither beside this program nor on the PATH")
+            .advise("build it with `cargo build --release --package weir-lab`"),
+        _ => failure.because(error),
+    }
+    .into())
+}

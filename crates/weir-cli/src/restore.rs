@@ -1,0 +1,147 @@
+//! `weir restore`: a store from a backup.
+//!
+//! The backup is checked, copied, synced and checked again before it gets its
+//! name. What must never happen here: a change of the backup, or a target that
+//! looks whole and is not.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Args;
+use weir::ErrorCode;
+
+use crate::cli::Caller;
+use crate::output::{Cell, Field, Shape, field};
+use crate::place::{self, Access};
+use crate::report::Failure;
+use crate::verify;
+
+/// Files of a store that belong to the process that has it open.
+const NOT_COPIED: [&str; 2] = ["LOCK", "weir.sock"];
+/// Folders below the directory of a store; more are none of ours.
+const DEPTH_MAX: usize = 8;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  weir put orders x && weir backup ./copy && weir restore ./copy ./again
+  weir put orders x && weir backup ./copy2 && weir restore ./copy2 ./again2 -o json")]
+pub(crate) struct RestoreArgs {
+    /// Directory of the backup
+    backup: PathBuf,
+    /// Directory to make; it must not exist or be empty
+    target: PathBuf,
+}
+
+/// Fields of a restore.
+pub(crate) const FIELDS: &[Field] = &[
+    field("target", "text", "directory of the store"),
+    field("files", "number", "files copied"),
+    field("bytes", "number", "bytes copied"),
+    field("applied", "number", "newest intention in it"),
+    field("digest", "text", "digest of its state"),
+    field("ms", "number", "milliseconds it took"),
+];
+
+#[derive(Default)]
+struct Copied {
+    files: u64,
+    bytes: u64,
+}
+
+/// Carries out `weir restore`.
+pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let started = Instant::now();
+    let shown = args.target.display().to_string();
+    let failed = |error: io::Error| {
+        let code = match error.kind() {
+            io::ErrorKind::PermissionDenied => ErrorCode::NotPermitted,
+            io::ErrorKind::StorageFull => ErrorCode::DiskFull,
+            _ => ErrorCode::Io,
+        };
+        Failure::new(code, format!("cannot restore into {shown}"))
+            .because(error)
+            .tool()
+    };
+    if !empty(&args.target).map_err(failed)? {
+        let what = format!("cannot restore into {shown}");
+        return Err(Failure::new(ErrorCode::StoreExists, what).tool().into());
+    }
+    let report = verify::check(&args.backup)?;
+    verify::sound(&args.backup, &report)?;
+    let partial = partial(&args.target);
+    if partial.exists() {
+        std::fs::remove_dir_all(&partial).map_err(failed)?;
+    }
+    let mut copied = Copied::default();
+    copy(&args.backup, &partial, 0, &mut copied).map_err(failed)?;
+    let report = verify::check(&partial)?;
+    verify::sound(&partial, &report)?;
+    place_it(&partial, &args.target).map_err(failed)?;
+    let weir = place::open_at(caller, &args.target, Access::Read)?;
+    out.row(&[
+        Cell::Text(shown.as_str().into()),
+        Cell::Count(copied.files),
+        Cell::Size(copied.bytes),
+        Cell::Count(weir.store().applied().0),
+        Cell::Text(weir.store().digest().to_string().into()),
+        Cell::Count(u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX)),
+    ])?;
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether there is nothing yet.
+fn empty(target: &Path) -> io::Result<bool> {
+    match std::fs::read_dir(target) {
+        Ok(mut entries) => Ok(entries.next().is_none()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// The name of the copy while it is made.
+fn partial(target: &Path) -> PathBuf {
+    let mut name = target.file_name().unwrap_or_default().to_owned();
+    name.push(".partial");
+    target.with_file_name(name)
+}
+
+fn copy(from: &Path, to: &Path, depth: usize, copied: &mut Copied) -> io::Result<()> {
+    if depth > DEPTH_MAX {
+        return Err(io::Error::other("the folders of the backup are too deep"));
+    }
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let target = to.join(&name);
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            copy(&entry.path(), &target, depth + 1, copied)?;
+        } else if kind.is_file() && !NOT_COPIED.iter().any(|skipped| name == *skipped) {
+            copied.bytes += std::fs::copy(entry.path(), &target)?;
+            copied.files += 1;
+            File::open(&target)?.sync_all()?;
+        }
+    }
+    File::open(to)?.sync_all()
+}
+
+/// Gives the whole copy its name.
+fn place_it(partial: &Path, target: &Path) -> io::Result<()> {
+    if target.exists() {
+        std::fs::remove_dir(target)?;
+    }
+    std::fs::rename(partial, target)?;
+    let parent = target
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}

@@ -1,0 +1,147 @@
+//! `weir verify`: is every byte of a store what was written?
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use weir::{ErrorCode, Finding, Severity, VerifyReport};
+
+use crate::bytes::json_string;
+use crate::cli::Caller;
+use crate::output::{Cell, Field, Shape, field};
+use crate::place;
+use crate::report::{Failure, note};
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Reads all files, changes nothing. Damage in a file that can be made again from the log is a
+finding, but the store is sound; damage in the only copy of something ends with exit code 65.
+
+Examples:
+  weir put orders x && weir verify
+  weir put orders x --at ./other && weir verify ./other -o json")]
+pub(crate) struct VerifyArgs {
+    /// Directory of the store, instead of --at
+    directory: Option<PathBuf>,
+}
+
+/// Fields of a check.
+pub(crate) const FIELDS: &[Field] = &[
+    field(
+        "sound",
+        "bool",
+        "whether it can be opened without losing anything",
+    ),
+    field("clean", "bool", "whether every byte is as it was written"),
+    field("files", "number", "files read"),
+    field("bytes", "number", "bytes read"),
+    field("entries", "number", "log entries that count"),
+    field("records", "number", "records in topic segments"),
+    field(
+        "applied",
+        "number",
+        "newest intention, null when the state could not be made",
+    ),
+    field(
+        "digest",
+        "text",
+        "digest of the state, null when it could not be made",
+    ),
+    field(
+        "findings",
+        "list",
+        "what is wrong: severity, file, position, what; worst first",
+    ),
+];
+
+/// Carries out `weir verify`.
+pub(crate) fn run(caller: &Caller, args: &VerifyArgs) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let at = match &args.directory {
+        Some(directory) => directory.as_path(),
+        None => Path::new(place::directory(caller)?),
+    };
+    let report = check(at)?;
+    let findings = report
+        .findings
+        .iter()
+        .map(|found| (json(found), line(found)));
+    out.row(&[
+        Cell::Flag(report.is_sound()),
+        Cell::Flag(report.is_clean()),
+        Cell::Count(report.files),
+        Cell::Size(report.bytes),
+        Cell::Count(report.entries),
+        Cell::Count(report.records),
+        report
+            .applied
+            .map_or(Cell::Nothing, |applied| Cell::Count(applied.0)),
+        report.digest.map_or(Cell::Nothing, |digest| {
+            Cell::Text(Cow::Owned(digest.to_string()))
+        }),
+        Cell::Many(findings.collect()),
+    ])?;
+    out.finish()?;
+    sound(at, &report)?;
+    if !report.is_clean() {
+        note(
+            caller.quiet,
+            "the next open makes the damaged files again from the log",
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Checks the store in a directory.
+pub(crate) fn check(at: &Path) -> anyhow::Result<VerifyReport> {
+    let what = || format!("cannot check the store in {}", at.display());
+    Ok(weir::verify(at).map_err(|error| Failure::store(what(), &error).tool())?)
+}
+
+/// An error unless the store is sound.
+pub(crate) fn sound(at: &Path, report: &VerifyReport) -> anyhow::Result<()> {
+    let worst = report
+        .findings
+        .iter()
+        .filter(|found| found.severity == Severity::Damage);
+    let count = worst.clone().count();
+    match worst.into_iter().next() {
+        None => Ok(()),
+        Some(first) => {
+            let what = format!("the store in {} is damaged", at.display());
+            let why = format!("{count} findings; {}", line(first));
+            let failure = Failure::new(ErrorCode::Damaged, what).because(why);
+            let advice = "restore from a backup, and keep a copy of this directory";
+            Err(failure.advise(advice).tool().into())
+        }
+    }
+}
+
+fn severity(found: &Finding) -> &'static str {
+    match found.severity {
+        Severity::Note => "note",
+        Severity::Derived => "derived",
+        Severity::Damage => "damage",
+    }
+}
+
+fn json(found: &Finding) -> String {
+    format!(
+        "{{\"severity\":\"{}\",\"file\":{},\"position\":{},\"what\":{}}}",
+        severity(found),
+        json_string(&found.file),
+        found.position,
+        json_string(&found.what),
+    )
+}
+
+fn line(found: &Finding) -> String {
+    let (severity, what) = (severity(found), &found.what);
+    format!(
+        "{severity} in {} at byte {}: {what}",
+        found.file, found.position
+    )
+}

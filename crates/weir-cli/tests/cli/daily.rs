@@ -1,0 +1,249 @@
+//! put, get, tail, delete, txn, topic.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use serde_json::json;
+
+use crate::run::Place;
+
+#[test]
+fn a_put_works_in_an_empty_place_and_comes_back() {
+    let place = Place::new();
+    let put = place.run(r#"put orders {"id":1}"#).ok();
+    assert!(
+        put.err.contains("made a new store in ./weir-data"),
+        "{}",
+        put.err
+    );
+    assert!(put.err.contains("made topic orders"), "{}", put.err);
+    let put = place.run(r#"put orders {"id":2} --key k -o json"#).ok();
+    assert_eq!(put.err, "");
+    assert_eq!(put.json()["offset"], 3);
+    assert_eq!(place.run("get orders --key k").ok().text(), r#"{"id":2}"#);
+    assert_eq!(place.run("get orders 2").ok().text(), r#"{"id":1}"#);
+    assert_eq!(place.run("get orders 9").code, 4);
+    assert_eq!(place.run("get orders --key none").code, 4);
+    assert_eq!(place.run("get nothing 1").code, 4);
+    let refused = place.run("put nowhere x --no-create").code(3);
+    assert!(refused.err.contains("E201"), "{}", refused.err);
+}
+
+#[test]
+fn values_and_keys_are_any_bytes() {
+    let place = Place::new();
+    let bytes: Vec<u8> = (0..=255).collect();
+    place.write("value", &bytes);
+    place.run("put blobs @value --key-hex 00ff").ok();
+    place.run("put blobs @@literal --key64 /wA=").ok();
+    assert_eq!(place.run("get blobs --key64 AP8=").ok().out, bytes);
+    assert_eq!(
+        place.run("get blobs --key-hex ff00").ok().text(),
+        "@literal"
+    );
+    let record = place.run("get blobs --key-hex 00ff -o json").ok().json();
+    assert_eq!(record["key64"], "AP8=");
+    assert!(
+        record["value64"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("AAEC"))
+    );
+    let exported = place.run("export blobs").ok().out;
+    place.pipe("import - -t copy --records", &exported).ok();
+    assert_eq!(place.run("get copy --key-hex 00ff").ok().out, bytes);
+    assert_eq!(place.run("put blobs x --key-hex 0g").code, 2);
+}
+
+#[test]
+fn conditions_hold_or_the_put_is_invalid() {
+    let place = Place::new();
+    place.run("put t 1 --key k --if-absent").ok();
+    let late = place.run("put t 2 --key k --if-absent -o json").code(3);
+    assert_eq!(late.json()["reason"], "CONFLICT");
+    assert_eq!(late.json()["detail"], "actual offset 2");
+    assert!(late.err.contains("E104"), "{}", late.err);
+    place.run("put t 2 --key k --if-offset 2").ok();
+    place.run("put t 3 --key k --if-offset 2").code(3);
+    place
+        .run("put t 3 --key k --if-offset 2 --accept-invalid")
+        .ok();
+    place.run("put t 3 --if-topic-offset 3").ok();
+    place.run("delete t --key k --if-present").ok();
+    place.run("delete t --key k --if-present").code(3);
+    place.run("get t --key k").code(4);
+}
+
+#[test]
+fn a_session_answers_a_repeated_put_and_does_it_once() {
+    let place = Place::new();
+    let line = "put t v --session me --nonce 1 -o json";
+    let first = place.run(line).ok().json();
+    let again = place.run(line).ok().json();
+    assert_eq!(first["offset"], again["offset"]);
+    assert_eq!(
+        (&first["replayed"], &again["replayed"]),
+        (&json!(false), &json!(true))
+    );
+    let other = place.run("put t other --session me --nonce 1").code(1);
+    assert!(other.err.contains("E314"), "{}", other.err);
+    assert_eq!(place.run("topic info t -o json").ok().json()["last"], 2);
+}
+
+#[test]
+fn lines_of_input_get_a_verdict_each() {
+    let place = Place::new();
+    let plain = place.pipe("put t -", "one\r\ntwo\n\nfour").ok();
+    assert!(
+        plain.err.contains("4 records written to t, 0 not valid"),
+        "{}",
+        plain.err
+    );
+    assert_eq!(
+        place.run("tail t --type put -o raw").ok().text(),
+        "one\ntwo\n\nfour\n"
+    );
+    let input = r#"{"key":"a","value":{"n":1},"meta":"m"}
+{"key64":"/w==","text":"plain"}
+{"key":"a","value":null,"expect":{"absent":true}}
+{"key":"a","delete":true,"expect":{"present":true}}
+"#;
+    let verdicts = place.pipe("put u --jsonl -o jsonl", input).code(3).lines();
+    let effects: Vec<_> = verdicts
+        .iter()
+        .map(|verdict| verdict["effect"].clone())
+        .collect();
+    assert_eq!(effects, ["VALID", "VALID", "INVALID", "VALID"]);
+    assert_eq!(place.run("get u --key-hex ff").ok().text(), "plain");
+    let bad = place
+        .pipe("put u --jsonl", "{\"value\":1}\n{\"value\":1,\"kez\":2}\n")
+        .code(1);
+    assert!(bad.err.contains("line 2 column 16"), "{}", bad.err);
+    assert_eq!(
+        place.run("topic info u -o json").ok().json()["last"],
+        5,
+        "line 1 was written"
+    );
+}
+
+#[test]
+fn a_transaction_is_all_or_nothing() {
+    let place = Place::new();
+    let steps = r#"{"key":"a","value":1}
+{"key":"b","value":2}
+{"key":"c","expect":{"absent":true}}
+"#;
+    let verdict = place.pipe("txn t -o json", steps).ok().json();
+    assert_eq!(
+        (&verdict["offset"], &verdict["records"]),
+        (&json!(2), &json!(2))
+    );
+    place.run("put t x --key c").ok();
+    place.pipe("txn t", steps.replace("2}", "3}")).code(3);
+    assert_eq!(place.run("get t --key b").ok().text(), "2");
+    place.pipe("txn t", "").code(1);
+}
+
+#[test]
+fn tail_starts_anywhere_merges_and_selects() {
+    let place = Place::new();
+    for n in 1..=3 {
+        place.run(&format!("put a.x x{n} --key k{n}")).ok();
+        place.run(&format!("put a.y y{n}")).ok();
+    }
+    place.run("delete a.x --key k1").ok();
+    let raw = |line: &str| place.run(line).ok().text();
+    assert_eq!(raw("tail a.* --raw --type put"), "x1\ny1\nx2\ny2\nx3\ny3\n");
+    assert_eq!(raw("tail a.x --raw --type put --from 3"), "x2\nx3\n");
+    assert_eq!(raw("tail a.x --raw --from -2"), "x3\n\n");
+    assert_eq!(raw("tail a.x --raw --from end"), "");
+    assert_eq!(raw("tail a.x --raw --key-prefix k2"), "x2\n");
+    assert_eq!(raw("tail a.x a.y --raw --type put -n 2"), "x1\ny1\n");
+    let last = place.run("tail a.x --from -1").ok().lines();
+    assert_eq!(
+        (&last[0]["kind"], &last[0]["key"]),
+        (&json!("DELETE"), &json!("k1"))
+    );
+    let time = last[0]["time"].as_str().unwrap();
+    assert_eq!(
+        place
+            .run(&format!("tail a.x --from {time}"))
+            .ok()
+            .lines()
+            .len(),
+        1
+    );
+    assert_eq!(raw("tail a.x --from 2999-01-01T00:00Z"), "");
+    place.run("tail none").code(4);
+    place.run("tail a.x --from soon").code(2);
+}
+
+#[test]
+fn following_sees_what_others_write_and_does_not_shut_them_out() {
+    let place = Place::new();
+    place.run("put t 1").ok();
+    let mut command = place.weir();
+    command.args(["tail", "t", "-f", "--type", "put", "-n", "4", "--raw"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "1");
+    for n in 2..=4 {
+        place.run(&format!("put t {n}")).ok();
+        assert_eq!(lines.next().unwrap().unwrap(), n.to_string());
+    }
+    assert!(child.wait().unwrap().success());
+    assert!(lines.next().is_none());
+}
+
+#[test]
+fn topics_are_made_changed_listed_and_removed() {
+    let place = Place::new();
+    place
+        .run("topic create s compaction=latest keys-max=2 tombstone-ttl=1h")
+        .ok();
+    place.run("topic create s").code(3);
+    place.run("topic set s keys_max=1 tombstone-ttl=none").ok();
+    let info = place.run("topic info s -o json").ok().json();
+    assert_eq!(info["compaction"], "latest");
+    assert_eq!(info["keys_max"], 1);
+    assert_eq!(info["tombstone_ttl_ms"], json!(null));
+    place.run("put s 1 --key a").ok();
+    let quota = place.run("put s 1 --key b").code(3);
+    assert!(quota.err.contains("E105"), "{}", quota.err);
+    let altered = place.run("tail s --type alter").ok().lines();
+    assert_eq!(altered[0]["value"]["keys_max"], 1);
+    let asked = place.run("topic rm s").code(2);
+    assert!(asked.err.contains("--yes"), "{}", asked.err);
+    place.run("topic rm s --yes").ok();
+    assert_eq!(place.run("topic ls -o json").ok().json(), json!([]));
+    assert_eq!(
+        place.run("topic ls --all -o json").ok().json()[0]["live"],
+        false
+    );
+    assert_eq!(
+        place.run("topic verify s -o json").ok().json()["records"],
+        4
+    );
+    place.run("topic create s wrong=1").code(2);
+    place.run("topic create s value-bytes-max=0").code(2);
+    place.run("topic create .hidden").code(2);
+    place.run("topic info none").code(4);
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_command_quietly() {
+    let place = Place::new();
+    place.pipe("put t -", "x\n".repeat(50_000)).ok();
+    let mut child = place
+        .weir()
+        .args(["tail", "t"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut first)
+        .unwrap();
+    let done = crate::run::done(child.wait_with_output().unwrap());
+    assert_eq!((done.code, done.err.as_str()), (0, ""));
+}

@@ -1,0 +1,157 @@
+//! Errors: three lines, a code, the exit code of the table.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use crate::run::Place;
+
+/// Checks the form that every error has.
+#[track_caller]
+fn check(err: &str, code: &str) {
+    let lines: Vec<&str> = err.lines().collect();
+    assert_eq!(lines.len(), 3, "{err}");
+    assert!(
+        lines[0].starts_with("weir: ") && lines[0].ends_with(&format!("({code})")),
+        "{err}"
+    );
+    assert!(lines[1].starts_with("  why: "), "{err}");
+    assert!(lines[2].starts_with("  try: "), "{err}");
+}
+
+#[test]
+fn errors_have_three_lines_and_codes_that_help_explains() {
+    let place = Place::new();
+    for (line, code, exit) in [
+        ("get t 1", "E406", 4),
+        ("--at weir://host:1 get t 1", "E311", 1),
+        ("get t 1 --at ftp://host", "E505", 2),
+        ("put bad/name x", "E321", 2),
+        ("context show none", "E406", 4),
+        ("import nothing -t t", "E401", 1),
+    ] {
+        let done = place.run(line).code(exit);
+        let errors: Vec<&str> = done
+            .err
+            .lines()
+            .filter(|line| !line.contains("made a"))
+            .collect();
+        check(&errors.join("\n"), code);
+        let help = place.run(&format!("help {code}")).ok().text();
+        assert!(help.starts_with(code) && help.contains("Try:"), "{help}");
+    }
+    place.run("put t x").ok();
+    check(&place.run("get t 7").code(4).err, "E318");
+    check(&place.run("get t --key k").code(4).err, "E317");
+    check(&place.run("tail u").code(4).err, "E316");
+    check(&place.run("topic ls --columns nothing").code(2).err, "E415");
+    assert_eq!(place.run("help E999").code, 2);
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_exits_with_2_and_says_what_was_meant() {
+    let place = Place::new();
+    let typo = place.run("topik ls").code(2);
+    assert!(
+        typo.err.contains("similar subcommand exists: 'topic'"),
+        "{}",
+        typo.err
+    );
+    place.run("put").code(2);
+    place.run("get t").code(2);
+    place.run("get t 1 --key k").code(2);
+    place.run("put t x --durability slow").code(2);
+    let option = place.run("put t x --if-absnt").code(2);
+    assert!(option.err.contains("--if-absent"), "{}", option.err);
+}
+
+#[test]
+fn a_directory_in_use_names_its_owner() {
+    let place = Place::new();
+    let mut owner = place
+        .weir()
+        .args(["put", "t", "-", "--jsonl", "-o", "jsonl"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = owner.stdin.take().unwrap();
+    input.write_all(b"{\"value\":1}\n").unwrap();
+    let mut first = String::new();
+    let mut output = BufReader::new(owner.stdout.take().unwrap());
+    output.read_line(&mut first).unwrap();
+    assert!(
+        first.contains("VALID"),
+        "the owner has the store open: {first}"
+    );
+    let second = place.run("get t 2 --lock-wait 0").code(5);
+    check(second.err.trim_end(), "E404");
+    let pid = owner.id().to_string();
+    assert!(
+        second.err.contains(&format!("process {pid} (weir)")),
+        "{}",
+        second.err
+    );
+    assert!(
+        second.err.contains(&format!("kill {pid}")),
+        "{}",
+        second.err
+    );
+    drop(input);
+    assert!(owner.wait().unwrap().success());
+    place.run("get t 2").ok();
+}
+
+#[test]
+fn a_second_writer_waits_for_a_short_first_one() {
+    let place = Place::new();
+    place.run("put t 0").ok();
+    let spawn = |n: u32| {
+        let mut command = place.weir();
+        command.args(["put", "t", &n.to_string(), "--lock-wait", "60s"]);
+        command.stdout(Stdio::null()).spawn().unwrap()
+    };
+    let children: Vec<_> = (1..=5).map(spawn).collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(place.run("topic info t -o json").ok().json()["last"], 7);
+}
+
+#[test]
+fn weaker_durability_is_said_once() {
+    let place = Place::new();
+    let weak = place.run("put t x --durability interval:50").ok();
+    assert!(
+        weak.err.contains("a power cut can lose the last 50 ms"),
+        "{}",
+        weak.err
+    );
+    let weak = place.run("put t x --durability memory").ok();
+    assert_eq!(weak.err.lines().count(), 1, "{}", weak.err);
+    assert_eq!(place.run("put t x --durability each").ok().err, "");
+    assert_eq!(place.run("put t x --durability memory -q").ok().err, "");
+}
+
+#[test]
+fn a_closed_standard_error_changes_nothing() {
+    let place = Place::new();
+    let mut command = place.weir();
+    command.args(["put", "t", "x", "--if-absent", "--key", "k"]);
+    let mut child = command
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stderr.take());
+    let first = crate::run::done(child.wait_with_output().unwrap());
+    assert_eq!(first.code, 0);
+    let mut command = place.weir();
+    command.args(["put", "t", "x", "--if-absent", "--key", "k"]);
+    let mut child = command
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stderr.take());
+    assert_eq!(crate::run::done(child.wait_with_output().unwrap()).code, 3);
+}

@@ -1,0 +1,71 @@
+//! Every command has help with examples, and every example works.
+
+use crate::run::{Place, done};
+
+/// All commands with a help of their own, from the completion of the help.
+fn commands(place: &Place, prefix: &[&str], all: &mut Vec<Vec<String>>) {
+    let mut words = prefix.to_vec();
+    words.push("--help");
+    let help = place.words(&words).ok().text();
+    let owned: Vec<String> = prefix.iter().map(|word| (*word).to_owned()).collect();
+    all.push(owned);
+    let mut within = false;
+    for line in help.lines() {
+        match line.strip_prefix("  ") {
+            _ if line == "Commands:" => within = true,
+            Some(line) if within && !line.starts_with(' ') => {
+                if let Some(name) = line.split(' ').next() {
+                    let mut next = prefix.to_vec();
+                    next.push(name);
+                    commands(place, &next, all);
+                }
+            }
+            Some(_) => {}
+            None => within = false,
+        }
+    }
+}
+
+/// The lines below "Examples:" that are commands.
+fn examples(help: &str) -> Vec<String> {
+    let below = help.split("\nExamples:\n").nth(1).unwrap_or_default();
+    let lines = below.lines().take_while(|line| line.starts_with("  "));
+    lines.map(|line| line.trim().to_owned()).collect()
+}
+
+#[test]
+fn every_example_of_every_help_runs() {
+    let place = Place::new();
+    let mut all = Vec::new();
+    commands(&place, &[], &mut all);
+    assert!(all.len() > 20, "{all:?}");
+    let mut ran = 0;
+    for words in all {
+        let mut with_help: Vec<&str> = words.iter().map(String::as_str).collect();
+        with_help.push("--help");
+        let help = place.words(&with_help).ok().text();
+        let examples = examples(&help);
+        let group = help.contains("\nCommands:\n") && !words.is_empty();
+        let first = words.first().map(String::as_str);
+        // The tour runs for half a minute and has a test of its own; the lab
+        // may not be built, and the codec has its own tests.
+        if matches!(first, Some("demo" | "lab" | "psyc")) {
+            continue;
+        }
+        assert!(group || examples.len() >= 2, "{words:?} has {examples:?}");
+        let place = Place::new();
+        let bin = std::path::Path::new(env!("CARGO_BIN_EXE_weir"))
+            .parent()
+            .unwrap();
+        let path = std::env::var("PATH").unwrap();
+        for example in examples {
+            let mut shell = place.command("/bin/sh");
+            shell.args(["-c", &example]);
+            shell.env("PATH", format!("{}:{path}", bin.display()));
+            let done = done(shell.output().unwrap());
+            assert_eq!(done.code, 0, "{example}\n{}{}", done.err, done.text());
+            ran += 1;
+        }
+    }
+    assert!(ran > 40, "{ran}");
+}

@@ -1,0 +1,259 @@
+//! import and export: every item once, whatever happens.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::run::Place;
+
+/// NDJSON of so many items with keys of their own.
+fn items(count: u64) -> String {
+    let mut text = String::new();
+    for n in 0..count {
+        let filler = "x".repeat(usize::try_from(n % 50).unwrap());
+        writeln!(text, "{{\"id\":\"{n}\",\"text\":\"{filler}\"}}").unwrap();
+    }
+    text
+}
+
+/// A number that looks random, from a number that is not.
+fn mixed(n: u64) -> u64 {
+    let n = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    n ^ n >> 29
+}
+
+#[test]
+fn an_import_that_is_killed_again_and_again_ends_with_each_item_once() {
+    const ITEMS: u64 = 20_000;
+    let place = Place::new();
+    place.write("data", items(ITEMS));
+    let words = [
+        "import", "data", "-t", "t", "-k", "$.id", "--batch", "50", "-o", "json",
+    ];
+    let mut kills = 0;
+    let done = loop {
+        let mut command = place.weir();
+        command
+            .args(words)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // Where the kill falls is the machine's business; what holds, holds
+        // wherever it falls.
+        std::thread::sleep(Duration::from_millis(20 + mixed(kills) % 150));
+        if kills < 8 {
+            child.kill().unwrap();
+        }
+        let done = crate::run::done(child.wait_with_output().unwrap());
+        if done.code == 0 {
+            break done;
+        }
+        kills += 1;
+        assert!(kills < 20, "{}", done.err);
+    };
+    assert_eq!(done.json()["complete"], true);
+    let records = place.run("export t").ok().lines();
+    assert_eq!(records.len() as u64, ITEMS, "after {kills} kills");
+    let keys: HashSet<&str> = records.iter().filter_map(|r| r["key"].as_str()).collect();
+    assert_eq!(keys.len() as u64, ITEMS);
+    let again = place.words(&words).ok().json();
+    assert_eq!(
+        (&again["imported"], &again["already"]),
+        (&json!(0), &json!(ITEMS))
+    );
+    assert_eq!(place.run("topic info t -o json").ok().json()["keys"], ITEMS);
+}
+
+#[test]
+fn a_file_that_grew_is_taken_up_and_one_that_changed_is_refused() {
+    let place = Place::new();
+    place.write("data", items(10));
+    place.run("import data -t t -k id").ok();
+    place.write("data", items(15));
+    let more = place.run("import data -t t -k id -o json").ok().json();
+    assert_eq!(
+        (&more["imported"], &more["already"]),
+        (&json!(5), &json!(10))
+    );
+    place.write("data", items(20).replacen("\"3\"", "\"three\"", 1));
+    let changed = place.run("import data -t t -k id").code(1);
+    assert!(changed.err.contains("E507"), "{}", changed.err);
+    place.write("data", items(4));
+    let shorter = place.run("import data -t t -k id").code(1);
+    assert!(shorter.err.contains("now it has 4"), "{}", shorter.err);
+    let whole = place
+        .run("import data -t t -k id --again -o json")
+        .ok()
+        .json();
+    assert_eq!(whole["imported"], 4);
+    let whole = place.run("import data -t t -k id -o json").ok().json();
+    assert_eq!(
+        (&whole["imported"], &whole["already"]),
+        (&json!(0), &json!(4))
+    );
+    place.run("topic rm t --yes").ok();
+    let anew = place.run("import data -t t -k id -o json").ok().json();
+    assert_eq!(
+        anew["imported"], 4,
+        "a new life of the topic has nothing yet"
+    );
+}
+
+#[test]
+fn a_broken_line_is_named_and_the_choice_is_the_callers() {
+    let place = Place::new();
+    let text = "{\"id\":1}\n{\"id\":2,}\n\n  {\"id\":3}\n{\"x\":4}\n{\"id\":5}";
+    place.write("data", text);
+    let stopped = place.run("import data -t t -k $.id -o json").code(1);
+    assert!(stopped.err.contains("line 2 column 9"), "{}", stopped.err);
+    assert!(stopped.err.contains("E506"), "{}", stopped.err);
+    assert_eq!(stopped.json()["imported"], 1);
+    assert_eq!(stopped.json()["complete"], false);
+    let rest = place
+        .run("import data -t t -k $.id --on-error dead-letter=dead -o json")
+        .ok();
+    let rest = rest.json();
+    let expect = json!([2, 1, 2, true]);
+    assert_eq!(
+        json!([
+            rest["imported"],
+            rest["already"],
+            rest["broken"],
+            rest["complete"]
+        ]),
+        expect
+    );
+    let dead = std::fs::read_to_string(place.path("dead")).unwrap();
+    assert_eq!(dead, "{\"id\":2,}\n{\"x\":4}\n");
+    place
+        .run("import data -t t -k $.id --on-error dead-letter=dead")
+        .ok();
+    let dead = std::fs::read_to_string(place.path("dead")).unwrap();
+    assert_eq!(dead.lines().count(), 2, "dead letters are written once");
+    assert_eq!(place.run("get t --key 3").ok().text(), "{\"id\":3}");
+    place.write("data", text.replace(",}", "}"));
+    let mended = place
+        .run("import data -t t -k $.id --on-error skip")
+        .code(1);
+    assert!(mended.err.contains("E507"), "{}", mended.err);
+    let fresh = place
+        .run("import data -t u -k $.id --on-error skip -o json")
+        .ok()
+        .json();
+    assert_eq!(
+        (&fresh["imported"], &fresh["broken"]),
+        (&json!(4), &json!(1))
+    );
+}
+
+#[test]
+fn arrays_are_read_element_by_element_and_kept_byte_for_byte() {
+    let place = Place::new();
+    let text =
+        "{\"about\":{\"x\":[0]},\n\"list\":[ {\"n\" : 1.0},\n\"two\\n\" ,[3] ,{\"n\":x} ]}\n";
+    place.write("data", text);
+    let stopped = place.run("import data -t t --path $.list").code(1);
+    assert!(stopped.err.contains("line 3 column 20"), "{}", stopped.err);
+    place
+        .run("import data -t t --path $.list --on-error skip")
+        .ok();
+    let values = place.run("tail t --type put --raw").ok().text();
+    assert_eq!(values, "{\"n\" : 1.0}\n\"two\\n\"\n[3]\n");
+    place.write("cut", &text[..text.len() - 3]);
+    let cut = place
+        .run("import cut -t u --path $.list --on-error skip")
+        .code(1);
+    assert!(cut.err.contains("E506"), "{}", cut.err);
+    place.pipe("import - -t v", "[1,2]\n").ok();
+    assert_eq!(place.run("tail v --type put --raw").ok().text(), "1\n2\n");
+    place
+        .pipe("import - -t w --format ndjson", "\u{feff}[1,2]\n[3]\n")
+        .ok();
+    assert_eq!(
+        place.run("tail w --type put --raw").ok().text(),
+        "[1,2]\n[3]\n"
+    );
+}
+
+#[test]
+fn what_is_exported_comes_back_as_it_was() {
+    let place = Place::new();
+    let input = "{\"key\":\"a\",\"value\":{\"x\": 1}}
+{\"key64\":\"/wD/\",\"value64\":\"AAH/Aw==\",\"meta\":\"m\"}
+{\"text\":\"line\\nline\"}
+{\"key\":\"a\",\"delete\":true}
+{\"value\":null}
+{\"key\":\"b\",\"text\":\"\"}
+";
+    place.pipe("put t --jsonl", input).ok();
+    for format in ["jsonl", "json"] {
+        let exported = place.run(&format!("export t -o {format}")).ok().out;
+        let copy = format!("import - -t {format} --records");
+        place.pipe(&copy, exported).ok();
+        let fields = "--columns kind,key,value,meta -o jsonl";
+        let before = place.run(&format!("export t {fields}")).ok().text();
+        assert_eq!(
+            place.run(&format!("export {format} {fields}")).ok().text(),
+            before
+        );
+        assert_eq!(before.lines().count(), 6);
+    }
+    let latest = place
+        .run("export t --latest --columns key,value")
+        .ok()
+        .text();
+    assert_eq!(
+        latest,
+        "{\"key\":\"b\",\"text\":\"\"}\n{\"key64\":\"/wD/\",\"value64\":\"AAH/Aw==\"}\n"
+    );
+}
+
+#[test]
+fn items_that_the_topic_refuses_are_counted_and_explained() {
+    let place = Place::new();
+    place.run("topic create t keys-max=3").ok();
+    place.write("data", items(10));
+    let done = place.run("import data -t t -k id -o json").code(3);
+    assert_eq!(
+        (&done.json()["imported"], &done.json()["rejected"]),
+        (&json!(3), &json!(7))
+    );
+    assert!(
+        done.err.contains("line 4: INVALID QUOTA in t (E105)"),
+        "{}",
+        done.err
+    );
+    place.write("big", format!("\"{}\"\n1\n", "x".repeat(3 << 19)));
+    let big = place.run("import big -t u").code(1);
+    assert!(big.err.contains("over the limit of 1048576"), "{}", big.err);
+    place.run("import big -t u --value-max 4MiB").ok();
+    let dry = place
+        .run("import data -t none -k id --dry-run -o json")
+        .ok()
+        .json();
+    assert_eq!(dry["imported"], 10);
+    place.run("topic info none").code(4);
+}
+
+#[test]
+fn a_session_that_the_store_forgot_is_not_begun_anew_in_silence() {
+    let place = Place::new();
+    place.write("data", items(3));
+    place.run("import data -t t -k id").ok();
+    let store = weir::Weir::open(place.path("weir-data")).unwrap();
+    let all = weir::Operation::ExpireSessions { idle_ms: 0 };
+    store
+        .propose(&[weir::Intention::new("", all)])
+        .unwrap()
+        .wait()
+        .unwrap();
+    store.close().unwrap();
+    let forgotten = place.run("import data -t t -k id").code(6);
+    assert!(forgotten.err.contains("E306"), "{}", forgotten.err);
+    assert_eq!(place.run("topic info t -o json").ok().json()["last"], 4);
+    place.run("import data -t t -k id --again").ok();
+    assert_eq!(place.run("topic info t -o json").ok().json()["last"], 7);
+}

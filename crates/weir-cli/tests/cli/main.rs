@@ -1,0 +1,15 @@
+//! The real command, run as people and scripts run it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failed unwrap is a failed test"
+)]
+
+mod daily;
+mod errors;
+mod examples;
+mod formats;
+mod import;
+mod place;
+mod run;
+mod tools;

@@ -1,0 +1,251 @@
+//! verify, backup, restore, compact, config, man, completion, interrupts.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::json;
+
+use crate::run::{Place, done};
+
+fn filled(place: &Place) {
+    place.pipe("put t -", "line\n".repeat(1000)).ok();
+    place.run("put t v --key k").ok();
+}
+
+/// All files below a directory, longest first.
+fn files(dir: &Path, found: &mut Vec<(u64, PathBuf)>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            files(&entry.path(), found);
+        } else {
+            found.push((entry.metadata().unwrap().len(), entry.path()));
+        }
+    }
+    found.sort();
+    found.reverse();
+}
+
+#[test]
+fn a_backup_restores_to_the_same_state() {
+    let place = Place::new();
+    filled(&place);
+    let before = place.run("verify -o json").ok().json();
+    assert_eq!(
+        (&before["sound"], &before["clean"]),
+        (&json!(true), &json!(true))
+    );
+    place.run("backup copy").ok();
+    place.run("put t later").ok();
+    let restored = place.run("restore copy again -o json").ok().json();
+    assert_eq!(restored["digest"], before["digest"]);
+    assert_eq!(place.run("get t --key k --at again").ok().text(), "v");
+    assert_eq!(
+        place.run("topic info t --at again -o json").ok().json()["last"],
+        1002
+    );
+    let full = place.run("restore copy again").code(73);
+    assert!(full.err.contains("E407"), "{}", full.err);
+    place.run("backup again").code(73);
+    place.run("restore nothing new").code(78);
+    place.run("verify nothing").code(78);
+    assert!(!place.path("new").exists());
+}
+
+#[test]
+fn damage_is_found_with_file_and_place_and_never_restored() {
+    let place = Place::new();
+    filled(&place);
+    place.run("compact").ok();
+    place.run("backup copy").ok();
+    let mut all = Vec::new();
+    files(&place.path("copy/topics"), &mut all);
+    let victim = &all[0].1;
+    let mut bytes = std::fs::read(victim).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(victim, bytes).unwrap();
+    let bad = place.run("check copy -o json").code(65);
+    assert!(bad.err.contains("E405"), "{}", bad.err);
+    let finding = &bad.json()["findings"][0];
+    assert_eq!(finding["severity"], "damage");
+    let file = finding["file"].as_str().unwrap();
+    assert!(victim.ends_with(file), "{file}");
+    assert!(finding["position"].is_u64());
+    place.run("restore copy new").code(65);
+    assert!(!place.path("new").exists());
+    place.run("verify").ok();
+}
+
+#[test]
+fn a_store_in_use_is_not_checked() {
+    let place = Place::new();
+    let mut command = place.weir();
+    command.args(["put", "t", "-", "-o", "jsonl"]);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut owner = command.spawn().unwrap();
+    let mut input = owner.stdin.take().unwrap();
+    input.write_all(b"one\n").unwrap();
+    let mut first = String::new();
+    let mut output = BufReader::new(owner.stdout.take().unwrap());
+    output.read_line(&mut first).unwrap();
+    let busy = place.run("verify").code(75);
+    assert!(
+        busy.err.contains(&format!("process {}", owner.id())),
+        "{}",
+        busy.err
+    );
+    drop(input);
+    assert!(owner.wait().unwrap().success());
+    place.run("verify").ok();
+}
+
+#[test]
+fn compaction_keeps_the_newest_value_of_each_key() {
+    let place = Place::new();
+    place.run("topic create s compaction=latest").ok();
+    let mut lines = String::new();
+    for n in 0..500 {
+        writeln!(lines, "{{\"key\":\"k{}\",\"value\":{n}}}", n % 5).unwrap();
+    }
+    place.pipe("put s --jsonl", lines).ok();
+    let done = place.run("topic compact s -o json").ok().json();
+    assert_eq!(done["records_before"], 501);
+    assert!(done["records_after"].as_u64().unwrap() < 20, "{done}");
+    let latest = place.run("export s --latest --raw -o raw");
+    assert_eq!(latest.code, 2, "export has no --raw");
+    assert_eq!(
+        place.run("export s --latest -o raw").ok().text(),
+        "495\n496\n497\n498\n499\n"
+    );
+    place.run("put t x").ok();
+    let off = place.run("topic compact t").code(2);
+    assert!(
+        off.err.contains("weir topic set t compaction=latest"),
+        "{}",
+        off.err
+    );
+    place.run("topic compact none").code(4);
+}
+
+#[test]
+fn settings_tell_where_they_come_from() {
+    let place = Place::new();
+    place.run("config init").ok();
+    place.run("config check").ok();
+    place.run("config init").code(1);
+    place.write("weir.toml", "durability = \"each\"\noutput = \"json\"\n");
+    let rows = place.run("config show --at here").ok().json();
+    assert_eq!(
+        rows[0],
+        json!({"key": "at", "value": "here", "origin": "flag"})
+    );
+    assert_eq!(
+        rows[1],
+        json!({"key": "output", "value": "json", "origin": "weir.toml"})
+    );
+    assert_eq!(
+        rows[2],
+        json!({"key": "durability", "value": "each", "origin": "weir.toml"})
+    );
+    place.write("weir.toml", "durability = \"slow\"\n");
+    place.run("config check").code(2);
+    place.run("topic ls --config none.toml").code(2);
+}
+
+#[test]
+fn shells_and_manual_are_served() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish", "powershell"] {
+        let script = place.run(&format!("completion {shell}")).ok().text();
+        assert!(script.contains("if-topic-offset"), "{shell}");
+    }
+    place.run("man pages").ok();
+    let page = std::fs::read_to_string(place.path("pages/weir-topic-create.1")).unwrap();
+    assert!(page.contains("compaction=off|latest"), "{page}");
+    assert!(
+        place
+            .run("help topic create")
+            .ok()
+            .text()
+            .contains("Examples:")
+    );
+    place.run("help nothing").code(2);
+}
+
+#[test]
+fn an_interrupted_import_goes_on_and_a_tail_just_ends() {
+    let place = Place::new();
+    let interrupt = |id: u32| {
+        let mut kill = place.command("/bin/sh");
+        kill.args(["-c", &format!("kill -INT {id}")]);
+        assert!(kill.status().unwrap().success());
+    };
+    let fifo = place.path("fifo");
+    let mut make = place.command("/bin/sh");
+    assert!(make.args(["-c", "mkfifo fifo"]).status().unwrap().success());
+    let mut tail = place.weir();
+    place.run("put t x").ok();
+    tail.args(["tail", "t", "-f", "-o", "raw", "--type", "put"])
+        .stdout(Stdio::piped());
+    let mut tail = tail.spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(tail.stdout.take().unwrap())
+        .read_line(&mut first)
+        .unwrap();
+    assert_eq!(first, "x\n");
+    interrupt(tail.id());
+    assert_eq!(
+        tail.wait().unwrap().signal(),
+        Some(2),
+        "a shell calls that 130"
+    );
+    let mut import = place.weir();
+    import
+        .args(["import", "fifo", "-t", "u"])
+        .stderr(Stdio::piped());
+    let mut import = import.spawn().unwrap();
+    let mut input = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    input.write_all(b"1\n2\n").unwrap();
+    interrupt(import.id());
+    assert_eq!(import.wait().unwrap().signal(), Some(2));
+    drop(input);
+    place.run("verify").ok();
+}
+
+#[test]
+fn the_lab_is_a_program_of_its_own() {
+    let place = Place::new();
+    let mut command = place.weir();
+    command
+        .args(["lab", "run", "x", "--quick"])
+        .env("PATH", place.path("bin"));
+    let missing = done(command.output().unwrap());
+    if missing.code == 1 && missing.err.contains("cannot run weir-lab") {
+        assert!(
+            missing
+                .err
+                .contains("cargo build --release --package weir-lab")
+        );
+    }
+    std::fs::create_dir(place.path("bin")).unwrap();
+    let copy = place.path("bin/weir");
+    std::fs::copy(env!("CARGO_BIN_EXE_weir"), &copy).unwrap();
+    let lab = place.write("bin/weir-lab", "#!/bin/sh\necho \"lab $*\"\nexit 4\n");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(lab, mode).unwrap();
+    let mut command = place.command(copy);
+    let ran = done(
+        command
+            .args(["lab", "run", "x", "--quick"])
+            .output()
+            .unwrap(),
+    );
+    assert_eq!((ran.code, ran.text().as_str()), (4, "lab run x --quick\n"));
+}

@@ -1,0 +1,518 @@
+//! Bytes that are not as they were written: flipped, cut off, missing, swapped,
+//! from an earlier time. There is never a wrong answer: a file is derived again
+//! with equal content, or the damage is reported with the name of a file.
+
+use std::sync::Arc;
+
+use weir_core::{ClientId, ConsequenceOffset, Digest};
+use weir_store::disk::{Disk, SimDisk};
+use weir_store::{Store, StoreError};
+
+use crate::world::{
+    CLIENT, Draw, create, create_with, drain, execute, keys, latest, open, options, outcomes, put,
+    records, state,
+};
+
+type State = std::collections::BTreeMap<String, crate::world::TopicState>;
+
+/// A closed store with several topics, sessions, two snapshots and a log
+/// behind the newest one.
+struct Sample {
+    disk: SimDisk,
+    state: State,
+    digest: Digest,
+    /// A disk of an earlier time.
+    earlier: SimDisk,
+}
+
+fn sample(purged: bool) -> Sample {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    create(&store, "a");
+    create_with(&store, "b", &latest());
+    let fill = |from: u64, to: u64| {
+        for n in from..to {
+            let key = (n % 30).to_be_bytes();
+            let value = vec![n as u8; 40 + (n as usize * 37) % 300];
+            let number = n.to_be_bytes();
+            let call = [put("a", &key, &value), put("b", b"only", &number)];
+            let nonce = n * 2 + 1;
+            let client = ClientId([1; 16]);
+            execute(
+                &store,
+                &[
+                    call[0].under(client, nonce),
+                    call[1].under(client, nonce + 1),
+                ],
+            );
+        }
+    };
+    fill(0, 60);
+    store.checkpoint().unwrap();
+    fill(60, 140);
+    let earlier = disk.killed();
+    if purged {
+        store.compact_log().unwrap();
+    } else {
+        store.checkpoint().unwrap();
+    }
+    fill(140, 160);
+    let (state, digest) = (state(&store), store.digest());
+    store.close().unwrap();
+    Sample {
+        disk,
+        state,
+        digest,
+        earlier,
+    }
+}
+
+/// What an open of a changed directory came to.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    /// Everything, equal.
+    Whole,
+    /// Refused or partly unreadable, with the file that is named.
+    Named(String),
+}
+
+fn file_of(error: &StoreError) -> Option<String> {
+    match error {
+        StoreError::Damage { file, .. }
+        | StoreError::NewerFormat { file, .. }
+        | StoreError::UnknownContent { file, .. }
+        | StoreError::ForeignStore { file } => Some(file.clone()),
+        StoreError::Io { subject, .. } => Some(subject.clone()),
+        StoreError::Missing { what } => Some((*what).to_owned()),
+        _ => None,
+    }
+}
+
+/// Opens the disk and reads everything; panics at a wrong answer.
+fn answer(disk: &SimDisk, sample: &Sample, what: &str) -> Answer {
+    let mut no_store = options();
+    no_store.create = false;
+    let store = match Store::open_disk(Arc::new(disk.clone()), &no_store) {
+        Ok(store) => store,
+        Err(error) => {
+            let file = file_of(&error).unwrap_or_else(|| panic!("{what}: {error}"));
+            return Answer::Named(file);
+        }
+    };
+    assert_eq!(store.digest(), sample.digest, "{what}: digest");
+    for (name, wanted) in &sample.state {
+        let read = store
+            .read(name, ConsequenceOffset::ZERO)
+            .and_then(|mut reader| drain(&mut reader));
+        match read {
+            Ok(found) => assert!(found == wanted.records, "{what}: records of {name}"),
+            Err(error) => {
+                let file = file_of(&error).unwrap_or_else(|| panic!("{what}: {error}"));
+                return Answer::Named(file);
+            }
+        }
+    }
+    assert!(state(&store) == sample.state, "{what}: state");
+    let again = store.outcome(ClientId([1; 16]), 320);
+    assert_eq!(
+        again.map(|commit| commit.nonce),
+        Some(320),
+        "{what}: session"
+    );
+    Answer::Whole
+}
+
+fn is_snapshot(path: &str) -> bool {
+    path.starts_with("snapshots/")
+}
+
+fn is_derived(path: &str) -> bool {
+    path.starts_with("topics/") || is_snapshot(path)
+}
+
+/// The check without opening must see every change of a byte, derived or not.
+fn verify_finds(disk: &SimDisk, what: &str) {
+    let shared: Arc<dyn Disk> = Arc::new(disk.killed());
+    if let Ok(report) = weir_store::verify_disk(&shared) {
+        assert!(!report.is_clean(), "{what}: verify finds nothing");
+    }
+}
+
+/// Checks a changed directory against what the formats promise.
+fn judge(disk: &SimDisk, sample: &Sample, path: &str, purged: bool, what: &str) -> Answer {
+    let first = answer(disk, sample, what);
+    if let Answer::Named(file) = &first
+        && is_derived(path)
+        && !purged
+    {
+        // A reader found it; the next open derives it again.
+        assert!(is_derived(file), "{what}: blamed {file}");
+        let second = answer(disk, sample, &format!("{what}, opened again"));
+        assert_eq!(second, Answer::Whole, "{what}: not derived again");
+    }
+    first
+}
+
+/// One path of each kind and age.
+fn paths(disk: &SimDisk) -> Vec<String> {
+    let mut paths = disk.files();
+    paths.retain(|path| !path.starts_with("cut/"));
+    paths
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_repaired_or_named() {
+    for purged in [false, true] {
+        let sample = sample(purged);
+        assert_eq!(
+            answer(&sample.disk.killed(), &sample, "untouched"),
+            Answer::Whole
+        );
+        let mut draw = Draw(5);
+        for path in paths(&sample.disk) {
+            let len = sample.disk.content(&path).unwrap().len();
+            let mut named = 0;
+            let tries = 60;
+            for n in 0..tries {
+                // The first bytes of a file matter most.
+                let byte = match n {
+                    0..20 => draw.below(128.min(len as u64)),
+                    _ => draw.below(len as u64),
+                };
+                let bit = draw.below(8) as u8;
+                let disk = sample.disk.killed();
+                disk.flip(&path, byte as usize, bit);
+                let what = format!("purged {purged}, {path} byte {byte} bit {bit}");
+                verify_finds(&disk, &what);
+                match judge(&disk, &sample, &path, purged, &what) {
+                    Answer::Whole => {}
+                    Answer::Named(file) => {
+                        named += 1;
+                        let same = file == path || (is_derived(&path) && is_derived(&file));
+                        // A later segment or mark may be what betrays it.
+                        let log = path.starts_with("log/") && file.starts_with("log/");
+                        assert!(same || log, "{what}: blamed {file}");
+                    }
+                }
+            }
+            if path == "weir.id" {
+                assert_eq!(named, tries, "{path}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_cut_short_at_any_length_is_repaired_or_named() {
+    for purged in [false, true] {
+        let sample = sample(purged);
+        let mut draw = Draw(6);
+        for path in paths(&sample.disk) {
+            let len = sample.disk.content(&path).unwrap().len() as u64;
+            let mut lengths = vec![0, 1, len / 2, len - 1, len.saturating_sub(512)];
+            lengths.extend((0..12).map(|_| draw.below(len)));
+            for to in lengths {
+                let disk = sample.disk.killed();
+                disk.shorten(&path, to as usize);
+                let what = format!("purged {purged}, {path} cut to {to} of {len}");
+                verify_finds(&disk, &what);
+                let found = judge(&disk, &sample, &path, purged, &what);
+                // The start file holds the same twice.
+                let spare = path == "log/start" && to >= 512;
+                if !is_derived(&path) && !spare {
+                    assert_ne!(found, Answer::Whole, "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_missing_file_is_derived_again_or_refused() {
+    for purged in [false, true] {
+        let sample = sample(purged);
+        let newest = sample.disk.files();
+        let newest = newest.iter().rfind(|path| is_snapshot(path)).unwrap();
+        for path in paths(&sample.disk) {
+            let disk = sample.disk.killed();
+            disk.take(&path);
+            let what = format!("purged {purged}, without {path}");
+            let found = judge(&disk, &sample, &path, purged, &what);
+            let needed = !is_derived(&path) || (purged && (!is_snapshot(&path) || path == *newest));
+            assert_eq!(found != Answer::Whole, needed, "{what}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn swapped_and_outdated_files_are_noticed() {
+    for purged in [false, true] {
+        let sample = sample(purged);
+        let all = paths(&sample.disk);
+        for (at, path) in all.iter().enumerate() {
+            for other in &all[at + 1..] {
+                let kind = |path: &str| path.split('/').next().unwrap().to_owned();
+                if kind(path) != kind(other) {
+                    continue;
+                }
+                let disk = sample.disk.killed();
+                let (mine, its) = (disk.take(path).unwrap(), disk.take(other).unwrap());
+                disk.put(path, its);
+                disk.put(other, mine);
+                let what = format!("purged {purged}, {path} and {other} swapped");
+                judge(&disk, &sample, path, purged, &what);
+            }
+            if let Some(old) = sample.earlier.content(path)
+                && !path.starts_with("log/")
+            {
+                let disk = sample.disk.killed();
+                disk.take(path);
+                disk.put(path, old);
+                let what = format!("purged {purged}, {path} of an earlier time");
+                judge(&disk, &sample, path, purged, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn shadows_can_be_deleted_while_the_log_has_it_all() {
+    let sample = sample(false);
+    for kinds in [
+        &["topics/"][..],
+        &["snapshots/"],
+        &["topics/", "snapshots/"],
+    ] {
+        let disk = sample.disk.killed();
+        for path in disk.files() {
+            if kinds.iter().any(|kind| path.starts_with(kind)) {
+                disk.take(&path);
+            }
+        }
+        let what = format!("without {kinds:?}");
+        assert_eq!(answer(&disk, &sample, &what), Answer::Whole);
+        // And what was derived again is as good as the first.
+        let store = open(Arc::new(disk.clone()));
+        store.compact_log().unwrap();
+        drop(store);
+        assert_eq!(answer(&disk, &sample, "compacted"), Answer::Whole);
+    }
+}
+
+#[test]
+fn damage_in_a_topic_is_reported_with_its_file_and_healed_from_the_log() {
+    let sample = sample(false);
+    let disk = sample.disk.killed();
+    let files = disk.files();
+    let segment = files
+        .iter()
+        .find(|path| path.starts_with("topics/00000000/"))
+        .unwrap();
+    // Far behind the header of the first block: only a reader can see it.
+    disk.flip(segment, 3_000, 3);
+    let store = open(Arc::new(disk.clone()));
+    let mut reader = store.read("a", ConsequenceOffset::ZERO).unwrap();
+    let error = drain(&mut reader).unwrap_err();
+    let StoreError::Damage { file, .. } = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(file, segment);
+    assert_eq!(
+        records(&store, "b"),
+        sample.state["b"].records,
+        "others are read"
+    );
+    execute(&store, &[put("a", b"still", b"writes")]);
+    drop(store);
+    let store = open(Arc::new(disk.clone()));
+    let found = records(&store, "a");
+    assert_eq!(found[..found.len() - 1], sample.state["a"].records);
+    assert!(store.report().snapshot.is_none(), "derived from the log");
+    drop(store);
+    let store = open(Arc::new(disk));
+    assert_eq!(records(&store, "a").len(), found.len());
+}
+
+#[test]
+fn a_purge_never_takes_the_last_good_copy() {
+    let sample = sample(false);
+    let disk = sample.disk.killed();
+    let files = disk.files();
+    let segment = files
+        .iter()
+        .find(|path| path.starts_with("topics/00000000/"))
+        .unwrap();
+    disk.flip(segment, 3_000, 3);
+    let store = open(Arc::new(disk.clone()));
+    let refused = store.compact_log().unwrap_err();
+    assert!(
+        matches!(&refused, StoreError::Damage { file, .. } if file == segment),
+        "{refused}"
+    );
+    let target = tempfile::tempdir().unwrap();
+    let copy = target.path().join("copy");
+    assert!(store.backup(&copy).is_err(), "nor is it copied");
+    assert!(!copy.exists());
+    drop(store);
+    assert_eq!(answer(&disk, &sample, "reopened"), Answer::Whole);
+}
+
+#[test]
+fn a_damaged_newest_snapshot_falls_back_or_is_refused() {
+    let sample = sample(false);
+    let disk = sample.disk.killed();
+    let files = disk.files();
+    let snapshots: Vec<&String> = files.iter().filter(|path| is_snapshot(path)).collect();
+    let (older, newest) = (snapshots[0], snapshots[1]);
+    disk.flip(newest, 700, 0);
+    let store = open(Arc::new(disk.clone()));
+    let report = store.report();
+    assert_eq!(report.set_aside.len(), 1);
+    assert_eq!(report.set_aside[0].0, *newest);
+    let used = report.snapshot.unwrap();
+    assert!(older.contains(&format!("{:020}", used.0)));
+    assert_eq!(state(&store), sample.state);
+    assert_eq!(store.digest(), sample.digest);
+    store.close().unwrap();
+    assert!(!disk.files().contains(newest), "it is out of the way");
+    assert_eq!(answer(&disk, &sample, "again"), Answer::Whole);
+    // Both of them: everything from the log.
+    let disk = sample.disk.killed();
+    disk.flip(newest, 700, 0);
+    disk.flip(older, 700, 0);
+    let store = open(Arc::new(disk));
+    assert_eq!(store.report().set_aside.len(), 2);
+    assert!(store.report().snapshot.is_none());
+    assert_eq!(state(&store), sample.state);
+    // Where the log was purged there is nothing to fall back to.
+    let sample = self::sample(true);
+    let disk = sample.disk.killed();
+    let files = disk.files();
+    let newest = files.iter().rfind(|path| is_snapshot(path)).unwrap();
+    disk.flip(newest, 700, 0);
+    let before: Vec<_> = files.iter().map(|path| disk.content(path)).collect();
+    let refused = Store::open_disk(Arc::new(disk.clone()), &options()).unwrap_err();
+    assert!(
+        matches!(&refused, StoreError::Damage { file, .. } if file == newest),
+        "{refused}"
+    );
+    let after: Vec<_> = files.iter().map(|path| disk.content(path)).collect();
+    let derived_or_same = files
+        .iter()
+        .zip(before.iter().zip(&after))
+        .all(|(path, (before, after))| before == after || path.starts_with("log/"));
+    assert!(
+        derived_or_same,
+        "a refused open changes no topic and no snapshot"
+    );
+}
+
+#[test]
+fn a_session_survives_every_way_of_opening() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    create(&store, "t");
+    let first = execute(&store, &[put("t", b"k", b"v").under(CLIENT, 1)])[0];
+    let sent_again = |store: &Store| {
+        let outcome = outcomes(store, &[put("t", b"k", b"v").under(CLIENT, 1)])[0];
+        assert_eq!(outcome, weir_core::Outcome::Replayed(first));
+        assert_eq!(records(store, "t").len(), 2);
+        assert_eq!(keys(store, "t").len(), 1);
+    };
+    sent_again(&store);
+    store.compact_log().unwrap();
+    sent_again(&store);
+    drop(store);
+    let store = open(Arc::new(disk.clone()));
+    sent_again(&store);
+    let target = tempfile::tempdir().unwrap();
+    let copy = target.path().join("copy");
+    store.backup(&copy).unwrap();
+    sent_again(&Store::open(&copy, &options()).unwrap());
+    drop(store);
+    sent_again(&open(Arc::new(disk.power_cut(1))));
+}
+
+/// Changes bytes of a header and makes its checksum right again.
+fn forge(disk: &SimDisk, path: &str, header: usize, change: impl FnOnce(&mut [u8])) {
+    let mut bytes = disk.take(path).unwrap();
+    change(&mut bytes);
+    let crc = crc_fast::crc32_iscsi(&bytes[..header - 4]);
+    bytes[header - 4..header].copy_from_slice(&crc.to_le_bytes());
+    disk.put(path, bytes);
+}
+
+#[test]
+fn files_of_a_later_format_are_refused_and_left_alone() {
+    let sample = sample(false);
+    let files = sample.disk.files();
+    let of = |kind: &str| files.iter().rfind(|path| path.starts_with(kind)).unwrap();
+    let segment = of("topics/00000000/");
+    for (path, header, format, reserved) in [
+        ("weir.id", 512, 8, 100),
+        (of("snapshots/").as_str(), 512, 8, 200),
+        (segment.as_str(), 88, 4, 6),
+    ] {
+        for (at, value) in [(format, 2), (reserved, 1)] {
+            let disk = sample.disk.killed();
+            forge(&disk, path, header, |bytes| bytes[at] = value);
+            let before: Vec<_> = files.iter().map(|path| disk.content(path)).collect();
+            let refused = Store::open_disk(Arc::new(disk.clone()), &options()).unwrap_err();
+            let newer = match &refused {
+                StoreError::NewerFormat { file, .. } | StoreError::UnknownContent { file, .. } => {
+                    file == path
+                }
+                _ => false,
+            };
+            assert!(newer, "{path} byte {at}: {refused}");
+            for (path, before) in files.iter().zip(before) {
+                let same = disk.content(path) == before;
+                assert!(same || path.starts_with("log/"), "{path} was changed");
+            }
+        }
+    }
+}
+
+#[test]
+fn names_that_the_store_did_not_give_are_left_alone() {
+    let sample = sample(false);
+    let disk = sample.disk.killed();
+    let strangers = [
+        "topics/.DS_Store",
+        "topics/0/0000000001.seg",
+        "topics/zz/0000000001.seg",
+        "topics/00000000/1.seg",
+        "topics/00000000/notes.txt",
+        "snapshots/5.snap",
+        "snapshots/+0000000000000000005.snap",
+        "notes.txt",
+    ];
+    for path in strangers {
+        disk.put(path, b"mine".to_vec());
+    }
+    disk.put("snapshots/00000000000000000001.snap.new", b"half".to_vec());
+    assert_eq!(answer(&disk, &sample, "with strangers"), Answer::Whole);
+    for path in strangers {
+        assert_eq!(disk.content(path).as_deref(), Some(&b"mine"[..]), "{path}");
+    }
+    let left = disk.content("snapshots/00000000000000000001.snap.new");
+    assert!(left.is_none(), "an unfinished snapshot of ours");
+}
+
+#[test]
+fn a_directory_without_its_identity_is_not_taken_for_an_empty_one() {
+    let sample = sample(false);
+    let disk = sample.disk.killed();
+    disk.take("weir.id");
+    let refused = Store::open_disk(Arc::new(disk.clone()), &options()).unwrap_err();
+    assert!(refused.is_damage(), "{refused}");
+    for path in sample.disk.files().iter().filter(|path| *path != "weir.id") {
+        assert_eq!(disk.content(path), sample.disk.content(path), "{path}");
+    }
+    let nothing = SimDisk::new();
+    let mut existing = options();
+    existing.create = false;
+    let missing = Store::open_disk(Arc::new(nothing.clone()), &existing).unwrap_err();
+    assert!(matches!(missing, StoreError::Missing { .. }));
+    assert!(nothing.files().is_empty());
+}

@@ -1,0 +1,551 @@
+//! Disks that fail: syncs, writes, space, names. Nothing acknowledged is lost,
+//! nobody waits for ever, and what can go on goes on.
+
+use std::io;
+use std::sync::{Arc, mpsc};
+
+use weir_core::{ConsequenceOffset, Effect};
+use weir_store::disk::{FileDisk, SimDisk, SimFailure, SimOp};
+use weir_store::error::IoVerb;
+use weir_store::{OpenOptions, Store, StoreError};
+
+use crate::crash::{Image, Progress, check};
+use crate::disks::{EIO, EMFILE, ENOSPC, Gate, Op, Rule};
+use crate::model::{Act, Expected, script, with_intentions};
+use crate::world::{
+    CLIENT, create, create_with, execute, keys, latest, open, options, outcomes, put, records,
+    state, try_execute,
+};
+
+/// Runs a script on a disk with a fault until a call fails; then the disk heals
+/// and what it holds is checked as a kill and as power cuts leave it.
+fn survive(seed: u64, len: usize, op: SimOp, nth: u64, failure: SimFailure) {
+    let (items, acts) = script(seed, len);
+    let expected = Expected::of(items);
+    let disk = SimDisk::new();
+    disk.fail(op, nth, failure);
+    let mut progress = Progress::default();
+    let options = options();
+    run(&disk, &expected, &acts, &options, &mut progress);
+    progress.durable = progress.acknowledged;
+    let what = format!("seed {seed}, {failure:?} at {op:?} {nth}");
+    let left = [
+        (disk.killed(), false),
+        (disk.power_cut(nth), true),
+        (disk.power_cut(nth + 1_000_003), true),
+    ];
+    for (disk, power) in left {
+        let image = Image {
+            disk,
+            progress: progress.clone(),
+            what: format!("{what}, power cut: {power}"),
+            power,
+        };
+        check(&image, &expected, &acts, &options);
+    }
+}
+
+fn run(
+    disk: &SimDisk,
+    expected: &Expected,
+    acts: &[Act],
+    options: &OpenOptions,
+    progress: &mut Progress,
+) {
+    let again = || Store::open_disk(Arc::new(disk.clone()), options);
+    let Ok(mut store) = again() else { return };
+    for act in acts {
+        match act {
+            Act::Calls(calls) => {
+                for call in calls {
+                    progress.sent = call.end;
+                    let items = &expected.items[call.clone()];
+                    let sent = with_intentions(items, |i| store.propose(i));
+                    let Ok(outcomes) = sent.and_then(weir_store::Proposal::wait) else {
+                        return;
+                    };
+                    assert!(outcomes.iter().all(|outcome| outcome.commit().is_some()));
+                    progress.acknowledged = call.end;
+                }
+            }
+            // Maintenance may fail; the store goes on or says that it cannot.
+            Act::Checkpoint => drop(store.checkpoint()),
+            Act::CompactLog => drop(store.compact_log()),
+            Act::CompactTopic(name) => {
+                progress.compacted.insert(name);
+                drop(store.compact_topic(name));
+            }
+            Act::Sync => drop(store.sync()),
+            Act::Reopen | Act::Kill => {
+                drop(store);
+                match again() {
+                    Ok(opened) => store = opened,
+                    Err(_) => return,
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_failing_sync_of_a_script_is_survived() {
+    for nth in 1..=50 {
+        survive(70, 16, SimOp::Sync, nth, SimFailure::Io);
+    }
+    for nth in 1..=25 {
+        survive(70, 16, SimOp::SyncDir, nth, SimFailure::Io);
+    }
+}
+
+#[test]
+fn every_failing_write_of_a_script_is_survived() {
+    for nth in 1..=70 {
+        let failure = [SimFailure::Io, SimFailure::Short, SimFailure::Full][nth as usize % 3];
+        survive(71, 16, SimOp::Write, nth, failure);
+    }
+}
+
+#[test]
+fn every_failing_change_of_names_and_lengths_is_survived() {
+    for op in [SimOp::Create, SimOp::Rename, SimOp::Remove, SimOp::Resize] {
+        for nth in 1..=12 {
+            let failure = [SimFailure::Io, SimFailure::Full][nth as usize % 2];
+            survive(72, 16, op, nth, failure);
+        }
+    }
+}
+
+#[test]
+fn a_failed_sync_is_final_for_the_handle_and_reads_go_on() {
+    let disk = SimDisk::new();
+    let gate = Gate::new(disk.clone());
+    let store = open(gate.disk());
+    create(&store, "t");
+    execute(&store, &[put("t", b"k", b"1").under(CLIENT, 1)]);
+    gate.rule(Op::Sync, "log/", Rule::Hold);
+    let in_flight = store
+        .propose(&[put("t", b"k", b"2").under(CLIENT, 2)])
+        .unwrap();
+    gate.wait_held();
+    let queued = store
+        .propose(&[put("t", b"k", b"3").under(CLIENT, 3)])
+        .unwrap();
+    disk.fail(SimOp::Sync, 1, SimFailure::Io);
+    let writes = gate.count(Op::Write, "log/");
+    gate.release();
+    let first = in_flight.wait();
+    let is_sync = |e: &StoreError| {
+        matches!(
+            e,
+            StoreError::Io {
+                verb: IoVerb::Sync,
+                ..
+            }
+        )
+    };
+    assert!(first.as_ref().is_err_and(is_sync), "{first:?}");
+    assert!(matches!(queued.wait(), Err(StoreError::Poisoned)));
+    let later = try_execute(&store, &[put("t", b"k", b"4")]);
+    assert!(matches!(later, Err(StoreError::Poisoned)));
+    for refused in [
+        store.sync().err(),
+        store.checkpoint().err(),
+        store.compact_log().err(),
+    ] {
+        assert!(matches!(refused, Some(StoreError::Poisoned)), "{refused:?}");
+    }
+    assert_eq!(
+        gate.count(Op::Write, "log/"),
+        writes,
+        "nothing is written any more"
+    );
+    assert_eq!(keys(&store, "t")[&b"k"[..]].1, b"1");
+    assert_eq!(records(&store, "t").len(), 2);
+    assert!(matches!(store.close(), Err(StoreError::Poisoned)));
+    // What the failed sync covered was in the cache; it may be there or not,
+    // and sending it again gives one execution.
+    for left in [disk.killed(), disk.power_cut(1), disk.power_cut(2)] {
+        let store = open(Arc::new(left));
+        assert!(store.last_nonce(CLIENT) >= 1);
+        for nonce in 1..=3_u64 {
+            let value = [b'0' + nonce as u8];
+            let outcome = outcomes(&store, &[put("t", b"k", &value).under(CLIENT, nonce)])[0];
+            assert_eq!(outcome.commit().unwrap().effect, Effect::Valid);
+        }
+        assert_eq!(records(&store, "t").len(), 4);
+    }
+}
+
+#[test]
+fn close_tells_when_the_last_sync_failed() {
+    let disk = SimDisk::new();
+    let level = OpenOptions {
+        durability: weir_store::Durability::Memory,
+        log_segment_bytes: 1 << 20,
+        ..options()
+    };
+    let store = Store::open_disk(Arc::new(disk.clone()), &level).unwrap();
+    create(&store, "t");
+    execute(&store, &[put("t", b"k", b"v")]);
+    disk.fail(SimOp::Sync, 1, SimFailure::Io);
+    assert!(store.close().is_err());
+}
+
+#[test]
+fn a_full_disk_refuses_writes_until_there_is_space_again() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    create(&store, "t");
+    let value = vec![7_u8; 1_000];
+    let mut nonce = 0;
+    disk.set_capacity(17 << 20);
+    let refusal = loop {
+        match try_execute(&store, &[put("t", b"k", &value).under(CLIENT, nonce + 1)]) {
+            Ok(_) => nonce += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refusal, StoreError::DiskFull { .. }), "{refusal}");
+    assert!(nonce > 20, "the reserve is not the disk");
+    let again = try_execute(&store, &[put("t", b"k", &value).under(CLIENT, nonce + 1)]);
+    assert!(matches!(again, Err(StoreError::DiskFull { .. })));
+    // Several at once are all told.
+    let calls: Vec<_> = (0..5)
+        .map(|_| store.propose(&[put("t", b"k", &value)]).unwrap())
+        .collect();
+    for call in calls {
+        assert!(matches!(call.wait(), Err(StoreError::DiskFull { .. })));
+    }
+    assert_eq!(records(&store, "t").len() as u64, nonce + 1, "reads go on");
+    disk.set_capacity(u64::MAX);
+    let outcome = outcomes(&store, &[put("t", b"k", &value).under(CLIENT, nonce + 1)])[0];
+    assert!(
+        matches!(outcome, weir_core::Outcome::Committed(_)),
+        "by itself"
+    );
+    let before = state(&store);
+    store.close().unwrap();
+    assert_eq!(state(&open(Arc::new(disk))), before);
+}
+
+#[test]
+fn a_store_that_filled_its_disk_opens_and_serves() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    create(&store, "t");
+    let value = vec![7_u8; 1_000];
+    disk.set_capacity(17 << 20);
+    while try_execute(&store, &[put("t", b"k", &value)]).is_ok() {}
+    let before = state(&store);
+    drop(store);
+    for left in [disk.killed(), disk.power_cut(3)] {
+        let store = open(Arc::new(left.clone()));
+        assert_eq!(state(&store), before);
+        left.set_capacity(u64::MAX);
+        execute(&store, &[put("t", b"k", &value)]);
+    }
+}
+
+#[test]
+fn log_space_comes_back_by_compaction_on_a_full_disk() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    create(&store, "t");
+    let value = vec![7_u8; 1_000];
+    disk.set_capacity(17 << 20);
+    while try_execute(&store, &[put("t", b"k", &value)]).is_ok() {}
+    let before = state(&store);
+    let report = store.compact_log().unwrap();
+    assert!(report.log_bytes_after < report.log_bytes_before);
+    execute(&store, &[put("t", b"k", &value)]);
+    drop(store);
+    let store = open(Arc::new(disk.power_cut(4)));
+    assert_eq!(records(&store, "t").len(), before["t"].records.len() + 1);
+}
+
+#[test]
+fn derived_files_that_cannot_be_written_stop_nobody() {
+    let disk = SimDisk::new();
+    let gate = Gate::new(disk.clone());
+    let store = open(gate.disk());
+    create(&store, "t");
+    create(&store, "u");
+    gate.rule(Op::Write, "topics/", Rule::Fail(ENOSPC));
+    let value = vec![1_u8; 10_000];
+    for n in 0..60_u32 {
+        let topic = if n % 2 == 0 { "t" } else { "u" };
+        execute(&store, &[put(topic, &n.to_be_bytes(), &value)]);
+    }
+    assert!(store.stats().derived_write_errors > 0);
+    let is_full = |error: &StoreError| match error {
+        StoreError::Io { source, .. } => source.kind() == io::ErrorKind::StorageFull,
+        other => matches!(other, StoreError::DiskFull { .. }),
+    };
+    let failed = store.checkpoint().unwrap_err();
+    assert!(is_full(&failed), "{failed}");
+    assert!(is_full(&store.compact_log().unwrap_err()));
+    assert_eq!(records(&store, "t").len(), 31);
+    for n in 0..60_u32 {
+        execute(&store, &[put("t", &n.to_be_bytes(), &value)]);
+    }
+    gate.release();
+    gate.rule(Op::Write, "snapshots/", Rule::Fail(ENOSPC));
+    assert!(is_full(&store.checkpoint().unwrap_err()));
+    gate.release();
+    let before = state(&store);
+    store.compact_log().unwrap();
+    drop(store);
+    let store = open(Arc::new(disk.power_cut(11)));
+    assert_eq!(store.report().replayed_entries, 0);
+    assert_eq!(state(&store), before);
+}
+
+#[test]
+fn topics_that_can_not_be_written_for_long_make_the_store_read_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let gate = Gate::new(FileDisk::open(dir.path()).unwrap());
+    let large = OpenOptions {
+        log_segment_bytes: 64 << 20,
+        ..options()
+    };
+    let store = Store::open_disk(gate.disk(), &large).unwrap();
+    create(&store, "t");
+    gate.rule(Op::Write, "topics/", Rule::Fail(EIO));
+    let value = vec![9_u8; 1 << 20];
+    let mut taken = 0;
+    let refusal = loop {
+        match try_execute(&store, &[put("t", b"k", &value)]) {
+            Ok(_) => taken += 1,
+            Err(error) => break error,
+        }
+        assert!(taken < 200, "memory grows without end");
+    };
+    assert!(matches!(refusal, StoreError::DiskFull { .. }), "{refusal}");
+    assert!(taken > 64, "a short failure is nobody's business");
+    let page = store.get("t", b"k").unwrap().unwrap();
+    assert_eq!(page.iter().next().unwrap().unwrap().offset.0, taken + 1);
+    gate.release();
+    execute(&store, &[put("t", b"k", b"by itself")]);
+    store.compact_log().unwrap();
+    drop(store);
+    let store = Store::open_disk(gate.disk(), &large).unwrap();
+    assert_eq!(records(&store, "t").len() as u64, taken + 2);
+}
+
+/// Makes a checkpoint fail by `rule`, then heals the disk, checkpoints and
+/// purges the log: what a power cut leaves must hold everything.
+fn heals(op: Op, path: &str, rule: Rule) {
+    let disk = SimDisk::new();
+    let gate = Gate::new(disk.clone());
+    let store = open(gate.disk());
+    for topic in ["a", "b", "c"] {
+        create(&store, topic);
+        for n in 0..40_u32 {
+            execute(&store, &[put(topic, &n.to_be_bytes(), &[1; 900])]);
+        }
+    }
+    let before = state(&store);
+    gate.rule(op, path, rule);
+    let failed = store.checkpoint();
+    assert!(failed.is_err(), "{op:?} {path}");
+    gate.release();
+    let poisoned = match store.checkpoint() {
+        Ok(_) => false,
+        Err(StoreError::Poisoned) => true,
+        Err(other) => panic!("{op:?} {path}: {other}"),
+    };
+    let purged = store.compact_log();
+    assert_eq!(purged.is_err(), poisoned, "{op:?} {path}: {purged:?}");
+    for seed in 0..6 {
+        let store = open(Arc::new(disk.power_cut(seed)));
+        assert_eq!(state(&store), before, "{op:?} {path}");
+    }
+}
+
+#[test]
+fn a_checkpoint_that_fails_half_way_leaves_nothing_unsynced_behind() {
+    for (op, path, error) in [
+        (Op::Write, "topics/00000001", ENOSPC),
+        (Op::Write, "topics/00000002", EIO),
+        (Op::Create, "topics/00000001", EMFILE),
+        (Op::Create, "topics/00000002/", ENOSPC),
+        (Op::Sync, "topics/00000000", EIO),
+        (Op::Sync, "topics/00000001", EIO),
+        (Op::SyncDir, "topics/00000001", EIO),
+        (Op::SyncDir, "topics", EIO),
+        (Op::Create, "snapshots", ENOSPC),
+        (Op::Write, "snapshots/", ENOSPC),
+        (Op::Sync, "snapshots/", EIO),
+        (Op::Rename, "snapshots/", EIO),
+        (Op::SyncDir, "snapshots", EIO),
+    ] {
+        heals(op, path, Rule::Fail(error));
+    }
+}
+
+#[test]
+fn a_segment_that_could_not_be_opened_for_its_sync_is_synced_later() {
+    let disk = SimDisk::new();
+    let gate = Gate::new(disk.clone());
+    let store = open(gate.disk());
+    let names: Vec<String> = (0..200).map(|n| format!("t{n}")).collect();
+    for name in &names {
+        create(&store, name);
+    }
+    let before = state(&store);
+    // More segments than are kept open: the first ones are opened again.
+    gate.rule(Op::Open, "topics/00000003", Rule::Fail(EMFILE));
+    let failed = store.checkpoint().unwrap_err();
+    assert!(
+        matches!(
+            failed,
+            StoreError::Io {
+                verb: IoVerb::Open,
+                ..
+            }
+        ),
+        "{failed}"
+    );
+    gate.release();
+    store.compact_log().unwrap();
+    for seed in 0..4 {
+        let store = open(Arc::new(disk.power_cut(seed)));
+        assert_eq!(state(&store), before, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_compaction_that_cannot_write_takes_nothing_and_the_store_goes_on() {
+    for (op, path) in [
+        (Op::Write, "topics/"),
+        (Op::Create, "topics/"),
+        (Op::Sync, "topics/"),
+        (Op::SyncDir, "topics/"),
+        (Op::Write, "snapshots/"),
+        (Op::Remove, "topics/"),
+    ] {
+        let disk = SimDisk::new();
+        let gate = Gate::new(disk.clone());
+        let store = open(gate.disk());
+        create_with(&store, "t", &latest());
+        for n in 0..300_u32 {
+            execute(&store, &[put("t", &(n % 7).to_be_bytes(), &[1; 500])]);
+        }
+        gate.rule(op, path, Rule::Fail(EIO));
+        assert!(store.compact_topic("t").is_err(), "{op:?} {path}");
+        gate.release();
+        let before = keys(&store, "t");
+        let mut goes_on = true;
+        for _ in 0..700 {
+            goes_on &= try_execute(&store, &[put("t", b"more", &[2; 500])]).is_ok();
+        }
+        assert_eq!(before.len(), 7);
+        let wanted = keys(&store, "t");
+        drop(store);
+        for left in [disk.killed(), disk.power_cut(1), disk.power_cut(2)] {
+            let store = open(Arc::new(left));
+            let found = keys(&store, "t");
+            if goes_on {
+                assert!(found == wanted, "{op:?} {path}");
+            } else {
+                assert!(before.iter().all(|(key, value)| found[key] == *value));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_key_is_never_found_before_its_record() {
+    let gate = Gate::new(SimDisk::new());
+    let store = Arc::new(open(gate.disk()));
+    create(&store, "a");
+    create(&store, "b");
+    execute(&store, &[put("b", b"k", b"old")]);
+    // One batch: enough for a write of topic a, and a key of topic b.
+    gate.rule(Op::Write, "topics/", Rule::Hold);
+    let value = vec![0_u8; 300 << 10];
+    let (sender, done) = mpsc::channel();
+    let writer = {
+        let store = Arc::clone(&store);
+        std::thread::spawn(move || {
+            execute(&store, &[put("a", b"", &value), put("b", b"k", b"new")]);
+            sender.send(()).unwrap();
+        })
+    };
+    gate.wait_held();
+    let page = store.get("b", b"k").unwrap().unwrap();
+    assert_eq!(page.iter().next().unwrap().unwrap().value, b"new");
+    let scanned = store.scan("b", b"", None, 10).unwrap();
+    assert!(store.value("b", &scanned[0]).unwrap().is_some());
+    done.recv().unwrap();
+    gate.release();
+    writer.join().unwrap();
+}
+
+#[test]
+fn more_topics_than_descriptors_are_served() {
+    let disk = SimDisk::new();
+    let gate = Gate::new(disk.clone());
+    let store = open(gate.disk());
+    let names: Vec<String> = (0..400).map(|n| format!("t{n}")).collect();
+    for name in &names {
+        create(&store, name);
+    }
+    store.checkpoint().unwrap();
+    for name in &names {
+        execute(&store, &[put(name, b"k", name.as_bytes())]);
+    }
+    store.compact_log().unwrap();
+    let before = state(&store);
+    drop(store);
+    let store = open(gate.disk());
+    assert_eq!(state(&store), before);
+    assert!(
+        gate.most_open() < 250,
+        "{} files open at once",
+        gate.most_open()
+    );
+}
+
+#[test]
+fn a_read_error_is_the_answer_to_that_read_only() {
+    let gate = Gate::new(SimDisk::new());
+    let store = open(gate.disk());
+    for topic in ["a", "b"] {
+        create(&store, topic);
+        for n in 0..100_u32 {
+            execute(&store, &[put(topic, &n.to_be_bytes(), &[3; 500])]);
+        }
+    }
+    store.checkpoint().unwrap();
+    gate.rule(Op::Read, "topics/00000000", Rule::Fail(EIO));
+    let mut reader = store.read("a", ConsequenceOffset::ZERO).unwrap();
+    for error in [
+        reader.next_page().unwrap_err(),
+        store.get("a", &[0; 4]).unwrap_err(),
+    ] {
+        let StoreError::Io { subject, verb, .. } = &error else {
+            panic!("{error}");
+        };
+        assert!(subject.starts_with("topics/00000000/"), "{subject}");
+        assert_eq!(*verb, IoVerb::Read);
+    }
+    assert_eq!(records(&store, "b").len(), 101, "others are read");
+    execute(&store, &[put("a", b"new", b"v")]);
+    assert!(store.get("a", b"new").unwrap().is_some());
+    gate.release();
+    assert!(
+        reader.next_page().unwrap().is_some(),
+        "the same reader goes on"
+    );
+    assert_eq!(records(&store, "a").len(), 102);
+    drop(store);
+    // A system that cannot read decides nothing: the open is refused as such.
+    gate.rule(Op::Read, "snapshots/", Rule::Fail(EIO));
+    let refused = Store::open_disk(gate.disk(), &options());
+    assert!(matches!(refused, Err(StoreError::Io { .. })));
+    gate.release();
+    let store = open(gate.disk());
+    assert!(store.report().set_aside.is_empty());
+    assert_eq!(records(&store, "a").len(), 102);
+}

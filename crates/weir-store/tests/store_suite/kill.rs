@@ -1,0 +1,208 @@
+//! A real process is killed while it writes, again and again, and a second
+//! process finds the directory taken.
+//!
+//! The child is this test program itself, told by a variable of the
+//! environment to be the one that writes.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use weir_core::{ClientId, Outcome};
+use weir_store::{Store, StoreError};
+
+use crate::world::{Draw, create, execute, keys, options, outcomes, put, records};
+
+const DIRECTORY: &str = "WEIR_TEST_KILL_DIRECTORY";
+const CYCLES: u64 = 30;
+const SESSIONS: u8 = 3;
+
+fn client(me: u8) -> ClientId {
+    ClientId([me; 16])
+}
+
+/// A call is made from its first nonce alone, so that it can be sent again.
+fn call_size(nonce: u64) -> u64 {
+    if nonce.is_multiple_of(3) { 5 } else { 1 }
+}
+
+fn value(me: u8, nonce: u64) -> Vec<u8> {
+    let mut value = format!("{me} {nonce} ").into_bytes();
+    value.resize(20 + nonce as usize % 400, b'x');
+    value
+}
+
+/// What the child does until it is killed: three sessions write, and each
+/// answer is told on standard output.
+#[test]
+fn child_writes_until_it_is_killed() {
+    let Ok(directory) = std::env::var(DIRECTORY) else {
+        return;
+    };
+    let store = Arc::new(Store::open(Path::new(&directory), &options()).unwrap());
+    if store.topic("t").is_none() {
+        create(&store, "t");
+    }
+    let threads: Vec<_> = (1..=SESSIONS)
+        .map(|me| {
+            let store = Arc::clone(&store);
+            std::thread::spawn(move || {
+                let key = [me];
+                let mut nonce = store.last_nonce(client(me)) + 1;
+                loop {
+                    let size = call_size(nonce);
+                    let values: Vec<_> = (0..size).map(|n| value(me, nonce + n)).collect();
+                    let call: Vec<_> = (0..)
+                        .zip(&values)
+                        .map(|(n, value)| put("t", &key, value).under(client(me), nonce + n))
+                        .collect();
+                    let commits = execute(&store, &call);
+                    let mut lines = Vec::new();
+                    for commit in commits {
+                        writeln!(lines, "ack {me} {} {}", commit.nonce, commit.first.0).unwrap();
+                    }
+                    // One write, so that no line of another thread comes between.
+                    let mut out = std::io::stdout().lock();
+                    out.write_all(&lines).unwrap();
+                    out.flush().unwrap();
+                    nonce += size;
+                    if me == 1 && nonce.is_multiple_of(200) {
+                        store.checkpoint().unwrap();
+                    }
+                }
+            })
+        })
+        .collect();
+    // None of them ends.
+    for thread in threads {
+        drop(thread.join());
+    }
+}
+
+fn start(directory: &Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "kill::child_writes_until_it_is_killed",
+            "--nocapture",
+        ])
+        .env(DIRECTORY, directory)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+type Acks = BTreeMap<(u8, u64), u64>;
+
+/// Reads answers until there were so many, kills the child, reads the rest.
+fn run_and_kill(directory: &Path, answers: u64, acks: &mut Acks) {
+    let mut child = start(directory);
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut seen = 0;
+    let mut line = String::new();
+    loop {
+        line.clear();
+        // The last line may be cut in the middle: then it says nothing.
+        if lines.read_line(&mut line).unwrap() == 0 {
+            break;
+        }
+        let Some(rest) = line.strip_suffix('\n').and_then(|l| {
+            // The harness prints its own words in front of the first line.
+            l.find("ack ").map(|at| &l[at + 4..])
+        }) else {
+            continue;
+        };
+        let mut words = rest.split(' ');
+        let mut number = || words.next().unwrap().parse::<u64>().unwrap();
+        let (me, nonce, offset) = (number() as u8, number(), number());
+        assert!(acks.insert((me, nonce), offset).is_none(), "answered twice");
+        seen += 1;
+        if seen == answers {
+            child.kill().unwrap();
+        }
+    }
+    child.wait().unwrap();
+    assert!(seen >= answers, "the child ended by itself after {seen}");
+}
+
+#[test]
+fn whatever_was_answered_survives_a_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut acks = Acks::new();
+    let mut draw = Draw(17);
+    for cycle in 0..CYCLES {
+        run_and_kill(dir.path(), 1 + draw.below(150), &mut acks);
+        let store = Store::open(dir.path(), &options()).unwrap();
+        let found = records(&store, "t");
+        let mut next = [1_u64; SESSIONS as usize + 1];
+        for record in found.iter().skip(1) {
+            let me = record.key[0];
+            assert_eq!(
+                record.nonce,
+                next[usize::from(me)],
+                "cycle {cycle}: once, in order"
+            );
+            next[usize::from(me)] += 1;
+            assert_eq!(record.value, value(me, record.nonce));
+            if let Some(offset) = acks.get(&(me, record.nonce)) {
+                assert_eq!(record.offset, *offset, "cycle {cycle}");
+            }
+        }
+        for (me, nonce) in acks.keys() {
+            assert!(
+                *nonce < next[usize::from(*me)],
+                "cycle {cycle}: {me}/{nonce} is lost"
+            );
+        }
+        for me in 1..=SESSIONS {
+            let last = store.last_nonce(client(me));
+            assert_eq!(last + 1, next[usize::from(me)]);
+            // The last call once more: known, not executed.
+            if last > 0 {
+                let (key, value) = ([me], value(me, last));
+                let again = put("t", &key, &value).under(client(me), last);
+                let outcome = outcomes(&store, &[again])[0];
+                assert!(matches!(outcome, Outcome::Replayed(_)));
+            }
+        }
+        assert!(keys(&store, "t").len() <= usize::from(SESSIONS));
+        assert_eq!(records(&store, "t").len(), found.len());
+        if cycle % 10 == 9 {
+            store.compact_log().unwrap();
+        }
+        drop(store);
+        let report = weir_store::verify(dir.path()).unwrap();
+        assert!(report.is_sound(), "cycle {cycle}: {:?}", report.findings);
+    }
+    assert!(acks.len() as u64 > CYCLES * 20);
+}
+
+#[test]
+fn a_second_process_is_told_who_has_the_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = start(dir.path());
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("ack ") {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0);
+    }
+    let refused = Store::open(dir.path(), &options()).unwrap_err();
+    let StoreError::Locked { pid, program, .. } = &refused else {
+        panic!("{refused}");
+    };
+    assert_eq!((*pid, program.as_str()), (child.id(), "test"));
+    assert!(refused.to_string().contains(&child.id().to_string()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // The lock dies with the process.
+    drop(Store::open(dir.path(), &options()).unwrap());
+    let first = Store::open(dir.path(), &options()).unwrap();
+    let second = Store::open(dir.path(), &options()).unwrap_err();
+    let me = std::process::id();
+    assert!(matches!(second, StoreError::Locked { pid, .. } if pid == me));
+    drop(first);
+}

@@ -1,0 +1,529 @@
+//! Snapshots, log compaction, topic compaction, backup: what keeps a store
+//! small changes nothing of what it says.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+
+use weir_core::intention::{Intention, Operation};
+use weir_core::{ClientId, ConsequenceOffset, RecordKind, TopicOptions, TxnOp};
+use weir_store::disk::{FileDisk, SimDisk};
+use weir_store::{OpenOptions, Store, StoreError};
+
+use crate::disks::{Gate, Op, Rule};
+use crate::model::{Expected, script, with_intentions};
+use crate::world::{
+    CLIENT, Draw, create, create_with, execute, keys, latest, open, options, put, records, state,
+};
+
+fn delete<'a>(topic: &'a str, key: &'a [u8]) -> Intention<'a> {
+    Intention::new(topic, Operation::Delete { key })
+}
+
+fn fill(store: &Store, topic: &str, from: u64, to: u64) {
+    for n in from..to {
+        let key = format!("key-{}", n % 40);
+        execute(store, &[put(topic, key.as_bytes(), &[n as u8; 100])]);
+    }
+}
+
+#[test]
+fn a_snapshot_and_the_log_behind_it_equal_the_whole_log() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    let (items, _) = script(200, 60);
+    let expected = Expected::of(items);
+    let half = expected.items.len() / 2;
+    let send = |store: &Store, items: &[crate::model::Item]| {
+        with_intentions(items, |i| store.propose(i))
+            .unwrap()
+            .wait()
+            .unwrap();
+    };
+    send(&store, &expected.items[..half]);
+    store.checkpoint().unwrap();
+    send(&store, &expected.items[half..]);
+    let (wanted, digest) = (state(&store), store.digest());
+    assert_eq!(&wanted, expected.states.last().unwrap());
+    store.close().unwrap();
+    let whole = disk.killed();
+    for path in whole.files() {
+        if !path.starts_with("log/") && path != "weir.id" {
+            whole.take(&path);
+        }
+    }
+    let with = open(Arc::new(disk));
+    let without = open(Arc::new(whole));
+    assert!(with.report().snapshot.is_some() && without.report().snapshot.is_none());
+    assert!(with.report().replayed_intentions < without.report().replayed_intentions);
+    for store in [&with, &without] {
+        assert_eq!(store.digest(), digest);
+        assert_eq!(state(store), wanted);
+    }
+    for (item, commit) in expected.items.iter().zip(&expected.commits) {
+        for store in [&with, &without] {
+            assert_eq!(
+                store.outcome(item.client, item.nonce).as_ref(),
+                Some(commit)
+            );
+        }
+    }
+}
+
+#[test]
+fn snapshots_of_equal_states_have_equal_bytes_whatever_the_seeds() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    create(&store, "t");
+    fill(&store, "t", 0, 500);
+    store.close().unwrap();
+    let mut bytes = Vec::new();
+    for seed in [1, 2, u64::MAX] {
+        let copy = disk.killed();
+        let seeded = OpenOptions {
+            seed: Some(seed),
+            ..options()
+        };
+        let store = Store::open_disk(Arc::new(copy.clone()), &seeded).unwrap();
+        let index = store.checkpoint().unwrap();
+        bytes.push(
+            copy.content(&format!("snapshots/{:020}.snap", index.0))
+                .unwrap(),
+        );
+    }
+    assert!(bytes[0] == bytes[1] && bytes[1] == bytes[2]);
+}
+
+#[test]
+fn snapshots_come_by_themselves_with_the_log() {
+    let gate = Gate::new(SimDisk::new());
+    let often = OpenOptions {
+        snapshot_log_bytes: 20_000,
+        ..options()
+    };
+    let store = Store::open_disk(gate.disk(), &often).unwrap();
+    create(&store, "t");
+    fill(&store, "t", 0, 1_000);
+    let before = state(&store);
+    store.close().unwrap();
+    assert!(
+        gate.count(Op::Rename, "snapshots/") >= 2,
+        "about 150 KB of log"
+    );
+    let store = open(gate.disk());
+    assert!(store.report().snapshot.is_some());
+    assert!(store.report().replayed_intentions < 1_001);
+    assert_eq!(state(&store), before);
+    // A store that is killed before the next one is due counts on.
+    let log = store.report().replayed_intentions;
+    drop(store);
+    let store = Store::open_disk(gate.disk(), &often).unwrap();
+    fill(&store, "t", 0, 250);
+    store.close().unwrap();
+    let store = open(gate.disk());
+    assert!(store.report().replayed_intentions < log + 250);
+}
+
+/// A store that is writing a snapshot in the background, held in its middle.
+fn held_checkpoint(disk: &SimDisk) -> (Gate, Arc<Store>) {
+    let gate = Gate::new(disk.clone());
+    let often = OpenOptions {
+        snapshot_log_bytes: 20_000,
+        ..options()
+    };
+    let store = Store::open_disk(gate.disk(), &often).unwrap();
+    create_with(&store, "t", &latest());
+    fill(&store, "t", 0, 50);
+    gate.rule(Op::Sync, "topics/", Rule::Hold);
+    fill(&store, "t", 50, 250);
+    gate.wait_held();
+    (gate, Arc::new(store))
+}
+
+#[test]
+fn a_store_is_not_gone_before_its_checkpoint_is() {
+    let disk = SimDisk::new();
+    let (gate, store) = held_checkpoint(&disk);
+    let before = state(&store);
+    let gone = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&gone);
+    gate.observe(move |op, path| {
+        assert!(!seen.load(Ordering::SeqCst), "{op:?} {path} after the end");
+    });
+    let dropper = std::thread::spawn(move || {
+        drop(store);
+        gone.store(true, Ordering::SeqCst);
+    });
+    gate.release();
+    dropper.join().unwrap();
+    gate.observe(|_, _| {});
+    let store = open(gate.disk());
+    assert!(store.report().snapshot.is_some());
+    assert_eq!(state(&store), before);
+}
+
+#[test]
+fn maintenance_waits_for_a_checkpoint_that_is_being_written() {
+    let disk = SimDisk::new();
+    let (gate, store) = held_checkpoint(&disk);
+    let (keys, last) = (keys(&store, "t"), store.topic("t").unwrap().last);
+    let others: Vec<_> = (0..3)
+        .map(|n| {
+            let store = Arc::clone(&store);
+            std::thread::spawn(move || match n {
+                0 => drop(store.compact_topic("t").unwrap()),
+                1 => drop(store.compact_log().unwrap()),
+                _ => drop(store.checkpoint().unwrap()),
+            })
+        })
+        .collect();
+    // Commits do not wait for it.
+    let commit = execute(&store, &[put("t", b"more", b"v")])[0];
+    assert_eq!(commit.first.0, last.0 + 1);
+    gate.release();
+    for other in others {
+        other.join().unwrap();
+    }
+    for seed in 0..4 {
+        let store = open(Arc::new(disk.power_cut(seed)));
+        let found = crate::world::keys(&store, "t");
+        assert_eq!(found.len(), keys.len() + 1);
+        assert!(keys.iter().all(|(key, value)| found[key] == *value));
+    }
+}
+
+#[test]
+fn a_purged_log_leaves_everything_readable() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    create(&store, "t");
+    fill(&store, "t", 0, 800);
+    let before = (state(&store), store.digest(), store.applied());
+    let report = store.compact_log().unwrap();
+    assert!(report.log_bytes_after < report.log_bytes_before / 2);
+    let again = store.compact_log().unwrap();
+    assert_eq!(again.index, report.index);
+    store.close().unwrap();
+    for _ in 0..2 {
+        let store = open(Arc::new(disk.clone()));
+        assert_eq!(store.report().replayed_entries, 0);
+        assert_eq!((state(&store), store.digest(), store.applied()), before);
+    }
+    let store = open(Arc::new(disk.clone()));
+    fill(&store, "t", 800, 900);
+    let after = state(&store);
+    assert_eq!(after["t"].last, before.0["t"].last + 100, "offsets go on");
+    drop(store);
+    assert_eq!(state(&open(Arc::new(disk))), after);
+}
+
+#[test]
+fn compaction_keeps_the_last_record_of_each_key_and_every_offset() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    create_with(&store, "t", &latest());
+    let mut draw = Draw(3);
+    for n in 0..2_000_u64 {
+        let key = format!("k{}", draw.below(60));
+        match draw.below(10) {
+            0 => execute(&store, &[delete("t", key.as_bytes())]),
+            1 => execute(&store, &[put("t", b"", &n.to_be_bytes())]),
+            _ => execute(&store, &[put("t", key.as_bytes(), &n.to_be_bytes())]),
+        };
+    }
+    let (before, key_values) = (records(&store, "t"), keys(&store, "t"));
+    let report = store.compact_topic("t").unwrap();
+    let after = records(&store, "t");
+    assert_eq!(report.records_before, before.len() as u64);
+    assert_eq!(report.records_after, after.len() as u64);
+    assert!(report.bytes_after < report.bytes_before / 2);
+    let mut newest: BTreeMap<&[u8], u64> = BTreeMap::new();
+    for record in &before {
+        newest.insert(&record.key, record.offset);
+    }
+    let kept: Vec<_> = before
+        .iter()
+        .filter(|r| r.key.is_empty() || newest[r.key.as_slice()] == r.offset)
+        .cloned()
+        .collect();
+    assert_eq!(
+        after, kept,
+        "last of each key, records without key, tombstones"
+    );
+    assert_eq!(keys(&store, "t"), key_values);
+    // A listener that keeps only the last of each key ends up with the same.
+    let fold = |records: &[crate::world::Rec]| {
+        let mut map = BTreeMap::new();
+        for record in records.iter().filter(|r| !r.key.is_empty()) {
+            match record.kind {
+                RecordKind::Put => map.insert(record.key.clone(), record.value.clone()),
+                _ => map.remove(&record.key),
+            };
+        }
+        map
+    };
+    assert_eq!(fold(&before), fold(&after));
+    let second = store.compact_topic("t").unwrap();
+    assert_eq!(second.records_after, report.records_after);
+    execute(&store, &[put("t", b"k1", b"last")]);
+    let last = records(&store, "t").last().unwrap().offset;
+    assert_eq!(last, before.len() as u64 + 1);
+    let wanted = state(&store);
+    drop(store);
+    assert_eq!(state(&open(Arc::new(disk.power_cut(1)))), wanted);
+}
+
+/// A topic whose compaction waits so long: stamps are never that old.
+const YEARS_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1000;
+
+#[test]
+fn lag_and_tombstone_time_keep_what_is_young() {
+    let store = open(Arc::new(SimDisk::new()));
+    let mut young = latest();
+    young.compaction_lag_ms = Some(YEARS_MS);
+    create_with(&store, "lag", &young);
+    let mut short = latest();
+    short.tombstone_ttl_ms = Some(0);
+    create_with(&store, "ttl", &short);
+    let mut long = latest();
+    long.tombstone_ttl_ms = Some(YEARS_MS);
+    create_with(&store, "long", &long);
+    for topic in ["lag", "ttl", "long"] {
+        for _ in 0..50 {
+            execute(&store, &[put(topic, b"k", b"v"), put(topic, b"gone", b"v")]);
+        }
+        execute(&store, &[delete(topic, b"gone")]);
+    }
+    execute(&store, &[Intention::new("lag", Operation::Destroy)]);
+    create_with(&store, "lag", &young);
+    let offsets = |topic: &str| -> Vec<u64> {
+        store.compact_topic(topic).unwrap();
+        records(&store, topic).iter().map(|r| r.offset).collect()
+    };
+    assert_eq!(
+        offsets("lag").len(),
+        104,
+        "not even an earlier life, it is young"
+    );
+    assert_eq!(offsets("ttl"), [1, 100]);
+    assert_eq!(offsets("long"), [1, 100, 102]);
+}
+
+#[test]
+fn earlier_lives_go_and_offsets_never_restart() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    create_with(&store, "t", &latest());
+    fill(&store, "t", 0, 100);
+    execute(&store, &[Intention::new("t", Operation::Destroy)]);
+    create_with(&store, "t", &latest());
+    let report = store.compact_topic("t").unwrap();
+    assert_eq!((report.records_before, report.records_after), (103, 1));
+    let only = records(&store, "t");
+    assert_eq!((only[0].offset, only[0].kind), (103, RecordKind::Create));
+    execute(&store, &[Intention::new("t", Operation::Destroy)]);
+    assert!(store.compact_topic("t").is_err(), "nothing lives");
+    let wanted = state(&store);
+    store.compact_log().unwrap();
+    store.close().unwrap();
+    let store = open(Arc::new(disk));
+    assert_eq!(state(&store), wanted);
+    create(&store, "t");
+    assert_eq!(store.topic("t").unwrap().last.0, 105);
+    assert!(matches!(
+        store.compact_topic("t"),
+        Err(StoreError::CompactionOff { .. })
+    ));
+}
+
+#[test]
+fn a_transaction_still_ends_after_a_compaction() {
+    let store = open(Arc::new(SimDisk::new()));
+    create_with(&store, "t", &latest());
+    let step = |key: &'static [u8]| TxnOp::Put {
+        key,
+        value: b"v",
+        meta: b"",
+    };
+    let ops = [step(b"a"), step(b"b"), step(b"c")];
+    execute(&store, &[Intention::new("t", Operation::Txn { ops: &ops })]);
+    execute(&store, &[put("t", b"c", b"newer")]);
+    store.compact_topic("t").unwrap();
+    let found = records(&store, "t");
+    let of_txn: Vec<_> = found.iter().filter(|r| r.intention == 2).collect();
+    assert!(of_txn.len() >= 2);
+    let ends: Vec<bool> = of_txn.iter().map(|r| r.flags & 1 != 0).collect();
+    assert_eq!(
+        ends.iter().filter(|end| **end).count(),
+        1,
+        "one end: {ends:?}"
+    );
+    assert!(ends[ends.len() - 1], "and it is the last one");
+}
+
+#[test]
+fn a_changed_option_counts_for_the_next_compaction() {
+    let store = open(Arc::new(SimDisk::new()));
+    create(&store, "t");
+    fill(&store, "t", 0, 100);
+    assert!(matches!(
+        store.compact_topic("t"),
+        Err(StoreError::CompactionOff { .. })
+    ));
+    let options = latest();
+    execute(
+        &store,
+        &[Intention::new("t", Operation::Alter { options: &options })],
+    );
+    let report = store.compact_topic("t").unwrap();
+    assert_eq!(report.records_after, 42, "CREATE, ALTER and forty keys");
+    let plain = TopicOptions::default();
+    execute(
+        &store,
+        &[Intention::new("t", Operation::Alter { options: &plain })],
+    );
+    assert!(store.compact_topic("t").is_err());
+}
+
+fn real(dir: &Path) -> Store {
+    Store::open(dir, &options()).unwrap()
+}
+
+#[test]
+fn a_backup_taken_while_five_write_is_a_prefix_and_can_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(real(&dir.path().join("store")));
+    create(&store, "t");
+    let stop = Arc::new(AtomicBool::new(false));
+    let begun = Arc::new(Barrier::new(6));
+    let writers: Vec<_> = (1..=5_u8)
+        .map(|me| {
+            let (store, stop) = (Arc::clone(&store), Arc::clone(&stop));
+            let begun = Arc::clone(&begun);
+            std::thread::spawn(move || {
+                let client = ClientId([me; 16]);
+                let mut nonce = 1_u64;
+                while !stop.load(Ordering::SeqCst) {
+                    execute(
+                        &store,
+                        &[put("t", &[me], &nonce.to_be_bytes()).under(client, nonce)],
+                    );
+                    if nonce == 1 {
+                        begun.wait();
+                    }
+                    nonce += 1;
+                }
+            })
+        })
+        .collect();
+    begun.wait();
+    let mut copies = Vec::new();
+    for n in 0..3 {
+        // The name has a dot: the copy is made beside it, not over a neighbour.
+        let target = dir.path().join(format!("copy.{n}"));
+        let neighbour = dir.path().join("copy.partial");
+        std::fs::create_dir_all(&neighbour).unwrap();
+        std::fs::write(neighbour.join("mine"), b"stays").unwrap();
+        let report = store.backup(&target).unwrap();
+        assert_eq!(std::fs::read(neighbour.join("mine")).unwrap(), b"stays");
+        assert!(report.files >= 2 && report.bytes > 0);
+        copies.push(target);
+    }
+    stop.store(true, Ordering::SeqCst);
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    let all = records(&store, "t");
+    for target in copies {
+        assert!(weir_store::verify(&target).unwrap().is_clean());
+        let copy = real(&target);
+        let found = records(&copy, "t");
+        assert!(found.len() > 1 && found == all[..found.len()], "a prefix");
+        for me in 1..=5_u8 {
+            let client = ClientId([me; 16]);
+            let mine = found.iter().filter(|r| r.client == client).count() as u64;
+            assert_eq!(copy.last_nonce(client), mine, "sessions come with it");
+        }
+        execute(&copy, &[put("t", b"new", b"life")]);
+        copy.compact_log().unwrap();
+        let wanted = state(&copy);
+        copy.close().unwrap();
+        assert_eq!(state(&real(&target)), wanted);
+        assert!(matches!(
+            store.backup(&target),
+            Err(StoreError::NotEmpty { .. })
+        ));
+    }
+    let empty = dir.path().join("empty.partial");
+    std::fs::create_dir(&empty).unwrap();
+    store.backup(&empty).unwrap();
+    assert_eq!(records(&real(&empty), "t"), all);
+}
+
+#[test]
+fn keys_in_order_follow_every_change() {
+    let store = open(Arc::new(SimDisk::new()));
+    create(&store, "t");
+    let mut model: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    let mut draw = Draw(9);
+    for round in 0..400_u64 {
+        let key = vec![draw.below(4) as u8 * 60; 1 + draw.below(5) as usize];
+        if draw.below(4) == 0 {
+            execute(&store, &[delete("t", &key)]);
+            model.remove(&key);
+        } else {
+            let commit = execute(&store, &[put("t", &key, b"v")])[0];
+            model.insert(key, commit.first.0);
+        }
+        if round % 7 != 0 {
+            continue;
+        }
+        let prefix = vec![draw.below(4) as u8 * 60; draw.below(3) as usize];
+        let after = vec![draw.below(4) as u8 * 60; 1 + draw.below(4) as usize];
+        let limit = 1 + draw.below(6) as usize;
+        let found = store.scan("t", &prefix, Some(&after), limit).unwrap();
+        let wanted: Vec<(Vec<u8>, u64)> = model
+            .iter()
+            .filter(|(key, _)| key.starts_with(&prefix) && **key > after)
+            .take(limit)
+            .map(|(key, offset)| (key.clone(), *offset))
+            .collect();
+        let found: Vec<(Vec<u8>, u64)> = found
+            .into_iter()
+            .map(|entry| (entry.key.into_vec(), entry.offset.0))
+            .collect();
+        assert_eq!(found, wanted);
+    }
+    let entry = store.scan("t", b"", None, 1).unwrap().remove(0);
+    assert!(store.value("t", &entry).unwrap().is_some());
+    execute(&store, &[put("t", &entry.key, b"newer")]);
+    execute(&store, &[Intention::new("t", Operation::Destroy)]);
+    assert!(store.scan("t", b"", None, 10).unwrap().is_empty());
+    create(&store, "t");
+    execute(&store, &[put("t", b"k", b"second life")]);
+    assert_eq!(store.scan("t", b"", None, 10).unwrap().len(), 1);
+}
+
+#[test]
+fn readers_and_numbers_at_their_ends_are_no_trouble() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = FileDisk::open(dir.path()).unwrap();
+    let store = open(Arc::new(disk));
+    create(&store, "t");
+    execute(&store, &[put("t", b"k", b"v").under(CLIENT, 1)]);
+    let mut reader = store.read("t", ConsequenceOffset(u64::MAX)).unwrap();
+    assert!(reader.next_page().unwrap().is_none());
+    assert!(!reader.wait(Some(std::time::Instant::now())));
+    reader.seek(ConsequenceOffset(u64::MAX));
+    assert!(reader.next_page().unwrap().is_none());
+    let odd = weir_store::KeyEntry {
+        key: Box::from(&b"k"[..]),
+        offset: ConsequenceOffset::ZERO,
+    };
+    assert!(store.value("t", &odd).unwrap().is_none());
+    assert_eq!(store.last_nonce(ClientId([9; 16])), 0);
+    assert!(store.outcome(CLIENT, 2).is_none());
+    assert!(store.outcome(CLIENT, 0).is_none());
+    assert!(store.scan("t", b"", None, 0).unwrap().is_empty());
+}

@@ -1,0 +1,254 @@
+//! The front door as its users see it: verdicts, sessions that are sent again,
+//! readers from every place, listeners that wait.
+//!
+//! Nothing here sleeps; a wait has a limit that only a hang reaches.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a failed expectation is what a test is for"
+)]
+
+use std::sync::{Arc, Barrier, mpsc};
+use std::time::Duration;
+
+use weir::{
+    ClientId, ConsequenceOffset, Detail, Effect, ErrorCode, Expect, Intention, Operation, ReadFrom,
+    TxnOp, Weir, WeirError,
+};
+
+const PATIENCE: Duration = Duration::from_mins(1);
+const CLIENT: ClientId = ClientId([7; 16]);
+
+fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Intention<'a> {
+    Intention::new("t", Operation::Put { key, value })
+}
+
+fn offsets(topic: &weir::Topic, from: ReadFrom) -> Vec<u64> {
+    let mut found = Vec::new();
+    for page in topic.pages(from).unwrap() {
+        for record in &page.unwrap() {
+            found.push(record.unwrap().offset.0);
+        }
+    }
+    found
+}
+
+#[test]
+fn a_verdict_says_what_happened_and_a_no_is_not_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let weir = Weir::open(dir.path()).unwrap();
+    let topic = weir.topic("t").unwrap();
+    let early = topic.put("k", "v").unwrap();
+    assert_eq!(early.effect(), Effect::Error);
+    assert_eq!(early.reason(), Some(ErrorCode::NoTopic));
+    assert!(topic.ensure().unwrap() && !topic.ensure().unwrap());
+    let first = topic.put("k", "v").unwrap();
+    assert!(first.is_valid());
+    assert_eq!(first.offset(), Some(ConsequenceOffset(2)));
+    let late = topic.put_if("k", "w", &[Expect::KeyAbsent(None)]).unwrap();
+    assert_eq!(late.effect(), Effect::Invalid);
+    assert_eq!(late.reason(), Some(ErrorCode::Conflict));
+    assert_eq!(late.detail(), Detail::Actual(2));
+    assert_eq!(late.offset(), None);
+    assert_eq!(topic.get("k").unwrap().unwrap().value(), b"v");
+    let ops = [
+        TxnOp::Delete {
+            key: b"k",
+            meta: b"",
+        },
+        TxnOp::Put {
+            key: b"l",
+            value: b"x",
+            meta: b"",
+        },
+    ];
+    assert!(topic.txn(&ops, &[]).unwrap().is_valid());
+    assert!(topic.get("k").unwrap().is_none());
+    assert!(topic.delete("never").unwrap().is_valid());
+    assert!(topic.append("no key").unwrap().is_valid());
+    assert!(topic.destroy().unwrap().is_valid());
+    assert_eq!(
+        topic.destroy().unwrap().reason(),
+        Some(ErrorCode::TopicAbsent)
+    );
+    assert!(weir.topic("a b").is_err());
+    assert!(weir.topic("never").unwrap().info().is_none());
+    assert!(weir.topic("never").unwrap().pages(ReadFrom::Start).is_err());
+}
+
+#[test]
+fn keys_that_are_no_text_work_like_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let weir = Weir::open(dir.path()).unwrap();
+    let topic = weir.topic("t").unwrap();
+    topic.ensure().unwrap();
+    let keys: [&[u8]; 4] = [b"\xff\xfe", b"\0", b"\xc3\x28", b"plain"];
+    for key in keys {
+        assert!(topic.put(key, key).unwrap().is_valid());
+    }
+    for key in keys {
+        assert_eq!(topic.get(key).unwrap().unwrap().record().key, key);
+    }
+    let scanned: Vec<Vec<u8>> = topic
+        .scan(b"", None, 10)
+        .unwrap()
+        .iter()
+        .map(|entry| topic.value(entry).unwrap().unwrap().value().to_vec())
+        .collect();
+    let sorted: [&[u8]; 4] = [b"\0", b"plain", b"\xc3\x28", b"\xff\xfe"];
+    assert_eq!(scanned, sorted);
+}
+
+#[test]
+fn reading_starts_where_it_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let weir = Weir::open(dir.path()).unwrap();
+    let topic = weir.topic("t").unwrap();
+    topic.ensure().unwrap();
+    for n in 0..2_000_u32 {
+        drop(weir.propose(&[put(b"k", &[n as u8; 40])]).unwrap());
+    }
+    topic.append("end").unwrap();
+    let last = 2_002;
+    assert_eq!(
+        offsets(&topic, ReadFrom::Start),
+        (1..=last).collect::<Vec<_>>()
+    );
+    assert_eq!(offsets(&topic, ReadFrom::End), [0_u64; 0]);
+    let after = ReadFrom::After(ConsequenceOffset(1_990));
+    assert_eq!(offsets(&topic, after), (1_991..=last).collect::<Vec<_>>());
+    assert_eq!(offsets(&topic, ReadFrom::Last(3)), [2_000, 2_001, 2_002]);
+    assert_eq!(offsets(&topic, ReadFrom::Last(u64::MAX)).len() as u64, last);
+    let time = topic
+        .at(ConsequenceOffset(1_000))
+        .unwrap()
+        .unwrap()
+        .record()
+        .time_ms;
+    let found = offsets(&topic, ReadFrom::Time(time));
+    assert_eq!(*found.last().unwrap(), last);
+    assert!(found[0] <= 1_000);
+    let before = topic.at(ConsequenceOffset(found[0] - 1)).unwrap().unwrap();
+    assert!(before.record().time_ms < time);
+    assert!(offsets(&topic, ReadFrom::Time(u64::MAX)).is_empty());
+    assert!(topic.at(ConsequenceOffset(last + 1)).unwrap().is_none());
+    assert!(topic.at(ConsequenceOffset(0)).unwrap().is_none());
+}
+
+#[test]
+fn following_wakes_for_each_record_and_ends_when_patience_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let weir = Weir::open(dir.path()).unwrap();
+    let topic = weir.topic("t").unwrap();
+    topic.ensure().unwrap();
+    let (sender, seen) = mpsc::channel();
+    let ready = Arc::new(Barrier::new(2));
+    let listener = {
+        let (topic, ready) = (topic.clone(), Arc::clone(&ready));
+        std::thread::spawn(move || {
+            let pages = topic.follow(ReadFrom::End, PATIENCE).unwrap();
+            ready.wait();
+            for page in pages {
+                for record in &page.unwrap() {
+                    let value = record.unwrap().value.to_vec();
+                    let last = value == b"end";
+                    sender.send(value).unwrap();
+                    if last {
+                        return;
+                    }
+                }
+            }
+        })
+    };
+    ready.wait();
+    for n in 0..50_u8 {
+        topic.append([n]).unwrap();
+        assert_eq!(seen.recv_timeout(PATIENCE).unwrap(), [n]);
+    }
+    topic.append("end").unwrap();
+    listener.join().unwrap();
+    let mut none = topic.follow(ReadFrom::End, Duration::ZERO).unwrap();
+    assert!(none.next().is_none());
+}
+
+#[test]
+fn a_session_that_is_opened_again_goes_on_and_repeats_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let weir = Weir::open(dir.path()).unwrap();
+    weir.topic("t").unwrap().ensure().unwrap();
+    let mut session = weir.session(CLIENT);
+    assert_eq!(session.next_nonce(), 1);
+    let first = session
+        .execute(&[put(b"a", b"1"), put(b"b", b"2")])
+        .unwrap();
+    assert!(first.iter().all(weir::Verdict::is_valid));
+    assert!(first.iter().all(|verdict| !verdict.is_replayed()));
+    drop(session);
+    weir.close().unwrap();
+
+    let weir = Weir::open(dir.path()).unwrap();
+    let mut session = weir.session(CLIENT);
+    assert_eq!(session.next_nonce(), 3);
+    session.resume(1);
+    let again = session
+        .execute(&[put(b"a", b"1"), put(b"b", b"2")])
+        .unwrap();
+    for (first, again) in first.iter().zip(&again) {
+        assert!(again.is_replayed());
+        assert_eq!(first.offset(), again.offset());
+    }
+    session.resume(1);
+    let reused = session.execute(&[put(b"a", b"other")]).unwrap_err();
+    assert!(matches!(
+        reused,
+        WeirError::Nonce {
+            nonce: 1,
+            code: ErrorCode::NonceReused,
+            expected: 3
+        }
+    ));
+    session.resume(9);
+    let gap = session.execute(&[put(b"a", b"1")]).unwrap_err();
+    assert!(matches!(
+        gap,
+        WeirError::Nonce {
+            nonce: 9,
+            code: ErrorCode::NonceGap,
+            expected: 3
+        }
+    ));
+    assert_eq!(
+        weir.topic("t").unwrap().info().unwrap().last,
+        ConsequenceOffset(3)
+    );
+}
+
+#[test]
+fn closing_ends_it_for_every_handle_and_frees_the_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let weir = Weir::open(dir.path()).unwrap();
+    let other = weir.clone();
+    let topic = weir.topic("t").unwrap();
+    let mut session = weir.session(CLIENT);
+    topic.ensure().unwrap();
+    topic.put("k", "v").unwrap();
+    let value = topic.get("k").unwrap().unwrap();
+    assert!(Weir::open(dir.path()).is_err(), "one process, one store");
+    let waiting = topic.follow(ReadFrom::End, PATIENCE).unwrap();
+    let listener = std::thread::spawn(move || waiting.count());
+    weir.close().unwrap();
+    assert_eq!(listener.join().unwrap(), 0, "listeners are told");
+    let closed = |error: WeirError| matches!(error, WeirError::Store(weir::StoreError::Closed));
+    assert!(closed(topic.put("k", "w").unwrap_err()));
+    assert!(closed(session.execute(&[put(b"k", b"w")]).unwrap_err()));
+    assert!(other.store().compact_log().is_err());
+    assert_eq!(value.value(), b"v", "what was read stays");
+    let again = Weir::open(dir.path()).unwrap();
+    assert!(again.store().report().log.clean);
+    let topic = again.topic("t").unwrap();
+    assert_eq!(topic.get("k").unwrap().unwrap().value(), b"v");
+    // The old handles end without harm to the new owner.
+    drop((other, session));
+    assert!(topic.put("k", "w").unwrap().is_valid());
+    again.close().unwrap();
+}
