@@ -19,10 +19,16 @@ use crate::rewrite::{export_globals, global_name};
 use crate::validate::{PAGE_BYTES, Report, inspect};
 
 /// Runs programs with wasmi. Cheap to share; all topics of a store use one.
+#[derive(Default)]
 pub struct WasmiHost {
+    /// Made when the first program comes.
+    compiler: OnceLock<Result<Compiler, String>>,
+    modules: Cache<Compiled>,
+}
+
+struct Compiler {
     engine: Engine,
     linker: Arc<Linker<Data>>,
-    modules: Cache<Compiled>,
 }
 
 impl std::fmt::Debug for WasmiHost {
@@ -72,40 +78,41 @@ struct Running {
     live: Option<Box<Live>>,
 }
 
-impl WasmiHost {
-    /// A host with its own compiler.
-    ///
-    /// # Errors
-    /// When this machine has no backend of the compiler; the sentence says so.
-    pub fn new() -> Result<Self, String> {
+impl Compiler {
+    fn new() -> Result<Self, Error> {
         let mut config = Config::default();
         config
             .consume_fuel(true)
             .wasm_relaxed_simd(false)
             .wasm_multi_memory(false)
             .wasm_tail_call(false);
-        let build = || -> Result<(Engine, Linker<Data>), Error> {
-            let engine = Engine::new(&config);
-            let mut linker: Linker<Data> = Linker::new(&engine);
-            abi::link_all!(wasmi, linker, stopped);
-            Ok((engine, linker))
-        };
-        let (engine, linker) = build().map_err(|error| format!("{error}"))?;
-        Ok(Self {
-            engine,
-            linker: Arc::new(linker),
-            modules: Cache::default(),
-        })
+        let engine = Engine::new(&config);
+        let mut linker: Linker<Data> = Linker::new(&engine);
+        abi::link_all!(wasmi, linker, stopped);
+        let linker = Arc::new(linker);
+        Ok(Self { engine, linker })
+    }
+}
+
+impl WasmiHost {
+    fn compiler(&self) -> Result<&Compiler, Refusal> {
+        let compiler = self
+            .compiler
+            .get_or_init(|| Compiler::new().map_err(|error| error.to_string()));
+        compiler
+            .as_ref()
+            .map_err(|error| Refusal::Unable(error.clone()))
     }
 
     fn compile(&self, code: &[u8], report: Report) -> Result<Compiled, Refusal> {
         let unable = |error: &Error| Refusal::Unable(format!("{error}"));
+        let compiler = self.compiler()?;
         let code = export_globals(code, &report.globals)
             .map_err(|error| Refusal::Bad(error.message().to_owned()))?;
-        let module = Module::new(&self.engine, &code).map_err(|error| unable(&error))?;
+        let module = Module::new(&compiler.engine, &code).map_err(|error| unable(&error))?;
         let compiled = Compiled {
             module,
-            linker: Arc::clone(&self.linker),
+            linker: Arc::clone(&compiler.linker),
             report,
             initial: OnceLock::new(),
         };
@@ -128,9 +135,9 @@ impl ProgramHost for WasmiHost {
     }
 
     fn admit(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal> {
-        let report = inspect(code, setup).map_err(Refusal::Bad)?;
-        let compile = || self.compile(code, report);
+        let compile = || self.compile(code, inspect(code).map_err(Refusal::Bad)?);
         let module = self.modules.get(self.hash(code), compile)?;
+        module.report.fits(setup).map_err(Refusal::Bad)?;
         Ok(Box::new(Running {
             module,
             mode: setup.mode,

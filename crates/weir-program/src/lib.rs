@@ -16,6 +16,7 @@ mod host;
 mod interpreted;
 mod native;
 mod rewrite;
+pub mod script;
 mod validate;
 
 pub use host::limits;

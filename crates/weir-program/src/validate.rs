@@ -46,6 +46,29 @@ pub struct Report {
     pub changes_segments: bool,
 }
 
+impl Report {
+    /// Whether a topic with these options may run it.
+    ///
+    /// # Errors
+    /// A sentence about what does not fit.
+    pub fn fits(&self, setup: &Setup) -> Result<(), String> {
+        let max = setup.memory_bytes_max / PAGE_BYTES;
+        let pages = self.memory_bytes_max / PAGE_BYTES;
+        if pages > max {
+            return Err(format!(
+                "the memory may grow to {pages} pages of 64 KiB, allowed are {max}"
+            ));
+        }
+        if setup.mode == StateMode::Memory && self.changes_segments {
+            return Err(
+                "an instruction changes a table or drops a segment, which state mode memory does not keep"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+}
+
 fn features() -> WasmFeatures {
     WasmFeatures::WASM1
         | WasmFeatures::SIGN_EXTENSION
@@ -61,7 +84,7 @@ fn features() -> WasmFeatures {
 ///
 /// # Errors
 /// A sentence about the first rule that is broken.
-pub fn inspect(code: &[u8], setup: &Setup) -> Result<Report, String> {
+pub fn inspect(code: &[u8]) -> Result<Report, String> {
     if code.len() > MODULE_BYTES_MAX {
         return Err(format!(
             "the module has {} bytes, allowed are {MODULE_BYTES_MAX}",
@@ -81,7 +104,7 @@ pub fn inspect(code: &[u8], setup: &Setup) -> Result<Report, String> {
         Fault::Rule(sentence) => sentence,
         Fault::Format(error) => format(&error),
     })?;
-    look.finish(setup)
+    look.finish()
 }
 
 fn format(error: &wasmparser::BinaryReaderError) -> String {
@@ -324,23 +347,17 @@ impl Look {
         Ok(())
     }
 
-    fn finish(mut self, setup: &Setup) -> Result<Report, String> {
+    fn finish(mut self) -> Result<Report, String> {
         if self.memories != 1 {
             return Err("the module has no memory of its own".to_owned());
         }
-        let max = setup.memory_bytes_max / PAGE_BYTES;
         let Some(pages) = self.memory_max else {
             return Err(
                 "the memory has no maximum: add --max-memory=65536 to the linker's arguments"
                     .to_owned(),
             );
         };
-        if pages > max {
-            return Err(format!(
-                "the memory may grow to {pages} pages of 64 KiB, allowed are {max}"
-            ));
-        }
-        self.report.memory_bytes_max = pages * PAGE_BYTES;
+        self.report.memory_bytes_max = pages.saturating_mul(PAGE_BYTES);
         if !self
             .exported
             .iter()
@@ -352,12 +369,6 @@ impl Look {
         self.function("weir_apply", true)?;
         self.report.facts.has_init = self.function("weir_init", false)?;
         self.report.facts.has_upgrade = self.function("weir_upgrade", false)?;
-        if setup.mode == StateMode::Memory && self.report.changes_segments {
-            return Err(
-                "an instruction changes a table or drops a segment, which state mode memory does not keep"
-                    .to_owned(),
-            );
-        }
         self.report.exports = self.exported.into_iter().map(|(name, ..)| name).collect();
         Ok(self.report)
     }

@@ -41,4 +41,4 @@ pub use scan::{KeyEntry, SCAN_KEYS_MAX};
 pub use store::{Stats, Store, TopicInfo};
 pub use topic::compact::TopicCompactReport;
 pub use topic::reader::{Page, Records, TopicReader};
-pub use verify::{Finding, Severity, VerifyReport, verify, verify_disk};
+pub use verify::{Finding, Severity, VerifyReport, verify, verify_disk, verify_with};

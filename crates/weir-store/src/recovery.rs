@@ -161,7 +161,7 @@ fn start(
         if rebuild || index.next() < log.first_index() {
             break;
         }
-        let found = Snapshot::read(&**disk, identity.store_id, index, seed)
+        let found = Snapshot::read(&**disk, identity.store_id, index, seed, options.host.as_ref())
             .and_then(|snapshot| fits_log(snapshot, log))
             .and_then(|snapshot| attach(disk, identity, options, snapshot));
         match found {
@@ -182,7 +182,7 @@ fn start(
         let first = report.set_aside.drain(..).next();
         return Err(first.map_or(missing, |(_, error)| error));
     }
-    let engine = engine(identity, options, Machine::new(seed));
+    let engine = engine(identity, options, Machine::new(seed).with_host(options.host.clone()));
     let topics = Topics::new(
         Arc::clone(&engine),
         Arc::new(FileCache::new(Arc::clone(disk))),
@@ -220,6 +220,7 @@ fn engine(identity: &Identity, options: &OpenOptions, machine: Machine) -> Arc<E
         topics: RwLock::default(),
         queue: Queue::new(options.limits, options.durability == Durability::Each),
         counters: Counters::default(),
+        host: options.host.clone(),
         poisoned: AtomicBool::new(false),
     })
 }

@@ -48,18 +48,19 @@ pub use session::{Pending, Session};
 pub use topic::{Pages, ReadFrom, Topic};
 pub use value::Value;
 pub use verdict::Verdict;
-pub use weir::Weir;
+pub use weir::{Weir, verify};
 
 pub use weir_core::intention::{
     Expect, Intention, IntentionError, IntentionLimits, Operation, TxnOp,
 };
 pub use weir_core::{
-    ClientId, Commit, Compaction, ConsequenceOffset, Detail, Digest, Effect, ErrorCode,
-    IntentionOffset, NameError, Outcome, OutcomeRun, Outcomes, Record, RecordFlags, RecordKind,
+    ClientId, CodeHash, Commit, Compaction, ConsequenceOffset, Detail, Digest, Effect, ErrorCode,
+    IntentionOffset, NameError, Outcome, OutcomeRun, Outcomes, ProgramHost, ProgramOptions, Record,
+    RecordFlags, RecordKind, StateMode,
     TopicId, TopicName, TopicOptions, limits,
 };
 pub use weir_store::{
     BackupReport, CompactReport, Durability, Finding, Identity, KeyEntry, LogIndex, OpenOptions,
     OpenReport, Page, Proposal, Records, SCAN_KEYS_MAX, Severity, Stats, Store, StoreError,
-    TopicCompactReport, TopicInfo, TopicReader, VerifyReport, verify,
+    TopicCompactReport, TopicInfo, TopicReader, VerifyReport,
 };

@@ -237,11 +237,11 @@ fn judge(
 ) -> Result<Result<(), No>, ApplyError> {
     let apply = Entry::Apply;
     match item.action {
-        Action::Put { key, value } => match live.admits(key, value) {
+        Action::Put { key, value } => match live.admits(key, Some(value)) {
             Ok(()) => running.call(apply, info(stamp, op::PUT), (key, value)),
             Err(no) => Ok(Err(no)),
         },
-        Action::Delete { key } => match live.admits(key, &[]) {
+        Action::Delete { key } => match live.admits(key, None) {
             Ok(()) => running.call(apply, info(stamp, op::DELETE), (key, &[])),
             Err(no) => Ok(Err(no)),
         },
@@ -253,7 +253,7 @@ fn judge(
                 };
                 let mut about = info(stamp, op);
                 (about.txn, about.op_index, about.op_count) = (true, index, steps.len());
-                let judged = match live.admits(key, value.unwrap_or(&[])) {
+                let judged = match live.admits(key, value) {
                     Ok(()) => running.call(apply, about, (key, value.unwrap_or(&[])))?,
                     Err(no) => Err(no),
                 };
