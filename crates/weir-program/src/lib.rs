@@ -23,4 +23,5 @@ pub use host::limits;
 #[cfg(feature = "wasmi")]
 pub use interpreted::WasmiHost;
 pub use native::WasmtimeHost;
-pub use validate::{Report, inspect};
+pub use validate::{Report, inspect, widest};
+pub use weir_core::program::Refusal;

@@ -8,7 +8,7 @@
 use wasmparser::{
     ExternalKind, FuncType, Operator, Parser, Payload, TypeRef, ValType, Validator, WasmFeatures,
 };
-use weir_core::limits::GLOBALS_MAX;
+use weir_core::limits::{GLOBALS_MAX, MEMORY_BYTES_MAX};
 use weir_core::{Facts, Setup, StateMode};
 
 use crate::abi::{IMPORTS, MODULE, Returns};
@@ -66,6 +66,15 @@ impl Report {
             );
         }
         Ok(())
+    }
+}
+
+/// What the options of a topic can allow at most.
+#[must_use]
+pub fn widest() -> Setup {
+    Setup {
+        mode: StateMode::Kv,
+        memory_bytes_max: MEMORY_BYTES_MAX,
     }
 }
 

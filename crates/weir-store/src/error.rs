@@ -262,10 +262,11 @@ impl StoreError {
             | Self::ProgramsOff
             | Self::NewerFormat { .. }
             | Self::UnknownContent { .. } => Fault::Caller,
-            Self::Locked { .. } | Self::Poisoned | Self::DiskFull { .. } | Self::Io { .. }
-            | Self::ProgramUnable { .. } => {
-                Fault::Environment
-            }
+            Self::Locked { .. }
+            | Self::Poisoned
+            | Self::DiskFull { .. }
+            | Self::Io { .. }
+            | Self::ProgramUnable { .. } => Fault::Environment,
         }
     }
 

@@ -38,7 +38,7 @@ pub use options::{Durability, OpenOptions};
 pub use proposal::Proposal;
 pub use recovery::OpenReport;
 pub use scan::{KeyEntry, SCAN_KEYS_MAX};
-pub use store::{Stats, Store, TopicInfo};
+pub use store::{ProgramInfo, Stats, Store, TopicInfo};
 pub use topic::compact::TopicCompactReport;
 pub use topic::reader::{Page, Records, TopicReader};
 pub use verify::{Finding, Severity, VerifyReport, verify, verify_disk, verify_with};

@@ -132,7 +132,13 @@ impl Store {
     /// Reads a snapshot and every block it lists from disk, before they become
     /// the only copy.
     fn read_back(&self, index: LogIndex) -> Result<(), StoreError> {
-        let snapshot = Snapshot::read(&*self.disk, self.engine.identity.store_id, index, 0, self.engine.host.as_ref())?;
+        let snapshot = Snapshot::read(
+            &*self.disk,
+            self.engine.identity.store_id,
+            index,
+            0,
+            self.engine.host.as_ref(),
+        )?;
         for (id, _) in &snapshot.topics {
             let Some(files) = self.engine.files(*id) else {
                 continue;

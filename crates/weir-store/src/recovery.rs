@@ -161,9 +161,15 @@ fn start(
         if rebuild || index.next() < log.first_index() {
             break;
         }
-        let found = Snapshot::read(&**disk, identity.store_id, index, seed, options.host.as_ref())
-            .and_then(|snapshot| fits_log(snapshot, log))
-            .and_then(|snapshot| attach(disk, identity, options, snapshot));
+        let found = Snapshot::read(
+            &**disk,
+            identity.store_id,
+            index,
+            seed,
+            options.host.as_ref(),
+        )
+        .and_then(|snapshot| fits_log(snapshot, log))
+        .and_then(|snapshot| attach(disk, identity, options, snapshot));
         match found {
             Ok(start) => {
                 report.snapshot = Some(index);
@@ -182,7 +188,11 @@ fn start(
         let first = report.set_aside.drain(..).next();
         return Err(first.map_or(missing, |(_, error)| error));
     }
-    let engine = engine(identity, options, Machine::new(seed).with_host(options.host.clone()));
+    let engine = engine(
+        identity,
+        options,
+        Machine::new(seed).with_host(options.host.clone()),
+    );
     let topics = Topics::new(
         Arc::clone(&engine),
         Arc::new(FileCache::new(Arc::clone(disk))),

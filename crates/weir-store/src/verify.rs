@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_core::{
-    Batch, ConsequenceSink, Digest, IntentionOffset, Machine, Outcomes, ProgramHost, Record, TopicId,
-    TopicName,
+    Batch, ConsequenceSink, Digest, IntentionOffset, Machine, Outcomes, ProgramHost, Record,
+    TopicId, TopicName,
 };
 
 use crate::disk::{Disk, FileDisk, OpenMode};

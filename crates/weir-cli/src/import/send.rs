@@ -217,13 +217,13 @@ impl<'a> Sender<'a> {
             let commits: Vec<weir::Commit> = match sent.answer {
                 Answer::Session(pending) => {
                     let verdicts = pending.wait().failed(failed)?;
-                    verdicts.iter().map(Verdict::commit).copied().collect()
+                    verdicts.iter().map(Verdict::commit).cloned().collect()
                 }
                 Answer::Bare(proposal) => {
                     let outcomes = proposal.wait().failed(failed)?;
                     outcomes
                         .iter()
-                        .filter_map(|outcome| outcome.commit().copied())
+                        .filter_map(|outcome| outcome.commit().cloned())
                         .collect()
                 }
             };
