@@ -35,7 +35,7 @@ pub(crate) struct DeleteArgs {
 
 /// Carries out `weir delete`.
 pub(crate) fn run(caller: &Caller, args: &DeleteArgs) -> anyhow::Result<ExitCode> {
-    let Some(mut out) = caller.style.open(Shape::One, verdict::FIELDS)? else {
+    let Some(out) = caller.style.open(Shape::One, verdict::FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
     let key = args.key.bytes().filter(|key| !key.is_empty());
@@ -44,9 +44,8 @@ pub(crate) fn run(caller: &Caller, args: &DeleteArgs) -> anyhow::Result<ExitCode
     let expect = args.conditions.list();
     let intention = Intention::new(&args.topic, Operation::Delete { key }).expecting(&expect);
     let failed = || format!("cannot delete in {}", args.topic);
-    let outcome = put::one(&weir, intention).failed(failed)?;
-    let exit = put::answer(&mut out, &args.topic, &outcome, args.accept_invalid)?;
-    out.finish()?;
+    let outcome = put::one(&weir, intention, failed)?;
+    let exit = put::answer(out, &args.topic, &outcome, args.accept_invalid)?;
     weir.close().failed(failed)?;
     Ok(exit)
 }

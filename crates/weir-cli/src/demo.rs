@@ -31,6 +31,12 @@ use crate::output::Format;
 
 /// Arguments of `weir demo`.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Without --keep it works in a temporary directory, which it removes at the end and on Ctrl-C.
+
+Examples:
+  weir demo --quick
+  weir demo --quick --keep quakes && weir demo --recheck quakes")]
 pub(crate) struct DemoArgs {
     /// Keep the stores in this directory (new or empty)
     #[arg(long, value_name = "DIR")]

@@ -23,7 +23,7 @@ const EXITS: &str = "\
 70   internal error
 130  interrupted
 
-verify, check, backup and restore say more about a store:
+verify, check, topic verify, backup and restore say more about a store:
 65   damaged data
 73   cannot create: the target is not empty
 74   a read or write failed

@@ -8,13 +8,16 @@
 //! executing them. Each item's fingerprint is a hash over all items up to it;
 //! sending the last one again proves that nothing before it changed.
 //!
-//! An interrupt simply ends the process: nothing has to be tidied up first.
+//! A first Ctrl-C ends the reading: what was read is written, answered and
+//! counted. A second one, or a kill, ends the process; nothing has to be tidied
+//! up first.
 //!
 //! What must never happen here: a number for an unusable item, since the next
 //! run may treat it otherwise, or an item without number.
 
 mod judge;
 mod key_path;
+mod letters;
 mod lines;
 mod scan;
 mod send;
@@ -26,16 +29,18 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use weir::ErrorCode;
 
 use self::judge::{Judge, OnError};
 use self::key_path::KeyPath;
 use self::send::{Counts, Sender};
 use self::source::Source;
 use crate::cli::Caller;
+use crate::interrupt::Interrupt;
 use crate::output::{Cell, Field, Output, Shape, field};
 use crate::place::{self, Access};
 use crate::put::ensure;
-use crate::report::{Because, note};
+use crate::report::{Because, Failure, note};
 use crate::verdict;
 
 /// Items between two looks at the progress bar.
@@ -46,6 +51,9 @@ const SHOW_EVERY: u64 = 500;
 Values are stored as they stand in the file, byte for byte. NDJSON has one JSON value a line; JSON
 is one array, or with --path an array inside an object. Run the same command again after an
 interruption of any kind, or when lines were added: what is in already is not written twice.
+Input that is no file cannot be read again: repeating it writes everything once more. Records of
+--records may not have conditions.
+Ctrl-C ends the import behind what it has read, with exit code 130; a second one ends it at once.
 
 Examples:
   printf '{\"id\":1}\\n{\"id\":2}\\n' > data.ndjson && weir import data.ndjson -t things -k '$.id'
@@ -120,17 +128,20 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
         return Ok(ExitCode::SUCCESS);
     };
     let started = Instant::now();
-    let mut source = Source::open(args, caller.limits.value_bytes_max)?;
-    let judge = Judge::new(args, caller.limits);
+    let no_signals = || "cannot prepare for Ctrl-C".to_owned();
+    let interrupt = Interrupt::new().failed(no_signals)?;
+    let mut source = Source::open(args, caller.limits.value_bytes_max, &interrupt)?;
     if args.dry_run {
-        let mut run = Run::new(caller, args, judge, None);
+        let judge = Judge::new(args, caller.limits, None);
+        let mut run = Run::new(caller, args, judge, None, &interrupt);
         let end = run.read(&mut source);
         let counts = run.counts(source.bytes());
-        print(out, args, &counts, started, end.is_ok())?;
-        end?;
-        return Ok(ExitCode::SUCCESS);
+        let printed = print(out, args, &counts, started, end.is_ok());
+        return end.and(printed).map(|()| ExitCode::SUCCESS);
     }
     let weir = place::open(caller, Access::Write)?;
+    // From here on there is something to bring to an end.
+    interrupt.watch().failed(no_signals)?;
     ensure(caller, &weir, &args.topic, args.no_create)?;
     let sender = Sender::new(&weir, args, source.identity())?;
     let going_on = sender.last();
@@ -140,23 +151,46 @@ pub(crate) fn run(caller: &Caller, args: &ImportArgs) -> anyhow::Result<ExitCode
             &format!("going on behind the {going_on} items that are in already"),
         );
     }
-    let mut run = Run::new(caller, args, judge, Some(sender));
+    let judge = Judge::new(args, caller.limits, sender.name());
+    let mut run = Run::new(caller, args, judge, Some(sender), &interrupt);
     let read = run.read(&mut source);
     // What was read is written and answered, whatever ended the reading.
     let written = run.finish();
     run.bar.finish_and_clear();
     let counts = run.counts(source.bytes());
     drop(run);
-    weir.close()
-        .failed(|| "cannot close the store".to_owned())?;
+    let closed = weir.close().failed(|| "cannot close the store".to_owned());
     let complete = read.is_ok() && written.is_ok();
-    print(out, args, &counts, started, complete)?;
-    written?;
-    read?;
+    let printed = print(out, args, &counts, started, complete);
+    let read = read.map_err(|error| {
+        let known = error.downcast_ref::<Failure>();
+        match known.map(|failure| failure.code) {
+            Some(ErrorCode::Cancelled) => interrupted(args, &source, &counts).into(),
+            _ => error,
+        }
+    });
+    // What failed to be written is said first, and whether or not anybody
+    // reads the output.
+    written.and(read).and(closed)?;
     if counts.rejected > 0 && !args.accept_invalid {
         return Ok(ExitCode::from(verdict::NOT_VALID));
     }
-    Ok(ExitCode::SUCCESS)
+    printed.map(|()| ExitCode::SUCCESS)
+}
+
+/// What is said behind a Ctrl-C.
+fn interrupted(args: &ImportArgs, source: &Source, counts: &Counts) -> Failure {
+    let written = counts.imported + counts.rejected;
+    let failure = Failure::new(
+        ErrorCode::Cancelled,
+        format!("the import of {} was interrupted", args.file.display()),
+    )
+    .because(format!("{written} items were written by this run"));
+    match source.identity() {
+        Some(_) if args.again => failure.advise("run the same command without --again to go on"),
+        Some(_) => failure.advise("run the same command again: it goes on behind these items"),
+        None => failure.advise("this input cannot be read again: give what is behind these items"),
+    }
 }
 
 fn print(
@@ -187,6 +221,7 @@ struct Run<'a> {
     /// Usable items so far.
     usable: u64,
     bar: ProgressBar,
+    interrupt: &'a Interrupt,
 }
 
 impl<'a> Run<'a> {
@@ -195,6 +230,7 @@ impl<'a> Run<'a> {
         args: &'a ImportArgs,
         judge: Judge<'a>,
         sender: Option<Sender<'a>>,
+        interrupt: &'a Interrupt,
     ) -> Self {
         let bar = bar(&args.file, caller.quiet);
         Self {
@@ -203,28 +239,35 @@ impl<'a> Run<'a> {
             sender,
             usable: 0,
             bar,
+            interrupt,
         }
     }
 
     fn read(&mut self, source: &mut Source) -> anyhow::Result<()> {
         let mut item = Vec::new();
         let mut seen = 0_u64;
-        while let Some(found) = source.next(&mut item)? {
+        loop {
+            let next = source.next(&mut item);
+            if self.interrupt.asked() {
+                // The item is not in, so the next run begins with it.
+                return Err(Failure::new(ErrorCode::Cancelled, "interrupted").into());
+            }
+            let Some(found) = next? else { break };
             seen += 1;
             if seen.is_multiple_of(SHOW_EVERY) {
                 self.bar.set_position(source.bytes());
                 self.bar.set_message(format!("{} items", self.usable));
             }
-            let going_on = self
-                .sender
-                .as_ref()
-                .is_some_and(|sender| self.usable < sender.last());
-            let Some(judged) = self.judge.item(&item, &found, going_on)? else {
+            let Some(judged) = self.judge.item(&item, &found)? else {
                 continue;
             };
             self.usable += 1;
-            if let Some(sender) = &mut self.sender {
-                sender.item(&judged, found.line)?;
+            if let Some(sender) = &mut self.sender
+                && sender.item(&judged, found.line)?
+            {
+                // The next run does not look at what is before these.
+                self.judge.flush()?;
+                sender.send()?;
             }
         }
         if let Some(sender) = &self.sender

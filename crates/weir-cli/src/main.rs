@@ -20,6 +20,7 @@ mod export;
 mod get;
 mod help;
 mod import;
+mod interrupt;
 mod key;
 mod lab;
 mod man;

@@ -25,8 +25,13 @@ pub(crate) enum Access {
 
 /// Opens the store of the call.
 pub(crate) fn open(caller: &Caller, access: Access) -> anyhow::Result<Weir> {
+    open_within(caller, access, caller.lock_wait)
+}
+
+/// The same with another wait while somebody else has it.
+pub(crate) fn open_within(caller: &Caller, access: Access, wait: Duration) -> anyhow::Result<Weir> {
     let at = directory(caller)?;
-    let weir = open_at(caller, Path::new(at), access)?;
+    let weir = open_at(caller, Path::new(at), access, wait)?;
     let report = weir.store().report();
     if report.created {
         note(caller.quiet, &format!("made a new store in {at}"));
@@ -47,7 +52,12 @@ pub(crate) fn open(caller: &Caller, access: Access) -> anyhow::Result<Weir> {
 }
 
 /// Opens the store in a directory; waits a little when another process has it.
-pub(crate) fn open_at(caller: &Caller, at: &Path, access: Access) -> anyhow::Result<Weir> {
+pub(crate) fn open_at(
+    caller: &Caller,
+    at: &Path,
+    access: Access,
+    wait: Duration,
+) -> anyhow::Result<Weir> {
     let options = OpenOptions {
         create: access == Access::Write,
         durability: caller.settings.durability.value,
@@ -55,20 +65,34 @@ pub(crate) fn open_at(caller: &Caller, at: &Path, access: Access) -> anyhow::Res
         program: "weir".to_owned(),
         ..OpenOptions::default()
     };
-    let deadline = Instant::now() + caller.lock_wait;
+    if access == Access::Read && !is_store(at) {
+        let missing = StoreError::Missing { what: "store" };
+        return Err(cannot_open(caller, at, &missing.into()));
+    }
+    let deadline = Instant::now() + wait;
     loop {
         match Weir::open_with(at, &options) {
             Ok(weir) => return Ok(weir),
             Err(WeirError::Store(StoreError::Locked { .. })) if Instant::now() < deadline => {
                 std::thread::sleep(LOCK_PAUSE);
             }
-            Err(error) => {
-                let what = format!("cannot open the store in {}", at.display());
-                let failure = Failure::weir(what, &error);
-                return Err(if caller.tool { failure.tool() } else { failure }.into());
-            }
+            Err(error) => return Err(cannot_open(caller, at, &error)),
         }
     }
+}
+
+/// Whether there is a store, or what is left of one. An open would leave a
+/// lock file in any directory.
+fn is_store(at: &Path) -> bool {
+    let there = |name: &str| at.join(name).try_exists();
+    // What cannot be looked at is the open's to complain about.
+    there("weir.id").unwrap_or(true) || there("log").unwrap_or(true)
+}
+
+fn cannot_open(caller: &Caller, at: &Path, error: &WeirError) -> anyhow::Error {
+    let what = format!("cannot open the store in {}", at.display());
+    let failure = Failure::weir(what, error);
+    if caller.tool { failure.tool() } else { failure }.into()
 }
 
 /// The directory of the call.

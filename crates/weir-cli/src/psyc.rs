@@ -50,16 +50,24 @@ enum Command {
     /// Print the elements of a list
     List(value::ListArgs),
     /// Print the keys and values of a dict
-    #[command(after_long_help = "Examples:\n  weir psyc dict '_amount{north} 21{5 so}th} 19'")]
+    #[command(
+        after_long_help = "Examples:\n  weir psyc dict '_amount{north} 21{5 so}th} 19'\n  weir psyc dict '{a} 1{b} 2'"
+    )]
     Dict(value::ValueArgs),
     /// Print the steps of an index
-    #[command(after_long_help = "Examples:\n  weir psyc index '#1{foo}._bar'")]
+    #[command(
+        after_long_help = "Examples:\n  weir psyc index '#1{foo}._bar'\n  printf '._bar' | weir psyc index"
+    )]
     Index(value::ValueArgs),
     /// Print the parts of an update expression
-    #[command(after_long_help = "Examples:\n  weir psyc update '{gate} - shut'")]
+    #[command(
+        after_long_help = "Examples:\n  weir psyc update '{gate} - shut'\n  weir psyc update '._total + 5'"
+    )]
     Update(value::ValueArgs),
     /// Print the parts of a uniform
-    #[command(after_long_help = "Examples:\n  weir psyc uniform 'psyc://lock.example/~heron'")]
+    #[command(
+        after_long_help = "Examples:\n  weir psyc uniform 'psyc://lock.example/~heron'\n  weir psyc uniform psyc://lock.example:4405d/@gauge#north"
+    )]
     Uniform(value::ValueArgs),
     /// Fill in a text template
     Text(text::TextArgs),
@@ -68,28 +76,36 @@ enum Command {
     /// Whether the subwords of one keyword appear in another, in order
     #[command(
         after_long_help = "Prints 0 when they do, 1 when not, -1 for what is no keyword.\n\n\
-        Examples:\n  weir psyc match _failure_delivery _failure_unsuccessful_delivery"
+        Examples:\n  weir psyc match _failure_delivery _failure_unsuccessful_delivery\n  \
+        weir psyc match _notice _failure_delivery"
     )]
     Match(names::Pair),
     /// Whether one keyword continues another
     #[command(
         after_long_help = "Prints 0 when it does, 1 when not, -1 for what is no keyword.\n\n\
-        Examples:\n  weir psyc inherits _notice _notice_context_enter"
+        Examples:\n  weir psyc inherits _notice _notice_context_enter\n  \
+        weir psyc inherits _notice_context _notice"
     )]
     Inherits(names::Pair),
     /// Number of a variable's type, 0 for none
-    #[command(after_long_help = "Examples:\n  weir psyc vartype _amount_fragments")]
+    #[command(
+        after_long_help = "Examples:\n  weir psyc vartype _amount_fragments\n  weir psyc vartype _list_gates"
+    )]
     Vartype(names::Name),
     /// Number of a routing variable, 0 for an unknown one
-    #[command(after_long_help = "Examples:\n  weir psyc routingvar _source")]
+    #[command(
+        after_long_help = "Examples:\n  weir psyc routingvar _source\n  weir psyc routingvar _nick"
+    )]
     Routingvar(names::Name),
     /// Whether a variable is a list: 1 or 0
-    #[command(after_long_help = "Examples:\n  weir psyc islist _list_gates")]
+    #[command(
+        after_long_help = "Examples:\n  weir psyc islist _list_gates\n  weir psyc islist _nick"
+    )]
     Islist(names::Name),
     /// Number, family and flags of a method, 0 for an unknown one
     #[command(
         after_long_help = "Flags: template 1, reply 2, visible 4, loggable 8, manual 16.\n\n\
-        Examples:\n  weir psyc method _notice_context_enter"
+        Examples:\n  weir psyc method _notice_context_enter\n  weir psyc method _message"
     )]
     Method(names::Name),
     /// Render a packet id

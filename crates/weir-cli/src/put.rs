@@ -15,7 +15,7 @@ use crate::cli::Caller;
 use crate::key::{self, KeyArgs};
 use crate::output::Shape;
 use crate::place::{self, Access};
-use crate::report::{self, Because, Failure, note};
+use crate::report::{self, Answered, Because, Failure, note};
 use crate::verdict;
 
 pub(crate) use item::{Item, Items, Wrong};
@@ -25,7 +25,8 @@ pub(crate) use item::{Item, Items, Wrong};
 Without --key the record has no key. With `-`, or when VALUE is left out and the input is not a
 terminal, each line of input is a record; with --jsonl each line is an object with `key` or
 `key64`, `value`, `text` or `value64`, `meta`, `delete` and `expect`, whose members are `offset`,
-`absent`, `present`, `topic_offset` and `topic_empty`.
+`absent`, `present`, `topic_offset` and `topic_empty`; conditions of the command hold for each
+line besides its own.
 
 Examples:
   weir put orders '{\"id\":1}'
@@ -111,7 +112,7 @@ pub(crate) fn run(caller: &Caller, args: &PutArgs) -> anyhow::Result<ExitCode> {
     let Some(text) = &args.value else {
         return Err(usage("there is no VALUE to put"));
     };
-    let Some(mut out) = caller.style.open(Shape::One, verdict::FIELDS)? else {
+    let Some(out) = caller.style.open(Shape::One, verdict::FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
     let value = key::value(text)?;
@@ -126,23 +127,33 @@ pub(crate) fn run(caller: &Caller, args: &PutArgs) -> anyhow::Result<ExitCode> {
         intention = intention.under(client, nonce);
     }
     let failed = || format!("cannot put into {}", topic.name());
-    let outcome = one(&weir, intention).failed(failed)?;
-    let exit = answer(&mut out, &args.topic, &outcome, args.accept_invalid)?;
-    out.finish()?;
+    let outcome = one(&weir, intention, failed)?;
+    let exit = answer(out, &args.topic, &outcome, args.accept_invalid)?;
     weir.close().failed(failed)?;
     Ok(exit)
 }
 
 /// Sends one intention and waits for its outcome.
-pub(crate) fn one(weir: &Weir, intention: Intention<'_>) -> Result<Outcome, weir::WeirError> {
-    let outcomes = weir.propose(&[intention])?.wait()?;
+pub(crate) fn one(
+    weir: &Weir,
+    intention: Intention<'_>,
+    what: impl Fn() -> String,
+) -> anyhow::Result<Outcome> {
+    let again = if intention.nonce > 0 {
+        "run the same command again: the session tells, and nothing is done twice"
+    } else {
+        "open the store again and look whether it is there, before it is sent again"
+    };
+    let proposal = weir.propose(&[intention]).failed(&what)?;
+    let outcomes = proposal.wait().answered(&what, again)?;
     let first = outcomes.iter().next();
-    first.ok_or(weir::WeirError::Store(weir::StoreError::Closed))
+    Ok(first.ok_or_else(|| Failure::new(ErrorCode::Internal, what()))?)
 }
 
-/// Prints an outcome and gives the exit code it stands for.
+/// Prints an outcome and gives the exit code it stands for, whether or not
+/// anybody reads what is printed.
 pub(crate) fn answer(
-    out: &mut crate::output::Output,
+    mut out: crate::output::Output,
     topic: &str,
     outcome: &Outcome,
     accept_invalid: bool,
@@ -156,14 +167,14 @@ pub(crate) fn answer(
         }
     };
     let replayed = matches!(outcome, Outcome::Replayed(_));
-    out.row(&verdict::row(topic, commit, replayed))?;
+    let row = verdict::row(topic, commit, replayed);
+    let printed = out.row(&row).and_then(|()| out.finish());
     match verdict::failure(topic, commit) {
         Some(failure) if !accept_invalid => {
-            out.flush()?;
             report::say(&failure);
             Ok(ExitCode::from(verdict::NOT_VALID))
         }
-        _ => Ok(ExitCode::SUCCESS),
+        _ => printed.map(|()| ExitCode::SUCCESS),
     }
 }
 

@@ -137,6 +137,41 @@ impl fmt::Display for Closed {
 
 impl std::error::Error for Closed {}
 
+/// The same error with the exit codes of the store tools.
+pub(crate) fn tool(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast::<Failure>() {
+        Ok(failure) => failure.tool().into(),
+        Err(error) => error,
+    }
+}
+
+/// Says what failed in an answer to something that was sent.
+pub(crate) trait Answered<T> {
+    /// Says what failed; `again` is what to try when nobody knows what became
+    /// of it.
+    fn answered(self, what: impl FnOnce() -> String, again: &str) -> anyhow::Result<T>;
+}
+
+impl<T, E: Into<WeirError>> Answered<T> for Result<T, E> {
+    fn answered(self, what: impl FnOnce() -> String, again: &str) -> anyhow::Result<T> {
+        let error = match self {
+            Ok(value) => return Ok(value),
+            Err(error) => error.into(),
+        };
+        Err(match &error {
+            // It may be in the log or not.
+            WeirError::Store(store @ (StoreError::Io { .. } | StoreError::Poisoned)) => {
+                let what = format!("{}: its outcome is not known", what());
+                Failure::new(ErrorCode::Indeterminate, what)
+                    .because(store)
+                    .advise(again)
+            }
+            _ => Failure::weir(what(), &error),
+        }
+        .into())
+    }
+}
+
 /// Adds what failed to an error of the front door or the store.
 pub(crate) trait Because<T> {
     /// Says what failed.
@@ -249,5 +284,24 @@ fn refusal_code(error: &IntentionError) -> ErrorCode {
         IntentionError::TooLarge { .. } | IntentionError::TooMany { .. } => ErrorCode::TooLarge,
         IntentionError::Option(_) => ErrorCode::BadOption,
         _ => ErrorCode::BadRequest,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir::{ErrorCode, StoreError};
+
+    use super::{Answered, Failure};
+
+    #[test]
+    fn only_an_answer_that_leaves_doubt_is_indeterminate() {
+        let code = |error: StoreError| {
+            let result = Err::<(), _>(error).answered(|| "cannot put".to_owned(), "look");
+            let error = result.err();
+            error.and_then(|error| error.downcast_ref::<Failure>().map(|found| found.code))
+        };
+        assert_eq!(code(StoreError::Poisoned), Some(ErrorCode::Indeterminate));
+        assert_eq!(ErrorCode::Indeterminate.exit_code(), 6);
+        assert_eq!(code(StoreError::Closed), Some(ErrorCode::Closed));
     }
 }

@@ -84,7 +84,7 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
     let report = verify::check(&partial)?;
     verify::sound(&partial, &report)?;
     place_it(&partial, &args.target).map_err(failed)?;
-    let weir = place::open_at(caller, &args.target, Access::Read)?;
+    let weir = place::open_at(caller, &args.target, Access::Read, caller.lock_wait)?;
     out.row(&[
         Cell::Text(shown.as_str().into()),
         Cell::Count(copied.files),

@@ -1,33 +1,39 @@
 //! `weir tail`: records in order, and new ones as they come.
 //!
 //! Several topics are merged by the order of their intentions. Following
-//! (`-f`) opens the store only while there is something to read, so that other
-//! processes can write; what woke it is the lock file, which every opener
-//! rewrites. What must never happen here: a record twice or out of order.
+//! (`-f`) opens the store only when somebody may have written, so that other
+//! processes can write; the lock file tells (`watch`). What must never happen
+//! here: a record twice or out of order, a look without a pause before it.
 
 mod merge;
+mod watch;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use weir::{ConsequenceOffset, ErrorCode, ReadFrom, Record, RecordKind, Weir};
 
 use self::merge::Merge;
+use self::watch::Watch;
 use crate::cli::Caller;
 use crate::output::{Format, Output, Shape};
 use crate::place::{self, Access};
 use crate::record;
 use crate::report::{Because, Failure};
 
-/// How often following looks whether somebody wrote.
-const FOLLOW_PAUSE: Duration = Duration::from_millis(100);
+/// Before each look whether somebody wrote.
+const FOLLOW_PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 TOPIC may be a pattern: `orders.*` for one more part of a name, `orders.**` for any number.
-With -f the store is open only while records are read, so other commands can write meanwhile.
+With -f the store is open only while records are read, so other commands can write meanwhile;
+they find it open for moments, which their --lock-wait bridges. Every 200 ms the lock file tells
+whether another command had the store open, and only then it is opened again. What a command
+writes is shown when that command has ended. Any number of followers may run; they do not wake
+each other. Ctrl-C ends it.
 
 Examples:
   weir put orders '{\"id\":1}' && weir tail orders
@@ -136,41 +142,38 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
         out.finish()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let lock = Path::new(place::directory(caller)?).join("LOCK");
-    let mut seen = None;
+    let mut watch = Watch::new(Path::new(place::directory(caller)?));
+    let mut opened = Some(place::open(caller, Access::Read)?);
     while state.left > 0 {
-        if let Some(weir) = opened(caller, seen.is_none())? {
+        if let Some(weir) = opened {
             state.read(&weir, &mut out)?;
-            seen = stamp(&lock);
+            watch.read(&weir);
             drop(weir);
             out.flush()?;
             // From now on, topics that come up are new.
             state.from = ReadFrom::Start;
         }
-        while state.left > 0 && seen.is_some() && stamp(&lock) == seen {
+        opened = None;
+        if state.left > 0 {
             std::thread::sleep(FOLLOW_PAUSE);
+            if !watch.is_quiet() {
+                opened = open_now(caller)?;
+            }
         }
     }
     out.finish()?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// When the lock file was written.
-fn stamp(lock: &Path) -> Option<SystemTime> {
-    std::fs::metadata(lock).ok()?.modified().ok()
-}
-
 /// The store, or nothing while somebody else has it open.
-fn opened(caller: &Caller, first: bool) -> anyhow::Result<Option<Weir>> {
-    let failure = match place::open(caller, Access::Read) {
+fn open_now(caller: &Caller) -> anyhow::Result<Option<Weir>> {
+    let failure = match place::open_within(caller, Access::Read, Duration::ZERO) {
         Ok(weir) => return Ok(Some(weir)),
         Err(error) => error,
     };
-    let code = failure
-        .downcast_ref::<Failure>()
-        .map(|failure| failure.code);
-    match code {
-        Some(ErrorCode::Locked) if !first => Ok(None),
+    let failed = failure.downcast_ref::<Failure>();
+    match failed.map(|failure| failure.code) {
+        Some(ErrorCode::Locked) => Ok(None),
         _ => Err(failure),
     }
 }

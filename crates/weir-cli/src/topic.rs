@@ -13,7 +13,7 @@ use crate::cli::Caller;
 use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::{self, Access};
 use crate::put::{answer, one, usage};
-use crate::report::{Because, Failure};
+use crate::report::{self, Because, Failure};
 use crate::verdict;
 
 #[derive(Debug, Args)]
@@ -194,7 +194,7 @@ pub(crate) fn run(caller: &Caller, args: &TopicArgs) -> anyhow::Result<ExitCode>
     match &args.verb {
         Verb::Ls { all } => list(caller, *all),
         Verb::Info { name } => describe(caller, name),
-        Verb::Verify { name } => verify(caller, name),
+        Verb::Verify { name } => verify(caller, name).map_err(report::tool),
         Verb::Compact { name } => compact(caller, name),
         Verb::Create { name, options } => {
             let options = options::parse(options, &weir::TopicOptions::default())?;
@@ -255,15 +255,13 @@ pub(crate) fn write(
     name: &str,
     operation: Operation<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let Some(mut out) = caller.style.open(Shape::One, verdict::FIELDS)? else {
+    let Some(out) = caller.style.open(Shape::One, verdict::FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
     let failed = || format!("cannot change topic {name}");
     weir.topic(name).failed(failed)?;
-    let outcome = one(weir, Intention::new(name, operation)).failed(failed)?;
-    let exit = answer(&mut out, name, &outcome, false)?;
-    out.finish()?;
-    Ok(exit)
+    let outcome = one(weir, Intention::new(name, operation), failed)?;
+    answer(out, name, &outcome, false)
 }
 
 /// Lets the person type the name of what is about to go.

@@ -46,7 +46,7 @@ pub(crate) struct TxnArgs {
 
 /// Carries out `weir txn`.
 pub(crate) fn run(caller: &Caller, args: &TxnArgs) -> anyhow::Result<ExitCode> {
-    let Some(mut out) = caller.style.open(Shape::One, verdict::FIELDS)? else {
+    let Some(out) = caller.style.open(Shape::One, verdict::FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
     let items = read(&args.file)?;
@@ -57,9 +57,8 @@ pub(crate) fn run(caller: &Caller, args: &TxnArgs) -> anyhow::Result<ExitCode> {
     let operation = Operation::Txn { ops: &steps };
     let intention = Intention::new(&args.topic, operation).expecting(&expect);
     let failed = || format!("cannot carry out the transaction on {}", args.topic);
-    let outcome = put::one(&weir, intention).failed(failed)?;
-    let exit = put::answer(&mut out, &args.topic, &outcome, args.accept_invalid)?;
-    out.finish()?;
+    let outcome = put::one(&weir, intention, failed)?;
+    let exit = put::answer(out, &args.topic, &outcome, args.accept_invalid)?;
     weir.close().failed(failed)?;
     Ok(exit)
 }

@@ -18,7 +18,7 @@ pub(crate) const FIELDS: &[Field] = &[
     field(
         "commit",
         "text",
-        "commit it was built from, null when that was not told",
+        "commit it was built from, null when that is not known",
     ),
     field(
         "profile",

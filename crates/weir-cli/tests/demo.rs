@@ -8,7 +8,7 @@
 
 use std::error::Error;
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -110,6 +110,35 @@ fn people_see_a_tick_for_each_step_and_what_to_try_next() {
         "colours in a pipe"
     );
     assert_eq!(err, "", "bars are for terminals");
+}
+
+#[test]
+fn an_interrupt_leaves_nothing_behind() {
+    // Behind the last step that is named: in the middle of writing, and while
+    // a process of its own writes.
+    for behind in ["open", "together"] {
+        let dir = TempDir::new().unwrap();
+        let mut demo = command(env!("CARGO_BIN_EXE_weir"), dir.path());
+        demo.arg("demo")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut demo = demo.spawn().unwrap();
+        let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
+        let wanted = format!("✓ {behind}");
+        assert!(
+            lines.any(|line| line.unwrap().contains(&wanted)),
+            "{behind}"
+        );
+        let mut kill = command("/bin/sh", dir.path());
+        kill.args(["-c", &format!("kill -INT {}", demo.id())]);
+        assert!(kill.status().unwrap().success());
+        let rest: Vec<String> = lines.map(Result::unwrap).collect();
+        let output = demo.wait_with_output().unwrap();
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "{err}{rest:?}");
+        assert!(err.contains("E508"), "{err}");
+        assert_eq!(names(dir.path()), Vec::<PathBuf>::new(), "left behind");
+    }
 }
 
 #[test]

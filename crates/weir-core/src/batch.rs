@@ -749,7 +749,7 @@ impl<'a> Items<'a> {
         };
         let meta = match flags & flag::META {
             0 => &[][..],
-            _ => read_meta(r).map_err(|Short| "metadata of at most 4,096 bytes")?,
+            _ => filled(read_meta(r)).ok_or("metadata of 1 to 4,096 bytes")?,
         };
         let action = read_action(r, number)?;
         if flags & flag::CONTENT != 0 {

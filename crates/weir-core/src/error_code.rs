@@ -71,7 +71,7 @@ pub enum ErrorCode {
     Trap = 202,
     /// The program of the topic used up its fuel.
     OutOfFuel = 203,
-    /// The program of the topic went over a limit of consequences, state or memory.
+    /// A limit was reached: of the topic for a key or value, of the store for topics, or of a program.
     Limit = 204,
     /// The code is not a program that this store can run.
     BadProgram = 205,
@@ -381,7 +381,7 @@ impl ErrorCode {
             Self::Trap => "The program of the topic trapped.",
             Self::OutOfFuel => "The program of the topic used up its fuel.",
             Self::Limit => {
-                "The program of the topic went over a limit of consequences, state or memory."
+                "A limit was reached: of the topic for a key or value, of the store for topics, or of a program."
             }
             Self::BadProgram => "The code is not a program that this store can run.",
             Self::Quarantined => "The topic is stopped because nodes disagreed about it.",
@@ -466,7 +466,9 @@ impl ErrorCode {
             Self::OutOfFuel => {
                 "Make the program do less for each intention, or raise the fuel of the topic."
             }
-            Self::Limit => "Emit less, keep less, or raise the limits of the topic.",
+            Self::Limit => {
+                "Write or emit less, or raise the limit that is named, as with `weir topic set`."
+            }
             Self::BadProgram => "Check it with `weir program check`.",
             Self::Quarantined => "Have the operator compare the nodes and release the topic.",
             Self::Redirect => "Send the same again to the address that is named.",
@@ -493,7 +495,9 @@ impl ErrorCode {
             }
             Self::Superseded => "Give each writer a client id of its own.",
             Self::TopicUnknown => "Check the name with `weir topic ls`.",
-            Self::KeyAbsent => "Check the key; list the keys there are with `weir query`.",
+            Self::KeyAbsent => {
+                "Check the key; `weir export TOPIC --latest --columns key` lists those there are."
+            }
             Self::RecordAbsent => "Look at the first and last offset with `weir topic info`.",
             Self::Lagging => "Ask again after a pause, or ask another node.",
             Self::Draining => "Send the same again to another node, or after the restart.",

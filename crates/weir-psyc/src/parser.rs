@@ -140,8 +140,8 @@ pub struct Parser {
     base: u64,
     /// Announced content length of this packet.
     content_length: Option<u64>,
-    /// Announced length of the value or data delivered last.
-    value_length: Option<u64>,
+    /// Announced length of the value or data delivered last; the state tells whether it counts.
+    value_length: u64,
     /// What is missing of a value, data or content that is delivered in parts.
     missing: u64,
     /// How much of a delimiter stands at the end of what was seen of an unsized content.
@@ -170,7 +170,7 @@ impl Parser {
             mode,
             base: 0,
             content_length: None,
-            value_length: None,
+            value_length: 0,
             missing: 0,
             mark: Mark::None,
             line: Line::new(State::Routing),
@@ -265,7 +265,13 @@ impl Parser {
     /// a sized content the length of its data.
     #[inline]
     pub const fn value_length(&self) -> Option<u64> {
-        self.value_length
+        match self.state {
+            State::ValueLf | State::ValuePart | State::BodyLf | State::BodyPart => {
+                Some(self.value_length)
+            }
+            State::End if self.sized => Some(self.value_length),
+            _ => None,
+        }
     }
 
     /// What this parser accepts at most.
@@ -319,22 +325,28 @@ impl Parser {
             if first == BAR {
                 return self.short_end(rest, 0);
             }
-            if !matches!(self.mode, Mode::Full) {
-                return None;
-            }
-            let (length, used) = if first == LF {
-                (None, 1)
-            } else {
-                let (length, used) = near_number(rest, LF, self.limits.sized_content)?;
-                (Some(length), used)
-            };
-            if matches!(length, Some(0 | 1)) {
-                return None;
-            }
-            self.pos += used;
-            self.open_content(length);
-            rest = rest.get(used..)?;
+            rest = rest.get(self.short_content(rest)?..)?;
         }
+    }
+
+    /// The line that opens a content; its bytes. Once a packet, so it stays out of the way.
+    #[inline(never)]
+    fn short_content(&mut self, rest: &[u8]) -> Option<usize> {
+        if !matches!(self.mode, Mode::Full) {
+            return None;
+        }
+        let (length, used) = if rest.first() == Some(&LF) {
+            (None, 1)
+        } else {
+            let (length, used) = near_number(rest, LF, self.limits.sized_content)?;
+            (Some(length), used)
+        };
+        if matches!(length, Some(0 | 1)) {
+            return None;
+        }
+        self.pos += used;
+        self.open_content(length);
+        Some(used)
     }
 
     #[inline(always)]
@@ -370,7 +382,6 @@ impl Parser {
             return Some(ParseStep::Routing(variable));
         }
         self.state = State::Entity;
-        self.value_length = None;
         Some(ParseStep::Entity(variable))
     }
 
@@ -397,7 +408,7 @@ impl Parser {
         self.left -= used as u64;
         self.modifiers -= 1;
         self.state = State::ValueLf;
-        self.value_length = Some(length);
+        self.value_length = length;
         Some(ParseStep::Entity(Variable {
             operator,
             name,
@@ -429,7 +440,7 @@ impl Parser {
             };
             self.pos += end + 1 + data.len();
             self.left = 0;
-            self.value_length = Some(length);
+            self.value_length = length;
             return Some(ParseStep::Body {
                 method,
                 data,
@@ -443,7 +454,6 @@ impl Parser {
         }
         self.pos += end + 1 + bar;
         self.state = State::End;
-        self.value_length = None;
         Some(ParseStep::Body {
             method,
             data,
@@ -469,7 +479,6 @@ impl Parser {
         self.left = self.limits.routing_header;
         self.modifiers = self.limits.routing_modifiers;
         self.content_length = None;
-        self.value_length = None;
     }
 
     #[inline(always)]

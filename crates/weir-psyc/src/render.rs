@@ -214,7 +214,8 @@ impl Renderer {
             length: 0,
             sized: false,
         };
-        // Whether the content cannot do without a length.
+        // Whether the content cannot do without a length. Only asked where the answer is not
+        // given already, because asking means looking at every byte.
         let mut needed = false;
         if parts.state.is_some() {
             plan.length += 2;
@@ -223,26 +224,25 @@ impl Renderer {
             let sized = self.check_entity(modifier)?;
             plan.length += line_size(modifier, sized);
             plan.sized |= sized;
-            needed |= sized && holds_delimiter(modifier.value, Mark::None);
+            if sized && length == Length::Forbid {
+                needed |= holds_delimiter(modifier.value, Mark::None);
+            }
         }
-        if !parts.method.is_empty() {
-            if !parts.method.iter().copied().all(is_keyword_byte) {
-                return Err(RenderError::MethodInvalid);
-            }
-            plan.length += parts.method.len() as u64 + 1;
-            if !parts.data.is_empty() {
-                plan.length += parts.data.len() as u64 + 1;
-                if length == Length::Auto && !plan.sized && parts.data.len() as u64 > self.threshold
-                {
-                    plan.sized = true;
-                }
-                needed |= !plan.sized && holds_delimiter(parts.data, Mark::Line);
-                if length == Length::Forbid {
-                    needed |= holds_delimiter(parts.data, Mark::Line);
-                }
-            }
-        } else if !parts.data.is_empty() {
+        let (method, data) = (parts.method, parts.data);
+        if !method.iter().copied().all(is_keyword_byte) {
+            return Err(RenderError::MethodInvalid);
+        }
+        if method.is_empty() && !data.is_empty() {
             return Err(RenderError::MethodMissing);
+        }
+        for line in [method, data] {
+            if !line.is_empty() {
+                plan.length += line.len() as u64 + 1;
+            }
+        }
+        plan.sized |= data.len() as u64 > self.threshold;
+        if length == Length::Forbid || (length == Length::Auto && !plan.sized) {
+            needed |= !data.is_empty() && holds_delimiter(data, Mark::Line);
         }
         plan.present = plan.length != 0;
         plan.sized = match length {

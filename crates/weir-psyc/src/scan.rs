@@ -101,8 +101,12 @@ pub(crate) fn near_number(bytes: &[u8], end: u8, max: u64) -> Option<(u64, usize
 /// Number of leading keyword bytes, and `from`.
 #[inline(always)]
 pub(crate) fn keyword_len(bytes: &[u8], from: usize) -> usize {
+    let Some(rest) = bytes.get(from..) else {
+        return from;
+    };
     let mut at = from;
-    while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<WORD>()) {
+    let (chunks, tail) = rest.as_chunks::<WORD>();
+    for chunk in chunks {
         for (place, &byte) in chunk.iter().enumerate() {
             if !class::is_keyword_byte(byte) {
                 return at + place;
@@ -110,13 +114,10 @@ pub(crate) fn keyword_len(bytes: &[u8], from: usize) -> usize {
         }
         at += WORD;
     }
-    while let Some(&byte) = bytes.get(at) {
-        if !class::is_keyword_byte(byte) {
-            break;
-        }
-        at += 1;
-    }
-    at
+    at + tail
+        .iter()
+        .take_while(|&&byte| class::is_keyword_byte(byte))
+        .count()
 }
 
 /// How much of LF `|` LF has been seen just before a place.

@@ -199,10 +199,26 @@ impl Committer {
         let time_ms = now_ms().max(self.engine.machine.read_ok().time_ms());
         let (logged, failed) = self.append_all(&batches, time_ms);
         if let Some(error) = failed {
+            // All that failed together hear the same; only the first can have
+            // the error itself.
+            let again = match &error {
+                StoreError::DiskFull {
+                    needed_bytes,
+                    free_bytes,
+                } => Some((*needed_bytes, *free_bytes)),
+                _ => None,
+            };
             let mut error = Some(error);
             for mut pending in batches.split_off(logged) {
                 for (_, slot) in pending.waiters.drain(..) {
-                    slot.complete(Err(error.take().unwrap_or_else(|| self.refusal())));
+                    let same = || match again {
+                        Some((needed_bytes, free_bytes)) => StoreError::DiskFull {
+                            needed_bytes,
+                            free_bytes,
+                        },
+                        None => StoreError::Poisoned,
+                    };
+                    slot.complete(Err(error.take().unwrap_or_else(same)));
                 }
             }
         }
@@ -270,17 +286,6 @@ impl Committer {
         (batches.len(), None)
     }
 
-    /// What callers hear who share the fate of a failed batch.
-    fn refusal(&self) -> StoreError {
-        if self.is_poisoned() {
-            return StoreError::Poisoned;
-        }
-        StoreError::DiskFull {
-            needed_bytes: 0,
-            free_bytes: self.disk.free_bytes().unwrap_or(0),
-        }
-    }
-
     fn apply(&mut self, pending: &Pending, time_ms: u64) -> Result<(), StoreError> {
         let index = LogIndex(self.engine.counters.applied_index.get()).next();
         let batch = Batch {
@@ -293,6 +298,7 @@ impl Committer {
         let applied = machine.apply(&batch, &mut self.topics, &mut self.outcomes);
         self.topics.publish();
         drop(machine);
+        self.engine.arrivals.notify();
         applied.map_err(|error| StoreError::Apply { index, error })?;
         self.engine.counters.applied_index.set(index.0);
         self.count();

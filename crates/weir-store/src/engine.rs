@@ -14,15 +14,18 @@ use crate::log::LogIndex;
 use crate::options::Durability;
 use crate::queue::{Queue, Shut};
 use crate::topic::files::TopicFiles;
+use crate::topic::signal::Signal;
 
 /// The shared state of an open store. Lock order: queue, machine, topics,
-/// contents of a topic; none is held across I/O but reads of the machine.
+/// contents of a topic; none is held across I/O while the store is open.
 pub(crate) struct Engine {
     pub(crate) identity: Identity,
     pub(crate) durability: Durability,
     pub(crate) machine: RwLock<Machine>,
     pub(crate) topics: RwLock<Vec<Arc<TopicFiles>>>,
     pub(crate) queue: Queue,
+    /// Told when a topic is made.
+    pub(crate) arrivals: Signal,
     pub(crate) counters: Counters,
     /// Runs the programs of topics.
     pub(crate) host: Option<Arc<dyn ProgramHost>>,
@@ -90,6 +93,12 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// The records of a topic that was created once.
+    pub(crate) fn files_by_name(&self, name: &str) -> Option<Arc<TopicFiles>> {
+        let id = self.machine.read_ok().topic(name).map(|view| view.id);
+        self.files(id?)
     }
 
     pub(crate) fn poison(&self) {

@@ -26,7 +26,19 @@ const TEXT_BYTES_MAX: u64 = 1024;
 #[derive(Debug)]
 pub struct DirLock {
     /// Closing it releases the lock.
-    _file: File,
+    file: File,
+    /// Whether the file holds our text.
+    named: bool,
+}
+
+impl Drop for DirLock {
+    fn drop(&mut self) {
+        // Whoever fails to get the lock next must not be told of a process
+        // that is gone. If it cannot be emptied, the text is only stale.
+        if self.named {
+            drop(self.file.set_len(0));
+        }
+    }
 }
 
 impl DirLock {
@@ -77,7 +89,7 @@ impl DirLock {
             }
         }
         write_holder(&mut file, program).map_err(StoreError::io(IoVerb::Write, &subject))?;
-        Ok(Self { _file: file })
+        Ok(Self { file, named: true })
     }
 }
 

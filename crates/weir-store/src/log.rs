@@ -46,8 +46,9 @@ pub const PAYLOAD_BYTES_MAX: u64 = (256 << 20) - 512;
 const MARK_ROOM: u64 = 8 * SECTOR_BYTES;
 /// Masks tried for a payload before giving up; one nearly always does.
 const MASKS_TRIED: u64 = 64;
-/// A batch longer than this part of the zero-ahead step is written without it.
-const ZERO_AHEAD_PART: u64 = 4;
+/// Zeros ahead pay where many syncs fall into them: a batch longer than this
+/// part of the step gets none, and the step is grown from this part.
+const ZERO_AHEAD_PART: u64 = 16;
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -111,6 +112,8 @@ pub struct Log {
     position: u64,
     /// Up to where zeros were written ahead.
     zeroed: u64,
+    /// How many are written next time; grows while batches are short.
+    ahead_bytes: u64,
     sequence: u64,
     durable_sequence: u64,
     last_index: u64,
@@ -164,6 +167,7 @@ impl Log {
         let mut log = Self {
             position,
             zeroed: position.next_multiple_of(4096),
+            ahead_bytes: options.zero_ahead_bytes / ZERO_AHEAD_PART,
             sequence: analysis.sequence,
             durable_sequence: analysis.proven,
             last_index: analysis.view.last_index,
@@ -673,9 +677,15 @@ impl Log {
         payload_bytes: u64,
     ) -> Result<(), StoreError> {
         let step = self.options.zero_ahead_bytes;
+        let short = end - position <= step / ZERO_AHEAD_PART;
         let mut written_end = end;
-        if step > 0 && end > self.zeroed && end - position <= step / ZERO_AHEAD_PART {
-            written_end = end.next_multiple_of(step).min(segment.header.file_bytes);
+        if !short {
+            self.ahead_bytes = step / ZERO_AHEAD_PART;
+        } else if end > self.zeroed && self.ahead_bytes > 0 {
+            written_end = end
+                .next_multiple_of(self.ahead_bytes)
+                .min(segment.header.file_bytes);
+            self.ahead_bytes = (self.ahead_bytes * 2).min(step);
         }
         let mut padding = written_end - position - BATCH_HEADER as u64 - payload_bytes;
         let mut slices = Vec::with_capacity(parts.len() + 3);

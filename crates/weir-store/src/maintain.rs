@@ -43,7 +43,7 @@ pub struct BackupReport {
 pub struct CompactReport {
     /// The snapshot up to which the log was purged.
     pub index: LogIndex,
-    /// Bytes of log before and after.
+    /// Bytes of log before.
     pub log_bytes_before: u64,
     /// Bytes of log now.
     pub log_bytes_after: u64,
@@ -170,7 +170,10 @@ impl Store {
         let index = self.checkpoint_under(&permit)?;
         self.read_back(index)?;
         let partial = partial_name(target, &self.engine.identity);
-        if partial.join(identity::NEW).exists() {
+        if [identity::NEW, identity::PATH]
+            .iter()
+            .any(|name| partial.join(name).exists())
+        {
             // Ours: an earlier backup of this store did not get further.
             std::fs::remove_dir_all(&partial).map_err(io(IoVerb::Remove))?;
         }
@@ -182,13 +185,11 @@ impl Store {
             std::fs::remove_dir(target).map_err(io(IoVerb::Remove))?;
         }
         std::fs::rename(&partial, target).map_err(io(IoVerb::Rename))?;
-        if let Some(parent) = target
+        let parent = target
             .parent()
-            .filter(|parent| !parent.as_os_str().is_empty())
-        {
-            let parent = FileDisk::open(parent).map_err(io(IoVerb::Open))?;
-            parent.sync_dir("").map_err(io(IoVerb::Sync))?;
-        }
+            .filter(|parent| !parent.as_os_str().is_empty());
+        let parent = FileDisk::open(parent.unwrap_or(Path::new("."))).map_err(io(IoVerb::Open))?;
+        parent.sync_dir("").map_err(io(IoVerb::Sync))?;
         drop(permit);
         Ok(report)
     }

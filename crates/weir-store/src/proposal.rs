@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use weir_core::Outcomes;
 
@@ -63,6 +64,31 @@ impl Proposal {
                 .done
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Proposal {
+    /// Waits for at most `time`; gives the proposal back when it is not
+    /// answered by then. That says nothing about what will become of it.
+    ///
+    /// # Errors
+    /// As for [`wait`](Self::wait), inside.
+    pub fn wait_for(self, time: Duration) -> Result<Result<Outcomes, StoreError>, Self> {
+        let deadline = Instant::now().checked_add(time);
+        let mut state = self.slot.state.lock_ok();
+        loop {
+            if let Some(result) = state.result.take() {
+                return Ok(result);
+            }
+            let left = deadline.map_or(time, |at| at.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                drop(state);
+                return Err(self);
+            }
+            state.waiting = true;
+            let waited = self.slot.done.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

@@ -219,7 +219,7 @@ impl Queue {
         drop((batches, tasks));
     }
 
-    /// Takes no more calls. The first reason stays.
+    /// Takes no more calls. Closing replaces any earlier reason.
     pub(crate) fn shut(&self, why: Shut) {
         let mut inner = self.inner.lock_ok();
         if inner.shut.is_none() || why == Shut::Closed {

@@ -11,7 +11,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 
-use weir_core::{Batch, Machine, Outcomes, TopicId};
+use weir_core::batch::BATCH_VERSION;
+use weir_core::{Batch, BatchError, Machine, Outcomes, TopicId};
 
 use crate::commit::{Committer, now_ms};
 use crate::disk::Disk;
@@ -25,6 +26,7 @@ use crate::queue::Queue;
 use crate::snapshot::{self, Snapshot};
 use crate::topic::cache::FileCache;
 use crate::topic::files::{REBUILD_MARK, directory};
+use crate::topic::signal::Signal;
 use crate::topic::sink::Topics;
 use crate::topic::writer::SegmentList;
 
@@ -57,12 +59,17 @@ pub(crate) fn recover(
 ) -> Result<(Committer, OpenReport), StoreError> {
     let mut report = OpenReport::default();
     let identity = identity(&*disk, options, &mut report)?;
+    let defaults = LogOptions::default();
+    let synced = options.durability.is_synced();
     let log_options = LogOptions {
         create: report.created,
         segment_bytes_max: options.log_segment_bytes,
-        sync_on_roll: options.durability.is_synced(),
+        sync_on_roll: synced,
+        // Zeros ahead make later syncs cheap; a level that does not wait for
+        // them would only write everything twice.
+        zero_ahead_bytes: if synced { defaults.zero_ahead_bytes } else { 0 },
         now_unix_s: now_ms() / 1000,
-        ..LogOptions::default()
+        ..defaults
     };
     let (log, log_recovery) = Log::open(Arc::clone(&disk), identity.store_id, log_options)?;
     if report.created {
@@ -231,6 +238,7 @@ fn engine(identity: &Identity, options: &OpenOptions, machine: Machine) -> Arc<E
         queue: Queue::new(options.limits, options.durability == Durability::Each),
         counters: Counters::default(),
         host: options.host.clone(),
+        arrivals: Signal::default(),
         poisoned: AtomicBool::new(false),
     })
 }
@@ -368,7 +376,16 @@ fn replay(log: &Log, start: &mut Start, report: &mut OpenReport) -> Result<u64, 
             index: entry.index,
             error,
         };
-        let batch = Batch::read(&entry.payload, entry.term).map_err(|e| unreadable(e.into()))?;
+        let batch = Batch::read(&entry.payload, entry.term).map_err(|error| match error {
+            // The first byte is the kind of payload: one that is not known
+            // comes from a later program.
+            BatchError { at: 0, .. } => StoreError::NewerFormat {
+                file: format!("log, entry {}", entry.index),
+                found: entry.payload.first().copied().map_or(0, u16::from),
+                supported: u16::from(BATCH_VERSION),
+            },
+            other => unreadable(other.into()),
+        })?;
         outcomes.clear();
         machine
             .apply(&batch, &mut start.topics, &mut outcomes)
@@ -376,10 +393,10 @@ fn replay(log: &Log, start: &mut Start, report: &mut OpenReport) -> Result<u64, 
         report.replayed_entries += 1;
         report.replayed_intentions += u64::from(batch.count);
         if entry.count != batch.count {
-            let file = "log";
+            let file = format!("log, entry {}", entry.index);
             return Err(StoreError::damage(
-                file,
-                0,
+                &file,
+                4,
                 "as many items as the log says",
                 0,
             ));

@@ -36,7 +36,13 @@ pub(crate) fn list(disk: &dyn Disk) -> Result<Vec<LogIndex>, StoreError> {
     let names = disk
         .list(DIRECTORY)
         .map_err(StoreError::io(IoVerb::List, DIRECTORY))?;
-    let number = |name: &String| name.strip_suffix(".snap")?.parse().ok().map(LogIndex);
+    let number = |name: &String| {
+        let digits = name
+            .strip_suffix(".snap")
+            .filter(|digits| digits.len() == 20)?;
+        let all = digits.bytes().all(|byte| byte.is_ascii_digit());
+        all.then(|| digits.parse().ok().map(LogIndex))?
+    };
     let mut indexes: Vec<LogIndex> = names.iter().filter_map(number).collect();
     indexes.sort_unstable_by(|a, b| b.cmp(a));
     Ok(indexes)
@@ -81,21 +87,23 @@ impl Checkpoint {
         if !self.unsynced.is_empty() {
             sync_dir("topics")?;
         }
+        // The names of both directories, before a snapshot can be seen that
+        // relies on them.
+        disk.create_dir(DIRECTORY)
+            .map_err(StoreError::io(IoVerb::Open, DIRECTORY))?;
+        sync_dir("")?;
         // Not before: when a step fails, the next checkpoint has to do it all.
         for (segment, written) in durable {
             segment.settle(written);
         }
         self.snapshot.write(disk, store_id)?;
-        sync_dir(DIRECTORY)?;
-        sync_dir("")
+        sync_dir(DIRECTORY)
     }
 }
 
 impl Snapshot {
     /// Writes and names the file; the name is not durable yet.
     fn write(&self, disk: &dyn Disk, store_id: [u8; 16]) -> Result<(), StoreError> {
-        disk.create_dir(DIRECTORY)
-            .map_err(StoreError::io(IoVerb::Open, DIRECTORY))?;
         let name = path(self.index);
         let new = format!("{name}.new");
         if disk.open(&new, OpenMode::Read).is_ok() {

@@ -14,7 +14,7 @@ use crate::commit::Committer;
 use crate::disk::{Disk, FileDisk};
 use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
-use crate::identity::Identity;
+use crate::identity::{self, Identity};
 use crate::lock::DirLock;
 use crate::lock_ext::{LockExt, RwLockExt};
 use crate::log::LogIndex;
@@ -123,7 +123,8 @@ impl Store {
     /// must be there are wrong, which changes nothing on disk.
     pub fn open(directory: &Path, options: &OpenOptions) -> Result<Self, StoreError> {
         let text = directory.display().to_string();
-        if !options.create && !directory.is_dir() {
+        // Looked for before the lock, which would leave its file.
+        if !options.create && !directory.join(identity::PATH).is_file() {
             return Err(StoreError::Missing { what: "store" });
         }
         let disk = FileDisk::open(directory).map_err(StoreError::io(IoVerb::Open, &text))?;
@@ -270,17 +271,21 @@ impl Store {
     /// # Errors
     /// `TopicUnknown` when the name never was created.
     pub fn read(&self, topic: &str, after: ConsequenceOffset) -> Result<TopicReader, StoreError> {
-        let id = self
-            .engine
-            .machine
-            .read_ok()
-            .topic(topic)
-            .map(|view| view.id);
-        let files = id.and_then(|id| self.engine.files(id));
+        let files = self.engine.files_by_name(topic);
         let files = files.ok_or_else(|| StoreError::TopicUnknown {
             name: topic.to_owned(),
         })?;
         Ok(TopicReader::new(files, after))
+    }
+
+    /// The same for a topic that may not have been created yet: then the first
+    /// record is that of its creation.
+    #[must_use]
+    pub fn listen(&self, topic: &str, after: ConsequenceOffset) -> TopicReader {
+        match self.engine.files_by_name(topic) {
+            Some(files) => TopicReader::new(files, after),
+            None => TopicReader::awaiting(Arc::clone(&self.engine), topic, after),
+        }
     }
 
     /// Finds the record that holds the key's current value. The value is the
@@ -386,6 +391,7 @@ impl Store {
         // directory while the first one still waits for the thread.
         let mut thread = self.thread.lock_ok();
         let ended = thread.take().map_or(Ok(Ok(())), JoinHandle::join);
+        self.engine.arrivals.close();
         for files in self.engine.topics.read_ok().iter() {
             files.close();
         }

@@ -154,7 +154,15 @@ pub fn verify_with(
     {
         return Err(StoreError::Missing { what: "store" });
     }
-    let _lock = DirLock::acquire(directory, "weir verify")?;
+    let _lock = match DirLock::acquire(directory, "weir verify") {
+        // Nobody writes to a medium that is read-only.
+        Err(StoreError::Io { source, .. })
+            if source.kind() == std::io::ErrorKind::ReadOnlyFilesystem =>
+        {
+            None
+        }
+        lock => Some(lock?),
+    };
     verify_disk_with(&(Arc::new(disk) as Arc<dyn Disk>), host)
 }
 
@@ -199,6 +207,19 @@ fn verify_disk_with(
         Severity::Damage
     };
     let snapshots = read_snapshots(&**disk, &identity, derived, host, &mut report)?;
+    if let Some(readers) = readers.as_ref().filter(|_| !whole)
+        && !snapshots
+            .iter()
+            .any(|snapshot| snapshot.index.next() >= readers.first_index())
+    {
+        let file = snapshot::path(LogIndex(readers.first_index().0 - 1));
+        report.add(
+            Severity::Damage,
+            &file,
+            0,
+            "no snapshot where the log begins",
+        );
+    }
     topics(&**disk, &identity, snapshots.first(), derived, &mut report)?;
     if let Some(readers) = &readers {
         replay(&snapshots, readers, host, &mut report)?;

@@ -14,6 +14,12 @@ pub enum WeirError {
     /// The store could not do it.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The topic is not there and could not be made.
+    #[error("the topic could not be made: {code}")]
+    NotCreated {
+        /// Reason of the verdict on its CREATE.
+        code: ErrorCode,
+    },
     /// The session's nonce was refused: it was not executed now. `expected` is
     /// the next nonce that would be.
     #[error("nonce {nonce} is refused ({code}); the session expects {expected}")]

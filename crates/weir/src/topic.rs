@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_core::intention::{Expect, Intention, Operation, TxnOp};
-use weir_core::{CodeHash, ConsequenceOffset, TopicName, TopicOptions};
+use weir_core::{CodeHash, ConsequenceOffset, ErrorCode, TopicName, TopicOptions};
 use weir_store::{KeyEntry, Page, Store, StoreError, TopicInfo, TopicReader};
 
 use crate::error::WeirError;
@@ -20,7 +20,8 @@ pub enum ReadFrom {
     End,
     /// At the first record behind this one.
     After(ConsequenceOffset),
-    /// This many records before the end.
+    /// This many offsets before the end; fewer records where a compaction left
+    /// holes.
     Last(u64),
     /// At the first record stamped at this time or later (milliseconds since
     /// 1970-01-01 UTC).
@@ -102,7 +103,13 @@ impl Topic {
         if self.info().is_some_and(|info| info.live) {
             return Ok(false);
         }
-        Ok(self.create(&TopicOptions::default())?.is_valid())
+        let verdict = self.create(&TopicOptions::default())?;
+        match verdict.reason() {
+            None => Ok(true),
+            // Somebody else was faster.
+            Some(ErrorCode::TopicExists) => Ok(false),
+            Some(code) => Err(WeirError::NotCreated { code }),
+        }
     }
 
     /// Ends the topic: its keys are gone, its offsets go on if it is created
@@ -200,16 +207,21 @@ impl Topic {
 
     /// A reader that starts there. The topic must have been created once.
     pub fn reader(&self, from: ReadFrom) -> Result<TopicReader, WeirError> {
-        let start = ConsequenceOffset::ZERO;
-        let mut reader = self.store.read(self.name.as_str(), start)?;
-        match from {
-            ReadFrom::Start => {}
-            ReadFrom::End => reader.seek(reader.last()),
-            ReadFrom::After(offset) => reader.seek(offset),
-            ReadFrom::Last(n) => reader.seek(ConsequenceOffset(reader.last().0.saturating_sub(n))),
-            ReadFrom::Time(time_ms) => reader.seek_time(time_ms)?,
-        }
-        Ok(reader)
+        start(
+            self.store
+                .read(self.name.as_str(), ConsequenceOffset::ZERO)?,
+            from,
+        )
+    }
+
+    /// The same for a topic that may not be there yet: the first record is then
+    /// that of its creation.
+    pub fn listener(&self, from: ReadFrom) -> Result<TopicReader, WeirError> {
+        start(
+            self.store
+                .listen(self.name.as_str(), ConsequenceOffset::ZERO),
+            from,
+        )
     }
 
     /// Pages from there to the newest record.
@@ -221,10 +233,10 @@ impl Topic {
     }
 
     /// Pages from there on; at the end, waits up to `patience` for a new
-    /// record before it gives up.
+    /// record before it gives up. The topic need not be there yet.
     pub fn follow(&self, from: ReadFrom, patience: Duration) -> Result<Pages, WeirError> {
         Ok(Pages {
-            reader: self.reader(from)?,
+            reader: self.listener(from)?,
             patience: Some(patience),
         })
     }
@@ -234,6 +246,19 @@ impl Topic {
     pub fn info(&self) -> Option<TopicInfo> {
         self.store.topic(self.name.as_str())
     }
+}
+
+fn start(mut reader: TopicReader, from: ReadFrom) -> Result<TopicReader, WeirError> {
+    match from {
+        ReadFrom::Start => {}
+        ReadFrom::End => reader.seek(reader.last()),
+        ReadFrom::After(offset) => reader.seek(offset),
+        ReadFrom::Last(n) => {
+            reader.seek(ConsequenceOffset(reader.last().0.saturating_sub(n)));
+        }
+        ReadFrom::Time(time_ms) => reader.seek_time(time_ms)?,
+    }
+    Ok(reader)
 }
 
 impl Iterator for Pages {

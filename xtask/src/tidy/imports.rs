@@ -48,7 +48,7 @@ const TABLE: &[Row] = &[
         name: "weir-program",
         layer: 2,
         ours: &["weir-core", "weir-scan"],
-        foreign: &["wasmtime", "wasmi", "wasmparser", "sha2"],
+        foreign: &["wasmtime", "wasmi", "wasmparser", "sha2", "blake3"],
     },
     Row {
         name: "weir-raft",
@@ -160,6 +160,7 @@ const TABLE: &[Row] = &[
             "rustyline",
             "serde",
             "serde_json",
+            "signal-hook",
             "tempfile",
             "toml",
         ],

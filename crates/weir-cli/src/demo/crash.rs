@@ -18,8 +18,9 @@ use weir::{ReadFrom, RecordKind, Weir};
 
 use super::child::{SESSIONS, TOPIC, event, put, writer};
 use super::place::random;
-use super::stage::{Stage, count};
+use super::stage::{Stage, count, go_on};
 use super::tour::{Facts, seconds};
+use crate::interrupt::Interrupt;
 
 /// Answers after which the writer is killed: at least this many, and at most
 /// `ANSWERS_SPREAD` more.
@@ -55,7 +56,7 @@ pub(super) fn kills(
         let mut told = Told::default();
         let (mut kept, mut slowest) = (0, Duration::ZERO);
         for _ in 0..kills {
-            kept += write_and_kill(directory, &mut told)?;
+            kept += write_and_kill(directory, &mut told, stage.interrupt())?;
             let start = Instant::now();
             let weir = Weir::open(directory).context("after the kill")?;
             slowest = slowest.max(start.elapsed());
@@ -88,7 +89,7 @@ pub(super) fn kills(
 
 /// Runs a writer, kills it at a random moment, and notes what it was told.
 /// Returns how many of the answers were kept ones.
-fn write_and_kill(directory: &Path, told: &mut Told) -> anyhow::Result<u64> {
+fn write_and_kill(directory: &Path, told: &mut Told, interrupt: &Interrupt) -> anyhow::Result<u64> {
     let program = std::env::current_exe().context("cannot find this program again")?;
     let resume: Vec<String> = told
         .iter()
@@ -115,11 +116,11 @@ fn write_and_kill(directory: &Path, told: &mut Told) -> anyhow::Result<u64> {
         }
     });
     let enough = ANSWERS_MIN + random() % ANSWERS_SPREAD;
-    let before = follow(&lines, enough, told);
+    let before = follow(&lines, enough, told, interrupt);
     // Ends it for certain, before anything else is said about it.
     let killed = child.kill();
     let ended = child.wait();
-    let kept = before.and_then(|kept| Ok(kept + follow(&lines, u64::MAX, told)?));
+    let kept = before.and_then(|kept| Ok(kept + follow(&lines, u64::MAX, told, interrupt)?));
     drop(lines);
     ensure!(
         reader.join().is_ok(),
@@ -134,9 +135,15 @@ fn write_and_kill(directory: &Path, told: &mut Told) -> anyhow::Result<u64> {
 }
 
 /// Notes up to `enough` answers. Returns how many of them were kept ones.
-fn follow(lines: &Receiver<Vec<u8>>, enough: u64, told: &mut Told) -> anyhow::Result<u64> {
+fn follow(
+    lines: &Receiver<Vec<u8>>,
+    enough: u64,
+    told: &mut Told,
+    interrupt: &Interrupt,
+) -> anyhow::Result<u64> {
     let mut kept = 0;
     for _ in 0..enough {
+        go_on(interrupt)?;
         let line = match lines.recv_timeout(PATIENCE) {
             Ok(line) => line,
             Err(mpsc::RecvTimeoutError::Disconnected) => break,

@@ -8,9 +8,10 @@ use anyhow::ensure;
 use serde_json::json;
 use weir::{Intention, Operation, Weir};
 
-use super::stage::{Stage, bytes, count, rate};
+use super::stage::{Stage, bytes, count, go_on, rate};
 use super::tour::{Facts, seconds};
 use super::write::{client, join};
+use crate::interrupt::Interrupt;
 
 /// The topic that is written to.
 const TOPIC: &str = "load";
@@ -40,7 +41,8 @@ pub(super) fn run(
                 .map(|writer| {
                     let bar = &bar;
                     let share = events / WRITERS;
-                    scope.spawn(move || write(weir, writer, share, |n| bar.inc(n)))
+                    let interrupt = stage.interrupt();
+                    scope.spawn(move || write(weir, writer, share, interrupt, |n| bar.inc(n)))
                 })
                 .collect();
             writers.into_iter().try_for_each(join)
@@ -70,7 +72,13 @@ pub(super) fn run(
     })
 }
 
-fn write(weir: &Weir, writer: u64, events: u64, answered: impl Fn(u64)) -> anyhow::Result<()> {
+fn write(
+    weir: &Weir,
+    writer: u64,
+    events: u64,
+    interrupt: &Interrupt,
+    answered: impl Fn(u64),
+) -> anyhow::Result<()> {
     let mut session = weir.session(client(200 + u8::try_from(writer)?));
     let value = [b'x'; VALUE_BYTES];
     let mut under_way = VecDeque::new();
@@ -89,6 +97,7 @@ fn write(weir: &Weir, writer: u64, events: u64, answered: impl Fn(u64)) -> anyho
     };
     let mut next = 0;
     while next < events {
+        go_on(interrupt)?;
         let end = (next + BATCH_EVENTS).min(events);
         let keys: Vec<String> = (next..end).map(|n| format!("{writer}-{n:08}")).collect();
         let puts: Vec<Intention<'_>> = keys

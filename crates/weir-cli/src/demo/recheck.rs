@@ -98,7 +98,7 @@ impl Kept {
 
 /// Checks the store that an earlier run kept in `directory`.
 pub(super) fn run(directory: &Path, show: Show) -> anyhow::Result<ExitCode> {
-    let mut stage = Stage::new(show);
+    let mut stage = Stage::new(show)?;
     let result = check(&mut stage, directory);
     if let Err(error) = &result {
         let advice = "weir verify, or a backup of the directory; nothing was changed in it";

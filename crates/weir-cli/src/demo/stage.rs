@@ -10,8 +10,10 @@ use std::cell::Cell;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::interrupt::Interrupt;
 
 /// Columns of a step's name.
 const NAME_COLUMNS: usize = 9;
@@ -30,15 +32,25 @@ pub(super) struct Show {
 pub(super) struct Stage {
     shown: Cell<bool>,
     steps: u32,
+    interrupt: Interrupt,
 }
 
 impl Stage {
-    /// Without steps, only failures are printed.
-    pub(super) fn new(show: Show) -> Self {
-        Self {
+    /// Without steps, only failures are printed. From here on, Ctrl-C is a
+    /// wish that long steps look for.
+    pub(super) fn new(show: Show) -> anyhow::Result<Self> {
+        let interrupt = Interrupt::new()?;
+        interrupt.watch()?;
+        Ok(Self {
             shown: Cell::new(show.steps),
             steps: 0,
-        }
+            interrupt,
+        })
+    }
+
+    /// The wish to end.
+    pub(super) fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
     }
 
     /// A line of text.
@@ -58,6 +70,7 @@ impl Stage {
         work: impl FnOnce(&Self) -> anyhow::Result<(String, T)>,
     ) -> anyhow::Result<T> {
         self.steps += 1;
+        go_on(&self.interrupt)?;
         let (line, value) = work(self).with_context(|| Failed {
             step: self.steps,
             name,
@@ -91,6 +104,12 @@ impl Stage {
     pub(super) fn steps(&self) -> u32 {
         self.steps
     }
+}
+
+/// An error once the end is wished for.
+pub(super) fn go_on(interrupt: &Interrupt) -> anyhow::Result<()> {
+    ensure!(!interrupt.asked(), "interrupted");
+    Ok(())
 }
 
 /// Prints a line to standard output. Returns whether anybody reads it.

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde_json::{Map, Value, json};
-use weir::Weir;
+use weir::{ErrorCode, Weir};
 
 use super::place::{self, Place};
 use super::quakes::{Quakes, topic};
 use super::stage::{self, Show, Stage, bytes, count, time};
 use super::{crash, load, read, reopen, rules, write};
+use crate::report::Failure;
 
 /// How much a run does.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +45,7 @@ pub(super) type Facts = Map<String, Value>;
 
 /// Runs all chapters and tells how it went.
 pub(super) fn run(keep: Option<&Path>, size: Size, show: Show) -> anyhow::Result<ExitCode> {
-    let mut stage = Stage::new(show);
+    let mut stage = Stage::new(show)?;
     let mut facts = Facts::new();
     let start = Instant::now();
     let mut place = match Place::new(keep) {
@@ -54,7 +55,11 @@ pub(super) fn run(keep: Option<&Path>, size: Size, show: Show) -> anyhow::Result
             return refuse(&error, facts, show.json);
         }
     };
-    if let Err(error) = chapters(&mut stage, &mut facts, &place, size) {
+    let ended = chapters(&mut stage, &mut facts, &place, size);
+    if ended.is_err() && stage.interrupt().asked() {
+        return interrupted(place, facts, show.json);
+    }
+    if let Err(error) = ended {
         let kept = place.keep();
         let advice = format!("look at the stores, they are kept in {}", kept.display());
         stage::explain(&error, &advice);
@@ -143,6 +148,24 @@ fn refuse(error: &anyhow::Error, mut facts: Facts, json: bool) -> anyhow::Result
         stage::print(&Value::Object(facts))?;
     }
     Ok(ExitCode::FAILURE)
+}
+
+/// Ends a run that somebody ended; whatever it failed with is a consequence.
+fn interrupted(place: Place, mut facts: Facts, json: bool) -> anyhow::Result<ExitCode> {
+    let failure = Failure::new(ErrorCode::Cancelled, "the demo was interrupted");
+    let failure = if place.is_kept() {
+        let kept = place.path().display();
+        failure.because(format!("the unfinished stores are kept in {kept}"))
+    } else {
+        failure.because("its directory is removed")
+    };
+    place.close()?;
+    if json {
+        facts.insert("ok".into(), false.into());
+        facts.insert("error".into(), "interrupted".into());
+        stage::print(&Value::Object(facts))?;
+    }
+    Err(failure.into())
 }
 
 /// Commands that work once the demo is over, in this order.

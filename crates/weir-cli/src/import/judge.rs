@@ -1,7 +1,5 @@
 //! Which items can be used, and what becomes of the others.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -10,6 +8,7 @@ use weir::{IntentionLimits, limits};
 
 use super::ImportArgs;
 use super::key_path::KeyPath;
+use super::letters::Letters;
 use super::source::Found;
 use crate::put::{Item, Items, Wrong, bad_line};
 use crate::report::Because;
@@ -57,16 +56,23 @@ pub(super) enum Judged<'a> {
 pub(super) struct Judge<'a> {
     args: &'a ImportArgs,
     limits: IntentionLimits,
+    /// Name of the import, for dead letters; none when it cannot be taken up.
+    import: Option<String>,
     broken: u64,
-    letters: Option<File>,
+    letters: Option<Letters>,
 }
 
 impl<'a> Judge<'a> {
     /// A judge for these arguments.
-    pub(super) fn new(args: &'a ImportArgs, limits: IntentionLimits) -> Self {
+    pub(super) fn new(
+        args: &'a ImportArgs,
+        limits: IntentionLimits,
+        import: Option<String>,
+    ) -> Self {
         Self {
             args,
             limits,
+            import,
             broken: 0,
             letters: None,
         }
@@ -77,13 +83,11 @@ impl<'a> Judge<'a> {
         self.broken
     }
 
-    /// The item, if it can be used. `before` says that it stands before
-    /// items that an earlier run had written.
+    /// The item, if it can be used.
     pub(super) fn item<'i>(
         &mut self,
         item: &'i [u8],
         found: &Found,
-        before: bool,
     ) -> anyhow::Result<Option<Judged<'i>>> {
         let judged = match &found.problem {
             Some(why) => Err(Wrong::from(why.clone())),
@@ -94,28 +98,25 @@ impl<'a> Judge<'a> {
             Err(wrong) => wrong,
         };
         self.broken += 1;
+        let (line, column) = wrong.place(found.line, found.column);
         match &self.args.on_error {
-            OnError::Stop => {
-                let (line, column) = wrong.place(found.line, found.column);
-                Err(bad_line(line, column, &wrong.why)
-                    .advise("correct it and run the same command again, or choose --on-error skip")
-                    .into())
-            }
+            OnError::Stop => Err(bad_line(line, column, &wrong.why)
+                .advise("correct it and run the same command again, or choose --on-error skip")
+                .into()),
             OnError::Skip => Ok(None),
-            // The earlier run has written it already.
-            OnError::DeadLetter(_) if before => Ok(None),
+            OnError::DeadLetter(_) if self.args.dry_run => Ok(None),
             OnError::DeadLetter(path) => {
                 let failed = || format!("cannot write {}", path.display());
-                let file = if let Some(file) = &mut self.letters {
-                    file
+                let letters = if let Some(letters) = &mut self.letters {
+                    letters
                 } else {
-                    let options = OpenOptions::new().append(true).create(true).open(path);
-                    self.letters.insert(options.failed(failed)?)
+                    let opened = Letters::open(path, self.import.as_deref());
+                    self.letters.insert(opened.failed(failed)?)
                 };
-                // At once, so that it is there before a later item is.
-                let mut text = item.to_vec();
-                text.push(b'\n');
-                file.write_all(&text).failed(failed)?;
+                let whole = found.problem.is_none();
+                letters
+                    .write((line, column), &wrong.why, item, whole)
+                    .failed(failed)?;
                 Ok(None)
             }
         }
@@ -123,9 +124,9 @@ impl<'a> Judge<'a> {
 
     /// Makes the dead letters durable.
     pub(super) fn flush(&mut self) -> anyhow::Result<()> {
-        match &self.letters {
-            Some(file) => file
-                .sync_all()
+        match &mut self.letters {
+            Some(letters) => letters
+                .sync()
                 .failed(|| "cannot write the dead letters".to_owned()),
             None => Ok(()),
         }
@@ -138,6 +139,11 @@ impl<'a> Judge<'a> {
             one.item(&record)?;
             if one.last_is_nothing() {
                 return Err("the record has neither a value nor a delete"
+                    .to_owned()
+                    .into());
+            }
+            if one.has_conditions() {
+                return Err("an import has no conditions, and the record has `expect`"
                     .to_owned()
                     .into());
             }

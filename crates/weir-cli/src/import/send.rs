@@ -12,7 +12,7 @@ use super::ImportArgs;
 use super::judge::Judged;
 use crate::bytes::hex;
 use crate::put::{Items, client_id};
-use crate::report::{Because, Failure, say};
+use crate::report::{Answered, Because, Failure, say};
 use crate::verdict;
 
 /// Bytes of a batch after which it is sent.
@@ -120,12 +120,18 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// The next usable item of the input.
-    pub(super) fn item(&mut self, item: &Judged<'_>, line: u64) -> anyhow::Result<()> {
+    /// Name of the import; none when it cannot be taken up.
+    pub(super) fn name(&self) -> Option<String> {
+        let session = self.session.as_ref()?;
+        Some(hex(&session.client().0))
+    }
+
+    /// The next usable item of the input. Says whether it is time to send.
+    pub(super) fn item(&mut self, item: &Judged<'_>, line: u64) -> anyhow::Result<bool> {
         self.nonce += 1;
         self.chain = self.chained(item);
         if self.nonce < self.last {
-            return Ok(());
+            return Ok(false);
         }
         match item {
             Judged::Value { key, value } => self.items.put(key, value, &[]),
@@ -135,13 +141,10 @@ impl<'a> Sender<'a> {
         self.chains.push(self.chain);
         self.lines.push(line);
         if self.nonce == self.last {
-            return self.prove();
+            self.prove()?;
         }
         let full = self.items.len() as u64 >= self.args.batch;
-        if full || self.items.bytes() >= BATCH_BYTES {
-            self.send()?;
-        }
-        Ok(())
+        Ok(full || self.items.bytes() >= BATCH_BYTES)
     }
 
     /// Writes and answers everything that was taken.
@@ -188,7 +191,8 @@ impl<'a> Sender<'a> {
         }
     }
 
-    fn send(&mut self) -> anyhow::Result<()> {
+    /// Sends what was taken.
+    pub(super) fn send(&mut self) -> anyhow::Result<()> {
         if self.items.is_empty() {
             return Ok(());
         }
@@ -216,11 +220,13 @@ impl<'a> Sender<'a> {
             let failed = || format!("cannot write to {topic}");
             let commits: Vec<weir::Commit> = match sent.answer {
                 Answer::Session(pending) => {
-                    let verdicts = pending.wait().failed(failed)?;
+                    let again = "run the same command again: nothing is written twice";
+                    let verdicts = pending.wait().answered(failed, again)?;
                     verdicts.iter().map(Verdict::commit).cloned().collect()
                 }
                 Answer::Bare(proposal) => {
-                    let outcomes = proposal.wait().failed(failed)?;
+                    let again = "open the store again and look which items are there";
+                    let outcomes = proposal.wait().answered(failed, again)?;
                     outcomes
                         .iter()
                         .filter_map(|outcome| outcome.commit().cloned())

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::AsFd;
 
 use weir::ErrorCode;
 
@@ -9,6 +10,7 @@ use super::key_path::KeyPath;
 use super::lines::Lines;
 use super::scan::Array;
 use super::{Form, ImportArgs};
+use crate::interrupt::Interrupt;
 use crate::put::bad_line;
 use crate::report::{Because, Failure};
 
@@ -69,12 +71,18 @@ enum Reading {
 
 impl Source {
     /// Opens the input and looks what it is.
-    pub(super) fn open(args: &ImportArgs, value_bytes_max: usize) -> anyhow::Result<Self> {
+    pub(super) fn open(
+        args: &ImportArgs,
+        value_bytes_max: usize,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Self> {
         let shown = args.file.display().to_string();
         let failed = || format!("cannot read {shown}");
         let mut identity = None;
-        let mut input: Box<dyn BufRead> = if shown == "-" {
-            Box::new(BufReader::with_capacity(BUFFER_BYTES, io::stdin()))
+        let file = if shown == "-" {
+            // Not the shared handle: its buffer would hide whether a read waits.
+            let file = io::stdin().as_fd().try_clone_to_owned().failed(failed)?;
+            File::from(file)
         } else {
             let file = File::open(&args.file).failed(failed)?;
             let about = file.metadata().failed(failed)?;
@@ -86,8 +94,10 @@ impl Source {
                 let path = args.file.canonicalize().failed(failed)?;
                 identity = Some(path.display().to_string());
             }
-            Box::new(BufReader::with_capacity(BUFFER_BYTES, file))
+            file
         };
+        let reader = interrupt.reader(file).failed(failed)?;
+        let mut input: Box<dyn BufRead> = Box::new(BufReader::with_capacity(BUFFER_BYTES, reader));
         let start = skip_blanks(&mut input).failed(failed)?;
         let array = match args.form() {
             Form::Json => true,

@@ -24,8 +24,8 @@ Each file holds one packet. Prints file, what was timed, minimum and median of 5
 rounds in ns a packet, and the minimum for strlen of the same bytes.
 
 Examples:
-  weir psyc bench --count 1000000 vectors/psyc/packets/chat.psyc
-  weir psyc bench --count 100000 --render vectors/psyc/packets/*.psyc")]
+  printf ':_tag\\t7\\n\\n_ping\\n|\\n' > a.psyc && weir psyc bench --count 10000 a.psyc
+  printf '\\n_ping\\n|\\n' > b.psyc && weir psyc bench --count 10000 --render *.psyc")]
 pub(crate) struct BenchArgs {
     /// Packets in a round
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]

@@ -29,7 +29,8 @@ pub(crate) struct Name {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  weir psyc packetid '' psyc://a.example/~x psyc://b.example/~y 1337 42")]
+  weir psyc packetid '' psyc://a.example/~x psyc://b.example/~y 1337 42
+  weir psyc packetid - - psyc://b.example/~y 1 ~")]
 pub(crate) struct PacketIdArgs {
     /// Context, source, target, counter and fragment; empty, `-` or `~` for an absent one
     #[arg(num_args = 5, required = true, allow_hyphen_values = true)]

@@ -13,7 +13,7 @@ its length announced. The last line says whether the input ended behind a packet
 Examples:
   printf '|\\n' | weir psyc packet
   printf ':_tag\\t7\\n\\n_ping\\nhello\\n|\\n' | weir psyc packet -b 1 -1
-  weir psyc packet -r < stream")]
+  printf ':_tag\\t7\\n\\n_ping\\nhello\\n|\\n' | weir psyc packet -r")]
 pub(crate) struct PacketArgs {
     /// Pass contents through as raw bytes
     #[arg(short, long, conflicts_with = "content")]

@@ -19,7 +19,8 @@ single bytes:
 Prints `packet` and the bytes, or `error` and what is wrong.
 
 Examples:
-  printf 'R:_target\\tpsyc://h/~x\\nM_message\\nDhi\\n' | weir psyc render")]
+  printf 'R:_target\\tpsyc://h/~x\\nM_message\\nDhi\\n' | weir psyc render
+  printf 'R:_source\\tpsyc://h/~y\\nM_notice\\n' | weir psyc render --threshold 0")]
 pub(crate) struct RenderArgs {
     /// Longest value without a length, in bytes [default: 9]
     #[arg(long, value_name = "BYTES")]

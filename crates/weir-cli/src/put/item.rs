@@ -332,6 +332,11 @@ impl Items {
         self.parts.iter().filter_map(step).collect()
     }
 
+    /// Whether there are conditions.
+    pub(crate) fn has_conditions(&self) -> bool {
+        !self.expect.is_empty()
+    }
+
     /// Bytes of key, value and metadata of the newest write.
     pub(crate) fn last_sizes(&self) -> [usize; 3] {
         self.parts.last().map_or([0; 3], |part| {

@@ -8,13 +8,13 @@ use std::collections::VecDeque;
 use std::io::BufRead;
 use std::process::ExitCode;
 
-use weir::{ErrorCode, Outcome, Proposal, Weir};
+use weir::{ErrorCode, Expect, Outcome, Proposal, Weir};
 
 use super::{Item, Items, PutArgs, bad_text, ensure};
 use crate::cli::Caller;
 use crate::output::{Output, Shape};
 use crate::place::{self, Access};
-use crate::report::{Because, Failure, note};
+use crate::report::{Answered, Because, Closed, Failure, note};
 use crate::verdict;
 
 /// Bytes of a batch after which it is sent.
@@ -65,11 +65,8 @@ pub(super) fn run(caller: &Caller, args: &PutArgs) -> anyhow::Result<ExitCode> {
     let Writer {
         out, valid, others, ..
     } = writer;
-    if let Some(out) = out {
-        out.finish()?;
-    }
-    weir.close()
-        .failed(|| "cannot close the store".to_owned())?;
+    let printed = out.map_or(Ok(()), Output::finish);
+    let closed = weir.close().failed(|| "cannot close the store".to_owned());
     if !shown {
         let text = format!(
             "{valid} records written to {}, {others} not valid",
@@ -77,14 +74,12 @@ pub(super) fn run(caller: &Caller, args: &PutArgs) -> anyhow::Result<ExitCode> {
         );
         note(caller.quiet, &text);
     }
-    rest?;
-    read?;
-    let bad = others > 0 && !args.accept_invalid;
-    Ok(if bad {
-        ExitCode::from(verdict::NOT_VALID)
-    } else {
-        ExitCode::SUCCESS
-    })
+    // What failed first is what is said.
+    read.and(rest).and(closed)?;
+    if others > 0 && !args.accept_invalid {
+        return Ok(ExitCode::from(verdict::NOT_VALID));
+    }
+    printed.map(|()| ExitCode::SUCCESS)
 }
 
 impl Writer<'_> {
@@ -115,7 +110,7 @@ impl Writer<'_> {
             if input.buffer().is_empty() {
                 // More input may be long in coming: answer what there is.
                 self.settle(0)?;
-                self.out.as_mut().map_or(Ok(()), Output::flush)?;
+                self.print(Output::flush)?;
             }
         }
     }
@@ -149,10 +144,15 @@ impl Writer<'_> {
         let shared = self.args.conditions.list();
         let own = self.items.conditions(true);
         let mut intentions = self.items.intentions(&self.args.topic, &own);
-        if !shared.is_empty() {
-            for intention in &mut intentions {
-                intention.expect = &shared;
-            }
+        // Those of the line and those of the command must hold.
+        let both: Vec<Vec<Expect<'_>>> = if shared.is_empty() {
+            Vec::new()
+        } else {
+            let lists = intentions.iter();
+            lists.map(|one| [one.expect, &shared].concat()).collect()
+        };
+        for (intention, both) in intentions.iter_mut().zip(&both) {
+            intention.expect = both;
         }
         let topic = &self.args.topic;
         let proposal = self.weir.propose(&intentions);
@@ -172,8 +172,9 @@ impl Writer<'_> {
                 return Ok(());
             };
             let outcomes = proposal.wait();
-            let topic = &self.args.topic;
-            let outcomes = outcomes.failed(|| format!("cannot write to {topic}"))?;
+            let topic = self.args.topic.as_str();
+            let again = "open the store again and look which lines are there";
+            let outcomes = outcomes.answered(|| format!("cannot write to {topic}"), again)?;
             for outcome in outcomes.iter() {
                 let Some(commit) = outcome.commit() else {
                     return Err(
@@ -186,12 +187,23 @@ impl Writer<'_> {
                 } else {
                     &mut self.others
                 } += 1;
-                if let Some(out) = &mut self.out {
-                    let replayed = matches!(outcome, Outcome::Replayed(_));
-                    out.row(&verdict::row(topic, commit, replayed))?;
-                }
+                let replayed = matches!(outcome, Outcome::Replayed(_));
+                let row = verdict::row(topic, commit, replayed);
+                self.print(|out| out.row(&row))?;
             }
         }
         Ok(())
+    }
+
+    /// Prints something; when nobody reads it any more, lines are written all
+    /// the same.
+    fn print(&mut self, how: impl FnOnce(&mut Output) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        match self.out.as_mut().map_or(Ok(()), how) {
+            Err(error) if error.is::<Closed>() => {
+                self.out = None;
+                Ok(())
+            }
+            result => result,
+        }
     }
 }

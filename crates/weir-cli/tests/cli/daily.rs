@@ -1,7 +1,8 @@
 //! put, get, tail, delete, txn, topic.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -192,6 +193,78 @@ fn following_sees_what_others_write_and_does_not_shut_them_out() {
     }
     assert!(child.wait().unwrap().success());
     assert!(lines.next().is_none());
+}
+
+#[test]
+fn followers_let_each_other_sleep_and_wait_without_work() {
+    let place = Place::new();
+    place.run("put t 1").ok();
+    let follow = |name: &str| {
+        let mut command = place.weir();
+        command.args(["tail", "t", "-f", "--type", "put", "-n", "2", "--raw", "-v"]);
+        command.args(["--lock-wait", "0s"]);
+        command.stderr(std::fs::File::create(place.path(name)).unwrap());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "1");
+        (child, lines)
+    };
+    let mut followers = [follow("a"), follow("b"), follow("c")];
+    // Not to wait for anything: time in which they could wake each other.
+    std::thread::sleep(Duration::from_millis(1500));
+    let mut writer = place.weir();
+    writer.args([
+        "put",
+        "t",
+        "-",
+        "-q",
+        "--jsonl",
+        "-o",
+        "jsonl",
+        "--lock-wait",
+        "60s",
+    ]);
+    let mut writer = writer
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = writer.stdin.take().unwrap();
+    input.write_all(b"{\"text\":\"2\"}\n").unwrap();
+    let mut verdict = String::new();
+    let mut output = BufReader::new(writer.stdout.take().unwrap());
+    output.read_line(&mut verdict).unwrap();
+    let before = followers.each_ref().map(|(child, _)| cpu_ticks(child.id()));
+    std::thread::sleep(Duration::from_secs(1));
+    let after = followers.each_ref().map(|(child, _)| cpu_ticks(child.id()));
+    for (before, after) in before.iter().zip(after) {
+        assert!(
+            after - before < 20,
+            "a waiting follower works: {before} {after}"
+        );
+    }
+    drop(input);
+    assert!(writer.wait().unwrap().success());
+    for (child, lines) in &mut followers {
+        assert_eq!(lines.next().unwrap().unwrap(), "2");
+        assert!(child.wait().unwrap().success());
+    }
+    let opens = |name: &str| {
+        let notes = std::fs::read_to_string(place.path(name)).unwrap();
+        notes.matches("opened").count()
+    };
+    // Each has its first look and that for the writer; a start beside another
+    // look can cost one more each.
+    let all = ["a", "b", "c"].map(opens);
+    assert!(all.iter().sum::<usize>() <= 12, "{all:?}");
+}
+
+/// Hundredths of a second that a process has worked.
+fn cpu_ticks(process: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let (_, fields) = text.rsplit_once(") ").unwrap();
+    let times = fields.split(' ').skip(11).take(2);
+    times.map(|time| time.parse::<u64>().unwrap()).sum()
 }
 
 #[test]

@@ -102,6 +102,59 @@ fn a_directory_in_use_names_its_owner() {
 }
 
 #[test]
+fn reading_where_no_store_is_leaves_nothing_behind() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("weir-data")).unwrap();
+    let lines = [
+        "get t 1",
+        "tail t",
+        "tail t -f",
+        "topic ls",
+        "topic rm t --yes",
+        "export t",
+        "compact",
+    ];
+    for line in lines {
+        check(place.run(line).code(4).err.trim_end(), "E406");
+    }
+    for line in ["verify", "backup copy", "topic verify t"] {
+        check(place.run(line).code(78).err.trim_end(), "E406");
+    }
+    let mut left = std::fs::read_dir(place.path("weir-data")).unwrap();
+    assert!(left.next().is_none());
+}
+
+#[test]
+fn a_verdict_counts_whether_or_not_anybody_reads_it() {
+    let place = Place::new();
+    place.run("put t 1 --key k").ok();
+    place.write("data", "1\noops\n");
+    let unread = |line: &str, input: &str| {
+        let mut command = place.weir();
+        let mut child = command
+            .args(line.split(' '))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let mut to = child.stdin.take().unwrap();
+        to.write_all(input.as_bytes()).unwrap();
+        drop(to);
+        crate::run::done(child.wait_with_output().unwrap())
+    };
+    let put = unread("put t 2 --key k --if-absent", "").code(3);
+    assert!(put.err.contains("E104"), "{}", put.err);
+    let import = unread("import data -t u", "").code(1);
+    assert!(import.err.contains("line 2"), "{}", import.err);
+    let lines = "{\"value\":1}\n".repeat(5000) + "oops\n";
+    let put = unread("put v - --jsonl -o jsonl --batch 1", &lines).code(1);
+    assert!(put.err.contains("line 5001"), "{}", put.err);
+    assert_eq!(place.run("topic info v -o json").ok().json()["last"], 5001);
+}
+
+#[test]
 fn a_second_writer_waits_for_a_short_first_one() {
     let place = Place::new();
     place.run("put t 0").ok();

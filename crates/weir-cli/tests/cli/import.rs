@@ -127,7 +127,17 @@ fn a_broken_line_is_named_and_the_choice_is_the_callers() {
         expect
     );
     let dead = std::fs::read_to_string(place.path("dead")).unwrap();
-    assert_eq!(dead, "{\"id\":2,}\n{\"x\":4}\n");
+    let letters: Vec<serde_json::Value> = dead
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let items = letters.iter().map(|letter| &letter["item"]);
+    assert_eq!(items.collect::<Vec<_>>(), ["{\"id\":2,}", "{\"x\":4}"]);
+    assert_eq!(
+        (&letters[0]["line"], &letters[0]["column"]),
+        (&json!(2), &json!(9))
+    );
+    assert_eq!(letters[0]["whole"], true);
     place
         .run("import data -t t -k $.id --on-error dead-letter=dead")
         .ok();
@@ -147,6 +157,61 @@ fn a_broken_line_is_named_and_the_choice_is_the_callers() {
         (&fresh["imported"], &fresh["broken"]),
         (&json!(4), &json!(1))
     );
+}
+
+#[test]
+fn dead_letters_are_written_once_and_never_by_a_dry_run() {
+    let place = Place::new();
+    let long = format!("\"{}\"", "x".repeat(3 << 20));
+    place.write("data", format!("oops\n1\n{long}\n{{\n"));
+    let line = "import data -t t --on-error dead-letter=dead -o json";
+    let dry = place.run(&format!("{line} --dry-run")).ok().json();
+    assert_eq!(dry["broken"], 3);
+    assert!(!place.path("dead").exists());
+    let letters = || {
+        let text = std::fs::read_to_string(place.path("dead")).unwrap();
+        let spots = text.lines().map(|letter| {
+            let letter: serde_json::Value = serde_json::from_str(letter).unwrap();
+            (letter["line"].as_u64().unwrap(), letter["whole"] == true)
+        });
+        spots.collect::<Vec<_>>()
+    };
+    let expect = [(1, true), (3, false), (4, true)];
+    for _ in 0..2 {
+        assert_eq!(place.run(line).ok().json()["broken"], 3);
+        assert_eq!(letters(), expect, "also those behind the last good line");
+    }
+    // What a crash cut is written again, whole.
+    let text = std::fs::read_to_string(place.path("dead")).unwrap();
+    place.write("dead", &text[..text.len() - 5]);
+    place.run(line).ok();
+    let text = std::fs::read_to_string(place.path("dead")).unwrap();
+    let whole = text.lines().filter(|line| line.ends_with('}')).count();
+    assert_eq!((text.lines().count(), whole), (4, 3), "{text}");
+    place
+        .run("import data -t other --on-error dead-letter=dead")
+        .ok();
+    let text = std::fs::read_to_string(place.path("dead")).unwrap();
+    assert_eq!(text.lines().count(), 7, "another import has its own");
+}
+
+#[test]
+fn conditions_of_records_are_never_dropped() {
+    let place = Place::new();
+    let text =
+        "{\"key\":\"a\",\"value\":1}\n{\"key\":\"a\",\"value\":2,\"expect\":{\"absent\":true}}\n";
+    place.write("data", text);
+    let refused = place.run("import data -t t --records").code(1);
+    assert!(refused.err.contains("line 2"), "{}", refused.err);
+    assert!(refused.err.contains("expect"), "{}", refused.err);
+    assert_eq!(place.run("get t --key a").ok().text(), "1");
+    let lines = "{\"key\":\"a\",\"value\":2,\"expect\":{\"absent\":true}}\n{\"key\":\"b\",\"value\":2}\n{\"key\":\"a\",\"value\":3}\n";
+    let verdicts = place
+        .pipe("put t - --jsonl --if-present -o jsonl", lines)
+        .code(3)
+        .lines();
+    let effects: Vec<_> = verdicts.iter().map(|line| line["effect"].clone()).collect();
+    assert_eq!(effects, ["INVALID", "INVALID", "VALID"]);
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! verify, backup, restore, compact, config, man, completion, interrupts.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use serde_json::json;
 
@@ -77,6 +77,8 @@ fn damage_is_found_with_file_and_place_and_never_restored() {
     assert!(finding["position"].is_u64());
     place.run("restore copy new").code(65);
     assert!(!place.path("new").exists());
+    let topic = place.run("topic verify t --at ./copy").code(65);
+    assert!(topic.err.contains("E405"), "{}", topic.err);
     place.run("verify").ok();
 }
 
@@ -180,6 +182,20 @@ fn shells_and_manual_are_served() {
 }
 
 #[test]
+fn the_version_names_its_commit_where_git_knows_it() {
+    let place = Place::new();
+    let version = place.run("version -o json").ok().json();
+    let git = std::process::Command::new("git")
+        .args(["rev-parse", "--show-prefix"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output();
+    let ours = git.is_ok_and(|git| git.stdout == b"crates/weir-cli/\n");
+    let commit = version["commit"].as_str();
+    assert_eq!(commit.is_some(), ours, "{version}");
+    assert!(commit.is_none_or(|commit| commit.len() >= 7), "{version}");
+}
+
+#[test]
 fn an_interrupted_import_goes_on_and_a_tail_just_ends() {
     let place = Place::new();
     let interrupt = |id: u32| {
@@ -188,8 +204,8 @@ fn an_interrupted_import_goes_on_and_a_tail_just_ends() {
         assert!(kill.status().unwrap().success());
     };
     let fifo = place.path("fifo");
-    let mut make = place.command("/bin/sh");
-    assert!(make.args(["-c", "mkfifo fifo"]).status().unwrap().success());
+    let mut pipe = place.command("mkfifo");
+    assert!(pipe.arg("fifo").status().unwrap().success());
     let mut tail = place.weir();
     place.run("put t x").ok();
     tail.args(["tail", "t", "-f", "-o", "raw", "--type", "put"])
@@ -206,16 +222,52 @@ fn an_interrupted_import_goes_on_and_a_tail_just_ends() {
         Some(2),
         "a shell calls that 130"
     );
-    let mut import = place.weir();
-    import
-        .args(["import", "fifo", "-t", "u"])
-        .stderr(Stdio::piped());
-    let mut import = import.spawn().unwrap();
+    // An input that says nothing does not hold the end up.
+    let start = |file: &str| {
+        let mut import = place.weir();
+        import
+            .args(["import", file, "-t", "u", "-k", "id", "-o", "json"])
+            // Slow, so that it is not done before it is told to stop.
+            .args(["--batch", "1", "--durability", "each"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        import.spawn().unwrap()
+    };
+    let stopped = |mut import: Child| {
+        let mut made = String::new();
+        let mut err = BufReader::new(import.stderr.take().unwrap());
+        err.read_line(&mut made).unwrap();
+        interrupt(import.id());
+        err.read_to_string(&mut made).unwrap();
+        let done = done(import.wait_with_output().unwrap()).code(130);
+        assert_eq!(done.json()["complete"], false);
+        (done.json()["imported"].as_u64().unwrap(), made)
+    };
+    let import = start("fifo");
     let mut input = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
-    input.write_all(b"1\n2\n").unwrap();
-    interrupt(import.id());
-    assert_eq!(import.wait().unwrap().signal(), Some(2));
+    input.write_all(b"{\"id\":1}\n{\"id\":2}\n").unwrap();
+    let (written, err) = stopped(import);
     drop(input);
+    assert!(err.contains("E508"), "{err}");
+    assert!(err.contains("cannot be read again"), "{err}");
+    let there = place.run("export u").ok().lines().len() as u64;
+    assert_eq!(there, written);
+    place.run("topic rm u --yes").ok();
+    let mut lines = String::new();
+    for n in 0..20_000 {
+        writeln!(lines, "{{\"id\":{n}}}").unwrap();
+    }
+    place.write("data", lines);
+    let (written, err) = stopped(start("data"));
+    assert!(err.contains("run the same command again"), "{err}");
+    let info = place.run("topic info u -o json").ok().json();
+    assert_eq!(info["keys"].as_u64().unwrap(), written);
+    let rest = place.run("import data -t u -k id -o json").ok().json();
+    assert_eq!(rest["imported"].as_u64().unwrap() + written, 20_000);
+    assert_eq!(
+        place.run("topic info u -o json").ok().json()["keys"],
+        20_000
+    );
     place.run("verify").ok();
 }
 

@@ -382,7 +382,6 @@ impl Parser {
         self.pos += end + 1;
         self.left = self.left.saturating_sub(end as u64 + 1);
         self.modifiers = self.modifiers.saturating_sub(1);
-        self.value_length = None;
         if self.line.state == State::Routing {
             self.state = State::Routing;
             return Ok(ParseStep::Routing(variable));
@@ -458,7 +457,7 @@ impl Parser {
             .left
             .saturating_sub((start as u64).saturating_add(total));
         self.modifiers = self.modifiers.saturating_sub(1);
-        self.value_length = Some(total);
+        self.value_length = total;
         if whole.is_some() {
             self.state = State::ValueLf;
             return Ok(ParseStep::Entity(Variable {
@@ -543,7 +542,6 @@ impl Parser {
         let data = data.strip_suffix(b"\n").unwrap_or(data);
         self.pos += bar;
         self.state = State::End;
-        self.value_length = None;
         Ok(ParseStep::Body {
             method,
             data,
@@ -562,7 +560,7 @@ impl Parser {
         let part = whole.unwrap_or(there);
         self.pos += used + part.len();
         self.left = 0;
-        self.value_length = Some(total);
+        self.value_length = total;
         if let Some(data) = whole {
             self.state = if behind == 0 {
                 State::End

@@ -230,3 +230,32 @@ fn long_lines_and_bodies_come_whole_from_single_bytes() {
         assert!(outcome.clean);
     }
 }
+
+#[test]
+fn accessors_say_what_was_announced() {
+    let bytes = b":_t\t1\n22\n:_a 3\tx\ny\n:_b\tz\n_m\nhi\n|\n\n:_a 0\t\n_m\nhi\n|\n";
+    let mut parser = weir_psyc::Parser::new(Mode::Full);
+    let mut seen = Vec::new();
+    loop {
+        let step = parser.step(bytes);
+        if let weir_psyc::ParseStep::NeedMore(_) = step {
+            break;
+        }
+        seen.push((parser.content_length(), parser.value_length()));
+    }
+    let expected = [
+        (None, None),
+        (Some(22), Some(3)),
+        (Some(22), None),
+        (Some(22), Some(2)),
+        (None, None),
+        (None, Some(0)),
+        (None, None),
+        (None, None),
+    ];
+    assert_eq!(seen, expected);
+    assert_eq!(
+        (parser.offset(), parser.remaining(bytes)),
+        (bytes.len() as u64, 0)
+    );
+}

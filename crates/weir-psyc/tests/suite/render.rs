@@ -361,7 +361,9 @@ proptest! {
 
     #[test]
     fn contents_pass_a_relay_unchanged(input in generate::content()) {
-        prop_assume!(!input.is_empty());
+        if input.is_empty() {
+            return Ok(());
+        }
         let bytes = render(Renderer::new(), &Description { raw: Some(input.clone()), ..Description::default() });
         let relayed = feed(Mode::RoutingOnly, Limits::DEFAULT, std::iter::once(&bytes.expect("rendered")[..]));
         prop_assert_eq!(relayed.error, None);

@@ -31,6 +31,7 @@ const MORE_TIME: u8 = 0x02;
 const MORE_TERM: u8 = 0x04;
 const MORE_NONCE: u8 = 0x08;
 const MORE_INTENTION: u8 = 0x10;
+const MORE_ALL: u8 = MORE_META | MORE_TIME | MORE_TERM | MORE_NONCE | MORE_INTENTION;
 
 /// What the records of a block are counted from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -385,6 +386,9 @@ impl BlockCursor {
         let mut rest = Reader::new(block.get(self.at..).ok_or(Short)?);
         let head = rest.u8()?;
         let more = if head & HEAD_MORE != 0 { rest.u8()? } else { 0 };
+        if more & !MORE_ALL != 0 || (head & HEAD_MORE != 0 && more == 0) {
+            return Err(Short);
+        }
         let now = &mut self.running;
         if head & HEAD_CLIENT != 0 {
             now.client = ClientId(rest.array()?);
@@ -422,6 +426,9 @@ impl BlockCursor {
         let key = rest.bytes()?;
         let value = rest.bytes()?;
         self.at += rest.at();
+        if self.left == 1 && self.at != block.len() {
+            return Err(Short);
+        }
         let mark = |bit: u8, flag: u8| if head & bit != 0 { flag } else { 0 };
         Ok(Record {
             offset: ConsequenceOffset(now.offset),

@@ -1,8 +1,8 @@
 //! The segments and blocks of one topic, shared between its one writer and
 //! any number of readers.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -10,9 +10,10 @@ use weir_core::{ConsequenceOffset, TopicId};
 
 use super::block::{BLOCK_BYTES, Base, HEADER_BYTES, Header, Place};
 use super::cache::FileCache;
+use super::signal::Signal;
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
-use crate::lock_ext::{LockExt, RwLockExt};
+use crate::lock_ext::RwLockExt;
 
 /// A segment file.
 #[derive(Debug)]
@@ -117,16 +118,6 @@ pub(crate) struct TopicFiles {
     signal: Signal,
 }
 
-/// Wakes those who wait for new records.
-#[derive(Debug, Default)]
-struct Signal {
-    waiting: AtomicUsize,
-    /// Nothing will come any more.
-    closed: AtomicBool,
-    lock: Mutex<()>,
-    changed: Condvar,
-}
-
 /// A block's records in memory, ready to be read.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedBlock {
@@ -209,54 +200,21 @@ impl TopicFiles {
         contents.blocks.iter().map(block).sum::<u64>() + contents.open.len() as u64
     }
 
-    /// Tells waiting readers that `last` moved.
+    /// Tells waiting readers that there are new records.
     pub(crate) fn notify(&self) {
-        if self.signal.waiting.load(Ordering::SeqCst) > 0 {
-            drop(self.signal.lock.lock_ok());
-            self.signal.changed.notify_all();
-        }
+        self.signal.notify();
     }
 
     /// Ends all waiting, now and later.
     pub(crate) fn close(&self) {
-        self.signal.closed.store(true, Ordering::SeqCst);
-        drop(self.signal.lock.lock_ok());
-        self.signal.changed.notify_all();
+        self.signal.close();
     }
 
     /// Waits until there is a record behind `after`, until `deadline`, or
     /// until the store is closed. Returns whether there is one.
     pub(crate) fn wait_past(&self, after: u64, deadline: Option<Instant>) -> bool {
-        let found = || self.contents.read_ok().readable() > after;
-        if found() {
-            return true;
-        }
-        let mut guard = self.signal.lock.lock_ok();
-        self.signal.waiting.fetch_add(1, Ordering::SeqCst);
-        let result = loop {
-            if found() {
-                break true;
-            }
-            if self.signal.closed.load(Ordering::SeqCst) {
-                break false;
-            }
-            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            guard = match left {
-                None => self
-                    .signal
-                    .changed
-                    .wait(guard)
-                    .unwrap_or_else(PoisonError::into_inner),
-                Some(left) if left.is_zero() => break false,
-                Some(left) => {
-                    let waited = self.signal.changed.wait_timeout(guard, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
-        };
-        self.signal.waiting.fetch_sub(1, Ordering::SeqCst);
-        drop(guard);
-        result
+        self.signal
+            .wait(|| self.contents.read_ok().readable() > after, deadline)
     }
 
     /// The block that holds the first record with an offset of at least

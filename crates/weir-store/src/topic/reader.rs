@@ -1,5 +1,6 @@
 //! Readers: pages of records from an offset on.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,6 +8,7 @@ use weir_core::{ConsequenceOffset, Record};
 
 use super::block::BlockCursor;
 use super::files::{LoadedBlock, TopicFiles};
+use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::lock_ext::RwLockExt;
 
@@ -15,8 +17,33 @@ use crate::lock_ext::RwLockExt;
 /// lock, and costs one block of memory while a page is alive.
 #[derive(Clone, Debug)]
 pub struct TopicReader {
-    files: Arc<TopicFiles>,
+    source: Source,
     next: u64,
+}
+
+#[derive(Clone)]
+enum Source {
+    Topic(Arc<TopicFiles>),
+    /// A name that was not created when it was last looked for.
+    Name(Arc<Engine>, Box<str>),
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Topic(files) => write!(f, "topic {}", files.id.0),
+            Self::Name(_, name) => write!(f, "{name}, not there yet"),
+        }
+    }
+}
+
+impl Source {
+    fn files(&self) -> Option<Arc<TopicFiles>> {
+        match self {
+            Self::Topic(files) => Some(Arc::clone(files)),
+            Self::Name(engine, name) => engine.files_by_name(name),
+        }
+    }
 }
 
 /// A run of records that lie together. The bytes stay valid as long as the
@@ -38,9 +65,25 @@ pub struct Records<'a> {
 impl TopicReader {
     pub(crate) fn new(files: Arc<TopicFiles>, after: ConsequenceOffset) -> Self {
         Self {
-            files,
+            source: Source::Topic(files),
             next: after.0.saturating_add(1),
         }
+    }
+
+    pub(crate) fn awaiting(engine: Arc<Engine>, name: &str, after: ConsequenceOffset) -> Self {
+        Self {
+            source: Source::Name(engine, name.into()),
+            next: after.0.saturating_add(1),
+        }
+    }
+
+    /// The topic's records, once it is there.
+    fn files(&mut self) -> Option<Arc<TopicFiles>> {
+        let files = self.source.files()?;
+        if matches!(self.source, Source::Name(..)) {
+            self.source = Source::Topic(Arc::clone(&files));
+        }
+        Some(files)
     }
 
     /// Offset from which the next page starts, or the first one behind it.
@@ -57,17 +100,22 @@ impl TopicReader {
     /// Offset of the newest record that can be read.
     #[must_use]
     pub fn last(&self) -> ConsequenceOffset {
-        self.files.last()
+        self.source
+            .files()
+            .map_or(ConsequenceOffset::ZERO, |files| files.last())
     }
 
     /// The next records, or `None` when there is none yet. Never waits.
     pub fn next_page(&mut self) -> Result<Option<Page>, StoreError> {
-        let Some(block) = self.files.load_from(self.next)? else {
+        let Some(files) = self.files() else {
+            return Ok(None);
+        };
+        let Some(block) = files.load_from(self.next)? else {
             return Ok(None);
         };
         let page = Page {
             from: self.next,
-            file: super::files::directory(self.files.id),
+            file: super::files::directory(files.id),
             block,
         };
         self.next = page.block.last.saturating_add(1);
@@ -78,13 +126,24 @@ impl TopicReader {
     /// Returns whether there is one.
     #[must_use]
     pub fn wait(&self, deadline: Option<Instant>) -> bool {
-        self.files.wait_past(self.next - 1, deadline)
+        if let Source::Name(engine, _) = &self.source
+            && !engine
+                .arrivals
+                .wait(|| self.source.files().is_some(), deadline)
+        {
+            return false;
+        }
+        let files = self.source.files();
+        files.is_some_and(|files| files.wait_past(self.next - 1, deadline))
     }
 
     /// Moves to the first record that was stamped at `time_ms` or later.
     pub fn seek_time(&mut self, time_ms: u64) -> Result<(), StoreError> {
+        let Some(files) = self.files() else {
+            return Ok(());
+        };
         let from = {
-            let contents = self.files.contents.read_ok();
+            let contents = files.contents.read_ok();
             let after = contents
                 .blocks
                 .partition_point(|block| block.base.time_ms < time_ms);

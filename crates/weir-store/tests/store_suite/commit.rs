@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use weir_core::{ClientId, Effect, ErrorCode, Outcome};
 use weir_store::disk::SimDisk;
@@ -97,7 +98,7 @@ fn nothing_is_answered_or_visible_before_its_sync() {
 fn weaker_levels_answer_without_a_sync() {
     for level in [
         Durability::Memory,
-        Durability::Interval(std::time::Duration::from_hours(1)),
+        Durability::Interval(Duration::from_hours(1)),
     ] {
         let gate = Gate::new(SimDisk::new());
         let level = OpenOptions {
@@ -123,7 +124,7 @@ fn weaker_levels_answer_without_a_sync() {
 fn an_interval_of_nothing_syncs_without_being_asked() {
     let gate = Gate::new(SimDisk::new());
     let level = OpenOptions {
-        durability: Durability::Interval(std::time::Duration::ZERO),
+        durability: Durability::Interval(Duration::ZERO),
         ..options()
     };
     let store = Store::open_disk(gate.disk(), &level).unwrap();
@@ -245,6 +246,25 @@ fn a_proposal_is_a_future_that_wakes_once_it_is_answered() {
         panic!("it was woken");
     };
     assert_eq!(outcomes.len(), 1);
+}
+
+#[test]
+fn waiting_with_a_limit_gives_the_proposal_back() {
+    let gate = Gate::new(SimDisk::new());
+    let store = open(gate.disk());
+    create(&store, "t");
+    gate.rule(Op::Sync, "log/", Rule::Hold);
+    let proposal = store.propose(&[put("t", b"k", b"v")]).unwrap();
+    gate.wait_held();
+    let Err(proposal) = proposal.wait_for(Duration::ZERO) else {
+        panic!("nothing is answered before its sync");
+    };
+    let Err(proposal) = proposal.wait_for(Duration::from_millis(1)) else {
+        panic!("nothing is answered before its sync");
+    };
+    gate.release();
+    let answered = proposal.wait_for(Duration::MAX);
+    assert_eq!(answered.unwrap().unwrap().len(), 1);
 }
 
 struct PanickingWaker;

@@ -12,7 +12,7 @@ use weir_store::{Durability, OpenOptions, Store};
 
 use crate::disks::Gate;
 use crate::model::{Act, Expected, check_topic, script, with_intentions};
-use crate::world::{options, state};
+use crate::world::{options, state, times};
 
 /// What had happened when an image was taken.
 #[derive(Clone, Debug, Default)]
@@ -226,6 +226,11 @@ pub fn check(image: &Image, expected: &Expected, acts: &[Act], options: &OpenOpt
         assert_eq!(image.progress.sent, 0, "{what}");
     }
     let store = open(&image.disk);
+    let aside = &store.report().set_aside;
+    assert!(
+        aside.is_empty(),
+        "{what}: no crash makes a snapshot useless: {aside:?}"
+    );
     let found = check_content(&store, image, expected);
     let digest = store.digest();
     // What was served once is there after any later crash.
@@ -292,7 +297,7 @@ fn sweep(seed: u64, len: usize, images: u64, level: Durability) -> usize {
 
 #[test]
 fn nothing_acknowledged_is_lost_at_any_operation_of_the_group_level() {
-    let count: usize = (0..4)
+    let count: usize = (0..4 * times())
         .map(|seed| sweep(seed, 36, 2, Durability::Group))
         .sum();
     assert!(count > 1_500, "the scripts do too little: {count}");
@@ -366,7 +371,7 @@ fn acts_after(acts: &[Act], found: usize) -> Vec<Act> {
 fn several_lives_with_a_cut_in_each() {
     let options = options();
     let mut lives = 0;
-    for seed in 300..330_u64 {
+    for seed in 300..300 + 30 * times() {
         let (items, acts) = script(seed, 50);
         let expected = Expected::of(items);
         let mut draw = crate::world::Draw(seed);

@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use weir_core::{ClientId, ConsequenceOffset, Digest};
+use weir_core::intention::{Intention, Operation};
+use weir_core::{ClientId, ConsequenceOffset, Digest, TopicOptions};
 use weir_store::disk::{Disk, SimDisk};
 use weir_store::{Store, StoreError};
 
@@ -484,6 +485,7 @@ fn names_that_the_store_did_not_give_are_left_alone() {
         "topics/00000000/1.seg",
         "topics/00000000/notes.txt",
         "snapshots/5.snap",
+        "snapshots/999999999.snap",
         "snapshots/+0000000000000000005.snap",
         "notes.txt",
     ];
@@ -497,6 +499,30 @@ fn names_that_the_store_did_not_give_are_left_alone() {
     }
     let left = disk.content("snapshots/00000000000000000001.snap.new");
     assert!(left.is_none(), "an unfinished snapshot of ours");
+    // Nor do they stand in the way of later work.
+    let store = open(Arc::new(disk.clone()));
+    for n in 0..4_u32 {
+        execute(&store, &[put("a", b"new", &n.to_be_bytes())]);
+        store.checkpoint().unwrap();
+    }
+    store.compact_topic("b").unwrap();
+    store.compact_log().unwrap();
+    for path in strangers {
+        assert_eq!(disk.content(path).as_deref(), Some(&b"mine"[..]), "{path}");
+    }
+}
+
+#[test]
+fn looking_for_a_store_leaves_no_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut existing = options();
+    existing.create = false;
+    let missing = Store::open(dir.path(), &existing).unwrap_err();
+    assert!(matches!(missing, StoreError::Missing { .. }), "{missing}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    let nowhere = dir.path().join("nowhere");
+    assert!(Store::open(&nowhere, &existing).is_err());
+    assert!(!nowhere.exists());
 }
 
 #[test]
@@ -515,4 +541,46 @@ fn a_directory_without_its_identity_is_not_taken_for_an_empty_one() {
     let missing = Store::open_disk(Arc::new(nothing.clone()), &existing).unwrap_err();
     assert!(matches!(missing, StoreError::Missing { .. }));
     assert!(nothing.files().is_empty());
+}
+
+#[test]
+fn files_of_another_future_of_the_same_store_are_noticed() {
+    let root = SimDisk::new();
+    open(Arc::new(root.clone())).close().unwrap();
+    // Same identity, same names, same lengths; other records.
+    let future = |value: u8, purged: bool| {
+        let disk = root.killed();
+        let store = open(Arc::new(disk.clone()));
+        let (plain, value) = (TopicOptions::default(), [value; 300]);
+        let operation = Operation::Create { options: &plain };
+        // One call, hence one stamp.
+        let mut call = vec![Intention::new("t", operation)];
+        call.extend((0..100).map(|_| put("t", b"k", &value)));
+        execute(&store, &call);
+        if purged {
+            store.compact_log().unwrap();
+        } else {
+            store.checkpoint().unwrap();
+        }
+        store.close().unwrap();
+        disk
+    };
+    for purged in [false, true] {
+        let (ours, other) = (future(1, purged), future(2, purged));
+        let segment = "topics/00000000/0000000001.seg";
+        let (mine, its) = (ours.take(segment).unwrap(), other.content(segment).unwrap());
+        assert!(mine.len() == its.len() && mine != its);
+        ours.put(segment, its);
+        match Store::open_disk(Arc::new(ours.clone()), &options()) {
+            Err(error) => {
+                assert!(purged, "{error}");
+                assert!(matches!(&error, StoreError::Damage { file, .. } if file == segment));
+            }
+            Ok(store) => {
+                assert!(!purged, "there is nothing to derive it from");
+                let found = records(&store, "t");
+                assert!(found.iter().skip(1).all(|record| record.value == [1; 300]));
+            }
+        }
+    }
 }

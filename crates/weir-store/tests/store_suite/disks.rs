@@ -35,6 +35,8 @@ impl Op {
 pub enum Rule {
     /// Waits for [`Gate::release`].
     Hold,
+    /// The same for the first thread that comes; others pass.
+    HoldOne,
     /// Fails with this error number of the system.
     Fail(i32),
     /// The thread panics.
@@ -86,7 +88,8 @@ impl Shared {
                     drop(state);
                     panic!("scripted: {op:?} of {path}");
                 }
-                Some(Rule::Hold) => {
+                Some(Rule::HoldOne) if state.held > 0 && !counted => break,
+                Some(Rule::Hold | Rule::HoldOne) => {
                     if !counted {
                         counted = true;
                         state.held += 1;

@@ -262,6 +262,32 @@ fn a_page_stays_as_it_was_when_its_topic_is_compacted() {
 }
 
 #[test]
+fn a_segment_that_goes_while_a_reader_opens_it_is_no_error() {
+    let gate = Gate::new(SimDisk::new());
+    let store = Arc::new(open(gate.disk()));
+    create_with(&store, "t", &latest());
+    for n in 0..300_u32 {
+        execute(&store, &[put("t", &(n % 3).to_be_bytes(), &[n as u8; 90])]);
+    }
+    // More topics than files are kept open: that of the first one is closed.
+    for n in 0..200 {
+        create(&store, &format!("other-{n}"));
+    }
+    store.checkpoint().unwrap();
+    gate.rule(Op::Open, "topics/00000000", Rule::HoldOne);
+    let reader = {
+        let store = Arc::clone(&store);
+        std::thread::spawn(move || records(&store, "t"))
+    };
+    gate.wait_held();
+    let report = store.compact_topic("t").unwrap();
+    assert_eq!(report.records_after, 4);
+    gate.release();
+    let offsets: Vec<u64> = reader.join().unwrap().iter().map(|r| r.offset).collect();
+    assert_eq!(offsets, [1, 299, 300, 301]);
+}
+
+#[test]
 fn a_slow_reader_holds_nobody_back_and_loses_nothing() {
     let store = Arc::new(open(Arc::new(SimDisk::new())));
     create(&store, "t");

@@ -274,6 +274,54 @@ fn compaction_keeps_the_last_record_of_each_key_and_every_offset() {
     assert_eq!(state(&open(Arc::new(disk.power_cut(1)))), wanted);
 }
 
+#[test]
+fn a_compaction_leaves_no_snapshot_that_lists_what_it_removed() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    create_with(&store, "t", &latest());
+    fill(&store, "t", 0, 100);
+    store.checkpoint().unwrap();
+    fill(&store, "t", 100, 200);
+    store.compact_topic("t").unwrap();
+    let keys_before = keys(&store, "t");
+    store.close().unwrap();
+    let files = disk.files();
+    let snapshots: Vec<&String> = files.iter().filter(|f| f.contains(".snap")).collect();
+    assert_eq!(snapshots.len(), 1, "{snapshots:?}");
+    disk.flip(snapshots[0], 600, 1);
+    let store = open(Arc::new(disk));
+    assert_eq!(store.report().set_aside.len(), 1);
+    assert_eq!(keys(&store, "t"), keys_before, "derived from the whole log");
+}
+
+#[test]
+fn a_segment_number_is_never_used_twice() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    create(&store, "t");
+    let value = vec![5; 20_000];
+    for _ in 0..30 {
+        execute(&store, &[put("t", b"k", &value)]);
+    }
+    let first = "topics/00000000/0000000001.seg".to_owned();
+    assert!(disk.files().contains(&first), "enough for a write");
+    let before = records(&store, "t");
+    // Killed: no snapshot lists that file, and the replay writes another one.
+    let left = disk.killed();
+    drop(store);
+    let store = open(Arc::new(left.clone()));
+    assert_eq!(records(&store, "t"), before);
+    store.checkpoint().unwrap();
+    let files = left.files();
+    assert!(!files.contains(&first), "{files:?}");
+    assert!(
+        files.contains(&"topics/00000000/0000000002.seg".to_owned()),
+        "{files:?}"
+    );
+    drop(store);
+    assert_eq!(records(&open(Arc::new(left.power_cut(1))), "t"), before);
+}
+
 /// A topic whose compaction waits so long: stamps are never that old.
 const YEARS_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1000;
 
@@ -455,6 +503,15 @@ fn a_backup_taken_while_five_write_is_a_prefix_and_can_go_on() {
             Err(StoreError::NotEmpty { .. })
         ));
     }
+    // A backup that died in its last step is in nobody's way.
+    let target = dir.path().join("again");
+    let id = ClientId(store.identity().store_id);
+    let leftover = dir.path().join(format!("again.partial-{id}"));
+    store.backup(&leftover).unwrap();
+    assert!(leftover.join("weir.id").exists());
+    store.backup(&target).unwrap();
+    assert!(!leftover.exists());
+    assert_eq!(records(&real(&target), "t"), all);
     let empty = dir.path().join("empty.partial");
     std::fs::create_dir(&empty).unwrap();
     store.backup(&empty).unwrap();

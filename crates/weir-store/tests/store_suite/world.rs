@@ -26,6 +26,15 @@ impl Draw {
     }
 }
 
+/// How many times the usual number of seeds to try: `WEIR_TEST_TIMES`, for
+/// long runs; 1 without it.
+pub fn times() -> u64 {
+    let given = std::env::var("WEIR_TEST_TIMES").ok();
+    given.map_or(1, |times| {
+        times.parse().expect("WEIR_TEST_TIMES is a number")
+    })
+}
+
 pub const CLIENT: ClientId = ClientId([0x11; 16]);
 
 /// Options with small log segments, so that small tests roll.

@@ -1,0 +1,103 @@
+//! Dead letters: the items that an import could not use, one JSON object a
+//! line, each once however often the import is interrupted and repeated.
+//!
+//! A letter names the import by its session, and where the item stands.
+//! Letters come in the order of the input, so one that is not behind the last
+//! letter of the same import was written by an earlier run. What must never
+//! happen here: a cut item that looks whole.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::bytes::{json_bytes, json_string};
+
+/// A line and a column, both from 1.
+pub(super) type Spot = (u64, u64);
+
+/// The file of an import.
+#[derive(Debug)]
+pub(super) struct Letters {
+    file: File,
+    /// None when the input cannot be read again.
+    import: Option<String>,
+    /// Place of the last one that is there.
+    last: Option<Spot>,
+    unsynced: bool,
+}
+
+/// What is asked of an old letter.
+#[derive(Deserialize)]
+struct Old {
+    import: Option<String>,
+    line: u64,
+    column: u64,
+}
+
+impl Letters {
+    /// Opens or makes the file.
+    pub(super) fn open(path: &Path, import: Option<&str>) -> io::Result<Self> {
+        let mut file = OpenOptions::new().append(true).create(true).open(path)?;
+        let mut last = None;
+        // A pipe or a terminal has nothing to read back.
+        if file.metadata()?.is_file() {
+            let mut old = BufReader::new(File::open(path)?);
+            let mut line = Vec::new();
+            while old.read_until(b'\n', &mut line)? > 0 {
+                if let Ok(letter) = serde_json::from_slice::<Old>(&line)
+                    && import.is_some()
+                    && letter.import.as_deref() == import
+                {
+                    last = Some((letter.line, letter.column));
+                }
+                if line.last() != Some(&b'\n') {
+                    // A letter that a crash cut.
+                    file.write_all(b"\n")?;
+                }
+                line.clear();
+            }
+        }
+        Ok(Self {
+            file,
+            import: import.map(str::to_owned),
+            last,
+            unsynced: false,
+        })
+    }
+
+    /// Writes a letter unless it is there. `whole` is false when the item is
+    /// so long that only its beginning was read.
+    pub(super) fn write(
+        &mut self,
+        spot: Spot,
+        why: &str,
+        item: &[u8],
+        whole: bool,
+    ) -> io::Result<()> {
+        if self.last.is_some_and(|last| spot <= last) {
+            return Ok(());
+        }
+        let import = self.import.as_deref().map(json_string);
+        let letter = format!(
+            "{{\"import\":{},\"line\":{},\"column\":{},\"why\":{},\"whole\":{whole},{}}}\n",
+            import.as_deref().unwrap_or("null"),
+            spot.0,
+            spot.1,
+            json_string(why),
+            json_bytes("item", item),
+        );
+        self.unsynced = true;
+        // In one piece, and before a later item is sent.
+        self.file.write_all(letter.as_bytes())
+    }
+
+    /// Makes the letters durable.
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.unsynced) && self.file.metadata()?.is_file() {
+            self.file.sync_all()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! Ctrl-C: the first one asks for an orderly end, the second one ends at once.
+//!
+//! SIGTERM counts as Ctrl-C. Whoever watches looks at [`Interrupt::asked`]
+//! between pieces of work, and reads input through [`Interrupt::reader`], so
+//! that an input that says nothing does not hold the end up. What must never
+//! happen here: an end without the exit code of an interrupt.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use weir::ErrorCode;
+
+/// A wish to end, once somebody has it.
+#[derive(Debug)]
+pub(crate) struct Interrupt {
+    asked: Arc<AtomicBool>,
+    /// Gets a byte with each signal.
+    wake: UnixStream,
+    waker: UnixStream,
+}
+
+impl Interrupt {
+    /// One that nothing happens to before [`watch`](Self::watch).
+    pub(crate) fn new() -> io::Result<Self> {
+        let (wake, waker) = UnixStream::pair()?;
+        let asked = Arc::default();
+        Ok(Self { asked, wake, waker })
+    }
+
+    /// From now on, the first signal is a wish and the second one is the end.
+    pub(crate) fn watch(&self) -> io::Result<()> {
+        let exit = ErrorCode::Cancelled.exit_code().into();
+        for signal in [SIGINT, SIGTERM] {
+            let asked = || Arc::clone(&self.asked);
+            // In this order: the first signal must not see its own flag.
+            signal_hook::flag::register_conditional_shutdown(signal, exit, asked())?;
+            signal_hook::flag::register(signal, asked())?;
+            signal_hook::low_level::pipe::register(signal, self.waker.try_clone()?)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the end is wished for.
+    pub(crate) fn asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// The input, with an error instead of a wait once the end is wished for.
+    pub(crate) fn reader(&self, input: File) -> io::Result<impl Read + use<>> {
+        let wake = self.wake.try_clone()?;
+        Ok(Reader { input, wake })
+    }
+}
+
+struct Reader {
+    input: File,
+    wake: UnixStream,
+}
+
+impl Read for Reader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let mut ready = [
+                PollFd::new(&self.wake, PollFlags::IN),
+                PollFd::new(&self.input, PollFlags::IN),
+            ];
+            match poll(&mut ready, None) {
+                Err(Errno::INTR) => continue,
+                other => other?,
+            };
+            if ready[0].revents().is_empty() {
+                return self.input.read(buffer);
+            }
+            // Not the kind that is tried again.
+            return Err(io::Error::other("interrupted"));
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Listening before a topic is there, closing
+//! under handles, waiting with a limit.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::time::Duration;
+
+use weir::{ReadFrom, RecordKind, StoreError, Weir, WeirError};
+
+#[test]
+fn a_listener_on_a_name_that_was_never_created_sees_its_creation_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let weir = Weir::open(dir.path()).unwrap();
+    let topic = weir.topic("later").unwrap();
+    let mut listener = topic.listener(ReadFrom::Start).unwrap();
+    assert!(listener.next_page().unwrap().is_none());
+    let waiting = {
+        let listener = listener.clone();
+        std::thread::spawn(move || listener.wait(None))
+    };
+    // Another topic wakes nobody for good.
+    weir.topic("other").unwrap().ensure().unwrap();
+    topic.ensure().unwrap();
+    topic.append("first").unwrap();
+    assert!(waiting.join().unwrap());
+    let mut kinds = Vec::new();
+    while let Some(page) = listener.next_page().unwrap() {
+        kinds.extend(page.iter().map(|record| record.unwrap().kind));
+    }
+    assert_eq!(kinds, [RecordKind::Create, RecordKind::Put]);
+}
+
+#[test]
+fn closing_ends_waiting_and_frees_the_directory_under_living_handles() {
+    let dir = tempfile::tempdir().unwrap();
+    let weir = Weir::open(dir.path()).unwrap();
+    let topic = weir.topic("t").unwrap();
+    topic.ensure().unwrap();
+    let never = weir
+        .topic("never")
+        .unwrap()
+        .listener(ReadFrom::Start)
+        .unwrap();
+    let end = topic.listener(ReadFrom::End).unwrap();
+    let waiting = [never, end].map(|listener| std::thread::spawn(move || listener.wait(None)));
+    weir.close().unwrap();
+    for thread in waiting {
+        assert!(!thread.join().unwrap(), "there is nothing more to come");
+    }
+    let refused = topic.append("late");
+    assert!(matches!(refused, Err(WeirError::Store(StoreError::Closed))));
+    let again = Weir::open(dir.path()).unwrap();
+    assert!(again.topic("t").unwrap().info().unwrap().live);
+}
+
+#[test]
+fn a_proposal_that_is_not_answered_in_time_can_still_be_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let weir = Weir::open(dir.path()).unwrap();
+    let options = weir::TopicOptions::default();
+    let create = weir::Intention::new("t", weir::Operation::Create { options: &options });
+    let mut proposal = weir.propose(&[create]).unwrap();
+    let outcomes = loop {
+        match proposal.wait_for(Duration::from_micros(1)) {
+            Ok(result) => break result.unwrap(),
+            Err(unanswered) => proposal = unanswered,
+        }
+    };
+    assert_eq!(outcomes.len(), 1);
+}
