@@ -58,3 +58,27 @@ fn every_script_means_the_same_on_every_engine_and_after_every_restart() {
     assert!(count > 0, "there are scripts");
     println!("{count} blocks");
 }
+
+/// What is checked in is what the list of hashes says, and small.
+#[test]
+fn the_prebuilt_modules_are_the_ones_in_the_list() {
+    let host = WasmtimeHost::default();
+    let list = std::fs::read_to_string(folder("programs/prebuilt/SHA256SUMS")).unwrap();
+    let mut count = 0;
+    for line in list.lines() {
+        let (hash, name) = line.split_once("  ").unwrap();
+        let code = std::fs::read(folder("programs/prebuilt").join(name)).unwrap();
+        assert_eq!(host.hash(&code).to_string(), hash, "{name}");
+        assert!(code.len() < 60 << 10, "{name}");
+        let source = format!(
+            "programs/reference/examples/{}",
+            name.replace(".wasm", ".rs")
+        );
+        assert!(folder(&source).exists(), "{source}");
+        count += 1;
+    }
+    let files = std::fs::read_dir(folder("programs/prebuilt"))
+        .unwrap()
+        .count();
+    assert_eq!(count + 1, files, "each module is in the list");
+}

@@ -79,9 +79,10 @@ impl Engine {
     /// matter here; it becomes an effect.
     pub(crate) fn prepare(&self, intentions: &[Intention<'_>]) -> Result<(), StoreError> {
         for intention in intentions {
-            let code = match intention.operation {
-                Operation::CreateProgram { code, .. } | Operation::Replace { code, .. } => code,
-                _ => continue,
+            let (Operation::CreateProgram { code, .. } | Operation::Replace { code, .. }) =
+                intention.operation
+            else {
+                continue;
             };
             let host = self.host.as_ref().ok_or(StoreError::ProgramsOff)?;
             let widest = Setup {
