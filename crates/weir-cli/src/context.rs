@@ -13,6 +13,7 @@ use weir::ErrorCode;
 
 use crate::cli::Caller;
 use crate::output::{Cell, Field, Format, Shape, field};
+use crate::put::usage;
 use crate::report::{Because, Failure, note};
 use crate::settings::home;
 
@@ -131,6 +132,11 @@ pub(crate) fn run(caller: &Caller, args: &ContextArgs) -> anyhow::Result<ExitCod
         Verb::Use { name, none: _ } => {
             let mut contexts = Contexts::load()?;
             let name = match name.as_deref() {
+                Some("-") if contexts.previous.is_none() => {
+                    return Err(usage(
+                        "no context was in use before this one; --none leaves it",
+                    ));
+                }
                 Some("-") => contexts.previous.clone(),
                 name => name.map(str::to_owned),
             };

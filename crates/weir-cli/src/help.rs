@@ -13,14 +13,14 @@ use crate::report;
 /// The exit codes, in words.
 const EXITS: &str = "\
 0    done
-1    failed: I/O, protocol, a mistake of ours
+1    failed: input or output, a line that cannot be used
 2    usage: the command line makes no sense
 3    the verdict was not VALID (--accept-invalid turns this off)
 4    not found
 5    refused, may succeed later: busy, locked, disk full
 6    outcome unknown
 7    not allowed
-70   internal error
+70   internal error, a mistake of ours
 130  interrupted
 
 verify, check, topic verify, backup and restore say more about a store:

@@ -114,7 +114,11 @@ enum Form {
 pub(crate) const FIELDS: &[Field] = &[
     field("topic", "text", "name of the topic"),
     field("imported", "number", "items written by this run"),
-    field("already", "number", "items that earlier runs had written"),
+    field(
+        "already",
+        "number",
+        "items that earlier runs had sent and got a verdict for",
+    ),
     field("broken", "number", "items that could not be used"),
     field("rejected", "number", "items whose verdict is not VALID"),
     field("bytes", "number", "bytes of input read"),

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use crate::bytes;
 use crate::report::Because;
@@ -14,7 +15,7 @@ use crate::report::Because;
 #[group(id = "a_key", multiple = false)]
 pub(crate) struct KeyArgs {
     /// Key, as it is typed
-    #[arg(short, long, value_name = "KEY")]
+    #[arg(short, long, value_name = "KEY", value_parser = plain())]
     pub(crate) key: Option<OsString>,
     /// Key in hexadecimal, for bytes that cannot be typed
     #[arg(long, value_name = "HEX", value_parser = parse_hex)]
@@ -37,14 +38,28 @@ impl KeyArgs {
     }
 }
 
+/// What is said of an empty key: the store would take it for none.
+const EMPTY: &str = "a key is not empty; leave it out for a record without key";
+
+fn plain() -> impl TypedValueParser<Value = OsString> {
+    let text = OsStringValueParser::new();
+    text.try_map(|key| if key.is_empty() { Err(EMPTY) } else { Ok(key) })
+}
+
+fn not_empty(bytes: Vec<u8>) -> Result<Bytes, String> {
+    if bytes.is_empty() {
+        return Err(EMPTY.to_owned());
+    }
+    Ok(Bytes(bytes))
+}
+
 fn parse_hex(text: &str) -> Result<Bytes, String> {
-    let bytes = bytes::from_hex(text).map(Bytes);
-    bytes.ok_or_else(|| "hexadecimal has two digits 0-9 a-f for each byte".to_owned())
+    let bytes = bytes::from_hex(text);
+    not_empty(bytes.ok_or("hexadecimal has two digits 0-9 a-f for each byte")?)
 }
 
 fn parse_base64(text: &str) -> Result<Bytes, String> {
-    let bytes = bytes::from_base64(text).map(Bytes);
-    bytes.ok_or_else(|| "this is not base64".to_owned())
+    not_empty(bytes::from_base64(text).ok_or("this is not base64")?)
 }
 
 /// A value: as it is, `@FILE` for the content of a file, `@@...` for one that

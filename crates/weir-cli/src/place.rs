@@ -11,6 +11,8 @@ use weir::{Durability, ErrorCode, OpenOptions, StoreError, Weir, WeirError};
 use crate::cli::Caller;
 use crate::report::{Failure, note};
 
+/// What the lock file calls this program.
+pub(crate) const PROGRAM: &str = "weir";
 /// How often a held lock is tried again.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
@@ -25,13 +27,18 @@ pub(crate) enum Access {
 
 /// Opens the store of the call.
 pub(crate) fn open(caller: &Caller, access: Access) -> anyhow::Result<Weir> {
-    open_within(caller, access, caller.lock_wait)
+    open_as(caller, access, PROGRAM, caller.lock_wait)
 }
 
-/// The same with another wait while somebody else has it.
-pub(crate) fn open_within(caller: &Caller, access: Access, wait: Duration) -> anyhow::Result<Weir> {
+/// The same under a name of its own and with a wait while somebody else has it.
+pub(crate) fn open_as(
+    caller: &Caller,
+    access: Access,
+    program: &str,
+    wait: Duration,
+) -> anyhow::Result<Weir> {
     let at = directory(caller)?;
-    let weir = open_at(caller, Path::new(at), access, wait)?;
+    let weir = open_at(caller, Path::new(at), access, program, wait)?;
     let report = weir.store().report();
     if report.created {
         note(caller.quiet, &format!("made a new store in {at}"));
@@ -56,13 +63,14 @@ pub(crate) fn open_at(
     caller: &Caller,
     at: &Path,
     access: Access,
+    program: &str,
     wait: Duration,
 ) -> anyhow::Result<Weir> {
     let options = OpenOptions {
         create: access == Access::Write,
         durability: caller.settings.durability.value,
         limits: caller.limits,
-        program: "weir".to_owned(),
+        program: program.to_owned(),
         ..OpenOptions::default()
     };
     if access == Access::Read && !is_store(at) {

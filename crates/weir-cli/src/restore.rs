@@ -16,6 +16,7 @@ use weir::ErrorCode;
 use crate::cli::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::place::{self, Access};
+use crate::put::usage;
 use crate::report::Failure;
 use crate::verify;
 
@@ -63,6 +64,7 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
         let code = match error.kind() {
             io::ErrorKind::PermissionDenied => ErrorCode::NotPermitted,
             io::ErrorKind::StorageFull => ErrorCode::DiskFull,
+            io::ErrorKind::AlreadyExists => ErrorCode::StoreExists,
             _ => ErrorCode::Io,
         };
         Failure::new(code, format!("cannot restore into {shown}"))
@@ -73,18 +75,30 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
         let what = format!("cannot restore into {shown}");
         return Err(Failure::new(ErrorCode::StoreExists, what).tool().into());
     }
+    let partial = partial(&args.target).ok_or_else(|| usage("give the target by its name"))?;
+    if partial.try_exists().map_err(failed)? {
+        let left = partial.display();
+        return Err(failed(io::ErrorKind::AlreadyExists.into())
+            .because(format!("the copy is made in {left}, and that is there"))
+            .advise(format!(
+                "remove {left} if an earlier restore left it, or name another target"
+            ))
+            .into());
+    }
     let report = verify::check(&args.backup)?;
     verify::sound(&args.backup, &report)?;
-    let partial = partial(&args.target);
-    if partial.exists() {
-        std::fs::remove_dir_all(&partial).map_err(failed)?;
-    }
     let mut copied = Copied::default();
     copy(&args.backup, &partial, 0, &mut copied).map_err(failed)?;
     let report = verify::check(&partial)?;
     verify::sound(&partial, &report)?;
     place_it(&partial, &args.target).map_err(failed)?;
-    let weir = place::open_at(caller, &args.target, Access::Read, caller.lock_wait)?;
+    let weir = place::open_at(
+        caller,
+        &args.target,
+        Access::Read,
+        place::PROGRAM,
+        caller.lock_wait,
+    )?;
     out.row(&[
         Cell::Text(shown.as_str().into()),
         Cell::Count(copied.files),
@@ -106,11 +120,11 @@ fn empty(target: &Path) -> io::Result<bool> {
     }
 }
 
-/// The name of the copy while it is made.
-fn partial(target: &Path) -> PathBuf {
-    let mut name = target.file_name().unwrap_or_default().to_owned();
+/// The name of the copy while it is made; nothing for `.` and the like.
+fn partial(target: &Path) -> Option<PathBuf> {
+    let mut name = target.file_name()?.to_owned();
     name.push(".partial");
-    target.with_file_name(name)
+    Some(target.with_file_name(name))
 }
 
 fn copy(from: &Path, to: &Path, depth: usize, copied: &mut Copied) -> io::Result<()> {

@@ -8,6 +8,7 @@
 mod merge;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use clap::{Args, ValueEnum};
 use weir::{ConsequenceOffset, ErrorCode, ReadFrom, Record, RecordKind, Weir};
 
 use self::merge::Merge;
-use self::watch::Watch;
+use self::watch::{FOLLOWER, Watch};
 use crate::cli::Caller;
 use crate::output::{Format, Output, Shape};
 use crate::place::{self, Access};
@@ -24,13 +25,13 @@ use crate::record;
 use crate::report::{Because, Failure};
 
 /// Before each look whether somebody wrote.
-const FOLLOW_PAUSE: Duration = Duration::from_millis(200);
+const FOLLOW_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 TOPIC may be a pattern: `orders.*` for one more part of a name, `orders.**` for any number.
 With -f the store is open only while records are read, so other commands can write meanwhile;
-they find it open for moments, which their --lock-wait bridges. Every 200 ms the lock file tells
+they find it open for moments, which their --lock-wait bridges. Every 100 ms the lock file tells
 whether another command had the store open, and only then it is opened again. What a command
 writes is shown when that command has ended. Any number of followers may run; they do not wake
 each other. Ctrl-C ends it.
@@ -132,7 +133,7 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
     let mut state = State {
         args,
         from: args.from.0,
-        places: Vec::new(),
+        places: BTreeMap::new(),
         left: args.limit.unwrap_or(u64::MAX),
     };
     if !args.follow {
@@ -143,12 +144,15 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
         return Ok(ExitCode::SUCCESS);
     }
     let mut watch = Watch::new(Path::new(place::directory(caller)?));
-    let mut opened = Some(place::open(caller, Access::Read)?);
+    let mut opened = Some(open(caller, caller.lock_wait)?);
     while state.left > 0 {
         if let Some(weir) = opened {
             state.read(&weir, &mut out)?;
-            watch.read(&weir);
+            let line = watch.read(&weir);
             drop(weir);
+            if let Some(line) = line {
+                line.leave();
+            }
             out.flush()?;
             // From now on, topics that come up are new.
             state.from = ReadFrom::Start;
@@ -165,9 +169,13 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
+fn open(caller: &Caller, wait: Duration) -> anyhow::Result<Weir> {
+    place::open_as(caller, Access::Read, FOLLOWER, wait)
+}
+
 /// The store, or nothing while somebody else has it open.
 fn open_now(caller: &Caller) -> anyhow::Result<Option<Weir>> {
-    let failure = match place::open_within(caller, Access::Read, Duration::ZERO) {
+    let failure = match open(caller, Duration::ZERO) {
         Ok(weir) => return Ok(Some(weir)),
         Err(error) => error,
     };
@@ -183,7 +191,7 @@ struct State<'a> {
     args: &'a TailArgs,
     from: ReadFrom,
     /// Topics with the last offset that was read.
-    places: Vec<(String, ConsequenceOffset)>,
+    places: BTreeMap<String, ConsequenceOffset>,
     left: u64,
 }
 
@@ -214,14 +222,14 @@ impl State<'_> {
                 continue;
             }
             let topic = weir.topic(&info.name).failed(|| "cannot read".to_owned())?;
-            let place = self.places.iter().find(|(name, _)| *name == info.name);
-            let from = place.map_or(self.from, |(_, last)| ReadFrom::After(*last));
+            let place = self.places.get(&info.name);
+            let from = place.map_or(self.from, |last| ReadFrom::After(*last));
             let reader = topic
                 .reader(from)
                 .failed(|| format!("cannot read {}", info.name))?;
             if place.is_none() {
                 let before = ConsequenceOffset(reader.position().0 - 1);
-                self.places.push((info.name.clone(), before));
+                self.places.insert(info.name.clone(), before);
             }
             merge.add(info.name.clone(), reader);
         }
@@ -231,7 +239,7 @@ impl State<'_> {
                 out.row(&record::row(topic, record))?;
                 *left -= 1;
             }
-            if let Some((_, last)) = places.iter_mut().find(|(name, _)| name == topic) {
+            if let Some(last) = places.get_mut(topic) {
                 *last = record.offset;
             }
             Ok(*left > 0)

@@ -138,7 +138,7 @@ pub enum StoreError {
     #[error("an earlier write or sync failed; close and open the store again")]
     Poisoned,
     /// Not enough space; nothing was written. Reads go on.
-    #[error("disk full: {needed_bytes} bytes needed, {free_bytes} free")]
+    #[error("disk full: {needed_bytes} bytes needed with the reserve of 16 MiB, {free_bytes} free")]
     DiskFull {
         /// Bytes asked for, the reserve included.
         needed_bytes: u64,

@@ -179,7 +179,12 @@ impl Store {
         }
         let copy = FileDisk::open(&partial).map_err(io(IoVerb::Open))?;
         let copy: Arc<dyn Disk> = Arc::new(copy);
-        let mut report = copy_state(&*self.disk, &copy, &self.engine, index)?;
+        let copied = copy_state(&*self.disk, &copy, &self.engine, index);
+        if copied.is_err() {
+            // Half a copy only holds space that may be what was missing.
+            drop(std::fs::remove_dir_all(&partial));
+        }
+        let mut report = copied?;
         report.index = index;
         if target.exists() {
             std::fs::remove_dir(target).map_err(io(IoVerb::Remove))?;

@@ -223,6 +223,9 @@ impl Items {
         let bad = |name: &str| format!("{name}64 is no base64, or stands beside {name}");
         let key = bytes::unjson(item.key.as_deref(), item.key64.as_deref());
         let key = key.ok_or_else(|| bad("key"))?;
+        if key.is_empty() && (item.key.is_some() || item.key64.is_some()) {
+            return Err("the key is empty; leave it out for a record without key".to_owned());
+        }
         let meta = bytes::unjson(item.meta.as_deref(), item.meta64.as_deref());
         let meta = meta.ok_or_else(|| bad("meta"))?;
         let value = item.value().ok_or_else(|| bad("value"))?;

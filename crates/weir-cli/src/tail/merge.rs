@@ -1,6 +1,7 @@
 //! Records of several topics in the order of their intentions.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 use weir::{
     ClientId, ConsequenceOffset, IntentionOffset, Page, Record, RecordFlags, RecordKind,
@@ -98,24 +99,23 @@ impl Merge {
             }
             return Ok(());
         }
-        loop {
-            for source in &mut self.sources {
-                source.fill()?;
-            }
-            let heads = self
-                .sources
-                .iter_mut()
-                .filter(|source| !source.heads.is_empty());
-            let next = heads.min_by_key(|source| source.heads.front().map(|head| head.intention));
-            let Some(source) = next else {
-                return Ok(());
+        // Of each source that has more, the intention of its next record.
+        let mut next = BinaryHeap::new();
+        for (at, source) in self.sources.iter_mut().enumerate() {
+            next.extend(source.next()?.map(|intention| Reverse((intention, at))));
+        }
+        while let Some(Reverse((_, at))) = next.pop() {
+            let Some(source) = self.sources.get_mut(at) else {
+                break;
             };
             if let Some(head) = source.heads.pop_front()
                 && !print(&source.name, &head.record())?
             {
-                return Ok(());
+                break;
             }
+            next.extend(source.next()?.map(|intention| Reverse((intention, at))));
         }
+        Ok(())
     }
 }
 
@@ -127,16 +127,16 @@ impl Source {
             .failed(|| format!("cannot read {name}"))
     }
 
-    fn fill(&mut self) -> anyhow::Result<()> {
-        if !self.heads.is_empty() {
-            return Ok(());
-        }
-        if let Some(page) = self.page()? {
+    /// The intention of the next record; none at the end.
+    fn next(&mut self) -> anyhow::Result<Option<u64>> {
+        if self.heads.is_empty()
+            && let Some(page) = self.page()?
+        {
             for record in &page {
                 let record = record.failed(|| format!("cannot read {}", self.name))?;
                 self.heads.push_back(Kept::new(&record));
             }
         }
-        Ok(())
+        Ok(self.heads.front().map(|head| head.intention))
     }
 }

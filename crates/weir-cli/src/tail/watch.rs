@@ -1,23 +1,35 @@
 //! Whether a look into a store that others write to can show anything new.
 //!
-//! Whoever opens a store writes its lock file anew, readers and followers too,
-//! and adds marks to the log. So a follower that opened whenever the lock file
-//! changed would wake all others, and they it. Therefore each follower leaves
-//! a line `read=N` behind in the lock file while it still holds the store: no
-//! intention above N is in there. The next opener of any kind replaces the
-//! text, so the line holds for as long as it stands. What must never happen
-//! here: a decision about who may open; that is the lock alone.
+//! Whoever opens a store writes its lock file and empties it at the end,
+//! readers and followers too, and adds marks to the log. So a follower that
+//! opened whenever a file changed would wake all others, and they it.
+//! Therefore each follower leaves a line `read=N` behind in the lock file: no
+//! intention above N is in there. It is written under the lock, after making
+//! sure that nobody had the store since the look. The next opener of any kind
+//! replaces the text, so the line holds for as long as it stands. While a
+//! follower has not left its line yet, the others wait for it. What must never
+//! happen here: a decision about who may open; that is the lock alone.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::fs::{FlockOperation, flock};
 use weir::Weir;
 
 /// Longest text that is looked at, in bytes.
 const TEXT_BYTES_MAX: u64 = 1024;
 /// Beginning of the line.
 const READ: &str = "read=";
+/// What a follower calls itself in the lock file.
+pub(super) const FOLLOWER: &str = "weir tail -f";
+/// Looks at the text of another follower at work, before it may be dead.
+const LOOKS_AT_WORK: u32 = 10;
+/// Looks at an empty file, in which a follower may be about to write.
+const LOOKS_AT_NOTHING: u32 = 1;
 
 /// What one follower knows.
 #[derive(Debug)]
@@ -25,6 +37,17 @@ pub(super) struct Watch {
     lock: PathBuf,
     /// Newest intention it has seen.
     read: Option<u64>,
+    /// Looks in a row that did not tell.
+    waited: u32,
+}
+
+/// What it needs to leave its line once it has closed the store.
+#[derive(Debug)]
+pub(super) struct Line {
+    file: File,
+    /// Tells of every change of the file since the store was still open.
+    changes: OwnedFd,
+    read: u64,
 }
 
 impl Watch {
@@ -33,47 +56,147 @@ impl Watch {
         Self {
             lock: directory.join("LOCK"),
             read: None,
+            waited: 0,
         }
     }
 
-    /// Notes that everything in the open store was read, for the others too.
-    pub(super) fn read(&mut self, weir: &Weir) {
-        let applied = weir.store().applied().0;
-        self.read = Some(applied);
-        // Without the line, the others look once for nothing.
-        let options = OpenOptions::new().append(true).open(&self.lock);
-        drop(options.and_then(|mut file| file.write_all(format!("{READ}{applied}\n").as_bytes())));
+    /// Notes that everything in the open store was read. The line is for after
+    /// its end; without one, the others look once for nothing.
+    pub(super) fn read(&mut self, weir: &Weir) -> Option<Line> {
+        let read = weir.store().applied().0;
+        self.read = Some(read);
+        let file = OpenOptions::new().write(true).open(&self.lock).ok()?;
+        let changes = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
+        // A close parts the changes before from those behind it.
+        let mask = WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE;
+        inotify::add_watch(&changes, &self.lock, mask).ok()?;
+        Some(Line {
+            file,
+            changes,
+            read,
+        })
     }
 
-    /// Whether the lock file proves that nothing was written since.
-    pub(super) fn is_quiet(&self) -> bool {
+    /// Whether to stay out: the lock file proves that nothing was written
+    /// since, or somebody may be about to say so.
+    pub(super) fn is_quiet(&mut self) -> bool {
         let mut text = String::new();
         let file = File::open(&self.lock);
         let read = file.and_then(|file| file.take(TEXT_BYTES_MAX).read_to_string(&mut text));
-        read.is_ok() && self.read.is_some() && left(&text) == self.read
+        let patience = match left(&text) {
+            Some(left) => {
+                self.waited = 0;
+                return Some(left) == self.read;
+            }
+            None if read.is_err() => 0,
+            None if text.is_empty() => LOOKS_AT_NOTHING,
+            None if is_follower(&text) => LOOKS_AT_WORK,
+            None => 0,
+        };
+        let wait = self.waited < patience;
+        self.waited = if wait { self.waited + 1 } else { 0 };
+        wait
     }
+}
+
+impl Line {
+    /// Leaves the line, unless somebody has or had the store since.
+    pub(super) fn leave(mut self) {
+        // The one change is the end of our own look.
+        let ours = flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok()
+            && changes(&self.changes) == Some(1);
+        if ours && self.file.set_len(0).is_ok() {
+            // Half a line has no end and does not count.
+            drop(
+                self.file
+                    .write_all(format!("{READ}{}\n", self.read).as_bytes()),
+            );
+        }
+    }
+}
+
+/// How often the file was changed; nothing when that cannot be told.
+fn changes(from: &OwnedFd) -> Option<usize> {
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut events = Reader::new(from, &mut buffer);
+    let mut changes = 0;
+    loop {
+        match events.next() {
+            Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => return None,
+            Ok(event) => changes += usize::from(event.events().contains(ReadFlags::MODIFY)),
+            Err(rustix::io::Errno::AGAIN) => return Some(changes),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+fn is_follower(text: &str) -> bool {
+    let mut lines = text.lines();
+    lines.any(|line| line.strip_prefix("program=") == Some(FOLLOWER))
 }
 
 /// The number that a follower left; nothing when somebody else came later.
 fn left(text: &str) -> Option<u64> {
     // Without its end, a line is not complete.
-    let (_, line) = text.strip_suffix('\n')?.rsplit_once('\n')?;
-    line.strip_prefix(READ)?.parse().ok()
+    text.strip_suffix('\n')?.strip_prefix(READ)?.parse().ok()
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 mod tests {
-    use super::left;
+    use super::{FOLLOWER, LOOKS_AT_NOTHING, LOOKS_AT_WORK, Watch};
 
     #[test]
-    fn only_a_whole_last_line_counts() {
-        let holder = "pid=7\nprogram=weir\nstarted=1\n";
-        assert_eq!(left(&format!("{holder}read=12\n")), Some(12));
-        for text in ["", "read=1", "\n", holder] {
-            assert_eq!(left(text), None, "{text}");
+    fn only_a_whole_line_counts_and_no_wait_is_for_ever() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut watch = Watch::new(dir.path());
+        watch.read = Some(3);
+        let mut quiet = |text: &str| {
+            std::fs::write(dir.path().join("LOCK"), text).unwrap();
+            watch.is_quiet()
+        };
+        assert!(quiet("read=3\n"));
+        let writer = "pid=7\nprogram=weir\nstarted=1\n";
+        for other in ["read=4\n", "read=3", "read=\n", "read=x\n", "\n", writer] {
+            assert!(!quiet(other), "{other}");
         }
-        for behind in ["read=12", "read=\n", "read=x\n", "read=1\npid=8\n"] {
-            assert_eq!(left(&format!("{holder}{behind}")), None, "{behind}");
+        let follower = format!("pid=7\nprogram={FOLLOWER}\nstarted=1\n");
+        for (text, looks) in [(follower.as_str(), LOOKS_AT_WORK), ("", LOOKS_AT_NOTHING)] {
+            for round in 0..2 {
+                for look in 0..looks {
+                    assert!(quiet(text), "{text} {round} {look}");
+                }
+                assert!(!quiet(text), "{text} {round}");
+            }
         }
+    }
+
+    #[test]
+    fn a_line_is_left_only_when_nobody_came_between() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || weir::Weir::open(dir.path()).unwrap();
+        let text = || std::fs::read_to_string(dir.path().join("LOCK")).unwrap();
+        let mut watch = Watch::new(dir.path());
+        let weir = open();
+        weir.topic("t").unwrap().ensure().unwrap();
+        let line = watch.read(&weir).unwrap();
+        weir.close().unwrap();
+        line.leave();
+        assert_eq!(text(), "read=1\n");
+        assert!(watch.is_quiet());
+        let weir = open();
+        let line = watch.read(&weir).unwrap();
+        weir.close().unwrap();
+        open().close().unwrap();
+        line.leave();
+        assert_eq!(text(), "", "another had it");
+        let weir = open();
+        let line = watch.read(&weir).unwrap();
+        weir.close().unwrap();
+        let weir = open();
+        line.leave();
+        assert!(text().starts_with("pid="), "another has it");
+        weir.close().unwrap();
     }
 }

@@ -56,6 +56,24 @@ fn values_and_keys_are_any_bytes() {
 }
 
 #[test]
+fn an_empty_key_is_no_key_and_is_refused() {
+    let place = Place::new();
+    for key in ["--key=", "--key-hex=", "--key64="] {
+        let put = place.words(&["put", "t", "x", key]).code(2);
+        assert!(put.err.contains("not empty"), "{}", put.err);
+        place.words(&["delete", "t", key]).code(2);
+    }
+    let line = place
+        .pipe("put t --jsonl", "{\"key\":\"\",\"value\":1}\n")
+        .code(1);
+    assert!(line.err.contains("the key is empty"), "{}", line.err);
+    place
+        .pipe("put t --jsonl", "{\"key\":null,\"value\":1}\n")
+        .ok();
+    assert_eq!(place.run("topic info t -o json").ok().json()["last"], 2);
+}
+
+#[test]
 fn conditions_hold_or_the_put_is_invalid() {
     let place = Place::new();
     place.run("put t 1 --key k --if-absent").ok();

@@ -24,6 +24,8 @@ fn flag_environment_context_and_file_win_in_this_order() {
     place.write("weir.toml", "at = \"./file\"\n");
     assert_eq!(at(&[], None), "file");
     place.run("context add here context").ok();
+    let none = place.run("context use -").code(2);
+    assert!(none.err.contains("no context was in use"), "{}", none.err);
     place.run("context use here").ok();
     assert_eq!(at(&[], None), "context");
     assert_eq!(at(&[], Some("./variable")), "variable");

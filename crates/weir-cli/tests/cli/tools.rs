@@ -75,6 +75,12 @@ fn damage_is_found_with_file_and_place_and_never_restored() {
     let file = finding["file"].as_str().unwrap();
     assert!(victim.ends_with(file), "{file}");
     assert!(finding["position"].is_u64());
+    std::fs::create_dir(place.path("new.partial")).unwrap();
+    place.write("new.partial/precious", "x");
+    let there = place.run("restore copy new").code(73);
+    assert!(there.err.contains("new.partial"), "{}", there.err);
+    std::fs::remove_file(place.path("new.partial/precious")).unwrap();
+    std::fs::remove_dir(place.path("new.partial")).unwrap();
     place.run("restore copy new").code(65);
     assert!(!place.path("new").exists());
     let topic = place.run("topic verify t --at ./copy").code(65);
