@@ -19,6 +19,9 @@ use weir_core::{
 };
 use weir_program::WasmtimeHost;
 
+/// Key and value of the n-th put.
+type Make<'a> = &'a dyn Fn(u64) -> (Vec<u8>, Vec<u8>);
+
 const PUTS: u64 = 200_000;
 const ROUNDS: usize = 5;
 
@@ -117,7 +120,6 @@ fn main() {
             [&to[..], &1_i64.to_be_bytes(), &[0; 16]].concat(),
         )
     };
-    type Make<'a> = &'a dyn Fn(u64) -> (Vec<u8>, Vec<u8>);
     let rows: [(&str, Make<'_>); 5] = [
         ("nothing", &plain),
         ("vanilla", &plain),

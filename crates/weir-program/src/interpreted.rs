@@ -106,13 +106,13 @@ impl WasmiHost {
 
     fn compile(&self, code: &[u8], report: Report) -> Result<Compiled, Refusal> {
         let unable = |error: &Error| Refusal::Unable(format!("{error}"));
-        let compiler = self.compiler()?;
+        let engine = self.compiler()?;
         let code = export_globals(code, &report.globals)
             .map_err(|error| Refusal::Bad(error.message().to_owned()))?;
-        let module = Module::new(&compiler.engine, &code).map_err(|error| unable(&error))?;
+        let module = Module::new(&engine.engine, &code).map_err(|error| unable(&error))?;
         let compiled = Compiled {
             module,
-            linker: Arc::clone(&compiler.linker),
+            linker: Arc::clone(&engine.linker),
             report,
             initial: OnceLock::new(),
         };

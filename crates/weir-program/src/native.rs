@@ -106,11 +106,11 @@ impl WasmtimeHost {
 
     fn compile(&self, code: &[u8], report: Report) -> Result<Compiled, Refusal> {
         let unable = |error: &Error| Refusal::Unable(format!("{error:#}"));
-        let compiler = self.compiler()?;
+        let engine = self.compiler()?;
         let code = export_globals(code, &report.globals)
             .map_err(|error| Refusal::Bad(error.message().to_owned()))?;
-        let module = Module::new(&compiler.engine, &code).map_err(|error| unable(&error))?;
-        let pre = compiler
+        let module = Module::new(&engine.engine, &code).map_err(|error| unable(&error))?;
+        let pre = engine
             .linker
             .instantiate_pre(&module)
             .map_err(|error| unable(&error))?;

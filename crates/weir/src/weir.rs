@@ -84,6 +84,10 @@ pub fn verify(directory: &Path) -> Result<VerifyReport, StoreError> {
 /// The engine of this process: one, so that a module is compiled once however
 /// many stores are open.
 #[cfg(feature = "programs")]
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "without the feature there is none"
+)]
 fn program_host() -> Option<Arc<dyn ProgramHost>> {
     use std::sync::LazyLock;
     static HOST: LazyLock<Arc<weir_program::WasmtimeHost>> = LazyLock::new(Arc::default);

@@ -62,7 +62,7 @@ pub fn show(bytes: &[u8]) -> String {
         if let Some((id, behind)) = rest.split_at_checked(32)
             && id.iter().skip(1).all(|byte| *byte == 0)
         {
-            out.push_str(&format!("{{id:{first}}}"));
+            out.extend(["{id:", &first.to_string(), "}"]);
             rest = behind;
             continue;
         }
