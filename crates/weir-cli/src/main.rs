@@ -26,6 +26,7 @@ mod lab;
 mod man;
 mod output;
 mod place;
+mod program;
 mod psyc;
 mod put;
 mod record;

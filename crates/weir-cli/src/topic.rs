@@ -249,7 +249,7 @@ fn info(weir: &Weir, name: &str) -> anyhow::Result<TopicInfo> {
     Ok(topic.info().ok_or_else(missing)?)
 }
 
-fn write(
+pub(crate) fn write(
     caller: &Caller,
     weir: &Weir,
     name: &str,

@@ -42,7 +42,7 @@ pub(crate) const FIELDS: &[Field] = &[
 /// The row of a verdict.
 pub(crate) fn row<'a>(topic: &'a str, commit: &Commit, replayed: bool) -> [Cell<'a>; 9] {
     let offset = (commit.records > 0).then_some(commit.first.0);
-    let detail = detail(commit.detail);
+    let detail = detail(&commit.detail);
     [
         Cell::Text(Cow::Borrowed(commit.effect.name())),
         Cell::Text(Cow::Borrowed(topic)),
@@ -58,7 +58,7 @@ pub(crate) fn row<'a>(topic: &'a str, commit: &Commit, replayed: bool) -> [Cell<
     ]
 }
 
-fn detail(detail: Detail) -> Option<String> {
+fn detail(detail: &Detail) -> Option<String> {
     match detail {
         Detail::None => None,
         Detail::Actual(offset) => Some(format!("actual offset {offset}")),
@@ -66,6 +66,10 @@ fn detail(detail: Detail) -> Option<String> {
         Detail::Operation { index, reason } => {
             Some(format!("operation {index}: {}", reason.name()))
         }
+        Detail::Rejected { code, text } if text.is_empty() => Some(format!("code {code}")),
+        Detail::Rejected { code, text } => Some(format!("code {code}: {text}")),
+        Detail::Trapped(kind) => Some(kind.name().to_owned()),
+        Detail::Text(text) => Some(text.to_string()),
     }
 }
 
@@ -77,7 +81,7 @@ pub(crate) fn failure(topic: &str, commit: &Commit) -> Option<Failure> {
     let code = commit.reason.unwrap_or(ErrorCode::Internal);
     let what = format!("{} {} in {topic}", commit.effect.name(), code.name());
     let failure = Failure::new(code, what);
-    Some(match detail(commit.detail) {
+    Some(match detail(&commit.detail) {
         Some(detail) => failure.because(format!("{} ({detail})", code.sentence())),
         None => failure,
     })

@@ -399,10 +399,10 @@ fn first_steps(directory: &Path) -> Result<(), Box<dyn Error>> {
         },
     );
     let nonce = session.next_nonce(); // keep it where a crash does not reach it
-    let first = session.execute(&[bill])?[0];
+    let first = &session.execute(&[bill])?[0];
 
     session.resume(nonce); // as if the answer had been lost
-    let again = session.execute(&[bill])?[0];
+    let again = &session.execute(&[bill])?[0];
     assert!(again.is_replayed());
     assert_eq!(again.offset(), first.offset());
     // [end]

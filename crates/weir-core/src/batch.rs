@@ -11,10 +11,12 @@ use crate::codec::{Reader, Short, put_bytes, put_short_bytes, put_varint};
 use crate::ids::{ClientId, TopicName};
 use crate::intention::{Expect, Intention, IntentionError, IntentionLimits, Operation, TxnOp};
 use crate::limits::{
-    BATCH_BYTES_HARD_MAX, BATCH_ITEMS_MAX, EXPECTS_MAX, ITEM_BYTES_MAX, KEY_BYTES_MAX,
-    META_BYTES_MAX, PRINCIPAL_BYTES_MAX, TXN_OPS_MAX, VALUE_BYTES_MAX,
+    ARGUMENT_BYTES_MAX, BATCH_BYTES_HARD_MAX, BATCH_ITEMS_MAX, CODE_BYTES_MAX, EXPECTS_MAX,
+    ITEM_BYTES_MAX, KEY_BYTES_MAX, META_BYTES_MAX, PRINCIPAL_BYTES_MAX, TXN_OPS_MAX,
+    VALUE_BYTES_MAX,
 };
 use crate::options::TopicOptions;
+use crate::program::CodeHash;
 
 /// First byte of a batch.
 pub const BATCH_VERSION: u8 = 1;
@@ -27,6 +29,7 @@ mod op {
     pub(super) const PUT: u8 = 3;
     pub(super) const DELETE: u8 = 4;
     pub(super) const ALTER: u8 = 5;
+    pub(super) const REPLACE: u8 = 6;
     pub(super) const TXN: u8 = 9;
     pub(super) const HOUSEKEEPING: u8 = 10;
 }
@@ -231,7 +234,8 @@ impl BatchBuilder {
 
 fn op_number(operation: &Operation<'_>) -> u8 {
     match operation {
-        Operation::Create { .. } => op::CREATE,
+        Operation::Create { .. } | Operation::CreateProgram { .. } => op::CREATE,
+        Operation::Replace { .. } => op::REPLACE,
         Operation::Destroy => op::DESTROY,
         Operation::Put { .. } => op::PUT,
         Operation::Delete { .. } => op::DELETE,
@@ -257,6 +261,26 @@ fn put_operation(out: &mut Vec<u8>, operation: &Operation<'_>) {
                 put_bytes(out, &[]); // program
                 put_bytes(out, &[]); // its arguments
             }
+        }
+        Operation::CreateProgram {
+            options,
+            code,
+            args,
+        } => {
+            let mut bytes = Vec::new();
+            options.encode(&mut bytes);
+            put_bytes(out, &bytes);
+            put_bytes(out, code);
+            put_bytes(out, args);
+        }
+        Operation::Replace {
+            expected,
+            code,
+            args,
+        } => {
+            put_bytes(out, expected.as_ref().map_or(&[], |hash| &hash.0));
+            put_bytes(out, code);
+            put_bytes(out, args);
         }
         Operation::Destroy => {}
         Operation::Txn { ops } => {
@@ -372,6 +396,15 @@ fn check(intention: &Intention<'_>, limits: &IntentionLimits) -> Result<(), Inte
         Operation::Create { options } | Operation::Alter { options } => {
             options.check().map_err(IntentionError::Option)?;
         }
+        Operation::CreateProgram {
+            options,
+            code,
+            args,
+        } => {
+            options.check().map_err(IntentionError::Option)?;
+            check_program(code, args)?;
+        }
+        Operation::Replace { code, args, .. } => check_program(code, args)?,
         Operation::Txn { ops } => {
             if ops.is_empty() {
                 return Err(IntentionError::TxnEmpty);
@@ -406,6 +439,14 @@ fn check(intention: &Intention<'_>, limits: &IntentionLimits) -> Result<(), Inte
         }
     }
     check_name(intention.topic)
+}
+
+fn check_program(code: &[u8], args: &[u8]) -> Result<(), IntentionError> {
+    if code.is_empty() {
+        return Err(IntentionError::CodeMissing);
+    }
+    at_most("program", code.len(), CODE_BYTES_MAX)?;
+    at_most("arguments", args.len(), ARGUMENT_BYTES_MAX)
 }
 
 /// The same rules as [`TopicName::new`], without its allocation.
@@ -535,6 +576,15 @@ pub enum Action<'a> {
     Alter {
         /// Encoded [`TopicOptions`].
         options: &'a [u8],
+    },
+    /// REPLACE.
+    Replace {
+        /// SHA-256 of the code that must be there; `None`: any.
+        expected: Option<CodeHash>,
+        /// New module.
+        code: &'a [u8],
+        /// Its arguments.
+        args: &'a [u8],
     },
     /// TXN.
     Txn(Steps<'a>),
@@ -769,6 +819,7 @@ fn read_action<'a>(r: &mut Reader<'a>, number: u8) -> Result<Action<'a>, &'stati
             code: r.bytes().map_err(|Short| "a program")?,
             args: r.bytes().map_err(|Short| "arguments")?,
         },
+        op::REPLACE => read_replace(r)?,
         op::DESTROY => Action::Destroy,
         op::ALTER => Action::Alter {
             options: options(r)?,
@@ -783,6 +834,23 @@ fn read_action<'a>(r: &mut Reader<'a>, number: u8) -> Result<Action<'a>, &'stati
             }
         }
         _ => return Err("a known operation"),
+    })
+}
+
+fn read_replace<'a>(r: &mut Reader<'a>) -> Result<Action<'a>, &'static str> {
+    let hash = r.bytes().map_err(|Short| "a hash of code")?;
+    let expected = match hash.len() {
+        0 => None,
+        _ => Some(CodeHash(
+            hash.try_into().map_err(|_| "32 bytes of a hash or none")?,
+        )),
+    };
+    let code = filled(r.bytes()).ok_or("a program that is not empty")?;
+    let args = r.bytes().map_err(|Short| "arguments")?;
+    Ok(Action::Replace {
+        expected,
+        code,
+        args,
     })
 }
 

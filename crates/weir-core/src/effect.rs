@@ -2,6 +2,8 @@
 
 use crate::error_code::{Class, ErrorCode};
 use crate::ids::{ConsequenceOffset, IntentionOffset};
+use crate::program::TrapKind;
+use std::sync::Arc;
 
 /// The verdict on an intention. Every node computes the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,7 +52,7 @@ impl Effect {
 }
 
 /// What a verdict that is not VALID says beyond its reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
     /// Nothing.
     #[default]
@@ -66,10 +68,21 @@ pub enum Detail {
         /// Its reason.
         reason: ErrorCode,
     },
+    /// The topic's program said no.
+    Rejected {
+        /// Its own code, 1 to 65,535.
+        code: u16,
+        /// Its own words, at most 256 bytes; may be empty.
+        text: Arc<str>,
+    },
+    /// What the topic's program did that no program may do.
+    Trapped(TrapKind),
+    /// Which rule the code breaks, and where.
+    Text(Arc<str>),
 }
 
 /// Final answer to one intention, or to the first of a run of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
     /// The client's number; 0 without session.
     pub nonce: u64,
@@ -85,13 +98,16 @@ pub struct Commit {
     pub first: ConsequenceOffset,
     /// Number of records.
     pub records: u32,
+    /// Fuel that the topic's program used; 0 without one, and in an answer
+    /// that is given again.
+    pub fuel: u64,
 }
 
 impl Commit {
     /// The commit `n` places further in the same run (see [`OutcomeRun`]).
     #[must_use]
     pub fn nth(&self, n: u64) -> Self {
-        let mut commit = *self;
+        let mut commit = self.clone();
         commit.intention = self.intention.plus(n);
         if self.nonce != 0 {
             commit.nonce += n;
@@ -113,12 +129,13 @@ impl Commit {
             && next.records == self.records
             && (self.records == 0 || next.first.0 == self.first.0 + n)
             && next.nonce == if self.nonce == 0 { 0 } else { self.nonce + n }
+            && next.fuel == self.fuel
             && next.detail == self.detail
     }
 }
 
 /// What became of one item of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Executed now.
     Committed(Commit),
@@ -142,7 +159,7 @@ impl Outcome {
         match self {
             Self::Committed(commit) => Self::Committed(commit.nth(n)),
             Self::Replayed(commit) => Self::Replayed(commit.nth(n)),
-            refused @ Self::Refused { .. } => *refused,
+            refused @ Self::Refused { .. } => refused.clone(),
         }
     }
 
@@ -158,7 +175,7 @@ impl Outcome {
 
 /// Equal answers to neighbouring items: item `i` of the run has the answer
 /// `outcome.nth(i)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutcomeRun {
     /// Items in the run, at least 1.
     pub count: u32,
@@ -251,7 +268,7 @@ impl Outcomes {
     pub fn push_run(&mut self, run: OutcomeRun) {
         match &mut self.runs {
             Runs::None => self.runs = Runs::One(run),
-            Runs::One(first) => self.runs = Runs::Many(vec![*first, run]),
+            Runs::One(first) => self.runs = Runs::Many(vec![first.clone(), run]),
             Runs::Many(runs) => runs.push(run),
         }
     }

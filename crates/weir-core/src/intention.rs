@@ -3,6 +3,7 @@
 use crate::ids::{ClientId, NameError};
 use crate::limits;
 use crate::options::TopicOptions;
+use crate::program::CodeHash;
 use thiserror::Error;
 
 /// A condition on the state in which an intention meets its topic. All
@@ -56,6 +57,24 @@ pub enum Operation<'a> {
     Create {
         /// Its options.
         options: &'a TopicOptions,
+    },
+    /// Makes the topic live, with a program that judges each write to it.
+    CreateProgram {
+        /// Its options.
+        options: &'a TopicOptions,
+        /// The module's bytes.
+        code: &'a [u8],
+        /// What the program is told about its task.
+        args: &'a [u8],
+    },
+    /// Puts another program in the place of the one that the topic has.
+    Replace {
+        /// SHA-256 of the code that must be there; `None`: any.
+        expected: Option<CodeHash>,
+        /// The new module's bytes.
+        code: &'a [u8],
+        /// Its arguments.
+        args: &'a [u8],
     },
     /// Ends the topic.
     Destroy,
@@ -148,6 +167,9 @@ impl<'a> Intention<'a> {
             Operation::Put { key, value } => key.len() + value.len(),
             Operation::Delete { key } => key.len(),
             Operation::Txn { ops } => ops.iter().map(step).sum(),
+            Operation::CreateProgram { code, args, .. } | Operation::Replace { code, args, .. } => {
+                code.len() + args.len() + 128
+            }
             _ => 64,
         };
         body + self.meta.len() + 8
@@ -200,6 +222,9 @@ pub enum IntentionError {
         /// What was given: "topic", "condition" or "metadata".
         what: &'static str,
     },
+    /// A program without code.
+    #[error("a program needs code")]
+    CodeMissing,
     /// A transaction without steps.
     #[error("a transaction needs at least one operation")]
     TxnEmpty,

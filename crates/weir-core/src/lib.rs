@@ -12,6 +12,7 @@
 
 pub mod batch;
 pub mod codec;
+pub mod desk;
 mod digest;
 pub mod effect;
 #[allow(clippy::match_same_arms, reason = "made from a table, one arm a code")]
@@ -19,9 +20,11 @@ pub mod error_code;
 mod ids;
 pub mod intention;
 pub mod keys;
+pub mod kv;
 pub mod limits;
 pub mod machine;
 pub mod options;
+pub mod program;
 pub mod record;
 pub mod session;
 pub mod snapshot;
@@ -34,6 +37,9 @@ pub use error_code::ErrorCode;
 pub use ids::{ClientId, ConsequenceOffset, IntentionOffset, NameError, TopicId, TopicName};
 pub use intention::{Expect, Intention, Operation, TxnOp};
 pub use machine::{Applied, ApplyError, Machine};
-pub use options::{Compaction, TopicOptions};
+pub use options::{Compaction, ProgramOptions, TopicOptions};
+pub use program::{
+    CodeHash, Facts, Program, ProgramHost, ProgramView, Refusal, Setup, StateMode, Trap, TrapKind,
+};
 pub use record::{ConsequenceSink, Record, RecordFlags, RecordKind};
 pub use snapshot::{SnapshotError, SnapshotSink, SnapshotSource};

@@ -26,6 +26,39 @@ pub const PRINCIPAL_BYTES_MAX: usize = 255;
 pub const CODE_BYTES_MAX: usize = 8 << 20;
 /// Bytes of the arguments of a program.
 pub const ARGUMENT_BYTES_MAX: usize = 1 << 20;
+/// Bytes of the text that a program gives with a reject.
+pub const REJECT_TEXT_BYTES_MAX: usize = 256;
+/// Bytes of a text that explains a verdict.
+pub const DETAIL_TEXT_BYTES_MAX: usize = 1024;
+/// Fuel of one call of a program, unless the topic's options say otherwise.
+pub const FUEL_DEFAULT: u64 = 10_000_000;
+/// Fuel of a start or an upgrade of a program, if that is more.
+pub const START_FUEL: u64 = 100_000_000;
+/// Fuel that options may allow for one call.
+pub const FUEL_MAX: u64 = 1_000_000_000;
+/// Records of one intention by a program, unless the options say otherwise.
+pub const EMITS_DEFAULT: u64 = 1024;
+/// Records of one intention that options may allow.
+pub const EMITS_MAX: u64 = 65_536;
+/// Bytes of keys and values of these records, beyond one copy of the input.
+pub const EMIT_BYTES_DEFAULT: u64 = 1 << 20;
+/// Bytes of records that options may allow.
+pub const EMIT_BYTES_MAX: u64 = 16 << 20;
+/// Entries of a program's state, unless the options say otherwise.
+pub const STATE_ENTRIES_DEFAULT: u64 = 1_000_000;
+/// Entries of state that options may allow.
+pub const STATE_ENTRIES_MAX: u64 = 16_000_000;
+/// Bytes of a program's state, unless the options say otherwise. The topic's
+/// own keys have the same limit again when the program reads them.
+pub const STATE_BYTES_DEFAULT: u64 = 64 << 20;
+/// Bytes of state that options may allow.
+pub const STATE_BYTES_MAX: u64 = 256 << 20;
+/// Bytes of a program's memory, unless the options say otherwise.
+pub const MEMORY_BYTES_DEFAULT: u64 = 1 << 20;
+/// Bytes of memory that options may allow.
+pub const MEMORY_BYTES_MAX: u64 = 16 << 20;
+/// Mutable globals of a module.
+pub const GLOBALS_MAX: usize = 1000;
 /// Conditions of one intention.
 pub const EXPECTS_MAX: usize = 64;
 /// Operations of one transaction.

@@ -5,7 +5,12 @@
 //! (I1); an intention whose effect is not VALID leaves no record (I10); a
 //! repeated nonce is answered and not executed (I6).
 
+mod programs;
+mod saved;
+
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -20,10 +25,14 @@ use crate::limits::{
     KEY_BYTES_MAX, MACHINE_VERSION, OPTION_BYTES_MAX, TOPIC_NAME_BYTES_MAX, TOPICS_MAX,
 };
 use crate::options::TopicOptions;
+use crate::program::{ProgramHost, ProgramView};
 use crate::record::{ConsequenceSink, Record, RecordFlags, RecordKind};
 use crate::session::{Seen, SessionTable};
 use crate::snapshot::{Input, SnapshotError, SnapshotSink, SnapshotSource, Writer};
 use crate::topic::{Live, No, Topic, holds};
+use programs::Codes;
+pub(crate) use programs::Running;
+use saved::Saved;
 
 /// A batch could not be applied. The machine must not be used afterwards: it
 /// may have applied a part.
@@ -37,6 +46,14 @@ pub enum ApplyError {
     /// make another history.
     #[error("intention {0} creates a topic with a program, which this build cannot run")]
     ProgramNeeded(IntentionOffset),
+    /// This node cannot run a program that other nodes may have run.
+    #[error("intention {intention} needs a program that this node cannot run: {why}")]
+    ProgramUnable {
+        /// The intention.
+        intention: IntentionOffset,
+        /// What is missing.
+        why: String,
+    },
 }
 
 /// What an applied batch amounted to.
@@ -65,6 +82,8 @@ pub struct TopicView<'a> {
     pub options: Option<&'a TopicOptions>,
     /// Keys; `None` when it does not live.
     pub keys: Option<&'a KeyIndex>,
+    /// Its program; `None` for a plain topic and one that does not live.
+    pub program: Option<ProgramView<'a>>,
     /// Folded history.
     pub digest: Digest,
 }
@@ -81,6 +100,8 @@ pub struct Machine {
     topics: Vec<Topic>,
     by_name: BTreeMap<TopicName, TopicId>,
     sessions: SessionTable,
+    host: Option<Arc<dyn ProgramHost>>,
+    codes: Codes,
 }
 
 struct Stamp {
@@ -89,6 +110,8 @@ struct Stamp {
     time_ms: u64,
     client: ClientId,
     nonce: u64,
+    /// Fuel that a program used; set by whoever ran it.
+    fuel: Cell<u64>,
 }
 
 /// First record and number of records.
@@ -107,7 +130,16 @@ impl Machine {
             topics: Vec::new(),
             by_name: BTreeMap::new(),
             sessions: SessionTable::default(),
+            host: None,
+            codes: Codes::default(),
         }
+    }
+
+    /// The same machine with an engine for programs.
+    #[must_use]
+    pub fn with_host(mut self, host: Option<Arc<dyn ProgramHost>>) -> Self {
+        self.host = host;
+        self
     }
 
     /// Newest intention offset.
@@ -218,6 +250,7 @@ impl Machine {
             time_ms: self.time_ms,
             client: item.client,
             nonce: item.nonce,
+            fuel: Cell::new(0),
         };
         let verdict = self.execute(item, topic, &stamp, sink)?;
         self.applied = intention;
@@ -230,11 +263,26 @@ impl Machine {
             None => self.digest = fold(self.digest),
         }
         if !item.client.is_none() {
-            self.sessions
-                .executed(item.client, &commit, fingerprint, self.time_ms);
+            self.remember(item.client, &commit, fingerprint);
         }
         sink.executed(intention, commit.effect);
         Ok(Outcome::Committed(commit))
+    }
+
+    #[inline]
+    fn remember(&mut self, client: ClientId, commit: &Commit, fingerprint: u64) {
+        let time_ms = self.time_ms;
+        if commit.fuel == 0 {
+            self.sessions.executed(client, commit, fingerprint, time_ms);
+        } else {
+            // Fuel is no part of an outcome: engines count it differently.
+            let commit = Commit {
+                fuel: 0,
+                ..commit.clone()
+            };
+            self.sessions
+                .executed(client, &commit, fingerprint, time_ms);
+        }
     }
 
     #[inline]
@@ -264,7 +312,7 @@ impl Machine {
             }
             (Action::Create { .. }, true) => return Ok(Err(No::bare(ErrorCode::TopicExists))),
             (_, false) if writes => return Ok(Err(No::bare(ErrorCode::NoTopic))),
-            (Action::Destroy | Action::Alter { .. }, false) => {
+            (Action::Destroy | Action::Alter { .. } | Action::Replace { .. }, false) => {
                 return Ok(Err(No::bare(ErrorCode::TopicAbsent)));
             }
             _ => {}
@@ -286,14 +334,34 @@ impl Machine {
         } = item.action
         {
             if !code.is_empty() {
-                return Err(ApplyError::ProgramNeeded(stamp.intention));
+                let program = (options, code, args);
+                return self.create_program(item, topic, program, stamp, sink);
             }
             return self.create(item, topic, options, args, stamp, sink);
+        }
+        if let (
+            Action::Replace {
+                expected,
+                code,
+                args,
+            },
+            Some(id),
+        ) = (item.action, topic)
+        {
+            return self.replace(item, id, (expected, code, args), stamp, sink);
         }
         let Some((id, topic)) = topic.and_then(|id| Some((id, self.topics.get_mut(id.index())?)))
         else {
             return Ok(Err(No::bare(ErrorCode::NoTopic)));
         };
+        if let Some(running) = topic.live.as_ref().and_then(|live| live.program.as_ref()) {
+            if writes {
+                return programs::write(id, topic, item, stamp, sink);
+            }
+            if matches!(item.action, Action::Destroy) {
+                self.codes.release(running.code);
+            }
+        }
         Ok(change(id, topic, item, stamp, sink))
     }
 
@@ -336,6 +404,7 @@ impl Machine {
             created: offset,
             options: TopicOptions::decode(options).unwrap_or_default(),
             keys: KeyIndex::new(seed),
+            program: None,
         });
         Ok(Ok((offset, 1)))
     }
@@ -392,15 +461,31 @@ impl Machine {
                 out.bytes(key)?;
                 out.number(offset.0)?;
             }
-            out.number(0)?; // no further sections
+            out.number(u64::from(live.program.is_some()))?; // further sections
+            if let Some(running) = &live.program {
+                saved::save(running, &mut out)?;
+            }
         }
         self.sessions.save(&mut out)?;
-        out.number(0)?; // no further sections
+        out.number(u64::from(!self.codes.0.is_empty()))?; // further sections
+        if !self.codes.0.is_empty() {
+            saved::save_codes(&self.codes, &mut out)?;
+        }
         out.finish()
     }
 
-    /// Reads a state that [`save`](Self::save) wrote.
+    /// Reads a state without programs that [`save`](Self::save) wrote.
     pub fn load(from: &mut dyn SnapshotSource, seed: u64) -> Result<Self, SnapshotError> {
+        Self::load_with(from, seed, None)
+    }
+
+    /// Reads a state that [`save`](Self::save) wrote; its programs run on
+    /// `host`.
+    pub fn load_with(
+        from: &mut dyn SnapshotSource,
+        seed: u64,
+        host: Option<Arc<dyn ProgramHost>>,
+    ) -> Result<Self, SnapshotError> {
         let mut input = Input::new(from);
         let version = input.count(u64::from(u16::MAX), "a machine version")?;
         if version != u64::from(MACHINE_VERSION) {
@@ -410,20 +495,38 @@ impl Machine {
                 known: MACHINE_VERSION,
             });
         }
-        let mut machine = Self::new(seed);
+        let mut machine = Self::new(seed).with_host(host);
+        let mut programs = Vec::new();
         machine.applied = IntentionOffset(input.counter()?);
         machine.time_ms = input.number()?;
         machine.digest = Digest(input.word()?);
         for number in 0..input.count(TOPICS_MAX as u64, "at most 2^20 topics")? {
             let id = TopicId(u32::try_from(number).unwrap_or(u32::MAX));
-            let topic = load_topic(&mut input, seed, machine.applied)?;
+            let (topic, program) = load_topic(&mut input, seed, machine.applied)?;
+            programs.extend(program.map(|program| (id, program)));
             if machine.by_name.insert(topic.name.clone(), id).is_some() {
                 return Err(SnapshotError::Malformed("each topic name once"));
             }
             machine.topics.push(topic);
         }
         machine.sessions = SessionTable::load(&mut input, machine.applied)?;
-        input.count(0, SECTIONS)?;
+        let sections = input.count(1, SECTIONS)?;
+        if (sections == 1) == programs.is_empty() {
+            return Err(SnapshotError::Malformed("the code of the programs"));
+        }
+        if sections == 1 {
+            section(&mut input, saved::CODES)?;
+            let host = machine.host.clone().ok_or(SnapshotError::ProgramNeeded)?;
+            machine.codes = saved::load_codes(&mut input, &*host)?;
+            for (id, program) in programs {
+                if let Some(topic) = machine.topics.get_mut(id.index()) {
+                    saved::revive(topic, program, &mut machine.codes, &*host)?;
+                }
+            }
+            if machine.codes.0.values().any(|code| code.topics == 0) {
+                return Err(SnapshotError::Malformed("only modules that are used"));
+            }
+        }
         Ok(machine)
     }
 }
@@ -431,11 +534,18 @@ impl Machine {
 /// What a snapshot of this version has none of.
 const SECTIONS: &str = "no sections that this build does not know";
 
+fn section(input: &mut Input<'_>, tag: u64) -> Result<(), SnapshotError> {
+    match input.number()? {
+        found if found == tag => Ok(()),
+        _ => Err(SnapshotError::Malformed(SECTIONS)),
+    }
+}
+
 fn load_topic(
     input: &mut Input<'_>,
     seed: u64,
     applied: IntentionOffset,
-) -> Result<Topic, SnapshotError> {
+) -> Result<(Topic, Option<Saved>), SnapshotError> {
     let what = "a topic name of at most 255 bytes";
     let name = String::from_utf8(input.bytes(TOPIC_NAME_BYTES_MAX, what)?).ok();
     let name = name.and_then(|name| TopicName::any(&name).ok());
@@ -453,7 +563,7 @@ fn load_topic(
     let incarnation = IntentionOffset(input.number()?);
     if incarnation == IntentionOffset::ZERO {
         input.count(0, SECTIONS)?;
-        return Ok(topic);
+        return Ok((topic, None));
     }
     let created = ConsequenceOffset(input.number()?);
     if incarnation > applied || created > topic.last || created == ConsequenceOffset::ZERO {
@@ -477,14 +587,20 @@ fn load_topic(
         keys.set(&key, offset);
         before = key;
     }
-    input.count(0, SECTIONS)?;
+    let program = if input.count(1, SECTIONS)? == 0 {
+        None
+    } else {
+        section(input, saved::PROGRAM)?;
+        Some(saved::load(input, &options)?)
+    };
     topic.live = Some(Live {
         incarnation,
         created,
         options,
         keys,
+        program: None,
     });
-    Ok(topic)
+    Ok((topic, program))
 }
 
 fn view(id: TopicId, topic: &Topic) -> TopicView<'_> {
@@ -497,7 +613,20 @@ fn view(id: TopicId, topic: &Topic) -> TopicView<'_> {
         created: live.map(|live| live.created),
         options: live.map(|live| &live.options),
         keys: live.map(|live| &live.keys),
+        program: live
+            .and_then(|live| live.program.as_deref())
+            .map(program_view),
         digest: topic.digest,
+    }
+}
+
+fn program_view(running: &Running) -> ProgramView<'_> {
+    ProgramView {
+        code: running.code,
+        args: &running.args,
+        mode: running.mode,
+        state: running.desk.state(),
+        state_bytes: running.state_bytes(),
     }
 }
 
@@ -510,6 +639,7 @@ fn commit(stamp: &Stamp, verdict: Result<Emitted, No>) -> Commit {
         intention: stamp.intention,
         first: ConsequenceOffset::ZERO,
         records: 0,
+        fuel: stamp.fuel.get(),
     };
     match verdict {
         Ok((first, records)) => Commit {
@@ -598,16 +728,29 @@ fn change<S: ConsequenceSink + ?Sized>(
             Ok((offset, 1))
         }
         Action::Alter { options } => {
+            let decoded = TopicOptions::decode(options).unwrap_or_default();
+            if let Some(running) = topic.live.as_mut().and_then(|live| live.program.as_mut()) {
+                if decoded.program.state != running.mode {
+                    let text = "the state mode of a topic is fixed when it is created";
+                    return Err(No {
+                        reason: ErrorCode::BadProgram,
+                        detail: Detail::Text(Arc::from(text)),
+                    });
+                }
+                running.desk.set_limits(decoded.program_limits());
+            }
             let offset = emit(id, topic, stamp, sink, RecordKind::Alter, last, |r| {
                 r.value = options;
                 r.meta = item.meta;
             });
             if let Some(live) = &mut topic.live {
-                live.options = TopicOptions::decode(options).unwrap_or_default();
+                live.options = decoded;
             }
             Ok((offset, 1))
         }
-        Action::Create { .. } | Action::ExpireSessions { .. } => Err(absent),
+        Action::Create { .. } | Action::Replace { .. } | Action::ExpireSessions { .. } => {
+            Err(absent)
+        }
     }
 }
 

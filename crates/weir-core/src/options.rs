@@ -3,7 +3,12 @@
 //! even one a byte string (docs/formats/batch.md).
 
 use crate::codec::{Reader, Short, put_varint};
-use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{
+    EMIT_BYTES_DEFAULT, EMIT_BYTES_MAX, EMITS_DEFAULT, EMITS_MAX, FUEL_DEFAULT, FUEL_MAX,
+    KEY_BYTES_MAX, MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MAX, STATE_BYTES_DEFAULT, STATE_BYTES_MAX,
+    STATE_ENTRIES_DEFAULT, STATE_ENTRIES_MAX, VALUE_BYTES_MAX,
+};
+use crate::program::StateMode;
 
 /// Which old records a compaction may remove.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +38,43 @@ pub struct TopicOptions {
     pub value_bytes_max: Option<u64>,
     /// Keys with a value; one more is INVALID/QUOTA.
     pub keys_max: Option<u64>,
+    /// What the topic's program may use. Without meaning for a plain topic.
+    pub program: ProgramOptions,
+}
+
+/// What a topic's program may use. `None` means the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProgramOptions {
+    /// What it keeps between calls. Fixed when the topic is created.
+    pub state: StateMode,
+    /// Fuel of one call.
+    pub fuel_max: Option<u64>,
+    /// Bytes of its memory.
+    pub memory_bytes_max: Option<u64>,
+    /// Records of one intention.
+    pub emits_max: Option<u64>,
+    /// Bytes of keys and values of these records, beyond one copy of the
+    /// input.
+    pub emit_bytes_max: Option<u64>,
+    /// Entries of its state.
+    pub state_entries_max: Option<u64>,
+    /// Bytes of its state.
+    pub state_bytes_max: Option<u64>,
+}
+
+/// The numbers that hold for a program, defaults filled in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_field_names, reason = "named as the options are")]
+pub(crate) struct ProgramLimits {
+    pub(crate) fuel_max: u64,
+    pub(crate) memory_bytes_max: u64,
+    pub(crate) emits_max: u64,
+    pub(crate) emit_bytes_max: u64,
+    pub(crate) state_entries_max: u64,
+    pub(crate) state_bytes_max: u64,
+    pub(crate) key_bytes_max: u64,
+    pub(crate) value_bytes_max: u64,
 }
 
 const COMPACTION: u64 = 1;
@@ -41,6 +83,13 @@ const COMPACTION_LAG_MS: u64 = 5;
 const KEY_BYTES: u64 = 7;
 const VALUE_BYTES: u64 = 9;
 const KEYS: u64 = 11;
+const STATE: u64 = 51;
+const FUEL: u64 = 53;
+const MEMORY_BYTES: u64 = 55;
+const EMITS: u64 = 57;
+const EMIT_BYTES: u64 = 59;
+const STATE_ENTRIES: u64 = 61;
+const STATE_BYTES: u64 = 63;
 
 impl TopicOptions {
     /// Checks the values against the limits of the model; the error names the
@@ -53,7 +102,43 @@ impl TopicOptions {
         if over(self.value_bytes_max, VALUE_BYTES_MAX) {
             return Err("value_bytes_max");
         }
+        let program = &self.program;
+        let over = |value: Option<u64>, max: u64| value.is_some_and(|v| v > max || v == 0);
+        for (value, max, name) in [
+            (program.fuel_max, FUEL_MAX, "fuel_max"),
+            (
+                program.memory_bytes_max,
+                MEMORY_BYTES_MAX,
+                "memory_bytes_max",
+            ),
+            (program.emits_max, EMITS_MAX, "emits_max"),
+            (program.emit_bytes_max, EMIT_BYTES_MAX, "emit_bytes_max"),
+            (
+                program.state_entries_max,
+                STATE_ENTRIES_MAX,
+                "state_entries_max",
+            ),
+            (program.state_bytes_max, STATE_BYTES_MAX, "state_bytes_max"),
+        ] {
+            if over(value, max) {
+                return Err(name);
+            }
+        }
         Ok(())
+    }
+
+    pub(crate) fn program_limits(&self) -> ProgramLimits {
+        let program = &self.program;
+        ProgramLimits {
+            fuel_max: program.fuel_max.unwrap_or(FUEL_DEFAULT),
+            memory_bytes_max: program.memory_bytes_max.unwrap_or(MEMORY_BYTES_DEFAULT),
+            emits_max: program.emits_max.unwrap_or(EMITS_DEFAULT),
+            emit_bytes_max: program.emit_bytes_max.unwrap_or(EMIT_BYTES_DEFAULT),
+            state_entries_max: program.state_entries_max.unwrap_or(STATE_ENTRIES_DEFAULT),
+            state_bytes_max: program.state_bytes_max.unwrap_or(STATE_BYTES_DEFAULT),
+            key_bytes_max: self.key_bytes_max.unwrap_or(KEY_BYTES_MAX as u64),
+            value_bytes_max: self.value_bytes_max.unwrap_or(VALUE_BYTES_MAX as u64),
+        }
     }
 
     /// Appends the bytes. Options that are not set take none.
@@ -73,6 +158,15 @@ impl TopicOptions {
         field(KEY_BYTES, self.key_bytes_max);
         field(VALUE_BYTES, self.value_bytes_max);
         field(KEYS, self.keys_max);
+        let program = &self.program;
+        let state = (program.state != StateMode::default()).then_some(program.state as u64);
+        field(STATE, state);
+        field(FUEL, program.fuel_max);
+        field(MEMORY_BYTES, program.memory_bytes_max);
+        field(EMITS, program.emits_max);
+        field(EMIT_BYTES, program.emit_bytes_max);
+        field(STATE_ENTRIES, program.state_entries_max);
+        field(STATE_BYTES, program.state_bytes_max);
     }
 
     /// Reads what [`encode`](Self::encode) wrote; `None` for anything else,
@@ -100,6 +194,13 @@ impl TopicOptions {
                 KEY_BYTES => options.key_bytes_max = Some(value),
                 VALUE_BYTES => options.value_bytes_max = Some(value),
                 KEYS => options.keys_max = Some(value),
+                STATE => options.program.state = StateMode::from_number(value).ok_or(Short)?,
+                FUEL => options.program.fuel_max = Some(value),
+                MEMORY_BYTES => options.program.memory_bytes_max = Some(value),
+                EMITS => options.program.emits_max = Some(value),
+                EMIT_BYTES => options.program.emit_bytes_max = Some(value),
+                STATE_ENTRIES => options.program.state_entries_max = Some(value),
+                STATE_BYTES => options.program.state_bytes_max = Some(value),
                 _ => return Err(Short),
             }
         }

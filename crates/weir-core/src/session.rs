@@ -10,17 +10,19 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::effect::{Commit, Detail, Effect};
 use crate::error_code::ErrorCode;
 use crate::ids::{ClientId, ConsequenceOffset, IntentionOffset};
-use crate::limits::{SESSION_TTL_MS, SESSION_WINDOW, SESSIONS_MAX};
+use crate::limits::{DETAIL_TEXT_BYTES_MAX, SESSION_TTL_MS, SESSION_WINDOW, SESSIONS_MAX};
+use crate::program::TrapKind;
 use crate::snapshot::{Input, SnapshotError, Writer};
+use std::sync::Arc;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Run {
     count: u64,
     commit: Commit,
 }
 
 /// What the table says about a nonce before it is executed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     /// The next one: execute it.
     New,
@@ -86,7 +88,7 @@ impl Session {
             Some(run) if run.commit.runs_into(commit, run.count) => run.count += 1,
             _ => self.runs.push_back(Run {
                 count: 1,
-                commit: *commit,
+                commit: commit.clone(),
             }),
         }
         if self.fingerprints.len() as u64 > SESSION_WINDOW {
@@ -300,11 +302,14 @@ fn save_commit(commit: &Commit, out: &mut Writer<'_>) -> Result<(), SnapshotErro
     out.number(commit.nonce)?;
     out.number(commit.effect as u64)?;
     out.number(commit.reason.map_or(0, |reason| u64::from(reason.number())))?;
-    let (kind, a, b) = match commit.detail {
+    let (kind, a, b) = match &commit.detail {
         Detail::None => (0, 0, 0),
-        Detail::Actual(n) => (1, n, 0),
-        Detail::Limit(n) => (2, n, 0),
-        Detail::Operation { index, reason } => (3, u64::from(index), u64::from(reason.number())),
+        Detail::Actual(n) => (1, *n, 0),
+        Detail::Limit(n) => (2, *n, 0),
+        Detail::Operation { index, reason } => (3, u64::from(*index), u64::from(reason.number())),
+        Detail::Rejected { code, .. } => (REJECTED, u64::from(*code), 0),
+        Detail::Trapped(kind) => (TRAPPED, *kind as u64, 0),
+        Detail::Text(_) => (TEXT, 0, 0),
     };
     for n in [
         kind,
@@ -316,7 +321,22 @@ fn save_commit(commit: &Commit, out: &mut Writer<'_>) -> Result<(), SnapshotErro
     ] {
         out.number(n)?;
     }
-    Ok(())
+    match &commit.detail {
+        Detail::Rejected { text, .. } | Detail::Text(text) => out.bytes(text.as_bytes()),
+        _ => Ok(()),
+    }
+}
+
+/// Kinds of details that have a text behind the commit, and of a trap.
+const REJECTED: u64 = 4;
+const TRAPPED: u64 = 5;
+const TEXT: u64 = 6;
+
+fn load_text(input: &mut Input<'_>) -> Result<Arc<str>, SnapshotError> {
+    let what = "a text of at most 1,024 bytes";
+    let text = String::from_utf8(input.bytes(DETAIL_TEXT_BYTES_MAX, what)?);
+    text.map(Arc::from)
+        .map_err(|_| SnapshotError::Malformed(what))
 }
 
 fn load_commit(input: &mut Input<'_>) -> Result<Commit, SnapshotError> {
@@ -343,9 +363,18 @@ fn load_commit(input: &mut Input<'_>) -> Result<Commit, SnapshotError> {
             index: small(index)?,
             reason: code(reason)?,
         },
+        (REJECTED, a, 0) => Detail::Rejected {
+            code: u16::try_from(a).map_err(|_| SnapshotError::Malformed("a reject"))?,
+            text: Arc::default(),
+        },
+        (TRAPPED, a, 0) => {
+            let kind = u8::try_from(a).ok().and_then(TrapKind::from_number);
+            Detail::Trapped(kind.ok_or(SnapshotError::Malformed("a known trap"))?)
+        }
+        (TEXT, 0, 0) => Detail::Text(Arc::default()),
         _ => return Err(SnapshotError::Malformed("a detail")),
     };
-    let commit = Commit {
+    let mut commit = Commit {
         nonce,
         effect,
         reason,
@@ -353,11 +382,16 @@ fn load_commit(input: &mut Input<'_>) -> Result<Commit, SnapshotError> {
         intention: IntentionOffset(input.counter()?),
         first: ConsequenceOffset(input.counter()?),
         records: small(input.number()?)?,
+        fuel: 0,
     };
+    if let Detail::Rejected { text, .. } | Detail::Text(text) = &mut commit.detail {
+        *text = load_text(input)?;
+    }
     let is_valid = effect == Effect::Valid;
     let plain = commit.records == 0 || is_valid;
     let numbered = (commit.records == 0) == (commit.first == ConsequenceOffset::ZERO);
-    let explained = Effect::of(reason) == Some(effect) && (detail == Detail::None || !is_valid);
+    let explained =
+        Effect::of(reason) == Some(effect) && (commit.detail == Detail::None || !is_valid);
     if plain && numbered && explained {
         Ok(commit)
     } else {

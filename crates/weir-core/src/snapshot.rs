@@ -52,6 +52,12 @@ pub enum SnapshotError {
         /// Newest version of this build.
         known: u16,
     },
+    /// It holds programs and this build runs none.
+    #[error("snapshot has topics with programs, which this build cannot run")]
+    ProgramNeeded,
+    /// A program of it cannot be run.
+    #[error("snapshot has a program that cannot be run: {0}")]
+    Program(String),
     /// The storage failed.
     #[error("snapshot storage failed")]
     Storage(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -168,6 +174,26 @@ impl<'a> Input<'a> {
         let len = usize::try_from(len).map_err(|_| SnapshotError::Malformed(what))?;
         let mut bytes = vec![0; len];
         self.source.read(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// A long string of at most `max` bytes. Memory grows only as the bytes
+    /// really come.
+    pub(crate) fn section(
+        &mut self,
+        max: u64,
+        what: &'static str,
+    ) -> Result<Vec<u8>, SnapshotError> {
+        let mut left = self.count(max, what)?;
+        let mut bytes = Vec::new();
+        while left > 0 {
+            let step = usize::try_from(left.min(1 << 20)).unwrap_or(1 << 20);
+            let start = bytes.len();
+            bytes.resize(start + step, 0);
+            self.source
+                .read(bytes.get_mut(start..).unwrap_or(&mut []))?;
+            left -= step as u64;
+        }
         Ok(bytes)
     }
 

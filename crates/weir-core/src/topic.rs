@@ -9,6 +9,7 @@ use crate::ids::{ConsequenceOffset, IntentionOffset, TopicName};
 use crate::intention::{Expect, TxnOp};
 use crate::keys::KeyIndex;
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::machine::Running;
 use crate::options::TopicOptions;
 
 /// A name that was created at least once.
@@ -33,10 +34,12 @@ pub(crate) struct Live {
     pub(crate) created: ConsequenceOffset,
     pub(crate) options: TopicOptions,
     pub(crate) keys: KeyIndex,
+    /// What judges each write; none in a plain topic.
+    pub(crate) program: Option<Box<Running>>,
 }
 
 /// A rule said no.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct No {
     pub(crate) reason: ErrorCode,
     pub(crate) detail: Detail,

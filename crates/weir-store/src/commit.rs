@@ -379,13 +379,13 @@ fn answer(outcomes: &Outcomes, pending: &mut Pending) {
         let mut own = Outcomes::default();
         let mut missing = items;
         while missing > 0 {
-            let Some(run) = current.take().or_else(|| runs.next().copied()) else {
+            let Some(run) = current.take().or_else(|| runs.next().cloned()) else {
                 break;
             };
             let taken = run.count.min(missing);
             own.push_run(OutcomeRun {
                 count: taken,
-                outcome: run.outcome,
+                outcome: run.outcome.clone(),
             });
             missing -= taken;
             if taken < run.count {

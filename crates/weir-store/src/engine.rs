@@ -3,8 +3,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
-use weir_core::{Machine, TopicId};
+use weir_core::{Intention, Machine, Operation, ProgramHost, Refusal, Setup, StateMode, TopicId};
 
+use weir_core::limits::MEMORY_BYTES_MAX;
+
+use crate::error::StoreError;
 use crate::identity::Identity;
 use crate::lock_ext::RwLockExt;
 use crate::log::LogIndex;
@@ -24,6 +27,8 @@ pub(crate) struct Engine {
     /// Told when a topic is made.
     pub(crate) arrivals: Signal,
     pub(crate) counters: Counters,
+    /// Runs the programs of topics.
+    pub(crate) host: Option<Arc<dyn ProgramHost>>,
     /// Set after a failed write or sync; nothing is written any more.
     pub(crate) poisoned: AtomicBool,
 }
@@ -67,6 +72,28 @@ impl Counter {
 impl Engine {
     pub(crate) fn files(&self, id: TopicId) -> Option<Arc<TopicFiles>> {
         self.topics.read_ok().get(id.index()).cloned()
+    }
+
+    /// Compiles the programs that intentions bring, before they are logged:
+    /// afterwards everything waits for it. A module that breaks a rule is no
+    /// matter here; it becomes an effect.
+    pub(crate) fn prepare(&self, intentions: &[Intention<'_>]) -> Result<(), StoreError> {
+        for intention in intentions {
+            let (Operation::CreateProgram { code, .. } | Operation::Replace { code, .. }) =
+                intention.operation
+            else {
+                continue;
+            };
+            let host = self.host.as_ref().ok_or(StoreError::ProgramsOff)?;
+            let widest = Setup {
+                mode: StateMode::Kv,
+                memory_bytes_max: MEMORY_BYTES_MAX,
+            };
+            if let Err(Refusal::Unable(why)) = host.admit(code, &widest) {
+                return Err(StoreError::ProgramUnable { why });
+            }
+        }
+        Ok(())
     }
 
     /// The records of a topic that was created once.

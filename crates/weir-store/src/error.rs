@@ -190,6 +190,16 @@ pub enum StoreError {
         /// Why.
         error: ApplyError,
     },
+    /// The store has topics with programs, or is asked for one, and was opened
+    /// without an engine that runs them.
+    #[error("the store was opened without an engine for programs")]
+    ProgramsOff,
+    /// This machine cannot run a program.
+    #[error("a program cannot be run here: {why}")]
+    ProgramUnable {
+        /// What is missing.
+        why: String,
+    },
     /// The store is being closed.
     #[error("the store is closed")]
     Closed,
@@ -249,11 +259,14 @@ impl StoreError {
             | Self::NotEmpty { .. }
             | Self::CompactionOff { .. }
             | Self::Closed
+            | Self::ProgramsOff
             | Self::NewerFormat { .. }
             | Self::UnknownContent { .. } => Fault::Caller,
-            Self::Locked { .. } | Self::Poisoned | Self::DiskFull { .. } | Self::Io { .. } => {
-                Fault::Environment
-            }
+            Self::Locked { .. }
+            | Self::Poisoned
+            | Self::DiskFull { .. }
+            | Self::Io { .. }
+            | Self::ProgramUnable { .. } => Fault::Environment,
         }
     }
 

@@ -132,7 +132,13 @@ impl Store {
     /// Reads a snapshot and every block it lists from disk, before they become
     /// the only copy.
     fn read_back(&self, index: LogIndex) -> Result<(), StoreError> {
-        let snapshot = Snapshot::read(&*self.disk, self.engine.identity.store_id, index, 0)?;
+        let snapshot = Snapshot::read(
+            &*self.disk,
+            self.engine.identity.store_id,
+            index,
+            0,
+            self.engine.host.as_ref(),
+        )?;
         for (id, _) in &snapshot.topics {
             let Some(files) = self.engine.files(*id) else {
                 continue;
@@ -216,7 +222,7 @@ fn copy_state(
         files: 0,
     };
     let store_id = engine.identity.store_id;
-    let state = Snapshot::read(from, store_id, index, 0)?;
+    let state = Snapshot::read(from, store_id, index, 0, engine.host.as_ref())?;
     let make = |dir: &str| {
         to.create_dir(dir)
             .map_err(StoreError::io(IoVerb::Open, dir))

@@ -1,7 +1,9 @@
 //! How a store is opened.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use weir_core::ProgramHost;
 use weir_core::intention::IntentionLimits;
 
 /// When an intention is answered. What survives a crash is a prefix of the log
@@ -59,6 +61,9 @@ pub struct OpenOptions {
     pub log_segment_bytes: u64,
     /// Seed of hash tables; changes no outcome. `None`: taken from the system.
     pub seed: Option<u64>,
+    /// Runs the programs of topics. Without it a store that has any cannot be
+    /// opened, and none can be created.
+    pub host: Option<Arc<dyn ProgramHost>>,
 }
 
 impl Default for OpenOptions {
@@ -73,6 +78,7 @@ impl Default for OpenOptions {
             program: name.map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
             log_segment_bytes: 64 << 20,
             seed: None,
+            host: None,
         }
     }
 }

@@ -168,9 +168,15 @@ fn start(
         if rebuild || index.next() < log.first_index() {
             break;
         }
-        let found = Snapshot::read(&**disk, identity.store_id, index, seed)
-            .and_then(|snapshot| fits_log(snapshot, log))
-            .and_then(|snapshot| attach(disk, identity, options, snapshot));
+        let found = Snapshot::read(
+            &**disk,
+            identity.store_id,
+            index,
+            seed,
+            options.host.as_ref(),
+        )
+        .and_then(|snapshot| fits_log(snapshot, log))
+        .and_then(|snapshot| attach(disk, identity, options, snapshot));
         match found {
             Ok(start) => {
                 report.snapshot = Some(index);
@@ -189,7 +195,11 @@ fn start(
         let first = report.set_aside.drain(..).next();
         return Err(first.map_or(missing, |(_, error)| error));
     }
-    let engine = engine(identity, options, Machine::new(seed));
+    let engine = engine(
+        identity,
+        options,
+        Machine::new(seed).with_host(options.host.clone()),
+    );
     let topics = Topics::new(
         Arc::clone(&engine),
         Arc::new(FileCache::new(Arc::clone(disk))),
@@ -227,6 +237,7 @@ fn engine(identity: &Identity, options: &OpenOptions, machine: Machine) -> Arc<E
         topics: RwLock::default(),
         queue: Queue::new(options.limits, options.durability == Durability::Each),
         counters: Counters::default(),
+        host: options.host.clone(),
         arrivals: Signal::default(),
         poisoned: AtomicBool::new(false),
     })

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use crc_fast::{CrcAlgorithm, Digest};
 use weir_core::codec::{Reader, put_varint};
-use weir_core::{IntentionOffset, Machine, SnapshotError, SnapshotSink, SnapshotSource, TopicId};
+use weir_core::{
+    IntentionOffset, Machine, ProgramHost, SnapshotError, SnapshotSink, SnapshotSource, TopicId,
+};
 
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
@@ -178,6 +180,7 @@ impl Snapshot {
         store_id: [u8; 16],
         index: LogIndex,
         seed: u64,
+        host: Option<&Arc<dyn ProgramHost>>,
     ) -> Result<Self, StoreError> {
         let name = path(index);
         let damage = |position, what| StoreError::damage(&name, position, what, 0);
@@ -227,12 +230,14 @@ impl Snapshot {
             .map_err(|_| damage(512, "list of topic segments"))?;
         let topics = read_list(list).ok_or_else(|| damage(512, "list of topic segments"))?;
         let mut rest = source.rest();
-        let machine = load(&mut rest, seed).map_err(|error| match error {
+        let machine = load(&mut rest, seed, host.cloned()).map_err(|error| match error {
             SnapshotError::Version { found, known } => StoreError::NewerFormat {
                 file: name.clone(),
                 found,
                 supported: known,
             },
+            SnapshotError::ProgramNeeded => StoreError::ProgramsOff,
+            SnapshotError::Program(why) => StoreError::ProgramUnable { why },
             _ => damage(512, "machine state"),
         })?;
         if !rest.is_empty() || machine.applied() != IntentionOffset(word(48)) {
@@ -247,8 +252,12 @@ impl Snapshot {
     }
 }
 
-fn load(source: &mut dyn SnapshotSource, seed: u64) -> Result<Machine, SnapshotError> {
-    Machine::load(source, seed)
+fn load(
+    source: &mut dyn SnapshotSource,
+    seed: u64,
+    host: Option<Arc<dyn ProgramHost>>,
+) -> Result<Machine, SnapshotError> {
+    Machine::load_with(source, seed, host)
 }
 
 fn read_list(bytes: &[u8]) -> Option<Vec<(TopicId, SegmentList)>> {

@@ -6,7 +6,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_core::{
-    ClientId, Commit, ConsequenceOffset, Digest, Intention, IntentionOffset, TopicId, TopicOptions,
+    ClientId, CodeHash, Commit, ConsequenceOffset, Digest, Intention, IntentionOffset, StateMode,
+    TopicId, TopicOptions,
 };
 
 use crate::commit::Committer;
@@ -66,6 +67,21 @@ pub struct TopicInfo {
     pub bytes: u64,
     /// Options, when it lives.
     pub options: TopicOptions,
+}
+
+/// The program of a topic as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramInfo {
+    /// SHA-256 of its module.
+    pub code: CodeHash,
+    /// Its arguments.
+    pub args: Vec<u8>,
+    /// What it keeps between calls.
+    pub mode: StateMode,
+    /// Entries of its state.
+    pub state_entries: u64,
+    /// Bytes of its state: keys and values, or memory.
+    pub state_bytes: u64,
 }
 
 /// Counts since the store was opened, and where it stands.
@@ -170,6 +186,7 @@ impl Store {
     /// `Refused` for an intention that is over a limit: then none of them is
     /// queued. `Poisoned` after a failed write or sync.
     pub fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
+        self.engine.prepare(intentions)?;
         self.engine.queue.propose(intentions)
     }
 
@@ -177,6 +194,21 @@ impl Store {
     #[must_use]
     pub fn applied(&self) -> IntentionOffset {
         self.engine.machine.read_ok().applied()
+    }
+
+    /// The program of a topic; `None` for a plain topic and for one that does
+    /// not live.
+    #[must_use]
+    pub fn program(&self, topic: &str) -> Option<ProgramInfo> {
+        let machine = self.engine.machine.read_ok();
+        let view = machine.topic(topic)?.program?;
+        Some(ProgramInfo {
+            code: view.code,
+            args: view.args.to_vec(),
+            mode: view.mode,
+            state_entries: view.state.len() as u64,
+            state_bytes: view.state_bytes,
+        })
     }
 
     /// Hash of the whole history; equal for equal histories.

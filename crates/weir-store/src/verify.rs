@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_core::{
-    Batch, ConsequenceSink, Digest, IntentionOffset, Machine, Outcomes, Record, TopicId, TopicName,
+    Batch, ConsequenceSink, Digest, IntentionOffset, Machine, Outcomes, ProgramHost, Record,
+    TopicId, TopicName,
 };
 
 use crate::disk::{Disk, FileDisk, OpenMode};
@@ -124,12 +125,23 @@ impl VerifyReport {
     }
 }
 
-/// Checks the store in a directory that nobody has open.
+/// Checks the store in a directory that nobody has open, without programs.
 ///
 /// # Errors
 /// Only when it cannot be read at all (no store, locked, not permitted); what
 /// is wrong with a store that can be read is in the report.
 pub fn verify(directory: &Path) -> Result<VerifyReport, StoreError> {
+    verify_with(directory, None)
+}
+
+/// The same for a store whose topics may have programs, which run on `host`.
+///
+/// # Errors
+/// As [`verify`]; `ProgramsOff` without a host.
+pub fn verify_with(
+    directory: &Path,
+    host: Option<&Arc<dyn ProgramHost>>,
+) -> Result<VerifyReport, StoreError> {
     if !directory.is_dir() {
         return Err(StoreError::Missing { what: "store" });
     }
@@ -151,11 +163,18 @@ pub fn verify(directory: &Path) -> Result<VerifyReport, StoreError> {
         }
         lock => Some(lock?),
     };
-    verify_disk(&(Arc::new(disk) as Arc<dyn Disk>))
+    verify_disk_with(&(Arc::new(disk) as Arc<dyn Disk>), host)
 }
 
 /// The same on any disk.
 pub fn verify_disk(disk: &Arc<dyn Disk>) -> Result<VerifyReport, StoreError> {
+    verify_disk_with(disk, None)
+}
+
+fn verify_disk_with(
+    disk: &Arc<dyn Disk>,
+    host: Option<&Arc<dyn ProgramHost>>,
+) -> Result<VerifyReport, StoreError> {
     let mut report = VerifyReport::default();
     let read = Identity::read(&**disk, identity::PATH);
     let Some(found) = report.take(Severity::Damage, identity::PATH, read)? else {
@@ -191,7 +210,7 @@ pub fn verify_disk(disk: &Arc<dyn Disk>) -> Result<VerifyReport, StoreError> {
     } else {
         Severity::Damage
     };
-    let snapshots = read_snapshots(&**disk, &identity, derived, &mut report)?;
+    let snapshots = read_snapshots(&**disk, &identity, derived, host, &mut report)?;
     if let Some(readers) = readers.as_ref().filter(|_| !whole)
         && !snapshots
             .iter()
@@ -207,7 +226,7 @@ pub fn verify_disk(disk: &Arc<dyn Disk>) -> Result<VerifyReport, StoreError> {
     }
     topics(&**disk, &identity, snapshots.first(), derived, &mut report)?;
     if let Some(readers) = &readers {
-        replay(&snapshots, readers, &mut report)?;
+        replay(&snapshots, readers, host, &mut report)?;
     }
     report
         .findings
@@ -219,6 +238,7 @@ fn read_snapshots(
     disk: &dyn Disk,
     identity: &Identity,
     derived: Severity,
+    host: Option<&Arc<dyn ProgramHost>>,
     report: &mut VerifyReport,
 ) -> Result<Vec<Snapshot>, StoreError> {
     let mut found = Vec::new();
@@ -226,7 +246,7 @@ fn read_snapshots(
         report.files += 1;
         // An older snapshot is only a second copy.
         let severity = if age == 0 { derived } else { Severity::Derived };
-        let read = Snapshot::read(disk, identity.store_id, index, 0);
+        let read = Snapshot::read(disk, identity.store_id, index, 0, host);
         found.extend(report.take(severity, &snapshot::path(index), read)?);
     }
     Ok(found)
@@ -377,6 +397,7 @@ fn segment(
 fn replay(
     snapshots: &[Snapshot],
     readers: &LogReaders,
+    host: Option<&Arc<dyn ProgramHost>>,
     report: &mut VerifyReport,
 ) -> Result<(), StoreError> {
     struct Nothing;
@@ -390,7 +411,7 @@ fn replay(
         .rev()
         .find(|snapshot| snapshot.index.next() >= first);
     let (mut machine, mut index) = match base {
-        _ if first <= LogIndex(1) => (Machine::new(1), LogIndex::ZERO),
+        _ if first <= LogIndex(1) => (Machine::new(1).with_host(host.cloned()), LogIndex::ZERO),
         Some(snapshot) => (snapshot.machine.clone(), snapshot.index),
         None => return Ok(()),
     };

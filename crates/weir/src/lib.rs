@@ -48,18 +48,22 @@ pub use session::{Pending, Session};
 pub use topic::{Pages, ReadFrom, Topic};
 pub use value::Value;
 pub use verdict::Verdict;
-pub use weir::Weir;
+pub use weir::{Weir, verify};
+
+/// Checking and testing programs.
+#[cfg(feature = "programs")]
+pub use weir_program as program;
 
 pub use weir_core::intention::{
     Expect, Intention, IntentionError, IntentionLimits, Operation, TxnOp,
 };
 pub use weir_core::{
-    ClientId, Commit, Compaction, ConsequenceOffset, Detail, Digest, Effect, ErrorCode,
-    IntentionOffset, NameError, Outcome, OutcomeRun, Outcomes, Record, RecordFlags, RecordKind,
-    TopicId, TopicName, TopicOptions, limits,
+    ClientId, CodeHash, Commit, Compaction, ConsequenceOffset, Detail, Digest, Effect, ErrorCode,
+    IntentionOffset, NameError, Outcome, OutcomeRun, Outcomes, ProgramHost, ProgramOptions, Record,
+    RecordFlags, RecordKind, StateMode, TopicId, TopicName, TopicOptions, limits,
 };
 pub use weir_store::{
     BackupReport, CompactReport, Durability, Finding, Identity, KeyEntry, LogIndex, OpenOptions,
-    OpenReport, Page, Proposal, Records, SCAN_KEYS_MAX, Severity, Stats, Store, StoreError,
-    TopicCompactReport, TopicInfo, TopicReader, VerifyReport, verify,
+    OpenReport, Page, ProgramInfo, Proposal, Records, SCAN_KEYS_MAX, Severity, Stats, Store,
+    StoreError, TopicCompactReport, TopicInfo, TopicReader, VerifyReport,
 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_core::intention::{Expect, Intention, Operation, TxnOp};
-use weir_core::{ConsequenceOffset, ErrorCode, TopicName, TopicOptions};
+use weir_core::{CodeHash, ConsequenceOffset, ErrorCode, TopicName, TopicOptions};
 use weir_store::{KeyEntry, Page, Store, StoreError, TopicInfo, TopicReader};
 
 use crate::error::WeirError;
@@ -62,6 +62,39 @@ impl Topic {
     /// Makes the topic live. INVALID with `TopicExists` when it does already.
     pub fn create(&self, options: &TopicOptions) -> Result<Verdict, WeirError> {
         self.one(Operation::Create { options }, &[])
+    }
+
+    /// Makes the topic live, with a program that judges each write to it: a
+    /// WebAssembly module that speaks `weir1`, and arguments for it. ERROR
+    /// with `BadProgram` when the module breaks a rule.
+    pub fn create_program(
+        &self,
+        options: &TopicOptions,
+        code: &[u8],
+        args: &[u8],
+    ) -> Result<Verdict, WeirError> {
+        let create = Operation::CreateProgram {
+            options,
+            code,
+            args,
+        };
+        self.one(create, &[])
+    }
+
+    /// Puts another program in the place of the topic's; if it fails the old
+    /// one stays. With `expected` only in the place of that one.
+    pub fn replace_program(
+        &self,
+        expected: Option<CodeHash>,
+        code: &[u8],
+        args: &[u8],
+    ) -> Result<Verdict, WeirError> {
+        let replace = Operation::Replace {
+            expected,
+            code,
+            args,
+        };
+        self.one(replace, &[])
     }
 
     /// Makes the topic live unless it does already. Returns whether it was

@@ -7,7 +7,7 @@ use weir_core::{
 use crate::error::WeirError;
 
 /// The final answer to one intention.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     commit: Commit,
     replayed: bool,
@@ -17,11 +17,11 @@ impl Verdict {
     pub(crate) fn from_outcome(outcome: &Outcome, nonce: u64) -> Result<Self, WeirError> {
         match outcome {
             Outcome::Committed(commit) => Ok(Self {
-                commit: *commit,
+                commit: commit.clone(),
                 replayed: false,
             }),
             Outcome::Replayed(commit) => Ok(Self {
-                commit: *commit,
+                commit: commit.clone(),
                 replayed: true,
             }),
             Outcome::Refused { code, expected } => Err(WeirError::Nonce {
@@ -60,7 +60,14 @@ impl Verdict {
     /// More about the reason.
     #[must_use]
     pub fn detail(&self) -> Detail {
-        self.commit.detail
+        self.commit.detail.clone()
+    }
+
+    /// Fuel that the topic's program used; 0 without one and in a replayed
+    /// answer.
+    #[must_use]
+    pub fn fuel(&self) -> u64 {
+        self.commit.fuel
     }
 
     /// Position in the global order. Every verdict has one.

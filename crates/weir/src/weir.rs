@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_core::{ClientId, Intention, TopicName};
-use weir_store::{OpenOptions, Proposal, Store};
+use weir_core::{ClientId, Intention, ProgramHost, TopicName};
+use weir_store::{OpenOptions, Proposal, Store, StoreError, VerifyReport};
 
 use crate::error::WeirError;
 use crate::session::Session;
@@ -22,12 +22,20 @@ impl Weir {
         Self::open_with(directory, &OpenOptions::default())
     }
 
-    /// Opens a store.
+    /// Opens a store. Without a host in the options the programs of topics
+    /// run on the engine that this crate brings (feature `programs`).
     pub fn open_with(
         directory: impl AsRef<Path>,
         options: &OpenOptions,
     ) -> Result<Self, WeirError> {
-        let store = Store::open(directory.as_ref(), options)?;
+        let store = match (&options.host, program_host()) {
+            (None, Some(host)) => {
+                let mut options = options.clone();
+                options.host = Some(host);
+                Store::open(directory.as_ref(), &options)?
+            }
+            _ => Store::open(directory.as_ref(), options)?,
+        };
         Ok(Self {
             store: Arc::new(store),
         })
@@ -62,4 +70,31 @@ impl Weir {
     pub fn close(self) -> Result<(), WeirError> {
         Ok(self.store.shut_down()?)
     }
+}
+
+/// Checks the store in a directory that nobody has open, programs included.
+///
+/// # Errors
+/// Only when it cannot be read at all (no store, locked, not permitted); what
+/// is wrong with a store that can be read is in the report.
+pub fn verify(directory: &Path) -> Result<VerifyReport, StoreError> {
+    weir_store::verify_with(directory, program_host().as_ref())
+}
+
+/// The engine of this process: one, so that a module is compiled once however
+/// many stores are open.
+#[cfg(feature = "programs")]
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "without the feature there is none"
+)]
+fn program_host() -> Option<Arc<dyn ProgramHost>> {
+    use std::sync::LazyLock;
+    static HOST: LazyLock<Arc<weir_program::WasmtimeHost>> = LazyLock::new(Arc::default);
+    Some(Arc::clone(&*HOST) as Arc<dyn ProgramHost>)
+}
+
+#[cfg(not(feature = "programs"))]
+fn program_host() -> Option<Arc<dyn ProgramHost>> {
+    None
 }

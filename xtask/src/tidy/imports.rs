@@ -48,7 +48,7 @@ const TABLE: &[Row] = &[
         name: "weir-program",
         layer: 2,
         ours: &["weir-core", "weir-scan"],
-        foreign: &["wasmtime", "wasmi", "wasmparser", "sha2"],
+        foreign: &["wasmtime", "wasmi", "wasmparser", "sha2", "blake3", "wat"],
     },
     Row {
         name: "weir-raft",

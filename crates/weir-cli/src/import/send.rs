@@ -222,14 +222,14 @@ impl<'a> Sender<'a> {
                 Answer::Session(pending) => {
                     let again = "run the same command again: nothing is written twice";
                     let verdicts = pending.wait().answered(failed, again)?;
-                    verdicts.iter().map(Verdict::commit).copied().collect()
+                    verdicts.iter().map(Verdict::commit).cloned().collect()
                 }
                 Answer::Bare(proposal) => {
                     let again = "open the store again and look which items are there";
                     let outcomes = proposal.wait().answered(failed, again)?;
                     outcomes
                         .iter()
-                        .filter_map(|outcome| outcome.commit().copied())
+                        .filter_map(|outcome| outcome.commit().cloned())
                         .collect()
                 }
             };

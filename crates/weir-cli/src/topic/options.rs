@@ -1,16 +1,17 @@
 //! Options of a topic as words.
 
-use weir::{Compaction, ErrorCode, TopicOptions};
+use weir::{Compaction, ErrorCode, StateMode, TopicOptions};
 
 use crate::report::Failure;
 use crate::settings;
 
 /// The names, as typed.
 const NAMES: &str = "compaction, tombstone-ttl, compaction-lag, key-bytes-max, \
-                     value-bytes-max, keys-max";
+                     value-bytes-max, keys-max; for a program state, fuel-max, memory-bytes-max, \
+                     emits-max, emit-bytes-max, state-entries-max, state-bytes-max";
 
 /// Reads `NAME=VALUE` words on top of what holds now.
-pub(super) fn parse(words: &[String], now: &TopicOptions) -> anyhow::Result<TopicOptions> {
+pub(crate) fn parse(words: &[String], now: &TopicOptions) -> anyhow::Result<TopicOptions> {
     let mut options = now.clone();
     for word in words {
         set(&mut options, word).map_err(|why| {
@@ -49,13 +50,28 @@ fn set(options: &mut TopicOptions, word: &str) -> Result<(), String> {
         "compaction-lag" | "compaction-lag-ms" => options.compaction_lag_ms = time()?,
         "key-bytes-max" => options.key_bytes_max = optional(text, settings::size)?,
         "value-bytes-max" => options.value_bytes_max = optional(text, settings::size)?,
-        "keys-max" => {
-            let number = |text: &str| text.parse().map_err(|_| format!("{text} is no number"));
-            options.keys_max = optional(text, number)?;
+        "keys-max" => options.keys_max = optional(text, number)?,
+        "state" => {
+            let modes = [StateMode::None, StateMode::Kv, StateMode::Memory];
+            let mode = modes.into_iter().find(|mode| mode.name() == text);
+            options.program.state =
+                mode.ok_or_else(|| format!("{text} is neither none, kv nor memory"))?;
         }
+        "fuel-max" => options.program.fuel_max = optional(text, number)?,
+        "memory-bytes-max" => {
+            options.program.memory_bytes_max = optional(text, settings::size)?;
+        }
+        "emits-max" => options.program.emits_max = optional(text, number)?,
+        "emit-bytes-max" => options.program.emit_bytes_max = optional(text, settings::size)?,
+        "state-entries-max" => options.program.state_entries_max = optional(text, number)?,
+        "state-bytes-max" => options.program.state_bytes_max = optional(text, settings::size)?,
         _ => return Err(format!("the options are {NAMES}")),
     }
     Ok(())
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text} is no number"))
 }
 
 fn optional(
@@ -87,5 +103,15 @@ pub(crate) fn json(options: &TopicOptions) -> String {
     number("key_bytes_max", options.key_bytes_max);
     number("value_bytes_max", options.value_bytes_max);
     number("keys_max", options.keys_max);
+    let program = &options.program;
+    number("fuel_max", program.fuel_max);
+    number("memory_bytes_max", program.memory_bytes_max);
+    number("emits_max", program.emits_max);
+    number("emit_bytes_max", program.emit_bytes_max);
+    number("state_entries_max", program.state_entries_max);
+    number("state_bytes_max", program.state_bytes_max);
+    if program.state != StateMode::default() {
+        members.push(format!("\"state\":\"{}\"", program.state.name()));
+    }
     format!("{{{}}}", members.join(","))
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use weir_core::batch::{Action, Batch, BatchBuilder, Item};
 use weir_core::intention::{Intention, IntentionError, IntentionLimits};
 use weir_core::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use weir_core::{BatchError, Expect, Operation, TopicOptions, TxnOp};
+use weir_core::{BatchError, Expect, Operation, ProgramOptions, TopicOptions, TxnOp};
 
 /// The widest limits there are.
 pub(crate) const WIDE: IntentionLimits = IntentionLimits {
@@ -71,18 +71,30 @@ fn describe_item(item: &Item<'_>, out: &mut String) {
             code,
             args,
         } => {
-            let options = TopicOptions::decode(options).unwrap();
+            let options = shown(options);
             let (code, args) = (code.len(), args.len());
             writeln!(
                 out,
-                "  CREATE, program of {code} bytes, arguments of {args}, {options:?}"
+                "  CREATE, program of {code} bytes, arguments of {args}, {options}"
+            )
+        }
+        Action::Replace {
+            expected,
+            code,
+            args,
+        } => {
+            let (code, args) = (code.len(), args.len());
+            let expected = expected.map_or("any".to_owned(), |hash| hash.to_string());
+            writeln!(
+                out,
+                "  REPLACE of {expected}, program of {code} bytes, arguments of {args}"
             )
         }
         Action::Destroy => writeln!(out, "  DESTROY"),
         Action::Put { key, value } => writeln!(out, "  PUT {} = {}", show(key), show(value)),
         Action::Delete { key } => writeln!(out, "  DELETE {}", show(key)),
         Action::Alter { options } => {
-            writeln!(out, "  ALTER, {:?}", TopicOptions::decode(options).unwrap())
+            writeln!(out, "  ALTER, {}", shown(options))
         }
         Action::ExpireSessions { idle_ms } => writeln!(out, "  drop sessions idle for {idle_ms}"),
         Action::Txn(steps) => {
@@ -102,6 +114,16 @@ fn describe_item(item: &Item<'_>, out: &mut String) {
     };
 }
 
+/// Options in words; what a program may use only where it is said.
+fn shown(bytes: &[u8]) -> String {
+    let options = TopicOptions::decode(bytes).unwrap();
+    let text = format!("{options:?}");
+    match text.split_once(", program:") {
+        Some((plain, _)) if options.program == ProgramOptions::default() => format!("{plain} }}"),
+        _ => text,
+    }
+}
+
 /// The bytes that the builder makes of items; the error of the first one that
 /// it would not take.
 pub(crate) fn again(batch: &Batch<'_>, items: &[Item<'_>]) -> Result<Vec<u8>, IntentionError> {
@@ -117,10 +139,32 @@ pub(crate) fn with_intention<T>(item: &Item<'_>, take: impl FnOnce(&Intention<'_
     let expect: Vec<Expect<'_>> = item.expects.iter().collect();
     let (options, ops): (TopicOptions, Vec<TxnOp<'_>>);
     let operation = match item.action {
-        Action::Create { options: bytes, .. } => {
+        Action::Create {
+            options: bytes,
+            code,
+            args,
+        } => {
             options = TopicOptions::decode(bytes).unwrap();
-            Operation::Create { options: &options }
+            let options = &options;
+            if code.is_empty() {
+                Operation::Create { options }
+            } else {
+                Operation::CreateProgram {
+                    options,
+                    code,
+                    args,
+                }
+            }
         }
+        Action::Replace {
+            expected,
+            code,
+            args,
+        } => Operation::Replace {
+            expected,
+            code,
+            args,
+        },
         Action::Alter { options: bytes } => {
             options = TopicOptions::decode(bytes).unwrap();
             Operation::Alter { options: &options }

@@ -319,6 +319,7 @@ fn answer_of(commit: &Commit) -> Answer {
             Detail::Actual(offset) => Some((offset, "actual")),
             Detail::Limit(max) => Some((max, "limit")),
             Detail::Operation { index, reason } => Some((u64::from(index), reason.name())),
+            ref other => panic!("a detail of a program: {other:?}"),
         },
         intention: commit.intention.0,
         first: commit.first.0,

@@ -176,7 +176,7 @@ impl World {
         let mut commits = Vec::new();
         for (sent, outcome) in sent.iter().zip(outcomes) {
             if let (Some(_), Outcome::Committed(commit)) = (sent.wish.client, outcome) {
-                commits.push(Outcome::Replayed(*commit));
+                commits.push(Outcome::Replayed(commit.clone()));
                 let limits = &self.limits;
                 sent.wish
                     .lend(sent.nonce, |intention| builder.push(intention, limits))
@@ -336,6 +336,7 @@ impl World {
             Detail::Operation { index, reason } => {
                 let _ = write!(out, " step {index}: {}", reason.name());
             }
+            ref other => panic!("a detail of a program: {other:?}"),
         }
         out.push_str(&self.books.of(commit));
         out.push('\n');

@@ -34,7 +34,7 @@ fn what_arrives_during_a_sync_shares_the_next_one() {
     let mut last = 0;
     for proposal in many {
         let outcomes = proposal.wait().unwrap();
-        let commit = *outcomes.iter().next().unwrap().commit().unwrap();
+        let commit = outcomes.iter().next().unwrap().commit().unwrap().clone();
         assert!(commit.intention.0 > last, "in the order of the calls");
         last = commit.intention.0;
     }
@@ -157,7 +157,7 @@ fn a_session_is_executed_in_the_order_of_its_nonces() {
         [Outcome::Committed(_), Outcome::Committed(_)]
     ));
     let again = outcomes(&store, &[say(2), say(1)]);
-    let commit = |at: usize| Outcome::Replayed(*first[at].commit().unwrap());
+    let commit = |at: usize| Outcome::Replayed(first[at].commit().unwrap().clone());
     assert_eq!(again, [commit(1), commit(0)]);
     let other = outcomes(&store, &[put("t", b"k", b"other").under(CLIENT, 2)]);
     let reused = Outcome::Refused {

@@ -110,7 +110,7 @@ fn step(
             for (call, proposal) in calls.iter().zip(sent) {
                 let outcomes: Vec<Outcome> = proposal.wait().unwrap().iter().collect();
                 let commits = expected.commits[call.clone()].iter();
-                let wanted: Vec<Outcome> = commits.map(|c| Outcome::Committed(*c)).collect();
+                let wanted: Vec<Outcome> = commits.map(|c| Outcome::Committed(c.clone())).collect();
                 assert_eq!(outcomes, wanted);
                 let mut progress = progress.lock().unwrap();
                 progress.acknowledged = call.end;
@@ -249,7 +249,7 @@ pub fn check(image: &Image, expected: &Expected, acts: &[Act], options: &OpenOpt
         let proposal = with_intentions(&expected.items[call.clone()], |i| store.propose(i));
         let outcomes = proposal.unwrap().wait().unwrap();
         for (outcome, at) in outcomes.iter().zip(call.clone()) {
-            let commit = expected.commits[at];
+            let commit = expected.commits[at].clone();
             let wanted = if at < found {
                 Outcome::Replayed(commit)
             } else {

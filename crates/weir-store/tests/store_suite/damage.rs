@@ -413,10 +413,10 @@ fn a_session_survives_every_way_of_opening() {
     let disk = SimDisk::new();
     let store = open(Arc::new(disk.clone()));
     create(&store, "t");
-    let first = execute(&store, &[put("t", b"k", b"v").under(CLIENT, 1)])[0];
+    let first = execute(&store, &[put("t", b"k", b"v").under(CLIENT, 1)])[0].clone();
     let sent_again = |store: &Store| {
-        let outcome = outcomes(store, &[put("t", b"k", b"v").under(CLIENT, 1)])[0];
-        assert_eq!(outcome, weir_core::Outcome::Replayed(first));
+        let outcome = outcomes(store, &[put("t", b"k", b"v").under(CLIENT, 1)])[0].clone();
+        assert_eq!(outcome, weir_core::Outcome::Replayed(first.clone()));
         assert_eq!(records(store, "t").len(), 2);
         assert_eq!(keys(store, "t").len(), 1);
     };

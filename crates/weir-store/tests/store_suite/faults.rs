@@ -169,7 +169,8 @@ fn a_failed_sync_is_final_for_the_handle_and_reads_go_on() {
         assert!(store.last_nonce(CLIENT) >= 1);
         for nonce in 1..=3_u64 {
             let value = [b'0' + nonce as u8];
-            let outcome = outcomes(&store, &[put("t", b"k", &value).under(CLIENT, nonce)])[0];
+            let outcome =
+                outcomes(&store, &[put("t", b"k", &value).under(CLIENT, nonce)])[0].clone();
             assert_eq!(outcome.commit().unwrap().effect, Effect::Valid);
         }
         assert_eq!(records(&store, "t").len(), 4);
@@ -218,7 +219,7 @@ fn a_full_disk_refuses_writes_until_there_is_space_again() {
     }
     assert_eq!(records(&store, "t").len() as u64, nonce + 1, "reads go on");
     disk.set_capacity(u64::MAX);
-    let outcome = outcomes(&store, &[put("t", b"k", &value).under(CLIENT, nonce + 1)])[0];
+    let outcome = outcomes(&store, &[put("t", b"k", &value).under(CLIENT, nonce + 1)])[0].clone();
     assert!(
         matches!(outcome, weir_core::Outcome::Committed(_)),
         "by itself"

@@ -143,7 +143,7 @@ fn check(name: &str, digest: u64, purged: bool) {
         (Effect::Invalid, Some(ErrorCode::Conflict))
     );
     let (key, value) = order(59);
-    let again = outcomes(&store, &[put("orders", &key, &value).under(WRITER, 61)])[0];
+    let again = outcomes(&store, &[put("orders", &key, &value).under(WRITER, 61)])[0].clone();
     assert!(matches!(again, Outcome::Replayed(commit) if commit.first.0 == 61));
     // And the store goes on.
     assert_eq!(execute(&store, &[put("orders", b"k", b"v")])[0].first.0, 64);

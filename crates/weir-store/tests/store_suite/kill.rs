@@ -164,7 +164,7 @@ fn whatever_was_answered_survives_a_kill() {
             if last > 0 {
                 let (key, value) = ([me], value(me, last));
                 let again = put("t", &key, &value).under(client(me), last);
-                let outcome = outcomes(&store, &[again])[0];
+                let outcome = outcomes(&store, &[again])[0].clone();
                 assert!(matches!(outcome, Outcome::Replayed(_)));
             }
         }

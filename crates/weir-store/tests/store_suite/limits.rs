@@ -201,7 +201,7 @@ fn a_transaction_is_applied_whole_and_marked() {
         },
         step(b"b"),
     ];
-    let commit = execute(&store, &[Intention::new("t", Operation::Txn { ops: &ops })])[0];
+    let commit = execute(&store, &[Intention::new("t", Operation::Txn { ops: &ops })])[0].clone();
     assert_eq!((commit.first.0, commit.records), (2, 3));
     let found = records(&store, "t");
     let flags: Vec<u8> = found[1..].iter().map(|r| r.flags).collect();

@@ -124,7 +124,12 @@ impl Expected {
             let mut outcomes = Outcomes::default();
             machine.apply(&batch, &mut sink, &mut outcomes).unwrap();
             let outcome = outcomes.iter().next().unwrap();
-            commits.push(*outcome.commit().expect("a script numbers its items"));
+            commits.push(
+                outcome
+                    .commit()
+                    .expect("a script numbers its items")
+                    .clone(),
+            );
             states.push(state_of(&machine, &sink));
         }
         Self {

@@ -178,7 +178,7 @@ fn maintenance_waits_for_a_checkpoint_that_is_being_written() {
         })
         .collect();
     // Commits do not wait for it.
-    let commit = execute(&store, &[put("t", b"more", b"v")])[0];
+    let commit = execute(&store, &[put("t", b"more", b"v")])[0].clone();
     assert_eq!(commit.first.0, last.0 + 1);
     gate.release();
     for other in others {
@@ -538,7 +538,7 @@ fn keys_in_order_follow_every_change() {
             execute(&store, &[delete("t", &key)]);
             model.remove(&key);
         } else {
-            let commit = execute(&store, &[put("t", &key, b"v")])[0];
+            let commit = execute(&store, &[put("t", &key, b"v")])[0].clone();
             model.insert(key, commit.first.0);
         }
         if round % 7 != 0 {

@@ -64,7 +64,7 @@ pub fn try_execute(store: &Store, intentions: &[Intention<'_>]) -> Result<Vec<Co
     let outcomes = store.propose(intentions)?.wait()?;
     Ok(outcomes
         .iter()
-        .map(|o| *o.commit().expect("executed"))
+        .map(|o| o.commit().expect("executed").clone())
         .collect())
 }
 

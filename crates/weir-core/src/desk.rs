@@ -1,0 +1,532 @@
+//! The desk: everything that a program sees and changes during an intention.
+//!
+//! The machine lays the input on it, an engine runs the program against it,
+//! and the machine keeps or reverts what is there afterwards. All limits are
+//! checked here, before anything is stored. The memory of a desk is used again
+//! for the next call.
+
+use std::sync::Arc;
+
+use crate::digest::{hash, mix};
+use crate::ids::{ClientId, ConsequenceOffset, IntentionOffset};
+use crate::kv::KvMap;
+use crate::limits::{KEY_BYTES_MAX, REJECT_TEXT_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::options::ProgramLimits;
+use crate::program::{CodeHash, StateMode, TrapKind};
+
+/// Bytes of the header that a program reads.
+pub const HEADER_BYTES: usize = 128;
+/// Bytes of a page of memory, as compared and stored.
+pub const IMAGE_PAGE_BYTES: usize = 4096;
+/// Bytes of an arena that are kept for the next call.
+const KEEP_BYTES: usize = 256 << 10;
+
+/// Why the desk refuses something: the call ends with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The program did what no program may do.
+    Trap(TrapKind),
+    /// A limit; its value.
+    Limit(u64),
+}
+
+/// What the call is about, beyond key and value.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CallInfo {
+    pub(crate) op: u32,
+    pub(crate) txn: bool,
+    pub(crate) intention: IntentionOffset,
+    pub(crate) term: u64,
+    pub(crate) time_ms: u64,
+    pub(crate) client: ClientId,
+    pub(crate) nonce: u64,
+    pub(crate) op_index: u32,
+    pub(crate) op_count: u32,
+}
+
+/// Numbers of the operations in the header.
+pub(crate) mod op {
+    pub(crate) const INIT: u32 = 0;
+    pub(crate) const PUT: u32 = 1;
+    pub(crate) const DELETE: u32 = 2;
+    pub(crate) const UPGRADE: u32 = 3;
+}
+
+/// Where the bytes of an emitted key or value are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source {
+    /// In the desk's arena: start and length.
+    Arena(usize, usize),
+    /// The key of the operation.
+    Key,
+    /// A part of the value of the operation: start and length.
+    Value(usize, usize),
+}
+
+/// A record that a program wants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Emit {
+    /// The operation that was being judged.
+    pub(crate) op_index: u32,
+    pub(crate) delete: bool,
+    pub(crate) key: Source,
+    pub(crate) value: Source,
+}
+
+/// Linear memory and mutable globals after the last call that was kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Image {
+    /// The whole memory; empty before the first call that was kept.
+    pub memory: Vec<u8>,
+    /// Mutable globals, in order of their index, as bits.
+    pub globals: Vec<u64>,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Desk {
+    info: CallInfo,
+    mode: StateMode,
+    limits: ProgramLimits,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    principal: Vec<u8>,
+    key_bytes: usize,
+    value_bytes: usize,
+    principal_bytes: usize,
+    args: Arc<[u8]>,
+    old_code: Option<CodeHash>,
+    /// Offset of the first record of this intention.
+    first: ConsequenceOffset,
+    emits: Vec<Emit>,
+    arena: Vec<u8>,
+    emit_bytes: u64,
+    emit_bytes_max: u64,
+    text: Vec<u8>,
+    state: KvMap,
+    /// The topic's own keys, for programs that read them: offset (8 bytes) and
+    /// value. `None` for the others.
+    keys: Option<KvMap>,
+    image: Image,
+    /// Everything that changed, folded.
+    fold: u64,
+    fuel: u64,
+}
+
+impl Desk {
+    pub(crate) fn new(mode: StateMode, limits: ProgramLimits, args: Arc<[u8]>) -> Self {
+        Self {
+            mode,
+            limits,
+            args,
+            ..Self::default()
+        }
+    }
+
+    /// A new intention whose first record would have this offset.
+    pub(crate) fn open(&mut self, first: ConsequenceOffset) {
+        self.first = first;
+        self.emits.clear();
+        self.arena.clear();
+        self.arena.shrink_to(KEEP_BYTES);
+        self.text.clear();
+        self.emit_bytes = 0;
+        self.emit_bytes_max = self.limits.emit_bytes_max;
+        self.fold = 0;
+        self.fuel = 0;
+    }
+
+    /// Lays down one operation. The bytes are copied only for a program that
+    /// may look at them.
+    pub(crate) fn lay(&mut self, info: CallInfo, key: &[u8], value: &[u8], copies: bool) {
+        self.info = info;
+        (self.key_bytes, self.value_bytes) = (key.len(), value.len());
+        // What came in may go out again once, whatever the limit is.
+        self.emit_bytes_max += (key.len() + value.len()) as u64;
+        if copies {
+            self.key.clear();
+            self.key.extend_from_slice(key);
+            self.value.clear();
+            self.value.shrink_to(KEEP_BYTES);
+            self.value.extend_from_slice(value);
+        }
+    }
+
+    pub(crate) fn lay_principal(&mut self, principal: &[u8]) {
+        self.principal_bytes = principal.len();
+        self.principal.clear();
+        self.principal.extend_from_slice(principal);
+    }
+
+    pub(crate) fn set_old_code(&mut self, old: Option<CodeHash>) {
+        self.old_code = old;
+    }
+
+    pub(crate) fn set_limits(&mut self, limits: ProgramLimits) {
+        self.limits = limits;
+    }
+
+    pub(crate) fn limits(&self) -> &ProgramLimits {
+        &self.limits
+    }
+
+    pub(crate) fn set_args(&mut self, args: Arc<[u8]>) {
+        self.args = args;
+    }
+
+    /// Keeps a copy of the topic's keys from now on.
+    pub(crate) fn watch_keys(&mut self, watch: bool) {
+        self.keys = watch.then(KvMap::default);
+    }
+
+    pub(crate) fn state_mut(&mut self) -> &mut KvMap {
+        &mut self.state
+    }
+
+    pub(crate) fn keys_mut(&mut self) -> Option<&mut KvMap> {
+        self.keys.as_mut()
+    }
+
+    pub(crate) fn keys(&self) -> Option<&KvMap> {
+        self.keys.as_ref()
+    }
+
+    pub(crate) fn image_mut(&mut self) -> &mut Image {
+        &mut self.image
+    }
+
+    pub(crate) fn keep(&mut self) {
+        self.state.commit();
+        if let Some(keys) = &mut self.keys {
+            keys.commit();
+        }
+    }
+
+    pub(crate) fn revert(&mut self) {
+        self.state.rollback();
+        if let Some(keys) = &mut self.keys {
+            keys.rollback();
+        }
+    }
+
+    pub(crate) fn emits(&self) -> &[Emit] {
+        &self.emits
+    }
+
+    pub(crate) fn resolve<'a>(
+        &'a self,
+        source: Source,
+        key: &'a [u8],
+        value: &'a [u8],
+    ) -> &'a [u8] {
+        let (bytes, start, len) = match source {
+            Source::Arena(start, len) => (&self.arena[..], start, len),
+            Source::Value(start, len) => (value, start, len),
+            Source::Key => return key,
+        };
+        bytes.get(start..start + len).unwrap_or(&[])
+    }
+
+    /// What changed, in one number.
+    pub(crate) fn folded(&self) -> u64 {
+        self.fold
+    }
+
+    pub(crate) fn fuel(&self) -> u64 {
+        self.fuel
+    }
+
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    // ---- what engines use ----
+
+    /// What the program keeps between calls.
+    #[must_use]
+    pub fn mode(&self) -> StateMode {
+        self.mode
+    }
+
+    /// The state entries of mode `kv`.
+    #[must_use]
+    pub fn state(&self) -> &KvMap {
+        &self.state
+    }
+
+    /// The memory of mode `memory`.
+    #[must_use]
+    pub fn image(&self) -> &Image {
+        &self.image
+    }
+
+    /// Adds to the fuel of the intention.
+    pub fn burn(&mut self, fuel: u64) {
+        self.fuel = self.fuel.saturating_add(fuel);
+    }
+
+    /// The header of the call, little-endian (crates/weir-program/README.md).
+    #[must_use]
+    pub fn header(&self) -> [u8; HEADER_BYTES] {
+        let info = &self.info;
+        let flags = u32::from(info.txn) | u32::from(self.principal_bytes != 0) << 1;
+        let mut out = [0; HEADER_BYTES];
+        let mut at = 0;
+        let mut field = |bytes: &[u8]| {
+            if let Some(to) = out.get_mut(at..at + bytes.len()) {
+                to.copy_from_slice(bytes);
+            }
+            at += bytes.len();
+        };
+        field(&info.op.to_le_bytes());
+        field(&flags.to_le_bytes());
+        field(&info.intention.0.to_le_bytes());
+        field(&self.next_offset().to_le_bytes());
+        field(&info.term.to_le_bytes());
+        field(&info.time_ms.to_le_bytes());
+        field(&info.nonce.to_le_bytes());
+        field(&info.client.0);
+        for len in [
+            self.key_bytes,
+            self.value_bytes,
+            self.args.len(),
+            self.principal_bytes,
+        ] {
+            field(&length(len).to_le_bytes());
+        }
+        field(&info.op_index.to_le_bytes());
+        field(&info.op_count.to_le_bytes());
+        out
+    }
+
+    fn next_offset(&self) -> u64 {
+        self.first.0 + self.emits.len() as u64
+    }
+
+    /// A part of the input: 0 key, 1 value, 2 arguments, 3 principal, 4 hash
+    /// of the code that is replaced. Behind its end there is nothing.
+    pub fn input(&self, what: u32, from: usize) -> Result<&[u8], Stop> {
+        let bytes = match what {
+            0 => &self.key[..],
+            1 => &self.value,
+            2 => &self.args,
+            3 => &self.principal,
+            4 => self.old_code.as_ref().map_or(&[][..], |hash| &hash.0),
+            _ => return Err(Stop::Trap(TrapKind::Argument)),
+        };
+        Ok(bytes.get(from..).unwrap_or(&[]))
+    }
+
+    /// Wants a PUT record.
+    pub fn emit_put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+        self.may_emit(key.len(), value.len())?;
+        let source = self.store(key);
+        let value_source = self.store(value);
+        self.fold = mix(mix(mix(self.fold, 1), hash(0, key)), hash(1, value));
+        self.watch_put(key, value);
+        self.emit(false, source, value_source);
+        Ok(())
+    }
+
+    /// Wants a DELETE record.
+    pub fn emit_delete(&mut self, key: &[u8]) -> Result<(), Stop> {
+        if key.is_empty() {
+            return Err(Stop::Trap(TrapKind::Argument));
+        }
+        self.may_emit(key.len(), 0)?;
+        let source = self.store(key);
+        self.fold = mix(mix(self.fold, 2), hash(0, key));
+        if let Some(keys) = &mut self.keys {
+            keys.delete(key);
+        }
+        self.emit(true, source, Source::Arena(0, 0));
+        Ok(())
+    }
+
+    /// Wants the operation itself as a record; the bytes of its key and value.
+    pub fn emit_input(&mut self) -> Result<usize, Stop> {
+        let delete = match self.info.op {
+            op::PUT => false,
+            op::DELETE => true,
+            _ => return Err(Stop::Trap(TrapKind::Argument)),
+        };
+        self.may_emit(self.key_bytes, self.value_bytes)?;
+        self.fold = mix(self.fold, 3);
+        if self.keys.is_some() {
+            let (key, value) = (
+                std::mem::take(&mut self.key),
+                std::mem::take(&mut self.value),
+            );
+            if delete {
+                if let Some(keys) = &mut self.keys {
+                    keys.delete(&key);
+                }
+            } else {
+                self.watch_put(&key, &value);
+            }
+            (self.key, self.value) = (key, value);
+        }
+        self.emit(delete, Source::Key, Source::Value(0, self.value_bytes));
+        Ok(self.key_bytes + self.value_bytes)
+    }
+
+    /// Wants a PUT record with a part of the operation's value.
+    pub fn emit_value(&mut self, key: &[u8], from: usize, len: usize) -> Result<(), Stop> {
+        if from
+            .checked_add(len)
+            .is_none_or(|end| end > self.value_bytes)
+        {
+            return Err(Stop::Trap(TrapKind::Pointer));
+        }
+        self.may_emit(key.len(), len)?;
+        let source = self.store(key);
+        let place = mix(from as u64, len as u64);
+        self.fold = mix(mix(mix(self.fold, 4), hash(0, key)), place);
+        if self.keys.is_some() {
+            let value = std::mem::take(&mut self.value);
+            self.watch_put(key, value.get(from..from + len).unwrap_or(&[]));
+            self.value = value;
+        }
+        self.emit(false, source, Source::Value(from, len));
+        Ok(())
+    }
+
+    fn may_emit(&mut self, key: usize, value: usize) -> Result<(), Stop> {
+        let limits = &self.limits;
+        if self.emits.len() as u64 >= limits.emits_max {
+            return Err(Stop::Limit(limits.emits_max));
+        }
+        let key_max = limits.key_bytes_max.min(KEY_BYTES_MAX as u64);
+        if key as u64 > key_max {
+            return Err(Stop::Limit(key_max));
+        }
+        let value_max = limits.value_bytes_max.min(VALUE_BYTES_MAX as u64);
+        if value as u64 > value_max {
+            return Err(Stop::Limit(value_max));
+        }
+        if let Some(keys) = &self.keys
+            && keys.bytes() + (key + value + 8) as u64 > limits.state_bytes_max
+        {
+            return Err(Stop::Limit(limits.state_bytes_max));
+        }
+        self.emit_bytes += (key + value) as u64;
+        if self.emit_bytes > self.emit_bytes_max {
+            return Err(Stop::Limit(limits.emit_bytes_max));
+        }
+        Ok(())
+    }
+
+    fn store(&mut self, bytes: &[u8]) -> Source {
+        let start = self.arena.len();
+        self.arena.extend_from_slice(bytes);
+        Source::Arena(start, bytes.len())
+    }
+
+    fn watch_put(&mut self, key: &[u8], value: &[u8]) {
+        let offset = self.next_offset().to_le_bytes();
+        if let Some(keys) = &mut self.keys
+            && !key.is_empty()
+        {
+            keys.put(key, [&offset, value]);
+        }
+    }
+
+    fn emit(&mut self, delete: bool, key: Source, value: Source) {
+        self.emits.push(Emit {
+            op_index: self.info.op_index,
+            delete,
+            key,
+            value,
+        });
+    }
+
+    /// The text of a reject; the last one counts.
+    pub fn reject_text(&mut self, text: &[u8]) -> Result<(), Stop> {
+        if text.len() > REJECT_TEXT_BYTES_MAX {
+            return Err(Stop::Trap(TrapKind::Pointer));
+        }
+        self.text.clear();
+        self.text.extend_from_slice(text);
+        Ok(())
+    }
+
+    fn in_kv(&self) -> Result<(), Stop> {
+        if self.mode == StateMode::Kv {
+            Ok(())
+        } else {
+            Err(Stop::Trap(TrapKind::Mode))
+        }
+    }
+
+    /// A value of the state.
+    pub fn state_get(&self, key: &[u8]) -> Result<Option<&[u8]>, Stop> {
+        self.in_kv()?;
+        Ok(self.state.get(key))
+    }
+
+    /// Sets a value of the state.
+    pub fn state_put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+        self.in_kv()?;
+        let limits = &self.limits;
+        if key.is_empty() || key.len() > KEY_BYTES_MAX {
+            return Err(Stop::Trap(TrapKind::Argument));
+        }
+        let old = self.state.get(key);
+        let bytes = match old {
+            Some(old) => self.state.bytes() - old.len() as u64,
+            None => self.state.bytes() + key.len() as u64,
+        };
+        if bytes + value.len() as u64 > limits.state_bytes_max {
+            return Err(Stop::Limit(limits.state_bytes_max));
+        }
+        if old.is_none() && self.state.len() as u64 >= limits.state_entries_max {
+            return Err(Stop::Limit(limits.state_entries_max));
+        }
+        self.fold = mix(mix(mix(self.fold, 5), hash(0, key)), hash(1, value));
+        self.state.put(key, [value, &[]]);
+        Ok(())
+    }
+
+    /// Removes a value of the state.
+    pub fn state_delete(&mut self, key: &[u8]) -> Result<(), Stop> {
+        self.in_kv()?;
+        self.fold = mix(mix(self.fold, 6), hash(0, key));
+        self.state.delete(key);
+        Ok(())
+    }
+
+    /// The smallest key of the state behind the given one.
+    pub fn state_next(&self, key: &[u8]) -> Result<Option<&[u8]>, Stop> {
+        self.in_kv()?;
+        Ok(self.state.next(key))
+    }
+
+    /// Offset and value of a key of the topic, the records of this intention
+    /// included.
+    #[must_use]
+    pub fn key(&self, key: &[u8]) -> Option<(u64, &[u8])> {
+        let (offset, value) = self.keys.as_ref()?.get(key)?.split_first_chunk::<8>()?;
+        Some((u64::from_le_bytes(*offset), value))
+    }
+
+    /// The memory and globals after a call are the state from now on.
+    pub fn keep_memory(&mut self, memory: &[u8], globals: impl Iterator<Item = u64>) {
+        self.image.memory.resize(memory.len(), 0);
+        let pages = self.image.memory.chunks_mut(IMAGE_PAGE_BYTES);
+        for (number, (old, new)) in (0_u64..).zip(pages.zip(memory.chunks(IMAGE_PAGE_BYTES))) {
+            if old != new {
+                old.copy_from_slice(new);
+                self.fold = mix(mix(self.fold, number), hash(2, new));
+            }
+        }
+        self.image.globals.clear();
+        self.image.globals.extend(globals);
+        for global in &self.image.globals {
+            self.fold = mix(self.fold, *global);
+        }
+    }
+}
+
+fn length(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}

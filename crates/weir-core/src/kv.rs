@@ -1,0 +1,181 @@
+//! An ordered map that can take back what was done since the last commit.
+//!
+//! Changes are made in place and the old values noted, so that the common
+//! case, a call that is kept, costs no merge, and a change of an existing key
+//! no allocation.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+#[derive(Clone, Copy, Debug)]
+struct Undo {
+    key: (usize, usize),
+    /// The value before; `None` when there was none.
+    old: Option<(usize, usize)>,
+}
+
+/// A map of byte strings with one level of undo.
+#[derive(Clone, Debug, Default)]
+pub struct KvMap {
+    map: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Bytes of all keys and values.
+    bytes: u64,
+    undo: Vec<Undo>,
+    noted: Vec<u8>,
+}
+
+/// Bytes of notes that are kept for the next call.
+const NOTED_KEEP_BYTES: usize = 64 << 10;
+
+impl KvMap {
+    /// Number of entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    /// Bytes of all keys and values.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The value of a key. O(log n).
+    #[must_use]
+    pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
+        self.map.get(key).map(Vec::as_slice)
+    }
+
+    /// The smallest key greater than the given one. O(log n).
+    #[must_use]
+    pub fn next(&self, key: &[u8]) -> Option<&[u8]> {
+        let behind = (Bound::Excluded(key), Bound::Unbounded);
+        let (next, _) = self.map.range::<[u8], _>(behind).next()?;
+        Some(next)
+    }
+
+    /// All entries, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.map.iter().map(|(k, v)| (k.as_slice(), v.as_slice()))
+    }
+
+    /// Sets a key to the parts one behind the other.
+    pub fn put(&mut self, key: &[u8], value: [&[u8]; 2]) {
+        let bytes = (value[0].len() + value[1].len()) as u64;
+        let noted_key = note(&mut self.noted, key);
+        let old = if let Some(old) = self.map.get_mut(key) {
+            let noted = note(&mut self.noted, old);
+            self.bytes -= old.len() as u64;
+            old.clear();
+            old.extend_from_slice(value[0]);
+            old.extend_from_slice(value[1]);
+            Some(noted)
+        } else {
+            self.bytes += key.len() as u64;
+            self.map.insert(key.to_vec(), value.concat());
+            None
+        };
+        self.bytes += bytes;
+        self.undo.push(Undo {
+            key: noted_key,
+            old,
+        });
+    }
+
+    /// Removes a key; whether it was there.
+    pub fn delete(&mut self, key: &[u8]) -> bool {
+        let Some(old) = self.map.remove(key) else {
+            return false;
+        };
+        self.bytes -= (key.len() + old.len()) as u64;
+        let key = note(&mut self.noted, key);
+        let old = Some(note(&mut self.noted, &old));
+        self.undo.push(Undo { key, old });
+        true
+    }
+
+    /// Keeps everything that was done.
+    #[inline]
+    pub fn commit(&mut self) {
+        if !self.undo.is_empty() {
+            self.undo.clear();
+            self.noted.clear();
+            self.noted.shrink_to(NOTED_KEEP_BYTES);
+        }
+    }
+
+    /// Takes everything back that was done since the last commit.
+    pub fn rollback(&mut self) {
+        let noted = std::mem::take(&mut self.noted);
+        let part = |(start, len): (usize, usize)| noted.get(start..start + len).unwrap_or(&[]);
+        while let Some(Undo { key, old }) = self.undo.pop() {
+            let key = part(key);
+            if let Some(now) = self.map.remove(key) {
+                self.bytes -= (key.len() + now.len()) as u64;
+            }
+            if let Some(old) = old {
+                let old = part(old);
+                self.bytes += (key.len() + old.len()) as u64;
+                self.map.insert(key.to_vec(), old.to_vec());
+            }
+        }
+        self.noted = noted;
+        self.noted.clear();
+        self.noted.shrink_to(NOTED_KEEP_BYTES);
+    }
+}
+
+fn note(noted: &mut Vec<u8>, bytes: &[u8]) -> (usize, usize) {
+    let start = noted.len();
+    noted.extend_from_slice(bytes);
+    (start, bytes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rollback_gives_back_exactly_what_was_before() {
+        let mut map = KvMap::default();
+        let mut seed = 9_u64;
+        let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        for round in 0..2_000_u64 {
+            let mut next = model.clone();
+            for _ in 0..5 {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let key = (seed >> 40) % 40;
+                let key = key.to_be_bytes();
+                if (seed >> 33).is_multiple_of(4) {
+                    assert_eq!(map.delete(&key), next.remove(&key[..]).is_some());
+                } else {
+                    let value = vec![1_u8; usize::try_from(seed >> 60).unwrap_or(0)];
+                    map.put(&key, [&value, b"x"]);
+                    next.insert(key.to_vec(), [&value[..], b"x"].concat());
+                }
+                assert_eq!(map.get(&key), next.get(&key[..]).map(Vec::as_slice));
+            }
+            if round % 3 == 0 {
+                map.rollback();
+            } else {
+                map.commit();
+                model = next;
+            }
+            let bytes: usize = model.iter().map(|(k, v)| k.len() + v.len()).sum();
+            assert_eq!(map.bytes(), bytes as u64);
+            assert!(
+                map.iter()
+                    .eq(model.iter().map(|(k, v)| (k.as_slice(), v.as_slice())))
+            );
+        }
+        let first = model.keys().next().cloned();
+        assert_eq!(map.next(b"").map(<[u8]>::to_vec), first);
+        assert_eq!(map.next(&[0xff; 9]), None);
+    }
+}

@@ -1,0 +1,603 @@
+//! The part of the machine that lets programs judge.
+//!
+//! A call that is not VALID leaves nothing behind: neither record nor key nor
+//! state nor memory (I10). Records reach the sink only when the whole
+//! intention has been judged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{ApplyError, Emitted, Machine, Stamp, delete, emit, put};
+use crate::batch::{Action, Item};
+use crate::desk::{CallInfo, Desk, Emit, Source, op};
+use crate::effect::Detail;
+use crate::error_code::ErrorCode;
+use crate::ids::{ConsequenceOffset, TopicId};
+use crate::intention::TxnOp;
+use crate::keys::KeyIndex;
+use crate::limits::{ARGUMENT_BYTES_MAX, DETAIL_TEXT_BYTES_MAX, START_FUEL, TOPICS_MAX};
+use crate::options::TopicOptions;
+use crate::program::{
+    CodeHash, Entry, Facts, Program, ProgramHost, Refusal, Setup, StateMode, Trap, Verdict,
+};
+use crate::record::{ConsequenceSink, RecordFlags, RecordKind};
+use crate::topic::{Live, No, Topic};
+
+/// A program at work in a topic.
+pub(crate) struct Running {
+    pub(crate) code: CodeHash,
+    pub(crate) args: Arc<[u8]>,
+    pub(crate) mode: StateMode,
+    facts: Facts,
+    program: Box<dyn Program>,
+    pub(crate) desk: Desk,
+    /// The topic's keys are kept on the desk.
+    pub(crate) watches: bool,
+}
+
+impl Clone for Running {
+    fn clone(&self) -> Self {
+        Self {
+            code: self.code,
+            args: Arc::clone(&self.args),
+            mode: self.mode,
+            facts: self.facts,
+            program: self.program.fork(),
+            desk: self.desk.clone(),
+            watches: self.watches,
+        }
+    }
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running")
+            .field("code", &self.code)
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Running {
+    pub(crate) fn new(
+        code: CodeHash,
+        args: Arc<[u8]>,
+        mode: StateMode,
+        program: Box<dyn Program>,
+        desk: Desk,
+        watches: bool,
+    ) -> Self {
+        Self {
+            code,
+            args,
+            mode,
+            facts: program.facts(),
+            program,
+            desk,
+            watches,
+        }
+    }
+
+    /// One call; everything but VALID is an `Err`.
+    fn call(
+        &mut self,
+        entry: Entry,
+        info: CallInfo,
+        (key, value): (&[u8], &[u8]),
+    ) -> Result<Result<(), No>, ApplyError> {
+        let copies = self.facts.reads_input || self.watches;
+        self.desk.lay(info, key, value, copies);
+        let mut fuel = self.desk.limits().fuel_max;
+        if entry != Entry::Apply {
+            fuel = fuel.max(START_FUEL);
+        }
+        let reason = |reason, detail| Ok(Err(No { reason, detail }));
+        match self.program.judge(entry, fuel, &mut self.desk) {
+            Ok(Verdict::Valid) => Ok(Ok(())),
+            Ok(Verdict::Reject(code)) => {
+                let text = String::from_utf8_lossy(self.desk.text());
+                let text = Arc::from(text.as_ref());
+                reason(ErrorCode::Rejected, Detail::Rejected { code, text })
+            }
+            Err(Trap::Trapped(kind)) => reason(ErrorCode::Trap, Detail::Trapped(kind)),
+            Err(Trap::OutOfFuel) => reason(ErrorCode::OutOfFuel, Detail::Limit(fuel)),
+            Err(Trap::Limit(max)) => reason(ErrorCode::Limit, Detail::Limit(max)),
+            Err(Trap::Unable(why)) => Err(ApplyError::ProgramUnable {
+                intention: info.intention,
+                why,
+            }),
+        }
+    }
+
+    fn settle(&mut self, kept: bool) {
+        self.program.settle(kept, &mut self.desk);
+        if kept {
+            self.desk.keep();
+        } else {
+            self.desk.revert();
+        }
+    }
+
+    /// Bytes of what it keeps.
+    pub(crate) fn state_bytes(&self) -> u64 {
+        self.desk.state().bytes() + self.desk.image().memory.len() as u64
+    }
+}
+
+/// A module and how many topics run it.
+#[derive(Clone, Debug)]
+pub(crate) struct Code {
+    pub(crate) bytes: Arc<[u8]>,
+    pub(crate) topics: u32,
+}
+
+/// Modules by their hash, each once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Codes(pub(crate) BTreeMap<CodeHash, Code>);
+
+impl Codes {
+    pub(super) fn take(&mut self, hash: CodeHash, bytes: &[u8]) {
+        let code = self.0.entry(hash).or_insert_with(|| Code {
+            bytes: Arc::from(bytes),
+            topics: 0,
+        });
+        code.topics += 1;
+    }
+
+    pub(super) fn release(&mut self, hash: CodeHash) {
+        if let Some(code) = self.0.get_mut(&hash) {
+            code.topics = code.topics.saturating_sub(1);
+            if code.topics == 0 {
+                self.0.remove(&hash);
+            }
+        }
+    }
+}
+
+fn info(stamp: &Stamp, op: u32) -> CallInfo {
+    CallInfo {
+        op,
+        txn: false,
+        intention: stamp.intention,
+        term: stamp.term,
+        time_ms: stamp.time_ms,
+        client: stamp.client,
+        nonce: stamp.nonce,
+        op_index: 0,
+        op_count: 1,
+    }
+}
+
+fn bad(text: &str) -> No {
+    let mut end = text.len().min(DETAIL_TEXT_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    No {
+        reason: ErrorCode::BadProgram,
+        detail: Detail::Text(Arc::from(text.get(..end).unwrap_or_default())),
+    }
+}
+
+/// What a CREATE or REPLACE record tells about the program.
+fn announcement(hash: CodeHash, args: &[u8]) -> Vec<u8> {
+    [&hash.0[..], args].concat()
+}
+
+/// Lets the topic's program judge a write.
+pub(super) fn write<S: ConsequenceSink + ?Sized>(
+    id: TopicId,
+    topic: &mut Topic,
+    item: &Item<'_>,
+    stamp: &Stamp,
+    sink: &mut S,
+) -> Result<Result<Emitted, No>, ApplyError> {
+    let absent = || Ok(Err(No::bare(ErrorCode::NoTopic)));
+    let first = topic.last.plus(1);
+    let Some(live) = topic.live.as_mut() else {
+        return absent();
+    };
+    let Some(mut running) = live.program.take() else {
+        return absent();
+    };
+    running.desk.open(first);
+    running.desk.lay_principal(item.principal);
+    let judged = judge(&mut running, live, item, stamp)
+        .map(|judged| judged.and_then(|()| within_quota(&running.desk, live, item)));
+    let verdict = match judged {
+        Err(error) => Err(error),
+        Ok(judged) => {
+            stamp.fuel.set(running.desk.fuel());
+            running.settle(judged.is_ok());
+            Ok(judged.map(|()| {
+                topic.digest = topic.digest.fold(running.desk.folded());
+                publish(id, topic, &running.desk, item, stamp, sink, true);
+                let count = running.desk.emits().len();
+                let first = if count == 0 {
+                    ConsequenceOffset::ZERO
+                } else {
+                    first
+                };
+                (first, u32::try_from(count).unwrap_or(u32::MAX))
+            }))
+        }
+    };
+    if let Some(live) = topic.live.as_mut() {
+        live.program = Some(running);
+    }
+    verdict
+}
+
+/// Calls the program once for each operation.
+fn judge(
+    running: &mut Running,
+    live: &Live,
+    item: &Item<'_>,
+    stamp: &Stamp,
+) -> Result<Result<(), No>, ApplyError> {
+    let apply = Entry::Apply;
+    match item.action {
+        Action::Put { key, value } => match live.admits(key, Some(value)) {
+            Ok(()) => running.call(apply, info(stamp, op::PUT), (key, value)),
+            Err(no) => Ok(Err(no)),
+        },
+        Action::Delete { key } => match live.admits(key, None) {
+            Ok(()) => running.call(apply, info(stamp, op::DELETE), (key, &[])),
+            Err(no) => Ok(Err(no)),
+        },
+        Action::Txn(steps) => {
+            for (index, step) in (0_u32..).zip(steps.iter()) {
+                let (op, key, value) = match step {
+                    TxnOp::Put { key, value, .. } => (op::PUT, key, Some(value)),
+                    TxnOp::Delete { key, .. } => (op::DELETE, key, None),
+                };
+                let mut about = info(stamp, op);
+                (about.txn, about.op_index, about.op_count) = (true, index, steps.len());
+                let judged = match live.admits(key, value) {
+                    Ok(()) => running.call(apply, about, (key, value.unwrap_or(&[])))?,
+                    Err(no) => Err(no),
+                };
+                if let Err(no) = judged {
+                    return Ok(Err(aborted(index, &no)));
+                }
+            }
+            Ok(Ok(()))
+        }
+        _ => Ok(Ok(())),
+    }
+}
+
+fn aborted(index: u32, no: &No) -> No {
+    No {
+        reason: ErrorCode::TxnAborted,
+        detail: Detail::Operation {
+            index,
+            reason: no.reason,
+        },
+    }
+}
+
+/// Whether the wanted records keep the number of keys in its quota.
+fn within_quota(desk: &Desk, live: &Live, item: &Item<'_>) -> Result<(), No> {
+    if live.options.keys_max.is_none() {
+        return Ok(());
+    }
+    let mut inputs = Inputs::new(item);
+    let steps = desk.emits().iter().map(|emit| {
+        let (key, value, _) = inputs.at(emit.op_index);
+        let key = desk.resolve(emit.key, key, value);
+        let (value, meta) = (&[][..], &[][..]);
+        if emit.delete {
+            TxnOp::Delete { key, meta }
+        } else {
+            TxnOp::Put { key, value, meta }
+        }
+    });
+    live.admits_all(steps).map_err(|no| match no.detail {
+        Detail::Operation { reason, .. } => No {
+            reason,
+            detail: Detail::Limit(live.options.keys_max.unwrap_or(0)),
+        },
+        _ => no,
+    })
+}
+
+/// Key, value and metadata of each operation, asked for in ascending order.
+struct Inputs<'a> {
+    item: Item<'a>,
+    steps: Option<Box<dyn Iterator<Item = TxnOp<'a>> + 'a>>,
+    next: u32,
+    current: (&'a [u8], &'a [u8], &'a [u8]),
+}
+
+impl<'a> Inputs<'a> {
+    fn new(item: &Item<'a>) -> Self {
+        let (steps, current) = match item.action {
+            Action::Put { key, value } => (None, (key, value, item.meta)),
+            Action::Delete { key } => (None, (key, &[][..], item.meta)),
+            Action::Txn(steps) => {
+                let steps: Box<dyn Iterator<Item = TxnOp<'a>> + 'a> = Box::new(steps.iter());
+                (Some(steps), (&[][..], &[][..], &[][..]))
+            }
+            _ => (None, (&[][..], &[][..], item.meta)),
+        };
+        Self {
+            item: *item,
+            steps,
+            next: 0,
+            current,
+        }
+    }
+
+    fn at(&mut self, index: u32) -> (&'a [u8], &'a [u8], &'a [u8]) {
+        let Some(steps) = &mut self.steps else {
+            return self.current;
+        };
+        while self.next <= index {
+            self.next += 1;
+            self.current = match steps.next() {
+                Some(TxnOp::Put { key, value, meta }) => (key, value, meta),
+                Some(TxnOp::Delete { key, meta }) => (key, &[], meta),
+                None => (&[], &[], self.item.meta),
+            };
+        }
+        self.current
+    }
+}
+
+/// Writes the wanted records. The last one closes the intention.
+fn publish<S: ConsequenceSink + ?Sized>(
+    id: TopicId,
+    topic: &mut Topic,
+    desk: &Desk,
+    item: &Item<'_>,
+    stamp: &Stamp,
+    sink: &mut S,
+    may_be_txn: bool,
+) {
+    let txn = may_be_txn && matches!(item.action, Action::Txn(_));
+    let base = if txn { RecordFlags::TXN } else { 0 };
+    let mut inputs = Inputs::new(item);
+    let emits = desk.emits();
+    for (left, wanted) in (0..emits.len()).rev().zip(emits) {
+        let flags = base | if left == 0 { RecordFlags::LAST } else { 0 };
+        let (key, value, meta) = inputs.at(wanted.op_index);
+        let Emit {
+            key: key_source,
+            value: value_source,
+            delete: is_delete,
+            ..
+        } = *wanted;
+        let record_key = match key_source {
+            Source::Key => key,
+            other => desk.resolve(other, key, value),
+        };
+        if is_delete {
+            delete(id, topic, stamp, sink, flags, (record_key, meta));
+        } else {
+            let record_value = desk.resolve(value_source, key, value);
+            put(
+                id,
+                topic,
+                stamp,
+                sink,
+                flags,
+                (record_key, record_value, meta),
+            );
+        }
+    }
+}
+
+impl Machine {
+    fn program_host(&self, stamp: &Stamp) -> Result<Arc<dyn ProgramHost>, ApplyError> {
+        let host = self.host.as_ref().map(Arc::clone);
+        host.ok_or(ApplyError::ProgramNeeded(stamp.intention))
+    }
+
+    /// CREATE with a program. The topic comes into being only when the
+    /// program's own start succeeds (T2).
+    pub(super) fn create_program<S: ConsequenceSink + ?Sized>(
+        &mut self,
+        item: &Item<'_>,
+        known: Option<TopicId>,
+        (options, code, args): (&[u8], &[u8], &[u8]),
+        stamp: &Stamp,
+        sink: &mut S,
+    ) -> Result<Result<Emitted, No>, ApplyError> {
+        let host = self.program_host(stamp)?;
+        let limit = |max: usize| No {
+            reason: ErrorCode::Limit,
+            detail: Detail::Limit(max as u64),
+        };
+        if known.is_none() && self.topics.len() >= TOPICS_MAX {
+            return Ok(Err(limit(TOPICS_MAX)));
+        }
+        if args.len() > ARGUMENT_BYTES_MAX {
+            return Ok(Err(limit(ARGUMENT_BYTES_MAX)));
+        }
+        let options = TopicOptions::decode(options).unwrap_or_default();
+        let last = known
+            .and_then(|id| self.topics.get(id.index()))
+            .map_or(ConsequenceOffset::ZERO, |topic| topic.last);
+        let mode = options.program.state;
+        let program = match admit(&*host, code, &options, mode, stamp)? {
+            Ok(program) => program,
+            Err(no) => return Ok(Err(no)),
+        };
+        let hash = host.hash(code);
+        let args: Arc<[u8]> = Arc::from(args);
+        let mut desk = Desk::new(mode, options.program_limits(), Arc::clone(&args));
+        let watches = program.facts().reads_keys;
+        desk.watch_keys(watches);
+        let mut running = Running::new(hash, args, mode, program, desk, watches);
+        let mut live = Live {
+            incarnation: stamp.intention,
+            created: last.plus(1),
+            options,
+            keys: KeyIndex::new(self.seed),
+            program: None,
+        };
+        running.desk.open(last.plus(2));
+        running.desk.lay_principal(item.principal);
+        if running.facts.has_init {
+            let judged = running.call(Entry::Init, info(stamp, op::INIT), (&[], &[]))?;
+            let judged = judged.and_then(|()| within_quota(&running.desk, &live, item));
+            stamp.fuel.set(running.desk.fuel());
+            if let Err(no) = judged {
+                return Ok(Err(no));
+            }
+        }
+        running.settle(true);
+        let id = match known {
+            Some(id) => id,
+            None => self.name(item.topic, sink)?,
+        };
+        self.codes.take(hash, code);
+        let Some(topic) = self.topics.get_mut(id.index()) else {
+            return Ok(Err(limit(TOPICS_MAX)));
+        };
+        topic.digest = topic.digest.fold(running.desk.folded());
+        live.program = None;
+        topic.live = Some(live);
+        let announced = announce(id, topic, RecordKind::Create, &running, item, stamp, sink);
+        if let Some(live) = &mut topic.live {
+            live.program = Some(Box::new(running));
+        }
+        Ok(Ok(announced))
+    }
+
+    /// REPLACE: the new program takes over the state, or the old one stays.
+    pub(super) fn replace<S: ConsequenceSink + ?Sized>(
+        &mut self,
+        item: &Item<'_>,
+        id: TopicId,
+        (expected, code, args): (Option<CodeHash>, &[u8], &[u8]),
+        stamp: &Stamp,
+        sink: &mut S,
+    ) -> Result<Result<Emitted, No>, ApplyError> {
+        let host = self.program_host(stamp)?;
+        let Some(topic) = self.topics.get_mut(id.index()) else {
+            return Ok(Err(No::bare(ErrorCode::TopicAbsent)));
+        };
+        let last = topic.last;
+        let Some(live) = topic.live.as_mut() else {
+            return Ok(Err(No::bare(ErrorCode::TopicAbsent)));
+        };
+        let Some(old) = live.program.as_mut() else {
+            return Ok(Err(bad("the topic has no program to replace")));
+        };
+        if expected.is_some_and(|hash| hash != old.code) {
+            let detail = Detail::Text(Arc::from(format!("the topic runs {}", old.code)));
+            let reason = ErrorCode::Conflict;
+            return Ok(Err(No { reason, detail }));
+        }
+        if args.len() > ARGUMENT_BYTES_MAX {
+            return Ok(Err(No {
+                reason: ErrorCode::Limit,
+                detail: Detail::Limit(ARGUMENT_BYTES_MAX as u64),
+            }));
+        }
+        let program = match admit(&*host, code, &live.options, old.mode, stamp)? {
+            Ok(program) => program,
+            Err(no) => return Ok(Err(no)),
+        };
+        let facts = program.facts();
+        if old.mode == StateMode::Memory && !facts.has_upgrade {
+            return Ok(Err(bad(
+                "a program of state mode memory can only be replaced by one that exports weir_upgrade",
+            )));
+        }
+        if facts.reads_keys && !old.watches && !live.keys.is_empty() {
+            return Ok(Err(bad(
+                "the program reads the topic's keys, whose values are not kept for the old one",
+            )));
+        }
+        let (old_code, old_args) = (old.code, Arc::clone(&old.args));
+        let mut desk = std::mem::take(&mut old.desk);
+        let old_image = std::mem::take(desk.image_mut());
+        let args: Arc<[u8]> = Arc::from(args);
+        desk.set_args(Arc::clone(&args));
+        desk.set_old_code(Some(old_code));
+        if facts.reads_keys && !old.watches {
+            desk.watch_keys(true);
+        }
+        let watches = old.watches || facts.reads_keys;
+        let hash = host.hash(code);
+        let mut running = Running::new(hash, args, old.mode, program, desk, watches);
+        running.desk.open(last.plus(2));
+        running.desk.lay_principal(item.principal);
+        let judged = if facts.has_upgrade {
+            running.call(Entry::Upgrade, info(stamp, op::UPGRADE), (&[], &[]))?
+        } else {
+            Ok(())
+        };
+        let old_watches = old.watches;
+        let judged = judged.and_then(|()| within_quota(&running.desk, live, item));
+        stamp.fuel.set(running.desk.fuel());
+        running.settle(judged.is_ok());
+        running.desk.set_old_code(None);
+        if let Err(no) = judged {
+            let mut desk = running.desk;
+            desk.set_args(old_args);
+            *desk.image_mut() = old_image;
+            if !old_watches {
+                desk.watch_keys(false);
+            }
+            if let Some(old) = live.program.as_mut() {
+                old.desk = desk;
+            }
+            return Ok(Err(no));
+        }
+        live.program = None;
+        topic.digest = topic.digest.fold(running.desk.folded());
+        let announced = announce(id, topic, RecordKind::Replace, &running, item, stamp, sink);
+        if let Some(live) = &mut topic.live {
+            live.program = Some(Box::new(running));
+        }
+        self.codes.take(hash, code);
+        self.codes.release(old_code);
+        Ok(Ok(announced))
+    }
+}
+
+fn admit(
+    host: &dyn ProgramHost,
+    code: &[u8],
+    options: &TopicOptions,
+    mode: StateMode,
+    stamp: &Stamp,
+) -> Result<Result<Box<dyn Program>, No>, ApplyError> {
+    let setup = Setup {
+        mode,
+        memory_bytes_max: options.program_limits().memory_bytes_max,
+    };
+    match host.admit(code, &setup) {
+        Ok(program) => Ok(Ok(program)),
+        Err(Refusal::Bad(sentence)) => Ok(Err(bad(&sentence))),
+        Err(Refusal::Unable(why)) => Err(ApplyError::ProgramUnable {
+            intention: stamp.intention,
+            why,
+        }),
+    }
+}
+
+/// Writes the CREATE or REPLACE record and what the program started with.
+fn announce<S: ConsequenceSink + ?Sized>(
+    id: TopicId,
+    topic: &mut Topic,
+    kind: RecordKind,
+    running: &Running,
+    item: &Item<'_>,
+    stamp: &Stamp,
+    sink: &mut S,
+) -> Emitted {
+    let value = announcement(running.code, &running.args);
+    let emits = running.desk.emits().len();
+    let flags = if emits == 0 { RecordFlags::LAST } else { 0 };
+    let offset = emit(id, topic, stamp, sink, kind, flags, |r| {
+        r.value = &value;
+        r.meta = item.meta;
+    });
+    publish(id, topic, &running.desk, item, stamp, sink, false);
+    (offset, u32::try_from(emits + 1).unwrap_or(u32::MAX))
+}

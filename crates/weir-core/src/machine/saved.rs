@@ -1,0 +1,216 @@
+//! Programs in a snapshot: two kinds of sections (docs/formats/snapshot.md).
+
+use std::sync::Arc;
+
+use super::programs::{Code, Codes, Running};
+use crate::codec::{Reader, Short, put_bytes, put_varint};
+use crate::desk::{Desk, IMAGE_PAGE_BYTES, Image};
+use crate::limits::{GLOBALS_MAX, MEMORY_BYTES_MAX};
+use crate::options::TopicOptions;
+use crate::program::{CodeHash, ProgramHost, Setup};
+use crate::snapshot::{Input, SnapshotError, Writer};
+use crate::topic::Topic;
+
+/// Tag of a topic's section with its program.
+pub(super) const PROGRAM: u64 = 50;
+/// Tag of the machine's section with all modules.
+pub(super) const CODES: u64 = 51;
+/// Bytes of a section: two maps of state, and room to spare.
+const SECTION_BYTES_MAX: u64 = 2 << 30;
+
+const BROKEN: SnapshotError = SnapshotError::Malformed("the state of a program");
+
+/// What a topic's section says, before its module is known.
+#[derive(Debug)]
+pub(super) struct Saved {
+    code: CodeHash,
+    args: Arc<[u8]>,
+    desk: Desk,
+    watches: bool,
+}
+
+pub(super) fn save(running: &Running, out: &mut Writer<'_>) -> Result<(), SnapshotError> {
+    let mut bytes = running.code.0.to_vec();
+    put_bytes(&mut bytes, &running.args);
+    let state = running.desk.state();
+    put_varint(&mut bytes, state.len() as u64);
+    for (key, value) in state.iter() {
+        put_bytes(&mut bytes, key);
+        put_bytes(&mut bytes, value);
+    }
+    put_varint(&mut bytes, u64::from(running.watches));
+    if let Some(keys) = running.desk.keys() {
+        put_varint(&mut bytes, keys.len() as u64);
+        for (key, value) in keys.iter() {
+            put_bytes(&mut bytes, key);
+            put_bytes(&mut bytes, value);
+        }
+    }
+    let image = running.desk.image();
+    put_varint(&mut bytes, image.memory.len() as u64);
+    let pages = || (0_u64..).zip(image.memory.chunks(IMAGE_PAGE_BYTES));
+    let used = || pages().filter(|(_, page)| page.iter().any(|byte| *byte != 0));
+    put_varint(&mut bytes, used().count() as u64);
+    for (number, page) in used() {
+        put_varint(&mut bytes, number);
+        bytes.extend_from_slice(page);
+    }
+    put_varint(&mut bytes, image.globals.len() as u64);
+    for global in &image.globals {
+        bytes.extend_from_slice(&global.to_le_bytes());
+    }
+    out.number(PROGRAM)?;
+    out.bytes(&bytes)
+}
+
+pub(super) fn load(input: &mut Input<'_>, options: &TopicOptions) -> Result<Saved, SnapshotError> {
+    let bytes = input.section(SECTION_BYTES_MAX, "a section of at most 2 GiB")?;
+    read(&bytes, options).map_err(|Short| BROKEN)
+}
+
+fn read(bytes: &[u8], options: &TopicOptions) -> Result<Saved, Short> {
+    let mut r = Reader::new(bytes);
+    let code = CodeHash(r.array()?);
+    let args: Arc<[u8]> = Arc::from(r.bytes()?);
+    let mut desk = Desk::new(
+        options.program.state,
+        options.program_limits(),
+        Arc::clone(&args),
+    );
+    for (key, value) in pairs(&mut r)? {
+        desk.state_mut().put(key, [value, &[]]);
+    }
+    let watches = match r.varint()? {
+        0 => false,
+        1 => true,
+        _ => return Err(Short),
+    };
+    desk.watch_keys(watches);
+    if let Some(keys) = desk.keys_mut() {
+        for (key, value) in pairs(&mut r)? {
+            if value.len() < 8 {
+                return Err(Short);
+            }
+            keys.put(key, [value, &[]]);
+        }
+    }
+    *desk.image_mut() = image(&mut r)?;
+    desk.keep();
+    if !r.is_empty() {
+        return Err(Short);
+    }
+    Ok(Saved {
+        code,
+        args,
+        desk,
+        watches,
+    })
+}
+
+type Pair<'a> = (&'a [u8], &'a [u8]);
+
+fn pairs<'a>(r: &mut Reader<'a>) -> Result<Vec<Pair<'a>>, Short> {
+    let mut pairs: Vec<Pair<'_>> = Vec::new();
+    for _ in 0..r.varint()? {
+        let key = r.bytes()?;
+        if key.is_empty() || pairs.last().is_some_and(|(before, _)| *before >= key) {
+            return Err(Short);
+        }
+        pairs.push((key, r.bytes()?));
+    }
+    Ok(pairs)
+}
+
+fn image(r: &mut Reader<'_>) -> Result<Image, Short> {
+    let bytes = r.varint()?;
+    if bytes > MEMORY_BYTES_MAX || !bytes.is_multiple_of(IMAGE_PAGE_BYTES as u64) {
+        return Err(Short);
+    }
+    let mut memory = vec![0; usize::try_from(bytes).map_err(|_| Short)?];
+    let mut pages = (0_u64..).zip(memory.chunks_mut(IMAGE_PAGE_BYTES));
+    for _ in 0..r.varint()? {
+        let number = r.varint()?;
+        let (_, page) = pages.find(|(at, _)| *at == number).ok_or(Short)?;
+        page.copy_from_slice(r.take(IMAGE_PAGE_BYTES)?);
+        if page.iter().all(|byte| *byte == 0) {
+            return Err(Short);
+        }
+    }
+    let mut globals = Vec::new();
+    let count = r.length()?;
+    if count > GLOBALS_MAX {
+        return Err(Short);
+    }
+    for _ in 0..count {
+        globals.push(r.u64()?);
+    }
+    Ok(Image { memory, globals })
+}
+
+pub(super) fn save_codes(codes: &Codes, out: &mut Writer<'_>) -> Result<(), SnapshotError> {
+    let mut bytes = Vec::new();
+    put_varint(&mut bytes, codes.0.len() as u64);
+    for code in codes.0.values() {
+        put_bytes(&mut bytes, &code.bytes);
+    }
+    out.number(CODES)?;
+    out.bytes(&bytes)
+}
+
+pub(super) fn load_codes(
+    input: &mut Input<'_>,
+    host: &dyn ProgramHost,
+) -> Result<Codes, SnapshotError> {
+    let bytes = input.section(SECTION_BYTES_MAX, "a section of at most 2 GiB")?;
+    let mut codes = Codes::default();
+    let mut r = Reader::new(&bytes);
+    let mut before = None;
+    for _ in 0..r.varint().map_err(|Short| BROKEN)? {
+        let code = r.bytes().map_err(|Short| BROKEN)?;
+        let hash = host.hash(code);
+        if before.is_some_and(|before| before >= hash) {
+            return Err(SnapshotError::Malformed("modules in order of their hash"));
+        }
+        before = Some(hash);
+        codes.0.insert(
+            hash,
+            Code {
+                bytes: Arc::from(code),
+                topics: 0,
+            },
+        );
+    }
+    if r.is_empty() { Ok(codes) } else { Err(BROKEN) }
+}
+
+/// Puts a program to work again.
+pub(super) fn revive(
+    topic: &mut Topic,
+    saved: Saved,
+    codes: &mut Codes,
+    host: &dyn ProgramHost,
+) -> Result<(), SnapshotError> {
+    let Some(live) = topic.live.as_mut() else {
+        return Err(BROKEN);
+    };
+    let code = codes.0.get_mut(&saved.code).ok_or(BROKEN)?;
+    let setup = Setup {
+        mode: live.options.program.state,
+        memory_bytes_max: live.options.program_limits().memory_bytes_max,
+    };
+    let program = host.admit(&code.bytes, &setup).map_err(|refusal| {
+        SnapshotError::Program(match refusal {
+            crate::program::Refusal::Bad(text) | crate::program::Refusal::Unable(text) => text,
+        })
+    })?;
+    code.topics += 1;
+    live.program = Some(Box::new(Running::new(
+        saved.code,
+        saved.args,
+        setup.mode,
+        program,
+        saved.desk,
+        saved.watches,
+    )));
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! Programs: what a topic may ask before a write becomes history.
+//!
+//! The machine owns everything that a program can see or change (its
+//! [`Desk`](crate::desk::Desk)); an engine behind [`ProgramHost`] only runs
+//! code. So the rules of limits, revert and state are here, once, whatever
+//! engine is used, and two engines can be compared.
+//!
+//! What must never happen behind these traits: an outcome that depends on
+//! anything but the code, the call and the desk.
+
+use std::fmt;
+
+use crate::desk::Desk;
+use crate::kv::KvMap;
+
+/// SHA-256 of a module's bytes: its identity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CodeHash(pub [u8; 32]);
+
+impl fmt::Display for CodeHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// What a program keeps between two calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum StateMode {
+    /// Nothing.
+    None = 1,
+    /// A map of keys and values, ordered by the bytes of the keys.
+    #[default]
+    Kv = 2,
+    /// Its linear memory and its mutable globals.
+    Memory = 3,
+}
+
+impl StateMode {
+    /// The mode with this number, if there is one.
+    #[must_use]
+    pub const fn from_number(number: u64) -> Option<Self> {
+        Some(match number {
+            1 => Self::None,
+            2 => Self::Kv,
+            3 => Self::Memory,
+            _ => return None,
+        })
+    }
+
+    /// Lower-case name, as written in options.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Kv => "kv",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+/// What a host must know to judge whether code may run in a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// What is kept between calls.
+    pub mode: StateMode,
+    /// Bytes that the module's memory may declare as its maximum.
+    pub memory_bytes_max: u64,
+}
+
+/// Why a host has no program for some code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The code breaks a rule. The sentence says which and where; every node
+    /// says the same.
+    Bad(String),
+    /// This node cannot hold or compile it, whatever the code is. The node
+    /// must stop: going on would make another history.
+    Unable(String),
+}
+
+/// What is true of a module for as long as it exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "four independent facts")]
+pub struct Facts {
+    /// It may ask for the bytes of key, value or principal.
+    pub reads_input: bool,
+    /// It may ask for the topic's own keys.
+    pub reads_keys: bool,
+    /// It has something to run when the topic is created.
+    pub has_init: bool,
+    /// It has something to run when it replaces another program.
+    pub has_upgrade: bool,
+}
+
+/// An engine that runs programs. Shared by all topics of a store.
+pub trait ProgramHost: Send + Sync + fmt::Debug {
+    /// SHA-256 of the bytes.
+    fn hash(&self, code: &[u8]) -> CodeHash;
+
+    /// A program for one topic. A host keeps what it compiled and answers the
+    /// same code again at once.
+    fn admit(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal>;
+
+    /// What decides fuel and stack depth: two nodes of different fingerprints
+    /// may disagree about `OUT_OF_FUEL` and stack overflow.
+    fn fingerprint(&self) -> String;
+}
+
+/// A program bound to one topic. Between two calls it keeps nothing that could
+/// change an answer: state is on the desk.
+pub trait Program: Send + Sync {
+    /// What is true of its module.
+    fn facts(&self) -> Facts;
+
+    /// Runs one call. Whatever it did is on the desk afterwards, also when it
+    /// failed; the machine keeps or reverts it. `fuel` is the limit; the desk
+    /// is told how much was used.
+    fn judge(&mut self, entry: Entry, fuel: u64, desk: &mut Desk) -> Result<Verdict, Trap>;
+
+    /// The intention is over: with `kept` the memory after its last call is
+    /// the state from now on (mode `memory`), else it is as it was before.
+    fn settle(&mut self, kept: bool, desk: &mut Desk);
+
+    /// Another program of the same module, for another topic or for a copy of
+    /// this one.
+    fn fork(&self) -> Box<dyn Program>;
+}
+
+/// Which function of a module is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// `weir_init`, under the CREATE.
+    Init,
+    /// `weir_apply`, for each PUT and DELETE.
+    Apply,
+    /// `weir_upgrade`, under a REPLACE.
+    Upgrade,
+}
+
+/// What a program decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The call is executed.
+    Valid,
+    /// The program says no, with its own code (1 to 65,535).
+    Reject(u16),
+}
+
+/// Why a call ended without a verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trap {
+    /// It did what no program may do.
+    Trapped(TrapKind),
+    /// It used up its fuel.
+    OutOfFuel,
+    /// It went over a limit of its topic; the number is the limit.
+    Limit(u64),
+    /// This node cannot go on; never an outcome.
+    Unable(String),
+}
+
+macro_rules! trap_kinds {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
+        /// What a program did that no program may do. Numbers are kept in
+        /// snapshots and never reused.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        #[non_exhaustive]
+        pub enum TrapKind { $($(#[$doc])* $name = $number,)* }
+
+        impl TrapKind {
+            /// The kind with this number, if there is one.
+            #[must_use]
+            pub const fn from_number(number: u8) -> Option<Self> {
+                match number { $($number => Some(Self::$name),)* _ => None }
+            }
+
+            /// Its name in words, equal on every engine.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+trap_kinds! {
+    /// An `unreachable` instruction: a panic of the guest.
+    Unreachable = 1, "unreachable";
+    /// A load or store outside of the memory.
+    Memory = 2, "memory out of bounds";
+    /// A table index outside of the table.
+    Table = 3, "table out of bounds";
+    /// A call through an empty table entry.
+    NullCall = 4, "call of a null reference";
+    /// A call through a table entry of another type.
+    Signature = 5, "call with a wrong signature";
+    /// An integer overflow.
+    Overflow = 6, "integer overflow";
+    /// A division by zero.
+    Division = 7, "division by zero";
+    /// A float that fits no integer.
+    Conversion = 8, "bad conversion to integer";
+    /// Calls nested too deeply.
+    Stack = 9, "stack overflow";
+    /// A pointer or length that a host function refused.
+    Pointer = 10, "bad pointer or length";
+    /// An argument that a host function does not know.
+    Argument = 11, "bad argument";
+    /// A return value that is no verdict.
+    Return = 12, "bad return value";
+    /// A function that does not belong to the topic's state mode.
+    Mode = 13, "function of another state mode";
+    /// Anything else.
+    Other = 14, "trap";
+}
+
+/// A module and its arguments, as a topic runs them.
+#[derive(Clone, Copy, Debug)]
+pub struct ProgramView<'a> {
+    /// Identity of the module.
+    pub code: CodeHash,
+    /// Its arguments.
+    pub args: &'a [u8],
+    /// What it keeps.
+    pub mode: StateMode,
+    /// The entries of mode `kv`.
+    pub state: &'a KvMap,
+    /// Bytes of its state: keys and values, or memory.
+    pub state_bytes: u64,
+}

@@ -1,0 +1,389 @@
+//! Programs on wasmtime: compiled, metered, one warm instance for each topic.
+
+use std::sync::{Arc, OnceLock};
+
+use wasmtime::{
+    Config, Engine, Error, Extern, Global, Instance, InstancePre, Linker, Memory, Module, OptLevel,
+    Store, TypedFunc, Val,
+};
+use weir_core::desk::{Desk, Stop};
+use weir_core::program::{Entry, Program, ProgramHost, Verdict};
+use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
+
+use crate::abi;
+use crate::host::{Cache, limits};
+use crate::rewrite::{export_globals, global_name};
+use crate::validate::{PAGE_BYTES, Report, inspect};
+
+/// Runs programs with wasmtime. Cheap to share; all topics of a store use one.
+#[derive(Default)]
+pub struct WasmtimeHost {
+    /// Made when the first program comes.
+    compiler: OnceLock<Result<Compiler, String>>,
+    modules: Cache<Compiled>,
+}
+
+struct Compiler {
+    engine: Engine,
+    linker: Linker<Data>,
+}
+
+impl std::fmt::Debug for WasmtimeHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WasmtimeHost").finish_non_exhaustive()
+    }
+}
+
+/// What the host functions work on. The desk is here only during a call.
+#[derive(Default)]
+struct Data {
+    desk: Desk,
+    memory: Option<Memory>,
+    /// Why a host function ended the call.
+    stop: Option<Stop>,
+    out_of_fuel: bool,
+    /// A host function wrote into the guest's memory.
+    wrote: bool,
+}
+
+fn stopped(mut guest: wasmtime::Caller<'_, Data>, stop: Stop) -> Error {
+    guest.data_mut().stop = Some(stop);
+    Error::msg("stopped by the host")
+}
+
+/// A module that passed every rule.
+struct Compiled {
+    pre: InstancePre<Data>,
+    report: Report,
+    /// The memory of a fresh instance.
+    initial: OnceLock<Vec<u8>>,
+}
+
+struct Live {
+    store: Store<Data>,
+    memory: Memory,
+    /// Mutable globals with their first values, in order of their index.
+    globals: Vec<(Global, Val)>,
+    apply: TypedFunc<(), i32>,
+    instance: Instance,
+}
+
+struct Running {
+    module: Arc<Compiled>,
+    mode: StateMode,
+    live: Option<Box<Live>>,
+}
+
+impl Compiler {
+    fn new() -> Result<Self, Error> {
+        let mut config = Config::default();
+        config
+            .consume_fuel(true)
+            .cranelift_nan_canonicalization(true)
+            .cranelift_opt_level(OptLevel::Speed)
+            .max_wasm_stack(limits::STACK_BYTES_MAX)
+            .wasm_relaxed_simd(false)
+            .wasm_memory64(false)
+            .wasm_multi_memory(false)
+            .wasm_tail_call(false)
+            .wasm_backtrace_max_frames(None);
+        let engine = Engine::new(&config)?;
+        let mut linker: Linker<Data> = Linker::new(&engine);
+        abi::link_all!(wasmtime, linker, stopped);
+        Ok(Self { engine, linker })
+    }
+}
+
+impl WasmtimeHost {
+    fn compiler(&self) -> Result<&Compiler, Refusal> {
+        let compiler = self
+            .compiler
+            .get_or_init(|| Compiler::new().map_err(|error| format!("{error:#}")));
+        compiler
+            .as_ref()
+            .map_err(|error| Refusal::Unable(error.clone()))
+    }
+
+    fn compile(&self, code: &[u8], report: Report) -> Result<Compiled, Refusal> {
+        let unable = |error: &Error| Refusal::Unable(format!("{error:#}"));
+        let engine = self.compiler()?;
+        let code = export_globals(code, &report.globals)
+            .map_err(|error| Refusal::Bad(error.message().to_owned()))?;
+        let module = Module::new(&engine.engine, &code).map_err(|error| unable(&error))?;
+        let pre = engine
+            .linker
+            .instantiate_pre(&module)
+            .map_err(|error| unable(&error))?;
+        let compiled = Compiled {
+            pre,
+            report,
+            initial: OnceLock::new(),
+        };
+        let mut live = compiled.start().map_err(|error| unable(&error))?;
+        let spoken = version(&mut live)
+            .map_err(|_| Refusal::Bad("weir_abi fails or does not return".to_owned()))?;
+        if spoken != abi::VERSION {
+            return Err(Refusal::Bad(format!(
+                "weir_abi returns {spoken}, this store speaks version {}",
+                abi::VERSION
+            )));
+        }
+        Ok(compiled)
+    }
+}
+
+impl ProgramHost for WasmtimeHost {
+    fn hash(&self, code: &[u8]) -> CodeHash {
+        CodeHash(abi::sha256(code))
+    }
+
+    fn admit(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal> {
+        let compile = || self.compile(code, inspect(code).map_err(Refusal::Bad)?);
+        let module = self.modules.get(self.hash(code), compile)?;
+        module.report.fits(setup).map_err(Refusal::Bad)?;
+        Ok(Box::new(Running {
+            module,
+            mode: setup.mode,
+            live: None,
+        }))
+    }
+
+    fn fingerprint(&self) -> String {
+        format!("wasmtime 48.0.8 {} weir1.1", std::env::consts::ARCH)
+    }
+}
+
+impl Compiled {
+    fn start(&self) -> Result<Live, Error> {
+        let mut store = Store::new(self.pre.module().engine(), Data::default());
+        store.set_fuel(limits::VERSION_FUEL)?;
+        let instance = self.pre.instantiate(&mut store)?;
+        let missing = || Error::msg("an export that was checked is not there");
+        let memory = instance
+            .get_memory(&mut store, "memory")
+            .ok_or_else(missing)?;
+        store.data_mut().memory = Some(memory);
+        let apply = instance.get_typed_func(&mut store, abi::entry_name(Entry::Apply))?;
+        let mut globals = Vec::with_capacity(self.report.globals.len());
+        for index in &self.report.globals {
+            let export = instance.get_export(&mut store, &global_name(*index));
+            let Some(Extern::Global(global)) = export else {
+                return Err(missing());
+            };
+            let value = global.get(&mut store);
+            globals.push((global, value));
+        }
+        self.initial.get_or_init(|| memory.data(&store).to_vec());
+        Ok(Live {
+            store,
+            memory,
+            globals,
+            apply,
+            instance,
+        })
+    }
+}
+
+/// Asks for the version of the interface that the module speaks.
+fn version(live: &mut Live) -> Result<i32, Error> {
+    let Live {
+        store, instance, ..
+    } = live;
+    let version = instance.get_typed_func::<(), i32>(&mut *store, "weir_abi")?;
+    version.call(store, ())
+}
+
+impl Running {
+    /// The warm instance, or a fresh one in the state that the desk knows.
+    fn instance(&mut self, desk: &Desk) -> Result<Box<Live>, Trap> {
+        if let Some(live) = self.live.take() {
+            return Ok(live);
+        }
+        let unable = |error: Error| Trap::Unable(format!("no instance: {error:#}"));
+        let mut live = Box::new(self.module.start().map_err(unable)?);
+        if self.mode == StateMode::Memory && !desk.image().memory.is_empty() {
+            load(&mut live, desk).map_err(unable)?;
+        }
+        Ok(live)
+    }
+
+    /// Makes the instance as good as new; `None` when only a new one is.
+    fn reset(&self, mut live: Box<Live>) -> Option<Box<Live>> {
+        let report = &self.module.report;
+        if report.changes_segments {
+            return None;
+        }
+        let wrote = std::mem::take(&mut live.store.data_mut().wrote);
+        if report.stores || wrote {
+            let initial = self.module.initial.get()?;
+            let memory = live.memory.data_mut(&mut live.store);
+            if memory.len() != initial.len() {
+                return None;
+            }
+            memory.copy_from_slice(initial);
+        }
+        let Live { store, globals, .. } = &mut *live;
+        for (global, value) in globals.iter() {
+            global.set(&mut *store, *value).ok()?;
+        }
+        Some(live)
+    }
+}
+
+/// Gives an instance the memory and the globals of the last good call.
+fn load(live: &mut Live, desk: &Desk) -> Result<(), Error> {
+    let image = desk.image();
+    let now = live.memory.data_size(&live.store);
+    if let Some(more) = image.memory.len().checked_sub(now)
+        && more > 0
+    {
+        live.memory
+            .grow(&mut live.store, more as u64 / PAGE_BYTES)?;
+    }
+    let memory = live.memory.data_mut(&mut live.store);
+    if memory.len() != image.memory.len() {
+        return Err(Error::msg("memory of another size"));
+    }
+    memory.copy_from_slice(&image.memory);
+    let Live { store, globals, .. } = live;
+    for ((global, first), bits) in globals.iter().zip(&image.globals) {
+        global.set(&mut *store, of_bits(first, *bits))?;
+    }
+    Ok(())
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the low half is the value")]
+fn of_bits(kind: &Val, bits: u64) -> Val {
+    match kind {
+        Val::I64(_) => Val::I64(bits.cast_signed()),
+        Val::F32(_) => Val::F32(bits as u32),
+        Val::F64(_) => Val::F64(bits),
+        _ => Val::I32((bits as u32).cast_signed()),
+    }
+}
+
+fn to_bits(value: &Val) -> u64 {
+    match value {
+        Val::I32(n) => u64::from(n.cast_unsigned()),
+        Val::I64(n) => n.cast_unsigned(),
+        Val::F32(bits) => u64::from(*bits),
+        Val::F64(bits) => *bits,
+        _ => 0,
+    }
+}
+
+impl Program for Running {
+    fn facts(&self) -> Facts {
+        self.module.report.facts
+    }
+
+    fn judge(&mut self, entry: Entry, fuel: u64, desk: &mut Desk) -> Result<Verdict, Trap> {
+        let unable = |error: &Error| Trap::Unable(format!("{error:#}"));
+        let mut live = self.instance(desk)?;
+        let Live {
+            store,
+            apply,
+            instance,
+            ..
+        } = &mut *live;
+        store.set_fuel(fuel).map_err(|error| unable(&error))?;
+        let function = match entry {
+            Entry::Apply => apply.clone(),
+            other => instance
+                .get_typed_func(&mut *store, abi::entry_name(other))
+                .map_err(|error| unable(&error))?,
+        };
+        std::mem::swap(desk, &mut store.data_mut().desk);
+        let returned = function.call(&mut *store, ());
+        std::mem::swap(desk, &mut store.data_mut().desk);
+        let left = store.get_fuel().unwrap_or(0);
+        match returned {
+            Ok(code) => {
+                desk.burn(fuel - left.min(fuel));
+                self.live = match self.mode {
+                    StateMode::Memory => Some(live),
+                    StateMode::None | StateMode::Kv => self.reset(live),
+                };
+                verdict(code)
+            }
+            Err(error) => {
+                // The instance is thrown away: nobody knows what it holds.
+                let data = store.data_mut();
+                let trap = why(&error, data.stop, data.out_of_fuel);
+                desk.burn(match trap {
+                    Trap::OutOfFuel => fuel,
+                    _ => fuel - left.min(fuel),
+                });
+                Err(trap)
+            }
+        }
+    }
+
+    fn settle(&mut self, kept: bool, desk: &mut Desk) {
+        if self.mode != StateMode::Memory {
+            return;
+        }
+        let Some(live) = &mut self.live else {
+            return;
+        };
+        if kept {
+            let Live {
+                store,
+                memory,
+                globals,
+                ..
+            } = &mut **live;
+            let values: Vec<u64> = globals
+                .iter()
+                .map(|(global, _)| to_bits(&global.get(&mut *store)))
+                .collect();
+            desk.keep_memory(memory.data(&*store), values.into_iter());
+        } else if desk.image().memory.is_empty()
+            || live.memory.data_size(&live.store) != desk.image().memory.len()
+            || load(live, desk).is_err()
+        {
+            self.live = None;
+        }
+    }
+
+    fn fork(&self) -> Box<dyn Program> {
+        Box::new(Self {
+            module: Arc::clone(&self.module),
+            mode: self.mode,
+            live: None,
+        })
+    }
+}
+
+pub(crate) fn verdict(code: i32) -> Result<Verdict, Trap> {
+    match u16::try_from(code) {
+        Ok(0) => Ok(Verdict::Valid),
+        Ok(code) => Ok(Verdict::Reject(code)),
+        Err(_) => Err(Trap::Trapped(TrapKind::Return)),
+    }
+}
+
+fn why(error: &Error, stop: Option<Stop>, out_of_fuel: bool) -> Trap {
+    use wasmtime::Trap as T;
+    if out_of_fuel {
+        return Trap::OutOfFuel;
+    }
+    match stop {
+        Some(Stop::Trap(kind)) => return Trap::Trapped(kind),
+        Some(Stop::Limit(max)) => return Trap::Limit(max),
+        None => {}
+    }
+    Trap::Trapped(match error.downcast_ref::<T>() {
+        Some(T::OutOfFuel) => return Trap::OutOfFuel,
+        Some(T::StackOverflow) => TrapKind::Stack,
+        Some(T::MemoryOutOfBounds) => TrapKind::Memory,
+        Some(T::TableOutOfBounds) => TrapKind::Table,
+        Some(T::IndirectCallToNull) => TrapKind::NullCall,
+        Some(T::BadSignature) => TrapKind::Signature,
+        Some(T::IntegerOverflow) => TrapKind::Overflow,
+        Some(T::IntegerDivisionByZero) => TrapKind::Division,
+        Some(T::BadConversionToInteger) => TrapKind::Conversion,
+        Some(T::UnreachableCodeReached) => TrapKind::Unreachable,
+        _ => return Trap::Unable(format!("{error:#}")),
+    })
+}

@@ -1,0 +1,273 @@
+//! Scripts: a program's behaviour as prose that can be run.
+//!
+//! A script is blocks of commands, a line `----`, and what they must lead to,
+//! up to an empty line; lines that start with `#` are remarks. The commands
+//! run one by one on a machine in memory, each as a batch of its own. The
+//! words are in docs/programs.md.
+//!
+//! What must never happen here: a path to an outcome other than the machine's.
+
+mod bytes;
+mod step;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use weir_core::intention::IntentionLimits;
+use weir_core::limits::{ARGUMENT_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use weir_core::{
+    Batch, BatchBuilder, ClientId, Commit, ConsequenceSink, Detail, Machine, Outcome, Outcomes,
+    ProgramHost, Record, RecordKind, TopicId, TopicName,
+};
+
+pub use bytes::{parse, show};
+use step::Step;
+
+/// A block of a script and what it led to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Line of its first command, from 1.
+    pub line: usize,
+    /// What the script expects.
+    pub expected: String,
+    /// What happened.
+    pub actual: String,
+}
+
+/// How a script is run. Whatever is chosen, the outcomes must be the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Manner {
+    /// The machine is saved and loaded again behind each command.
+    pub restarts: bool,
+    /// Each write is sent twice under its nonce.
+    pub twice: bool,
+}
+
+/// A script that cannot be run: the line and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {what}")]
+pub struct ScriptError {
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// Runs a script. `program` gives the code that a script names.
+///
+/// # Errors
+/// When a line cannot be understood; a wrong outcome is no error but a block
+/// whose two texts differ.
+pub fn run(
+    script: &str,
+    host: &Arc<dyn ProgramHost>,
+    manner: Manner,
+    program: &dyn Fn(&str) -> Option<Vec<u8>>,
+) -> Result<(Vec<Block>, Machine), ScriptError> {
+    let mut world = World {
+        host: Arc::clone(host),
+        machine: Machine::new(1).with_host(Some(Arc::clone(host))),
+        nonce: 0,
+        time_ms: 1000,
+        seen: Seen::default(),
+        manner,
+    };
+    let mut blocks = Vec::new();
+    let mut commands: Vec<(usize, &str)> = Vec::new();
+    let mut lines = (1..).zip(script.lines());
+    while let Some((number, line)) = lines.next() {
+        if line.starts_with('#') || line.trim().is_empty() {
+            continue;
+        }
+        if line != "----" {
+            commands.push((number, line));
+            continue;
+        }
+        let below = lines.by_ref().take_while(|(_, line)| !line.is_empty());
+        let expected: String = below.map(|(_, line)| line.to_owned() + "\n").collect();
+        let first = commands.first().map_or(number, |(line, _)| *line);
+        let mut actual = String::new();
+        for step in Step::all(&commands, program)? {
+            world.take(&step, &mut actual).map_err(|what| ScriptError {
+                line: step.line,
+                what,
+            })?;
+        }
+        commands.clear();
+        blocks.push(Block {
+            line: first,
+            expected,
+            actual,
+        });
+    }
+    match commands.first() {
+        Some((line, _)) => Err(ScriptError {
+            line: *line,
+            what: "commands without a line ---- behind them".to_owned(),
+        }),
+        None => Ok((blocks, world.machine)),
+    }
+}
+
+/// The script again with what happened in the place of what was expected.
+#[must_use]
+pub fn rewritten(script: &str, blocks: &[Block]) -> String {
+    let mut out = String::new();
+    let mut blocks = blocks.iter();
+    let mut lines = script.lines();
+    while let Some(line) = lines.next() {
+        out.push_str(line);
+        out.push('\n');
+        if line == "----" {
+            for _ in lines.by_ref().take_while(|line| !line.is_empty()) {}
+            if let Some(block) = blocks.next() {
+                out.push_str(&block.actual);
+            }
+            out.push('\n');
+        }
+    }
+    let end = out.trim_end().len();
+    out.truncate(end);
+    out.push('\n');
+    out
+}
+
+struct World {
+    host: Arc<dyn ProgramHost>,
+    machine: Machine,
+    nonce: u64,
+    time_ms: u64,
+    seen: Seen,
+    manner: Manner,
+}
+
+const CLIENT: ClientId = ClientId([7; 16]);
+const WIDE: IntentionLimits = IntentionLimits {
+    key_bytes_max: KEY_BYTES_MAX,
+    value_bytes_max: VALUE_BYTES_MAX,
+};
+const _: () = assert!(ARGUMENT_BYTES_MAX <= VALUE_BYTES_MAX);
+
+/// The records of one write, in words.
+#[derive(Default)]
+struct Seen {
+    names: Vec<String>,
+    text: String,
+}
+
+impl ConsequenceSink for Seen {
+    fn topic(&mut self, _: TopicId, name: &TopicName) {
+        self.names.push(name.to_string());
+    }
+
+    fn record(&mut self, id: TopicId, record: &Record<'_>) {
+        let name = self.names.get(id.index()).map_or("?", String::as_str);
+        let mark = if self.text.is_empty() { ":" } else { ";" };
+        let (offset, kind) = (record.offset, record.kind.name());
+        let _ = write!(self.text, "{mark} {name} {offset} {kind}");
+        match record.kind {
+            RecordKind::Put => {
+                let (key, value) = (show(record.key), show(record.value));
+                let _ = write!(self.text, " {key}={value}");
+            }
+            RecordKind::Delete => {
+                let _ = write!(self.text, " {}", show(record.key));
+            }
+            _ => {}
+        }
+        if record.flags.txn() {
+            self.text.push_str(" txn");
+        }
+        if record.flags.last() {
+            self.text.push_str(" last");
+        }
+    }
+}
+
+impl World {
+    fn take(&mut self, step: &Step, out: &mut String) -> Result<(), String> {
+        self.time_ms = step.at_ms.unwrap_or(self.time_ms);
+        if step.name == "state" {
+            return self.state(&step.topic, out);
+        }
+        self.nonce += 1;
+        let nonce = self.nonce;
+        let commit = self.send(step, nonce)?;
+        print(&commit, out);
+        out.push_str(&std::mem::take(&mut self.seen.text));
+        out.push('\n');
+        if self.manner.twice {
+            let again = self.send(step, nonce)?;
+            let kept = Commit { fuel: 0, ..commit };
+            if again != kept || !self.seen.text.is_empty() {
+                return Err(format!("sent twice, the second answer is {again:?}"));
+            }
+        }
+        if self.manner.restarts {
+            self.restart()?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, step: &Step, nonce: u64) -> Result<Commit, String> {
+        let mut builder = BatchBuilder::default();
+        step.lend(|intention| builder.push(&intention.under(CLIENT, nonce), &WIDE))
+            .map_err(|error| error.to_string())?;
+        let bytes = builder.to_bytes(self.time_ms);
+        let batch = Batch::read(&bytes, 1).map_err(|error| error.to_string())?;
+        let mut outcomes = Outcomes::default();
+        self.machine
+            .apply(&batch, &mut self.seen, &mut outcomes)
+            .map_err(|error| error.to_string())?;
+        match outcomes.iter().next() {
+            Some(Outcome::Committed(commit) | Outcome::Replayed(commit)) => Ok(commit),
+            other => Err(format!("no verdict but {other:?}")),
+        }
+    }
+
+    fn restart(&mut self) -> Result<(), String> {
+        let mut bytes = Vec::new();
+        self.machine
+            .save(&mut bytes)
+            .map_err(|error| error.to_string())?;
+        let host = Some(Arc::clone(&self.host));
+        let loaded = Machine::load_with(&mut bytes.as_slice(), 2, host);
+        let loaded = loaded.map_err(|error| error.to_string())?;
+        let mut again = Vec::new();
+        loaded.save(&mut again).map_err(|error| error.to_string())?;
+        if again != bytes || loaded.digest() != self.machine.digest() {
+            return Err("a state that was saved and loaded is another one".to_owned());
+        }
+        self.machine = loaded;
+        Ok(())
+    }
+
+    fn state(&self, topic: &str, out: &mut String) -> Result<(), String> {
+        let view = self.machine.topic(topic).and_then(|view| view.program);
+        let program = view.ok_or("a topic without a program has no state")?;
+        for (key, value) in program.state.iter() {
+            let _ = writeln!(out, "{}={}", show(key), show(value));
+        }
+        let count = program.state.len();
+        let _ = writeln!(out, "{count} entries");
+        Ok(())
+    }
+}
+
+/// A verdict in words: offset, effect, reason and what goes with it.
+fn print(commit: &Commit, out: &mut String) {
+    let _ = write!(out, "{} {}", commit.intention, commit.effect.name());
+    if let Some(reason) = commit.reason {
+        let _ = write!(out, " {}", reason.name());
+    }
+    let _ = match &commit.detail {
+        Detail::None => Ok(()),
+        Detail::Actual(offset) => write!(out, " actual {offset}"),
+        Detail::Limit(max) => write!(out, " limit {max}"),
+        Detail::Operation { index, reason } => write!(out, " step {index}: {}", reason.name()),
+        Detail::Rejected { code, text } if text.is_empty() => write!(out, " {code}"),
+        Detail::Rejected { code, text } => write!(out, " {code} {text:?}"),
+        Detail::Trapped(kind) => write!(out, " {}", kind.name()),
+        Detail::Text(text) => write!(out, " {text}"),
+    };
+}

@@ -1,0 +1,110 @@
+//! Bytes as words of a script.
+//!
+//! Printable characters stand for themselves; `\xff` is any byte, `{x*100}` a
+//! hundred times `x`, `{i64:-5}` a big-endian number (`u8` to `u64`, `i32`,
+//! `i64`), `{id:7}` 32 bytes of which the first is 7 and the others zero.
+
+/// The bytes that a word stands for; `None` when it is none.
+#[must_use]
+pub fn parse(word: &str) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut rest = word;
+    while let Some(first) = rest.chars().next() {
+        if let Some(brace) = rest.strip_prefix('{') {
+            let (inside, behind) = brace.split_once('}')?;
+            group(inside, &mut out)?;
+            rest = behind;
+        } else if let Some(hex) = rest.strip_prefix("\\x") {
+            out.push(u8::from_str_radix(hex.get(..2)?, 16).ok()?);
+            rest = hex.get(2..)?;
+        } else {
+            let (this, behind) = rest.split_at(first.len_utf8());
+            out.extend_from_slice(this.as_bytes());
+            rest = behind;
+        }
+    }
+    Some(out)
+}
+
+fn group(inside: &str, out: &mut Vec<u8>) -> Option<()> {
+    if let Some((what, count)) = inside.rsplit_once('*') {
+        let what = parse(what)?;
+        let count: usize = count.parse().ok().filter(|count| *count <= 1 << 24)?;
+        out.extend((0..count).flat_map(|_| what.iter().copied()));
+        return Some(());
+    }
+    let (kind, number) = inside.split_once(':')?;
+    match kind {
+        "u8" => out.push(number.parse().ok()?),
+        "u16" => out.extend(number.parse::<u16>().ok()?.to_be_bytes()),
+        "u32" => out.extend(number.parse::<u32>().ok()?.to_be_bytes()),
+        "u64" => out.extend(number.parse::<u64>().ok()?.to_be_bytes()),
+        "i32" => out.extend(number.parse::<i32>().ok()?.to_be_bytes()),
+        "i64" => out.extend(number.parse::<i64>().ok()?.to_be_bytes()),
+        "id" => {
+            out.push(number.parse().ok()?);
+            out.extend([0; 31]);
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// Equal bytes in a row that are written as a group.
+const RUN_MIN: usize = 6;
+
+/// Bytes in the words that [`parse`] reads.
+#[must_use]
+pub fn show(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    let mut rest = bytes;
+    while let Some(first) = rest.first() {
+        if let Some((id, behind)) = rest.split_at_checked(32)
+            && id.iter().skip(1).all(|byte| *byte == 0)
+        {
+            out.extend(["{id:", &first.to_string(), "}"]);
+            rest = behind;
+            continue;
+        }
+        let run = rest.iter().take_while(|byte| *byte == first).count();
+        let (taken, word) = if run >= RUN_MIN {
+            (run, format!("{{{}*{run}}}", byte(*first)))
+        } else {
+            (1, byte(*first))
+        };
+        out.push_str(&word);
+        rest = rest.get(taken..).unwrap_or(&[]);
+    }
+    out
+}
+
+fn byte(byte: u8) -> String {
+    let plain = byte.is_ascii_graphic() && !b"\\{}*=;".contains(&byte);
+    if plain {
+        char::from(byte).to_string()
+    } else {
+        format!("\\x{byte:02x}")
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_back_from_their_words() {
+        let long = [7; 300];
+        for bytes in [&b"plain"[..], b"\\{}*=; \xff\x00", &long, &[0; 33], b""] {
+            assert_eq!(parse(&show(bytes)).unwrap(), bytes, "{}", show(bytes));
+        }
+        assert_eq!(
+            parse("{i32:-1}{u16:258}").unwrap(),
+            b"\xff\xff\xff\xff\x01\x02"
+        );
+        assert_eq!(parse("{id:7}").unwrap().len(), 32);
+        for wrong in ["{", "{u8:256}", "\\x1", "{x*99999999999}", "{y:1}"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+}

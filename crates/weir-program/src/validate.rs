@@ -1,0 +1,407 @@
+//! Whether some code is a program: every rule, with a sentence that says
+//! which one is broken and where.
+//!
+//! The rules keep out what could make two nodes disagree (threads, relaxed
+//! SIMD, memory without a maximum) and what could cost more than it should
+//! (size, number of functions, tables).
+
+use wasmparser::{
+    ExternalKind, FuncType, Operator, Parser, Payload, TypeRef, ValType, Validator, WasmFeatures,
+};
+use weir_core::limits::{GLOBALS_MAX, MEMORY_BYTES_MAX};
+use weir_core::{Facts, Setup, StateMode};
+
+use crate::abi::{IMPORTS, MODULE, Returns};
+use crate::host::limits::{
+    FUNCTION_BYTES_MAX, FUNCTIONS_MAX, MODULE_BYTES_MAX, TABLE_ELEMENTS_MAX, TABLES_MAX,
+};
+use crate::rewrite::RESERVED;
+
+/// Bytes of a page of linear memory.
+pub(crate) const PAGE_BYTES: u64 = 65_536;
+
+/// What is to be known about a module that may be a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Names of the imported functions.
+    pub imports: Vec<String>,
+    /// Names of what it exports.
+    pub exports: Vec<String>,
+    /// Functions with a body.
+    pub functions: u32,
+    /// Bytes of these bodies.
+    pub body_bytes: u64,
+    /// Bytes of memory at the start.
+    pub memory_bytes: u64,
+    /// Bytes of memory at most.
+    pub memory_bytes_max: u64,
+    /// Indexes of the mutable globals.
+    pub globals: Vec<u32>,
+    /// What the machine must know.
+    pub facts: Facts,
+    /// It may write into its own memory.
+    pub stores: bool,
+    /// It may change a table or drop a segment, so that an instance can be
+    /// used only once.
+    pub changes_segments: bool,
+}
+
+impl Report {
+    /// Whether a topic with these options may run it.
+    ///
+    /// # Errors
+    /// A sentence about what does not fit.
+    pub fn fits(&self, setup: &Setup) -> Result<(), String> {
+        let max = setup.memory_bytes_max / PAGE_BYTES;
+        let pages = self.memory_bytes_max / PAGE_BYTES;
+        if pages > max {
+            return Err(format!(
+                "the memory may grow to {pages} pages of 64 KiB, allowed are {max}"
+            ));
+        }
+        if setup.mode == StateMode::Memory && self.changes_segments {
+            return Err(
+                "an instruction changes a table or drops a segment, which state mode memory does not keep"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// What the options of a topic can allow at most.
+#[must_use]
+pub fn widest() -> Setup {
+    Setup {
+        mode: StateMode::Kv,
+        memory_bytes_max: MEMORY_BYTES_MAX,
+    }
+}
+
+fn features() -> WasmFeatures {
+    WasmFeatures::WASM1
+        | WasmFeatures::SIGN_EXTENSION
+        | WasmFeatures::SATURATING_FLOAT_TO_INT
+        | WasmFeatures::MULTI_VALUE
+        | WasmFeatures::BULK_MEMORY
+        | WasmFeatures::SIMD
+        // How linkers write the table number 0.
+        | WasmFeatures::CALL_INDIRECT_OVERLONG
+}
+
+/// Checks code against every rule of section "Rules" in this crate's README.
+///
+/// # Errors
+/// A sentence about the first rule that is broken.
+pub fn inspect(code: &[u8]) -> Result<Report, String> {
+    if code.len() > MODULE_BYTES_MAX {
+        return Err(format!(
+            "the module has {} bytes, allowed are {MODULE_BYTES_MAX}",
+            code.len()
+        ));
+    }
+    let mut look = Look::default();
+    // Rules first: their sentences say more than those of the format.
+    let walked = look.walk(code);
+    if let Err(Fault::Rule(sentence)) = walked {
+        return Err(sentence);
+    }
+    Validator::new_with_features(features())
+        .validate_all(code)
+        .map_err(|error| format(&error))?;
+    walked.map_err(|fault| match fault {
+        Fault::Rule(sentence) => sentence,
+        Fault::Format(error) => format(&error),
+    })?;
+    look.finish()
+}
+
+fn format(error: &wasmparser::BinaryReaderError) -> String {
+    format!(
+        "not a module that may run here: {} (at byte {})",
+        error.message(),
+        error.offset()
+    )
+}
+
+enum Fault {
+    Rule(String),
+    Format(wasmparser::BinaryReaderError),
+}
+
+impl From<wasmparser::BinaryReaderError> for Fault {
+    fn from(error: wasmparser::BinaryReaderError) -> Self {
+        Self::Format(error)
+    }
+}
+
+fn rule<T>(sentence: String) -> Result<T, Fault> {
+    Err(Fault::Rule(sentence))
+}
+
+#[derive(Default)]
+struct Look {
+    types: Vec<FuncType>,
+    /// Type of each function, the imported ones first.
+    functions: Vec<u32>,
+    exported: Vec<(String, ExternalKind, u32)>,
+    memories: u32,
+    memory_max: Option<u64>,
+    tables: u32,
+    global_count: u32,
+    report: Report,
+}
+
+impl Look {
+    fn walk(&mut self, code: &[u8]) -> Result<(), Fault> {
+        for payload in Parser::new(0).parse_all(code) {
+            match payload? {
+                Payload::TypeSection(types) => {
+                    for kind in types.into_iter_err_on_gc_types() {
+                        self.types.push(kind?);
+                    }
+                }
+                Payload::ImportSection(imports) => {
+                    for import in imports.into_imports_with_offsets() {
+                        let (at, import) = import?;
+                        self.import(import.module, import.name, import.ty, at)?;
+                    }
+                }
+                Payload::FunctionSection(functions) => {
+                    if functions.count() > FUNCTIONS_MAX {
+                        return rule(format!(
+                            "the module has {} functions, allowed are {FUNCTIONS_MAX}",
+                            functions.count()
+                        ));
+                    }
+                    for kind in functions {
+                        self.functions.push(kind?);
+                    }
+                }
+                Payload::MemorySection(memories) => {
+                    for memory in memories {
+                        self.memory(&memory?)?;
+                    }
+                }
+                Payload::TableSection(tables) => {
+                    for table in tables {
+                        self.table(table?.ty.initial)?;
+                    }
+                }
+                Payload::GlobalSection(globals) => {
+                    for global in globals {
+                        self.global(global?.ty)?;
+                    }
+                }
+                Payload::ExportSection(exports) => {
+                    for export in exports {
+                        let export = export?;
+                        if export.name.starts_with(RESERVED) {
+                            return rule(format!(
+                                "the export {:?} has a reserved name: names must not start with {RESERVED:?}",
+                                export.name
+                            ));
+                        }
+                        let export = (export.name.to_owned(), export.kind, export.index);
+                        self.exported.push(export);
+                    }
+                }
+                Payload::StartSection { range, .. } => {
+                    return rule(format!(
+                        "a start function is not allowed (at byte {}): what must run first belongs in weir_init",
+                        range.start
+                    ));
+                }
+                Payload::CodeSectionEntry(body) => self.body(&body)?,
+                Payload::TagSection(section) => {
+                    return rule(format!(
+                        "exceptions are not allowed (at byte {})",
+                        section.range().start
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn import(&mut self, module: &str, name: &str, ty: TypeRef, at: usize) -> Result<(), Fault> {
+        let full = format!("{module}.{name}");
+        let TypeRef::Func(kind) = ty else {
+            return rule(format!(
+                "the import {full} is no function (at byte {at}): a program brings its own memory, tables and globals"
+            ));
+        };
+        let known = IMPORTS
+            .iter()
+            .find(|(known, ..)| module == MODULE && *known == name);
+        let Some((_, params, returns)) = known else {
+            return rule(format!(
+                "the import {full} is not known (at byte {at}): only the functions of {MODULE} may be imported"
+            ));
+        };
+        let results: &[ValType] = match returns {
+            Returns::Nothing => &[],
+            Returns::I32 => &[ValType::I32],
+            Returns::I64 => &[ValType::I64],
+        };
+        let fits = self.types.get(kind as usize).is_some_and(|kind| {
+            kind.params().len() == *params
+                && kind.params().iter().all(|param| *param == ValType::I32)
+                && kind.results() == results
+        });
+        if !fits {
+            return rule(format!(
+                "the import {full} has another type (at byte {at}): {params} parameters of i32, result {returns:?}"
+            ));
+        }
+        let facts = &mut self.report.facts;
+        facts.reads_input |= name == "input_read";
+        facts.reads_keys |= matches!(name, "key_get" | "key_offset");
+        self.functions.push(kind);
+        self.report.imports.push(name.to_owned());
+        Ok(())
+    }
+
+    fn memory(&mut self, memory: &wasmparser::MemoryType) -> Result<(), Fault> {
+        self.memories += 1;
+        if self.memories > 1 {
+            return rule("more than one memory is not allowed".to_owned());
+        }
+        if memory.shared {
+            return rule("a shared memory is not allowed".to_owned());
+        }
+        if memory.memory64 {
+            return rule("a 64-bit memory is not allowed".to_owned());
+        }
+        self.report.memory_bytes = memory.initial.saturating_mul(PAGE_BYTES);
+        self.memory_max = memory.maximum;
+        Ok(())
+    }
+
+    fn table(&mut self, elements: u64) -> Result<(), Fault> {
+        self.tables += 1;
+        if self.tables > TABLES_MAX {
+            return rule(format!("the module has more than {TABLES_MAX} tables"));
+        }
+        if elements > TABLE_ELEMENTS_MAX {
+            return rule(format!(
+                "a table has {elements} elements, allowed are {TABLE_ELEMENTS_MAX}"
+            ));
+        }
+        Ok(())
+    }
+
+    fn global(&mut self, ty: wasmparser::GlobalType) -> Result<(), Fault> {
+        let index = self.global_count;
+        self.global_count += 1;
+        if !ty.mutable {
+            return Ok(());
+        }
+        if !matches!(
+            ty.content_type,
+            ValType::I32 | ValType::I64 | ValType::F32 | ValType::F64
+        ) {
+            return rule(format!(
+                "the mutable global {index} is no number of at most 64 bits"
+            ));
+        }
+        self.report.globals.push(index);
+        if self.report.globals.len() > GLOBALS_MAX {
+            return rule(format!(
+                "the module has more than {GLOBALS_MAX} mutable globals"
+            ));
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, body: &wasmparser::FunctionBody<'_>) -> Result<(), Fault> {
+        let range = body.range();
+        self.report.functions += 1;
+        self.report.body_bytes += range.len() as u64;
+        if range.len() > FUNCTION_BYTES_MAX {
+            return rule(format!(
+                "a function has {} bytes (at byte {}), allowed are {FUNCTION_BYTES_MAX}",
+                range.len(),
+                range.start
+            ));
+        }
+        for operator in body.get_operators_reader()? {
+            match operator? {
+                Operator::TableCopy { .. }
+                | Operator::TableInit { .. }
+                | Operator::ElemDrop { .. }
+                | Operator::DataDrop { .. } => self.report.changes_segments = true,
+                Operator::I32Store { .. }
+                | Operator::I64Store { .. }
+                | Operator::F32Store { .. }
+                | Operator::F64Store { .. }
+                | Operator::I32Store8 { .. }
+                | Operator::I32Store16 { .. }
+                | Operator::I64Store8 { .. }
+                | Operator::I64Store16 { .. }
+                | Operator::I64Store32 { .. }
+                | Operator::V128Store { .. }
+                | Operator::V128Store8Lane { .. }
+                | Operator::V128Store16Lane { .. }
+                | Operator::V128Store32Lane { .. }
+                | Operator::V128Store64Lane { .. }
+                | Operator::MemoryFill { .. }
+                | Operator::MemoryCopy { .. }
+                | Operator::MemoryInit { .. }
+                | Operator::MemoryGrow { .. } => self.report.stores = true,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Report, String> {
+        if self.memories != 1 {
+            return Err("the module has no memory of its own".to_owned());
+        }
+        let Some(pages) = self.memory_max else {
+            return Err(
+                "the memory has no maximum: add --max-memory=65536 to the linker's arguments"
+                    .to_owned(),
+            );
+        };
+        self.report.memory_bytes_max = pages.saturating_mul(PAGE_BYTES);
+        if !self
+            .exported
+            .iter()
+            .any(|(name, kind, _)| name == "memory" && *kind == ExternalKind::Memory)
+        {
+            return Err("the memory is not exported under the name \"memory\"".to_owned());
+        }
+        self.function("weir_abi", true)?;
+        self.function("weir_apply", true)?;
+        self.report.facts.has_init = self.function("weir_init", false)?;
+        self.report.facts.has_upgrade = self.function("weir_upgrade", false)?;
+        self.report.exports = self.exported.into_iter().map(|(name, ..)| name).collect();
+        Ok(self.report)
+    }
+
+    /// Whether a function is exported; if so it must be of type () -> i32.
+    fn function(&self, name: &str, required: bool) -> Result<bool, String> {
+        let export = self.exported.iter().find(|(export, ..)| export == name);
+        let Some((_, kind, index)) = export else {
+            return if required {
+                Err(format!("the function {name} is not exported"))
+            } else {
+                Ok(false)
+            };
+        };
+        let kind = (*kind == ExternalKind::Func)
+            .then(|| self.functions.get(*index as usize))
+            .flatten()
+            .and_then(|kind| self.types.get(*kind as usize));
+        if kind.is_some_and(|kind| kind.params().is_empty() && kind.results() == [ValType::I32]) {
+            Ok(true)
+        } else {
+            Err(format!(
+                "the export {name} is no function without parameters that returns an i32"
+            ))
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Every script of `vectors/programs` on both engines, plainly, with a restart
+//! behind each command, and with each write sent twice: the outcomes and the
+//! digests must be equal.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_core::ProgramHost;
+use weir_program::script::{Manner, rewritten, run};
+use weir_program::{WasmiHost, WasmtimeHost};
+
+fn folder(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path)
+}
+
+fn program(name: &str) -> Option<Vec<u8>> {
+    std::fs::read(folder("programs/prebuilt").join(format!("{name}.wasm"))).ok()
+}
+
+#[test]
+fn every_script_means_the_same_on_every_engine_and_after_every_restart() {
+    let rewrite = std::env::var_os("WEIR_REWRITE").is_some_and(|value| value == "1");
+    let native: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
+    let interpreted: Arc<dyn ProgramHost> = Arc::new(WasmiHost::default());
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder("vectors/programs")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.display();
+        let script = std::fs::read_to_string(&path).unwrap();
+        let plain = Manner::default();
+        let (blocks, machine) = run(&script, &native, plain, &program).unwrap();
+        if rewrite {
+            std::fs::write(&path, rewritten(&script, &blocks)).unwrap();
+        }
+        for block in blocks.iter().filter(|_| !rewrite) {
+            assert_eq!(block.actual, block.expected, "{name} line {}", block.line);
+        }
+        for host in [&native, &interpreted] {
+            for (restarts, twice) in [(false, false), (true, false), (false, true), (true, true)] {
+                let manner = Manner { restarts, twice };
+                let (again, other) = run(&script, host, manner, &program).unwrap();
+                for (block, again) in blocks.iter().zip(&again) {
+                    let engine = host.fingerprint();
+                    let line = block.line;
+                    assert_eq!(
+                        again.actual, block.actual,
+                        "{name} line {line}, {manner:?}, {engine}"
+                    );
+                }
+                assert_eq!(other.digest(), machine.digest(), "{name}, {manner:?}");
+            }
+        }
+        count += blocks.len();
+    }
+    assert!(count > 0, "there are scripts");
+    println!("{count} blocks");
+}
+
+/// What is checked in is what the list of hashes says, and small.
+#[test]
+fn the_prebuilt_modules_are_the_ones_in_the_list() {
+    let host = WasmtimeHost::default();
+    let list = std::fs::read_to_string(folder("programs/prebuilt/SHA256SUMS")).unwrap();
+    let mut count = 0;
+    for line in list.lines() {
+        let (hash, name) = line.split_once("  ").unwrap();
+        let code = std::fs::read(folder("programs/prebuilt").join(name)).unwrap();
+        assert_eq!(host.hash(&code).to_string(), hash, "{name}");
+        assert!(code.len() < 60 << 10, "{name}");
+        let source = format!(
+            "programs/reference/examples/{}",
+            name.replace(".wasm", ".rs")
+        );
+        assert!(folder(&source).exists(), "{source}");
+        count += 1;
+    }
+    let files = std::fs::read_dir(folder("programs/prebuilt"))
+        .unwrap()
+        .count();
+    assert_eq!(count + 1, files, "each module is in the list");
+}

@@ -1,0 +1,28 @@
+//! `even`: takes the writes at even offsets. At an odd one it changes its
+//! state and emits a record before it rejects, so that a store which forgets
+//! to undo either fails the very next call.
+#![no_std]
+
+use weir_guest::{Input, Outcome, emit_input, emit_put, reject, state, trap};
+
+weir_guest::program!(apply);
+
+const BEFORE: &[u8] = b"before";
+
+fn apply(input: &Input) -> Outcome {
+    let before = state::get_array(BEFORE).map_or(0, u64::from_le_bytes);
+    if before % 2 == 1 {
+        trap();
+    }
+    let now = input.intention_offset();
+    state::put(BEFORE, &now.to_le_bytes());
+    let odd = now % 2 == 1;
+    if odd {
+        emit_put(&[0; 32], &[42]);
+    }
+    emit_input();
+    if odd {
+        return reject(1, "odd offset");
+    }
+    Ok(())
+}

@@ -1,0 +1,14 @@
+//! `stutter`: each PUT twice, each DELETE once.
+#![no_std]
+
+use weir_guest::{Input, Op, Outcome, emit_input};
+
+weir_guest::program!(apply);
+
+fn apply(input: &Input) -> Outcome {
+    emit_input();
+    if input.op() == Op::Put {
+        emit_input();
+    }
+    Ok(())
+}

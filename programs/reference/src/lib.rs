@@ -1,0 +1,2 @@
+//! The programs are in `examples/`, one file each; this library is empty.
+#![no_std]
