@@ -66,7 +66,9 @@ Examples:
         args: String,
     },
     /// Put another program in the place of a topic's program
-    #[command(after_long_help = "Examples:\n  weir program replace bank balance2.wasm")]
+    #[command(after_long_help = "Examples:\n  \
+        weir program deploy bank balance.wasm && weir program replace bank balance2.wasm\n  \
+        weir program replace bank balance.wasm -o json")]
     Replace {
         /// Name of the topic
         topic: String,
@@ -81,7 +83,8 @@ Examples:
     },
     /// Describe the program of a topic
     #[command(after_long_help = "Examples:\n  \
-        weir program deploy bank balance.wasm && weir program show bank")]
+        weir program deploy bank balance.wasm && weir program show bank\n  \
+        weir program show bank -o json")]
     Show {
         /// Name of the topic
         topic: String,

@@ -1,7 +1,7 @@
 //! Programs: what a topic may ask before a write becomes history.
 //!
 //! The machine owns everything that a program can see or change (its
-//! [`Desk`](crate::desk::Desk)); an engine behind [`ProgramHost`] only runs
+//! [`Desk`]); an engine behind [`ProgramHost`] only runs
 //! code. So the rules of limits, revert and state are here, once, whatever
 //! engine is used, and two engines can be compared.
 //!

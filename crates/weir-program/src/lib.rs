@@ -2,7 +2,7 @@
 //!
 //! A program is a WebAssembly core module that speaks the interface `weir1`
 //! (this crate's README). [`WasmtimeHost`] compiles and runs modules; the
-//! interpreter [`WasmiHost`] (feature `wasmi`) is there to check that an
+//! interpreter `WasmiHost` (feature `wasmi`) is there to check that an
 //! outcome does not depend on the engine.
 //!
 //! What must never happen in this crate: a clock, randomness, I/O, a pointer

@@ -33,6 +33,20 @@ fn examples(help: &str) -> Vec<String> {
     lines.map(|line| line.trim().to_owned()).collect()
 }
 
+/// What the examples of programs name: modules that are checked in, and a
+/// script for them.
+fn modules(place: &Place) {
+    let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    for (from, name) in [
+        ("programs/prebuilt/balance.wasm", "balance.wasm"),
+        ("programs/prebuilt/balance.wasm", "balance2.wasm"),
+        ("programs/prebuilt/unique.wasm", "unique.wasm"),
+        ("vectors/programs/balance.txt", "balance.txt"),
+    ] {
+        place.write(name, std::fs::read(root.join(from)).unwrap());
+    }
+}
+
 #[test]
 fn every_example_of_every_help_runs() {
     let place = Place::new();
@@ -57,6 +71,9 @@ fn every_example_of_every_help_runs() {
             .parent()
             .unwrap();
         let path = std::env::var("PATH").unwrap();
+        if first == Some("program") {
+            modules(&place);
+        }
         for example in examples {
             let mut shell = place.command("/bin/sh");
             shell.args(["-c", &example]);
