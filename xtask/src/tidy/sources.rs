@@ -72,8 +72,7 @@ const MACHINE_PATHS: &[&str] = &[
     concat!("/ro", "ot/"),
     concat!("/ho", "me/"),
     concat!("/Us", "ers/"),
-    concat!("/tmp/", "target"),
-    concat!("/tmp/", "brief"),
+    concat!("/tm", "p/"),
 ];
 
 /// Checks all files.
