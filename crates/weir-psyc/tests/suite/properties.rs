@@ -5,9 +5,11 @@ use crate::{generate, oracle};
 use proptest::prelude::*;
 use weir_psyc::{Limits, Mode};
 
+/// 250 cases a property, or as many as `PROPTEST_CASES` asks for.
 fn config() -> ProptestConfig {
+    let asked = std::env::var("PROPTEST_CASES").ok();
     ProptestConfig {
-        cases: 250,
+        cases: asked.and_then(|cases| cases.parse().ok()).unwrap_or(250),
         failure_persistence: None,
         ..ProptestConfig::default()
     }
