@@ -1,0 +1,55 @@
+//! `weir program check`: whether a module may run, and what it needs.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use weir::program::WasmtimeHost;
+use weir::{ErrorCode, ProgramHost};
+
+use super::read;
+use crate::cli::Caller;
+use crate::output::{Cell, Field, Shape, field};
+use crate::report::Failure;
+
+const CHECKED: &[Field] = &[
+    field("bytes", "bytes", "of the module"),
+    field("functions", "count", "with a body"),
+    field("memory", "bytes", "of memory at most"),
+    field("init", "bool", "whether it runs when its topic is created"),
+    field(
+        "upgrade",
+        "bool",
+        "whether it runs when it replaces another",
+    ),
+    field("imports", "text", "functions of the store that it calls"),
+    field("sha256", "text", "identity of the module"),
+];
+
+/// Carries out `weir program check`.
+pub(super) fn run(caller: &Caller, file: &Path) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::One, CHECKED)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let code = read(file)?;
+    let what = || format!("{} is no program", file.display());
+    let bad = |why: String| Failure::new(ErrorCode::BadProgram, what()).because(why);
+    let report = weir::program::inspect(&code).map_err(bad)?;
+    // The rest of the rules: it compiles, and speaks this version.
+    let host = WasmtimeHost::default();
+    let widest = weir::program::widest();
+    host.admit(&code, &widest)
+        .map_err(|refusal| match refusal {
+            weir::program::Refusal::Bad(why) | weir::program::Refusal::Unable(why) => bad(why),
+        })?;
+    out.row(&[
+        Cell::Size(code.len() as u64),
+        Cell::Count(u64::from(report.functions)),
+        Cell::Size(report.memory_bytes_max),
+        Cell::Flag(report.facts.has_init),
+        Cell::Flag(report.facts.has_upgrade),
+        Cell::Text(report.imports.join(" ").into()),
+        Cell::Text(host.hash(&code).to_string().into()),
+    ])?;
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}

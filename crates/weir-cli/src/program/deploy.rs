@@ -1,0 +1,87 @@
+//! `weir program deploy` and `replace`: a module for a topic.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use weir::program::script;
+use weir::{CodeHash, ErrorCode, Operation, TopicOptions};
+
+use super::read;
+use crate::bytes;
+use crate::cli::Caller;
+use crate::place::{self, Access};
+use crate::report::Failure;
+use crate::topic::{self, options};
+
+/// Arguments of `weir program deploy`.
+#[derive(Debug, Args)]
+pub(super) struct DeployArgs {
+    /// Name of the topic
+    topic: String,
+    /// The module, a .wasm file
+    file: PathBuf,
+    /// Options of the topic
+    #[arg(value_name = "OPTION=VALUE")]
+    options: Vec<String>,
+    /// Arguments of the program; \xff, {u32:5}, {x*9} as in scripts
+    #[arg(long, default_value = "", hide_default_value = true)]
+    args: String,
+}
+
+/// Arguments of `weir program replace`.
+#[derive(Debug, Args)]
+pub(super) struct ReplaceArgs {
+    /// Name of the topic
+    topic: String,
+    /// The module, a .wasm file
+    file: PathBuf,
+    /// Arguments of the program; \xff, {u32:5}, {x*9} as in scripts
+    #[arg(long, default_value = "", hide_default_value = true)]
+    args: String,
+    /// Only if the topic runs the code with this SHA-256
+    #[arg(long, value_name = "HASH")]
+    expect: Option<String>,
+}
+
+/// Carries out `weir program deploy`.
+pub(super) fn deploy(caller: &Caller, args: &DeployArgs) -> anyhow::Result<ExitCode> {
+    let options = &options::parse(&args.options, &TopicOptions::default())?;
+    let (code, arguments) = (&read(&args.file)?, &argument(&args.args)?);
+    let weir = place::open(caller, Access::Write)?;
+    let create = Operation::CreateProgram {
+        options,
+        code,
+        args: arguments,
+    };
+    topic::write(caller, &weir, &args.topic, create)
+}
+
+/// Carries out `weir program replace`.
+pub(super) fn replace(caller: &Caller, args: &ReplaceArgs) -> anyhow::Result<ExitCode> {
+    let (code, arguments) = (&read(&args.file)?, &argument(&args.args)?);
+    let expected = args.expect.as_deref().map(hash).transpose()?;
+    let weir = place::open(caller, Access::Read)?;
+    let replace = Operation::Replace {
+        expected,
+        code,
+        args: arguments,
+    };
+    topic::write(caller, &weir, &args.topic, replace)
+}
+
+fn argument(words: &str) -> anyhow::Result<Vec<u8>> {
+    script::parse(words).ok_or_else(|| {
+        let what = format!("cannot use the arguments {words}");
+        Failure::new(ErrorCode::BadOption, what).into()
+    })
+}
+
+fn hash(text: &str) -> anyhow::Result<CodeHash> {
+    let bytes = bytes::from_hex(text).and_then(|bytes| bytes.try_into().ok());
+    bytes.map(CodeHash).ok_or_else(|| {
+        let what = format!("{text} is no SHA-256");
+        let failure = Failure::new(ErrorCode::BadOption, what);
+        failure.because("it takes 64 hexadecimal digits").into()
+    })
+}
