@@ -71,7 +71,7 @@ fn dict_index_and_update_vectors_hold() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::generate::cases(64))]
 
     #[test]
     fn lists_are_the_same_in_pieces(

@@ -171,3 +171,13 @@ pub fn container() -> impl Strategy<Value = Vec<u8>> {
     ];
     vec(token, 0..14).prop_map(|tokens| tokens.concat())
 }
+
+/// This many cases a property, or as many as `PROPTEST_CASES` asks for.
+pub(crate) fn cases(usual: u32) -> ProptestConfig {
+    let asked = std::env::var("PROPTEST_CASES").ok();
+    ProptestConfig {
+        cases: asked.and_then(|cases| cases.parse().ok()).unwrap_or(usual),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}

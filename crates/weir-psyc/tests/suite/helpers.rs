@@ -174,7 +174,7 @@ fn standard_templates_are_as_listed() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::generate::cases(64))]
 
     #[test]
     fn windows_join_to_the_whole(

@@ -5,16 +5,6 @@ use crate::{generate, oracle};
 use proptest::prelude::*;
 use weir_psyc::{Limits, Mode};
 
-/// 250 cases a property, or as many as `PROPTEST_CASES` asks for.
-fn config() -> ProptestConfig {
-    let asked = std::env::var("PROPTEST_CASES").ok();
-    ProptestConfig {
-        cases: asked.and_then(|cases| cases.parse().ok()).unwrap_or(250),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
-
 fn agree(mode: Mode, limits: Limits, input: &[u8], cuts: &[usize]) {
     let expected = oracle::parse(mode, limits, input);
     let whole = feed(mode, limits, std::iter::once(input));
@@ -48,7 +38,7 @@ fn agree(mode: Mode, limits: Limits, input: &[u8], cuts: &[usize]) {
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(generate::cases(250))]
 
     #[test]
     fn streams_agree_with_the_naive_parser(

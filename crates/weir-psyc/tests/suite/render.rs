@@ -291,7 +291,7 @@ fn description() -> impl Strategy<Value = Description> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(crate::generate::cases(64))]
 
     #[test]
     fn parsing_what_was_rendered_gives_it_back(
