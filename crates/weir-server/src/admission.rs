@@ -1,0 +1,74 @@
+//! How much may wait for the store at a time.
+//!
+//! `Store::propose` waits when the queue of the store is full, which would
+//! stop a whole reactor thread. So the bytes that were handed over and not yet
+//! answered are counted here, and what would exceed the limit is refused (HTTP)
+//! or not read yet (native port). Because the limit is below that of the queue,
+//! `propose` finds room.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes of intentions that may be on their way at a time. The queue of the
+/// store takes 64 MiB.
+pub(crate) const IN_FLIGHT_BYTES_MAX: usize = 60 << 20;
+
+/// The count. One for all ports of a server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Admission {
+    bytes: Arc<AtomicUsize>,
+}
+
+/// Room that was given; given back when dropped. Keep it until the proposal is
+/// answered.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    bytes: Arc<AtomicUsize>,
+    taken: usize,
+}
+
+impl Admission {
+    /// Room for this many bytes, or none at present: answer BUSY, or read no
+    /// further. A single call above the limit is let through when it is alone.
+    pub(crate) fn admit(&self, bytes: usize) -> Option<Permit> {
+        let take = |now: usize| {
+            let then = now.saturating_add(bytes);
+            (now == 0 || then <= IN_FLIGHT_BYTES_MAX).then_some(then)
+        };
+        let order = Ordering::AcqRel;
+        let taken = self.bytes.fetch_update(order, Ordering::Acquire, take);
+        taken.is_ok().then(|| Permit {
+            bytes: Arc::clone(&self.bytes),
+            taken: bytes,
+        })
+    }
+
+    /// Bytes on their way now.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.bytes.fetch_sub(self.taken, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Admission, IN_FLIGHT_BYTES_MAX};
+
+    #[test]
+    fn room_ends_and_comes_back() {
+        let admission = Admission::default();
+        let most = admission.admit(IN_FLIGHT_BYTES_MAX);
+        assert!(most.is_some());
+        assert!(admission.admit(1).is_none());
+        drop(most);
+        assert_eq!(admission.bytes(), 0);
+        let alone = admission.admit(IN_FLIGHT_BYTES_MAX + 1);
+        assert!(alone.is_some(), "one that is too large for company");
+        assert!(admission.admit(1).is_none());
+    }
+}

@@ -1,0 +1,348 @@
+//! What a server can be told, each key with its name, unit, default and
+//! meaning: one table for flags, environment, file and documentation.
+//!
+//! Which source wins is decided by whoever fills the structure (the command:
+//! flag, environment, file, default).
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::error::ServerError;
+
+/// An address to listen on: `HOST:PORT`, `PORT` or `:PORT` on loopback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address(pub SocketAddr);
+
+impl FromStr for Address {
+    type Err = KeyError;
+
+    fn from_str(text: &str) -> Result<Self, KeyError> {
+        let wrong = || KeyError::new("an address like 127.0.0.1:7070, [::1]:7070 or 7070");
+        let text = text.trim();
+        let port = text.strip_prefix(':').unwrap_or(text);
+        if let Ok(port) = port.parse::<u16>() {
+            return Ok(Self(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)));
+        }
+        if let Ok(address) = text.parse() {
+            return Ok(Self(address));
+        }
+        // A name: the first address it has.
+        let mut found = text.to_socket_addrs().map_err(|_| wrong())?;
+        found.next().map(Self).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A value that a key does not take.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it takes {wanted}")]
+pub struct KeyError {
+    /// What it takes.
+    pub wanted: &'static str,
+}
+
+impl KeyError {
+    const fn new(wanted: &'static str) -> Self {
+        Self { wanted }
+    }
+}
+
+/// One setting. `set` reads a text such as `127.0.0.1:7070`, `30s`, `64MiB`,
+/// `true`; `get` writes one that `set` takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Name, lower case, words joined by `_`. As flag `--a-b`, in the
+    /// environment `WEIR_SERVE_A_B`, in the file `a_b` under `[serve]`.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub about: &'static str,
+    /// Reads a text into the configuration.
+    pub set: fn(&mut ServerConfig, &str) -> Result<(), KeyError>,
+    /// The value now, as text.
+    pub get: fn(&ServerConfig) -> String,
+}
+
+/// A value that a text can be read into.
+trait Setting: Sized {
+    fn read(text: &str) -> Result<Self, KeyError>;
+    fn show(&self) -> String;
+}
+
+impl Setting for bool {
+    fn read(text: &str) -> Result<Self, KeyError> {
+        match text {
+            "true" | "yes" | "on" | "1" => Ok(true),
+            "false" | "no" | "off" | "0" => Ok(false),
+            _ => Err(KeyError::new("true or false")),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Setting for usize {
+    fn read(text: &str) -> Result<Self, KeyError> {
+        text.parse().map_err(|_| KeyError::new("a whole number"))
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Setting for Option<Address> {
+    fn read(text: &str) -> Result<Self, KeyError> {
+        match text {
+            "off" | "none" => Ok(None),
+            _ => text.parse().map(Some),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.as_ref()
+            .map_or_else(|| "off".to_owned(), ToString::to_string)
+    }
+}
+
+impl Setting for Duration {
+    fn read(text: &str) -> Result<Self, KeyError> {
+        let wrong = KeyError::new("a time like 500ms, 30s, 10m or 1h");
+        let split = text
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(text.len());
+        let (number, unit) = text.split_at(split);
+        let number: u64 = number.parse().map_err(|_| wrong.clone())?;
+        let unit_ms = match unit.trim() {
+            "ms" => 1,
+            "s" => 1000,
+            "m" | "min" => 60_000,
+            "h" => 3_600_000,
+            _ => return Err(wrong),
+        };
+        let ms = number.checked_mul(unit_ms).ok_or(wrong)?;
+        Ok(Self::from_millis(ms))
+    }
+
+    fn show(&self) -> String {
+        match self.as_millis() {
+            ms if ms % 1000 == 0 => format!("{}s", ms / 1000),
+            ms => format!("{ms}ms"),
+        }
+    }
+}
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub usize);
+
+impl Setting for Size {
+    fn read(text: &str) -> Result<Self, KeyError> {
+        let wrong = KeyError::new("a size like 65536, 64KiB, 16MiB or 1GiB");
+        let split = text
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(text.len());
+        let (number, unit) = text.split_at(split);
+        let number: usize = number.parse().map_err(|_| wrong.clone())?;
+        let unit: usize = match unit.trim() {
+            "" | "B" => 1,
+            "KiB" | "K" | "k" => 1 << 10,
+            "MiB" | "M" => 1 << 20,
+            "GiB" | "G" => 1 << 30,
+            _ => return Err(wrong),
+        };
+        number.checked_mul(unit).map(Self).ok_or(wrong)
+    }
+
+    fn show(&self) -> String {
+        match self.0 {
+            n if n != 0 && n % (1 << 20) == 0 => format!("{}MiB", n >> 20),
+            n if n != 0 && n % (1 << 10) == 0 => format!("{}KiB", n >> 10),
+            n => n.to_string(),
+        }
+    }
+}
+
+impl Setting for Vec<String> {
+    fn read(text: &str) -> Result<Self, KeyError> {
+        let names = text.split(',').map(str::trim);
+        Ok(names
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect())
+    }
+
+    fn show(&self) -> String {
+        self.join(",")
+    }
+}
+
+/// Makes the structure, its default and its table from one list.
+macro_rules! config {
+    ($($name:ident: $type:ty = $default:expr, $about:literal;)*) => {
+        /// What a server can be told. The names, units and defaults are those
+        /// of [`ServerConfig::KEYS`].
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        #[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+        pub struct ServerConfig {
+            $(#[doc = $about] pub $name: $type,)*
+        }
+
+        impl Default for ServerConfig {
+            fn default() -> Self {
+                Self { $($name: $default,)* }
+            }
+        }
+
+        impl ServerConfig {
+            /// All keys, in the order in which they are documented.
+            pub const KEYS: &'static [Key] = &[$(Key {
+                name: stringify!($name),
+                about: $about,
+                set: |config, text| {
+                    config.$name = Setting::read(text)?;
+                    Ok(())
+                },
+                get: |config| Setting::show(&config.$name),
+            },)*];
+        }
+    };
+}
+
+const fn loopback(port: u16) -> Address {
+    Address(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))
+}
+
+config! {
+    http: Option<Address> = Some(loopback(7070)), "Address of the HTTP port, or off";
+    native: Option<Address> = Some(loopback(7071)), "Address of the native port, or off";
+    threads: usize = 0, "Threads that serve; 0: as many as processors";
+    insecure_no_auth: bool = false, "Serve other machines without identities";
+    insecure_no_tls: bool = false, "Serve other machines without TLS";
+    hosts: Vec<String> = Vec::new(), "Names by which clients may call the server, besides those of loopback";
+    cors_origins: Vec<String> = Vec::new(), "Origins of web pages that may use the server";
+    connections_max: usize = 10_000, "Open connections of the HTTP port";
+    connections_per_address_max: usize = 1024, "Open connections from one address";
+    request_line_max: Size = Size(8 << 10), "Size of a request line";
+    head_max: Size = Size(32 << 10), "Size of all header fields";
+    head_fields_max: usize = 100, "Number of header fields";
+    value_max: Size = Size(16 << 20), "Size of one payload, below the limit of the store";
+    body_max: Size = Size(64 << 20), "Size of a request body";
+    json_max: Size = Size(1 << 20), "Size of a JSON body that the server itself reads";
+    head_timeout: Duration = Duration::from_secs(10), "Time for the header fields from their first byte";
+    idle_timeout: Duration = Duration::from_secs(75), "Time between two requests of a connection";
+    body_timeout: Duration = Duration::from_secs(20), "Silence within a request body";
+    body_rate_min: Size = Size(1 << 10), "Bytes a second that a body must average";
+    body_rate_after: Duration = Duration::from_secs(10), "Time from which that average counts";
+    store_timeout: Duration = Duration::from_secs(30), "Time for the store to answer a write";
+    write_timeout: Duration = Duration::from_secs(30), "Time in which a client must read some of its answer";
+    heartbeat: Duration = Duration::from_secs(15), "Time between two signs of life of a quiet tail";
+    tail_max_age: Duration = Duration::from_mins(10), "Time after which a tail is asked to come again";
+    lame_duck: Duration = Duration::from_secs(2), "Time between not ready and not accepting when the server is told to end";
+    drain: Duration = Duration::from_secs(30), "Time for open requests when the server is told to end";
+    access_log: bool = false, "Log each request";
+}
+
+impl ServerConfig {
+    /// Checks what no single key can tell.
+    pub(crate) fn check(&self) -> Result<(), ServerError> {
+        for address in [self.http, self.native].into_iter().flatten() {
+            if address.0.ip().is_loopback() {
+                continue;
+            }
+            for (allowed, missing, flag) in [
+                (self.insecure_no_tls, "TLS", "insecure_no_tls"),
+                (self.insecure_no_auth, "authentication", "insecure_no_auth"),
+            ] {
+                if !allowed {
+                    return Err(ServerError::Exposed {
+                        address: address.to_string(),
+                        missing,
+                        flag,
+                    });
+                }
+            }
+        }
+        if self.http.is_none() && self.native.is_none() {
+            let what = "both ports are off, so there is nothing to serve";
+            return Err(ServerError::Config { what });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn each_key_reads_what_it_writes() {
+        for key in ServerConfig::KEYS {
+            let mut config = ServerConfig::default();
+            let text = (key.get)(&config);
+            (key.set)(&mut config, &text).unwrap();
+            assert_eq!(config, ServerConfig::default(), "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn texts_have_units() {
+        let key = |name: &str| {
+            ServerConfig::KEYS
+                .iter()
+                .find(|key| key.name == name)
+                .unwrap()
+        };
+        let mut config = ServerConfig::default();
+        (key("drain").set)(&mut config, "1500ms").unwrap();
+        (key("body_max").set)(&mut config, "1GiB").unwrap();
+        (key("http").set)(&mut config, ":0").unwrap();
+        assert_eq!(config.drain, Duration::from_millis(1500));
+        assert_eq!(config.body_max, Size(1 << 30));
+        assert_eq!(config.http.unwrap().0.to_string(), "127.0.0.1:0");
+        for (name, text) in [
+            ("drain", "30"),
+            ("body_max", "1GB"),
+            ("http", "x"),
+            ("threads", "-1"),
+        ] {
+            assert!(
+                (key(name).set)(&mut config, text).is_err(),
+                "{name} = {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn others_are_not_served_without_protection() {
+        let mut config = ServerConfig {
+            http: "0.0.0.0:0".parse().ok(),
+            ..ServerConfig::default()
+        };
+        assert!(matches!(
+            config.check(),
+            Err(ServerError::Exposed { missing: "TLS", .. })
+        ));
+        config.insecure_no_tls = true;
+        assert!(matches!(
+            config.check(),
+            Err(ServerError::Exposed {
+                missing: "authentication",
+                ..
+            })
+        ));
+        config.insecure_no_auth = true;
+        config.check().unwrap();
+    }
+}

@@ -1,0 +1,27 @@
+//! Serves a store: the native port and the HTTP edge of one process.
+//!
+//! A [`Server`] owns its sockets, its threads and nothing else: the store comes
+//! from outside and stays with whoever opened it. It reads no file, no
+//! environment variable and no clock but the monotonic one; whoever starts it
+//! says everything in a [`ServerConfig`].
+//!
+//! What must never happen here: a rule of the store (they are in
+//! `weir-core`), an answer before the store has answered, a payload that is
+//! parsed or written anew, a buffer or a queue without a limit, or a store call
+//! that makes the reactor wait for a disk (README, "What may block").
+#![forbid(unsafe_code)]
+#![allow(dead_code, reason = "the ports are filled in next")]
+
+mod access;
+mod admission;
+mod config;
+mod edge;
+mod error;
+mod metrics;
+mod native;
+mod server;
+mod shared;
+
+pub use config::{Address, Key, KeyError, ServerConfig};
+pub use error::ServerError;
+pub use server::Server;

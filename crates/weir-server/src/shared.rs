@@ -1,0 +1,76 @@
+//! What all connections of a server share.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::watch;
+use weir_store::Store;
+
+use crate::access::{self, Denied, Identities, Principal, Right};
+use crate::admission::Admission;
+use crate::config::ServerConfig;
+use crate::metrics::Metrics;
+
+/// How far the end of a server has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Serving.
+    #[default]
+    Open,
+    /// Still accepting, but no longer ready (lame duck).
+    Leaving,
+    /// Nothing new is accepted; connections end after what they are doing.
+    Draining,
+    /// Everything ends at once.
+    Cut,
+}
+
+/// Shared by all ports and connections.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// The store that is served.
+    pub(crate) store: Arc<Store>,
+    /// What was configured.
+    pub(crate) config: ServerConfig,
+    /// What is counted.
+    pub(crate) metrics: Metrics,
+    /// Room for writes. Ask before each `Store::propose`.
+    pub(crate) admission: Admission,
+    /// Who may do what.
+    pub(crate) identities: Identities,
+    /// When the server was started.
+    #[allow(dead_code, reason = "read by the status resources")]
+    pub(crate) started: Instant,
+    /// How far the end has come; changes wake whoever subscribed.
+    pub(crate) phase: watch::Sender<Phase>,
+}
+
+impl Shared {
+    pub(crate) fn new(config: ServerConfig, store: Arc<Store>) -> Self {
+        Self {
+            store,
+            config,
+            metrics: Metrics::default(),
+            admission: Admission::default(),
+            identities: Identities::default(),
+            started: Instant::now(),
+            phase: watch::Sender::new(Phase::Open),
+        }
+    }
+
+    /// Whether the principal may do this to the topic; the one question that
+    /// each request of each port asks.
+    pub(crate) fn authorize(
+        &self,
+        principal: &Principal,
+        right: Right,
+        topic: &str,
+    ) -> Result<(), Denied> {
+        access::authorize(&self.identities, principal, right, topic)
+    }
+
+    /// How far the end has come.
+    pub(crate) fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+}
