@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
+use std::task::Waker;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use weir_core::{ConsequenceOffset, TopicId};
 
 use super::block::{BLOCK_BYTES, Base, HEADER_BYTES, Header, Place};
 use super::cache::FileCache;
-use super::signal::Signal;
+use super::signal::{Signal, Watch};
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
 use crate::lock_ext::RwLockExt;
@@ -215,6 +216,17 @@ impl TopicFiles {
     pub(crate) fn wait_past(&self, after: u64, deadline: Option<Instant>) -> bool {
         self.signal
             .wait(|| self.contents.read_ok().readable() > after, deadline)
+    }
+
+    /// The same for a task: its waker is called when it may be so.
+    pub(crate) fn watch_past(&self, after: u64, waker: &Waker) -> Watch {
+        self.signal
+            .watch(|| self.contents.read_ok().readable() > after, waker)
+    }
+
+    /// Where those who wait are kept.
+    pub(crate) fn signal(&self) -> &Signal {
+        &self.signal
     }
 
     /// The block that holds the first record with an offset of at least

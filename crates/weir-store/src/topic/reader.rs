@@ -1,13 +1,17 @@
 //! Readers: pages of records from an offset on.
 
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use weir_core::{ConsequenceOffset, Record};
 
 use super::block::BlockCursor;
 use super::files::{LoadedBlock, TopicFiles};
+use super::signal::{Signal, Watch};
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::lock_ext::RwLockExt;
@@ -137,6 +141,18 @@ impl TopicReader {
         files.is_some_and(|files| files.wait_past(self.next - 1, deadline))
     }
 
+    /// The same without a thread: becomes true when there is a record that was
+    /// not read yet, false when the store is closed. Works with any runtime,
+    /// and may be dropped at any time.
+    #[must_use]
+    pub fn changed(&self) -> Changed {
+        Changed {
+            source: self.source.clone(),
+            after: self.next - 1,
+            place: None,
+        }
+    }
+
     /// Moves to the first record that was stamped at `time_ms` or later.
     pub fn seek_time(&mut self, time_ms: u64) -> Result<(), StoreError> {
         let Some(files) = self.files() else {
@@ -165,6 +181,84 @@ impl TopicReader {
             }
             self.next = at.next;
         }
+    }
+}
+
+/// A record to come; see [`TopicReader::changed`].
+#[derive(Debug)]
+pub struct Changed {
+    source: Source,
+    after: u64,
+    /// Where the waker is kept, and its number there.
+    place: Option<(Place, u64)>,
+}
+
+#[derive(Clone)]
+enum Place {
+    Arrivals(Arc<Engine>),
+    Topic(Arc<TopicFiles>),
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Arrivals(_) => "arrivals",
+            Self::Topic(_) => "topic",
+        })
+    }
+}
+
+impl Place {
+    fn signal(&self) -> &Signal {
+        match self {
+            Self::Arrivals(engine) => &engine.arrivals,
+            Self::Topic(files) => files.signal(),
+        }
+    }
+}
+
+impl Changed {
+    fn leave(&mut self) {
+        if let Some((place, id)) = self.place.take() {
+            place.signal().forget(id);
+        }
+    }
+}
+
+impl Future for Changed {
+    type Output = bool;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<bool> {
+        self.leave();
+        if let Source::Name(engine, _) = &self.source {
+            let engine = Arc::clone(engine);
+            let found = || self.source.files().is_some();
+            match engine.arrivals.watch(found, context.waker()) {
+                Watch::Found => {}
+                Watch::Closed => return Poll::Ready(false),
+                Watch::Waits(id) => {
+                    self.place = Some((Place::Arrivals(engine), id));
+                    return Poll::Pending;
+                }
+            }
+        }
+        let Some(files) = self.source.files() else {
+            return Poll::Ready(false);
+        };
+        match files.watch_past(self.after, context.waker()) {
+            Watch::Found => Poll::Ready(true),
+            Watch::Closed => Poll::Ready(false),
+            Watch::Waits(id) => {
+                self.place = Some((Place::Topic(files), id));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::task::Waker;
 use std::time::Instant;
 
 use crate::lock_ext::LockExt;
@@ -13,24 +14,86 @@ pub(crate) struct Signal {
     waiting: AtomicUsize,
     /// Nothing will come any more.
     closed: AtomicBool,
-    lock: Mutex<()>,
+    lock: Mutex<Watchers>,
     changed: Condvar,
+}
+
+/// Tasks that wait without a thread.
+#[derive(Debug, Default)]
+struct Watchers {
+    /// Number of the one that came last.
+    last: u64,
+    wakers: Vec<(u64, Waker)>,
+}
+
+/// What a task that watches learns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watch {
+    /// It is so already.
+    Found,
+    /// It will never be.
+    Closed,
+    /// The waker will be called; until then this number takes it back.
+    Waits(u64),
 }
 
 impl Signal {
     /// The data changed. Called after it did.
     pub(crate) fn notify(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
-            drop(self.lock.lock_ok());
-            self.changed.notify_all();
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        let wakers = std::mem::take(&mut self.lock.lock_ok().wakers);
+        self.waiting.fetch_sub(wakers.len(), Ordering::SeqCst);
+        self.changed.notify_all();
+        for (_, waker) in wakers {
+            // Foreign code: a panic in it must not end the commit thread.
+            let woken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
+            drop(woken);
+        }
+    }
+
+    /// Asks for one call of the waker with the next change, unless it is found
+    /// or closed by now.
+    pub(crate) fn watch(&self, found: impl Fn() -> bool, waker: &Waker) -> Watch {
+        if found() {
+            return Watch::Found;
+        }
+        let mut watchers = self.lock.lock_ok();
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let early = if found() {
+            Some(Watch::Found)
+        } else if self.closed.load(Ordering::SeqCst) {
+            Some(Watch::Closed)
+        } else {
+            None
+        };
+        if let Some(early) = early {
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            return early;
+        }
+        watchers.last += 1;
+        let id = watchers.last;
+        watchers.wakers.push((id, waker.clone()));
+        Watch::Waits(id)
+    }
+
+    /// Takes back what [`watch`](Self::watch) asked for.
+    pub(crate) fn forget(&self, id: u64) {
+        let mut watchers = self.lock.lock_ok();
+        if let Ok(at) = watchers.wakers.binary_search_by_key(&id, |(id, _)| *id) {
+            watchers.wakers.remove(at);
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
     /// Ends all waiting, now and later.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        drop(self.lock.lock_ok());
-        self.changed.notify_all();
+        self.wake();
     }
 
     /// Waits until `found`, or until `deadline` or the end. Returns whether it

@@ -357,3 +357,62 @@ fn places_in_time_are_found_whatever_was_stamped() {
     reader.seek_time(last + 1).unwrap();
     assert!(reader.next_page().unwrap().is_none());
 }
+
+/// Runs a future on this thread, which sleeps between two calls of the waker.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let std::task::Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+        assert!(Instant::now() < end, "nothing came");
+        std::thread::park_timeout(PATIENCE);
+    }
+}
+
+#[test]
+fn a_task_waits_without_a_thread() {
+    let store = Arc::new(open(Arc::new(SimDisk::new())));
+    // Before the topic is there, and after each record that was read.
+    let mut reader = store.listen("t", ConsequenceOffset::ZERO);
+    let (said, heard) = mpsc::channel();
+    let follower = std::thread::spawn(move || {
+        let mut found = Vec::new();
+        while block_on(reader.changed()) {
+            while let Some(page) = reader.next_page().unwrap() {
+                found.extend(page.iter().map(|record| record.unwrap().offset.0));
+            }
+            said.send(found.len()).unwrap();
+        }
+        found
+    });
+    create(&store, "t");
+    for n in 0..200_u64 {
+        execute(&store, &[put("t", b"k", &n.to_le_bytes())]);
+        if n % 50 == 0 {
+            // Now and then it has to wait again.
+            while heard.recv_timeout(PATIENCE).unwrap() < usize::try_from(n + 2).unwrap() {}
+        }
+    }
+    // Somebody who gives up takes nothing along.
+    for _ in 0..100 {
+        let mut reader = store.read("t", ConsequenceOffset::ZERO).unwrap();
+        reader.seek(reader.last());
+        let mut changed = std::pin::pin!(reader.changed());
+        let waker = std::task::Waker::noop();
+        let mut context = std::task::Context::from_waker(waker);
+        assert!(changed.as_mut().poll(&mut context).is_pending());
+    }
+    while heard.recv_timeout(PATIENCE).unwrap() < 201 {}
+    store.shut_down().unwrap();
+    assert_eq!(follower.join().unwrap(), (1..=201).collect::<Vec<_>>());
+}
