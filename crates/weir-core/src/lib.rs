@@ -39,7 +39,8 @@ pub use intention::{Expect, Intention, Operation, TxnOp};
 pub use machine::{Applied, ApplyError, Machine};
 pub use options::{Compaction, ProgramOptions, TopicOptions};
 pub use program::{
-    CodeHash, Facts, Program, ProgramHost, ProgramView, Refusal, Setup, StateMode, Trap, TrapKind,
+    CodeHash, Facts, Program, ProgramCounts, ProgramHost, ProgramView, Refusal, Setup, StateMode,
+    Trap, TrapKind,
 };
 pub use record::{ConsequenceSink, Record, RecordFlags, RecordKind};
 pub use snapshot::{SnapshotError, SnapshotSink, SnapshotSource};

@@ -627,6 +627,7 @@ fn program_view(running: &Running) -> ProgramView<'_> {
         mode: running.mode,
         state: running.desk.state(),
         state_bytes: running.state_bytes(),
+        counts: running.counts,
     }
 }
 

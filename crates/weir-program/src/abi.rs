@@ -4,6 +4,8 @@
 use weir_core::desk::{Desk, Stop};
 use weir_core::{TrapKind, program::Entry};
 
+use crate::lines::Lines;
+
 /// Name of the module that a program imports from.
 pub(crate) const MODULE: &str = "weir1";
 /// Version that `weir_abi` must return.
@@ -253,15 +255,21 @@ pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     sha2::Sha256::digest(bytes).into()
 }
 
-pub(crate) fn log(m: &mut [u8], _level: i32, ptr: i32, len: i32) -> Result<Done, Stop> {
+pub(crate) fn log(
+    m: &mut [u8],
+    d: &Desk,
+    lines: &Lines,
+    (level, ptr, len): (i32, i32, i32),
+) -> Result<Done, Stop> {
     let text = piece(m, ptr, len)?;
+    lines.add(d, level, text);
     Ok(done(0, text.len()))
 }
 
 /// Links all functions of `weir1` into a linker of either engine, whose
 /// interfaces differ in the name of the crate only.
 macro_rules! link_all {
-    ($engine:ident, $linker:expr, $stop:path) => {{
+    ($engine:ident, $linker:expr, $stop:path, $lines:expr) => {{
         use $crate::abi::{self, Done};
         type Guest<'a> = $engine::Caller<'a, Data>;
         fn host(
@@ -368,9 +376,14 @@ macro_rules! link_all {
                 host(g, |m, _| abi::hash(m, (a, p, l, o))).map(drop)
             },
         )?;
-        l.func_wrap(module, "log", |g: Guest<'_>, v: i32, p: i32, l: i32| {
-            host(g, |m, _| abi::log(m, v, p, l)).map(drop)
-        })?;
+        let lines = ::std::sync::Arc::clone($lines);
+        l.func_wrap(
+            module,
+            "log",
+            move |g: Guest<'_>, v: i32, p: i32, l: i32| {
+                host(g, |m, d| abi::log(m, d, &lines, (v, p, l))).map(drop)
+            },
+        )?;
     }};
 }
 pub(crate) use link_all;

@@ -88,7 +88,8 @@ impl Compiler {
             .wasm_tail_call(false);
         let engine = Engine::new(&config);
         let mut linker: Linker<Data> = Linker::new(&engine);
-        abi::link_all!(wasmi, linker, stopped);
+        let lines = Arc::default();
+        abi::link_all!(wasmi, linker, stopped, &lines);
         let linker = Arc::new(linker);
         Ok(Self { engine, linker })
     }

@@ -14,14 +14,17 @@ mod abi;
 mod host;
 #[cfg(feature = "wasmi")]
 mod interpreted;
+mod lines;
 mod native;
 mod rewrite;
 pub mod script;
+pub mod trace;
 mod validate;
 
 pub use host::limits;
 #[cfg(feature = "wasmi")]
 pub use interpreted::WasmiHost;
+pub use lines::{LINE_BYTES_MAX, LINES_MAX, LINES_PER_SECOND, Level, LogLine};
 pub use native::WasmtimeHost;
 pub use validate::{Report, inspect, widest};
 pub use weir_core::program::Refusal;

@@ -1,5 +1,7 @@
 //! Programs on wasmtime: compiled, metered, one warm instance for each topic.
 
+mod traced;
+
 use std::sync::{Arc, OnceLock};
 
 use wasmtime::{
@@ -12,7 +14,9 @@ use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 
 use crate::abi;
 use crate::host::{Cache, limits};
+use crate::lines::{Lines, LogLine};
 use crate::rewrite::{export_globals, global_name};
+use crate::trace::Tracer;
 use crate::validate::{PAGE_BYTES, Report, inspect};
 
 /// Runs programs with wasmtime. Cheap to share; all topics of a store use one.
@@ -21,6 +25,10 @@ pub struct WasmtimeHost {
     /// Made when the first program comes.
     compiler: OnceLock<Result<Compiler, String>>,
     modules: Cache<Compiled>,
+    /// What programs say.
+    lines: Arc<Lines>,
+    /// Writes down what they ask for.
+    tracer: Option<Arc<Tracer>>,
 }
 
 struct Compiler {
@@ -75,7 +83,7 @@ struct Running {
 }
 
 impl Compiler {
-    fn new() -> Result<Self, Error> {
+    fn new(lines: &Arc<Lines>, tracer: Option<&Arc<Tracer>>) -> Result<Self, Error> {
         let mut config = Config::default();
         config
             .consume_fuel(true)
@@ -89,16 +97,40 @@ impl Compiler {
             .wasm_backtrace_max_frames(None);
         let engine = Engine::new(&config)?;
         let mut linker: Linker<Data> = Linker::new(&engine);
-        abi::link_all!(wasmtime, linker, stopped);
+        match tracer {
+            None => abi::link_all!(wasmtime, linker, stopped, lines),
+            Some(tracer) => traced::link(&mut linker, tracer, lines)?,
+        }
         Ok(Self { engine, linker })
     }
 }
 
+fn said(error: &Error) -> String {
+    format!("{error:#}")
+}
+
 impl WasmtimeHost {
+    /// A host that writes down what programs ask for. It gives the same
+    /// outcomes at the same fuel, more slowly.
+    #[must_use]
+    pub fn traced(tracer: Arc<Tracer>) -> Self {
+        Self {
+            tracer: Some(tracer),
+            ..Self::default()
+        }
+    }
+
+    /// The newest lines that programs wrote with `log` on this host, oldest
+    /// first, and how many were left out because they came too fast.
+    #[must_use]
+    pub fn lines(&self) -> (Vec<LogLine>, u64) {
+        self.lines.read()
+    }
+
     fn compiler(&self) -> Result<&Compiler, Refusal> {
-        let compiler = self
-            .compiler
-            .get_or_init(|| Compiler::new().map_err(|error| format!("{error:#}")));
+        let compiler = self.compiler.get_or_init(|| {
+            Compiler::new(&self.lines, self.tracer.as_ref()).map_err(|error| said(&error))
+        });
         compiler
             .as_ref()
             .map_err(|error| Refusal::Unable(error.clone()))

@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_core::{
-    ClientId, CodeHash, Commit, ConsequenceOffset, Digest, Intention, IntentionOffset, StateMode,
-    TopicId, TopicOptions,
+    ClientId, CodeHash, Commit, ConsequenceOffset, Digest, Intention, IntentionOffset,
+    ProgramCounts, StateMode, TopicId, TopicOptions,
 };
 
 use crate::commit::Committer;
@@ -82,6 +82,9 @@ pub struct ProgramInfo {
     pub state_entries: u64,
     /// Bytes of its state: keys and values, or memory.
     pub state_bytes: u64,
+    /// What the topic's programs did since the store was opened, the
+    /// intentions that were replayed then included.
+    pub counts: ProgramCounts,
 }
 
 /// Counts since the store was opened, and where it stands.
@@ -208,6 +211,7 @@ impl Store {
             mode: view.mode,
             state_entries: view.state.len() as u64,
             state_bytes: view.state_bytes,
+            counts: view.counts,
         })
     }
 

@@ -59,8 +59,9 @@ pub use weir_core::intention::{
 };
 pub use weir_core::{
     ClientId, CodeHash, Commit, Compaction, ConsequenceOffset, Detail, Digest, Effect, ErrorCode,
-    IntentionOffset, NameError, Outcome, OutcomeRun, Outcomes, ProgramHost, ProgramOptions, Record,
-    RecordFlags, RecordKind, StateMode, TopicId, TopicName, TopicOptions, limits,
+    IntentionOffset, NameError, Outcome, OutcomeRun, Outcomes, ProgramCounts, ProgramHost,
+    ProgramOptions, Record, RecordFlags, RecordKind, StateMode, TopicId, TopicName, TopicOptions,
+    limits,
 };
 pub use weir_store::{
     BackupReport, CompactReport, Durability, Finding, Identity, KeyEntry, LogIndex, OpenOptions,

@@ -18,7 +18,8 @@ use crate::keys::KeyIndex;
 use crate::limits::{ARGUMENT_BYTES_MAX, DETAIL_TEXT_BYTES_MAX, START_FUEL, TOPICS_MAX};
 use crate::options::TopicOptions;
 use crate::program::{
-    CodeHash, Entry, Facts, Program, ProgramHost, Refusal, Setup, StateMode, Trap, Verdict,
+    CodeHash, Entry, Facts, Program, ProgramCounts, ProgramHost, Refusal, Setup, StateMode, Trap,
+    Verdict,
 };
 use crate::record::{ConsequenceSink, RecordFlags, RecordKind};
 use crate::topic::{Live, No, Topic};
@@ -33,6 +34,7 @@ pub(crate) struct Running {
     pub(crate) desk: Desk,
     /// The topic's keys are kept on the desk.
     pub(crate) watches: bool,
+    pub(crate) counts: ProgramCounts,
 }
 
 impl Clone for Running {
@@ -45,6 +47,7 @@ impl Clone for Running {
             program: self.program.fork(),
             desk: self.desk.clone(),
             watches: self.watches,
+            counts: self.counts,
         }
     }
 }
@@ -75,6 +78,7 @@ impl Running {
             program,
             desk,
             watches,
+            counts: ProgramCounts::default(),
         }
     }
 
@@ -92,7 +96,16 @@ impl Running {
             fuel = fuel.max(START_FUEL);
         }
         let reason = |reason, detail| Ok(Err(No { reason, detail }));
-        match self.program.judge(entry, fuel, &mut self.desk) {
+        let before = self.desk.fuel();
+        let judged = self.program.judge(entry, fuel, &mut self.desk);
+        self.counts.calls += 1;
+        self.counts.fuel += self.desk.fuel() - before;
+        match judged {
+            Ok(Verdict::Valid) => {}
+            Ok(Verdict::Reject(_)) => self.counts.rejects += 1,
+            Err(_) => self.counts.traps += 1,
+        }
+        match judged {
             Ok(Verdict::Valid) => Ok(Ok(())),
             Ok(Verdict::Reject(code)) => {
                 let text = String::from_utf8_lossy(self.desk.text());
@@ -524,6 +537,7 @@ impl Machine {
         let watches = old.watches || facts.reads_keys;
         let hash = host.hash(code);
         let mut running = Running::new(hash, args, old.mode, program, desk, watches);
+        running.counts = old.counts;
         running.desk.open(last.plus(2));
         running.desk.lay_principal(item.principal);
         let judged = if facts.has_upgrade {
@@ -545,6 +559,7 @@ impl Machine {
             }
             if let Some(old) = live.program.as_mut() {
                 old.desk = desk;
+                old.counts = running.counts;
             }
             return Ok(Err(no));
         }

@@ -1,0 +1,196 @@
+//! The functions of `weir1` for a host with a tracer: the same ones, called by
+//! their number of arguments, with what they did written down.
+
+use std::sync::Arc;
+
+use wasmtime::{Error, FuncType, Linker, Val, ValType};
+use weir_core::desk::{Desk, Stop};
+
+use super::{Data, stopped};
+use crate::abi::{self, Done, Returns};
+use crate::lines::{Level, Lines};
+use crate::trace::{Answer, Argument, HostCall, Snippet, Tracer};
+
+/// Arguments that a function has at most.
+const ARGUMENTS_MAX: usize = 5;
+type Arguments = [i32; ARGUMENTS_MAX];
+
+/// Links all functions.
+pub(super) fn link(
+    linker: &mut Linker<Data>,
+    tracer: &Arc<Tracer>,
+    lines: &Arc<Lines>,
+) -> Result<(), Error> {
+    for (name, count, returns) in abi::IMPORTS {
+        let result = match returns {
+            Returns::Nothing => None,
+            Returns::I32 => Some(ValType::I32),
+            Returns::I64 => Some(ValType::I64),
+        };
+        let parameters = std::iter::repeat_n(ValType::I32, count);
+        let kind = FuncType::new(linker.engine(), parameters, result);
+        let (tracer, lines) = (Arc::clone(tracer), Arc::clone(lines));
+        linker.func_new(abi::MODULE, name, kind, move |guest, given, results| {
+            let mut args: Arguments = [0; ARGUMENTS_MAX];
+            for (to, from) in args.iter_mut().zip(given) {
+                *to = from.i32().unwrap_or(0);
+            }
+            let result = host(guest, (&tracer, &lines), (name, returns), &args)?;
+            if let Some(to) = results.first_mut() {
+                *to = match returns {
+                    Returns::I64 => Val::I64(result),
+                    _ => Val::I32(i32::try_from(result).unwrap_or(i32::MAX)),
+                };
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Carries out a call and pays for it, as the plain functions do.
+fn host(
+    mut guest: wasmtime::Caller<'_, Data>,
+    (tracer, lines): (&Tracer, &Lines),
+    (name, returns): (&'static str, Returns),
+    args: &Arguments,
+) -> Result<i64, Error> {
+    let Some(memory) = guest.data().memory else {
+        return Err(stopped(guest, Stop::Trap(weir_core::TrapKind::Other)));
+    };
+    let (bytes, data) = memory.data_and_store_mut(&mut guest);
+    let intention = data.desk.intention();
+    let mut seen = tracer.wants(name, intention).then(|| HostCall {
+        intention,
+        time_ms: data.desk.time_ms(),
+        step: data.desk.step(),
+        name,
+        arguments: arguments(name, args, bytes),
+        answer: Answer::Done,
+        fuel: 0,
+    });
+    let called = call(name, bytes, &mut data.desk, lines, args);
+    if let Some(seen) = &mut seen {
+        seen.fuel = called.as_ref().map_or(0, |done| done.fuel);
+        seen.answer = match &called {
+            Ok(done) => answer(name, returns, done.result, args, bytes),
+            Err(stop) => Answer::Stopped(*stop),
+        };
+    }
+    let done = match called {
+        Ok(done) => done,
+        Err(stop) => {
+            if let Some(seen) = seen {
+                tracer.add(seen);
+            }
+            return Err(stopped(guest, stop));
+        }
+    };
+    data.wrote |= done.wrote;
+    let left = guest.get_fuel()?;
+    let paid = left.checked_sub(done.fuel);
+    if let Some(mut seen) = seen {
+        if paid.is_none() {
+            (seen.fuel, seen.answer) = (left, Answer::OutOfFuel);
+        }
+        tracer.add(seen);
+    }
+    if let Some(left) = paid {
+        guest.set_fuel(left)?;
+        Ok(done.result)
+    } else {
+        guest.data_mut().out_of_fuel = true;
+        Err(stopped(guest, Stop::Limit(0)))
+    }
+}
+
+#[allow(clippy::many_single_char_names, reason = "arguments by their place")]
+fn call(
+    name: &str,
+    m: &mut [u8],
+    d: &mut Desk,
+    lines: &Lines,
+    args: &Arguments,
+) -> Result<Done, Stop> {
+    let [a, b, c, e, f] = *args;
+    match name {
+        "input_info" => abi::input_info(m, d, a),
+        "input_read" => abi::input_read(m, d, (a, b, c, e)),
+        "emit_put" => abi::emit_put(m, d, (a, b, c, e)),
+        "emit_delete" => abi::emit_delete(m, d, a, b),
+        "emit_input" => abi::emit_input(d),
+        "emit_value" => abi::emit_value(m, d, (a, b, c, e)),
+        "reject_text" => abi::reject_text(m, d, a, b),
+        "state_get" => abi::state_get(m, d, (a, b, c, e, f)),
+        "state_put" => abi::state_put(m, d, (a, b, c, e)),
+        "state_delete" => abi::state_delete(m, d, a, b),
+        "state_next" => abi::state_next(m, d, (a, b, c, e)),
+        "key_get" => abi::key_get(m, d, (a, b, c, e, f)),
+        "key_offset" => abi::key_offset(m, d, a, b),
+        "hash" => abi::hash(m, (a, b, c, e)),
+        "log" => abi::log(m, d, lines, (a, b, c)),
+        _ => Err(Stop::Trap(weir_core::TrapKind::Other)),
+    }
+}
+
+/// A piece of the guest's memory; empty where there is none.
+fn piece(m: &[u8], ptr: i32, len: i32) -> Snippet {
+    let (from, len) = (ptr.cast_unsigned() as usize, len.cast_unsigned() as usize);
+    let bytes = m.get(from..).unwrap_or(&[]);
+    Snippet::new(bytes.get(..len).unwrap_or(bytes), len)
+}
+
+/// What the guest hands over, read before the call.
+#[allow(clippy::many_single_char_names, reason = "arguments by their place")]
+fn arguments(name: &str, args: &Arguments, m: &[u8]) -> Vec<(&'static str, Argument)> {
+    let [a, b, c, e, _] = *args;
+    let bytes = |name, ptr, len| (name, Argument::Bytes(piece(m, ptr, len)));
+    let number = |name, n: i32| (name, Argument::Number(u64::from(n.cast_unsigned())));
+    match name {
+        "input_read" => {
+            let parts = ["key", "value", "args", "principal", "old_code"];
+            let part = usize::try_from(a).ok().and_then(|at| parts.get(at));
+            let part = ("what", Argument::Name(part.copied().unwrap_or("unknown")));
+            vec![part, number("from", b)]
+        }
+        "emit_put" | "state_put" => vec![bytes("key", a, b), bytes("value", c, e)],
+        "emit_value" => vec![bytes("key", a, b), number("from", c), number("len", e)],
+        "emit_delete" | "state_delete" | "state_next" | "key_offset" => vec![bytes("key", a, b)],
+        "state_get" | "key_get" => vec![bytes("key", a, b), number("from", c)],
+        "reject_text" => vec![bytes("text", a, b)],
+        "hash" => {
+            let algorithm = match a {
+                1 => "sha256",
+                2 => "blake3",
+                _ => "unknown",
+            };
+            vec![("alg", Argument::Name(algorithm)), bytes("bytes", b, c)]
+        }
+        "log" => {
+            let level = Level::from_number(a).name();
+            vec![("level", Argument::Name(level)), bytes("text", b, c)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What came back, read from the guest's memory behind the call.
+fn answer(name: &str, returns: Returns, result: i64, args: &Arguments, m: &[u8]) -> Answer {
+    let [_, _, c, e, f] = *args;
+    let full = usize::try_from(result);
+    let handed = |ptr, cap: i32, rest: usize| {
+        let len = rest.min(cap.cast_unsigned() as usize);
+        let len = i32::try_from(len).unwrap_or(i32::MAX);
+        Answer::Bytes(piece(m, ptr, len))
+    };
+    match (name, full) {
+        ("state_get" | "key_get" | "state_next", Err(_)) => Answer::Absent,
+        ("input_read" | "state_next", Ok(full)) => handed(c, e, full),
+        ("state_get" | "key_get", Ok(full)) => {
+            handed(e, f, full.saturating_sub(c.cast_unsigned() as usize))
+        }
+        ("hash", _) => Answer::Bytes(piece(m, e, 32)),
+        _ if returns == Returns::Nothing => Answer::Done,
+        _ => Answer::Number(result),
+    }
+}

@@ -1,0 +1,156 @@
+//! Tracing changes nothing, and says what happened; lines are bounded.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_core::{IntentionOffset, Machine, ProgramCounts, ProgramHost};
+use weir_program::script::{Manner, run};
+use weir_program::trace::{Answer, Argument, HostCall, Tracer, Wanted};
+use weir_program::{LINE_BYTES_MAX, LINES_PER_SECOND, Level, WasmtimeHost};
+
+const EVERYTHING: std::ops::RangeInclusive<IntentionOffset> =
+    IntentionOffset(0)..=IntentionOffset(u64::MAX);
+
+fn folder(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path)
+}
+
+fn program(name: &str) -> Option<Vec<u8>> {
+    std::fs::read(folder("programs/prebuilt").join(format!("{name}.wasm"))).ok()
+}
+
+fn counts(machine: &Machine) -> Vec<ProgramCounts> {
+    let programs = machine.topics().filter_map(|topic| topic.program);
+    programs.map(|program| program.counts).collect()
+}
+
+#[test]
+fn a_traced_host_gives_the_same_outcomes_at_the_same_fuel() {
+    let (mut scripts, mut fuel) = (0, 0);
+    for name in ["balance", "chat", "life", "parity", "small", "vanilla"] {
+        let path = folder("vectors/programs").join(format!("{name}.txt"));
+        let script = std::fs::read_to_string(path).unwrap();
+        let plain: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
+        let tracer = Arc::new(Tracer::new(Wanted::All, &EVERYTHING));
+        let watched: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(&tracer)));
+        let (blocks, machine) = run(&script, &plain, Manner::default(), &program).unwrap();
+        let (again, other) = run(&script, &watched, Manner::default(), &program).unwrap();
+        assert_eq!(blocks, again);
+        assert_eq!(machine.digest(), other.digest());
+        assert_eq!(counts(&machine), counts(&other));
+        let (calls, left_out) = tracer.take();
+        assert_eq!(left_out, 0);
+        let paid: u64 = calls.iter().map(|call| call.fuel).sum();
+        assert!(paid > 0, "nothing was traced");
+        scripts += 1;
+        fuel += counts(&machine).iter().map(|c| c.fuel).sum::<u64>();
+    }
+    assert!(scripts > 0 && fuel > 0);
+}
+
+#[test]
+fn the_trace_of_a_transfer_names_what_was_read_and_emitted() {
+    let script = "create bank program=balance
+put bank {id:0}={id:1}{i64:100}{u64:0}{u64:0}
+put bank {id:1}={id:2}{i64:30}{u64:0}{u64:0}
+put bank {id:1}={id:2}{i64:71}{u64:0}{u64:0}
+----
+
+";
+    let tracer = Tracer::new(Wanted::All, &(IntentionOffset(3)..=IntentionOffset(4)));
+    let tracer = Arc::new(tracer);
+    let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(&tracer)));
+    run(script, &host, Manner::default(), &program).unwrap();
+    let (calls, _) = tracer.take();
+    let names = |intention: u64| -> Vec<&str> {
+        let of = calls.iter().filter(|call| call.intention.0 == intention);
+        of.map(|call| call.name).collect()
+    };
+    let valid = [
+        "input_info",
+        "input_read",
+        "input_read",
+        "key_get",
+        "emit_put",
+        "key_get",
+        "emit_put",
+        "emit_put",
+    ];
+    assert_eq!(names(3), valid);
+    assert_eq!(names(4).last(), Some(&"reject_text"));
+    assert!(names(2).is_empty(), "only what was asked for");
+    let get = &calls[3];
+    let Argument::Bytes(key) = &get.arguments[0].1 else {
+        panic!("{get:?}")
+    };
+    assert_eq!((key.len, key.bytes[0]), (32, 1));
+    let Answer::Bytes(found) = &get.answer else {
+        panic!("{get:?}")
+    };
+    assert_eq!(found.bytes, 100_i64.to_be_bytes());
+    let absent = &calls[5];
+    assert_eq!(absent.answer, Answer::Absent, "{absent:?}");
+    let Argument::Bytes(value) = &calls[4].arguments[1].1 else {
+        panic!("{:?}", calls[4])
+    };
+    assert_eq!(value.bytes, 70_i64.to_be_bytes());
+}
+
+/// A program that writes as many lines as the first byte of the value says.
+const CHATTY: &str = r#"(module
+  (import "weir1" "log" (func $log (param i32 i32 i32)))
+  (import "weir1" "input_read" (func $read (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1 1)
+  (data (i32.const 16) "a line")
+  (func (export "weir_abi") (result i32) i32.const 1)
+  (func (export "weir_apply") (result i32) (local $n i32)
+    (drop (call $read (i32.const 1) (i32.const 0) (i32.const 0) (i32.const 1)))
+    (local.set $n (i32.load8_u (i32.const 0)))
+    (block $out (loop $more
+      (br_if $out (i32.eqz (local.get $n)))
+      (call $log (i32.const 2) (i32.const 16) (i32.const 6))
+      (local.set $n (i32.sub (local.get $n) (i32.const 1)))
+      (br $more)))
+    (call $log (i32.const 9) (i32.const 0) (i32.const 4000))
+    i32.const 0))"#;
+
+fn chatty(name: &str) -> Option<Vec<u8>> {
+    (name == "chatty").then(|| wat::parse_str(CHATTY).unwrap())
+}
+
+#[test]
+fn lines_are_kept_cut_and_counted_when_there_are_too_many() {
+    let native = Arc::new(WasmtimeHost::default());
+    let host: Arc<dyn ProgramHost> = Arc::clone(&native) as Arc<dyn ProgramHost>;
+    let script = "create t program=chatty\nput t k={u8:1} at=5000\nput t k={u8:200}\nput t k={u8:0} at=6000\n----\n\n";
+    run(script, &host, Manner::default(), &chatty).unwrap();
+    let (lines, dropped) = native.lines();
+    let taken = u64::from(LINES_PER_SECOND);
+    assert_eq!(lines.len() as u64, taken + 1);
+    assert_eq!(dropped, 2 + 201 - taken);
+    let first = &lines[0];
+    assert_eq!((first.intention.0, first.time_ms), (2, 5000));
+    assert_eq!((first.level, first.text.as_str()), (Level::Warn, "a line"));
+    let last = lines.last().unwrap();
+    assert_eq!((last.intention.0, last.level), (4, Level::Info));
+    assert!(last.text.len() <= LINE_BYTES_MAX * 3 && lines[1].level == Level::Info);
+}
+
+#[test]
+fn a_tracer_of_lines_keeps_nothing_else() {
+    let tracer = Arc::new(Tracer::new(Wanted::Log, &EVERYTHING));
+    let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(&tracer)));
+    let script = "create t program=chatty\nput t k={u8:2}\n----\n\n";
+    run(script, &host, Manner::default(), &chatty).unwrap();
+    let (calls, _): (Vec<HostCall>, u64) = tracer.take();
+    let levels: Vec<_> = calls.iter().map(|call| &call.arguments[0].1).collect();
+    let (warn, info) = (Argument::Name("warn"), Argument::Name("info"));
+    assert_eq!(levels, [&warn, &warn, &info]);
+    let (_, Argument::Bytes(text)) = &calls[2].arguments[1] else {
+        panic!("{calls:?}")
+    };
+    assert_eq!((text.len, text.bytes.len()), (4000, 256));
+}
