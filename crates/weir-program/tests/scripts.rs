@@ -59,6 +59,49 @@ fn every_script_means_the_same_on_every_engine_and_after_every_restart() {
     println!("{count} blocks");
 }
 
+/// Where the programs of each language are: what their modules are called
+/// behind the name of the program, their folder, and how a source ends.
+const LANGUAGES: [(&str, &str, &str); 4] = [
+    ("", "programs/reference/examples", "rs"),
+    ("-c", "programs/c", "c"),
+    ("-zig", "programs/zig", "zig"),
+    ("-as", "programs/assemblyscript/assembly", "ts"),
+];
+
+/// `balance` and `surface`, which calls every function there is, written in
+/// each language: one script, one meaning.
+#[test]
+fn a_program_means_the_same_in_every_language() {
+    let native: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
+    let interpreted: Arc<dyn ProgramHost> = Arc::new(WasmiHost::default());
+    for name in ["balance", "surface"] {
+        let script = folder("vectors/programs").join(format!("{name}.txt"));
+        let script = std::fs::read_to_string(script).unwrap();
+        for (suffix, _, _) in LANGUAGES {
+            let module = program(&format!("{name}{suffix}")).unwrap();
+            if name == "surface" {
+                let report = weir_program::inspect(&module).unwrap();
+                assert_eq!(report.imports.len(), 15, "functions that {suffix} calls");
+            }
+            let program = |asked: &str| (asked == name).then(|| module.clone());
+            for host in [&native, &interpreted] {
+                for restarts in [false, true] {
+                    let twice = restarts;
+                    let manner = Manner { restarts, twice };
+                    let (blocks, _) = run(&script, host, manner, &program).unwrap();
+                    for block in blocks {
+                        let (line, engine) = (block.line, host.fingerprint());
+                        assert_eq!(
+                            block.actual, block.expected,
+                            "{name}{suffix} line {line}, {manner:?}, {engine}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// What is checked in is what the list of hashes says, and small.
 #[test]
 fn the_prebuilt_modules_are_the_ones_in_the_list() {
@@ -70,11 +113,15 @@ fn the_prebuilt_modules_are_the_ones_in_the_list() {
         let code = std::fs::read(folder("programs/prebuilt").join(name)).unwrap();
         assert_eq!(host.hash(&code).to_string(), hash, "{name}");
         assert!(code.len() < 60 << 10, "{name}");
-        let source = format!(
-            "programs/reference/examples/{}",
-            name.replace(".wasm", ".rs")
-        );
-        assert!(folder(&source).exists(), "{source}");
+        let name = name.strip_suffix(".wasm").unwrap();
+        let sources = LANGUAGES.map(|(suffix, place, ending)| {
+            let stem = name.strip_suffix(suffix)?;
+            folder(place)
+                .join(format!("{stem}.{ending}"))
+                .exists()
+                .then_some(())
+        });
+        assert!(sources.contains(&Some(())), "{name} has a source");
         count += 1;
     }
     let files = std::fs::read_dir(folder("programs/prebuilt"))

@@ -20,4 +20,3 @@ extern "C" fn weir_apply() -> i32 {
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     weir_guest::trap()
 }
-

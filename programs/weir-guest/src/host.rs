@@ -34,6 +34,8 @@ unsafe extern "C" {
     fn weir_key_offset(kptr: *const u8, klen: usize) -> i64;
     #[link_name = "hash"]
     fn weir_hash(alg: u32, ptr: *const u8, len: usize, out: *mut u8);
+    #[link_name = "log"]
+    fn weir_log(level: u32, ptr: *const u8, len: usize);
 }
 
 /// Stands in for the host where there is none, so that the crate can be
@@ -63,12 +65,14 @@ nowhere! {
     weir_key_get(k: *const u8, klen: usize, off: usize, ptr: *mut u8, cap: usize) -> i32;
     weir_key_offset(kptr: *const u8, klen: usize) -> i64;
     weir_hash(alg: u32, ptr: *const u8, len: usize, out: *mut u8);
+    weir_log(level: u32, ptr: *const u8, len: usize);
 }
 
-/// What was handed over, and its full length; `None` for -1.
-fn handed(into: &mut [u8], len: i32) -> Option<(&[u8], usize)> {
+/// What was handed over of a value from byte `from` on, and the value's full
+/// length; `None` for -1.
+fn handed(into: &mut [u8], from: usize, len: i32) -> Option<(&[u8], usize)> {
     let len = usize::try_from(len).ok()?;
-    let there = len.min(into.len());
+    let there = len.saturating_sub(from).min(into.len());
     Some((&into[..there], len))
 }
 
@@ -110,11 +114,15 @@ pub(crate) fn reject_text(text: &[u8]) {
     unsafe { weir_reject_text(text.as_ptr(), text.len()) };
 }
 
-pub(crate) fn state_get<'a>(key: &[u8], into: &'a mut [u8]) -> Option<(&'a [u8], usize)> {
+pub(crate) fn state_get<'a>(
+    key: &[u8],
+    from: usize,
+    into: &'a mut [u8],
+) -> Option<(&'a [u8], usize)> {
     let (ptr, cap) = (into.as_mut_ptr(), into.len());
     // SAFETY: pointers and lengths are those of slices.
-    let len = unsafe { weir_state_get(key.as_ptr(), key.len(), 0, ptr, cap) };
-    handed(into, len)
+    let len = unsafe { weir_state_get(key.as_ptr(), key.len(), from, ptr, cap) };
+    handed(into, from, len)
 }
 
 pub(crate) fn state_put(key: &[u8], value: &[u8]) {
@@ -131,14 +139,18 @@ pub(crate) fn state_next<'a>(key: &[u8], into: &'a mut [u8]) -> Option<(&'a [u8]
     let (ptr, cap) = (into.as_mut_ptr(), into.len());
     // SAFETY: pointers and lengths are those of slices.
     let len = unsafe { weir_state_next(key.as_ptr(), key.len(), ptr, cap) };
-    handed(into, len)
+    handed(into, 0, len)
 }
 
-pub(crate) fn key_get<'a>(key: &[u8], into: &'a mut [u8]) -> Option<(&'a [u8], usize)> {
+pub(crate) fn key_get<'a>(
+    key: &[u8],
+    from: usize,
+    into: &'a mut [u8],
+) -> Option<(&'a [u8], usize)> {
     let (ptr, cap) = (into.as_mut_ptr(), into.len());
     // SAFETY: pointers and lengths are those of slices.
-    let len = unsafe { weir_key_get(key.as_ptr(), key.len(), 0, ptr, cap) };
-    handed(into, len)
+    let len = unsafe { weir_key_get(key.as_ptr(), key.len(), from, ptr, cap) };
+    handed(into, from, len)
 }
 
 pub(crate) fn key_offset(key: &[u8]) -> u64 {
@@ -152,4 +164,9 @@ pub(crate) fn hash(alg: u32, bytes: &[u8]) -> [u8; 32] {
     // SAFETY: pointer and length are those of a slice, `out` has 32 bytes.
     unsafe { weir_hash(alg, bytes.as_ptr(), bytes.len(), out.as_mut_ptr()) };
     out
+}
+
+pub(crate) fn log(level: u32, text: &[u8]) {
+    // SAFETY: pointer and length are those of a slice.
+    unsafe { weir_log(level, text.as_ptr(), text.len()) };
 }

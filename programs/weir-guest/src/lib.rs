@@ -19,9 +19,14 @@
 //! ```
 //!
 //! Everything is kept or taken back as a whole: records and state of a call
-//! that is rejected, or that traps, never were. Only this file talks to the
-//! host; it is the only unsafe code of a program.
+//! that is rejected, or that traps, never were. A panic is a trap.
+//!
+//! Nothing here allocates: whoever reads bytes lends the buffer for them, and
+//! gets the part that was filled. A pointer or a length that the host would
+//! refuse cannot be written in safe code; only `host.rs` and the macro
+//! [`program!`] hold unsafe code.
 #![no_std]
+#![deny(missing_docs)]
 
 mod bytes;
 mod host;
@@ -98,6 +103,24 @@ impl Input {
         self.u32(4) & 1 != 0
     }
 
+    /// Whether the store knows who writes; then [`Input::principal`] says it.
+    #[must_use]
+    pub fn has_principal(&self) -> bool {
+        self.u32(4) & 2 != 0
+    }
+
+    /// Which step of its transaction the write is, from 0; 0 outside of one.
+    #[must_use]
+    pub fn step(&self) -> u32 {
+        self.u32(80)
+    }
+
+    /// Number of steps of the transaction; 1 outside of one.
+    #[must_use]
+    pub fn steps(&self) -> u32 {
+        self.u32(84)
+    }
+
     /// Position of the write in the order of the whole store.
     #[must_use]
     pub fn intention_offset(&self) -> u64 {
@@ -108,6 +131,12 @@ impl Input {
     #[must_use]
     pub fn next_offset(&self) -> u64 {
         self.u64(16)
+    }
+
+    /// Term of the leader that ordered the write; 0 in a store without cluster.
+    #[must_use]
+    pub fn term(&self) -> u64 {
+        self.u64(24)
     }
 
     /// Milliseconds since 1970, as stamped by the store: equal on every node.
@@ -159,6 +188,11 @@ impl Input {
         host::input(0, 0, into)
     }
 
+    /// The key from a byte on, as far as it fits.
+    pub fn key_from<'a>(&self, from: usize, into: &'a mut [u8]) -> &'a [u8] {
+        host::input(0, from, into)
+    }
+
     /// The value, as far as it fits.
     pub fn value<'a>(&self, into: &'a mut [u8]) -> &'a [u8] {
         host::input(1, 0, into)
@@ -174,9 +208,22 @@ impl Input {
         host::input(2, 0, into)
     }
 
+    /// The arguments from a byte on, as far as they fit.
+    pub fn args_from<'a>(&self, from: usize, into: &'a mut [u8]) -> &'a [u8] {
+        host::input(2, from, into)
+    }
+
     /// The principal, as far as it fits.
     pub fn principal<'a>(&self, into: &'a mut [u8]) -> &'a [u8] {
         host::input(3, 0, into)
+    }
+
+    /// SHA-256 of the code that this program takes the place of; `None` when
+    /// it is not asked to ([`Op::Upgrade`]).
+    #[must_use]
+    pub fn replaced_code(&self) -> Option<[u8; 32]> {
+        let mut hash = [0; 32];
+        (host::input(4, 0, &mut hash).len() == 32).then_some(hash)
     }
 }
 
@@ -206,14 +253,19 @@ pub mod state {
 
     /// The value of a key, as far as it fits; its full length.
     pub fn get<'a>(key: &[u8], into: &'a mut [u8]) -> Option<(&'a [u8], usize)> {
-        host::state_get(key, into)
+        host::state_get(key, 0, into)
+    }
+
+    /// The value of a key from a byte on, as far as it fits; its full length.
+    pub fn get_from<'a>(key: &[u8], from: usize, into: &'a mut [u8]) -> Option<(&'a [u8], usize)> {
+        host::state_get(key, from, into)
     }
 
     /// A value of exactly `N` bytes; `None` when there is none of that size.
     #[must_use]
     pub fn get_array<const N: usize>(key: &[u8]) -> Option<[u8; N]> {
         let mut bytes = [0; N];
-        let (_, len) = host::state_get(key, &mut bytes)?;
+        let (_, len) = host::state_get(key, 0, &mut bytes)?;
         (len == N).then_some(bytes)
     }
 
@@ -227,7 +279,8 @@ pub mod state {
         host::state_delete(key);
     }
 
-    /// The smallest key behind the given one, as far as it fits.
+    /// The smallest key behind the given one, as far as it fits; its full
+    /// length. An empty key comes before all others.
     pub fn next<'a>(key: &[u8], into: &'a mut [u8]) -> Option<(&'a [u8], usize)> {
         host::state_next(key, into)
     }
@@ -239,7 +292,20 @@ pub mod keys {
 
     /// The value of a key, as far as it fits; its full length.
     pub fn get<'a>(key: &[u8], into: &'a mut [u8]) -> Option<(&'a [u8], usize)> {
-        host::key_get(key, into)
+        host::key_get(key, 0, into)
+    }
+
+    /// The value of a key from a byte on, as far as it fits; its full length.
+    pub fn get_from<'a>(key: &[u8], from: usize, into: &'a mut [u8]) -> Option<(&'a [u8], usize)> {
+        host::key_get(key, from, into)
+    }
+
+    /// A value of exactly `N` bytes; `None` when there is none of that size.
+    #[must_use]
+    pub fn get_array<const N: usize>(key: &[u8]) -> Option<[u8; N]> {
+        let mut bytes = [0; N];
+        let (_, len) = host::key_get(key, 0, &mut bytes)?;
+        (len == N).then_some(bytes)
     }
 
     /// Offset of the record with the key's value; 0 without one.
@@ -259,6 +325,27 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
 #[must_use]
 pub fn blake3(bytes: &[u8]) -> [u8; 32] {
     host::hash(2, bytes)
+}
+
+/// A line for whoever runs the program; no part of what the program decides,
+/// and the program cannot learn whether anybody reads it.
+pub fn log(level: Level, text: &str) {
+    host::log(level as u32, text.as_bytes());
+}
+
+/// How much a line of [`log`] matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Something is wrong.
+    Error = 1,
+    /// Something may be wrong.
+    Warn = 2,
+    /// Worth knowing.
+    Info = 3,
+    /// For whoever looks for a mistake.
+    Debug = 4,
+    /// Everything.
+    Trace = 5,
 }
 
 /// Ends the call as a trap: for what can never be.

@@ -1,0 +1,375 @@
+/**
+ * What a program of a topic of Weir needs: its input, its records, its state.
+ *
+ * A program exports `weir_abi` and `weir_apply`, which looks at one write and
+ * returns 0 (VALID) or, by `reject`, a code from 1 to 65,535; `weir_init` and
+ * `weir_upgrade` may be there too. Everything is kept or taken back as a
+ * whole: records and state of a call that is rejected, or that traps, never
+ * were. An abort is a trap.
+ *
+ * There is no collector and no heap of the language: bytes live in `Bytes`, all
+ * of which are forgotten when the next call begins with `input.read`; what
+ * shall last belongs into the state. Strings are there as literals. Globals
+ * must be constants: one that has to be computed first, and `new`, would need
+ * a start function, which a topic refuses.
+ */
+
+@external("weir1", "input_info")
+declare function host_input_info(ptr: usize): void;
+@external("weir1", "input_read")
+declare function host_input_read(what: u32, from: usize, ptr: usize, cap: usize): usize;
+@external("weir1", "emit_put")
+declare function host_emit_put(key: usize, keyLen: usize, value: usize, valueLen: usize): void;
+@external("weir1", "emit_delete")
+declare function host_emit_delete(key: usize, keyLen: usize): void;
+@external("weir1", "emit_input")
+declare function host_emit_input(): void;
+@external("weir1", "emit_value")
+declare function host_emit_value(key: usize, keyLen: usize, from: usize, len: usize): void;
+@external("weir1", "reject_text")
+declare function host_reject_text(ptr: usize, len: usize): void;
+@external("weir1", "state_get")
+declare function host_state_get(key: usize, keyLen: usize, from: usize, ptr: usize, cap: usize): i32;
+@external("weir1", "state_put")
+declare function host_state_put(key: usize, keyLen: usize, value: usize, valueLen: usize): void;
+@external("weir1", "state_delete")
+declare function host_state_delete(key: usize, keyLen: usize): void;
+@external("weir1", "state_next")
+declare function host_state_next(key: usize, keyLen: usize, ptr: usize, cap: usize): i32;
+@external("weir1", "key_get")
+declare function host_key_get(key: usize, keyLen: usize, from: usize, ptr: usize, cap: usize): i32;
+@external("weir1", "key_offset")
+declare function host_key_offset(key: usize, keyLen: usize): i64;
+@external("weir1", "hash")
+declare function host_hash(algorithm: u32, ptr: usize, len: usize, out: usize): void;
+@external("weir1", "log")
+declare function host_log(level: u32, ptr: usize, len: usize): void;
+
+/** Version of the interface: what `weir_abi` returns. */
+export const ABI: i32 = 1;
+
+/** What is asked of the program. */
+export enum Op {
+  /** The topic is created. */
+  Init = 0,
+  /** A key shall have a value. */
+  Put = 1,
+  /** A key shall have none. */
+  Delete = 2,
+  /** The program takes the place of another one. */
+  Upgrade = 3,
+}
+
+/**
+ * A piece of memory of a fixed capacity, of which the first `length` bytes
+ * count; made by `bytes`.
+ */
+@final
+@unmanaged
+export class Bytes {
+  /** Bytes that count. */
+  length: u32;
+  /** Bytes that have room. */
+  capacity: u32;
+
+  /** Where they begin. */
+  @inline
+  get ptr(): usize {
+    return changetype<usize>(this) + offsetof<Bytes>();
+  }
+
+  /** The byte at a place; a place behind the end is a trap. */
+  @operator("[]")
+  at(index: u32): u8 {
+    if (index >= this.length) trap();
+    return load<u8>(this.ptr + index);
+  }
+
+  /** Whether the other has the same bytes. */
+  equals(other: Bytes): bool {
+    return this.length == other.length && memory.compare(this.ptr, other.ptr, this.length) == 0;
+  }
+
+  /** Whether the bytes from one place on are those of the other. */
+  endsWith(from: u32, other: Bytes): bool {
+    if (from > this.length || this.length - from != other.length) return false;
+    return memory.compare(this.ptr + from, other.ptr, other.length) == 0;
+  }
+
+  /** Takes over bytes of another one from a place on, as far as they fit. */
+  copy(other: Bytes, from: u32, length: u32): Bytes {
+    if (from > other.length || other.length - from < length) trap();
+    this.length = min(length, this.capacity);
+    memory.copy(this.ptr, other.ptr + from, this.length);
+    return this;
+  }
+
+  /** Takes over a text as UTF-8; one that does not fit is a trap. */
+  text(text: string): Bytes {
+    const length = String.UTF8.byteLength(text);
+    if (<u32>length > this.capacity) trap();
+    String.UTF8.encodeUnsafe(changetype<usize>(text), text.length, this.ptr);
+    this.length = length;
+    return this;
+  }
+
+  /** So many zero bytes, as far as they fit. */
+  zeros(count: u32): Bytes {
+    this.length = min(count, this.capacity);
+    memory.fill(this.ptr, 0, this.length);
+    return this;
+  }
+
+  /** No bytes any more. */
+  clear(): Bytes {
+    this.length = 0;
+    return this;
+  }
+
+  /** The big-endian number at a place; one behind the end is a trap. */
+  get<T extends number>(at: u32): T {
+    if (at > this.length || this.length - at < sizeof<T>()) trap();
+    return bswap<T>(load<T>(this.ptr + at));
+  }
+
+  /** Adds a big-endian number; without room it is a trap. */
+  add<T extends number>(number: T): Bytes {
+    if (this.capacity - this.length < sizeof<T>()) trap();
+    store<T>(this.ptr + this.length, bswap<T>(number));
+    this.length += sizeof<T>();
+    return this;
+  }
+
+  /** Adds one byte. */
+  addByte(byte: u8): Bytes {
+    if (this.length == this.capacity) trap();
+    store<u8>(this.ptr + this.length, byte);
+    this.length += 1;
+    return this;
+  }
+
+  /** Adds all bytes of another one. */
+  addBytes(other: Bytes): Bytes {
+    if (this.capacity - this.length < other.length) trap();
+    memory.copy(this.ptr + this.length, other.ptr, other.length);
+    this.length += other.length;
+    return this;
+  }
+}
+
+// First byte that is free; the compiler puts nothing behind __heap_base.
+let free: usize = 0;
+
+/**
+ * An empty piece of memory with room for so many bytes. It lives until the
+ * next `input.read`; without room in the memory it is a trap.
+ */
+export function bytes(capacity: u32): Bytes {
+  const size = (offsetof<Bytes>() + <u64>capacity + 7) & ~7;
+  if (free == 0 || free + size > <u64>memory.size() << 16) trap();
+  const piece = changetype<Bytes>(free);
+  free += <usize>size;
+  piece.length = 0;
+  piece.capacity = capacity;
+  return piece;
+}
+
+const HEADER: usize = memory.data(128, 8);
+
+/** The write to be judged, and what is known about it. */
+export namespace input {
+  /** Forgets the call before and asks the store; stands before everything else of a call. */
+  export function read(): void {
+    free = (__heap_base + 7) & ~7;
+    host_input_info(HEADER);
+  }
+  /** What is asked. */
+  export function op(): Op {
+    return load<u32>(HEADER);
+  }
+  /** Whether the write is a step of a transaction. */
+  export function inTransaction(): bool {
+    return (load<u32>(HEADER, 4) & 1) != 0;
+  }
+  /** Whether the store knows who writes; then `principal` says it. */
+  export function hasPrincipal(): bool {
+    return (load<u32>(HEADER, 4) & 2) != 0;
+  }
+  /** Position of the write in the order of the whole store. */
+  export function intentionOffset(): u64 {
+    return load<u64>(HEADER, 8);
+  }
+  /** Offset that the next emitted record gets. */
+  export function nextOffset(): u64 {
+    return load<u64>(HEADER, 16);
+  }
+  /** Term of the leader that ordered the write. */
+  export function term(): u64 {
+    return load<u64>(HEADER, 24);
+  }
+  /** Milliseconds since 1970, equal on every node. */
+  export function timeMs(): u64 {
+    return load<u64>(HEADER, 32);
+  }
+  /** The client's number of the write; 0 without session. */
+  export function nonce(): u64 {
+    return load<u64>(HEADER, 40);
+  }
+  /** Who writes, as it calls itself: 16 bytes. */
+  export function client(into: Bytes): Bytes {
+    into.length = min<u32>(16, into.capacity);
+    memory.copy(into.ptr, HEADER + 48, into.length);
+    return into;
+  }
+  /** Bytes of the key. */
+  export function keyLength(): u32 {
+    return load<u32>(HEADER, 64);
+  }
+  /** Bytes of the value. */
+  export function valueLength(): u32 {
+    return load<u32>(HEADER, 68);
+  }
+  /** Bytes of the arguments. */
+  export function argsLength(): u32 {
+    return load<u32>(HEADER, 72);
+  }
+  /** Bytes of the name of the authenticated principal; 0 without one. */
+  export function principalLength(): u32 {
+    return load<u32>(HEADER, 76);
+  }
+  /** Which step of its transaction the write is, from 0. */
+  export function step(): u32 {
+    return load<u32>(HEADER, 80);
+  }
+  /** Number of steps of the transaction; 1 outside of one. */
+  export function steps(): u32 {
+    return load<u32>(HEADER, 84);
+  }
+  /** The key from a byte on, as far as it fits. */
+  export function key(into: Bytes, from: usize = 0): Bytes {
+    return part(0, from, into);
+  }
+  /** The value from a byte on, as far as it fits. */
+  export function value(into: Bytes, from: usize = 0): Bytes {
+    return part(1, from, into);
+  }
+  /** The arguments from a byte on, as far as they fit. */
+  export function args(into: Bytes, from: usize = 0): Bytes {
+    return part(2, from, into);
+  }
+  /** The name of the authenticated principal, as far as it fits. */
+  export function principal(into: Bytes): Bytes {
+    return part(3, 0, into);
+  }
+  /** SHA-256 of the code that this program takes the place of; no bytes when it is not asked to. */
+  export function replacedCode(into: Bytes): Bytes {
+    return part(4, 0, into);
+  }
+}
+
+function part(what: u32, from: usize, into: Bytes): Bytes {
+  into.length = <u32>host_input_read(what, from, into.ptr, into.capacity);
+  return into;
+}
+
+/** A PUT record. */
+export function emitPut(key: Bytes, value: Bytes): void {
+  host_emit_put(key.ptr, key.length, value.ptr, value.length);
+}
+
+/** A DELETE record. */
+export function emitDelete(key: Bytes): void {
+  host_emit_delete(key.ptr, key.length);
+}
+
+/** The write itself as a record; its bytes are not copied. */
+export function emitInput(): void {
+  host_emit_input();
+}
+
+/** A PUT record with a part of the written value, which is not copied. */
+export function emitValue(key: Bytes, from: u32, length: u32): void {
+  host_emit_value(key.ptr, key.length, from, length);
+}
+
+/** Says no, with a text for whoever asked (at most 256 bytes of UTF-8). */
+export function reject(code: u16, text: string): i32 {
+  const words = bytes(256).text(text);
+  host_reject_text(words.ptr, words.length);
+  return code;
+}
+
+// Fills in what was handed over of a value; the length of the whole, or -1.
+function found(into: Bytes, from: u32, length: i32): i32 {
+  into.length = length > <i32>from ? min<u32>(<u32>length - from, into.capacity) : 0;
+  return length;
+}
+
+/** State of mode `kv`: a map of bytes, ordered by key. */
+export namespace state {
+  /** The value of a key from a byte on, as far as it fits; returns its whole length, or -1. */
+  export function get(key: Bytes, into: Bytes, from: u32 = 0): i32 {
+    return found(into, from, host_state_get(key.ptr, key.length, from, into.ptr, into.capacity));
+  }
+  /** Sets a key. */
+  export function put(key: Bytes, value: Bytes): void {
+    host_state_put(key.ptr, key.length, value.ptr, value.length);
+  }
+  /** Removes a key. */
+  export function remove(key: Bytes): void {
+    host_state_delete(key.ptr, key.length);
+  }
+  /** The smallest key behind the given one (none: the first); returns its whole length, or -1. */
+  export function next(key: Bytes, into: Bytes): i32 {
+    return found(into, 0, host_state_next(key.ptr, key.length, into.ptr, into.capacity));
+  }
+}
+
+/** The topic's own keys, as its readers see them, this call's records included. */
+export namespace keys {
+  /** The value of a key from a byte on, as far as it fits; returns its whole length, or -1. */
+  export function get(key: Bytes, into: Bytes, from: u32 = 0): i32 {
+    return found(into, from, host_key_get(key.ptr, key.length, from, into.ptr, into.capacity));
+  }
+  /** Offset of the record with the key's value; 0 without one. */
+  export function offset(key: Bytes): u64 {
+    return <u64>host_key_offset(key.ptr, key.length);
+  }
+}
+
+function digest(algorithm: u32, bytes: Bytes, into: Bytes): Bytes {
+  if (into.capacity < 32) trap();
+  host_hash(algorithm, bytes.ptr, bytes.length, into.ptr);
+  into.length = 32;
+  return into;
+}
+
+/** SHA-256, into at least 32 bytes of room. */
+export function sha256(bytes: Bytes, into: Bytes): Bytes {
+  return digest(1, bytes, into);
+}
+
+/** BLAKE3, into at least 32 bytes of room. */
+export function blake3(bytes: Bytes, into: Bytes): Bytes {
+  return digest(2, bytes, into);
+}
+
+/** How much a line of `log` matters. */
+export enum Level {
+  Error = 1,
+  Warn = 2,
+  Info = 3,
+  Debug = 4,
+  Trace = 5,
+}
+
+/** A line for whoever runs the program; no part of what the program decides. */
+export function log(level: Level, text: string): void {
+  const words = bytes(256).text(text);
+  host_log(level, words.ptr, words.length);
+}
+
+/** Ends the call as a trap: for what can never be. */
+export function trap(): void {
+  unreachable();
+}

@@ -1,0 +1,184 @@
+/* What a program of a topic of Weir needs: its input, its records, its state.
+ *
+ * A program exports weir_abi and weir_apply, by WEIR_PROGRAM and WEIR_APPLY
+ * below; weir_apply looks at one write and returns 0 (VALID) or, by
+ * WEIR_REJECT, a code from 1 to 65,535. Everything is kept or taken back as a
+ * whole: records and state of a call that is rejected, or that traps, never
+ * were.
+ *
+ * The header needs no C library, only <stddef.h> and <stdint.h>, which come
+ * with the compiler. All bytes belong to the program: the store writes only
+ * into the buffer of the call at hand and keeps no pointer. A pointer or a
+ * length outside of the program's memory is a trap. Lengths are in bytes.
+ *
+ * The interface is `weir1`; its bytes are in the README of weir-program.
+ */
+#ifndef WEIR_GUEST_H
+#define WEIR_GUEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define WEIR_IMPORT(name) __attribute__((import_module("weir1"), import_name(name)))
+#define WEIR_EXPORT(name) __attribute__((export_name(name)))
+
+/* Entry points. WEIR_PROGRAM stands once in a program; WEIR_INIT runs when the
+ * topic is created, WEIR_UPGRADE when the program takes the place of another
+ * one; both may be left out. Each is followed by the body of a function. */
+#define WEIR_PROGRAM \
+  WEIR_EXPORT("weir_abi") int32_t weir_program_abi(void) { return 1; }
+#define WEIR_APPLY WEIR_EXPORT("weir_apply") int32_t weir_program_apply(void)
+#define WEIR_INIT WEIR_EXPORT("weir_init") int32_t weir_program_init(void)
+#define WEIR_UPGRADE WEIR_EXPORT("weir_upgrade") int32_t weir_program_upgrade(void)
+
+/* What is asked (weir_input.op). */
+enum { WEIR_OP_INIT = 0, WEIR_OP_PUT = 1, WEIR_OP_DELETE = 2, WEIR_OP_UPGRADE = 3 };
+
+/* Bits of weir_input.flags: the write is a step of a transaction; the store
+ * knows who writes. */
+enum { WEIR_IN_TRANSACTION = 1, WEIR_HAS_PRINCIPAL = 2 };
+
+/* What is known about the write, as the store fills it in. */
+typedef struct weir_input {
+  uint32_t op;
+  uint32_t flags;
+  uint64_t intention_offset; /* position in the order of the whole store */
+  uint64_t next_offset;      /* offset that the next emitted record gets */
+  uint64_t term;             /* of the leader that ordered the write */
+  uint64_t time_ms;          /* since 1970, equal on every node */
+  uint64_t nonce;            /* the client's number of the write; 0: none */
+  uint8_t client_id[16];     /* who writes, as it calls itself */
+  uint32_t key_len;
+  uint32_t value_len;
+  uint32_t args_len;
+  uint32_t principal_len;
+  uint32_t step;  /* which step of its transaction, from 0 */
+  uint32_t steps; /* number of steps; 1 outside of a transaction */
+  uint8_t reserved[40];
+} weir_input;
+
+_Static_assert(sizeof(weir_input) == 128, "the store writes 128 bytes");
+_Static_assert(offsetof(weir_input, flags) == 4, "flags");
+_Static_assert(offsetof(weir_input, intention_offset) == 8, "intention offset");
+_Static_assert(offsetof(weir_input, next_offset) == 16, "next offset");
+_Static_assert(offsetof(weir_input, term) == 24, "term");
+_Static_assert(offsetof(weir_input, time_ms) == 32, "time");
+_Static_assert(offsetof(weir_input, nonce) == 40, "nonce");
+_Static_assert(offsetof(weir_input, client_id) == 48, "client id");
+_Static_assert(offsetof(weir_input, key_len) == 64, "key");
+_Static_assert(offsetof(weir_input, value_len) == 68, "value");
+_Static_assert(offsetof(weir_input, args_len) == 72, "arguments");
+_Static_assert(offsetof(weir_input, principal_len) == 76, "principal");
+_Static_assert(offsetof(weir_input, step) == 80, "step");
+_Static_assert(offsetof(weir_input, steps) == 84, "steps");
+_Static_assert(offsetof(weir_input, reserved) == 88, "reserved");
+
+/* Fills in what is known about the write. */
+WEIR_IMPORT("input_info") void weir_input_info(weir_input *info);
+
+/* Bytes of the input (`what` of weir_input_read). The replaced code is there
+ * in WEIR_UPGRADE only: the SHA-256 of the code before. */
+enum {
+  WEIR_KEY = 0,
+  WEIR_VALUE = 1,
+  WEIR_ARGS = 2,
+  WEIR_PRINCIPAL = 3,
+  WEIR_REPLACED_CODE = 4
+};
+
+/* Copies bytes from byte `from` on, as far as they fit; returns how many. */
+WEIR_IMPORT("input_read")
+uint32_t weir_input_read(uint32_t what, size_t from, void *into, size_t cap);
+
+/* A PUT record. */
+WEIR_IMPORT("emit_put")
+void weir_emit_put(const void *key, size_t key_len, const void *value, size_t value_len);
+
+/* A DELETE record. */
+WEIR_IMPORT("emit_delete") void weir_emit_delete(const void *key, size_t key_len);
+
+/* The write itself as a record; its bytes are not copied. */
+WEIR_IMPORT("emit_input") void weir_emit_input(void);
+
+/* A PUT record with a part of the written value, which is not copied. */
+WEIR_IMPORT("emit_value")
+void weir_emit_value(const void *key, size_t key_len, size_t from, size_t len);
+
+/* A text for whoever is rejected, at most 256 bytes of UTF-8. */
+WEIR_IMPORT("reject_text") void weir_reject_text(const char *text, size_t len);
+
+/* State of mode `kv`, a map of bytes. Copies the value of a key from byte
+ * `from` on, as far as it fits; returns the length of the whole value, or -1
+ * when there is none. */
+WEIR_IMPORT("state_get")
+int32_t weir_state_get(const void *key, size_t key_len, size_t from, void *into, size_t cap);
+
+/* Sets a key of the state. */
+WEIR_IMPORT("state_put")
+void weir_state_put(const void *key, size_t key_len, const void *value, size_t value_len);
+
+/* Removes a key of the state. */
+WEIR_IMPORT("state_delete") void weir_state_delete(const void *key, size_t key_len);
+
+/* The smallest key of the state behind the given one, as far as it fits;
+ * returns its whole length, or -1 when there is none. An empty key comes
+ * before all others. */
+WEIR_IMPORT("state_next")
+int32_t weir_state_next(const void *key, size_t key_len, void *into, size_t cap);
+
+/* The topic's own keys, as its readers see them, this call's records included;
+ * as weir_state_get. */
+WEIR_IMPORT("key_get")
+int32_t weir_key_get(const void *key, size_t key_len, size_t from, void *into, size_t cap);
+
+/* Offset of the record with the key's value; 0 without one. */
+WEIR_IMPORT("key_offset") int64_t weir_key_offset(const void *key, size_t key_len);
+
+/* 32 bytes of hash. */
+enum { WEIR_SHA256 = 1, WEIR_BLAKE3 = 2 };
+WEIR_IMPORT("hash")
+void weir_hash(uint32_t algorithm, const void *bytes, size_t len, uint8_t out[32]);
+
+/* A line for whoever runs the program; no part of what the program decides. */
+enum { WEIR_ERROR = 1, WEIR_WARN = 2, WEIR_INFO = 3, WEIR_DEBUG = 4, WEIR_TRACE = 5 };
+WEIR_IMPORT("log") void weir_log(uint32_t level, const char *text, size_t len);
+
+/* Says no: `return WEIR_REJECT(1, "at most 100 bytes");` with a literal. */
+#define WEIR_REJECT(code, text) (weir_reject_text("" text, sizeof(text) - 1), (int32_t)(code))
+
+/* Ends the call as a trap: for what can never be. */
+#define WEIR_TRAP() __builtin_trap()
+
+/* Whether two pieces of memory hold the same bytes. */
+static inline int weir_equal(const void *left, const void *right, size_t len) {
+  const uint8_t *a = (const uint8_t *)left, *b = (const uint8_t *)right;
+  for (size_t i = 0; i < len; i++) {
+    if (a[i] != b[i]) return 0;
+  }
+  return 1;
+}
+
+/* Big-endian numbers out of bytes and into bytes. */
+static inline uint64_t weir_get_be(const uint8_t *bytes, size_t len) {
+  uint64_t number = 0;
+  for (size_t i = 0; i < len; i++) number = number << 8 | bytes[i];
+  return number;
+}
+static inline void weir_put_be(uint8_t *bytes, size_t len, uint64_t number) {
+  while (len > 0) {
+    bytes[--len] = (uint8_t)number;
+    number >>= 8;
+  }
+}
+static inline uint16_t weir_get_u16(const uint8_t *bytes) { return (uint16_t)weir_get_be(bytes, 2); }
+static inline uint32_t weir_get_u32(const uint8_t *bytes) { return (uint32_t)weir_get_be(bytes, 4); }
+static inline uint64_t weir_get_u64(const uint8_t *bytes) { return weir_get_be(bytes, 8); }
+static inline int64_t weir_get_i64(const uint8_t *bytes) { return (int64_t)weir_get_be(bytes, 8); }
+static inline void weir_put_u16(uint8_t *bytes, uint16_t number) { weir_put_be(bytes, 2, number); }
+static inline void weir_put_u32(uint8_t *bytes, uint32_t number) { weir_put_be(bytes, 4, number); }
+static inline void weir_put_u64(uint8_t *bytes, uint64_t number) { weir_put_be(bytes, 8, number); }
+static inline void weir_put_i64(uint8_t *bytes, int64_t number) {
+  weir_put_be(bytes, 8, (uint64_t)number);
+}
+
+#endif

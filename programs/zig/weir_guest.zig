@@ -1,0 +1,267 @@
+//! What a program of a topic of Weir needs: its input, its records, its state.
+//!
+//! A program exports `weir_apply`, which looks at one write and returns 0
+//! (VALID) or, by `reject`, a code from 1 to 65,535; `weir_init` and
+//! `weir_upgrade` may be there too. `comptime { weir.program(); }` exports the
+//! version of the interface (`weir1`).
+//!
+//! Everything is kept or taken back as a whole: records and state of a call
+//! that is rejected, or that traps, never were. With
+//! `pub const panic = weir.panic;` in the program each failed safety check (an
+//! overflow, an index) is such a trap.
+//!
+//! Nothing here allocates: whoever reads bytes lends the buffer for them, and
+//! gets the part that was filled.
+
+const std = @import("std");
+
+const host = struct {
+    extern "weir1" fn input_info(info: *Input) void;
+    extern "weir1" fn input_read(what: u32, from: usize, into: [*]u8, cap: usize) usize;
+    extern "weir1" fn emit_put(key: [*]const u8, key_len: usize, value: [*]const u8, value_len: usize) void;
+    extern "weir1" fn emit_delete(key: [*]const u8, key_len: usize) void;
+    extern "weir1" fn emit_input() void;
+    extern "weir1" fn emit_value(key: [*]const u8, key_len: usize, from: usize, len: usize) void;
+    extern "weir1" fn reject_text(text: [*]const u8, len: usize) void;
+    extern "weir1" fn state_get(key: [*]const u8, key_len: usize, from: usize, into: [*]u8, cap: usize) i32;
+    extern "weir1" fn state_put(key: [*]const u8, key_len: usize, value: [*]const u8, value_len: usize) void;
+    extern "weir1" fn state_delete(key: [*]const u8, key_len: usize) void;
+    extern "weir1" fn state_next(key: [*]const u8, key_len: usize, into: [*]u8, cap: usize) i32;
+    extern "weir1" fn key_get(key: [*]const u8, key_len: usize, from: usize, into: [*]u8, cap: usize) i32;
+    extern "weir1" fn key_offset(key: [*]const u8, key_len: usize) i64;
+    extern "weir1" fn hash(algorithm: u32, bytes: [*]const u8, len: usize, out: *[32]u8) void;
+    extern "weir1" fn log(level: u32, text: [*]const u8, len: usize) void;
+};
+
+/// Exports `weir_abi`: which interface the program was made for.
+pub fn program() void {
+    @export(&abi, .{ .name = "weir_abi" });
+}
+
+fn abi() callconv(.c) i32 {
+    return 1;
+}
+
+/// Makes every panic a trap that says nothing and costs nothing.
+pub const panic = std.debug.no_panic;
+
+/// What is asked of the program.
+pub const Op = enum(u32) {
+    /// The topic is created.
+    init = 0,
+    /// A key shall have a value.
+    put = 1,
+    /// A key shall have none.
+    delete = 2,
+    /// The program takes the place of another one.
+    upgrade = 3,
+    _,
+};
+
+/// The write to be judged, and what is known about it.
+pub const Input = extern struct {
+    op: Op,
+    /// 1: a step of a transaction; 2: the store knows who writes.
+    flags: u32,
+    /// Position of the write in the order of the whole store.
+    intention_offset: u64,
+    /// Offset that the next emitted record gets.
+    next_offset: u64,
+    /// Term of the leader that ordered the write.
+    term: u64,
+    /// Milliseconds since 1970, equal on every node.
+    time_ms: u64,
+    /// The client's number of the write; 0 without session.
+    nonce: u64,
+    /// Who writes, as it calls itself.
+    client_id: [16]u8,
+    key_len: u32,
+    value_len: u32,
+    args_len: u32,
+    principal_len: u32,
+    /// Which step of its transaction the write is, from 0.
+    step: u32,
+    /// Number of steps of the transaction; 1 outside of one.
+    steps: u32,
+    reserved: [40]u8,
+
+    /// Asks the store.
+    pub fn read() Input {
+        var input: Input = undefined;
+        host.input_info(&input);
+        return input;
+    }
+
+    /// Whether the write is a step of a transaction.
+    pub fn inTransaction(input: *const Input) bool {
+        return input.flags & 1 != 0;
+    }
+
+    /// Whether the store knows who writes; then `principal` says it.
+    pub fn hasPrincipal(input: *const Input) bool {
+        return input.flags & 2 != 0;
+    }
+};
+
+comptime {
+    std.debug.assert(@sizeOf(Input) == 128);
+    std.debug.assert(@offsetOf(Input, "intention_offset") == 8);
+    std.debug.assert(@offsetOf(Input, "nonce") == 40);
+    std.debug.assert(@offsetOf(Input, "client_id") == 48);
+    std.debug.assert(@offsetOf(Input, "key_len") == 64);
+    std.debug.assert(@offsetOf(Input, "steps") == 84);
+    std.debug.assert(@offsetOf(Input, "reserved") == 88);
+}
+
+fn input_bytes(what: u32, from: usize, into: []u8) []u8 {
+    return into[0..host.input_read(what, from, into.ptr, into.len)];
+}
+
+/// The key from a byte on, as far as it fits.
+pub fn key(from: usize, into: []u8) []u8 {
+    return input_bytes(0, from, into);
+}
+
+/// The value from a byte on, as far as it fits.
+pub fn value(from: usize, into: []u8) []u8 {
+    return input_bytes(1, from, into);
+}
+
+/// The arguments from a byte on, as far as they fit.
+pub fn args(from: usize, into: []u8) []u8 {
+    return input_bytes(2, from, into);
+}
+
+/// The name of the authenticated principal, as far as it fits; empty without one.
+pub fn principal(into: []u8) []u8 {
+    return input_bytes(3, 0, into);
+}
+
+/// SHA-256 of the code that this program takes the place of; `null` when it
+/// is not asked to (`Op.upgrade`).
+pub fn replacedCode() ?[32]u8 {
+    var bytes: [32]u8 = undefined;
+    return if (input_bytes(4, 0, &bytes).len == 32) bytes else null;
+}
+
+/// A PUT record.
+pub fn emitPut(name: []const u8, bytes: []const u8) void {
+    host.emit_put(name.ptr, name.len, bytes.ptr, bytes.len);
+}
+
+/// A DELETE record.
+pub fn emitDelete(name: []const u8) void {
+    host.emit_delete(name.ptr, name.len);
+}
+
+/// The write itself as a record; its bytes are not copied.
+pub fn emitInput() void {
+    host.emit_input();
+}
+
+/// A PUT record with a part of the written value, which is not copied.
+pub fn emitValue(name: []const u8, from: usize, len: usize) void {
+    host.emit_value(name.ptr, name.len, from, len);
+}
+
+/// Says no, with a text for whoever asked (at most 256 bytes):
+/// `return weir.reject(1, "at most 100 bytes");`.
+pub fn reject(code: u16, text: []const u8) i32 {
+    host.reject_text(text.ptr, text.len);
+    return code;
+}
+
+/// What there is of a value: the part that was handed over, and the length of
+/// the whole.
+pub const Found = struct { bytes: []u8, len: usize };
+
+fn found(from: usize, into: []u8, answer: i32) ?Found {
+    if (answer < 0) return null;
+    const len: usize = @intCast(answer);
+    return .{ .bytes = into[0..@min(len -| from, into.len)], .len = len };
+}
+
+/// State of mode `kv`: a map of bytes, ordered by key.
+pub const state = struct {
+    /// The value of a key from a byte on, as far as it fits.
+    pub fn get(name: []const u8, from: usize, into: []u8) ?Found {
+        return found(from, into, host.state_get(name.ptr, name.len, from, into.ptr, into.len));
+    }
+
+    /// Sets a key.
+    pub fn put(name: []const u8, bytes: []const u8) void {
+        host.state_put(name.ptr, name.len, bytes.ptr, bytes.len);
+    }
+
+    /// Removes a key.
+    pub fn delete(name: []const u8) void {
+        host.state_delete(name.ptr, name.len);
+    }
+
+    /// The smallest key behind the given one, as far as it fits; an empty key
+    /// comes before all others.
+    pub fn next(name: []const u8, into: []u8) ?Found {
+        return found(0, into, host.state_next(name.ptr, name.len, into.ptr, into.len));
+    }
+};
+
+/// The topic's own keys, as its readers see them, this call's records included.
+pub const keys = struct {
+    /// The value of a key from a byte on, as far as it fits.
+    pub fn get(name: []const u8, from: usize, into: []u8) ?Found {
+        return found(from, into, host.key_get(name.ptr, name.len, from, into.ptr, into.len));
+    }
+
+    /// Offset of the record with the key's value; 0 without one.
+    pub fn offset(name: []const u8) u64 {
+        return @bitCast(host.key_offset(name.ptr, name.len));
+    }
+};
+
+/// SHA-256.
+pub fn sha256(bytes: []const u8) [32]u8 {
+    return digest(1, bytes);
+}
+
+/// BLAKE3.
+pub fn blake3(bytes: []const u8) [32]u8 {
+    return digest(2, bytes);
+}
+
+fn digest(algorithm: u32, bytes: []const u8) [32]u8 {
+    var out: [32]u8 = undefined;
+    host.hash(algorithm, bytes.ptr, bytes.len, &out);
+    return out;
+}
+
+/// How much a line of `log` matters.
+pub const Level = enum(u32) { err = 1, warn = 2, info = 3, debug = 4, trace = 5 };
+
+/// A line for whoever runs the program; no part of what the program decides.
+pub fn log(level: Level, text: []const u8) void {
+    host.log(@intFromEnum(level), text.ptr, text.len);
+}
+
+/// Ends the call as a trap: for what can never be.
+pub fn trap() noreturn {
+    @trap();
+}
+
+/// The big-endian number at a byte; `null` behind the end.
+pub fn getBig(comptime Number: type, bytes: []const u8, at: usize) ?Number {
+    const size = @sizeOf(Number);
+    if (at > bytes.len or bytes.len - at < size) return null;
+    return std.mem.readInt(Number, bytes[at..][0..size], .big);
+}
+
+/// The bytes of a number, big-endian.
+pub fn big(comptime Number: type, number: Number) [@sizeOf(Number)]u8 {
+    var bytes: [@sizeOf(Number)]u8 = undefined;
+    std.mem.writeInt(Number, &bytes, number, .big);
+    return bytes;
+}
+
+/// Whether two pieces of memory hold the same bytes.
+pub fn equal(left: []const u8, right: []const u8) bool {
+    return std.mem.eql(u8, left, right);
+}
