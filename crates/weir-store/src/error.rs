@@ -7,8 +7,8 @@
 use std::fmt;
 use std::io;
 
-use weir_core::ApplyError;
 use weir_core::intention::IntentionError;
+use weir_core::{ApplyError, IntentionOffset};
 
 use crate::log::LogIndex;
 
@@ -167,6 +167,18 @@ pub enum StoreError {
         /// Highest accepted.
         high: u64,
     },
+    /// An intention that cannot be run again: the log before it was compacted
+    /// away, and no snapshot is old enough.
+    #[error(
+        "intention {intention} cannot be run again: the log before it was compacted away and no \
+         snapshot is older; the first that can be is {first}"
+    )]
+    Gone {
+        /// The intention.
+        intention: IntentionOffset,
+        /// The first one that can be run again.
+        first: IntentionOffset,
+    },
     /// An intention that is over a limit or makes no sense. None of its call
     /// was written.
     #[error("intention {index} of the call is refused: {error}")]
@@ -253,6 +265,7 @@ impl StoreError {
             Self::Damage { .. } | Self::ForeignStore { .. } | Self::Apply { .. } => Fault::Data,
             Self::LimitExceeded { .. }
             | Self::IndexOutOfRange { .. }
+            | Self::Gone { .. }
             | Self::Missing { .. }
             | Self::Refused { .. }
             | Self::TopicUnknown { .. }

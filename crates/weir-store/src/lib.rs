@@ -14,6 +14,7 @@ mod commit;
 pub mod disk;
 mod engine;
 pub mod error;
+mod history;
 mod identity;
 pub mod lock;
 mod lock_ext;
@@ -31,6 +32,7 @@ mod topic;
 mod verify;
 
 pub use error::StoreError;
+pub use history::{Agreement, History, OwnedRecord, Replayed};
 pub use identity::Identity;
 pub use log::LogIndex;
 pub use maintain::{BackupReport, CompactReport};

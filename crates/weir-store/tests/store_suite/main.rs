@@ -19,6 +19,7 @@ mod damage;
 mod disks;
 mod faults;
 mod fixture;
+mod history;
 mod kill;
 mod limits;
 mod listen;
