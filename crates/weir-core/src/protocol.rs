@@ -25,7 +25,7 @@ pub use encode::Encoder;
 pub use fields::{parse_id, write_id};
 pub use framing::{Deframer, FrameError};
 pub use items::{Held, ItemsError, read_items};
-pub use lines::{OutcomeLines, TopicLine, TopicLines, write_outcome, write_topic};
+pub use lines::{OutcomeLines, TopicLine, TopicLines, join_runs, write_outcome, write_topic};
 pub use message::{
     After, Conditions, Hello, HelloOk, Listen, Message, OneKind, OneWrite, Packet, ProgramAnswer,
     RefusalMessage,

@@ -42,5 +42,6 @@ pub use recovery::OpenReport;
 pub use scan::{KeyEntry, SCAN_KEYS_MAX};
 pub use store::{ProgramInfo, Stats, Store, TopicInfo};
 pub use topic::compact::TopicCompactReport;
+pub use topic::reader::wire::PageBuilder;
 pub use topic::reader::{Changed, Page, Records, TopicReader};
 pub use verify::{Finding, Severity, VerifyReport, verify, verify_disk, verify_with};

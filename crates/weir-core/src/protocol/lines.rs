@@ -48,6 +48,23 @@ pub fn write_outcome(out: &mut Vec<u8>, nonce: u64, run: &OutcomeRun) {
     put_detail(out, &commit.detail);
 }
 
+/// Makes one run of two neighbouring ones, if one line can stand for both.
+#[must_use]
+pub fn join_runs(run: &mut OutcomeRun, next: &OutcomeRun) -> bool {
+    let (Outcome::Committed(first), Outcome::Committed(second)) = (&run.outcome, &next.outcome)
+    else {
+        return false;
+    };
+    let Some(count) = run.count.checked_add(next.count) else {
+        return false;
+    };
+    let joined = first.runs_into(second, u64::from(run.count));
+    if joined {
+        run.count = count;
+    }
+    joined
+}
+
 fn put_detail(out: &mut Vec<u8>, detail: &Detail) {
     let mut word = |word: &str, numbers: &[u64]| {
         out.extend_from_slice(word.as_bytes());

@@ -16,6 +16,8 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::lock_ext::RwLockExt;
 
+pub(crate) mod wire;
+
 /// Reads the records of one topic in ascending offset, each once, from any
 /// offset on. It needs nothing from the store between two calls, holds no
 /// lock, and costs one block of memory while a page is alive.
