@@ -12,7 +12,7 @@ use crate::ids::{ClientId, TopicName};
 use crate::intention::{Expect, Intention, IntentionError, IntentionLimits, Operation, TxnOp};
 use crate::limits::{
     ARGUMENT_BYTES_MAX, BATCH_BYTES_HARD_MAX, BATCH_ITEMS_MAX, CODE_BYTES_MAX, EXPECTS_MAX,
-    ITEM_BYTES_MAX, KEY_BYTES_MAX, META_BYTES_MAX, PRINCIPAL_BYTES_MAX, TXN_OPS_MAX,
+    ITEM_BYTES_MAX, KEY_BYTES_MAX, META_BYTES_MAX, METER, PRINCIPAL_BYTES_MAX, TXN_OPS_MAX,
     VALUE_BYTES_MAX,
 };
 use crate::options::TopicOptions;
@@ -32,6 +32,7 @@ mod op {
     pub(super) const REPLACE: u8 = 6;
     pub(super) const TXN: u8 = 9;
     pub(super) const HOUSEKEEPING: u8 = 10;
+    pub(super) const QUARANTINE: u8 = 11;
 }
 
 mod flag {
@@ -242,6 +243,7 @@ fn op_number(operation: &Operation<'_>) -> u8 {
         Operation::Alter { .. } => op::ALTER,
         Operation::Txn { .. } => op::TXN,
         Operation::ExpireSessions { .. } => op::HOUSEKEEPING,
+        Operation::Quarantine { .. } => op::QUARANTINE,
     }
 }
 
@@ -272,6 +274,7 @@ fn put_operation(out: &mut Vec<u8>, operation: &Operation<'_>) {
             put_bytes(out, &bytes);
             put_bytes(out, code);
             put_bytes(out, args);
+            put_varint(out, u64::from(METER));
         }
         Operation::Replace {
             expected,
@@ -281,6 +284,7 @@ fn put_operation(out: &mut Vec<u8>, operation: &Operation<'_>) {
             put_bytes(out, expected.as_ref().map_or(&[], |hash| &hash.0));
             put_bytes(out, code);
             put_bytes(out, args);
+            put_varint(out, u64::from(METER));
         }
         Operation::Destroy => {}
         Operation::Txn { ops } => {
@@ -291,6 +295,7 @@ fn put_operation(out: &mut Vec<u8>, operation: &Operation<'_>) {
             out.push(1);
             put_varint(out, *idle_ms);
         }
+        Operation::Quarantine { stopped } => out.push(u8::from(*stopped)),
     }
 }
 
@@ -430,7 +435,7 @@ fn check(intention: &Intention<'_>, limits: &IntentionLimits) -> Result<(), Inte
                 at_most("intention", bytes, ITEM_BYTES_MAX)?;
             }
         }
-        Operation::Destroy => {}
+        Operation::Destroy | Operation::Quarantine { .. } => {}
         Operation::ExpireSessions { .. } => {
             let operation = "housekeeping";
             not_taken(operation, "topic", intention.topic.is_empty())?;
@@ -557,6 +562,8 @@ pub enum Action<'a> {
         code: &'a [u8],
         /// Arguments of the program.
         args: &'a [u8],
+        /// What its fuel is counted by; 0 for a plain topic.
+        meter: u32,
     },
     /// DESTROY.
     Destroy,
@@ -585,6 +592,8 @@ pub enum Action<'a> {
         code: &'a [u8],
         /// Its arguments.
         args: &'a [u8],
+        /// What its fuel is counted by.
+        meter: u32,
     },
     /// TXN.
     Txn(Steps<'a>),
@@ -592,6 +601,11 @@ pub enum Action<'a> {
     ExpireSessions {
         /// Milliseconds.
         idle_ms: u64,
+    },
+    /// Stops a topic, or lets it go on.
+    Quarantine {
+        /// Whether it is stopped from now on.
+        stopped: bool,
     },
 }
 
@@ -751,11 +765,19 @@ impl<'a> Items<'a> {
             0 => &[][..],
             _ => filled(read_meta(r)).ok_or("metadata of 1 to 4,096 bytes")?,
         };
-        let action = read_action(r, number)?;
+        let mut action = read_action(r, number)?;
         if flags & flag::CONTENT != 0 {
             fits(&action, &expects, meta)?;
         }
         let content = content.get(..r.at() - content_at).unwrap_or(&[]);
+        // Behind the content: the same request may come back through a build
+        // that counts by another meter.
+        if let Action::Create { code, meter, .. } | Action::Replace { code, meter, .. } =
+            &mut action
+            && !code.is_empty()
+        {
+            *meter = read_meter(r).map_err(|Short| "a meter of 1 to 2^32 - 1")?;
+        }
         Ok(Item {
             client: self.client,
             nonce: self.nonce,
@@ -818,6 +840,7 @@ fn read_action<'a>(r: &mut Reader<'a>, number: u8) -> Result<Action<'a>, &'stati
             options: options(r)?,
             code: r.bytes().map_err(|Short| "a program")?,
             args: r.bytes().map_err(|Short| "arguments")?,
+            meter: 0,
         },
         op::REPLACE => read_replace(r)?,
         op::DESTROY => Action::Destroy,
@@ -833,6 +856,13 @@ fn read_action<'a>(r: &mut Reader<'a>, number: u8) -> Result<Action<'a>, &'stati
                 idle_ms: r.varint().map_err(|Short| "a duration")?,
             }
         }
+        op::QUARANTINE => Action::Quarantine {
+            stopped: match r.u8() {
+                Ok(0) => false,
+                Ok(1) => true,
+                _ => return Err("0 to go on or 1 to stop"),
+            },
+        },
         _ => return Err("a known operation"),
     })
 }
@@ -851,7 +881,13 @@ fn read_replace<'a>(r: &mut Reader<'a>) -> Result<Action<'a>, &'static str> {
         expected,
         code,
         args,
+        meter: 0,
     })
+}
+
+fn read_meter(r: &mut Reader<'_>) -> Result<u32, Short> {
+    let meter = u32::try_from(r.varint()?).map_err(|_| Short)?;
+    if meter == 0 { Err(Short) } else { Ok(meter) }
 }
 
 #[inline]

@@ -84,6 +84,8 @@ pub struct TopicView<'a> {
     pub keys: Option<&'a KeyIndex>,
     /// Its program; `None` for a plain topic and one that does not live.
     pub program: Option<ProgramView<'a>>,
+    /// In quarantine: it takes no PUT, DELETE or transaction.
+    pub quarantined: bool,
     /// Folded history.
     pub digest: Digest,
 }
@@ -312,10 +314,23 @@ impl Machine {
             }
             (Action::Create { .. }, true) => return Ok(Err(No::bare(ErrorCode::TopicExists))),
             (_, false) if writes => return Ok(Err(No::bare(ErrorCode::NoTopic))),
-            (Action::Destroy | Action::Alter { .. } | Action::Replace { .. }, false) => {
+            (
+                Action::Destroy
+                | Action::Alter { .. }
+                | Action::Replace { .. }
+                | Action::Quarantine { .. },
+                false,
+            ) => {
                 return Ok(Err(No::bare(ErrorCode::TopicAbsent)));
             }
             _ => {}
+        }
+        if writes
+            && live
+                .and_then(|t| t.live.as_ref())
+                .is_some_and(|live| live.stopped)
+        {
+            return Ok(Err(No::bare(ErrorCode::Quarantined)));
         }
         if !item.expects.is_empty() {
             let seen = topic.and_then(|id| self.topics.get(id.index()));
@@ -331,10 +346,11 @@ impl Machine {
             options,
             code,
             args,
+            meter,
         } = item.action
         {
             if !code.is_empty() {
-                let program = (options, code, args);
+                let program = (options, code, args, meter);
                 return self.create_program(item, topic, program, stamp, sink);
             }
             return self.create(item, topic, options, args, stamp, sink);
@@ -344,11 +360,12 @@ impl Machine {
                 expected,
                 code,
                 args,
+                meter,
             },
             Some(id),
         ) = (item.action, topic)
         {
-            return self.replace(item, id, (expected, code, args), stamp, sink);
+            return self.replace(item, id, (expected, code, args, meter), stamp, sink);
         }
         let Some((id, topic)) = topic.and_then(|id| Some((id, self.topics.get_mut(id.index())?)))
         else {
@@ -405,6 +422,7 @@ impl Machine {
             options: TopicOptions::decode(options).unwrap_or_default(),
             keys: KeyIndex::new(seed),
             program: None,
+            stopped: false,
         });
         Ok(Ok((offset, 1)))
     }
@@ -461,9 +479,14 @@ impl Machine {
                 out.bytes(key)?;
                 out.number(offset.0)?;
             }
-            out.number(u64::from(live.program.is_some()))?; // further sections
+            let sections = u64::from(live.program.is_some()) + u64::from(live.stopped);
+            out.number(sections)?;
             if let Some(running) = &live.program {
-                saved::save(running, &mut out)?;
+                saved::save(running, &live.keys, &mut out)?;
+            }
+            if live.stopped {
+                out.number(saved::STOPPED)?;
+                out.bytes(&[])?;
             }
         }
         self.sessions.save(&mut out)?;
@@ -587,18 +610,28 @@ fn load_topic(
         keys.set(&key, offset);
         before = key;
     }
-    let program = if input.count(1, SECTIONS)? == 0 {
-        None
-    } else {
-        section(input, saved::PROGRAM)?;
-        Some(saved::load(input, &options)?)
-    };
+    let (mut program, mut stopped) = (None, false);
+    let mut before = 0;
+    for _ in 0..input.count(2, SECTIONS)? {
+        let tag = input.number()?;
+        match tag {
+            _ if tag <= before => return Err(SnapshotError::Malformed(SECTIONS)),
+            saved::PROGRAM => program = Some(saved::load(input, &options, &keys)?),
+            saved::STOPPED => {
+                input.bytes(0, "a mark without content")?;
+                stopped = true;
+            }
+            _ => return Err(SnapshotError::Malformed(SECTIONS)),
+        }
+        before = tag;
+    }
     topic.live = Some(Live {
         incarnation,
         created,
         options,
         keys,
         program: None,
+        stopped,
     });
     Ok((topic, program))
 }
@@ -616,6 +649,7 @@ fn view(id: TopicId, topic: &Topic) -> TopicView<'_> {
         program: live
             .and_then(|live| live.program.as_deref())
             .map(program_view),
+        quarantined: live.is_some_and(|live| live.stopped),
         digest: topic.digest,
     }
 }
@@ -624,6 +658,7 @@ fn program_view(running: &Running) -> ProgramView<'_> {
     ProgramView {
         code: running.code,
         args: &running.args,
+        meter: running.meter,
         mode: running.mode,
         state: running.desk.state(),
         state_bytes: running.state_bytes(),
@@ -731,13 +766,7 @@ fn change<S: ConsequenceSink + ?Sized>(
         Action::Alter { options } => {
             let decoded = TopicOptions::decode(options).unwrap_or_default();
             if let Some(running) = topic.live.as_mut().and_then(|live| live.program.as_mut()) {
-                if decoded.program.state != running.mode {
-                    let text = "the state mode of a topic is fixed when it is created";
-                    return Err(No {
-                        reason: ErrorCode::BadProgram,
-                        detail: Detail::Text(Arc::from(text)),
-                    });
-                }
+                running.may_have(&decoded)?;
                 running.desk.set_limits(decoded.program_limits());
             }
             let offset = emit(id, topic, stamp, sink, RecordKind::Alter, last, |r| {
@@ -748,6 +777,12 @@ fn change<S: ConsequenceSink + ?Sized>(
                 live.options = decoded;
             }
             Ok((offset, 1))
+        }
+        Action::Quarantine { stopped } => {
+            if let Some(live) = &mut topic.live {
+                live.stopped = stopped;
+            }
+            Ok((ConsequenceOffset::ZERO, 0))
         }
         Action::Create { .. } | Action::Replace { .. } | Action::ExpireSessions { .. } => {
             Err(absent)

@@ -194,7 +194,13 @@ impl TopicOptions {
                 KEY_BYTES => options.key_bytes_max = Some(value),
                 VALUE_BYTES => options.value_bytes_max = Some(value),
                 KEYS => options.keys_max = Some(value),
-                STATE => options.program.state = StateMode::from_number(value).ok_or(Short)?,
+                STATE => {
+                    let mode = StateMode::from_number(value).ok_or(Short)?;
+                    if mode == StateMode::default() {
+                        return Err(Short); // one form for each meaning
+                    }
+                    options.program.state = mode;
+                }
                 FUEL => options.program.fuel_max = Some(value),
                 MEMORY_BYTES => options.program.memory_bytes_max = Some(value),
                 EMITS => options.program.emits_max = Some(value),
@@ -230,5 +236,7 @@ mod tests {
         assert_eq!(TopicOptions::decode(&[11, 1, 11, 1]), None, "repeated tag");
         assert_eq!(TopicOptions::decode(&[1]), None, "value missing");
         assert_eq!(TopicOptions::decode(&[7, 0]), None, "a limit of no bytes");
+        assert_eq!(TopicOptions::decode(&[51, 2]), None, "kv is the default");
+        assert_eq!(TopicOptions::decode(&[51, 4]), None, "no such mode");
     }
 }

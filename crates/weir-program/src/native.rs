@@ -6,18 +6,22 @@ use std::sync::{Arc, OnceLock};
 
 use wasmtime::{
     Config, Engine, Error, Extern, Global, Instance, InstancePre, Linker, Memory, Module, OptLevel,
-    Store, TypedFunc, Val,
+    ResourceLimiter, Store, TypedFunc, Val,
 };
-use weir_core::desk::{Desk, Stop};
+use weir_core::desk::{Desk, Image, Stop};
+use weir_core::limits::METER;
 use weir_core::program::{Entry, Program, ProgramHost, Verdict};
 use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 
 use crate::abi;
-use crate::host::{Cache, limits};
+use crate::host::{Cache, Place, Warm, limits};
 use crate::lines::{Lines, LogLine};
 use crate::rewrite::{export_globals, global_name};
 use crate::trace::Tracer;
 use crate::validate::{PAGE_BYTES, Report, inspect};
+
+/// The version that the workspace pins; a test compares it with the lock file.
+pub(crate) const WASMTIME_VERSION: &str = "48.0.8";
 
 /// Runs programs with wasmtime. Cheap to share; all topics of a store use one.
 #[derive(Default)]
@@ -25,6 +29,7 @@ pub struct WasmtimeHost {
     /// Made when the first program comes.
     compiler: OnceLock<Result<Compiler, String>>,
     modules: Cache<Compiled>,
+    warm: Arc<Warm>,
     /// What programs say.
     lines: Arc<Lines>,
     /// Writes down what they ask for.
@@ -54,6 +59,26 @@ struct Data {
     wrote: bool,
 }
 
+/// A memory grows as far as its module says and no further (Z3): where this
+/// machine has none left, the node stops instead of telling the program.
+impl ResourceLimiter for Data {
+    fn memory_growing(&mut self, _: usize, to: usize, max: Option<usize>) -> Result<bool, Error> {
+        Ok(max.is_none_or(|max| to <= max))
+    }
+
+    fn memory_grow_failed(&mut self, error: Error) -> Result<(), Error> {
+        // More pages than any memory can have: asked before the limit is.
+        if error.to_string() == "memory growth exceeds memory type's limits" {
+            return Ok(());
+        }
+        Err(error.context("no memory left for a program"))
+    }
+
+    fn table_growing(&mut self, _: usize, to: usize, max: Option<usize>) -> Result<bool, Error> {
+        Ok(max.is_none_or(|max| to <= max))
+    }
+}
+
 fn stopped(mut guest: wasmtime::Caller<'_, Data>, stop: Stop) -> Error {
     guest.data_mut().stop = Some(stop);
     Error::msg("stopped by the host")
@@ -65,6 +90,7 @@ struct Compiled {
     report: Report,
     /// The memory of a fresh instance.
     initial: OnceLock<Vec<u8>>,
+    warm: Arc<Warm>,
 }
 
 struct Live {
@@ -74,6 +100,7 @@ struct Live {
     globals: Vec<(Global, Val)>,
     apply: TypedFunc<(), i32>,
     instance: Instance,
+    place: Place,
 }
 
 struct Running {
@@ -127,6 +154,13 @@ impl WasmtimeHost {
         self.lines.read()
     }
 
+    /// How many modules were compiled, those that turned out to be none
+    /// included.
+    #[must_use]
+    pub fn compiled(&self) -> u64 {
+        self.modules.compiled()
+    }
+
     fn compiler(&self) -> Result<&Compiler, Refusal> {
         let compiler = self.compiler.get_or_init(|| {
             Compiler::new(&self.lines, self.tracer.as_ref()).map_err(|error| said(&error))
@@ -150,6 +184,7 @@ impl WasmtimeHost {
             pre,
             report,
             initial: OnceLock::new(),
+            warm: Arc::clone(&self.warm),
         };
         let mut live = compiled.start().map_err(|error| unable(&error))?;
         let spoken = version(&mut live)
@@ -170,6 +205,7 @@ impl ProgramHost for WasmtimeHost {
     }
 
     fn admit(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal> {
+        counts_by(setup.meter)?;
         let compile = || self.compile(code, inspect(code).map_err(Refusal::Bad)?);
         let module = self.modules.get(self.hash(code), compile)?;
         module.report.fits(setup).map_err(Refusal::Bad)?;
@@ -181,13 +217,17 @@ impl ProgramHost for WasmtimeHost {
     }
 
     fn fingerprint(&self) -> String {
-        format!("wasmtime 48.0.8 {} weir1.1", std::env::consts::ARCH)
+        format!(
+            "wasmtime {WASMTIME_VERSION} {} meter {METER}",
+            std::env::consts::ARCH
+        )
     }
 }
 
 impl Compiled {
     fn start(&self) -> Result<Live, Error> {
         let mut store = Store::new(self.pre.module().engine(), Data::default());
+        store.limiter(|data| data);
         store.set_fuel(limits::VERSION_FUEL)?;
         let instance = self.pre.instantiate(&mut store)?;
         let missing = || Error::msg("an export that was checked is not there");
@@ -212,6 +252,7 @@ impl Compiled {
             globals,
             apply,
             instance,
+            place: self.warm.place(),
         })
     }
 }
@@ -309,6 +350,14 @@ impl Program for Running {
         self.module.report.facts
     }
 
+    fn fits(&self, setup: &Setup) -> Result<(), String> {
+        self.module.report.fits(setup)
+    }
+
+    fn accepts(&self, image: &Image) -> bool {
+        self.module.report.accepts(image)
+    }
+
     fn judge(&mut self, entry: Entry, fuel: u64, desk: &mut Desk) -> Result<Verdict, Trap> {
         let unable = |error: &Error| Trap::Unable(format!("{error:#}"));
         let mut live = self.instance(desk)?;
@@ -334,6 +383,7 @@ impl Program for Running {
                 desk.burn(fuel - left.min(fuel));
                 self.live = match self.mode {
                     StateMode::Memory => Some(live),
+                    _ if !live.place.may_stay() => None,
                     StateMode::None | StateMode::Kv => self.reset(live),
                 };
                 verdict(code)
@@ -365,14 +415,19 @@ impl Program for Running {
                 globals,
                 ..
             } = &mut **live;
-            let values: Vec<u64> = globals
-                .iter()
-                .map(|(global, _)| to_bits(&global.get(&mut *store)))
-                .collect();
-            desk.keep_memory(memory.data(&*store), values.into_iter());
+            desk.keep_memory(memory.data(&*store));
+            let values = globals.iter().map(|(global, _)| global.get(&mut *store));
+            desk.keep_globals(values.map(|value| to_bits(&value)));
         } else if desk.image().memory.is_empty()
             || live.memory.data_size(&live.store) != desk.image().memory.len()
             || load(live, desk).is_err()
+        {
+            self.live = None;
+        }
+        if self
+            .live
+            .as_ref()
+            .is_some_and(|live| !live.place.may_stay())
         {
             self.live = None;
         }
@@ -385,6 +440,16 @@ impl Program for Running {
             live: None,
         })
     }
+}
+
+/// One meter is known: fuel as this version of the engine counts it.
+pub(crate) fn counts_by(meter: u32) -> Result<(), Refusal> {
+    if meter == METER {
+        return Ok(());
+    }
+    Err(Refusal::Unable(format!(
+        "its fuel is counted by meter {meter}, and this build has only meter {METER}"
+    )))
 }
 
 pub(crate) fn verdict(code: i32) -> Result<Verdict, Trap> {

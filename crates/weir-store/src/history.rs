@@ -494,7 +494,6 @@ fn described<'a>(item: &Item<'a>) -> (&'static str, &'a [u8], &'a [u8], u32) {
         Action::Replace { .. } => ("REPLACE", &[], &[], 0),
         Action::Txn(steps) => ("TXN", &[], &[], steps.len()),
         Action::ExpireSessions { .. } => ("EXPIRE", &[], &[], 0),
-        #[allow(unreachable_patterns, reason = "later operations have no words here")]
-        _ => ("OTHER", &[], &[], 0),
+        Action::Quarantine { .. } => ("QUARANTINE", &[], &[], 0),
     }
 }

@@ -189,8 +189,8 @@ impl Store {
     /// `Refused` for an intention that is over a limit: then none of them is
     /// queued. `Poisoned` after a failed write or sync.
     pub fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
-        self.engine.prepare(intentions)?;
-        self.engine.queue.propose(intentions)
+        let prepared = self.engine.prepare(intentions)?;
+        self.engine.queue.propose(intentions, prepared)
     }
 
     /// Offset of the newest intention.

@@ -70,26 +70,33 @@ fn describe_item(item: &Item<'_>, out: &mut String) {
             options,
             code,
             args,
+            meter,
         } => {
             let options = shown(options);
             let (code, args) = (code.len(), args.len());
+            let meter = match meter {
+                0 => String::new(),
+                meter => format!("meter {meter}, "),
+            };
             writeln!(
                 out,
-                "  CREATE, program of {code} bytes, arguments of {args}, {options}"
+                "  CREATE, program of {code} bytes, arguments of {args}, {meter}{options}"
             )
         }
         Action::Replace {
             expected,
             code,
             args,
+            meter,
         } => {
             let (code, args) = (code.len(), args.len());
             let expected = expected.map_or("any".to_owned(), |hash| hash.to_string());
             writeln!(
                 out,
-                "  REPLACE of {expected}, program of {code} bytes, arguments of {args}"
+                "  REPLACE of {expected}, program of {code} bytes, arguments of {args}, meter {meter}"
             )
         }
+        Action::Quarantine { stopped } => writeln!(out, "  QUARANTINE {stopped}"),
         Action::Destroy => writeln!(out, "  DESTROY"),
         Action::Put { key, value } => writeln!(out, "  PUT {} = {}", show(key), show(value)),
         Action::Delete { key } => writeln!(out, "  DELETE {}", show(key)),
@@ -143,6 +150,7 @@ pub(crate) fn with_intention<T>(item: &Item<'_>, take: impl FnOnce(&Intention<'_
             options: bytes,
             code,
             args,
+            ..
         } => {
             options = TopicOptions::decode(bytes).unwrap();
             let options = &options;
@@ -160,6 +168,7 @@ pub(crate) fn with_intention<T>(item: &Item<'_>, take: impl FnOnce(&Intention<'_
             expected,
             code,
             args,
+            ..
         } => Operation::Replace {
             expected,
             code,
@@ -173,6 +182,7 @@ pub(crate) fn with_intention<T>(item: &Item<'_>, take: impl FnOnce(&Intention<'_
         Action::Put { key, value } => Operation::Put { key, value },
         Action::Delete { key } => Operation::Delete { key },
         Action::ExpireSessions { idle_ms } => Operation::ExpireSessions { idle_ms },
+        Action::Quarantine { stopped } => Operation::Quarantine { stopped },
         Action::Txn(steps) => {
             ops = steps.iter().collect();
             Operation::Txn { ops: &ops }
