@@ -102,6 +102,11 @@ impl Queue {
         }
     }
 
+    /// The limits that intentions are checked against.
+    pub(crate) fn limits(&self) -> IntentionLimits {
+        self.limits
+    }
+
     /// Adds intentions that are answered together. Waits while the queue is
     /// full.
     pub(crate) fn propose(

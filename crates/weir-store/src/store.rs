@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use weir_core::intention::IntentionLimits;
 use weir_core::{
     ClientId, CodeHash, Commit, ConsequenceOffset, Digest, Intention, IntentionOffset,
     ProgramCounts, StateMode, TopicId, TopicOptions,
@@ -179,6 +180,12 @@ impl Store {
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.engine.durability
+    }
+
+    /// The limits for keys and values that it was opened with.
+    #[must_use]
+    pub fn limits(&self) -> IntentionLimits {
+        self.engine.queue.limits()
     }
 
     /// Hands intentions over, to be executed in this order, one behind the
