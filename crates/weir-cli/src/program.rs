@@ -2,6 +2,7 @@
 
 mod check;
 mod deploy;
+mod new;
 mod script;
 mod show;
 
@@ -21,6 +22,11 @@ pub(crate) struct ProgramArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Write a project for a program: source, build file, script, library
+    #[command(after_long_help = "Examples:\n  \
+        weir program new seats\n  \
+        weir program new --lang zig seats --dir seats-zig")]
+    New(new::NewArgs),
     /// Check a module against every rule, and say what it needs
     #[command(after_long_help = "Examples:\n  \
         weir program check balance.wasm\n  \
@@ -69,6 +75,7 @@ Examples:
 /// Carries out `weir program`.
 pub(crate) fn run(caller: &Caller, args: &ProgramArgs) -> anyhow::Result<ExitCode> {
     match &args.verb {
+        Verb::New(args) => new::run(caller, args),
         Verb::Check { file } => check::run(caller, file),
         Verb::Test {
             file,
