@@ -5,6 +5,7 @@
 //! failure each, so that nothing can go wrong without being counted.
 
 use crate::steps::{cargo, shown};
+use crate::wasm::{self, Verdict};
 use anyhow::Context as _;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -81,6 +82,22 @@ impl Summary {
     fn fail(&mut self, suite: &str, what: &str) {
         self.suite(suite).failed += 1;
         self.failures.push(format!("{suite}: {what}"));
+    }
+}
+
+/// Programs of topics, built from source in each language.
+pub(crate) fn programs(summary: &mut Summary) {
+    const SUITE: &str = "programs from source";
+    let result = wasm::all(false, &mut |what, verdict| match verdict {
+        Verdict::Passed => summary.suite(SUITE).passed += 1,
+        Verdict::Failed(why) => summary.fail(SUITE, &format!("{what}: {why}")),
+        Verdict::Skipped(why) => {
+            summary.suite(SUITE).skipped += 1;
+            summary.skips.push(format!("{SUITE}: {what}: {why}"));
+        }
+    });
+    if let Err(error) = result {
+        summary.fail(SUITE, &format!("{error:#}"));
     }
 }
 
