@@ -60,6 +60,15 @@ pub struct BatchError {
     pub what: &'static str,
 }
 
+/// Whose intentions are collected, which decides about topic names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    /// A client: no topic with a leading dot.
+    Client,
+    /// The process that has the store: its own topics too.
+    Store,
+}
+
 /// Collects intentions into the items of a batch.
 #[derive(Debug, Default)]
 pub struct BatchBuilder {
@@ -130,9 +139,20 @@ impl BatchBuilder {
         intentions: &[Intention<'_>],
         limits: &IntentionLimits,
     ) -> Result<(), (usize, IntentionError)> {
+        self.push_all_from(Author::Client, intentions, limits)
+    }
+
+    /// The same for an author of its own choice: only the store itself may
+    /// write to topics with a leading dot.
+    pub fn push_all_from(
+        &mut self,
+        author: Author,
+        intentions: &[Intention<'_>],
+        limits: &IntentionLimits,
+    ) -> Result<(), (usize, IntentionError)> {
         let (bytes, count) = (self.items.len(), self.count);
         for (index, intention) in intentions.iter().enumerate() {
-            if let Err(error) = self.push(intention, limits) {
+            if let Err(error) = self.push_from(author, intention, limits) {
                 self.items.truncate(bytes);
                 self.count = count;
                 // The next item must not lean on one that is gone.
@@ -149,7 +169,16 @@ impl BatchBuilder {
         intention: &Intention<'_>,
         limits: &IntentionLimits,
     ) -> Result<(), IntentionError> {
-        check(intention, limits)?;
+        self.push_from(Author::Client, intention, limits)
+    }
+
+    fn push_from(
+        &mut self,
+        author: Author,
+        intention: &Intention<'_>,
+        limits: &IntentionLimits,
+    ) -> Result<(), IntentionError> {
+        check(author, intention, limits)?;
         let too_many = IntentionError::TooMany {
             what: "intentions in a batch",
             actual: self.len() + 1,
@@ -359,7 +388,11 @@ fn not_taken(
     }
 }
 
-fn check(intention: &Intention<'_>, limits: &IntentionLimits) -> Result<(), IntentionError> {
+fn check(
+    author: Author,
+    intention: &Intention<'_>,
+    limits: &IntentionLimits,
+) -> Result<(), IntentionError> {
     let key_max = limits.key_bytes_max.min(KEY_BYTES_MAX);
     let value_max = limits.value_bytes_max.min(VALUE_BYTES_MAX);
     if intention.client.is_none() != (intention.nonce == 0) {
@@ -443,7 +476,12 @@ fn check(intention: &Intention<'_>, limits: &IntentionLimits) -> Result<(), Inte
             return not_taken(operation, "metadata", intention.meta.is_empty());
         }
     }
-    check_name(intention.topic)
+    match author {
+        Author::Client => check_name(intention.topic),
+        Author::Store => TopicName::any(intention.topic)
+            .map(drop)
+            .map_err(IntentionError::Name),
+    }
 }
 
 fn check_program(code: &[u8], args: &[u8]) -> Result<(), IntentionError> {

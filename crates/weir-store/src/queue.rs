@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use weir_core::Program;
-use weir_core::batch::BatchBuilder;
+use weir_core::batch::{Author, BatchBuilder};
 use weir_core::intention::{Intention, IntentionLimits};
 use weir_core::limits::{BATCH_BYTES_MAX, BATCH_ITEMS_MAX, CALL_ITEMS_MAX};
 
@@ -111,6 +111,7 @@ impl Queue {
     /// full.
     pub(crate) fn propose(
         &self,
+        author: Author,
         intentions: &[Intention<'_>],
         prepared: Prepared,
     ) -> Result<Proposal, StoreError> {
@@ -151,7 +152,7 @@ impl Queue {
             return Err(StoreError::Closed);
         };
         let before = last.builder.bytes();
-        if let Err((index, error)) = last.builder.push_all(intentions, &self.limits) {
+        if let Err((index, error)) = last.builder.push_all_from(author, intentions, &self.limits) {
             if last.waiters.is_empty() {
                 inner.batches.pop_back();
             }

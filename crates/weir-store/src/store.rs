@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use weir_core::batch::Author;
 use weir_core::intention::IntentionLimits;
 use weir_core::{
     ClientId, CodeHash, Commit, ConsequenceOffset, Digest, Intention, IntentionOffset,
@@ -197,7 +198,23 @@ impl Store {
     /// queued. `Poisoned` after a failed write or sync.
     pub fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
         let prepared = self.engine.prepare(intentions)?;
-        self.engine.queue.propose(intentions, prepared)
+        self.engine
+            .queue
+            .propose(Author::Client, intentions, prepared)
+    }
+
+    /// The same for intentions of the process that has the store, such as a
+    /// server's records of what it refused: they may name topics with a leading
+    /// dot, which clients can read and not write. Nothing that a client sent
+    /// may be handed over here.
+    ///
+    /// # Errors
+    /// As for [`propose`](Self::propose).
+    pub fn propose_own(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
+        let prepared = self.engine.prepare(intentions)?;
+        self.engine
+            .queue
+            .propose(Author::Store, intentions, prepared)
     }
 
     /// Offset of the newest intention.
