@@ -1,10 +1,13 @@
 //! `weir program`: modules that judge the writes to a topic.
 
+mod calls;
 mod check;
 mod deploy;
+mod logs;
 mod new;
 mod script;
 mod show;
+mod trace;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -43,15 +46,33 @@ With --write the outcomes go into the script, to be read before they are kept.
 Examples:
   weir program test balance.wasm balance.txt
   weir program test balance.wasm balance.txt --write")]
-    Test {
-        /// The module, a .wasm file
-        file: PathBuf,
-        /// The script
-        script: PathBuf,
-        /// Write what happened into the script
-        #[arg(long)]
-        write: bool,
-    },
+    Test(script::TestArgs),
+    /// Run an intention of the past again, and show what the program did
+    #[command(after_long_help = "\
+The store is only read, whether it is open elsewhere or not: the intention runs in memory, on the
+state before it, made from the nearest snapshot and the log. Each host call is shown with its
+arguments, what it gave back, and its fuel. Where the log before was compacted away and no snapshot
+is old enough, nothing can be run again.
+
+Examples:
+  weir program deploy bank balance.wasm && weir program trace bank 1
+  weir program trace bank --record 1 -o json")]
+    Trace(trace::TraceArgs),
+    /// Print the lines that the programs of a topic wrote
+    #[command(after_long_help = "\
+Lines are no part of a store: they are made again by running the log in memory, from the first
+intention that can be run. A store that is open in a process of its own hands its lines to whoever
+listens there (`tracing`, target weir::program).
+
+Examples:
+  weir program deploy bank balance.wasm && weir program logs bank
+  weir program logs bank --last 10 -o json")]
+    Logs(logs::LogsArgs),
+    /// List the topics that have a program
+    #[command(after_long_help = "Examples:\n  \
+        weir program deploy bank balance.wasm && weir program ls\n  \
+        weir program ls -o json")]
+    Ls,
     /// Make a topic with a program
     #[command(after_long_help = "Examples:\n  \
         weir program deploy bank balance.wasm\n  \
@@ -77,11 +98,10 @@ pub(crate) fn run(caller: &Caller, args: &ProgramArgs) -> anyhow::Result<ExitCod
     match &args.verb {
         Verb::New(args) => new::run(caller, args),
         Verb::Check { file } => check::run(caller, file),
-        Verb::Test {
-            file,
-            script,
-            write,
-        } => script::run(caller, file, script, *write),
+        Verb::Test(args) => script::run(caller, args),
+        Verb::Trace(args) => trace::run(caller, args),
+        Verb::Logs(args) => logs::run(caller, args),
+        Verb::Ls => show::list(caller),
         Verb::Deploy(args) => deploy::deploy(caller, args),
         Verb::Replace(args) => deploy::replace(caller, args),
         Verb::Show { topic } => show::run(caller, topic),

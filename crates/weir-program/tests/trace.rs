@@ -152,5 +152,5 @@ fn a_tracer_of_lines_keeps_nothing_else() {
     let (_, Argument::Bytes(text)) = &calls[2].arguments[1] else {
         panic!("{calls:?}")
     };
-    assert_eq!((text.len, text.bytes.len()), (4000, 256));
+    assert_eq!((text.len, text.bytes.len()), (4000, 1024));
 }

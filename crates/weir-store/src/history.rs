@@ -168,6 +168,17 @@ impl History {
         })
     }
 
+    /// The first intention that can be run again.
+    pub fn first(&self) -> Result<IntentionOffset, StoreError> {
+        let mut first = IntentionOffset(1);
+        if self.readers.first_index() > LogIndex(1)
+            && let Err(from) = self.start(&|_| false)?
+        {
+            first = from;
+        }
+        Ok(first)
+    }
+
     /// Runs intentions again, in order, on the state before them, and hands
     /// over each one of `wanted` that was executed. Returns the offset of the
     /// newest intention that was run.
