@@ -6,6 +6,7 @@
 //! number that was not measured in this run, a file left outside the demo's
 //! own directory.
 
+mod bank;
 mod child;
 mod crash;
 mod load;
