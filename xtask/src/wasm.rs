@@ -1,11 +1,13 @@
 //! Programs of topics from source: each is built again and compared with the module that is
-//! checked in, in every language; and each project that `weir program new` writes is built and run.
+//! checked in, in every language; each project that `weir program new` writes is built and run, and
+//! so is the guide.
 //!
 //! Invariants: a module is compared byte by byte; a language whose compiler cannot be had is told
 //! as skipped, with the reason, and never as passed. What must never happen here: a change in
 //! `programs/prebuilt` without `--write`, or an outcome that depends on where the clone lies.
 
 mod compilers;
+mod guide;
 mod language;
 mod project;
 
@@ -76,6 +78,9 @@ pub(crate) fn all(write: bool, tell: Tell<'_>) -> anyhow::Result<()> {
         }
         let verdict = projects.verdict(language, &compilers);
         tell(&format!("a new project in {}", language.name), verdict);
+        if language.suffix.is_empty() {
+            tell("the guide to programs", projects.guide());
+        }
     }
     if write { list() } else { Ok(()) }
 }

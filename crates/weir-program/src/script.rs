@@ -3,7 +3,7 @@
 //! A script is blocks of commands, a line `----`, and what they must lead to,
 //! up to an empty line; lines that start with `#` are remarks. The commands
 //! run one by one on a machine in memory, each as a batch of its own. The
-//! words are in docs/programs.md.
+//! words are in docs/guide/programs.md.
 //!
 //! What must never happen here: a path to an outcome other than the machine's.
 

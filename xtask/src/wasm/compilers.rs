@@ -65,7 +65,7 @@ impl Compilers {
                 .arg(place)
                 .arg("--requirement")
                 .arg(&list);
-            finish(&mut pip).map(drop)
+            fetched(finish(&mut pip), "ERROR:")
         })
     }
 
@@ -94,8 +94,12 @@ impl Compilers {
             }
             let mut npm = Command::new("npm");
             npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
-            npm.args(["--fetch-retries=1", "--fetch-timeout=30000"]);
-            finish(npm.current_dir(place)).map(drop)
+            npm.args([
+                "--loglevel=error",
+                "--fetch-retries=1",
+                "--fetch-timeout=30000",
+            ]);
+            fetched(finish(npm.current_dir(place)), "npm error")
         })
     }
 }
@@ -114,6 +118,16 @@ pub(super) fn get_rust() -> Result<(), String> {
     add.args(["target", "add", TARGET])
         .current_dir(tree::root());
     finish(&mut add).map(drop)
+}
+
+/// Whether a package could be fetched; if not, the first line that `mark` begins.
+fn fetched(result: Result<Vec<u8>, String>, mark: &str) -> Result<(), String> {
+    let Err(why) = result else { return Ok(()) };
+    let mut lines = why.split(" | ").filter_map(|line| line.split_once(mark));
+    Err(match lines.next() {
+        Some((_, line)) => format!("cannot be fetched: {}", line.trim()),
+        None => why,
+    })
 }
 
 /// Makes a folder of a tool by `make`, unless it was made from this very list.

@@ -108,15 +108,18 @@ impl Language {
     }
 }
 
+/// What around a command would change a module, or where it goes.
+pub(super) const CHANGE_MODULES: [&str; 4] = [
+    "CARGO_BUILD_TARGET",
+    "CARGO_ENCODED_RUSTFLAGS",
+    "CARGO_TARGET_DIR",
+    "RUSTFLAGS",
+];
+
 /// Cargo in a folder outside of this workspace, with nothing from around it that changes a module.
 pub(super) fn cargo_alone(arguments: &[&str]) -> Command {
     let mut cargo = crate::steps::cargo(arguments);
-    for name in [
-        "CARGO_BUILD_TARGET",
-        "CARGO_ENCODED_RUSTFLAGS",
-        "CARGO_TARGET_DIR",
-        "RUSTFLAGS",
-    ] {
+    for name in CHANGE_MODULES {
         cargo.env_remove(name);
     }
     cargo

@@ -7,6 +7,7 @@
 use super::Verdict;
 use super::compilers::Compilers;
 use super::finish;
+use super::guide;
 use super::language::{Language, cargo_alone};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,14 @@ impl<'a> Projects<'a> {
             return Verdict::Skipped("there is no `make`".to_owned());
         }
         match self.run(language, compilers) {
+            Ok(()) => Verdict::Passed,
+            Err(why) => Verdict::Failed(why),
+        }
+    }
+
+    /// Runs the guide to programs.
+    pub(super) fn guide(&self) -> Verdict {
+        match guide::run(self.weir, &self.place.join("guide")) {
             Ok(()) => Verdict::Passed,
             Err(why) => Verdict::Failed(why),
         }
