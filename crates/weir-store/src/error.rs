@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 
 use weir_core::intention::IntentionError;
-use weir_core::{ApplyError, IntentionOffset};
+use weir_core::{ApplyError, ErrorCode, IntentionOffset};
 
 use crate::log::LogIndex;
 
@@ -212,6 +212,15 @@ pub enum StoreError {
         /// What is missing.
         why: String,
     },
+    /// The store is in another process. Its server said so, or cannot be
+    /// reached.
+    #[error("{text}")]
+    Far {
+        /// Which error it is.
+        code: ErrorCode,
+        /// What it says.
+        text: String,
+    },
     /// The store is being closed.
     #[error("the store is closed")]
     Closed,
@@ -279,7 +288,8 @@ impl StoreError {
             | Self::Poisoned
             | Self::DiskFull { .. }
             | Self::Io { .. }
-            | Self::ProgramUnable { .. } => Fault::Environment,
+            | Self::ProgramUnable { .. }
+            | Self::Far { .. } => Fault::Environment,
         }
     }
 

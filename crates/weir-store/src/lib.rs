@@ -37,7 +37,7 @@ pub use identity::Identity;
 pub use log::LogIndex;
 pub use maintain::{BackupReport, CompactReport};
 pub use options::{Durability, OpenOptions};
-pub use proposal::Proposal;
+pub use proposal::{Answer, Proposal};
 pub use recovery::OpenReport;
 pub use scan::{KeyEntry, SCAN_KEYS_MAX};
 pub use store::{ProgramInfo, Stats, Store, TopicInfo};
