@@ -9,16 +9,18 @@
 //! a peer, memory for bytes that have not arrived.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use weir_core::ClientId;
 
 use crate::access::Principal;
+use crate::security::Door;
 use crate::shared::{Phase, Shared};
 
 mod answers;
@@ -132,10 +134,10 @@ pub(crate) async fn serve(
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) if connections.len() < port.shared.config.connections_max => {
+                Ok((stream, peer)) if connections.len() < port.shared.config.connections_max => {
                     // Answers are whole when they are written: nothing to wait for.
                     drop(stream.set_nodelay(true));
-                    connections.spawn(connect(Arc::clone(&port), stream));
+                    connections.spawn(accept(Arc::clone(&port), stream, peer));
                 }
                 Ok(_) => {}
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
@@ -148,6 +150,15 @@ pub(crate) async fn serve(
     while connections.join_next().await.is_some() {}
 }
 
+/// Makes the connection, encrypted if the server has TLS, and serves it.
+async fn accept(port: Arc<Port>, socket: TcpStream, peer: SocketAddr) {
+    let security = &port.shared.security;
+    let accepted = security.accept(socket, Some(peer), Door::Native).await;
+    if let Ok((stream, principal)) = accepted {
+        connect(port, stream, principal).await;
+    }
+}
+
 /// Waits until the end of the server has come so far.
 async fn reached(phase: &mut watch::Receiver<Phase>, least: Phase) {
     // The sender lives as long as the connections.
@@ -155,10 +166,10 @@ async fn reached(phase: &mut watch::Receiver<Phase>, least: Phase) {
 }
 
 /// Serves one connection; also for sockets that others have accepted.
-pub(crate) async fn connect<S>(port: Arc<Port>, stream: S)
+pub(crate) async fn connect<S>(port: Arc<Port>, stream: S, principal: Principal)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let number = port.last.fetch_add(1, Ordering::Relaxed) + 1;
-    Connection::new(port, number, stream).run().await;
+    Connection::new(port, number, stream, principal).run().await;
 }

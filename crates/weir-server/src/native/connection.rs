@@ -84,7 +84,7 @@ enum Event {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    pub(super) fn new(port: Arc<Port>, number: u64, stream: S) -> Self {
+    pub(super) fn new(port: Arc<Port>, number: u64, stream: S, principal: Principal) -> Self {
         let now = Instant::now();
         Self {
             received: Some(Received::new(Arc::clone(&port))),
@@ -93,7 +93,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             number,
             stream,
             state: ServerConnection::default(),
-            principal: Principal::default(),
+            principal,
             wants_received: false,
             superseded: Arc::default(),
             answers: Answers::default(),

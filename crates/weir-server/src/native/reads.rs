@@ -185,14 +185,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    fn topics(
-        &mut self,
-        tag: &[u8],
-        prefix: &[u8],
-        behind: &[u8],
-        limit: u64,
-        dead: bool,
-    ) {
+    fn topics(&mut self, tag: &[u8], prefix: &[u8], behind: &[u8], limit: u64, dead: bool) {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut lines = Vec::new();
         let mut more = false;
