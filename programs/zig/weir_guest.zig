@@ -239,7 +239,7 @@ pub const Level = enum(u32) { err = 1, warn = 2, info = 3, debug = 4, trace = 5 
 
 /// A line for whoever runs the program; no part of what the program decides.
 pub fn log(level: Level, text: []const u8) void {
-    host.log(@intFromEnum(level), text.ptr, text.len);
+    host.log(@backingInt(level), text.ptr, text.len);
 }
 
 /// Ends the call as a trap: for what can never be.

@@ -67,6 +67,10 @@ pub(crate) fn all(write: bool, tell: Tell<'_>) -> anyhow::Result<()> {
             );
             continue;
         }
+        if let Some(lint) = language.lint {
+            let verdict = lint(&compilers).map_or_else(Verdict::Failed, |()| Verdict::Passed);
+            tell(&format!("form and lints in {}", language.name), verdict);
+        }
         let built = language.build(&compilers)?;
         for (program, built) in built {
             let module = format!("{program}{}.wasm", language.suffix);

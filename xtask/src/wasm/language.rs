@@ -16,6 +16,9 @@ const MEMORY: [&str; 2] = ["--initial-memory=65536", "--max-memory=65536"];
 /// The oldest instructions, and two extensions that every engine has had for long.
 const CPU: &str = "-mcpu=mvp+bulk_memory+sign_ext";
 
+/// Something that is done with the compilers there are; says why it cannot be done.
+pub(super) type Step = fn(&Compilers) -> Result<(), String>;
+
 /// A language of programs.
 pub(super) struct Language {
     /// For people.
@@ -28,10 +31,12 @@ pub(super) struct Language {
     folder: &'static str,
     /// How a source ends.
     ending: &'static str,
-    /// The source that is no program but the library.
-    library: &'static str,
+    /// Sources that are no programs.
+    others: &'static [&'static str],
     /// Looks for the compiler; says why it cannot be had.
-    pub(super) get: fn(&Compilers) -> Result<(), String>,
+    pub(super) get: Step,
+    /// Form and lints of library, programs and template, where the compiler brings a tool for them.
+    pub(super) lint: Option<Step>,
     /// Builds the program of that name; the module.
     one: fn(&Compilers, &str) -> Result<PathBuf, String>,
 }
@@ -44,8 +49,9 @@ pub(super) const LANGUAGES: &[Language] = &[
         suffix: "",
         folder: "programs/reference/examples",
         ending: "rs",
-        library: "",
+        others: &[],
         get: |_| get_rust(),
+        lint: Some(lint_rust),
         one: rust,
     },
     Language {
@@ -54,8 +60,10 @@ pub(super) const LANGUAGES: &[Language] = &[
         suffix: "-c",
         folder: "programs/c",
         ending: "c",
-        library: "",
+        others: &[],
         get: Compilers::get_zig,
+        // Warnings are errors when it builds.
+        lint: None,
         one: c,
     },
     Language {
@@ -64,8 +72,9 @@ pub(super) const LANGUAGES: &[Language] = &[
         suffix: "-zig",
         folder: "programs/zig",
         ending: "zig",
-        library: "weir_guest",
+        others: &["build", "weir_guest"],
         get: Compilers::get_zig,
+        lint: Some(lint_zig),
         one: zig,
     },
     Language {
@@ -74,8 +83,9 @@ pub(super) const LANGUAGES: &[Language] = &[
         suffix: "-as",
         folder: "programs/assemblyscript/assembly",
         ending: "ts",
-        library: "index",
+        others: &["index"],
         get: Compilers::get_assemblyscript,
+        lint: None,
         one: assemblyscript,
     },
 ];
@@ -101,7 +111,8 @@ impl Language {
         let names = sources.filter_map(|path| {
             let name = path.strip_prefix(self.folder)?.strip_prefix('/')?;
             let (name, ending) = name.rsplit_once('.')?;
-            let program = ending == self.ending && name != self.library && !name.contains('/');
+            let program =
+                ending == self.ending && !self.others.contains(&name) && !name.contains('/');
             program.then(|| name.to_owned())
         });
         Ok(names.collect())
@@ -123,6 +134,29 @@ pub(super) fn cargo_alone(arguments: &[&str]) -> Command {
         cargo.env_remove(name);
     }
     cargo
+}
+
+/// Where the templates of projects are.
+const TEMPLATES: &str = "crates/weir-cli/templates";
+
+fn lint_rust(compilers: &Compilers) -> Result<(), String> {
+    let template = tree::root().join(TEMPLATES).join("rust/program.rs");
+    let mut format = cargo_alone(&["fmt", "--all", "--check", "--"]);
+    format.arg(template);
+    let mut clippy = cargo_alone(&["clippy", "--quiet", "--workspace", "--locked", "--release"]);
+    clippy.args(["--lib", "--examples", "--", "-D", "warnings"]);
+    clippy.env("CARGO_TARGET_DIR", compilers.out("rust"));
+    for command in [&mut format, &mut clippy] {
+        finish(command.current_dir(tree::root().join("programs")))?;
+    }
+    Ok(())
+}
+
+fn lint_zig(compilers: &Compilers) -> Result<(), String> {
+    let mut format = compilers.zig();
+    format.args(["fmt", "--check", "programs/zig"]);
+    format.arg(format!("{TEMPLATES}/zig/program.zig"));
+    finish(format.current_dir(tree::root())).map(drop)
 }
 
 fn rust(compilers: &Compilers, name: &str) -> Result<PathBuf, String> {

@@ -3,6 +3,7 @@
 //! A key is a seat such as `12A`, its value the name of who booked it. A DELETE
 //! gives the seat back.
 #![no_std]
+#![forbid(unsafe_code)]
 
 use weir_guest::{Input, Op, Outcome, emit_input, keys, reject};
 
