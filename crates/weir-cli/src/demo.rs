@@ -10,7 +10,7 @@ mod bank;
 mod child;
 mod crash;
 mod load;
-mod place;
+pub(crate) mod place;
 mod quakes;
 mod read;
 mod recheck;

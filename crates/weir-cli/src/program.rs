@@ -1,5 +1,6 @@
 //! `weir program`: modules that judge the writes to a topic.
 
+mod bench;
 mod calls;
 mod check;
 mod deploy;
@@ -68,6 +69,17 @@ Examples:
   weir program deploy bank balance.wasm && weir program logs bank
   weir program logs bank --last 10 -o json")]
     Logs(logs::LogsArgs),
+    /// Measure what a program adds to a write, in a store of its own
+    #[command(after_long_help = "\
+The same writes go to a plain topic and to one with the program, in memory, in blocks that take
+turns; the first blocks are not counted. `extra_ns` is the median over pairs of blocks. With
+--script the writes of a script go round, so what was refused once may be refused again; `valid`,
+`rejected` and `failed` say what was measured.
+
+Examples:
+  weir program bench unique.wasm --count 2000
+  weir program bench balance.wasm --script balance.txt --count 2000 -o json")]
+    Bench(bench::BenchArgs),
     /// List the topics that have a program
     #[command(after_long_help = "Examples:\n  \
         weir program deploy bank balance.wasm && weir program ls\n  \
@@ -101,6 +113,7 @@ pub(crate) fn run(caller: &Caller, args: &ProgramArgs) -> anyhow::Result<ExitCod
         Verb::Test(args) => script::run(caller, args),
         Verb::Trace(args) => trace::run(caller, args),
         Verb::Logs(args) => logs::run(caller, args),
+        Verb::Bench(args) => bench::run(caller, args),
         Verb::Ls => show::list(caller),
         Verb::Deploy(args) => deploy::deploy(caller, args),
         Verb::Replace(args) => deploy::replace(caller, args),

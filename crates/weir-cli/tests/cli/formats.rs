@@ -30,6 +30,7 @@ const COMMANDS: &[&str] = &[
     "program ls",
     "program show p",
     "program trace p 4",
+    "program bench counter.wasm --count 1000",
 ];
 
 fn filled() -> Place {

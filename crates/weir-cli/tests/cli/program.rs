@@ -366,3 +366,55 @@ fn lines_of_programs_are_made_again_and_shown_by_tests() {
         .json();
     assert_eq!(rows[1]["log"][0]["text"], "hello");
 }
+
+#[test]
+fn a_bench_counts_what_it_measured_and_leaves_nothing_behind() {
+    let place = Place::new();
+    for name in ["balance", "counter"] {
+        let module = file(&format!("programs/prebuilt/{name}.wasm"));
+        place.write(&format!("{name}.wasm"), module);
+    }
+    place.write("balance.txt", file("vectors/programs/balance.txt"));
+    let words =
+        "program bench counter.wasm --count 2000 --value {i64:1} --state-entries 3000 -o json";
+    let bench = place.run(words).ok().json();
+    assert_eq!(
+        (&bench["valid"], &bench["rejected"], &bench["failed"]),
+        (&2000.into(), &0.into(), &0.into())
+    );
+    assert_eq!(bench["entries"], 3000);
+    assert!(bench["fuel"].as_u64().unwrap() > 1000);
+    for side in ["plain", "program"] {
+        let time = |rank: &str| bench[format!("{side}_{rank}_ns")].as_u64().unwrap();
+        assert!(time("p50") > 0 && time("p50") <= time("p99"), "{bench}");
+    }
+    let words = "program bench balance.wasm --script balance.txt --count 1000 -o json";
+    let bench = place.run(words).ok().json();
+    let number = |name: &str| bench[name].as_u64().unwrap();
+    assert_eq!(
+        number("valid") + number("rejected") + number("failed"),
+        1000
+    );
+    assert!(number("valid") > 0 && number("rejected") > 0, "{bench}");
+
+    place.run("program bench none.wasm").code(1);
+    place.write("text.wasm", "no module");
+    let bad = place.run("program bench text.wasm").code(3);
+    assert!(bad.err.contains("BAD_PROGRAM"), "{}", bad.err);
+    place.write("none.txt", "create t\nput t k=v\n----\n\n");
+    let bad = place
+        .run("program bench balance.wasm --script none.txt")
+        .code(1);
+    assert!(bad.err.contains("writes nothing to a topic"), "{}", bad.err);
+    place
+        .run("program bench balance.wasm --script balance.txt --key k")
+        .code(2);
+    place.run("program bench balance.wasm --count 3").code(2);
+    let mut own = place.weir();
+    let temporary = place.path("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    own.args(["program", "bench", "counter.wasm", "--count", "1000"]);
+    own.env("TMPDIR", &temporary);
+    crate::run::done(own.output().unwrap()).ok();
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
+}
