@@ -388,13 +388,14 @@ fn a_bench_counts_what_it_measured_and_leaves_nothing_behind() {
         let time = |rank: &str| bench[format!("{side}_{rank}_ns")].as_u64().unwrap();
         assert!(time("p50") > 0 && time("p50") <= time("p99"), "{bench}");
     }
-    let words = "program bench balance.wasm --script balance.txt --count 1000 -o json";
+    let words = "program bench balance.wasm --script balance.txt --count 1000 --batch 10 -o json";
     let bench = place.run(words).ok().json();
     let number = |name: &str| bench[name].as_u64().unwrap();
     assert_eq!(
         number("valid") + number("rejected") + number("failed"),
         1000
     );
+    assert_eq!(number("count"), 1000, "what is said was done");
     assert!(number("valid") > 0 && number("rejected") > 0, "{bench}");
 
     place.run("program bench none.wasm").code(1);
