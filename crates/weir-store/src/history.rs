@@ -14,14 +14,14 @@ use std::sync::Arc;
 
 use weir_core::batch::Action;
 use weir_core::{
-    Batch, ClientId, Commit, ConsequenceOffset, ConsequenceSink, IntentionOffset, Item, Machine,
-    Outcome, Outcomes, ProgramHost, Record, RecordFlags, RecordKind, TopicId, TopicName,
+    Batch, BatchError, ClientId, Commit, ConsequenceOffset, ConsequenceSink, IntentionOffset, Item,
+    Machine, Outcome, Outcomes, ProgramHost, Record, RecordFlags, RecordKind, TopicId, TopicName,
 };
 
 use crate::disk::{Disk, FileDisk, OpenMode};
 use crate::error::{IoVerb, StoreError};
 use crate::identity::{self, Identity};
-use crate::log::{self, LogIndex, LogReader, LogReaders};
+use crate::log::{self, Entry, LogIndex, LogReader, LogReaders};
 use crate::snapshot::{self, Snapshot};
 use crate::topic::block::{BlockCursor, HEADER_BYTES, Header, Place};
 use crate::topic::files::{directory, parse_segment, path as segment_path};
@@ -205,18 +205,16 @@ impl History {
         };
         let mut outcomes = Outcomes::default();
         while machine.applied() < *wanted.end() {
-            let Some((bytes, time_ms, term)) =
-                self.apply(&mut machine, &mut reader, &mut sink, &mut outcomes)?
-            else {
+            let applied = self.apply(&mut machine, &mut reader, &mut sink, &mut outcomes)?;
+            let Some(entry) = applied else {
                 break;
             };
             if machine.applied() >= *wanted.start() {
-                let batch = Batch {
-                    count: u32::try_from(outcomes.len()).unwrap_or(u32::MAX),
-                    time_ms,
-                    term,
-                    items: &bytes,
+                let failed = |error: BatchError| StoreError::Apply {
+                    index: entry.index,
+                    error: error.into(),
                 };
+                let batch = Batch::read(&entry.payload, entry.term).map_err(failed)?;
                 hand_over(&batch, &outcomes, &sink, &machine, each);
             }
             sink.records.clear();
@@ -289,14 +287,14 @@ impl History {
         Ok(Ok((machine, self.readers.reader(LogIndex(1)))))
     }
 
-    /// Applies the next entry: its items, time and term; `None` at the end.
+    /// Applies the next entry and gives it; `None` at the end.
     fn apply(
         &self,
         machine: &mut Machine,
         reader: &mut LogReader,
         sink: &mut Collector,
         outcomes: &mut Outcomes,
-    ) -> Result<Option<(Vec<u8>, u64, u64)>, StoreError> {
+    ) -> Result<Option<Entry>, StoreError> {
         let Some(entry) = reader.next(self.readers.last_index())? else {
             return Ok(None);
         };
@@ -308,12 +306,13 @@ impl History {
         let batch =
             Batch::read(&entry.payload, entry.term).map_err(|error| failed(error.into()))?;
         machine.apply(&batch, sink, outcomes).map_err(failed)?;
-        Ok(Some((batch.items.to_vec(), batch.time_ms, batch.term)))
+        Ok(Some(entry))
     }
 
     /// Compares an intention that was run again with what the store kept of
     /// it: its outcome in the newest snapshot's table of sessions, and its
-    /// records in the topic's files.
+    /// records in the topic's files. Reads that snapshot and those files, so
+    /// it takes time linear in their size.
     pub fn compare(&self, replayed: &Replayed<'_>) -> Result<Agreement, StoreError> {
         let commit = replayed.commit;
         let newest = self.newest_snapshot()?;

@@ -13,7 +13,7 @@ use super::calls::log_text;
 use super::trace::history;
 use crate::cli::Caller;
 use crate::output::{Cell, Field, Shape, field};
-use crate::report::{Because, Failure};
+use crate::report::{Because, Failure, note};
 
 /// Arguments of `weir program logs`.
 #[derive(Debug, Args)]
@@ -56,11 +56,13 @@ pub(super) fn run(caller: &Caller, args: &LogsArgs) -> anyhow::Result<ExitCode> 
     let range = first..=IntentionOffset(u64::MAX);
     tracer.watch(&range);
     let (mut waiting, mut lines) = (VecDeque::new(), VecDeque::<HostCall>::new());
-    let mut known = false;
+    let (mut known, mut left_out) = (false, 0);
     let replayed = history.replay(range, &mut |replayed| {
         let ours = replayed.topic == args.topic;
         known |= ours && replayed.machine.topic(replayed.topic).is_some();
-        waiting.extend(tracer.take().0);
+        let (taken, lost) = tracer.take();
+        waiting.extend(taken);
+        left_out += lost;
         // Intentions come in the order of their lines.
         while let Some(line) =
             waiting.pop_front_if(|line: &mut HostCall| line.intention <= replayed.commit.intention)
@@ -77,6 +79,10 @@ pub(super) fn run(caller: &Caller, args: &LogsArgs) -> anyhow::Result<ExitCode> 
     if !known {
         let what = format!("no intention of topic {} was run again", args.topic);
         return Err(Failure::new(ErrorCode::TopicUnknown, what).into());
+    }
+    if left_out > 0 {
+        let text = format!("{left_out} lines of calls that wrote too many were left out");
+        note(caller.quiet, &text);
     }
     for line in &lines {
         let (level, text) = log_text(line);
