@@ -26,6 +26,7 @@ use crate::shared::{Phase, Shared};
 mod answers;
 mod buffer;
 mod connection;
+mod guard;
 mod hello;
 mod listeners;
 mod reads;

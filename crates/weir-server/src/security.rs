@@ -25,6 +25,7 @@ mod tls;
 mod tokens;
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
@@ -84,6 +85,7 @@ pub(crate) struct Security {
     rates: [Rates; 2],
     audit: Option<Audit>,
     handshakes: Semaphore,
+    epoch: AtomicU64,
 }
 
 impl Security {
@@ -118,6 +120,7 @@ impl Security {
             rates: [rates(true), rates(false)],
             audit: audited.then(Audit::new),
             handshakes: Semaphore::new(HANDSHAKES_MAX),
+            epoch: AtomicU64::new(1),
         })
     }
 
@@ -231,19 +234,7 @@ impl Security {
         right: Right,
         topic: &str,
     ) -> Result<(), Denied> {
-        let allowed = match &self.identities {
-            None => Ok(()),
-            Some(identities) => {
-                let table = identities.table();
-                let identity = table.find(&principal.name, &principal.proof);
-                match identity.filter(|identity| identity.holds(now_ms())) {
-                    Some(identity) if identity.grants.allow(right, topic) => Ok(()),
-                    Some(_) => Err(ErrorCode::Forbidden),
-                    None if principal.proof == Proof::Certificate => Err(ErrorCode::Forbidden),
-                    None => Err(ErrorCode::Unauthenticated),
-                }
-            }
-        };
+        let allowed = self.asked(principal, right, topic);
         if let Some(audit) = &self.audit {
             let decision = match allowed {
                 Ok(()) if right.is_administration() => Some(Decision::Allowed),
@@ -257,6 +248,41 @@ impl Security {
             }
         }
         allowed.map_err(|code| Denied { right, code })
+    }
+
+    fn asked(&self, principal: &Principal, right: Right, topic: &str) -> Result<(), ErrorCode> {
+        let Some(identities) = &self.identities else {
+            return Ok(());
+        };
+        let table = identities.table();
+        let identity = table.find(&principal.name, &principal.proof);
+        match identity.filter(|identity| identity.holds(now_ms())) {
+            Some(identity) if identity.grants.allow(right, topic) => Ok(()),
+            Some(_) => Err(ErrorCode::Forbidden),
+            None if principal.proof == Proof::Certificate => Err(ErrorCode::Forbidden),
+            None => Err(ErrorCode::Unauthenticated),
+        }
+    }
+
+    /// Whether the principal may read the topic: for lists, whose entries are
+    /// left out and not denied, and for listeners that are open.
+    pub(crate) fn visible(&self, principal: &Principal, topic: &str) -> bool {
+        self.asked(principal, Right::Read, topic).is_ok()
+    }
+
+    /// Whether the principal is still known.
+    pub(crate) fn holds(&self, principal: &Principal) -> bool {
+        let Some(identities) = &self.identities else {
+            return true;
+        };
+        let table = identities.table();
+        let identity = table.find(&principal.name, &principal.proof);
+        identity.is_some_and(|identity| identity.holds(now_ms()))
+    }
+
+    /// Another number whenever identities have changed.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
     }
 
     /// Lets a request of so many items and bytes pass.
@@ -319,6 +345,7 @@ impl Security {
         let (table, served) = (table?, served?);
         if let Some((identities, table)) = self.identities.as_ref().zip(table) {
             identities.put(table);
+            self.epoch.fetch_add(1, Ordering::Release);
         }
         if let Some((tls, served)) = self.tls.as_ref().zip(served) {
             tls.put(served);

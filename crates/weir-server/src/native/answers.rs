@@ -40,6 +40,8 @@ enum Owed {
 pub(super) struct Answered {
     pub(super) count: u32,
     pub(super) bytes: usize,
+    /// Units that programs used for it.
+    pub(super) fuel: u64,
     /// A nonce was refused: the session goes on there.
     pub(super) fall_back: Option<u64>,
 }
@@ -128,6 +130,7 @@ impl Answers {
         let mut answered = Answered {
             count: waiting.count,
             bytes: waiting.bytes,
+            fuel: 0,
             fall_back: None,
         };
         if !waiting.tag.is_empty() {
@@ -139,6 +142,10 @@ impl Answers {
                 for run in outcomes.runs() {
                     if let Outcome::Refused { expected, .. } = run.outcome {
                         answered.fall_back.get_or_insert(expected);
+                    }
+                    if let Outcome::Committed(commit) = &run.outcome {
+                        let fuel = commit.fuel.saturating_mul(u64::from(run.count));
+                        answered.fuel = answered.fuel.saturating_add(fuel);
                     }
                     self.add(nonce, run);
                     if nonce != 0 {

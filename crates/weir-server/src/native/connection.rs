@@ -39,16 +39,18 @@ pub(super) struct Connection<S> {
     stream: S,
     pub(super) state: ServerConnection,
     pub(super) principal: Principal,
+    /// State of the identities when the listeners were last asked about.
+    pub(super) epoch: u64,
     pub(super) wants_received: bool,
     pub(super) superseded: Arc<Notify>,
     pub(super) answers: Answers,
     pub(super) idle: Duration,
     /// Until when the read at the front may wait for the node.
     pub(super) waits_until: Option<Instant>,
-    listeners: Listeners,
+    pub(super) listeners: Listeners,
     received: Option<Received>,
-    out: Outgoing,
-    encoder: Encoder,
+    pub(super) out: Outgoing,
+    pub(super) encoder: Encoder,
     greeted: bool,
     /// The other side has said all it will.
     ended: bool,
@@ -94,6 +96,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             stream,
             state: ServerConnection::default(),
             principal,
+            epoch: 0,
             wants_received: false,
             superseded: Arc::default(),
             answers: Answers::default(),
@@ -177,15 +180,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             progress = true;
         }
-        let state = &mut self.state;
+        let (state, mut fuel) = (&mut self.state, 0_u64);
         progress |= self
             .answers
             .collect(&mut self.encoder, &mut self.out, |answered| {
                 state.answered(answered.count, answered.bytes);
+                fuel = fuel.saturating_add(answered.fuel);
                 if let Some(expected) = answered.fall_back {
                     state.fall_back(expected);
                 }
             });
+        let security = &self.port.shared.security;
+        security.charge_fuel(&self.principal, fuel);
+        self.recheck();
         if self.closing == Closing::No {
             let store = Arc::clone(&self.port.shared.store);
             progress |= self
@@ -347,7 +354,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Ends the connection behind a refusal.
-    fn fatal(&mut self, refused: &Refused) {
+    pub(super) fn fatal(&mut self, refused: &Refused) {
         if self.closing == Closing::No {
             self.refuse(&[], refused, &Message::Empty);
         }

@@ -16,25 +16,6 @@ use crate::shared::Phase;
 const AGENT: &str = concat!("weir-server/", env!("CARGO_PKG_VERSION"));
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Who shows this token; without one, whoever the certificate names.
-    fn authenticate(&mut self, token: &[u8]) -> Result<(), Refused> {
-        let security = &self.port.shared.security;
-        let unproved = |retry: Option<std::time::Duration>| {
-            let mut refused = Refused::plain(ErrorCode::Unauthenticated);
-            let ms = retry.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
-            refused.message.retry_ms = ms;
-            refused
-        };
-        if !token.is_empty() {
-            self.principal = security
-                .authenticate(token, &self.principal)
-                .map_err(|wrong| unproved(wrong.retry))?;
-        } else if security.required() && self.principal.name.is_empty() {
-            return Err(unproved(None));
-        }
-        Ok(())
-    }
-
     /// Answers HELLO; a refusal ends the connection.
     pub(super) fn hello(&mut self, hello: &Hello<'_>) -> Result<(), Refused> {
         let shared = Arc::clone(&self.port.shared);

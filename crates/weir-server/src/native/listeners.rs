@@ -87,6 +87,12 @@ impl Listeners {
         self.list.is_empty()
     }
 
+    /// Takes away the listeners of topics that are named so; gives their tags.
+    pub(super) fn remove_topics(&mut self, gone: impl Fn(&str) -> bool) -> Vec<Box<[u8]>> {
+        let ended = self.list.extract_if(.., |listener| gone(&listener.topic));
+        ended.map(|listener| listener.tag).collect()
+    }
+
     pub(super) fn has(&self, tag: &[u8]) -> bool {
         self.list.iter().any(|listener| *listener.tag == *tag)
     }

@@ -52,7 +52,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 behind,
                 limit,
                 dead,
-            } => self.topics(tag, prefix, behind, limit, dead),
+            } => {
+                self.may(Right::Read, "")?;
+                self.topics(tag, prefix, behind, limit, dead);
+            }
             Message::Topic { topic } => {
                 self.may(Right::Read, topic)?;
                 let info = self.port.shared.store.topic(topic);
@@ -192,7 +195,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut sent = 0;
         for info in self.port.shared.store.topics(dead) {
             let name = info.name.as_bytes();
-            let readable = self.may(Right::Read, &info.name).is_ok();
+            let security = &self.port.shared.security;
+            let readable = security.visible(&self.principal, &info.name);
             if !readable || !name.starts_with(prefix) || name <= behind {
                 continue;
             }
@@ -226,14 +230,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         });
         self.send(&Packet::tagged(tag, Message::ProgramIs(answer)));
         Ok(())
-    }
-
-    /// Whether the principal may do this.
-    pub(super) fn may(&self, right: Right, topic: &str) -> Result<(), Refused> {
-        let shared = &self.port.shared;
-        shared
-            .authorize(&self.principal, right, topic)
-            .map_err(|_| Refused::plain(ErrorCode::Forbidden))
     }
 }
 

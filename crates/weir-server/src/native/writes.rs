@@ -11,6 +11,7 @@ use weir_store::{Proposal, Store, StoreError};
 
 use super::answers::Waiting;
 use super::connection::Connection;
+use super::guard;
 use super::refuse::{self, Refused};
 use crate::access::Right;
 use crate::admission::Permit;
@@ -120,7 +121,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let refused = Refused::plain(ErrorCode::Draining);
             return Err(self.of_write(refused, first, count));
         }
-        if let Err(refused) = self.allowed(intentions) {
+        let asked = self.paced(u64::from(count), size);
+        if let Err(refused) = asked.and_then(|()| self.allowed(intentions)) {
             return Err(self.of_write(refused, first, count));
         }
         let Some(permit) = shared.admission.admit(size) else {
@@ -188,8 +190,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 before = Some(asked);
                 let shared = &self.port.shared;
                 if let Err(denied) = shared.authorize(&self.principal, *right, intention.topic) {
-                    let text = format!("{} {:?}", intention.topic, denied.right);
-                    let mut refused = Refused::new(ErrorCode::Forbidden, text);
+                    let mut refused = guard::refused(denied, intention.topic);
                     refused.message.item = Some(index);
                     return Err(refused);
                 }
