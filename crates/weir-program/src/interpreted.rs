@@ -15,7 +15,7 @@ use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 use crate::abi;
 use crate::host::{Cache, Place, Warm, limits};
 use crate::native::{counts_by, verdict};
-use crate::rewrite::{export_globals, global_name};
+use crate::rewrite::{global_name, rewrite};
 use crate::validate::{PAGE_BYTES, Report, inspect};
 
 /// Runs programs with wasmi. Cheap to share; all topics of a store use one.
@@ -48,6 +48,12 @@ struct Data {
     out_of_fuel: bool,
     /// A host function wrote into the guest's memory.
     wrote: bool,
+}
+
+impl Data {
+    fn wrote(&mut self, (_, bytes): (usize, usize)) {
+        self.wrote |= bytes > 0;
+    }
 }
 
 fn stopped(mut guest: wasmi::Caller<'_, Data>, stop: Stop) -> Error {
@@ -111,8 +117,8 @@ impl WasmiHost {
     fn compile(&self, code: &[u8], report: Report) -> Result<Compiled, Refusal> {
         let unable = |error: &Error| Refusal::Unable(format!("{error}"));
         let engine = self.compiler()?;
-        let code = export_globals(code, &report.globals)
-            .map_err(|error| Refusal::Bad(error.message().to_owned()))?;
+        let (code, _) = rewrite(code, &report.globals, None)
+            .map_err(|error| Refusal::Bad(error.to_string()))?;
         let module = Module::new(&engine.engine, &code).map_err(|error| unable(&error))?;
         let compiled = Compiled {
             module,

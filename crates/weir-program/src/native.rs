@@ -16,7 +16,7 @@ use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 use crate::abi;
 use crate::host::{Cache, Place, Warm, limits};
 use crate::lines::{Lines, LogLine};
-use crate::rewrite::{export_globals, global_name};
+use crate::rewrite::{Marks, global_name, rewrite};
 use crate::trace::Tracer;
 use crate::validate::{PAGE_BYTES, Report, inspect};
 
@@ -55,8 +55,14 @@ struct Data {
     /// Why a host function ended the call.
     stop: Option<Stop>,
     out_of_fuel: bool,
-    /// A host function wrote into the guest's memory.
-    wrote: bool,
+    /// What host functions wrote into the guest's memory.
+    marks: Marks,
+}
+
+impl Data {
+    fn wrote(&mut self, (at, bytes): (usize, usize)) {
+        self.marks.add(at, bytes);
+    }
 }
 
 /// A memory grows as far as its module says and no further (Z3): where this
@@ -88,6 +94,9 @@ fn stopped(mut guest: wasmtime::Caller<'_, Data>, stop: Stop) -> Error {
 struct Compiled {
     pre: InstancePre<Data>,
     report: Report,
+    /// Index of the global in which the module marks what it wrote; none when
+    /// it has no instruction that writes.
+    mask: Option<u32>,
     /// The memory of a fresh instance.
     initial: OnceLock<Vec<u8>>,
     warm: Arc<Warm>,
@@ -98,6 +107,7 @@ struct Live {
     memory: Memory,
     /// Mutable globals with their first values, in order of their index.
     globals: Vec<(Global, Val)>,
+    mask: Option<Global>,
     apply: TypedFunc<(), i32>,
     instance: Instance,
     place: Place,
@@ -173,8 +183,9 @@ impl WasmtimeHost {
     fn compile(&self, code: &[u8], report: Report) -> Result<Compiled, Refusal> {
         let unable = |error: &Error| Refusal::Unable(format!("{error:#}"));
         let engine = self.compiler()?;
-        let code = export_globals(code, &report.globals)
-            .map_err(|error| Refusal::Bad(error.message().to_owned()))?;
+        let marks = report.stores.then(|| Marks::new(report.memory_bytes_max));
+        let (code, mask) = rewrite(code, &report.globals, marks)
+            .map_err(|error| Refusal::Bad(error.to_string()))?;
         let module = Module::new(&engine.engine, &code).map_err(|error| unable(&error))?;
         let pre = engine
             .linker
@@ -183,6 +194,7 @@ impl WasmtimeHost {
         let compiled = Compiled {
             pre,
             report,
+            mask,
             initial: OnceLock::new(),
             warm: Arc::clone(&self.warm),
         };
@@ -235,25 +247,36 @@ impl Compiled {
             .get_memory(&mut store, "memory")
             .ok_or_else(missing)?;
         store.data_mut().memory = Some(memory);
+        store.data_mut().marks = Marks::new(self.report.memory_bytes_max);
         let apply = instance.get_typed_func(&mut store, abi::entry_name(Entry::Apply))?;
         let mut globals = Vec::with_capacity(self.report.globals.len());
         for index in &self.report.globals {
-            let export = instance.get_export(&mut store, &global_name(*index));
-            let Some(Extern::Global(global)) = export else {
-                return Err(missing());
-            };
+            let global = global(&instance, &mut store, *index).ok_or_else(missing)?;
             let value = global.get(&mut store);
             globals.push((global, value));
         }
+        let mask = match self.mask {
+            Some(index) => Some(global(&instance, &mut store, index).ok_or_else(missing)?),
+            None => None,
+        };
         self.initial.get_or_init(|| memory.data(&store).to_vec());
         Ok(Live {
             store,
             memory,
             globals,
+            mask,
             apply,
             instance,
             place: self.warm.place(),
         })
+    }
+}
+
+/// A global that [`rewrite`] exported.
+fn global(instance: &Instance, store: &mut Store<Data>, index: u32) -> Option<Global> {
+    match instance.get_export(store, &global_name(index)) {
+        Some(Extern::Global(global)) => Some(global),
+        _ => None,
     }
 }
 
@@ -286,15 +309,24 @@ impl Running {
         if report.changes_segments {
             return None;
         }
-        let wrote = std::mem::take(&mut live.store.data_mut().wrote);
-        if report.stores || wrote {
-            let initial = self.module.initial.get()?;
-            let memory = live.memory.data_mut(&mut live.store);
-            if memory.len() != initial.len() {
-                return None;
-            }
-            memory.copy_from_slice(initial);
+        let initial = self.module.initial.get()?;
+        let Live {
+            store,
+            memory,
+            mask,
+            ..
+        } = &mut *live;
+        let mut marks = store.data().marks;
+        if let Some(mask) = mask {
+            marks.bits |= mask.get(&mut *store).i64()?.cast_unsigned();
+            mask.set(&mut *store, Val::I64(0)).ok()?;
         }
+        let bytes = memory.data_mut(&mut *store);
+        if bytes.len() != initial.len() {
+            return None;
+        }
+        marks.restore(bytes, initial);
+        store.data_mut().marks = marks;
         let Live { store, globals, .. } = &mut *live;
         for (global, value) in globals.iter() {
             global.set(&mut *store, *value).ok()?;

@@ -86,7 +86,7 @@ fn host(
             return Err(stopped(guest, stop));
         }
     };
-    data.wrote |= done.wrote;
+    data.wrote(done.wrote);
     let left = guest.get_fuel()?;
     let paid = left.checked_sub(done.fuel);
     if let Some(mut seen) = seen {
