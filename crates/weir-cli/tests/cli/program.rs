@@ -188,6 +188,14 @@ fn a_topic_gets_a_program_and_another_one_and_says_what_they_did() {
     assert_ne!(after["sha256"], show["sha256"]);
     assert_eq!(after["calls"], 3, "the topic goes on counting");
     place.run("program replace plain unique.wasm").code(3);
+    place.run("program replace none unique.wasm").code(3);
+    for verb in ["deploy", "replace"] {
+        let line = format!("program {verb} bank none.wasm");
+        let done = place.run(&line).code(1);
+        assert!(done.err.contains("cannot read none.wasm"), "{}", done.err);
+    }
+    place.run("program ls --at elsewhere").code(4);
+    place.run("program deploy bad/name balance.wasm").code(2);
     place.run("program show plain").code(4);
     place.run("program show none").code(4);
 }
