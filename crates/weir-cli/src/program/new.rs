@@ -196,9 +196,27 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::fs;
+
     use clap::ValueEnum as _;
 
-    use super::{Language, NAME, unfit};
+    use super::{Language, NAME, occupied, unfit, write};
+
+    #[test]
+    fn nothing_is_overwritten() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path();
+        assert_eq!(occupied(dir), None, "an empty directory");
+        assert_eq!(occupied(&dir.join("new")), None, "no directory yet");
+        let file = dir.join("src/lib.rs");
+        write(&file, "mine").unwrap();
+        assert!(occupied(dir).is_some());
+        assert!(occupied(&file).is_some(), "a file");
+        assert!(write(&file, "ours").is_err());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+    }
 
     #[test]
     fn names_suit_packages_and_topics() {
