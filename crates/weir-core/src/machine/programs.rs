@@ -693,11 +693,11 @@ mod tests {
         codes.take(hash(1), &[0; 60]);
         assert!(codes.has_room(hash(2), 40, 100).is_ok());
         assert!(codes.has_room(hash(1), 60, 100).is_ok(), "kept already");
-        let no = codes.has_room(hash(2), 41, 100).unwrap_err();
-        assert_eq!(
-            (no.reason, no.detail),
-            (ErrorCode::Limit, Detail::Limit(100))
-        );
+        let full = No {
+            reason: ErrorCode::Limit,
+            detail: Detail::Limit(100),
+        };
+        assert_eq!(codes.has_room(hash(2), 41, 100), Err(full));
         codes.release(hash(1));
         assert!(codes.has_room(hash(2), 41, 100).is_err(), "one topic left");
         codes.release(hash(1));
