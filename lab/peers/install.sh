@@ -86,7 +86,7 @@ http() {
     done
 }
 
-[ $# -gt 0 ] || set -- libraries brokers
+[ $# -gt 0 ] || set -- libraries brokers http
 for group in "$@"; do
     case $group in
     libraries | brokers | http) "$group" ;;
