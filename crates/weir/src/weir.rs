@@ -47,6 +47,13 @@ impl Weir {
         &self.store
     }
 
+    /// The store underneath, to be shared with whoever serves it; `None` when it
+    /// is behind a server itself.
+    #[must_use]
+    pub fn shared_store(&self) -> Option<Arc<Store>> {
+        Some(Arc::clone(&self.store))
+    }
+
     /// A handle on a topic, whether it lives or not. Costs nothing.
     pub fn topic(&self, name: &str) -> Result<Topic, WeirError> {
         Ok(Topic::new(Arc::clone(&self.store), TopicName::new(name)?))
