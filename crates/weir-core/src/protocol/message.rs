@@ -4,6 +4,7 @@
 use crate::error_code::ErrorCode;
 use crate::ids::ClientId;
 use crate::intention::Expect;
+use crate::program::ProgramCounts;
 
 use super::fields;
 
@@ -287,6 +288,8 @@ pub struct ProgramAnswer<'a> {
     pub entries: u64,
     /// Bytes of its state.
     pub bytes: u64,
+    /// What it did since the store was opened.
+    pub counts: ProgramCounts,
 }
 
 /// One message. The docs of the variants name the section of the format page.
