@@ -205,7 +205,11 @@ const IN_TESTS: &[&str] = &[
 ];
 
 /// Our own crates that tests and benches may import beyond their row.
-const OURS_IN_TESTS: &[(&str, &str)] = &[("weir-psyc", "weir-scan")];
+const OURS_IN_TESTS: &[(&str, &str)] = &[
+    ("weir-psyc", "weir-scan"),
+    // A client is tested against a real server.
+    ("weir-server", "weir"),
+];
 
 /// Checks every member of the workspace.
 pub(super) fn check(packages: &[Package], findings: &mut Findings) {
