@@ -15,10 +15,11 @@ import (
 // helper is a process with all clients of a pass, in a language that this
 // program is not written in. It is told, and answers, a line at a time:
 //
-//	prepare TOPIC CLIENTS MESSAGES BYTES   ready
-//	put                                    done WALL
+//	prepare TOPIC CLIENTS MESSAGES BYTES BATCH   ready
+//	put                                          done WALL
 //
-// or `error` and why. MESSAGES are of one client; WALL is nanoseconds.
+// or `error` and why. MESSAGES are of one client, BATCH the bytes it collects at
+// most; WALL is nanoseconds.
 type helper struct {
 	command *exec.Cmd
 	in      io.Writer
@@ -67,7 +68,7 @@ func (h *helper) prepare(topic string, l load, number uint64) error {
 	if number > 0 {
 		return nil
 	}
-	_, err := h.ask(fmt.Sprintf("prepare %s %d %d %d", topic, l.clients, l.each(), l.bytes), "ready")
+	_, err := h.ask(fmt.Sprintf("prepare %s %d %d %d %d", topic, l.clients, l.each(), l.bytes, l.batchBytes), "ready")
 	return err
 }
 

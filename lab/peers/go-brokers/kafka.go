@@ -196,7 +196,7 @@ func (kafka) client(s *server, topic string, l load, number uint64) (client, err
 		kgo.SeedBrokers(s.address),
 		kgo.DefaultProduceTopic(topic),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.ProducerBatchMaxBytes(1<<20),
+		kgo.ProducerBatchMaxBytes(int32(l.batchBytes)),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.MaxBufferedRecords(int(l.window)),
 	)

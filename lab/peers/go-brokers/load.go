@@ -15,11 +15,13 @@ const (
 
 // load is what is put on a broker: `messages` messages of `bytes` bytes, an
 // equal part by each of `clients` connections, each with at most `window`
-// unanswered. The messages are those of crates/weir-lab/src/contender/store.rs.
+// unanswered. `batch` messages make a call where a client must say so;
+// `batchBytes` bounds what a client collects by itself. The messages are those of crates/weir-lab/src/contender/store.rs.
 type load struct {
-	clients, messages, window, batch uint64
-	bytes                            int
-	level, mode                      string
+	clients, messages, window, batch, batchBytes uint64
+
+	bytes       int
+	level, mode string
 }
 
 func readLoad(w words) (load, error) {
@@ -37,6 +39,7 @@ func readLoad(w words) (load, error) {
 	l.bytes = int(number("bytes", 0))
 	l.window = number("window", 10000)
 	l.batch = number("batch", 1)
+	l.batchBytes = number("batch_bytes", 1<<20)
 	l.level = w.text("level", "")
 	l.mode = w.text("mode", "")
 	if err != nil {

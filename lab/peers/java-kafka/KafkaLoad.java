@@ -64,7 +64,7 @@ public final class KafkaLoad {
         topic = word[1];
         messages = Integer.parseInt(word[3]);
         for (int number = 0; number < Integer.parseInt(word[2]); number++) {
-            clients.add(new Client(number, Integer.parseInt(word[4])));
+            clients.add(new Client(number, Integer.parseInt(word[4]), word[5]));
         }
     }
 
@@ -112,12 +112,12 @@ public final class KafkaLoad {
         private final KafkaProducer<byte[], byte[]> producer;
         private final byte[][] payload = new byte[DISTINCT][];
 
-        Client(long number, int bytes) {
+        Client(long number, int bytes, String batchBytes) {
             Properties settings = new Properties();
             settings.put("bootstrap.servers", address);
             settings.put("acks", "all");
-            settings.put("linger.ms", System.getProperty("linger", "5"));
-            settings.put("batch.size", System.getProperty("batch", "1048576"));
+            settings.put("linger.ms", "5");
+            settings.put("batch.size", batchBytes);
             settings.put("buffer.memory", "268435456");
             settings.put("max.request.size", "16777216");
             settings.put("compression.type", "none");
