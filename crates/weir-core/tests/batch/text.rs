@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use weir_core::batch::{Action, Batch, BatchBuilder, Item};
 use weir_core::intention::{Intention, IntentionError, IntentionLimits};
 use weir_core::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use weir_core::{BatchError, Expect, Operation, ProgramOptions, TopicOptions, TxnOp};
+use weir_core::{BatchError, Expect, Operation, ProgramOptions, Retention, TopicOptions, TxnOp};
 
 /// The widest limits there are.
 pub(crate) const WIDE: IntentionLimits = IntentionLimits {
@@ -96,6 +96,7 @@ fn describe_item(item: &Item<'_>, out: &mut String) {
         Action::Alter { options } => {
             writeln!(out, "  ALTER, {}", shown(options))
         }
+        Action::Cursor { group, step } => writeln!(out, "  group {group:?}: {step:?}"),
         Action::ExpireSessions { idle_ms } => writeln!(out, "  drop sessions idle for {idle_ms}"),
         Action::Txn(steps) => {
             for step in steps.iter() {
@@ -119,7 +120,12 @@ fn shown(bytes: &[u8]) -> String {
     let options = TopicOptions::decode(bytes).unwrap();
     let text = format!("{options:?}");
     match text.split_once(", program:") {
-        Some((plain, _)) if options.program == ProgramOptions::default() => format!("{plain} }}"),
+        Some((plain, _))
+            if options.program == ProgramOptions::default()
+                && options.retention == Retention::default() =>
+        {
+            format!("{plain} }}")
+        }
         _ => text,
     }
 }
@@ -172,6 +178,7 @@ pub(crate) fn with_intention<T>(item: &Item<'_>, take: impl FnOnce(&Intention<'_
         Action::Destroy => Operation::Destroy,
         Action::Put { key, value } => Operation::Put { key, value },
         Action::Delete { key } => Operation::Delete { key },
+        Action::Cursor { group, step } => Operation::Cursor { group, step },
         Action::ExpireSessions { idle_ms } => Operation::ExpireSessions { idle_ms },
         Action::Txn(steps) => {
             ops = steps.iter().collect();
