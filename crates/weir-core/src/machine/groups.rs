@@ -307,6 +307,18 @@ impl Group {
         claims.map(|(id, claim)| (*id, &*claim.member, claim.leases))
     }
 
+    /// Offsets of the entries of a key, by its hash, in a keyed group.
+    pub fn of_key(&self, key: u64) -> impl Iterator<Item = u64> {
+        let offsets = self.by_key.get(&key);
+        offsets.into_iter().flatten().copied()
+    }
+
+    /// Who made a claim that still has leases.
+    #[must_use]
+    pub fn member_of(&self, claim: u64) -> Option<&[u8]> {
+        self.claims.get(&claim).map(|claim| &*claim.member)
+    }
+
     /// Dead letters that are not written yet, by number.
     pub fn letters(&self) -> impl ExactSizeIterator<Item = (u64, &Letter)> {
         self.letters
