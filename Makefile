@@ -1,7 +1,7 @@
 # The commands one types in a fresh clone. Everything else is in `cargo xtask`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust check lab
+.PHONY: help demo test test-rust check wasm lab
 
 XTASK = cargo run --quiet --locked --package xtask --
 
@@ -21,6 +21,9 @@ test-rust: ## the tests of the Rust workspace alone
 
 check: ## the gate without the tests: format, rules, licences, lints, docs
 	@$(XTASK) check
+
+wasm: ## programs of topics from source, in each language, compared with those checked in
+	@$(XTASK) wasm
 
 lab: ## every experiment, quickly, with its report; LAB=NAME runs one in full
 	@lab/peers/install.sh

@@ -1,26 +1,98 @@
 #!/bin/sh
-# Gets what the lab's peers are built from (Debian packages) and builds them
-# into target/lab-peers. Says what it does, skips what is there; may be run
-# again at any time. Getting packages needs root.
+# Gets what the lab's peers are made of and builds them into target/lab-peers:
+#
+#   install.sh [libraries] [brokers] [http]     without a word: all of them
+#
+# libraries  parsers and SQLite, from Debian packages; C and C++
+# brokers    Redis (Debian), NATS and etcd (Go modules), Kafka (Maven)
+# http       hyper's echo server and the load client; Rust
+#
+# Says what it does, skips what is there; may be run again at any time. Getting
+# packages needs root. Versions are pinned by go.sum, Cargo.lock and pom.xml.
 set -eu
 cd "$(dirname "$0")"
+out=$(cd ../.. && pwd)/target/lab-peers
+mkdir -p "$out"
 
-packages="g++ make pkg-config librapidxml-dev libsimdjson-dev libjson-c-dev libxml2-dev libsqlite3-dev"
-missing=""
-for package in $packages; do
-    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q "install ok installed" ||
-        missing="$missing $package"
-done
-if [ -n "$missing" ]; then
-    echo "peers: installing$missing"
+say() { echo "peers: $*"; }
+
+# Installs those of the packages named that are missing.
+packages() {
+    missing=""
+    for package in "$@"; do
+        dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q "install ok installed" ||
+            missing="$missing $package"
+    done
+    if [ -z "$missing" ]; then
+        say "all packages are there"
+        return
+    fi
+    say "installing$missing"
     apt-get update -qq
     # shellcheck disable=SC2086 # a list of words
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing
-else
-    echo "peers: all packages are there"
-fi
+}
 
-for peer in */Makefile; do
-    echo "peers: building ${peer%/Makefile}"
-    make --no-print-directory -C "${peer%/Makefile}"
+# Ends with a sentence when a program is missing that packages do not bring.
+need() {
+    command -v "$1" >/dev/null || {
+        say "$1 is missing: $2" >&2
+        exit 1
+    }
+}
+
+libraries() {
+    packages g++ make pkg-config librapidxml-dev libsimdjson-dev libjson-c-dev libxml2-dev \
+        libsqlite3-dev
+    for peer in */Makefile; do
+        say "building ${peer%/Makefile}"
+        make --no-print-directory -C "${peer%/Makefile}"
+    done
+}
+
+brokers() {
+    need go "Go of the version in go-brokers/go.mod or newer"
+    need javac "a JDK of version 17 or newer"
+    need mvn "Maven"
+    packages redis-server
+    say "building go-brokers, nats-server and etcd; the first time takes minutes"
+    (
+        cd go-brokers
+        go build -trimpath -o "$out/brokers" .
+        go build -trimpath -o "$out/nats-server" github.com/nats-io/nats-server/v2
+        go build -trimpath -o "$out/etcd" go.etcd.io/etcd/server/v3
+    )
+    if [ ! -e "$out/kafka/pom.xml" ] || ! cmp -s java-kafka/pom.xml "$out/kafka/pom.xml"; then
+        say "getting Kafka"
+        rm -rf "$out/kafka"
+        mvn -q -B -Dstyle.color=never -f java-kafka/pom.xml dependency:copy-dependencies -DoutputDirectory="$out/kafka"
+        cp java-kafka/pom.xml "$out/kafka/"
+    fi
+    say "building java-kafka"
+    javac -Xlint:all -Werror -cp "$out/kafka/*" -d "$out/kafka/classes" java-kafka/KafkaLoad.java
+    for kind in redis nats etcd kafka; do
+        "$out/brokers" $kind </dev/null | tr '\t' '\n' | sed -n '5,$s/^/peers: /p'
+    done
+}
+
+http() {
+    need cargo "Rust of the version in rust-toolchain.toml"
+    say "building rust-hyper"
+    cargo build --release --locked --quiet --manifest-path rust-hyper/Cargo.toml \
+        --target-dir "$out/../lab-peers-build"
+    for program in hyper-echo http-load; do
+        cp "$out/../lab-peers-build/release/$program" "$out/"
+        say "$("$out/$program" --version)"
+    done
+}
+
+[ $# -gt 0 ] || set -- libraries brokers http
+for group in "$@"; do
+    case $group in
+    libraries | brokers | http) "$group" ;;
+    *)
+        say "$group is none of: libraries, brokers, http" >&2
+        exit 2
+        ;;
+    esac
 done

@@ -143,11 +143,16 @@ void weir_hash(uint32_t algorithm, const void *bytes, size_t len, uint8_t out[32
 enum { WEIR_ERROR = 1, WEIR_WARN = 2, WEIR_INFO = 3, WEIR_DEBUG = 4, WEIR_TRACE = 5 };
 WEIR_IMPORT("log") void weir_log(uint32_t level, const char *text, size_t len);
 
-/* Says no: `return WEIR_REJECT(1, "at most 100 bytes");` with a literal. */
-#define WEIR_REJECT(code, text) (weir_reject_text("" text, sizeof(text) - 1), (int32_t)(code))
-
 /* Ends the call as a trap: for what can never be. */
 #define WEIR_TRAP() __builtin_trap()
+
+/* Says no: `return WEIR_REJECT(1, "at most 100 bytes");` with a literal and a
+ * code from 1 to 65,535. Any other code is a trap: 0 would say yes. */
+#define WEIR_REJECT(code, text) (weir_reject_text("" text, sizeof(text) - 1), weir_rejected(code))
+static inline int32_t weir_rejected(int32_t code) {
+  if (code < 1 || code > 65535) WEIR_TRAP();
+  return code;
+}
 
 /* Whether two pieces of memory hold the same bytes. */
 static inline int weir_equal(const void *left, const void *right, size_t len) {

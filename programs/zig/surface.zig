@@ -23,7 +23,7 @@ export fn weir_upgrade() i32 {
 
 /// The header again, big-endian.
 fn header(input: *const weir.Input) [88]u8 {
-    return weir.big(u32, @intFromEnum(input.op)) ++
+    return weir.big(u32, @backingInt(input.op)) ++
         weir.big(u32, input.flags) ++
         weir.big(u64, input.intention_offset) ++
         weir.big(u64, input.next_offset) ++

@@ -165,8 +165,10 @@ pub fn emitValue(name: []const u8, from: usize, len: usize) void {
 }
 
 /// Says no, with a text for whoever asked (at most 256 bytes):
-/// `return weir.reject(1, "at most 100 bytes");`.
+/// `return weir.reject(1, "at most 100 bytes");`. Code 0 is a trap, because it
+/// would say yes.
 pub fn reject(code: u16, text: []const u8) i32 {
+    if (code == 0) trap();
     host.reject_text(text.ptr, text.len);
     return code;
 }
@@ -239,7 +241,7 @@ pub const Level = enum(u32) { err = 1, warn = 2, info = 3, debug = 4, trace = 5 
 
 /// A line for whoever runs the program; no part of what the program decides.
 pub fn log(level: Level, text: []const u8) void {
-    host.log(@intFromEnum(level), text.ptr, text.len);
+    host.log(@backingInt(level), text.ptr, text.len);
 }
 
 /// Ends the call as a trap: for what can never be.

@@ -52,6 +52,7 @@ pub(crate) fn test() -> anyhow::Result<bool> {
         summary.step(step.name, result.is_ok());
     }
     suites::rust(&mut summary)?;
+    suites::programs(&mut summary);
     Ok(summary.close())
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Invariants: `check` is the only gate, and what it accepts is what is accepted anywhere; every
 //! rule it applies stands as data at the top of the module that applies it. What must never happen
-//! here: changing a file outside `target` by any command but `gen`, or needing the network for
-//! `check` or `test` beyond the package registry.
+//! here: changing a file outside `target` by any command but `gen` and `wasm --write`, or failing
+//! `check` or `test` because the network has nothing but package registries, or not even those.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -16,6 +16,7 @@ mod steps;
 mod suites;
 mod tidy;
 mod tree;
+mod wasm;
 
 use std::process::ExitCode;
 
@@ -33,6 +34,8 @@ cargo xtask COMMAND
   licences       licences, sources, bans and duplicates from the lock file, by deny.toml
   deny           cargo-deny itself (built into target/tools when missing: minutes);
                  WEIR_ADVISORY_DB=DIR adds advisories from an unpacked RustSec data base
+  wasm [--write] build the programs of topics from source, in each language, and compare them with
+                 programs/prebuilt or write them there; build and run a new project of each
   setup          toolchain parts the checks need, installed when missing
 ";
 
@@ -56,6 +59,8 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<bool> {
     let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
     match (command, rest.as_slice()) {
         ("test", []) => return check::test(),
+        ("wasm", []) => return wasm::wasm(false),
+        ("wasm", ["--write"]) => return wasm::wasm(true),
         ("test-rust", []) => return check::test_rust(),
         ("check", []) => check::check(),
         ("tidy", []) => tidy::tidy(),

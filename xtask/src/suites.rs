@@ -5,6 +5,7 @@
 //! failure each, so that nothing can go wrong without being counted.
 
 use crate::steps::{cargo, shown};
+use crate::wasm::{self, Verdict};
 use anyhow::Context as _;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -78,9 +79,31 @@ impl Summary {
         &mut self.suites[index].1
     }
 
+    fn verdict(&mut self, suite: &str, what: &str, verdict: Verdict) {
+        match verdict {
+            Verdict::Passed => self.suite(suite).passed += 1,
+            Verdict::Failed(why) => self.fail(suite, &format!("{what}: {why}")),
+            Verdict::Skipped(why) => {
+                self.suite(suite).skipped += 1;
+                self.skips.push(format!("{suite}: {what}: {why}"));
+            }
+        }
+    }
+
     fn fail(&mut self, suite: &str, what: &str) {
         self.suite(suite).failed += 1;
         self.failures.push(format!("{suite}: {what}"));
+    }
+}
+
+/// Programs of topics, built from source in each language.
+pub(crate) fn programs(summary: &mut Summary) {
+    let suite = "programs from source";
+    let result = wasm::all(false, &mut |what, verdict| {
+        summary.verdict(suite, what, verdict);
+    });
+    if let Err(error) = result {
+        summary.fail(suite, &format!("{error:#}"));
     }
 }
 
@@ -259,7 +282,7 @@ fn result(text: &str) -> Option<Counts> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Counts, Report, Summary};
+    use super::{Counts, Report, Summary, Verdict};
     use std::collections::BTreeMap;
 
     fn read(text: &str) -> Summary {
@@ -310,6 +333,20 @@ mod tests {
         );
         assert_eq!(summary.failures, ["weir-store: c"]);
         assert_eq!(summary.skips, ["weir-core: b, needs a second disk"]);
+        assert!(!summary.close());
+    }
+
+    #[test]
+    fn what_is_skipped_is_neither_passed_nor_silent() {
+        let mut summary = Summary::default();
+        let why = || "no compiler".to_owned();
+        summary.verdict("programs", "a", Verdict::Skipped(why()));
+        summary.verdict("programs", "b", Verdict::Passed);
+        assert_eq!(summary.suites, [("programs".to_owned(), counts(1, 0, 1))]);
+        assert_eq!(summary.skips, ["programs: a: no compiler"]);
+        assert!(summary.close());
+        summary.verdict("programs", "c", Verdict::Failed(why()));
+        assert_eq!(summary.failures, ["programs: c: no compiler"]);
         assert!(!summary.close());
     }
 

@@ -6,10 +6,11 @@
 //! number that was not measured in this run, a file left outside the demo's
 //! own directory.
 
+mod bank;
 mod child;
 mod crash;
 mod load;
-mod place;
+pub(crate) mod place;
 mod quakes;
 mod read;
 mod recheck;

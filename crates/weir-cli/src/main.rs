@@ -25,6 +25,7 @@ mod key;
 mod lab;
 mod man;
 mod output;
+mod paint;
 mod place;
 mod program;
 mod psyc;

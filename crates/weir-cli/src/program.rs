@@ -1,9 +1,14 @@
 //! `weir program`: modules that judge the writes to a topic.
 
+mod bench;
+mod calls;
 mod check;
 mod deploy;
+mod logs;
+mod new;
 mod script;
 mod show;
+mod trace;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,6 +26,11 @@ pub(crate) struct ProgramArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Write a project for a program: source, build file, script, library
+    #[command(after_long_help = "Examples:\n  \
+        weir program new seats\n  \
+        weir program new --lang zig seats --dir seats-zig")]
+    New(new::NewArgs),
     /// Check a module against every rule, and say what it needs
     #[command(after_long_help = "Examples:\n  \
         weir program check balance.wasm\n  \
@@ -37,15 +47,44 @@ With --write the outcomes go into the script, to be read before they are kept.
 Examples:
   weir program test balance.wasm balance.txt
   weir program test balance.wasm balance.txt --write")]
-    Test {
-        /// The module, a .wasm file
-        file: PathBuf,
-        /// The script
-        script: PathBuf,
-        /// Write what happened into the script
-        #[arg(long)]
-        write: bool,
-    },
+    Test(script::TestArgs),
+    /// Run an intention of the past again, and show what the program did
+    #[command(after_long_help = "\
+The store is only read, whether it is open elsewhere or not: the intention runs in memory, on the
+state before it, made from the nearest snapshot and the log. Each host call is shown with its
+arguments, what it gave back, and its fuel. Where the log before was compacted away and no snapshot
+is old enough, nothing can be run again.
+
+Examples:
+  weir program deploy bank balance.wasm && weir program trace bank 1
+  weir program trace bank --record 1 -o json")]
+    Trace(trace::TraceArgs),
+    /// Print the lines that the programs of a topic wrote
+    #[command(after_long_help = "\
+Lines are no part of a store: they are made again by running the log in memory, from the first
+intention that can be run. A store that is open in a process of its own hands its lines to whoever
+listens there (`tracing`, target weir::program).
+
+Examples:
+  weir program deploy bank balance.wasm && weir program logs bank
+  weir program logs bank --last 10 -o json")]
+    Logs(logs::LogsArgs),
+    /// Measure what a program adds to a write, in a store of its own
+    #[command(after_long_help = "\
+The same writes go to a plain topic and to one with the program, in memory, in blocks that take
+turns; the first blocks are not counted. `extra_ns` is the median over pairs of blocks. With
+--script the writes of a script go round, so what was refused once may be refused again; `valid`,
+`rejected` and `failed` say what was measured.
+
+Examples:
+  weir program bench unique.wasm --count 2000
+  weir program bench balance.wasm --script balance.txt --count 2000 -o json")]
+    Bench(bench::BenchArgs),
+    /// List the topics that have a program
+    #[command(after_long_help = "Examples:\n  \
+        weir program deploy bank balance.wasm && weir program ls\n  \
+        weir program ls -o json")]
+    Ls,
     /// Make a topic with a program
     #[command(after_long_help = "Examples:\n  \
         weir program deploy bank balance.wasm\n  \
@@ -69,12 +108,13 @@ Examples:
 /// Carries out `weir program`.
 pub(crate) fn run(caller: &Caller, args: &ProgramArgs) -> anyhow::Result<ExitCode> {
     match &args.verb {
+        Verb::New(args) => new::run(caller, args),
         Verb::Check { file } => check::run(caller, file),
-        Verb::Test {
-            file,
-            script,
-            write,
-        } => script::run(caller, file, script, *write),
+        Verb::Test(args) => script::run(caller, args),
+        Verb::Trace(args) => trace::run(caller, args),
+        Verb::Logs(args) => logs::run(caller, args),
+        Verb::Bench(args) => bench::run(caller, args),
+        Verb::Ls => show::list(caller),
         Verb::Deploy(args) => deploy::deploy(caller, args),
         Verb::Replace(args) => deploy::replace(caller, args),
         Verb::Show { topic } => show::run(caller, topic),

@@ -268,6 +268,7 @@ pub(crate) fn store_code(error: &StoreError) -> ErrorCode {
         StoreError::DiskFull { .. } => ErrorCode::DiskFull,
         StoreError::LimitExceeded { .. } => ErrorCode::TooLarge,
         StoreError::IndexOutOfRange { .. } => ErrorCode::BadRequest,
+        StoreError::Gone { .. } => ErrorCode::Gone,
         StoreError::Refused { error, .. } => refusal_code(error),
         StoreError::TopicUnknown { .. } => ErrorCode::TopicUnknown,
         StoreError::Closed => ErrorCode::Closed,

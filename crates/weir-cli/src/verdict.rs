@@ -37,10 +37,15 @@ pub(crate) const FIELDS: &[Field] = &[
         "bool",
         "whether this answers an earlier sending again",
     ),
+    wide(
+        "fuel",
+        "number",
+        "fuel that the topic's program used, 0 without one and in an answer that is given again",
+    ),
 ];
 
 /// The row of a verdict.
-pub(crate) fn row<'a>(topic: &'a str, commit: &Commit, replayed: bool) -> [Cell<'a>; 9] {
+pub(crate) fn row<'a>(topic: &'a str, commit: &Commit, replayed: bool) -> [Cell<'a>; 10] {
     let offset = (commit.records > 0).then_some(commit.first.0);
     let detail = detail(&commit.detail);
     [
@@ -55,10 +60,12 @@ pub(crate) fn row<'a>(topic: &'a str, commit: &Commit, replayed: bool) -> [Cell<
         detail.map_or(Cell::Nothing, |text| Cell::Text(Cow::Owned(text))),
         Cell::Count(commit.nonce),
         Cell::Flag(replayed),
+        Cell::Count(commit.fuel),
     ]
 }
 
-fn detail(detail: &Detail) -> Option<String> {
+/// What a verdict says beyond its reason, for people.
+pub(crate) fn detail(detail: &Detail) -> Option<String> {
     match detail {
         Detail::None => None,
         Detail::Actual(offset) => Some(format!("actual offset {offset}")),

@@ -82,6 +82,25 @@ fn the_demo_proves_what_it_says_and_leaves_nothing_behind() {
     assert_eq!(facts["kills"]["lost"], 0);
     assert_eq!(facts["load"]["events"], 20_000);
     assert_eq!(facts["conditions_rejected"], 1708);
+    let bank = &facts["bank"];
+    assert_eq!(
+        (&bank["writers"], &bank["transfers"]),
+        (&8.into(), &8000.into())
+    );
+    assert_eq!(
+        (&bank["minted"], &bank["sum"]),
+        (&100_000.into(), &100_000.into())
+    );
+    assert_eq!(bank["negative"], 0);
+    let number = |value: &Value| value.as_u64().unwrap();
+    assert_eq!(number(&bank["done"]) + number(&bank["refused"]), 8000);
+    assert_eq!(number(&bank["states"]), number(&bank["done"]) + 100);
+    let refusals = bank["refusals"].as_array().unwrap();
+    let codes: Vec<u64> = refusals.iter().map(|r| number(&r["code"])).collect();
+    assert_eq!(codes, [1, 2, 3, 4, 6, 8], "every reason comes up");
+    let refused: u64 = refusals.iter().map(|r| number(&r["count"])).sum();
+    assert_eq!(refused, number(&bank["refused"]));
+    assert!(refusals.iter().any(|r| r["text"] == "not enough"), "{bank}");
     let of_main_store = 1707 + 2 + 2 + 20_000;
     assert_eq!(facts["verify"]["records"], of_main_store + 12 + 2);
     let killed = facts["kills"]["events"].as_u64().unwrap();
@@ -96,7 +115,7 @@ fn people_see_a_tick_for_each_step_and_what_to_try_next() {
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{out}{err}");
     let steps: Vec<&str> = out.lines().filter(|line| line.contains('✓')).collect();
-    assert_eq!(steps.len(), 13, "{out}");
+    assert_eq!(steps.len(), 15, "{out}");
     for (step, number) in steps.iter().zip(1..) {
         assert!(
             step.trim_start().starts_with(&format!("{number} ✓ ")),
@@ -104,6 +123,7 @@ fn people_see_a_tick_for_each_step_and_what_to_try_next() {
         );
     }
     assert!(out.contains("1,707 events"), "{out}");
+    assert!(out.contains("  not enough\n"), "reasons with words: {out}");
     assert!(out.contains("\nWhat to try next:\n  weir "), "{out}");
     assert!(
         !out.contains('\x1b') && !err.contains('\x1b'),
@@ -156,7 +176,7 @@ fn what_is_tried_next_works() {
         .iter()
         .map(|n| n.as_str().unwrap())
         .collect();
-    assert_eq!(next.len(), 3);
+    assert_eq!(next.len(), 4);
     for line in &next {
         let output = command("sh", dir.path())
             .args(["-ec", line])

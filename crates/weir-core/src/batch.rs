@@ -13,7 +13,7 @@ use crate::ids::{ClientId, TopicName};
 use crate::intention::{Expect, Intention, IntentionError, IntentionLimits, Operation, TxnOp};
 use crate::limits::{
     ARGUMENT_BYTES_MAX, BATCH_BYTES_HARD_MAX, BATCH_ITEMS_MAX, CODE_BYTES_MAX, EXPECTS_MAX,
-    ITEM_BYTES_MAX, KEY_BYTES_MAX, META_BYTES_MAX, PRINCIPAL_BYTES_MAX, TXN_OPS_MAX,
+    ITEM_BYTES_MAX, KEY_BYTES_MAX, META_BYTES_MAX, METER, PRINCIPAL_BYTES_MAX, TXN_OPS_MAX,
     VALUE_BYTES_MAX,
 };
 use crate::options::TopicOptions;
@@ -34,6 +34,7 @@ mod op {
     pub(super) const CURSOR: u8 = 8;
     pub(super) const TXN: u8 = 9;
     pub(super) const HOUSEKEEPING: u8 = 10;
+    pub(super) const QUARANTINE: u8 = 11;
 }
 
 mod flag {
@@ -59,6 +60,15 @@ pub struct BatchError {
     pub item: u32,
     /// What was expected there.
     pub what: &'static str,
+}
+
+/// Whose intentions are collected, which decides about topic names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    /// A client: no topic with a leading dot.
+    Client,
+    /// The process that has the store: its own topics too.
+    Store,
 }
 
 /// Collects intentions into the items of a batch.
@@ -131,9 +141,20 @@ impl BatchBuilder {
         intentions: &[Intention<'_>],
         limits: &IntentionLimits,
     ) -> Result<(), (usize, IntentionError)> {
+        self.push_all_from(Author::Client, intentions, limits)
+    }
+
+    /// The same for an author of its own choice: only the store itself may
+    /// write to topics with a leading dot.
+    pub fn push_all_from(
+        &mut self,
+        author: Author,
+        intentions: &[Intention<'_>],
+        limits: &IntentionLimits,
+    ) -> Result<(), (usize, IntentionError)> {
         let (bytes, count) = (self.items.len(), self.count);
         for (index, intention) in intentions.iter().enumerate() {
-            if let Err(error) = self.push(intention, limits) {
+            if let Err(error) = self.push_from(author, intention, limits) {
                 self.items.truncate(bytes);
                 self.count = count;
                 // The next item must not lean on one that is gone.
@@ -150,7 +171,16 @@ impl BatchBuilder {
         intention: &Intention<'_>,
         limits: &IntentionLimits,
     ) -> Result<(), IntentionError> {
-        check(intention, limits)?;
+        self.push_from(Author::Client, intention, limits)
+    }
+
+    fn push_from(
+        &mut self,
+        author: Author,
+        intention: &Intention<'_>,
+        limits: &IntentionLimits,
+    ) -> Result<(), IntentionError> {
+        check(author, intention, limits)?;
         let too_many = IntentionError::TooMany {
             what: "intentions in a batch",
             actual: self.len() + 1,
@@ -245,6 +275,7 @@ fn op_number(operation: &Operation<'_>) -> u8 {
         Operation::Cursor { .. } => op::CURSOR,
         Operation::Txn { .. } => op::TXN,
         Operation::ExpireSessions { .. } => op::HOUSEKEEPING,
+        Operation::Quarantine { .. } => op::QUARANTINE,
     }
 }
 
@@ -275,6 +306,7 @@ fn put_operation(out: &mut Vec<u8>, operation: &Operation<'_>) {
             put_bytes(out, &bytes);
             put_bytes(out, code);
             put_bytes(out, args);
+            put_varint(out, u64::from(METER));
         }
         Operation::Replace {
             expected,
@@ -284,6 +316,7 @@ fn put_operation(out: &mut Vec<u8>, operation: &Operation<'_>) {
             put_bytes(out, expected.as_ref().map_or(&[], |hash| &hash.0));
             put_bytes(out, code);
             put_bytes(out, args);
+            put_varint(out, u64::from(METER));
         }
         Operation::Destroy => {}
         Operation::Cursor { group, step } => group::put(out, group, step),
@@ -295,6 +328,7 @@ fn put_operation(out: &mut Vec<u8>, operation: &Operation<'_>) {
             out.push(1);
             put_varint(out, *idle_ms);
         }
+        Operation::Quarantine { stopped } => out.push(u8::from(*stopped)),
     }
 }
 
@@ -358,7 +392,11 @@ fn not_taken(
     }
 }
 
-fn check(intention: &Intention<'_>, limits: &IntentionLimits) -> Result<(), IntentionError> {
+fn check(
+    author: Author,
+    intention: &Intention<'_>,
+    limits: &IntentionLimits,
+) -> Result<(), IntentionError> {
     let key_max = limits.key_bytes_max.min(KEY_BYTES_MAX);
     let value_max = limits.value_bytes_max.min(VALUE_BYTES_MAX);
     if intention.client.is_none() != (intention.nonce == 0) {
@@ -434,7 +472,7 @@ fn check(intention: &Intention<'_>, limits: &IntentionLimits) -> Result<(), Inte
                 at_most("intention", bytes, ITEM_BYTES_MAX)?;
             }
         }
-        Operation::Destroy => {}
+        Operation::Destroy | Operation::Quarantine { .. } => {}
         Operation::Cursor { group, step } => {
             let operation = "a step of a group";
             not_taken(operation, "condition", intention.expect.is_empty())?;
@@ -448,7 +486,12 @@ fn check(intention: &Intention<'_>, limits: &IntentionLimits) -> Result<(), Inte
             return not_taken(operation, "metadata", intention.meta.is_empty());
         }
     }
-    check_name(intention.topic)
+    match author {
+        Author::Client => check_name(intention.topic),
+        Author::Store => TopicName::any(intention.topic)
+            .map(drop)
+            .map_err(IntentionError::Name),
+    }
 }
 
 fn check_program(code: &[u8], args: &[u8]) -> Result<(), IntentionError> {
@@ -567,6 +610,8 @@ pub enum Action<'a> {
         code: &'a [u8],
         /// Arguments of the program.
         args: &'a [u8],
+        /// What its fuel is counted by; 0 for a plain topic.
+        meter: u32,
     },
     /// DESTROY.
     Destroy,
@@ -595,6 +640,8 @@ pub enum Action<'a> {
         code: &'a [u8],
         /// Its arguments.
         args: &'a [u8],
+        /// What its fuel is counted by.
+        meter: u32,
     },
     /// CURSOR, checked.
     Cursor {
@@ -609,6 +656,11 @@ pub enum Action<'a> {
     ExpireSessions {
         /// Milliseconds.
         idle_ms: u64,
+    },
+    /// Stops a topic, or lets it go on.
+    Quarantine {
+        /// Whether it is stopped from now on.
+        stopped: bool,
     },
 }
 
@@ -768,7 +820,7 @@ impl<'a> Items<'a> {
             0 => &[][..],
             _ => filled(read_meta(r)).ok_or("metadata of 1 to 4,096 bytes")?,
         };
-        let action = if number == op::CURSOR {
+        let mut action = if number == op::CURSOR {
             let (group, step) = group::read(r, self.topic)?;
             Action::Cursor { group, step }
         } else {
@@ -778,6 +830,14 @@ impl<'a> Items<'a> {
             fits(&action, &expects, meta)?;
         }
         let content = content.get(..r.at() - content_at).unwrap_or(&[]);
+        // Behind the content: the same request may come back through a build
+        // that counts by another meter.
+        if let Action::Create { code, meter, .. } | Action::Replace { code, meter, .. } =
+            &mut action
+            && !code.is_empty()
+        {
+            *meter = read_meter(r).map_err(|Short| "a meter of 1 to 2^32 - 1")?;
+        }
         Ok(Item {
             client: self.client,
             nonce: self.nonce,
@@ -841,6 +901,7 @@ fn read_action<'a>(r: &mut Reader<'a>, number: u8) -> Result<Action<'a>, &'stati
             options: options(r)?,
             code: r.bytes().map_err(|Short| "a program")?,
             args: r.bytes().map_err(|Short| "arguments")?,
+            meter: 0,
         },
         op::REPLACE => read_replace(r)?,
         op::DESTROY => Action::Destroy,
@@ -856,6 +917,13 @@ fn read_action<'a>(r: &mut Reader<'a>, number: u8) -> Result<Action<'a>, &'stati
                 idle_ms: r.varint().map_err(|Short| "a duration")?,
             }
         }
+        op::QUARANTINE => Action::Quarantine {
+            stopped: match r.u8() {
+                Ok(0) => false,
+                Ok(1) => true,
+                _ => return Err("0 to go on or 1 to stop"),
+            },
+        },
         _ => return Err("a known operation"),
     })
 }
@@ -874,7 +942,13 @@ fn read_replace<'a>(r: &mut Reader<'a>) -> Result<Action<'a>, &'static str> {
         expected,
         code,
         args,
+        meter: 0,
     })
+}
+
+fn read_meter(r: &mut Reader<'_>) -> Result<u32, Short> {
+    let meter = u32::try_from(r.varint()?).map_err(|_| Short)?;
+    if meter == 0 { Err(Short) } else { Ok(meter) }
 }
 
 #[inline]

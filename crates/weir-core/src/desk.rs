@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::digest::{hash, mix};
 use crate::ids::{ClientId, ConsequenceOffset, IntentionOffset};
 use crate::kv::KvMap;
-use crate::limits::{KEY_BYTES_MAX, REJECT_TEXT_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{KEY_BYTES_MAX, REJECT_TEXT_BYTES_MAX, UNDO_BYTES_MIN, VALUE_BYTES_MAX};
 use crate::options::ProgramLimits;
 use crate::program::{CodeHash, StateMode, TrapKind};
 
@@ -18,6 +18,8 @@ use crate::program::{CodeHash, StateMode, TrapKind};
 pub const HEADER_BYTES: usize = 128;
 /// Bytes of a page of memory, as compared and stored.
 pub const IMAGE_PAGE_BYTES: usize = 4096;
+/// Bytes in front of a value in the copy of the topic's keys: its offset.
+pub(crate) const OFFSET_BYTES: usize = 8;
 /// Bytes of an arena that are kept for the next call.
 const KEEP_BYTES: usize = 256 << 10;
 
@@ -337,7 +339,7 @@ impl Desk {
 
     /// Wants a PUT record.
     pub fn emit_put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
-        self.may_emit(key.len(), value.len())?;
+        self.may_put(key, value.len())?;
         let source = self.store(key);
         let value_source = self.store(value);
         self.fold = mix(mix(mix(self.fold, 1), hash(0, key)), hash(1, value));
@@ -368,22 +370,19 @@ impl Desk {
             op::DELETE => true,
             _ => return Err(Stop::Trap(TrapKind::Argument)),
         };
-        self.may_emit(self.key_bytes, self.value_bytes)?;
-        self.fold = mix(self.fold, 3);
-        if self.keys.is_some() {
+        if self.keys.is_none() {
+            self.may_emit(self.key_bytes, self.value_bytes)?;
+        } else {
+            // Copied in for a desk that keeps the topic's keys.
             let (key, value) = (
                 std::mem::take(&mut self.key),
                 std::mem::take(&mut self.value),
             );
-            if delete {
-                if let Some(keys) = &mut self.keys {
-                    keys.delete(&key);
-                }
-            } else {
-                self.watch_put(&key, &value);
-            }
+            let done = self.watch_input(delete, &key, &value);
             (self.key, self.value) = (key, value);
+            done?;
         }
+        self.fold = mix(self.fold, 3);
         self.emit(delete, Source::Key, Source::Value(0, self.value_bytes));
         Ok(self.key_bytes + self.value_bytes)
     }
@@ -396,7 +395,7 @@ impl Desk {
         {
             return Err(Stop::Trap(TrapKind::Pointer));
         }
-        self.may_emit(key.len(), len)?;
+        self.may_put(key, len)?;
         let source = self.store(key);
         let place = mix(from as u64, len as u64);
         self.fold = mix(mix(mix(self.fold, 4), hash(0, key)), place);
@@ -414,22 +413,54 @@ impl Desk {
         if self.emits.len() as u64 >= limits.emits_max {
             return Err(Stop::Limit(limits.emits_max));
         }
-        let key_max = limits.key_bytes_max.min(KEY_BYTES_MAX as u64);
-        if key as u64 > key_max {
-            return Err(Stop::Limit(key_max));
+        if key > KEY_BYTES_MAX {
+            return Err(Stop::Limit(KEY_BYTES_MAX as u64));
+        }
+        self.emit_bytes += (key + value) as u64;
+        if self.emit_bytes > self.emit_bytes_max {
+            return Err(Stop::Limit(limits.emit_bytes_max));
+        }
+        Ok(())
+    }
+
+    /// The limits of a PUT record. What can be deleted has none of them: it
+    /// was set once, whatever the options say by now.
+    fn may_put(&mut self, key: &[u8], value: usize) -> Result<(), Stop> {
+        let limits = &self.limits;
+        if key.len() as u64 > limits.key_bytes_max {
+            return Err(Stop::Limit(limits.key_bytes_max));
         }
         let value_max = limits.value_bytes_max.min(VALUE_BYTES_MAX as u64);
         if value as u64 > value_max {
             return Err(Stop::Limit(value_max));
         }
         if let Some(keys) = &self.keys
-            && keys.bytes() + (key + value + 8) as u64 > limits.state_bytes_max
+            && !key.is_empty()
         {
-            return Err(Stop::Limit(limits.state_bytes_max));
+            let value = (OFFSET_BYTES + value) as u64;
+            let (bytes, new) = match keys.get(key) {
+                Some(old) => (keys.bytes() - old.len() as u64 + value, false),
+                None => (keys.bytes() + key.len() as u64 + value, true),
+            };
+            if bytes > limits.state_bytes_max {
+                return Err(Stop::Limit(limits.state_bytes_max));
+            }
+            if new && keys.len() as u64 >= limits.state_entries_max {
+                return Err(Stop::Limit(limits.state_entries_max));
+            }
         }
-        self.emit_bytes += (key + value) as u64;
-        if self.emit_bytes > self.emit_bytes_max {
-            return Err(Stop::Limit(limits.emit_bytes_max));
+        self.may_emit(key.len(), value)
+    }
+
+    fn watch_input(&mut self, delete: bool, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+        if !delete {
+            self.may_put(key, value.len())?;
+            self.watch_put(key, value);
+            return Ok(());
+        }
+        self.may_emit(key.len(), 0)?;
+        if let Some(keys) = &mut self.keys {
+            keys.delete(key);
         }
         Ok(())
     }
@@ -450,6 +481,7 @@ impl Desk {
     }
 
     fn emit(&mut self, delete: bool, key: Source, value: Source) {
+        self.fold = mix(self.fold, u64::from(self.info.op_index));
         self.emits.push(Emit {
             op_index: self.info.op_index,
             delete,
@@ -500,14 +532,25 @@ impl Desk {
         if old.is_none() && self.state.len() as u64 >= limits.state_entries_max {
             return Err(Stop::Limit(limits.state_entries_max));
         }
+        self.may_note(key.len() + old.map_or(0, <[u8]>::len))?;
         self.fold = mix(mix(mix(self.fold, 5), hash(0, key)), hash(1, value));
         self.state.put(key, [value, &[]]);
+        Ok(())
+    }
+
+    /// Whether so many bytes more may be replaced in this intention.
+    fn may_note(&self, bytes: usize) -> Result<(), Stop> {
+        let max = UNDO_BYTES_MIN.max(2 * self.limits.state_bytes_max);
+        if self.state.noted_bytes() + bytes as u64 > max {
+            return Err(Stop::Limit(max));
+        }
         Ok(())
     }
 
     /// Removes a value of the state.
     pub fn state_delete(&mut self, key: &[u8]) -> Result<(), Stop> {
         self.in_kv()?;
+        self.may_note(key.len() + self.state.get(key).map_or(0, <[u8]>::len))?;
         self.fold = mix(mix(self.fold, 6), hash(0, key));
         self.state.delete(key);
         Ok(())
@@ -527,9 +570,12 @@ impl Desk {
         Some((u64::from_le_bytes(*offset), value))
     }
 
-    /// The memory and globals after a call are the state from now on.
-    pub fn keep_memory(&mut self, memory: &[u8], globals: impl Iterator<Item = u64>) {
-        self.image.memory.resize(memory.len(), 0);
+    /// The memory after a call is the state from now on.
+    pub fn keep_memory(&mut self, memory: &[u8]) {
+        if self.image.memory.len() != memory.len() {
+            self.fold = mix(self.fold, memory.len() as u64);
+            self.image.memory.resize(memory.len(), 0);
+        }
         let pages = self.image.memory.chunks_mut(IMAGE_PAGE_BYTES);
         for (number, (old, new)) in (0_u64..).zip(pages.zip(memory.chunks(IMAGE_PAGE_BYTES))) {
             if old != new {
@@ -537,6 +583,10 @@ impl Desk {
                 self.fold = mix(mix(self.fold, number), hash(2, new));
             }
         }
+    }
+
+    /// The globals after a call, as bits, are the state from now on.
+    pub fn keep_globals(&mut self, globals: impl Iterator<Item = u64>) {
         self.image.globals.clear();
         self.image.globals.extend(globals);
         for global in &self.image.globals {

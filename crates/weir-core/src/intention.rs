@@ -114,6 +114,13 @@ pub enum Operation<'a> {
         /// Idle time in milliseconds.
         idle_ms: u64,
     },
+    /// Stops a topic, or lets it go on: what whoever compares nodes says about
+    /// a topic on which they disagree. A stopped topic answers
+    /// ERROR/QUARANTINED to PUT, DELETE and transactions.
+    Quarantine {
+        /// Whether it is stopped from now on.
+        stopped: bool,
+    },
 }
 
 /// An intention as a client hands it over. Nothing is copied until it is

@@ -60,6 +60,12 @@ impl KvMap {
         Some(next)
     }
 
+    /// Bytes that are noted so that they can be taken back.
+    #[must_use]
+    pub fn noted_bytes(&self) -> u64 {
+        (self.noted.len() + self.undo.len() * size_of::<Undo>()) as u64
+    }
+
     /// All entries, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.map.iter().map(|(k, v)| (k.as_slice(), v.as_slice()))

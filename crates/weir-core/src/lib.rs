@@ -26,6 +26,7 @@ pub mod limits;
 pub mod machine;
 pub mod options;
 pub mod program;
+pub mod protocol;
 pub mod record;
 pub mod session;
 pub mod snapshot;

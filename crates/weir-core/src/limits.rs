@@ -24,6 +24,13 @@ pub const OPTION_BYTES_MAX: usize = 4096;
 pub const PRINCIPAL_BYTES_MAX: usize = 255;
 /// Bytes of a program module.
 pub const CODE_BYTES_MAX: usize = 8 << 20;
+/// Bytes of all modules that a store keeps, each counted once.
+pub const CODES_BYTES_MAX: u64 = 1 << 30;
+/// By what the fuel of new programs is counted, and their stack measured. A
+/// new number for whatever changes either: another engine or version of it,
+/// another price of a host call, another rule about modules
+/// (docs/formats/batch.md has the list).
+pub const METER: u32 = 1;
 /// Bytes of the arguments of a program.
 pub const ARGUMENT_BYTES_MAX: usize = 1 << 20;
 /// Bytes of the text that a program gives with a reject.
@@ -53,6 +60,9 @@ pub const STATE_ENTRIES_MAX: u64 = 16_000_000;
 pub const STATE_BYTES_DEFAULT: u64 = 64 << 20;
 /// Bytes of state that options may allow.
 pub const STATE_BYTES_MAX: u64 = 256 << 20;
+/// Bytes of old keys and values that an intention may replace in the state of
+/// a program; more where the state itself may be large: twice its limit.
+pub const UNDO_BYTES_MIN: u64 = 64 << 20;
 /// Bytes of a program's memory, unless the options say otherwise.
 pub const MEMORY_BYTES_DEFAULT: u64 = 1 << 20;
 /// Bytes of memory that options may allow.

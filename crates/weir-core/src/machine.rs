@@ -85,6 +85,8 @@ pub struct TopicView<'a> {
     pub keys: Option<&'a KeyIndex>,
     /// Its program; `None` for a plain topic and one that does not live.
     pub program: Option<ProgramView<'a>>,
+    /// In quarantine: it takes no PUT, DELETE or transaction.
+    pub quarantined: bool,
     /// Folded history.
     pub digest: Digest,
 }
@@ -321,10 +323,23 @@ impl Machine {
             }
             (Action::Create { .. }, true) => return Ok(Err(No::bare(ErrorCode::TopicExists))),
             (_, false) if writes => return Ok(Err(No::bare(ErrorCode::NoTopic))),
-            (Action::Destroy | Action::Alter { .. } | Action::Replace { .. }, false) => {
+            (
+                Action::Destroy
+                | Action::Alter { .. }
+                | Action::Replace { .. }
+                | Action::Quarantine { .. },
+                false,
+            ) => {
                 return Ok(Err(No::bare(ErrorCode::TopicAbsent)));
             }
             _ => {}
+        }
+        if writes
+            && live
+                .and_then(|t| t.live.as_ref())
+                .is_some_and(|live| live.stopped)
+        {
+            return Ok(Err(No::bare(ErrorCode::Quarantined)));
         }
         if !item.expects.is_empty() {
             let seen = topic.and_then(|id| self.topics.get(id.index()));
@@ -340,10 +355,11 @@ impl Machine {
             options,
             code,
             args,
+            meter,
         } = item.action
         {
             if !code.is_empty() {
-                let program = (options, code, args);
+                let program = (options, code, args, meter);
                 return self.create_program(item, topic, program, stamp, sink);
             }
             return self.create(item, topic, options, args, stamp, sink);
@@ -353,11 +369,12 @@ impl Machine {
                 expected,
                 code,
                 args,
+                meter,
             },
             Some(id),
         ) = (item.action, topic)
         {
-            return self.replace(item, id, (expected, code, args), stamp, sink);
+            return self.replace(item, id, (expected, code, args, meter), stamp, sink);
         }
         let Some((id, topic)) = topic.and_then(|id| Some((id, self.topics.get_mut(id.index())?)))
         else {
@@ -414,6 +431,7 @@ impl Machine {
             options: TopicOptions::decode(options).unwrap_or_default(),
             keys: KeyIndex::new(seed),
             program: None,
+            stopped: false,
         });
         Ok(Ok((offset, 1)))
     }
@@ -474,10 +492,16 @@ impl Machine {
                 out.bytes(key)?;
                 out.number(offset.0)?;
             }
-            let sections = u64::from(live.program.is_some()) + u64::from(!topic.groups.is_empty());
+            let sections = u64::from(live.program.is_some())
+                + u64::from(live.stopped)
+                + u64::from(!topic.groups.is_empty());
             out.number(sections)?;
             if let Some(running) = &live.program {
-                saved::save(running, &mut out)?;
+                saved::save(running, &live.keys, &mut out)?;
+            }
+            if live.stopped {
+                out.number(saved::STOPPED)?;
+                out.bytes(&[])?;
             }
             if !topic.groups.is_empty() {
                 groups::saved::save(&topic.groups, &mut out)?;
@@ -611,13 +635,17 @@ fn load_topic(
         keys.set(&key, offset);
         before = key;
     }
-    let mut program = None;
+    let (mut program, mut stopped) = (None, false);
     let mut before = 0;
-    for _ in 0..input.count(2, SECTIONS)? {
+    for _ in 0..input.count(3, SECTIONS)? {
         let tag = input.number()?;
         match tag {
             _ if tag <= before => return Err(SnapshotError::Malformed(SECTIONS)),
-            saved::PROGRAM => program = Some(saved::load(input, &options)?),
+            saved::PROGRAM => program = Some(saved::load(input, &options, &keys)?),
+            saved::STOPPED => {
+                input.bytes(0, "a mark without content")?;
+                stopped = true;
+            }
             groups::saved::GROUPS => {
                 let name = topic.name.as_str();
                 topic.groups = groups::saved::load(input, name, topic.last, applied.0)?;
@@ -632,6 +660,7 @@ fn load_topic(
         options,
         keys,
         program: None,
+        stopped,
     });
     Ok((topic, program))
 }
@@ -649,6 +678,7 @@ fn view(id: TopicId, topic: &Topic) -> TopicView<'_> {
         program: live
             .and_then(|live| live.program.as_deref())
             .map(program_view),
+        quarantined: live.is_some_and(|live| live.stopped),
         digest: topic.digest,
     }
 }
@@ -657,6 +687,7 @@ fn program_view(running: &Running) -> ProgramView<'_> {
     ProgramView {
         code: running.code,
         args: &running.args,
+        meter: running.meter,
         mode: running.mode,
         state: running.desk.state(),
         state_bytes: running.state_bytes(),
@@ -764,13 +795,7 @@ fn change<S: ConsequenceSink + ?Sized>(
         Action::Alter { options } => {
             let decoded = TopicOptions::decode(options).unwrap_or_default();
             if let Some(running) = topic.live.as_mut().and_then(|live| live.program.as_mut()) {
-                if decoded.program.state != running.mode {
-                    let text = "the state mode of a topic is fixed when it is created";
-                    return Err(No {
-                        reason: ErrorCode::BadProgram,
-                        detail: Detail::Text(Arc::from(text)),
-                    });
-                }
+                running.may_have(&decoded)?;
                 running.desk.set_limits(decoded.program_limits());
             }
             let offset = emit(id, topic, stamp, sink, RecordKind::Alter, last, |r| {
@@ -781,6 +806,12 @@ fn change<S: ConsequenceSink + ?Sized>(
                 live.options = decoded;
             }
             Ok((offset, 1))
+        }
+        Action::Quarantine { stopped } => {
+            if let Some(live) = &mut topic.live {
+                live.stopped = stopped;
+            }
+            Ok((ConsequenceOffset::ZERO, 0))
         }
         Action::Create { .. }
         | Action::Replace { .. }

@@ -256,7 +256,13 @@ impl TopicOptions {
                 RETENTION_AGE_MS => options.retention.age_ms = Some(value),
                 RETENTION_BYTES => options.retention.bytes = Some(value),
                 RETENTION_RECORDS => options.retention.records = Some(value),
-                STATE => options.program.state = StateMode::from_number(value).ok_or(Short)?,
+                STATE => {
+                    let mode = StateMode::from_number(value).ok_or(Short)?;
+                    if mode == StateMode::default() {
+                        return Err(Short); // one form for each meaning
+                    }
+                    options.program.state = mode;
+                }
                 FUEL => options.program.fuel_max = Some(value),
                 MEMORY_BYTES => options.program.memory_bytes_max = Some(value),
                 EMITS => options.program.emits_max = Some(value),
@@ -326,5 +332,7 @@ mod tests {
         assert!(!hold(&[1, b'a', 1, b'a']), "one twice");
         assert!(!hold(&[1, b'/']), "no name");
         assert!(!hold(&[2, b'a']), "ends early");
+        assert_eq!(TopicOptions::decode(&[51, 2]), None, "kv is the default");
+        assert_eq!(TopicOptions::decode(&[51, 4]), None, "no such mode");
     }
 }

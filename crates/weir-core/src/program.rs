@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use crate::desk::Desk;
+use crate::desk::{Desk, Image};
 use crate::kv::KvMap;
 
 /// SHA-256 of a module's bytes: its identity.
@@ -66,6 +66,9 @@ pub struct Setup {
     pub mode: StateMode,
     /// Bytes that the module's memory may declare as its maximum.
     pub memory_bytes_max: u64,
+    /// By what fuel is counted and the stack measured: the number that the
+    /// CREATE or REPLACE carries.
+    pub meter: u32,
 }
 
 /// Why a host has no program for some code.
@@ -99,7 +102,8 @@ pub trait ProgramHost: Send + Sync + fmt::Debug {
     fn hash(&self, code: &[u8]) -> CodeHash;
 
     /// A program for one topic. A host keeps what it compiled and answers the
-    /// same code again at once.
+    /// same code again at once, refusals included. A meter that it does not
+    /// know is [`Refusal::Unable`]: another one would make another history.
     fn admit(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal>;
 
     /// What decides fuel and stack depth: two nodes of different fingerprints
@@ -112,6 +116,16 @@ pub trait ProgramHost: Send + Sync + fmt::Debug {
 pub trait Program: Send + Sync {
     /// What is true of its module.
     fn facts(&self) -> Facts;
+
+    /// Whether a topic set up so may go on with it.
+    ///
+    /// # Errors
+    /// A sentence about what does not fit.
+    fn fits(&self, setup: &Setup) -> Result<(), String>;
+
+    /// Whether its memory and globals can have been left like this: none at
+    /// all, or a size that the module allows and as many globals as it has.
+    fn accepts(&self, image: &Image) -> bool;
 
     /// Runs one call. Whatever it did is on the desk afterwards, also when it
     /// failed; the machine keeps or reverts it. `fuel` is the limit; the desk
@@ -237,6 +251,8 @@ pub struct ProgramView<'a> {
     pub code: CodeHash,
     /// Its arguments.
     pub args: &'a [u8],
+    /// By what its fuel is counted.
+    pub meter: u32,
     /// What it keeps.
     pub mode: StateMode,
     /// The entries of mode `kv`.

@@ -39,6 +39,8 @@ pub(crate) struct Live {
     pub(crate) keys: KeyIndex,
     /// What judges each write; none in a plain topic.
     pub(crate) program: Option<Box<Running>>,
+    /// In quarantine (P8): no write is taken.
+    pub(crate) stopped: bool,
 }
 
 /// A rule said no.

@@ -1,7 +1,7 @@
 //! Decides a claim from paired blocks.
 //!
 //! Per block the claimed figure is one number: a ratio (the first reference
-//! by the best of the others, or by a bound) or a value. Its median over the
+//! by the best of the others, or by a bound), a difference, or a value. Its median over the
 //! blocks gets a bootstrap interval, and the claim *holds* when the whole
 //! interval is on the right side of the bar, *does not hold* when it is
 //! wholly on the other side, and is *cannot tell* otherwise. Fewer than
@@ -146,9 +146,12 @@ pub fn decide(claim: &ClaimSpec, figures: &Figures, seed: u64) -> Vec<Decision> 
                         .try_fold(*factor, |product, v| Some(product * v?))?;
                 }
             }
-            Some(value(first)? / base)
+            Some(match claim.max_more {
+                Some(_) => value(first)? - base,
+                None => value(first)? / base,
+            })
         });
-        let ratio = compare.len() > 1 || !bound.is_empty();
+        let ratio = (compare.len() > 1 || !bound.is_empty()) && claim.max_more.is_none();
         let (bar, at_most) = bar_of(claim, figures.noise_floor());
         let part = format!("{}/{workload}", claim.text);
         let (interval, p, verdict) =
@@ -210,7 +213,8 @@ fn bar_of(claim: &ClaimSpec, noise_floor: f64) -> (f64, bool) {
         .max_ratio
         .or(claim.min_ratio)
         .or(claim.max_value)
-        .or(claim.min_value);
+        .or(claim.min_value)
+        .or(claim.max_more);
     let effect = claim.min_effect.unwrap_or(0.0).max(noise_floor);
     (
         given.unwrap_or(if lower { 1.0 - effect } else { 1.0 + effect }),
@@ -232,6 +236,7 @@ fn compared(claim: &ClaimSpec) -> String {
     }
     match rest {
         [] => first,
+        [one] if claim.max_more.is_some() => format!("{first} - {one}"),
         [one] => format!("{first} / {one}"),
         many => format!("{first} / best of {}", many.join(", ")),
     }

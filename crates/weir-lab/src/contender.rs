@@ -10,6 +10,7 @@
 pub mod canary;
 pub mod floor;
 pub mod json;
+pub mod program;
 pub mod psyc;
 pub mod store;
 pub mod synthetic;
@@ -85,7 +86,7 @@ pub fn profile() -> String {
 }
 
 /// The contenders built into this program, with what each of them is.
-pub const BUILT_IN: [(&str, &str); 19] = [
+pub const BUILT_IN: [(&str, &str); 22] = [
     ("empty", "an empty loop body: the cost of the harness"),
     (
         "weir-psyc",
@@ -128,6 +129,18 @@ pub const BUILT_IN: [(&str, &str); 19] = [
     ),
     ("weir-open", "this project's store: opening after a kill"),
     ("weir-keys", "this project's store: memory of keys"),
+    (
+        "weir-program",
+        "this project's store: puts into a topic under a program",
+    ),
+    (
+        "weir-deploy",
+        "this project's store: making topics under programs",
+    ),
+    (
+        "weir-hostile",
+        "this project's store: modules that do what they should not",
+    ),
     ("weir-crash", "makes the image for `weir-open` and aborts"),
     (
         "spin",
@@ -158,6 +171,9 @@ pub fn by_name(name: &str) -> Option<Box<dyn Contender>> {
         "weir-listen" => Box::new(store::listen::Listen::default()),
         "weir-open" => Box::new(store::open::Open::default()),
         "weir-keys" => Box::new(store::keys::Keys::default()),
+        "weir-program" => Box::new(program::write::ProgramPut::default()),
+        "weir-deploy" => Box::new(program::deploy::Deploy::default()),
+        "weir-hostile" => Box::new(program::hostile::Hostile::default()),
         "weir-crash" => Box::new(store::open::Crash::default()),
         "spin" => Box::new(synthetic::Spin::default()),
         "synthetic" => Box::new(synthetic::Synthetic::new(0)),

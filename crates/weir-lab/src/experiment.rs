@@ -247,8 +247,9 @@ pub enum Expect {
 }
 
 /// `[[claim]]`. The claimed figure is the first of `compare`, divided by the
-/// best of the others, or by the sum of `bound`, or alone against `max_value`
-/// or `min_value`.
+/// best of the others, or by the sum of `bound`; or what it has more than the
+/// best of the others, against `max_more`; or alone against `max_value` or
+/// `min_value`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimSpec {
@@ -271,6 +272,9 @@ pub struct ClaimSpec {
     pub max_value: Option<f64>,
     /// Lowest value that holds.
     pub min_value: Option<f64>,
+    /// How much more than the best of the others the first may have, in the
+    /// metric's unit.
+    pub max_more: Option<f64>,
     /// A sum of products the first is compared with.
     #[serde(default)]
     pub bound: Vec<Term>,
@@ -370,14 +374,16 @@ impl Experiment {
             claim.min_effect,
             claim.max_value,
             claim.min_value,
+            claim.max_more,
         ];
         let given: Vec<f64> = bars.into_iter().flatten().collect();
         if given.len() != 1 || given.iter().any(|bar| !bar.is_finite() || *bar < 0.0) {
             return self.complain(format!(
-                "{place} needs exactly one of max_ratio, min_ratio, min_effect, max_value, min_value, and not below 0"
+                "{place} needs exactly one of max_ratio, min_ratio, min_effect, max_value, min_value, max_more, and not below 0"
             ));
         }
-        let upper = claim.max_ratio.or(claim.max_value).is_some();
+        let upper = claim.max_ratio.or(claim.max_value).or(claim.max_more);
+        let upper = upper.is_some();
         let lower = claim.min_ratio.or(claim.min_value).is_some();
         if (upper && claim.expect != Expect::Lower) || (lower && claim.expect != Expect::Higher) {
             return self.complain(format!(

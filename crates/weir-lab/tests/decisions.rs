@@ -42,6 +42,11 @@ text = "b is slower"
 compare = ["b", "a"]
 expect = "higher"
 min_effect = 0.01
+[[claim]]
+text = "b has at most 20 ns more"
+compare = ["b", "a"]
+expect = "lower"
+max_more = 20
 "#;
 
 /// One measured batch of a contender that takes `ns`: a few per cent of
@@ -67,6 +72,11 @@ fn sample(cell: usize, ns: f64, slow_block: f64, rng: &mut SplitMix64) -> Sample
 /// Verdicts of "b is quicker" and "b is slower" when b takes `factor` times
 /// as long as a.
 fn verdicts(set: u64, factor: f64) -> (Verdict, Verdict) {
+    let summary = summary(set, factor);
+    (summary.claims[0].verdict, summary.claims[1].verdict)
+}
+
+fn summary(set: u64, factor: f64) -> Summary {
     let experiment = Experiment::parse(EXPERIMENT, Path::new("t.toml")).unwrap();
     let cells = [("a", 1.0), ("b", factor), ("a~twin", 1.0)];
     let plan = Plan {
@@ -111,8 +121,21 @@ fn verdicts(set: u64, factor: f64) -> (Verdict, Verdict) {
         Block { head, samples }
     };
     let blocks: Vec<Block> = (0..BLOCKS).map(block).collect();
-    let summary = Summary::new(&experiment, &plan, &blocks);
-    (summary.claims[0].verdict, summary.claims[1].verdict)
+    Summary::new(&experiment, &plan, &blocks)
+}
+
+#[test]
+fn a_difference_is_judged_in_nanoseconds() {
+    // a takes 100 ns, up to a fifth more in a slow block.
+    let less = summary(1, 1.1);
+    assert_eq!(less.claims[2].verdict, Verdict::Holds);
+    let middle = less.claims[2].interval.unwrap().centre;
+    assert!((8.0..16.0).contains(&middle), "{middle}");
+    assert_eq!(
+        summary(1, 1.4).claims[2].verdict,
+        Verdict::DoesNotHold,
+        "forty more"
+    );
 }
 
 /// In how many sets b is called quicker, and slower.

@@ -58,15 +58,15 @@ pub(crate) enum Returns {
 pub(crate) struct Done {
     pub(crate) result: i64,
     pub(crate) fuel: u64,
-    /// It wrote into the guest's memory.
-    pub(crate) wrote: bool,
+    /// Where it wrote into the guest's memory: first byte and number.
+    pub(crate) wrote: (usize, usize),
 }
 
 fn done(result: i64, moved: usize) -> Done {
     Done {
         result,
         fuel: CALL_FUEL + moved as u64 / 8,
-        wrote: false,
+        wrote: (0, 0),
     }
 }
 
@@ -74,7 +74,7 @@ fn emitted(moved: usize) -> Done {
     Done {
         result: 0,
         fuel: CALL_FUEL + EMIT_FUEL + moved as u64 / 8,
-        wrote: false,
+        wrote: (0, 0),
     }
 }
 
@@ -120,7 +120,7 @@ fn hand(
     let moved = copy(value.get(size(off)..).unwrap_or(&[]), to);
     let full = i64::try_from(value.len()).unwrap_or(i64::MAX);
     Ok(Done {
-        wrote: moved > 0,
+        wrote: (size(ptr), moved),
         ..done(full, moved)
     })
 }
@@ -130,7 +130,7 @@ pub(crate) fn input_info(m: &mut [u8], d: &mut Desk, ptr: i32) -> Result<Done, S
     let len = i32::try_from(header.len()).unwrap_or(i32::MAX);
     piece_mut(m, ptr, len)?.copy_from_slice(&header);
     Ok(Done {
-        wrote: true,
+        wrote: (size(ptr), header.len()),
         ..done(0, header.len())
     })
 }
@@ -144,7 +144,7 @@ pub(crate) fn input_read(
     let moved = copy(d.input(what.cast_unsigned(), size(off))?, to);
     let result = i64::try_from(moved).unwrap_or(i64::MAX);
     Ok(Done {
-        wrote: moved > 0,
+        wrote: (size(ptr), moved),
         ..done(result, moved)
     })
 }
@@ -245,7 +245,7 @@ pub(crate) fn hash(m: &mut [u8], (alg, ptr, len, out): (i32, i32, i32, i32)) -> 
     Ok(Done {
         result: 0,
         fuel: CALL_FUEL + hashed * HASH_BYTE_FUEL,
-        wrote: true,
+        wrote: (size(out), digest.len()),
     })
 }
 
@@ -284,7 +284,7 @@ macro_rules! link_all {
                 Ok(done) => done,
                 Err(stop) => return Err($stop(guest, stop)),
             };
-            data.wrote |= done.wrote;
+            data.wrote(done.wrote);
             let left = guest.get_fuel()?;
             match left.checked_sub(done.fuel) {
                 Some(left) => {

@@ -1,7 +1,8 @@
 //! What both engines share: limits of a module, and a memory of what was
 //! compiled.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_core::{CodeHash, Refusal};
@@ -19,10 +20,27 @@ pub mod limits {
     pub const TABLE_ELEMENTS_MAX: u64 = 10_000;
     /// Tables of a module.
     pub const TABLES_MAX: u32 = 16;
+    /// Data and element segments of a module, each kind.
+    pub const SEGMENTS_MAX: u32 = 10_000;
+    /// Parameters of a function or block.
+    pub const PARAMETERS_MAX: usize = 128;
+    /// Results of a function or block.
+    pub const RESULTS_MAX: usize = 16;
+    /// Local variables of a function.
+    pub const LOCALS_MAX: u64 = 4096;
+    /// Local variables of all functions of a module.
+    pub const LOCALS_TOTAL_MAX: u64 = 200_000;
+    /// Blocks within each other in a function.
+    pub const NESTING_MAX: usize = 4096;
     /// Bytes of stack that nested calls may take.
     pub const STACK_BYTES_MAX: usize = 512 << 10;
     /// Compiled modules that no topic runs but are kept for the next one.
     pub const IDLE_MODULES_MAX: usize = 32;
+    /// Modules whose refusal is remembered.
+    pub const REFUSED_MODULES_MAX: usize = 256;
+    /// Instances that wait for their next call. A topic beyond that gets a
+    /// fresh one for each call, because every one takes address space.
+    pub const WARM_INSTANCES_MAX: usize = 4096;
     /// Fuel of the call that asks for the version of the interface.
     pub const VERSION_FUEL: u64 = 10_000;
 }
@@ -37,6 +55,10 @@ pub(crate) struct Cache<M> {
 struct Modules<M> {
     by_hash: BTreeMap<CodeHash, (Arc<M>, u64)>,
     clock: u64,
+    /// Sentences about modules that break a rule, newest first: what was
+    /// refused when it was received is not compiled again while it is applied.
+    refused: VecDeque<(CodeHash, String)>,
+    compiled: u64,
 }
 
 impl<M> Default for Cache<M> {
@@ -45,6 +67,8 @@ impl<M> Default for Cache<M> {
             modules: Mutex::new(Modules {
                 by_hash: BTreeMap::new(),
                 clock: 0,
+                refused: VecDeque::new(),
+                compiled: 0,
             }),
             compiling: Mutex::new(()),
         }
@@ -57,13 +81,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<M: Send + Sync> Cache<M> {
-    fn find(&self, hash: CodeHash) -> Option<Arc<M>> {
+    fn find(&self, hash: CodeHash) -> Option<Result<Arc<M>, Refusal>> {
         let mut modules = lock(&self.modules);
         modules.clock += 1;
         let now = modules.clock;
-        let (module, used) = modules.by_hash.get_mut(&hash)?;
-        *used = now;
-        Some(Arc::clone(module))
+        if let Some((module, used)) = modules.by_hash.get_mut(&hash) {
+            *used = now;
+            return Some(Ok(Arc::clone(module)));
+        }
+        let (_, sentence) = modules.refused.iter().find(|(known, _)| *known == hash)?;
+        Some(Err(Refusal::Bad(sentence.clone())))
+    }
+
+    /// How often the compiler ran.
+    pub(crate) fn compiled(&self) -> u64 {
+        lock(&self.modules).compiled
     }
 
     /// The module with this hash, compiled now if it is not known yet. The
@@ -73,20 +105,59 @@ impl<M: Send + Sync> Cache<M> {
         hash: CodeHash,
         compile: impl FnOnce() -> Result<M, Refusal> + Send,
     ) -> Result<Arc<M>, Refusal> {
-        if let Some(module) = self.find(hash) {
-            return Ok(module);
+        if let Some(known) = self.find(hash) {
+            return known;
         }
         let _one = lock(&self.compiling);
-        if let Some(module) = self.find(hash) {
-            return Ok(module);
+        if let Some(known) = self.find(hash) {
+            return known;
         }
-        let module = Arc::new(on_own_stack(compile)?);
+        let compiled = on_own_stack(compile);
         let mut modules = lock(&self.modules);
+        modules.compiled += 1;
+        let module = match compiled {
+            Ok(module) => Arc::new(module),
+            Err(refusal) => {
+                if let Refusal::Bad(sentence) = &refusal {
+                    modules.refused.truncate(limits::REFUSED_MODULES_MAX - 1);
+                    modules.refused.push_front((hash, sentence.clone()));
+                }
+                return Err(refusal);
+            }
+        };
         modules.clock += 1;
         let now = modules.clock;
         modules.by_hash.insert(hash, (Arc::clone(&module), now));
         modules.forget();
         Ok(module)
+    }
+}
+
+/// Counts the instances of a host.
+#[derive(Debug, Default)]
+pub(crate) struct Warm(Arc<AtomicUsize>);
+
+/// An instance that is counted while it lives.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<AtomicUsize>);
+
+impl Warm {
+    pub(crate) fn place(&self) -> Place {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Place(Arc::clone(&self.0))
+    }
+}
+
+impl Place {
+    /// Whether this instance may wait for another call.
+    pub(crate) fn may_stay(&self) -> bool {
+        self.0.load(Ordering::Relaxed) <= limits::WARM_INSTANCES_MAX
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -8,14 +8,14 @@ use wasmi::{
     Config, Engine, Error, Extern, Global, Instance, Linker, Memory, Module, Store, TrapCode,
     TypedFunc, Val,
 };
-use weir_core::desk::{Desk, Stop};
+use weir_core::desk::{Desk, Image, Stop};
 use weir_core::program::{Entry, Program, ProgramHost, Verdict};
 use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 
 use crate::abi;
-use crate::host::{Cache, limits};
-use crate::native::verdict;
-use crate::rewrite::{export_globals, global_name};
+use crate::host::{Cache, Place, Warm, limits};
+use crate::native::{counts_by, verdict};
+use crate::rewrite::{global_name, rewrite};
 use crate::validate::{PAGE_BYTES, Report, inspect};
 
 /// Runs programs with wasmi. Cheap to share; all topics of a store use one.
@@ -24,6 +24,7 @@ pub struct WasmiHost {
     /// Made when the first program comes.
     compiler: OnceLock<Result<Compiler, String>>,
     modules: Cache<Compiled>,
+    warm: Arc<Warm>,
 }
 
 struct Compiler {
@@ -49,6 +50,12 @@ struct Data {
     wrote: bool,
 }
 
+impl Data {
+    fn wrote(&mut self, (_, bytes): (usize, usize)) {
+        self.wrote |= bytes > 0;
+    }
+}
+
 fn stopped(mut guest: wasmi::Caller<'_, Data>, stop: Stop) -> Error {
     guest.data_mut().stop = Some(stop);
     Error::new("stopped by the host")
@@ -61,6 +68,7 @@ struct Compiled {
     report: Report,
     /// The memory of a fresh instance.
     initial: OnceLock<Vec<u8>>,
+    warm: Arc<Warm>,
 }
 
 struct Live {
@@ -70,6 +78,7 @@ struct Live {
     globals: Vec<(Global, Val)>,
     apply: TypedFunc<(), i32>,
     instance: Instance,
+    place: Place,
 }
 
 struct Running {
@@ -108,14 +117,15 @@ impl WasmiHost {
     fn compile(&self, code: &[u8], report: Report) -> Result<Compiled, Refusal> {
         let unable = |error: &Error| Refusal::Unable(format!("{error}"));
         let engine = self.compiler()?;
-        let code = export_globals(code, &report.globals)
-            .map_err(|error| Refusal::Bad(error.message().to_owned()))?;
+        let (code, _) = rewrite(code, &report.globals, None)
+            .map_err(|error| Refusal::Bad(error.to_string()))?;
         let module = Module::new(&engine.engine, &code).map_err(|error| unable(&error))?;
         let compiled = Compiled {
             module,
             linker: Arc::clone(&engine.linker),
             report,
             initial: OnceLock::new(),
+            warm: Arc::clone(&self.warm),
         };
         let mut live = compiled.start().map_err(|error| unable(&error))?;
         let spoken = version(&mut live)
@@ -136,6 +146,7 @@ impl ProgramHost for WasmiHost {
     }
 
     fn admit(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal> {
+        counts_by(setup.meter)?;
         let compile = || self.compile(code, inspect(code).map_err(Refusal::Bad)?);
         let module = self.modules.get(self.hash(code), compile)?;
         module.report.fits(setup).map_err(Refusal::Bad)?;
@@ -147,7 +158,7 @@ impl ProgramHost for WasmiHost {
     }
 
     fn fingerprint(&self) -> String {
-        "wasmi 2.0.0 weir1.1".to_owned()
+        "wasmi 2.0.0".to_owned()
     }
 }
 
@@ -178,6 +189,7 @@ impl Compiled {
             globals,
             apply,
             instance,
+            place: self.warm.place(),
         })
     }
 }
@@ -275,6 +287,14 @@ impl Program for Running {
         self.module.report.facts
     }
 
+    fn fits(&self, setup: &Setup) -> Result<(), String> {
+        self.module.report.fits(setup)
+    }
+
+    fn accepts(&self, image: &Image) -> bool {
+        self.module.report.accepts(image)
+    }
+
     fn judge(&mut self, entry: Entry, fuel: u64, desk: &mut Desk) -> Result<Verdict, Trap> {
         let unable = |error: &Error| Trap::Unable(format!("{error}"));
         let mut live = self.instance(desk)?;
@@ -300,6 +320,7 @@ impl Program for Running {
                 desk.burn(fuel - left.min(fuel));
                 self.live = match self.mode {
                     StateMode::Memory => Some(live),
+                    _ if !live.place.may_stay() => None,
                     StateMode::None | StateMode::Kv => self.reset(live),
                 };
                 verdict(code)
@@ -331,14 +352,19 @@ impl Program for Running {
                 globals,
                 ..
             } = &mut **live;
-            let values: Vec<u64> = globals
-                .iter()
-                .map(|(global, _)| to_bits(&global.get(&*store)))
-                .collect();
-            desk.keep_memory(memory.data(&*store), values.into_iter());
+            desk.keep_memory(memory.data(&*store));
+            let values = globals.iter().map(|(global, _)| global.get(&*store));
+            desk.keep_globals(values.map(|value| to_bits(&value)));
         } else if desk.image().memory.is_empty()
             || live.memory.data(&live.store).len() != desk.image().memory.len()
             || load(live, desk).is_err()
+        {
+            self.live = None;
+        }
+        if self
+            .live
+            .as_ref()
+            .is_some_and(|live| !live.place.may_stay())
         {
             self.live = None;
         }

@@ -6,18 +6,22 @@ use std::sync::{Arc, OnceLock};
 
 use wasmtime::{
     Config, Engine, Error, Extern, Global, Instance, InstancePre, Linker, Memory, Module, OptLevel,
-    Store, TypedFunc, Val,
+    ResourceLimiter, Store, TypedFunc, Val,
 };
-use weir_core::desk::{Desk, Stop};
+use weir_core::desk::{Desk, Image, Stop};
+use weir_core::limits::METER;
 use weir_core::program::{Entry, Program, ProgramHost, Verdict};
 use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 
 use crate::abi;
-use crate::host::{Cache, limits};
+use crate::host::{Cache, Place, Warm, limits};
 use crate::lines::{Lines, LogLine};
-use crate::rewrite::{export_globals, global_name};
+use crate::rewrite::{Marks, global_name, rewrite};
 use crate::trace::Tracer;
 use crate::validate::{PAGE_BYTES, Report, inspect};
+
+/// The version that the workspace pins; a test compares it with the lock file.
+pub(crate) const WASMTIME_VERSION: &str = "48.0.8";
 
 /// Runs programs with wasmtime. Cheap to share; all topics of a store use one.
 #[derive(Default)]
@@ -25,6 +29,7 @@ pub struct WasmtimeHost {
     /// Made when the first program comes.
     compiler: OnceLock<Result<Compiler, String>>,
     modules: Cache<Compiled>,
+    warm: Arc<Warm>,
     /// What programs say.
     lines: Arc<Lines>,
     /// Writes down what they ask for.
@@ -50,8 +55,34 @@ struct Data {
     /// Why a host function ended the call.
     stop: Option<Stop>,
     out_of_fuel: bool,
-    /// A host function wrote into the guest's memory.
-    wrote: bool,
+    /// What host functions wrote into the guest's memory.
+    marks: Marks,
+}
+
+impl Data {
+    fn wrote(&mut self, (at, bytes): (usize, usize)) {
+        self.marks.add(at, bytes);
+    }
+}
+
+/// A memory grows as far as its module says and no further (Z3): where this
+/// machine has none left, the node stops instead of telling the program.
+impl ResourceLimiter for Data {
+    fn memory_growing(&mut self, _: usize, to: usize, max: Option<usize>) -> Result<bool, Error> {
+        Ok(max.is_none_or(|max| to <= max))
+    }
+
+    fn memory_grow_failed(&mut self, error: Error) -> Result<(), Error> {
+        // More pages than any memory can have: asked before the limit is.
+        if error.to_string() == "memory growth exceeds memory type's limits" {
+            return Ok(());
+        }
+        Err(error.context("no memory left for a program"))
+    }
+
+    fn table_growing(&mut self, _: usize, to: usize, max: Option<usize>) -> Result<bool, Error> {
+        Ok(max.is_none_or(|max| to <= max))
+    }
 }
 
 fn stopped(mut guest: wasmtime::Caller<'_, Data>, stop: Stop) -> Error {
@@ -63,8 +94,12 @@ fn stopped(mut guest: wasmtime::Caller<'_, Data>, stop: Stop) -> Error {
 struct Compiled {
     pre: InstancePre<Data>,
     report: Report,
+    /// Index of the global in which the module marks what it wrote; none when
+    /// it has no instruction that writes.
+    mask: Option<u32>,
     /// The memory of a fresh instance.
     initial: OnceLock<Vec<u8>>,
+    warm: Arc<Warm>,
 }
 
 struct Live {
@@ -72,8 +107,10 @@ struct Live {
     memory: Memory,
     /// Mutable globals with their first values, in order of their index.
     globals: Vec<(Global, Val)>,
+    mask: Option<Global>,
     apply: TypedFunc<(), i32>,
     instance: Instance,
+    place: Place,
 }
 
 struct Running {
@@ -127,6 +164,13 @@ impl WasmtimeHost {
         self.lines.read()
     }
 
+    /// How many modules were compiled, those that turned out to be none
+    /// included.
+    #[must_use]
+    pub fn compiled(&self) -> u64 {
+        self.modules.compiled()
+    }
+
     fn compiler(&self) -> Result<&Compiler, Refusal> {
         let compiler = self.compiler.get_or_init(|| {
             Compiler::new(&self.lines, self.tracer.as_ref()).map_err(|error| said(&error))
@@ -139,8 +183,9 @@ impl WasmtimeHost {
     fn compile(&self, code: &[u8], report: Report) -> Result<Compiled, Refusal> {
         let unable = |error: &Error| Refusal::Unable(format!("{error:#}"));
         let engine = self.compiler()?;
-        let code = export_globals(code, &report.globals)
-            .map_err(|error| Refusal::Bad(error.message().to_owned()))?;
+        let marks = report.stores.then(|| Marks::new(report.memory_bytes_max));
+        let (code, mask) = rewrite(code, &report.globals, marks)
+            .map_err(|error| Refusal::Bad(error.to_string()))?;
         let module = Module::new(&engine.engine, &code).map_err(|error| unable(&error))?;
         let pre = engine
             .linker
@@ -149,7 +194,9 @@ impl WasmtimeHost {
         let compiled = Compiled {
             pre,
             report,
+            mask,
             initial: OnceLock::new(),
+            warm: Arc::clone(&self.warm),
         };
         let mut live = compiled.start().map_err(|error| unable(&error))?;
         let spoken = version(&mut live)
@@ -170,6 +217,7 @@ impl ProgramHost for WasmtimeHost {
     }
 
     fn admit(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal> {
+        counts_by(setup.meter)?;
         let compile = || self.compile(code, inspect(code).map_err(Refusal::Bad)?);
         let module = self.modules.get(self.hash(code), compile)?;
         module.report.fits(setup).map_err(Refusal::Bad)?;
@@ -181,13 +229,17 @@ impl ProgramHost for WasmtimeHost {
     }
 
     fn fingerprint(&self) -> String {
-        format!("wasmtime 48.0.8 {} weir1.1", std::env::consts::ARCH)
+        format!(
+            "wasmtime {WASMTIME_VERSION} {} meter {METER}",
+            std::env::consts::ARCH
+        )
     }
 }
 
 impl Compiled {
     fn start(&self) -> Result<Live, Error> {
         let mut store = Store::new(self.pre.module().engine(), Data::default());
+        store.limiter(|data| data);
         store.set_fuel(limits::VERSION_FUEL)?;
         let instance = self.pre.instantiate(&mut store)?;
         let missing = || Error::msg("an export that was checked is not there");
@@ -195,24 +247,36 @@ impl Compiled {
             .get_memory(&mut store, "memory")
             .ok_or_else(missing)?;
         store.data_mut().memory = Some(memory);
+        store.data_mut().marks = Marks::new(self.report.memory_bytes_max);
         let apply = instance.get_typed_func(&mut store, abi::entry_name(Entry::Apply))?;
         let mut globals = Vec::with_capacity(self.report.globals.len());
         for index in &self.report.globals {
-            let export = instance.get_export(&mut store, &global_name(*index));
-            let Some(Extern::Global(global)) = export else {
-                return Err(missing());
-            };
+            let global = global(&instance, &mut store, *index).ok_or_else(missing)?;
             let value = global.get(&mut store);
             globals.push((global, value));
         }
+        let mask = match self.mask {
+            Some(index) => Some(global(&instance, &mut store, index).ok_or_else(missing)?),
+            None => None,
+        };
         self.initial.get_or_init(|| memory.data(&store).to_vec());
         Ok(Live {
             store,
             memory,
             globals,
+            mask,
             apply,
             instance,
+            place: self.warm.place(),
         })
+    }
+}
+
+/// A global that [`rewrite`] exported.
+fn global(instance: &Instance, store: &mut Store<Data>, index: u32) -> Option<Global> {
+    match instance.get_export(store, &global_name(index)) {
+        Some(Extern::Global(global)) => Some(global),
+        _ => None,
     }
 }
 
@@ -245,15 +309,24 @@ impl Running {
         if report.changes_segments {
             return None;
         }
-        let wrote = std::mem::take(&mut live.store.data_mut().wrote);
-        if report.stores || wrote {
-            let initial = self.module.initial.get()?;
-            let memory = live.memory.data_mut(&mut live.store);
-            if memory.len() != initial.len() {
-                return None;
-            }
-            memory.copy_from_slice(initial);
+        let initial = self.module.initial.get()?;
+        let Live {
+            store,
+            memory,
+            mask,
+            ..
+        } = &mut *live;
+        let mut marks = store.data().marks;
+        if let Some(mask) = mask {
+            marks.bits |= mask.get(&mut *store).i64()?.cast_unsigned();
+            mask.set(&mut *store, Val::I64(0)).ok()?;
         }
+        let bytes = memory.data_mut(&mut *store);
+        if bytes.len() != initial.len() {
+            return None;
+        }
+        marks.restore(bytes, initial);
+        store.data_mut().marks = marks;
         let Live { store, globals, .. } = &mut *live;
         for (global, value) in globals.iter() {
             global.set(&mut *store, *value).ok()?;
@@ -309,6 +382,14 @@ impl Program for Running {
         self.module.report.facts
     }
 
+    fn fits(&self, setup: &Setup) -> Result<(), String> {
+        self.module.report.fits(setup)
+    }
+
+    fn accepts(&self, image: &Image) -> bool {
+        self.module.report.accepts(image)
+    }
+
     fn judge(&mut self, entry: Entry, fuel: u64, desk: &mut Desk) -> Result<Verdict, Trap> {
         let unable = |error: &Error| Trap::Unable(format!("{error:#}"));
         let mut live = self.instance(desk)?;
@@ -334,6 +415,7 @@ impl Program for Running {
                 desk.burn(fuel - left.min(fuel));
                 self.live = match self.mode {
                     StateMode::Memory => Some(live),
+                    _ if !live.place.may_stay() => None,
                     StateMode::None | StateMode::Kv => self.reset(live),
                 };
                 verdict(code)
@@ -365,14 +447,19 @@ impl Program for Running {
                 globals,
                 ..
             } = &mut **live;
-            let values: Vec<u64> = globals
-                .iter()
-                .map(|(global, _)| to_bits(&global.get(&mut *store)))
-                .collect();
-            desk.keep_memory(memory.data(&*store), values.into_iter());
+            desk.keep_memory(memory.data(&*store));
+            let values = globals.iter().map(|(global, _)| global.get(&mut *store));
+            desk.keep_globals(values.map(|value| to_bits(&value)));
         } else if desk.image().memory.is_empty()
             || live.memory.data_size(&live.store) != desk.image().memory.len()
             || load(live, desk).is_err()
+        {
+            self.live = None;
+        }
+        if self
+            .live
+            .as_ref()
+            .is_some_and(|live| !live.place.may_stay())
         {
             self.live = None;
         }
@@ -385,6 +472,16 @@ impl Program for Running {
             live: None,
         })
     }
+}
+
+/// One meter is known: fuel as this version of the engine counts it.
+pub(crate) fn counts_by(meter: u32) -> Result<(), Refusal> {
+    if meter == METER {
+        return Ok(());
+    }
+    Err(Refusal::Unable(format!(
+        "its fuel is counted by meter {meter}, and this build has only meter {METER}"
+    )))
 }
 
 pub(crate) fn verdict(code: i32) -> Result<Verdict, Trap> {

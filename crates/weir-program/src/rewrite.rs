@@ -1,84 +1,514 @@
-//! Makes every mutable global of a module visible to the host.
+//! Rewrites a checked module before it is compiled, so that the host can put
+//! an instance back into its first state cheaply.
 //!
-//! A program must not be able to keep anything in a global between two calls,
-//! and in mode `memory` its globals are part of the state. So the module that
-//! is compiled exports each mutable global once more, under a reserved name;
-//! not a byte of its code changes.
+//! - Each mutable global is exported once more, under a reserved name: a
+//!   program must not be able to keep anything in one between two calls, and in
+//!   mode `memory` they are part of the state.
+//! - On request ([`Marks`]) each instruction that writes into the memory first
+//!   sets the bit of the piece it writes to, in a global that is added. Then
+//!   only the marked pieces have to be copied back after a call, not the whole
+//!   memory. What an instruction does, and when it traps, stays as it is; what
+//!   was marked by one that traps does not matter, since its instance is thrown
+//!   away.
+//!
+//! What must never happen here: a write that leaves no mark.
 
-use wasmparser::{BinaryReaderError, Parser, Payload};
+use std::convert::Infallible;
+
+use wasm_encoder::reencode::{Error, Reencode, utils};
+use wasm_encoder::{
+    CodeSection, ConstExpr, ExportKind, ExportSection, Function, GlobalSection, GlobalType,
+    Instruction, MemArg, Module, SectionId, ValType,
+};
+use wasmparser::{FunctionBody, Parser, Payload};
 
 /// First bytes of the reserved names.
 pub(crate) const RESERVED: &str = "weir:";
+/// Longest single write (a vector) less one: so far may a write reach behind
+/// the piece that it marks.
+const REACH_BYTES: usize = 15;
+/// Bytes of the smallest piece, as a power of two.
+const PIECE_SHIFT_MIN: u32 = 10;
 
 /// Name under which a global is exported.
 pub(crate) fn global_name(index: u32) -> String {
     format!("{RESERVED}{index}")
 }
 
-const EXPORT_SECTION: u8 = 7;
+/// How a memory is cut into at most 64 pieces, and which of them were written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// A piece has 2 to this power bytes.
+    shift: u32,
+    /// Bit n: piece n was written.
+    pub(crate) bits: u64,
+}
 
-/// The module with further exports for these globals.
-pub(crate) fn export_globals(code: &[u8], globals: &[u32]) -> Result<Vec<u8>, BinaryReaderError> {
-    if globals.is_empty() {
-        return Ok(code.to_vec());
-    }
-    let mut entries = Vec::new();
-    for index in globals {
-        let name = global_name(*index);
-        number(&mut entries, name.len() as u64);
-        entries.extend_from_slice(name.as_bytes());
-        entries.push(3);
-        number(&mut entries, u64::from(*index));
-    }
-    // A valid module that a program can be has an export section.
-    let mut out = Vec::with_capacity(code.len() + entries.len() + 16);
-    for payload in Parser::new(0).parse_all(code) {
-        if let Payload::ExportSection(section) = payload? {
-            let range = section.range();
-            let count = u64::from(section.count()) + globals.len() as u64;
-            let old = number_length(code.get(range.clone()).unwrap_or(&[]));
-            let old_entries = code.get(range.start + old..range.end).unwrap_or(&[]);
-            let mut body = Vec::new();
-            number(&mut body, count);
-            body.extend_from_slice(old_entries);
-            body.extend_from_slice(&entries);
-            // The head of the section: its id and a length of any form.
-            let head = section_head(code, range.start);
-            out.extend_from_slice(code.get(..head).unwrap_or(&[]));
-            out.push(EXPORT_SECTION);
-            number(&mut out, body.len() as u64);
-            out.extend_from_slice(&body);
-            out.extend_from_slice(code.get(range.end..).unwrap_or(&[]));
-            break;
+impl Marks {
+    /// Nothing marked, for a memory of at most `bytes_max` bytes.
+    pub(crate) fn new(bytes_max: u64) -> Self {
+        let piece = bytes_max.div_ceil(64).next_power_of_two();
+        Self {
+            shift: piece.trailing_zeros().max(PIECE_SHIFT_MIN),
+            bits: 0,
         }
     }
-    Ok(out)
-}
 
-/// Where the section starts whose content starts at `content`: in front of
-/// its length, whose bytes but the last have their top bit set, and its id.
-fn section_head(code: &[u8], content: usize) -> usize {
-    let mut at = content.saturating_sub(1);
-    while at > 1 && code.get(at - 1).is_some_and(|byte| byte & 0x80 != 0) {
-        at -= 1;
-    }
-    at.saturating_sub(1)
-}
-
-fn number_length(bytes: &[u8]) -> usize {
-    bytes
-        .iter()
-        .position(|byte| byte & 0x80 == 0)
-        .map_or(0, |at| at + 1)
-}
-
-fn number(out: &mut Vec<u8>, mut value: u64) {
-    loop {
-        let low = value.to_le_bytes()[0] & 0x7f;
-        value >>= 7;
-        if value == 0 {
-            return out.push(low);
+    /// Marks what the host wrote: `len` bytes from `at` on.
+    pub(crate) fn add(&mut self, at: usize, len: usize) {
+        if len == 0 {
+            return;
         }
-        out.push(low | 0x80);
+        let (first, last) = (at >> self.shift, (at + len - 1) >> self.shift);
+        for piece in first..=last.min(63) {
+            self.bits |= 1 << piece;
+        }
+    }
+
+    /// Copies every marked piece from `first` to `memory`, which are of equal
+    /// length, and removes the marks.
+    pub(crate) fn restore(&mut self, memory: &mut [u8], first: &[u8]) {
+        let mut bits = std::mem::take(&mut self.bits);
+        while bits != 0 {
+            let from = (bits.trailing_zeros() as usize) << self.shift;
+            let to = (from + (1 << self.shift) + REACH_BYTES).min(first.len());
+            if let (Some(memory), Some(first)) = (memory.get_mut(from..to), first.get(from..to)) {
+                memory.copy_from_slice(first);
+            }
+            bits &= bits - 1;
+        }
+    }
+}
+
+/// A module with `globals` exported and, with `marks`, one more of which the
+/// index is returned: a mutable `i64` with the bits of the pieces written.
+pub(crate) fn rewrite(
+    code: &[u8],
+    globals: &[u32],
+    marks: Option<Marks>,
+) -> Result<(Vec<u8>, Option<u32>), Error> {
+    let shape = Shape::read(code)?;
+    let mask = marks.map(|marks| Mask {
+        global: shape.globals,
+        shift: marks.shift,
+    });
+    let mut exports = globals.to_vec();
+    exports.extend(mask.map(|mask| mask.global));
+    let mut rewriter = Rewriter {
+        exports,
+        mask,
+        mask_added: false,
+        parameters: shape.parameters.into_iter(),
+    };
+    let mut module = Module::new();
+    rewriter.parse_core_module(&mut module, Parser::new(0), code)?;
+    Ok((module.finish(), mask.map(|mask| mask.global)))
+}
+
+/// What must be known of a module before its first byte is written anew.
+#[derive(Default)]
+struct Shape {
+    /// Number of globals; a program imports none.
+    globals: u32,
+    /// Number of parameters of each function with a body.
+    parameters: Vec<u32>,
+}
+
+impl Shape {
+    fn read(code: &[u8]) -> Result<Self, Error> {
+        let mut shape = Self::default();
+        let mut types = Vec::new();
+        for payload in Parser::new(0).parse_all(code) {
+            match payload? {
+                Payload::TypeSection(section) => {
+                    for function in section.into_iter_err_on_gc_types() {
+                        types.push(u32::try_from(function?.params().len()).unwrap_or(u32::MAX));
+                    }
+                }
+                Payload::FunctionSection(section) => {
+                    for index in section {
+                        let count = types.get(index? as usize).copied();
+                        shape.parameters.push(count.unwrap_or(0));
+                    }
+                }
+                Payload::GlobalSection(section) => shape.globals = section.count(),
+                _ => {}
+            }
+        }
+        Ok(shape)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Mask {
+    global: u32,
+    shift: u32,
+}
+
+struct Rewriter {
+    exports: Vec<u32>,
+    mask: Option<Mask>,
+    mask_added: bool,
+    parameters: std::vec::IntoIter<u32>,
+}
+
+impl Rewriter {
+    fn add_mask(&mut self, section: &mut GlobalSection) {
+        self.mask_added = true;
+        if self.mask.is_some() {
+            let kind = GlobalType {
+                val_type: ValType::I64,
+                mutable: true,
+                shared: false,
+            };
+            section.global(kind, &ConstExpr::i64_const(0));
+        }
+    }
+}
+
+impl Reencode for Rewriter {
+    type Error = Infallible;
+
+    /// Left out: nothing runs by them, and what is in them follows no rule.
+    fn parse_custom_section(
+        &mut self,
+        _: &mut Module,
+        _: wasmparser::CustomSectionReader<'_>,
+    ) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn parse_global_section(
+        &mut self,
+        globals: &mut GlobalSection,
+        section: wasmparser::GlobalSectionReader<'_>,
+    ) -> Result<(), Error> {
+        utils::parse_global_section(self, globals, section)?;
+        self.add_mask(globals);
+        Ok(())
+    }
+
+    /// A module without globals gets the section in front of its exports; a
+    /// program has some.
+    fn intersperse_section_hook(
+        &mut self,
+        module: &mut Module,
+        _: Option<SectionId>,
+        before: Option<SectionId>,
+    ) -> Result<(), Error> {
+        if before == Some(SectionId::Export) && !self.mask_added {
+            let mut section = GlobalSection::new();
+            self.add_mask(&mut section);
+            module.section(&section);
+        }
+        Ok(())
+    }
+
+    fn parse_export_section(
+        &mut self,
+        exports: &mut ExportSection,
+        section: wasmparser::ExportSectionReader<'_>,
+    ) -> Result<(), Error> {
+        utils::parse_export_section(self, exports, section)?;
+        for index in &self.exports {
+            exports.export(&global_name(*index), ExportKind::Global, *index);
+        }
+        Ok(())
+    }
+
+    fn parse_function_body(
+        &mut self,
+        code: &mut CodeSection,
+        body: FunctionBody<'_>,
+    ) -> Result<(), Error> {
+        let parameters = self.parameters.next().unwrap_or(0);
+        let Some(mask) = self.mask else {
+            return utils::parse_function_body(self, code, body);
+        };
+        let mut locals = Vec::new();
+        let mut own = parameters;
+        for pair in body.get_locals_reader()? {
+            let (count, kind) = pair?;
+            own = own.saturating_add(count);
+            locals.push((count, self.val_type(kind)?));
+        }
+        let mut instructions = Vec::new();
+        let mut reader = body.get_operators_reader()?;
+        while !reader.eof() {
+            instructions.push(self.parse_instruction(&mut reader)?);
+        }
+        let needed: Vec<ValType> = SPARE
+            .into_iter()
+            .filter(|kind| instructions.iter().any(|i| needs(i, *kind)))
+            .collect();
+        let spare = Spare::new(own, &needed, &mut locals);
+        let mut function = Function::new(locals);
+        for instruction in &instructions {
+            match write_of(instruction) {
+                Some(Write::One(kind, arg)) => spare.one(&mut function, mask, kind, arg),
+                Some(Write::Many) => spare.many(&mut function, mask),
+                None => {}
+            }
+            function.instruction(instruction);
+        }
+        code.function(&function);
+        Ok(())
+    }
+}
+
+/// An instruction that writes into the memory.
+enum Write {
+    /// From the stack: an address and a value of this type.
+    One(ValType, MemArg),
+    /// From the stack: an address, an `i32`, and a number of bytes.
+    Many,
+}
+
+fn write_of(instruction: &Instruction<'_>) -> Option<Write> {
+    use Instruction as I;
+    Some(match instruction {
+        I::I32Store(arg) | I::I32Store8(arg) | I::I32Store16(arg) => Write::One(ValType::I32, *arg),
+        I::I64Store(arg) | I::I64Store8(arg) | I::I64Store16(arg) | I::I64Store32(arg) => {
+            Write::One(ValType::I64, *arg)
+        }
+        I::F32Store(arg) => Write::One(ValType::F32, *arg),
+        I::F64Store(arg) => Write::One(ValType::F64, *arg),
+        I::V128Store(arg)
+        | I::V128Store8Lane { memarg: arg, .. }
+        | I::V128Store16Lane { memarg: arg, .. }
+        | I::V128Store32Lane { memarg: arg, .. }
+        | I::V128Store64Lane { memarg: arg, .. } => Write::One(ValType::V128, *arg),
+        I::MemoryFill(_) | I::MemoryCopy { .. } | I::MemoryInit { .. } => Write::Many,
+        _ => return None,
+    })
+}
+
+/// Types of the locals that a function may get on top of its own. The first is
+/// the address, `LENGTH` the number of bytes.
+const SPARE: [ValType; 5] = [
+    ValType::I32,
+    ValType::I64,
+    ValType::F32,
+    ValType::F64,
+    ValType::V128,
+];
+
+fn needs(instruction: &Instruction<'_>, kind: ValType) -> bool {
+    match write_of(instruction) {
+        Some(Write::One(value, _)) => kind == ValType::I32 || kind == value,
+        Some(Write::Many) => kind == ValType::I32,
+        None => false,
+    }
+}
+
+/// Locals that were added to a function: three of type `i32` (address, value,
+/// length), one of each other type that is needed.
+struct Spare {
+    address: u32,
+    values: Vec<(ValType, u32)>,
+}
+
+impl Spare {
+    fn new(own: u32, needed: &[ValType], locals: &mut Vec<(u32, ValType)>) -> Self {
+        let mut next = own;
+        let mut values = Vec::with_capacity(needed.len());
+        for kind in needed {
+            let count = if *kind == ValType::I32 { 3 } else { 1 };
+            locals.push((count, *kind));
+            let value = if *kind == ValType::I32 {
+                next + 1
+            } else {
+                next
+            };
+            values.push((*kind, value));
+            next += count;
+        }
+        Self {
+            address: own,
+            values,
+        }
+    }
+
+    fn value(&self, kind: ValType) -> u32 {
+        let found = self.values.iter().find(|(known, _)| *known == kind);
+        found.map_or(self.address, |(_, local)| *local)
+    }
+
+    /// Marks the piece that holds the first byte of a write; the few bytes
+    /// behind it are always restored with it.
+    fn one(&self, function: &mut Function, mask: Mask, kind: ValType, arg: MemArg) {
+        use Instruction as I;
+        let value = self.value(kind);
+        function
+            .instruction(&I::LocalSet(value))
+            .instruction(&I::LocalSet(self.address))
+            .instruction(&I::GlobalGet(mask.global))
+            .instruction(&I::I64Const(1))
+            .instruction(&I::LocalGet(self.address));
+        // An address that does not fit 32 bits traps.
+        let offset = u32::try_from(arg.offset).unwrap_or(u32::MAX);
+        if offset != 0 {
+            function
+                .instruction(&I::I32Const(offset.cast_signed()))
+                .instruction(&I::I32Add);
+        }
+        mask.piece(function)
+            .instruction(&I::I64Shl)
+            .instruction(&I::I64Or)
+            .instruction(&I::GlobalSet(mask.global))
+            .instruction(&I::LocalGet(self.address))
+            .instruction(&I::LocalGet(value));
+    }
+
+    /// Marks all pieces from the first byte to the last: ones from the first
+    /// bit on, and ones up to the last bit.
+    fn many(&self, function: &mut Function, mask: Mask) {
+        use Instruction as I;
+        let (value, length) = (self.address + 1, self.address + 2);
+        function
+            .instruction(&I::LocalSet(length))
+            .instruction(&I::LocalSet(value))
+            .instruction(&I::LocalSet(self.address))
+            .instruction(&I::GlobalGet(mask.global))
+            .instruction(&I::I64Const(-1))
+            .instruction(&I::LocalGet(self.address));
+        mask.piece(function)
+            .instruction(&I::I64Shl)
+            .instruction(&I::I64Const(-1))
+            .instruction(&I::I64Const(63))
+            .instruction(&I::LocalGet(self.address))
+            .instruction(&I::LocalGet(length))
+            .instruction(&I::I32Add)
+            .instruction(&I::I32Const(1))
+            .instruction(&I::I32Sub);
+        mask.piece(function)
+            .instruction(&I::I64Sub)
+            .instruction(&I::I64ShrU)
+            .instruction(&I::I64And)
+            .instruction(&I::I64Or)
+            .instruction(&I::GlobalSet(mask.global))
+            .instruction(&I::LocalGet(self.address))
+            .instruction(&I::LocalGet(value))
+            .instruction(&I::LocalGet(length));
+    }
+}
+
+impl Mask {
+    /// Turns an address on the stack into the number of its piece.
+    fn piece(self, function: &mut Function) -> &mut Function {
+        function
+            .instruction(&Instruction::I32Const(self.shift.cast_signed()))
+            .instruction(&Instruction::I32ShrU)
+            .instruction(&Instruction::I64ExtendI32U)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    const PAGE: usize = 65_536;
+
+    /// Runs `body` in a rewritten module; its memory and the marks.
+    fn run(body: &str) -> (Vec<u8>, Marks) {
+        let text = format!(
+            r#"(module
+            (memory (export "memory") 1 1)
+            (data $d "0123456789abcdef")
+            (func (export "f") (param i32) (local i64) {body}))"#
+        );
+        let mut marks = Marks::new(PAGE as u64);
+        let code = wat::parse_str(text).unwrap();
+        let (code, mask) = rewrite(&code, &[], Some(marks)).unwrap();
+        let engine = wasmtime::Engine::default();
+        let module = wasmtime::Module::new(&engine, code).unwrap();
+        let mut store = wasmtime::Store::new(&engine, ());
+        let instance = wasmtime::Instance::new(&mut store, &module, &[]).unwrap();
+        let f = instance.get_typed_func::<i32, ()>(&mut store, "f").unwrap();
+        f.call(&mut store, 7).unwrap();
+        let mask = instance.get_global(&mut store, &global_name(mask.unwrap()));
+        let Some(wasmtime::Val::I64(bits)) = mask.map(|mask| mask.get(&mut store)) else {
+            panic!("no mask");
+        };
+        marks.bits = bits.cast_unsigned();
+        let memory = instance.get_memory(&mut store, "memory").unwrap();
+        (memory.data(&store).to_vec(), marks)
+    }
+
+    #[test]
+    fn every_kind_of_write_leaves_a_mark_that_undoes_it() {
+        let writes = [
+            "(i32.store (i32.const 5000) (i32.const -1))",
+            "(i32.store offset=60000 (local.get 0) (i32.const -1))",
+            "(i32.store8 (i32.const 1023) (i32.const -1))",
+            "(i32.store16 (i32.const 1023) (i32.const -1))",
+            "(i32.store (i32.const 1023) (i32.const -1))",
+            "(i64.store (i32.const 65528) (i64.const -1))",
+            "(i64.store8 (i32.const 0) (i64.const -1))",
+            "(i64.store16 (i32.const 2047) (i64.const -1))",
+            "(i64.store32 (i32.const 2045) (i64.const -1))",
+            "(f32.store (i32.const 4093) (f32.const 1.5))",
+            "(f64.store (i32.const 4089) (f64.const -1.5))",
+            "(v128.store (i32.const 4081) (v128.const i64x2 -1 -1))",
+            "(v128.store8_lane 3 (i32.const 9) (v128.const i64x2 -1 -1))",
+            "(v128.store16_lane 3 (i32.const 1023) (v128.const i64x2 -1 -1))",
+            "(v128.store32_lane 3 (i32.const 1023) (v128.const i64x2 -1 -1))",
+            "(v128.store64_lane 1 (i32.const 1017) (v128.const i64x2 -1 -1))",
+            "(memory.fill (i32.const 0) (i32.const 1) (i32.const 65536))",
+            "(memory.fill (i32.const 1024) (i32.const 1) (i32.const 1024))",
+            "(memory.fill (i32.const 2047) (i32.const 1) (i32.const 2))",
+            "(memory.init $d (i32.const 3070) (i32.const 0) (i32.const 16))",
+            "(i32.store8 (i32.const 0) (i32.const 1))
+             (memory.copy (i32.const 9000) (i32.const 0) (i32.const 3000))",
+        ];
+        for write in writes {
+            let (mut memory, mut marks) = run(write);
+            assert_ne!(memory, vec![0; PAGE], "{write} writes nothing");
+            marks.restore(&mut memory, &vec![0; PAGE]);
+            assert_eq!(memory, vec![0; PAGE], "{write} is not undone");
+            assert_eq!(marks.bits, 0);
+        }
+    }
+
+    #[test]
+    fn only_what_was_written_is_marked() {
+        for (write, bits) in [
+            ("", 0),
+            ("(i32.store (i32.const 1024) (i32.const 1))", 1 << 1),
+            (
+                "(memory.fill (i32.const 1024) (i32.const 1) (i32.const 1024))",
+                1 << 1,
+            ),
+            (
+                "(memory.fill (i32.const 1024) (i32.const 1) (i32.const 1025))",
+                3 << 1,
+            ),
+            (
+                "(memory.fill (i32.const 65535) (i32.const 1) (i32.const 1))",
+                1 << 63,
+            ),
+            (
+                "(memory.fill (i32.const 2048) (i32.const 1) (i32.const 0))",
+                0,
+            ),
+        ] {
+            assert_eq!(run(write).1.bits, bits, "{write}");
+        }
+    }
+
+    #[test]
+    fn the_host_marks_ranges_alike() {
+        let mut marks = Marks::new(PAGE as u64);
+        marks.add(1023, 2);
+        assert_eq!(marks.bits, 3);
+        marks.add(5000, 0);
+        assert_eq!(marks.bits, 3);
+        marks.add(65_535, 1);
+        assert_eq!(marks.bits, 3 | 1 << 63);
+        // Sixteen megabytes are cut into pieces of 256 KiB.
+        let mut wide = Marks::new(16 << 20);
+        wide.add((16 << 20) - 1, 1);
+        assert_eq!(wide.bits, 1 << 63);
     }
 }

@@ -3,7 +3,7 @@
 //! A script is blocks of commands, a line `----`, and what they must lead to,
 //! up to an empty line; lines that start with `#` are remarks. The commands
 //! run one by one on a machine in memory, each as a batch of its own. The
-//! words are in docs/programs.md.
+//! words are in docs/guide/programs.md.
 //!
 //! What must never happen here: a path to an outcome other than the machine's.
 
@@ -13,7 +13,7 @@ mod step;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use weir_core::intention::IntentionLimits;
+use weir_core::intention::{Intention, IntentionLimits};
 use weir_core::limits::{ARGUMENT_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use weir_core::{
     Batch, BatchBuilder, ClientId, Commit, ConsequenceSink, Detail, Machine, Outcome, Outcomes,
@@ -31,6 +31,24 @@ pub struct Block {
     /// What the script expects.
     pub expected: String,
     /// What happened.
+    pub actual: String,
+    /// The same command by command. What is expected beyond the last of them
+    /// belongs to that one.
+    pub steps: Vec<Ran>,
+}
+
+/// A command of a script and what it led to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// Its line, from 1.
+    pub line: usize,
+    /// Its text.
+    pub command: String,
+    /// Line of the script where what is expected begins, from 1.
+    pub expected_line: usize,
+    /// What the script expects of it, lines with their ends.
+    pub expected: String,
+    /// What happened, lines with their ends.
     pub actual: String,
 }
 
@@ -84,20 +102,33 @@ pub fn run(
             continue;
         }
         let below = lines.by_ref().take_while(|(_, line)| !line.is_empty());
-        let expected: String = below.map(|(_, line)| line.to_owned() + "\n").collect();
+        let expected: Vec<&str> = below.map(|(_, line)| line).collect();
         let first = commands.first().map_or(number, |(line, _)| *line);
-        let mut actual = String::new();
+        let mut steps = Vec::new();
+        let mut left = (number + 1..).zip(expected.iter());
         for step in Step::all(&commands, program)? {
+            let mut actual = String::new();
             world.take(&step, &mut actual).map_err(|what| ScriptError {
                 line: step.line,
                 what,
             })?;
+            let command = commands.iter().find(|(line, _)| *line == step.line);
+            steps.push(Ran {
+                line: step.line,
+                command: command.map_or("", |(_, text)| text).to_owned(),
+                ..share(&step, &mut left, actual)
+            });
+        }
+        if let Some(last) = steps.last_mut() {
+            last.expected
+                .extend(left.flat_map(|(_, line)| [line, "\n"]));
         }
         commands.clear();
         blocks.push(Block {
             line: first,
-            expected,
-            actual,
+            expected: expected.iter().flat_map(|line| [line, "\n"]).collect(),
+            actual: steps.iter().map(|step| step.actual.as_str()).collect(),
+            steps,
         });
     }
     match commands.first() {
@@ -107,6 +138,59 @@ pub fn run(
         }),
         None => Ok((blocks, world.machine)),
     }
+}
+
+/// The part of what is expected that belongs to a command: a line, or for
+/// `state` the lines up to the number of entries.
+fn share<'a>(
+    step: &Step,
+    left: &mut impl Iterator<Item = (usize, &'a &'a str)>,
+    actual: String,
+) -> Ran {
+    let mut ran = Ran {
+        line: step.line,
+        command: String::new(),
+        expected_line: 0,
+        expected: String::new(),
+        actual,
+    };
+    for (number, line) in left.by_ref() {
+        if ran.expected_line == 0 {
+            ran.expected_line = number;
+        }
+        ran.expected.push_str(line);
+        ran.expected.push('\n');
+        if step.name != "state" || line.ends_with(" entries") {
+            break;
+        }
+    }
+    ran
+}
+
+/// Lends each command of a script as an intention, in order; what they are
+/// expected to lead to and the state are left out.
+///
+/// # Errors
+/// When a line cannot be understood.
+pub fn intentions(
+    script: &str,
+    program: &dyn Fn(&str) -> Option<Vec<u8>>,
+    take: &mut dyn FnMut(&Intention<'_>),
+) -> Result<(), ScriptError> {
+    let mut commands: Vec<(usize, &str)> = Vec::new();
+    let mut lines = (1..).zip(script.lines());
+    while let Some((number, line)) = lines.next() {
+        if line == "----" {
+            for _ in lines.by_ref().take_while(|(_, line)| !line.is_empty()) {}
+        } else if !line.starts_with('#') && !line.trim().is_empty() {
+            commands.push((number, line));
+        }
+    }
+    let steps = Step::all(&commands, program)?;
+    for step in steps.iter().filter(|step| step.name != "state") {
+        step.lend(|intention| take(&intention));
+    }
+    Ok(())
 }
 
 /// The script again with what happened in the place of what was expected.

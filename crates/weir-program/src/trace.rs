@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use weir_core::IntentionOffset;
-use weir_core::desk::Stop;
+pub use weir_core::desk::Stop;
 
 /// Bytes of an argument or result that are kept.
 pub const SNIPPET_BYTES_MAX: usize = 256;
@@ -20,15 +20,16 @@ pub const CALLS_MAX: usize = 100_000;
 /// The beginning of some bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snippet {
-    /// At most [`SNIPPET_BYTES_MAX`] bytes.
+    /// At most [`SNIPPET_BYTES_MAX`] bytes; of a line of `log` at most
+    /// [`LINE_BYTES_MAX`](crate::LINE_BYTES_MAX).
     pub bytes: Vec<u8>,
     /// How many there are in all.
     pub len: usize,
 }
 
 impl Snippet {
-    pub(crate) fn new(bytes: &[u8], len: usize) -> Self {
-        let bytes = bytes.get(..SNIPPET_BYTES_MAX).unwrap_or(bytes).to_vec();
+    pub(crate) fn new(bytes: &[u8], len: usize, max: usize) -> Self {
+        let bytes = bytes.get(..max).unwrap_or(bytes).to_vec();
         Self { bytes, len }
     }
 }

@@ -6,14 +6,17 @@
 //! (size, number of functions, tables).
 
 use wasmparser::{
-    ExternalKind, FuncType, Operator, Parser, Payload, TypeRef, ValType, Validator, WasmFeatures,
+    ConstExpr, DataKind, ElementItems, ElementKind, ExternalKind, FuncType, Operator, Parser,
+    Payload, TypeRef, ValType, Validator, WasmFeatures,
 };
-use weir_core::limits::{GLOBALS_MAX, MEMORY_BYTES_MAX};
+use weir_core::desk::Image;
+use weir_core::limits::{GLOBALS_MAX, MEMORY_BYTES_MAX, METER};
 use weir_core::{Facts, Setup, StateMode};
 
 use crate::abi::{IMPORTS, MODULE, Returns};
 use crate::host::limits::{
-    FUNCTION_BYTES_MAX, FUNCTIONS_MAX, MODULE_BYTES_MAX, TABLE_ELEMENTS_MAX, TABLES_MAX,
+    FUNCTION_BYTES_MAX, FUNCTIONS_MAX, LOCALS_MAX, LOCALS_TOTAL_MAX, MODULE_BYTES_MAX, NESTING_MAX,
+    PARAMETERS_MAX, RESULTS_MAX, SEGMENTS_MAX, TABLE_ELEMENTS_MAX, TABLES_MAX,
 };
 use crate::rewrite::RESERVED;
 
@@ -59,6 +62,10 @@ impl Report {
                 "the memory may grow to {pages} pages of 64 KiB, allowed are {max}"
             ));
         }
+        if setup.mode == StateMode::Memory && self.memory_bytes == 0 {
+            // An image without memory says that there is none yet.
+            return Err("state mode memory needs a memory of at least one page".to_owned());
+        }
         if setup.mode == StateMode::Memory && self.changes_segments {
             return Err(
                 "an instruction changes a table or drops a segment, which state mode memory does not keep"
@@ -66,6 +73,18 @@ impl Report {
             );
         }
         Ok(())
+    }
+
+    /// Whether an instance can have left this memory and these globals.
+    pub(crate) fn accepts(&self, image: &Image) -> bool {
+        let bytes = image.memory.len() as u64;
+        if bytes == 0 {
+            return image.globals.is_empty();
+        }
+        let sizes = self.memory_bytes..=self.memory_bytes_max;
+        sizes.contains(&bytes)
+            && bytes.is_multiple_of(PAGE_BYTES)
+            && image.globals.len() == self.globals.len()
     }
 }
 
@@ -75,6 +94,7 @@ pub fn widest() -> Setup {
     Setup {
         mode: StateMode::Kv,
         memory_bytes_max: MEMORY_BYTES_MAX,
+        meter: METER,
     }
 }
 
@@ -124,6 +144,24 @@ fn format(error: &wasmparser::BinaryReaderError) -> String {
     )
 }
 
+/// Where an active segment begins. Programs import no globals, so it is always
+/// a number.
+fn place(offset: &ConstExpr<'_>) -> Option<u64> {
+    match offset.get_operators_reader().read() {
+        Ok(Operator::I32Const { value }) => Some(u64::from(value.cast_unsigned())),
+        _ => None,
+    }
+}
+
+fn segment_count(count: u32, what: &str, at: usize) -> Result<(), Fault> {
+    if count <= SEGMENTS_MAX {
+        return Ok(());
+    }
+    rule(format!(
+        "the module has {count} {what} segments (at byte {at}), allowed are {SEGMENTS_MAX}"
+    ))
+}
+
 enum Fault {
     Rule(String),
     Format(wasmparser::BinaryReaderError),
@@ -147,8 +185,10 @@ struct Look {
     exported: Vec<(String, ExternalKind, u32)>,
     memories: u32,
     memory_max: Option<u64>,
-    tables: u32,
+    /// Elements of each table.
+    tables: Vec<u64>,
     global_count: u32,
+    locals: u64,
     report: Report,
 }
 
@@ -157,8 +197,9 @@ impl Look {
         for payload in Parser::new(0).parse_all(code) {
             match payload? {
                 Payload::TypeSection(types) => {
+                    let at = types.range().start;
                     for kind in types.into_iter_err_on_gc_types() {
-                        self.types.push(kind?);
+                        self.kind(kind?, at)?;
                     }
                 }
                 Payload::ImportSection(imports) => {
@@ -211,6 +252,18 @@ impl Look {
                         "a start function is not allowed (at byte {}): what must run first belongs in weir_init",
                         range.start
                     ));
+                }
+                Payload::ElementSection(segments) => {
+                    segment_count(segments.count(), "element", segments.range().start)?;
+                    for (number, segment) in segments.into_iter().enumerate() {
+                        self.elements(number, &segment?)?;
+                    }
+                }
+                Payload::DataSection(segments) => {
+                    segment_count(segments.count(), "data", segments.range().start)?;
+                    for (number, segment) in segments.into_iter().enumerate() {
+                        self.data(number, &segment?)?;
+                    }
                 }
                 Payload::CodeSectionEntry(body) => self.body(&body)?,
                 Payload::TagSection(section) => {
@@ -279,9 +332,66 @@ impl Look {
         Ok(())
     }
 
+    fn kind(&mut self, kind: FuncType, at: usize) -> Result<(), Fault> {
+        let number = self.types.len();
+        for (values, what, max) in [
+            (kind.params().len(), "parameters", PARAMETERS_MAX),
+            (kind.results().len(), "results", RESULTS_MAX),
+        ] {
+            if values > max {
+                return rule(format!(
+                    "the type {number} has {values} {what} (types begin at byte {at}), allowed are {max}"
+                ));
+            }
+        }
+        self.types.push(kind);
+        Ok(())
+    }
+
+    /// Asked here, because an engine would notice only when it makes an
+    /// instance.
+    fn data(&self, number: usize, segment: &wasmparser::Data<'_>) -> Result<(), Fault> {
+        let DataKind::Active { offset_expr, .. } = &segment.kind else {
+            return Ok(());
+        };
+        let (bytes, max) = (segment.data.len() as u64, self.report.memory_bytes);
+        let fits = place(offset_expr).is_none_or(|from| from + bytes <= max);
+        if fits || self.memories == 0 {
+            return Ok(());
+        }
+        rule(format!(
+            "the data segment {number} of {bytes} bytes lies outside of the memory of {max} bytes (at byte {})",
+            segment.range.start
+        ))
+    }
+
+    fn elements(&self, number: usize, segment: &wasmparser::Element<'_>) -> Result<(), Fault> {
+        let ElementKind::Active {
+            table_index,
+            offset_expr,
+        } = &segment.kind
+        else {
+            return Ok(());
+        };
+        let count = u64::from(match &segment.items {
+            ElementItems::Functions(items) => items.count(),
+            ElementItems::Expressions(_, items) => items.count(),
+        });
+        let Some(max) = self.tables.get(table_index.unwrap_or(0) as usize) else {
+            return Ok(()); // the format has a sentence for it
+        };
+        if place(offset_expr).is_none_or(|from| from + count <= *max) {
+            return Ok(());
+        }
+        rule(format!(
+            "the element segment {number} of {count} elements lies outside of its table of {max} (at byte {})",
+            segment.range.start
+        ))
+    }
+
     fn table(&mut self, elements: u64) -> Result<(), Fault> {
-        self.tables += 1;
-        if self.tables > TABLES_MAX {
+        self.tables.push(elements);
+        if self.tables.len() > TABLES_MAX as usize {
             return rule(format!("the module has more than {TABLES_MAX} tables"));
         }
         if elements > TABLE_ELEMENTS_MAX {
@@ -326,8 +436,38 @@ impl Look {
                 range.start
             ));
         }
+        let mut locals = 0;
+        for local in body.get_locals_reader()? {
+            locals += u64::from(local?.0);
+        }
+        self.locals += locals;
+        if locals > LOCALS_MAX {
+            return rule(format!(
+                "a function has {locals} local variables (at byte {}), allowed are {LOCALS_MAX}",
+                range.start
+            ));
+        }
+        if self.locals > LOCALS_TOTAL_MAX {
+            return rule(format!(
+                "the functions up to byte {} have {} local variables, allowed are {LOCALS_TOTAL_MAX}",
+                range.end, self.locals
+            ));
+        }
+        let mut depth = 0_usize;
         for operator in body.get_operators_reader()? {
-            match operator? {
+            let operator = operator?;
+            match operator {
+                Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } => depth += 1,
+                Operator::End => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if depth > NESTING_MAX {
+                return rule(format!(
+                    "blocks are nested more than {NESTING_MAX} deep (function at byte {})",
+                    range.start
+                ));
+            }
+            match operator {
                 Operator::TableCopy { .. }
                 | Operator::TableInit { .. }
                 | Operator::ElemDrop { .. }

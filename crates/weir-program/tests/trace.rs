@@ -1,9 +1,12 @@
 //! Tracing changes nothing, and says what happened; lines are bounded.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use tracing::field::{Field, Visit};
+use tracing::{Event, Metadata, Subscriber, span};
 use weir_core::{IntentionOffset, Machine, ProgramCounts, ProgramHost};
 use weir_program::script::{Manner, run};
 use weir_program::trace::{Answer, Argument, HostCall, Tracer, Wanted};
@@ -152,5 +155,48 @@ fn a_tracer_of_lines_keeps_nothing_else() {
     let (_, Argument::Bytes(text)) = &calls[2].arguments[1] else {
         panic!("{calls:?}")
     };
-    assert_eq!((text.len, text.bytes.len()), (4000, 256));
+    assert_eq!((text.len, text.bytes.len()), (4000, 1024));
+}
+
+/// Keeps what is said under a target.
+#[derive(Clone, Default)]
+struct Listener(Arc<Mutex<Vec<String>>>);
+
+impl Subscriber for Listener {
+    fn enabled(&self, about: &Metadata<'_>) -> bool {
+        about.target() == "weir::program"
+    }
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(event.metadata().level().to_string());
+        event.record(&mut line);
+        self.0.lock().unwrap().push(line.0);
+    }
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        let _ = write!(self.0, " {}={value:?}", field.name());
+    }
+}
+
+#[test]
+fn whoever_listens_to_the_process_hears_the_lines() {
+    let listener = Listener::default();
+    let script = "create t program=chatty\nput t k={u8:1}\n----\n\n";
+    tracing::subscriber::with_default(listener.clone(), || {
+        let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
+        run(script, &host, Manner::default(), &chatty).unwrap();
+    });
+    let heard = listener.0.lock().unwrap();
+    assert_eq!(heard[0], "WARN message=a line intention=2");
+    assert_eq!(heard.len(), 2, "{heard:?}");
 }

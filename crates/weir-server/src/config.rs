@@ -6,10 +6,12 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::error::ServerError;
+use crate::error::{Missing, ServerError};
+use crate::security::ClientCertificates;
 
 /// An address to listen on: `HOST:PORT`, `PORT` or `:PORT` on loopback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +173,109 @@ impl Setting for Size {
     }
 }
 
+impl Setting for Option<PathBuf> {
+    fn read(text: &str) -> Result<Self, KeyError> {
+        Ok(match text {
+            "" | "off" | "none" => None,
+            path => Some(path.into()),
+        })
+    }
+
+    fn show(&self) -> String {
+        let path = self.as_ref().map(|path| path.display().to_string());
+        path.unwrap_or_else(|| "off".to_owned())
+    }
+}
+
+impl Setting for Option<bool> {
+    fn read(text: &str) -> Result<Self, KeyError> {
+        match text {
+            "auto" => Ok(None),
+            _ => bool::read(text)
+                .map(Some)
+                .map_err(|_| KeyError::new("true, false or auto")),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.map_or_else(|| "auto".to_owned(), |on| on.to_string())
+    }
+}
+
+impl Setting for ClientCertificates {
+    fn read(text: &str) -> Result<Self, KeyError> {
+        match text {
+            "off" => Ok(Self::Off),
+            "optional" => Ok(Self::Optional),
+            "required" => Ok(Self::Required),
+            _ => Err(KeyError::new("off, optional or required")),
+        }
+    }
+
+    fn show(&self) -> String {
+        let name = match self {
+            Self::Off => "off",
+            Self::Optional => "optional",
+            Self::Required => "required",
+        };
+        name.to_owned()
+    }
+}
+
+/// How much a caller may have done in a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rate {
+    /// No limit for this machine, a large one for others.
+    #[default]
+    Auto,
+    /// No limit.
+    Off,
+    /// Units a second.
+    Units(u64),
+}
+
+impl Rate {
+    /// Requests a second of another machine.
+    pub(crate) const REQUESTS: u64 = 100_000;
+    /// Bytes a second of another machine.
+    pub(crate) const BYTES: u64 = 256 << 20;
+    /// Fuel a second of another machine: about half of what one processor
+    /// burns.
+    pub(crate) const FUEL: u64 = 1_000_000_000;
+
+    /// The limit for a caller of this machine, or of another one.
+    pub(crate) fn units(self, local: bool, auto: u64) -> Option<u64> {
+        match self {
+            Self::Auto => (!local).then_some(auto),
+            Self::Off => None,
+            Self::Units(units) => Some(units),
+        }
+    }
+}
+
+impl Setting for Rate {
+    fn read(text: &str) -> Result<Self, KeyError> {
+        let wrong = || KeyError::new("a number a second like 1000 or 16MiB, off or auto");
+        match text {
+            "auto" => Ok(Self::Auto),
+            "off" | "none" => Ok(Self::Off),
+            _ => {
+                let Size(units) = Size::read(text).map_err(|_| wrong())?;
+                let units = u64::try_from(units).ok().filter(|units| *units > 0);
+                units.map(Self::Units).ok_or_else(wrong)
+            }
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Auto => "auto".to_owned(),
+            Self::Off => "off".to_owned(),
+            Self::Units(units) => units.to_string(),
+        }
+    }
+}
+
 impl Setting for Vec<String> {
     fn read(text: &str) -> Result<Self, KeyError> {
         let names = text.split(',').map(str::trim);
@@ -226,6 +331,16 @@ config! {
     http: Option<Address> = Some(loopback(7070)), "Address of the HTTP port, or off";
     native: Option<Address> = Some(loopback(7071)), "Address of the native port, or off";
     threads: usize = 0, "Threads that serve; 0: as many as processors";
+    identities: Option<PathBuf> = None, "File of tokens and certificates that are known; none: everything is allowed";
+    tls_cert: Option<PathBuf> = None, "File with the certificate of the server and those between it and its authority, PEM";
+    tls_key: Option<PathBuf> = None, "File with the key of the certificate, PEM";
+    tls_client: ClientCertificates = ClientCertificates::Off, "Whether clients show a certificate: off, optional or required";
+    tls_client_ca: Option<PathBuf> = None, "File with the authority of the certificates of clients, PEM";
+    tls12: bool = false, "Speak TLS 1.2 beside 1.3";
+    audit: Option<bool> = None, "Write what is denied and administered to .weir.audit; auto: with identities";
+    rate_requests: Rate = Rate::Auto, "Requests a second of one principal or address; auto: no limit for this machine";
+    rate_bytes: Rate = Rate::Auto, "Bytes a second of the requests of one principal or address";
+    rate_fuel: Rate = Rate::Auto, "Fuel a second that programs use for one principal or address";
     insecure_no_auth: bool = false, "Serve other machines without identities";
     insecure_no_tls: bool = false, "Serve other machines without TLS";
     hosts: Vec<String> = Vec::new(), "Names by which clients may call the server, besides those of loopback";
@@ -259,16 +374,36 @@ impl ServerConfig {
             if address.0.ip().is_loopback() {
                 continue;
             }
-            for (allowed, missing, flag) in [
-                (self.insecure_no_tls, "TLS", "insecure_no_tls"),
-                (self.insecure_no_auth, "authentication", "insecure_no_auth"),
+            let tls = self.tls_cert.is_some() || self.insecure_no_tls;
+            let known = self.identities.is_some() || self.insecure_no_auth;
+            for (safe, missing) in [(tls, Missing::Tls), (known, Missing::Identities)] {
+                if !safe {
+                    let address = address.to_string();
+                    return Err(ServerError::Exposed { address, missing });
+                }
+            }
+        }
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            let what = "tls_cert and tls_key belong together: set both or none";
+            return Err(ServerError::Config { what });
+        }
+        if self.tls_client != ClientCertificates::Off {
+            for (missing, what) in [
+                (
+                    self.tls_cert.is_none(),
+                    "tls_client needs tls_cert and tls_key: a client shows its certificate to a server that has one",
+                ),
+                (
+                    self.tls_client_ca.is_none(),
+                    "tls_client needs tls_client_ca: the authority that signs the certificates of clients",
+                ),
+                (
+                    self.identities.is_none(),
+                    "tls_client needs identities: a certificate says who it is, the file what it may do",
+                ),
             ] {
-                if !allowed {
-                    return Err(ServerError::Exposed {
-                        address: address.to_string(),
-                        missing,
-                        flag,
-                    });
+                if missing {
+                    return Err(ServerError::Config { what });
                 }
             }
         }
@@ -332,13 +467,16 @@ mod tests {
         };
         assert!(matches!(
             config.check(),
-            Err(ServerError::Exposed { missing: "TLS", .. })
+            Err(ServerError::Exposed {
+                missing: Missing::Tls,
+                ..
+            })
         ));
         config.insecure_no_tls = true;
         assert!(matches!(
             config.check(),
             Err(ServerError::Exposed {
-                missing: "authentication",
+                missing: Missing::Identities,
                 ..
             })
         ));

@@ -1,9 +1,10 @@
 //! Serves a store: the native port and the HTTP edge of one process.
 //!
 //! A [`Server`] owns its sockets, its threads and nothing else: the store comes
-//! from outside and stays with whoever opened it. It reads no file, no
-//! environment variable and no clock but the monotonic one; whoever starts it
-//! says everything in a [`ServerConfig`].
+//! from outside and stays with whoever opened it. It reads no environment
+//! variable, and no files but those of identities, certificates and keys that
+//! its [`ServerConfig`] names; the wall clock only for their expiry and for the
+//! audit.
 //!
 //! What must never happen here: a rule of the store (they are in
 //! `weir-core`), an answer before the store has answered, a payload that is
@@ -19,9 +20,10 @@ mod edge;
 mod error;
 mod metrics;
 mod native;
+pub mod security;
 mod server;
 mod shared;
 
-pub use config::{Address, Key, KeyError, ServerConfig};
-pub use error::ServerError;
+pub use config::{Address, Key, KeyError, Rate, ServerConfig, Size};
+pub use error::{Missing, ServerError};
 pub use server::Server;

@@ -1,11 +1,122 @@
-//! The native port.
+//! The native port: `weir/1` (docs/formats/native.md).
+//!
+//! One task a connection. It reads packets, hands writes to the store, and
+//! sends what is answered, in the order of the writes. It holds at most one
+//! unfinished packet, `OUT_BYTES_HIGH` and one page of bytes to be sent, and
+//! the writes that its credit allows.
+//!
+//! What must never happen here: an answer out of order, a read that waits for
+//! a peer, memory for bytes that have not arrived.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use weir_core::ClientId;
 
+use crate::access::Principal;
+use crate::security::Door;
 use crate::shared::{Phase, Shared};
+
+mod answers;
+mod buffer;
+mod connection;
+mod guard;
+mod hello;
+mod listeners;
+mod reads;
+mod refuse;
+mod writes;
+
+use connection::Connection;
+
+/// Bytes of unfinished packets above [`buffer::SMALL_BYTES`] each, of all
+/// connections together.
+const LARGE_BYTES_MAX: usize = 256 << 20;
+/// Bytes of writes of one connection that may be unanswered.
+const WINDOW_BYTES: usize = 16 << 20;
+/// Pause after a failed accept, so that a lack of descriptors is no busy loop.
+const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// What the connections of the native port share.
+#[derive(Debug)]
+pub(crate) struct Port {
+    shared: Arc<Shared>,
+    /// Who has which session open.
+    sessions: Mutex<HashMap<ClientId, Owner>>,
+    /// Bytes given to unfinished large packets.
+    large: AtomicUsize,
+    /// Number of the newest connection.
+    last: AtomicU64,
+}
+
+/// The connection that has a session open.
+#[derive(Debug)]
+struct Owner {
+    connection: u64,
+    principal: Principal,
+    superseded: Arc<Notify>,
+}
+
+/// Whether a connection may have a session.
+enum Claim {
+    /// It has.
+    Taken,
+    /// Somebody else uses it.
+    Foreign,
+}
+
+impl Port {
+    /// Makes the connection the owner of the session; the owner before hears
+    /// of it.
+    fn claim(&self, client: ClientId, owner: Owner) -> Claim {
+        let mut sessions = self.lock();
+        if let Some(before) = sessions.get(&client) {
+            if before.principal != owner.principal {
+                return Claim::Foreign;
+            }
+            before.superseded.notify_one();
+        }
+        sessions.insert(client, owner);
+        Claim::Taken
+    }
+
+    /// The connection has ended.
+    fn release(&self, client: ClientId, connection: u64) {
+        let mut sessions = self.lock();
+        if sessions
+            .get(&client)
+            .is_some_and(|owner| owner.connection == connection)
+        {
+            sessions.remove(&client);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ClientId, Owner>> {
+        // Nothing that can panic is done under the lock.
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Room for an unfinished packet of so many bytes; false: not now.
+    fn take_large(&self, bytes: usize) -> bool {
+        let take = |now: usize| {
+            let then = now.saturating_add(bytes);
+            (now == 0 || then <= LARGE_BYTES_MAX).then_some(then)
+        };
+        self.large
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, take)
+            .is_ok()
+    }
+
+    fn give_large(&self, bytes: usize) {
+        self.large.fetch_sub(bytes, Ordering::AcqRel);
+    }
+}
 
 /// Serves connections of this listener until the server drains; returns when
 /// the last one has ended. In `Phase::Cut` it ends at once.
@@ -14,7 +125,52 @@ pub(crate) async fn serve(
     shared: Arc<Shared>,
     mut shutdown: watch::Receiver<Phase>,
 ) {
-    let _ = shared;
-    let ended = shutdown.wait_for(|phase| *phase >= Phase::Draining).await;
-    drop((listener, ended.is_ok()));
+    let port = Arc::new(Port {
+        shared,
+        sessions: Mutex::default(),
+        large: AtomicUsize::new(0),
+        last: AtomicU64::new(0),
+    });
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) if connections.len() < port.shared.config.connections_max => {
+                    // Answers are whole when they are written: nothing to wait for.
+                    drop(stream.set_nodelay(true));
+                    connections.spawn(accept(Arc::clone(&port), stream, peer));
+                }
+                Ok(_) => {}
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            },
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            () = reached(&mut shutdown, Phase::Draining) => break,
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+/// Makes the connection, encrypted if the server has TLS, and serves it.
+async fn accept(port: Arc<Port>, socket: TcpStream, peer: SocketAddr) {
+    let security = &port.shared.security;
+    let accepted = security.accept(socket, Some(peer), Door::Native).await;
+    if let Ok((stream, principal)) = accepted {
+        connect(port, stream, principal).await;
+    }
+}
+
+/// Waits until the end of the server has come so far.
+async fn reached(phase: &mut watch::Receiver<Phase>, least: Phase) {
+    // The sender lives as long as the connections.
+    drop(phase.wait_for(|phase| *phase >= least).await);
+}
+
+/// Serves one connection; also for sockets that others have accepted.
+pub(crate) async fn connect<S>(port: Arc<Port>, stream: S, principal: Principal)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let number = port.last.fetch_add(1, Ordering::Relaxed) + 1;
+    Connection::new(port, number, stream, principal).run().await;
 }

@@ -7,6 +7,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
@@ -14,11 +15,15 @@ use weir_store::Store;
 
 use crate::config::{Address, ServerConfig};
 use crate::error::ServerError;
+use crate::security::{LOOK_EVERY, Security};
 use crate::shared::{Phase, Shared};
 use crate::{edge, native};
 
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: u32 = 4096;
+
+/// Time for the last records of the audit when the server ends.
+const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A server that is running. Dropping it cuts it.
 #[derive(Debug)]
@@ -38,6 +43,7 @@ impl Server {
     /// protects it. Then nothing was started.
     pub fn start(config: ServerConfig, store: Arc<Store>) -> Result<Self, ServerError> {
         config.check()?;
+        let security = Security::open(&config)?;
         let runtime = runtime(config.threads)?;
         let http = bind(&runtime, config.http.as_ref())?;
         let native = bind(&runtime, config.native.as_ref())?;
@@ -46,7 +52,7 @@ impl Server {
             listener.local_addr().ok()
         };
         let (http_addr, native_addr) = (address(&http), address(&native));
-        let shared = Arc::new(Shared::new(config, store));
+        let shared = Arc::new(Shared::new(config, store, security));
         let serving = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("weir-serve".into())
@@ -98,6 +104,23 @@ impl Server {
             *phase = to.max(*phase);
             later
         });
+    }
+
+    /// Reads the files of identities, certificates and keys anew, as on a
+    /// hang-up signal. Connections that are open stay; what was taken back is
+    /// denied to them too.
+    ///
+    /// # Errors
+    /// When one of the files is wrong. Then nothing has changed.
+    pub fn reload(&self) -> Result<(), ServerError> {
+        self.shared.security.reload()
+    }
+
+    /// What whoever starts the server should be told, a sentence each: doors
+    /// that stand open, a certificate that ends soon.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        self.shared.security.warnings(&self.shared.config)
     }
 
     /// Whether the server has ended.
@@ -183,6 +206,8 @@ async fn run(shared: Arc<Shared>, http: Option<TcpListener>, native: Option<TcpL
         let phase = shared.phase.subscribe();
         ports.spawn(native::serve(listener, Arc::clone(&shared), phase));
     }
+    let looking = tokio::spawn(look(Arc::clone(&shared)));
+    let auditing = tokio::spawn(audit(Arc::clone(&shared)));
     let mut phase = shared.phase.subscribe();
     let patience = shared.config.drain;
     let late = async {
@@ -198,5 +223,31 @@ async fn run(shared: Arc<Shared>, http: Option<TcpListener>, native: Option<TcpL
         () = late => {
             shared.phase.send_replace(Phase::Cut);
         }
+    }
+    looking.abort();
+    if let Some(audit) = shared.security.audit() {
+        audit.finish();
+        // A store that answers no more must not keep the server.
+        drop(tokio::time::timeout(AUDIT_PATIENCE, auditing).await);
+    }
+}
+
+/// Looks every now and then whether files have changed.
+async fn look(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let shared = Arc::clone(&shared);
+        let looked = tokio::task::spawn_blocking(move || shared.security.look());
+        if looked.await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Writes down what is to be remembered, until the end.
+async fn audit(shared: Arc<Shared>) {
+    if let Some(audit) = shared.security.audit() {
+        let store = Arc::clone(&shared.store);
+        audit.run(store, shared.admission.clone()).await;
     }
 }

@@ -6,10 +6,10 @@ use std::time::Instant;
 use tokio::sync::watch;
 use weir_store::Store;
 
-use crate::access::{self, Denied, Identities, Principal, Right};
 use crate::admission::Admission;
 use crate::config::ServerConfig;
 use crate::metrics::Metrics;
+use crate::security::{Denied, Principal, Right, Security};
 
 /// How far the end of a server has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,8 +36,8 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     /// Room for writes. Ask before each `Store::propose`.
     pub(crate) admission: Admission,
-    /// Who may do what.
-    pub(crate) identities: Identities,
+    /// Who may come in, and do what.
+    pub(crate) security: Security,
     /// When the server was started.
     #[allow(dead_code, reason = "read by the status resources")]
     pub(crate) started: Instant,
@@ -46,13 +46,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(config: ServerConfig, store: Arc<Store>) -> Self {
+    pub(crate) fn new(config: ServerConfig, store: Arc<Store>, security: Security) -> Self {
         Self {
             store,
             config,
             metrics: Metrics::default(),
             admission: Admission::default(),
-            identities: Identities::default(),
+            security,
             started: Instant::now(),
             phase: watch::Sender::new(Phase::Open),
         }
@@ -66,7 +66,7 @@ impl Shared {
         right: Right,
         topic: &str,
     ) -> Result<(), Denied> {
-        access::authorize(&self.identities, principal, right, topic)
+        self.security.authorize(principal, right, topic)
     }
 
     /// How far the end has come.

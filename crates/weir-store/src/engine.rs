@@ -5,14 +5,14 @@ use std::sync::{Arc, RwLock};
 
 use weir_core::{Intention, Machine, Operation, ProgramHost, Refusal, Setup, StateMode, TopicId};
 
-use weir_core::limits::MEMORY_BYTES_MAX;
+use weir_core::limits::{MEMORY_BYTES_MAX, METER};
 
 use crate::error::StoreError;
 use crate::identity::Identity;
 use crate::lock_ext::RwLockExt;
 use crate::log::LogIndex;
 use crate::options::Durability;
-use crate::queue::{Queue, Shut};
+use crate::queue::{Prepared, Queue, Shut};
 use crate::topic::files::TopicFiles;
 use crate::topic::signal::Signal;
 
@@ -76,8 +76,10 @@ impl Engine {
 
     /// Compiles the programs that intentions bring, before they are logged:
     /// afterwards everything waits for it. A module that breaks a rule is no
-    /// matter here; it becomes an effect.
-    pub(crate) fn prepare(&self, intentions: &[Intention<'_>]) -> Result<(), StoreError> {
+    /// matter here; it becomes an effect. Whoever waits for the compiler is a
+    /// caller's own thread.
+    pub(crate) fn prepare(&self, intentions: &[Intention<'_>]) -> Result<Prepared, StoreError> {
+        let mut prepared = Prepared::default();
         for intention in intentions {
             let (Operation::CreateProgram { code, .. } | Operation::Replace { code, .. }) =
                 intention.operation
@@ -88,12 +90,15 @@ impl Engine {
             let widest = Setup {
                 mode: StateMode::Kv,
                 memory_bytes_max: MEMORY_BYTES_MAX,
+                meter: METER,
             };
-            if let Err(Refusal::Unable(why)) = host.admit(code, &widest) {
-                return Err(StoreError::ProgramUnable { why });
+            match host.admit(code, &widest) {
+                Ok(program) => prepared.0.push(program),
+                Err(Refusal::Bad(_)) => {}
+                Err(Refusal::Unable(why)) => return Err(StoreError::ProgramUnable { why }),
             }
         }
-        Ok(())
+        Ok(prepared)
     }
 
     /// The records of a topic that was created once.

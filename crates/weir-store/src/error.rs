@@ -7,8 +7,8 @@
 use std::fmt;
 use std::io;
 
-use weir_core::ApplyError;
 use weir_core::intention::IntentionError;
+use weir_core::{ApplyError, ErrorCode, IntentionOffset};
 
 use crate::log::LogIndex;
 
@@ -167,6 +167,18 @@ pub enum StoreError {
         /// Highest accepted.
         high: u64,
     },
+    /// An intention that cannot be run again: the log before it was compacted
+    /// away, and no snapshot is old enough.
+    #[error(
+        "intention {intention} cannot be run again: the log before it was compacted away and no \
+         snapshot is older; the first that can be is {first}"
+    )]
+    Gone {
+        /// The intention.
+        intention: IntentionOffset,
+        /// The first one that can be run again.
+        first: IntentionOffset,
+    },
     /// An intention that is over a limit or makes no sense. None of its call
     /// was written.
     #[error("intention {index} of the call is refused: {error}")]
@@ -193,7 +205,7 @@ pub enum StoreError {
     /// The records that were asked for are not there any more: retention has
     /// removed them. Reading can start at `first`.
     #[error("records before {first} are gone; there are {first} to {last}")]
-    Gone {
+    RecordsGone {
         /// Offset of the first record that is left, or that will come.
         first: u64,
         /// Offset of the newest record.
@@ -216,6 +228,15 @@ pub enum StoreError {
     ProgramUnable {
         /// What is missing.
         why: String,
+    },
+    /// The store is in another process. Its server said so, or cannot be
+    /// reached.
+    #[error("{text}")]
+    Far {
+        /// Which error it is.
+        code: ErrorCode,
+        /// What it says.
+        text: String,
     },
     /// The store is being closed.
     #[error("the store is closed")]
@@ -270,11 +291,12 @@ impl StoreError {
             Self::Damage { .. } | Self::ForeignStore { .. } | Self::Apply { .. } => Fault::Data,
             Self::LimitExceeded { .. }
             | Self::IndexOutOfRange { .. }
+            | Self::Gone { .. }
             | Self::Missing { .. }
             | Self::Refused { .. }
             | Self::TopicUnknown { .. }
             | Self::GroupUnknown { .. }
-            | Self::Gone { .. }
+            | Self::RecordsGone { .. }
             | Self::NotEmpty { .. }
             | Self::CompactionOff { .. }
             | Self::Closed
@@ -285,7 +307,8 @@ impl StoreError {
             | Self::Poisoned
             | Self::DiskFull { .. }
             | Self::Io { .. }
-            | Self::ProgramUnable { .. } => Fault::Environment,
+            | Self::ProgramUnable { .. }
+            | Self::Far { .. } => Fault::Environment,
         }
     }
 

@@ -369,7 +369,7 @@ impl Store {
                 fresh.offsets.push(offset);
                 fresh.keys.push(key);
                 if goes {
-                    fresh.pages.insert(offset, page.from(record.offset));
+                    fresh.pages.insert(offset, page.starting(record.offset));
                 }
             }
         }

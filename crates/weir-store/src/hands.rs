@@ -2,6 +2,9 @@
 
 use std::sync::{Arc, mpsc};
 
+use weir_core::Intention;
+use weir_core::batch::Author;
+
 use crate::commit::Committer;
 use crate::disk::Disk;
 use crate::engine::Engine;
@@ -9,6 +12,7 @@ use crate::error::StoreError;
 use crate::log::LogIndex;
 use crate::maintain;
 use crate::permit::{Maintenance, Permit};
+use crate::proposal::Proposal;
 use crate::store::Store;
 
 /// The parts of an open store that a thread of its own needs.
@@ -31,6 +35,14 @@ impl Hands {
             drop(sender.send(work(committer)));
         }))?;
         answer.recv().map_err(|_| StoreError::Closed)
+    }
+
+    /// Hands over intentions that bring no program.
+    pub(crate) fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
+        let prepared = self.engine.prepare(intentions)?;
+        self.engine
+            .queue
+            .propose(Author::Client, intentions, prepared)
     }
 
     /// Writes a snapshot of the state as it is now.

@@ -32,6 +32,13 @@ struct State {
 }
 
 impl Proposal {
+    /// A proposal and the duty to answer it, for those who hand intentions on
+    /// to a store that is elsewhere.
+    #[must_use]
+    pub fn pair() -> (Self, Answer) {
+        Self::new()
+    }
+
     pub(crate) fn new() -> (Self, Answer) {
         let slot = Arc::new(Slot::default());
         let proposal = Self {
@@ -108,10 +115,11 @@ impl Future for Proposal {
 
 /// The duty to answer a proposal. Whoever drops it without an answer has died.
 #[derive(Debug)]
-pub(crate) struct Answer(Option<Arc<Slot>>);
+pub struct Answer(Option<Arc<Slot>>);
 
 impl Answer {
-    pub(crate) fn complete(mut self, result: Result<Outcomes, StoreError>) {
+    /// Answers it, and wakes whoever waits.
+    pub fn complete(mut self, result: Result<Outcomes, StoreError>) {
         self.give(result);
     }
 

@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use weir_core::batch::BatchBuilder;
+use weir_core::Program;
+use weir_core::batch::{Author, BatchBuilder};
 use weir_core::intention::{Intention, IntentionLimits};
 use weir_core::limits::{BATCH_BYTES_MAX, BATCH_ITEMS_MAX, CALL_ITEMS_MAX};
 
@@ -31,6 +32,18 @@ pub(crate) type Task = Box<dyn FnOnce(&mut crate::commit::Committer) + Send>;
 pub(crate) struct Pending {
     pub(crate) builder: BatchBuilder,
     pub(crate) waiters: Vec<(u32, Answer)>,
+    /// Compiled programs that its items bring: they stay known until then.
+    pub(crate) prepared: Prepared,
+}
+
+/// Programs that were compiled when they were received.
+#[derive(Default)]
+pub(crate) struct Prepared(pub(crate) Vec<Box<dyn Program>>);
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} programs", self.0.len())
+    }
 }
 
 /// Why the queue takes nothing more.
@@ -89,9 +102,19 @@ impl Queue {
         }
     }
 
+    /// The limits that intentions are checked against.
+    pub(crate) fn limits(&self) -> IntentionLimits {
+        self.limits
+    }
+
     /// Adds intentions that are answered together. Waits while the queue is
     /// full.
-    pub(crate) fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
+    pub(crate) fn propose(
+        &self,
+        author: Author,
+        intentions: &[Intention<'_>],
+        prepared: Prepared,
+    ) -> Result<Proposal, StoreError> {
         if intentions.len() > CALL_ITEMS_MAX {
             return Err(StoreError::LimitExceeded {
                 what: "intentions in one call",
@@ -129,7 +152,7 @@ impl Queue {
             return Err(StoreError::Closed);
         };
         let before = last.builder.bytes();
-        if let Err((index, error)) = last.builder.push_all(intentions, &self.limits) {
+        if let Err((index, error)) = last.builder.push_all_from(author, intentions, &self.limits) {
             if last.waiters.is_empty() {
                 inner.batches.pop_back();
             }
@@ -138,6 +161,7 @@ impl Queue {
         let added = last.builder.bytes() - before;
         let count = u32::try_from(intentions.len()).unwrap_or(u32::MAX);
         last.waiters.push((count, answer));
+        last.prepared.0.extend(prepared.0);
         inner.bytes += added;
         let asleep = std::mem::take(&mut inner.asleep);
         drop(inner);
@@ -200,6 +224,7 @@ impl Queue {
     pub(crate) fn recycle(&self, mut pending: Pending) {
         pending.builder.clear(SPARE_BYTES);
         pending.waiters.clear();
+        pending.prepared.0.clear();
         let mut inner = self.inner.lock_ok();
         if inner.spare.len() < 4 {
             inner.spare.push(pending);

@@ -98,7 +98,7 @@ impl Store {
             name: topic.to_owned(),
         })?;
         match self.record(id, entry.offset) {
-            Err(StoreError::Gone { .. }) => Ok(None),
+            Err(StoreError::RecordsGone { .. }) => Ok(None),
             found => found,
         }
     }

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use weir_core::batch::Author;
+use weir_core::intention::IntentionLimits;
 use weir_core::{
     ClientId, CodeHash, Commit, ConsequenceOffset, Digest, Intention, IntentionOffset,
     ProgramCounts, StateMode, TopicId, TopicOptions,
@@ -192,6 +194,12 @@ impl Store {
         self.engine.durability
     }
 
+    /// The limits for keys and values that it was opened with.
+    #[must_use]
+    pub fn limits(&self) -> IntentionLimits {
+        self.engine.queue.limits()
+    }
+
     /// Hands intentions over, to be executed in this order, one behind the
     /// other. Returns when they are queued; waits only while the queue is
     /// full.
@@ -200,11 +208,27 @@ impl Store {
     /// `Refused` for an intention that is over a limit: then none of them is
     /// queued. `Poisoned` after a failed write or sync.
     pub fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
-        self.engine.prepare(intentions)?;
+        let prepared = self.engine.prepare(intentions)?;
         if upkeep::sets_limits(intentions) {
             self.upkeep.watch_retention(&self.hands());
         }
-        self.engine.queue.propose(intentions)
+        self.engine
+            .queue
+            .propose(Author::Client, intentions, prepared)
+    }
+
+    /// The same for intentions of the process that has the store, such as a
+    /// server's records of what it refused: they may name topics with a leading
+    /// dot, which clients can read and not write. Nothing that a client sent
+    /// may be handed over here.
+    ///
+    /// # Errors
+    /// As for [`propose`](Self::propose).
+    pub fn propose_own(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
+        let prepared = self.engine.prepare(intentions)?;
+        self.engine
+            .queue
+            .propose(Author::Store, intentions, prepared)
     }
 
     /// Offset of the newest intention.
@@ -310,7 +334,7 @@ impl Store {
     /// first record of the page; `None` when the key has none.
     ///
     /// # Errors
-    /// `Gone` when retention has removed the record.
+    /// `RecordsGone` when retention has removed the record.
     pub fn get(&self, topic: &str, key: &[u8]) -> Result<Option<Page>, StoreError> {
         // A compaction may move the record between the two steps; the newer
         // index then says where.

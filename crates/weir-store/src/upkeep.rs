@@ -243,7 +243,7 @@ fn write(hands: &Hands, cursors: &[((String, String), Waiting)]) {
         })
         .collect();
     for part in moves.chunks(CALL_ITEMS_MAX) {
-        if let Ok(proposal) = hands.engine.queue.propose(part) {
+        if let Ok(proposal) = hands.propose(part) {
             drop(proposal.wait());
         }
     }

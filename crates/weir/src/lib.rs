@@ -64,7 +64,8 @@ pub use weir_core::{
     limits,
 };
 pub use weir_store::{
-    BackupReport, CompactReport, Durability, Finding, Identity, KeyEntry, LogIndex, OpenOptions,
-    OpenReport, Page, ProgramInfo, Proposal, Records, SCAN_KEYS_MAX, Severity, Stats, Store,
-    StoreError, TopicCompactReport, TopicInfo, TopicReader, VerifyReport,
+    Agreement, BackupReport, CompactReport, Durability, Finding, History, Identity, KeyEntry,
+    LogIndex, OpenOptions, OpenReport, OwnedRecord, Page, ProgramInfo, Proposal, Records, Replayed,
+    SCAN_KEYS_MAX, Severity, Stats, Store, StoreError, TopicCompactReport, TopicInfo, TopicReader,
+    VerifyReport,
 };

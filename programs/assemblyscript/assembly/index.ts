@@ -292,8 +292,12 @@ export function emitValue(key: Bytes, from: u32, length: u32): void {
   host_emit_value(key.ptr, key.length, from, length);
 }
 
-/** Says no, with a text for whoever asked (at most 256 bytes of UTF-8). */
+/**
+ * Says no, with a text for whoever asked (at most 256 bytes of UTF-8). Code 0
+ * is a trap, because it would say yes.
+ */
 export function reject(code: u16, text: string): i32 {
+  if (code == 0) trap();
   const words = bytes(256).text(text);
   host_reject_text(words.ptr, words.length);
   return code;

@@ -1,6 +1,7 @@
 //! `audit`: the write as it is, and behind it under the key `.audit` who wrote
 //! and when: time (u64, big-endian), client id, principal.
 #![no_std]
+#![forbid(unsafe_code)]
 
 use weir_guest::{Input, Outcome, emit_input, emit_put};
 

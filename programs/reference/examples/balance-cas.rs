@@ -6,6 +6,7 @@
 //! offset seen (u64), amount, balance of source and of destination as seen
 //! (i32 each).
 #![no_std]
+#![forbid(unsafe_code)]
 
 use weir_guest::{Input, Op, Outcome, be_i32, be_u16, be_u64, emit_put, reject, state};
 
@@ -58,7 +59,7 @@ impl List {
         be_i32(self.entry(n), 32).unwrap_or(0)
     }
 
-    fn to_front(&mut self, account: &[u8], balance: i32, offset: u64) {
+    fn put_in_front(&mut self, account: &[u8], balance: i32, offset: u64) {
         let end = match self.find(account) {
             Some(n) => 1 + n * ENTRY,
             None => {
@@ -123,11 +124,11 @@ fn apply(input: &Input) -> Outcome {
     let offset = input.intention_offset();
     if source != BANK {
         emit_put(source, &(has - amount).to_be_bytes());
-        list.to_front(source, has - amount, offset);
+        list.put_in_front(source, has - amount, offset);
     }
     if destination != BANK {
         emit_put(destination, &gets.to_be_bytes());
-        list.to_front(destination, gets, offset);
+        list.put_in_front(destination, gets, offset);
     }
     emit_put(&BANK, &amount.to_be_bytes());
     if list.count() > capacity {

@@ -6,6 +6,7 @@
 //! each, 0: any), big-endian. Arguments: none, or byte 1 and the name of the
 //! only principal who may take money from the bank.
 #![no_std]
+#![forbid(unsafe_code)]
 
 use weir_guest::{Input, Op, Outcome, be_i64, be_u64, emit_put, keys, reject};
 

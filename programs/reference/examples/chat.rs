@@ -2,6 +2,7 @@
 //! that the user has seen (u64, big-endian), then the text. Arguments, all
 //! big-endian: max_lag, min_interval_ms, max_text (u32 each), own_name (u8).
 #![no_std]
+#![forbid(unsafe_code)]
 
 use weir_guest::{Input, Op, Outcome, be_u32, be_u64, emit_input, emit_value, reject, state};
 

@@ -1,5 +1,6 @@
 //! `counter`: a value is what to add (i64, big-endian); the record has the sum.
 #![no_std]
+#![forbid(unsafe_code)]
 
 use weir_guest::{Input, Op, Outcome, be_i64, emit_put, reject, state};
 

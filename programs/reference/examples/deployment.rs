@@ -1,6 +1,7 @@
 //! `deployment`: counts. Its start emits 0 under the key in its arguments,
 //! each write the next number, modulo 256, under the written key.
 #![no_std]
+#![forbid(unsafe_code)]
 
 use weir_guest::{Input, Outcome, emit_put, reject, state};
 

@@ -2,6 +2,7 @@
 //! state and emits a record before it rejects, so that a store which forgets
 //! to undo either fails the very next call.
 #![no_std]
+#![forbid(unsafe_code)]
 
 use weir_guest::{Input, Outcome, emit_input, emit_put, reject, state, trap};
 

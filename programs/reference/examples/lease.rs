@@ -5,6 +5,7 @@
 //! (the offset of the acquiring write), the end in ms (u64 each) and the
 //! holder; a released resource is deleted.
 #![no_std]
+#![forbid(unsafe_code)]
 
 use weir_guest::{Input, Op, Outcome, be_u32, be_u64, emit_delete, emit_put, reject, state};
 

@@ -1,5 +1,6 @@
 //! `nothing`: every write is VALID and leaves no record.
 #![no_std]
+#![forbid(unsafe_code)]
 
 use weir_guest::{Input, Outcome};
 

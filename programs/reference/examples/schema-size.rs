@@ -2,6 +2,7 @@
 //! value (u32, big-endian), then the byte that a value must start with, if
 //! any.
 #![no_std]
+#![forbid(unsafe_code)]
 
 use weir_guest::{Input, Op, Outcome, be_u32, emit_input, reject};
 

@@ -1,5 +1,6 @@
 //! `stutter`: each PUT twice, each DELETE once.
 #![no_std]
+#![forbid(unsafe_code)]
 
 use weir_guest::{Input, Op, Outcome, emit_input};
 

@@ -1,6 +1,7 @@
 //! `surface`: calls every function that the store offers and emits what each
 //! answered. It exists in each language, and one script fits them all.
 #![no_std]
+#![forbid(unsafe_code)]
 
 use weir_guest::{
     Input, Level, Op, Outcome, blake3, emit_delete, emit_input, emit_put, emit_value, keys, log,

@@ -1,5 +1,6 @@
 //! `unique`: the first PUT of a key wins. Keys of at most 1,024 bytes.
 #![no_std]
+#![forbid(unsafe_code)]
 
 use weir_guest::{Input, Op, Outcome, emit_input, keys, reject};
 

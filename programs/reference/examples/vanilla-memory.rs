@@ -1,6 +1,7 @@
 //! `vanilla` through guest memory: key and value are read and emitted again.
 //! For measuring what the copies cost; at most 1 KiB of key and 4 KiB of value.
 #![no_std]
+#![forbid(unsafe_code)]
 
 use weir_guest::{Input, Op, Outcome, emit_delete, emit_put, reject};
 

@@ -1,6 +1,7 @@
 //! `workunits`: workers race for numbered units of work; each number is given
 //! once, in order. The value of a PUT is the number, 4 bytes, big-endian.
 #![no_std]
+#![forbid(unsafe_code)]
 
 use weir_guest::{Input, Op, Outcome, be_i32, emit_put, reject, state};
 

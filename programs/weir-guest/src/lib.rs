@@ -4,7 +4,7 @@
 //!
 //! ```ignore
 //! #![no_std]
-//! #![no_main]
+//! #![forbid(unsafe_code)]
 //! use weir_guest::{Input, Outcome, emit_input, reject};
 //!
 //! weir_guest::program!(apply);
@@ -36,7 +36,8 @@ pub use bytes::{be_i32, be_i64, be_u16, be_u32, be_u64};
 /// A program's verdict: `Ok`, or a code from 1 to 65,535.
 pub type Outcome = Result<(), Reject>;
 
-/// A program says no.
+/// A program says no, with a code from 1 to 65,535; 0 is a trap, because it
+/// would say yes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reject(pub u16);
 
@@ -362,6 +363,7 @@ pub fn trap() -> ! {
 pub fn returned(outcome: Outcome) -> i32 {
     match outcome {
         Ok(()) => 0,
+        Err(Reject(0)) => trap(),
         Err(Reject(code)) => i32::from(code),
     }
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 
 /// A directory of the demo's own.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     path: PathBuf,
     /// Whether it goes when this does.
     temporary: bool,
@@ -20,7 +20,7 @@ impl Place {
     /// Makes the directory `keep`, or a temporary one: below the build
     /// directory of the current one if there is any, else where the system
     /// keeps temporary files.
-    pub(super) fn new(keep: Option<&Path>) -> anyhow::Result<Self> {
+    pub(crate) fn new(keep: Option<&Path>) -> anyhow::Result<Self> {
         if let Some(path) = keep {
             let shown = path.display();
             fs::create_dir_all(path).with_context(|| format!("cannot make {shown}"))?;
@@ -51,7 +51,7 @@ impl Place {
     }
 
     /// The directory.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -67,7 +67,7 @@ impl Place {
     }
 
     /// Removes it if it is temporary.
-    pub(super) fn close(mut self) -> anyhow::Result<()> {
+    pub(crate) fn close(mut self) -> anyhow::Result<()> {
         if std::mem::take(&mut self.temporary) {
             fs::remove_dir_all(&self.path)
                 .with_context(|| format!("cannot remove {}", self.path.display()))?;

@@ -135,7 +135,7 @@ fn check(stage: &mut Stage, directory: &Path) -> anyhow::Result<u64> {
     stage.step("verify", |_| {
         let records = read_all(&weir)?;
         weir.close()?;
-        let files = sound(&directory.join("store"))?.files;
+        let files = sound(&directory.join("store"))?.files + sound(&directory.join("bank"))?.files;
         let line = format!(
             "{} records read, {files} files checked, every checksum right",
             count(records)

@@ -14,6 +14,7 @@ use anyhow::{Context, ensure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::interrupt::Interrupt;
+use crate::paint::{GREEN, RED, paint};
 
 /// Columns of a step's name.
 const NAME_COLUMNS: usize = 9;
@@ -151,22 +152,6 @@ pub(super) fn cause(error: &anyhow::Error) -> String {
     let skip = usize::from(error.downcast_ref::<Failed>().is_some());
     let causes: Vec<String> = error.chain().skip(skip).map(ToString::to_string).collect();
     causes.join(": ")
-}
-
-/// Foreground colours by their numbers in the terminal's language.
-const GREEN: u8 = 32;
-const RED: u8 = 31;
-
-/// The text in a colour, if there may be one.
-fn paint(text: &str, colour: u8, terminal: bool) -> String {
-    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    let forced = std::env::var_os("CLICOLOR_FORCE").is_some_and(|value| value != "0");
-    if !set("NO_COLOR") && (forced || (terminal && !dumb)) {
-        format!("\x1b[{colour}m{text}\x1b[0m")
-    } else {
-        text.to_owned()
-    }
 }
 
 /// `1,234,567`.

@@ -11,7 +11,7 @@ use weir::{ErrorCode, Weir};
 use super::place::{self, Place};
 use super::quakes::{Quakes, topic};
 use super::stage::{self, Show, Stage, bytes, count, time};
-use super::{crash, load, read, reopen, rules, write};
+use super::{bank, crash, load, read, reopen, rules, write};
 use crate::report::Failure;
 
 /// How much a run does.
@@ -19,6 +19,8 @@ use crate::report::Failure;
 pub(super) struct Size {
     /// Events of the load chapter.
     pub(super) load_events: u64,
+    /// Transfers of the bank, a multiple of its writers.
+    pub(super) transfers: u64,
     /// How often the writing process is killed.
     pub(super) kills: u32,
     /// Name for the facts.
@@ -29,12 +31,14 @@ impl Size {
     /// What `make demo` runs.
     pub(super) const FULL: Self = Self {
         load_events: 200_000,
+        transfers: 80_000,
         kills: 5,
         name: "full",
     };
     /// What tests run.
     pub(super) const QUICK: Self = Self {
         load_events: 20_000,
+        transfers: 8_000,
         kills: 2,
         name: "quick",
     };
@@ -111,6 +115,7 @@ fn chapters(stage: &mut Stage, facts: &mut Facts, place: &Place, size: Size) -> 
     rules::transactions(stage, facts, &weir)?;
     crash::kills(stage, facts, &place.path().join("killed"), size.kills)?;
     load::run(stage, facts, &weir, size.load_events)?;
+    bank::run(stage, facts, &place.path().join("bank"), size.transfers)?;
     let kept = reopen::run(stage, facts, weir, &directory)?;
     rejected(facts);
     if place.is_kept() {
@@ -173,6 +178,7 @@ fn next_steps(place: &Place) -> Vec<String> {
     let kept = place.is_kept().then(|| place.path().display().to_string());
     let directory = kept.clone().unwrap_or_else(|| "quakes".into());
     let store = word(&format!("{directory}/store"));
+    let bank = word(&format!("{directory}/bank"));
     let directory = word(&directory);
     let mut next = Vec::new();
     match kept {
@@ -181,6 +187,7 @@ fn next_steps(place: &Place) -> Vec<String> {
     }
     next.push(format!("weir tail {} --from -3 --at {store}", topic("uw")));
     next.push(format!("weir verify --at {store}"));
+    next.push(format!("weir program trace bank 2 --at {bank}"));
     next
 }
 
@@ -211,9 +218,10 @@ fn summary(stage: &Stage, facts: &Facts, took: Duration) -> anyhow::Result<()> {
     stage.say(&format!(
         "Verified: each of {} acknowledged events of the killed writers is there once, at its\n\
          offset; {} records read back, every checksum right; the history reads the same after\n\
-         reopening.",
+         reopening; each of {} transfers was judged as a bank must, and none overdrew an account.",
         count(number("kills", "acknowledged")),
         count(number("verify", "records")),
+        count(number("bank", "transfers")),
     ))?;
     stage.say("\nWhat to try next:")?;
     let next = facts.get("next").and_then(Value::as_array);

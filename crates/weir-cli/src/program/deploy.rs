@@ -70,7 +70,8 @@ pub(super) fn replace(caller: &Caller, args: &ReplaceArgs) -> anyhow::Result<Exi
     topic::write(caller, &weir, &args.topic, replace)
 }
 
-fn argument(words: &str) -> anyhow::Result<Vec<u8>> {
+/// Bytes in the words of scripts.
+pub(super) fn argument(words: &str) -> anyhow::Result<Vec<u8>> {
     script::parse(words).ok_or_else(|| {
         let what = format!("cannot use the arguments {words}");
         Failure::new(ErrorCode::BadOption, what).into()

@@ -1,77 +1,187 @@
-//! `weir program test`: runs a script and compares.
+//! `weir program test`: runs a script and shows where it went otherwise.
 
-use std::path::Path;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _, stdout};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use clap::Args;
 use weir::program::WasmtimeHost;
-use weir::program::script::{self, Manner};
-use weir::{ErrorCode, ProgramHost};
+use weir::program::script::{self, Block, Manner, Ran};
+use weir::program::trace::{HostCall, Tracer, Wanted};
+use weir::{ErrorCode, IntentionOffset, ProgramHost};
 
+use super::calls::log_text;
 use super::read;
+use crate::bytes::{json_string, printable};
 use crate::cli::Caller;
+use crate::output::{Cell, Field, Shape, field};
+use crate::paint::{DIM, GREEN, RED, paint};
 use crate::report::{self, Because, Failure};
+use crate::verdict;
+
+/// Arguments of `weir program test`.
+#[derive(Debug, Args)]
+pub(super) struct TestArgs {
+    /// The module, a .wasm file
+    file: PathBuf,
+    /// The script
+    script: PathBuf,
+    /// Write what happened into the script
+    #[arg(long)]
+    write: bool,
+}
+
+const FIELDS: &[Field] = &[
+    field("line", "number", "line of the command in the script"),
+    field("command", "text", "the command"),
+    field("ok", "bool", "whether it led to what is expected"),
+    field("expected", "text", "what the script expects of it"),
+    field("actual", "text", "what happened"),
+    field(
+        "log",
+        "list",
+        "lines that the program wrote: level and text",
+    ),
+];
+
+/// All intentions that there can be.
+const ALL: std::ops::RangeInclusive<IntentionOffset> =
+    IntentionOffset(0)..=IntentionOffset(u64::MAX);
 
 /// Carries out `weir program test`.
-pub(super) fn run(
-    caller: &Caller,
-    file: &Path,
-    path: &Path,
-    write: bool,
-) -> anyhow::Result<ExitCode> {
-    let code = read(file)?;
+pub(super) fn run(caller: &Caller, args: &TestArgs) -> anyhow::Result<ExitCode> {
+    let path = args.script.as_path();
+    let code = read(&args.file)?;
     let text = String::from_utf8_lossy(&read(path)?).into_owned();
-    let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
-    let program = |name: &str| {
-        if file.file_stem().is_some_and(|stem| stem == name) {
-            return Some(code.clone());
-        }
-        std::fs::read(file.with_file_name(format!("{name}.wasm"))).ok()
-    };
-    let ran = script::run(&text, &host, Manner::default(), &program);
+    let tracer = Arc::new(Tracer::new(Wanted::Log, &ALL));
+    let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(&tracer)));
+    let ran = script::run(&text, &host, Manner::default(), &|name| {
+        beside(&args.file, &code, name)
+    });
     let (blocks, _) = ran.map_err(|error| {
         let what = format!("cannot run {}", path.display());
         Failure::new(ErrorCode::BadRequest, what).because(error)
     })?;
-    if write {
+    if args.write {
         let text = script::rewritten(&text, &blocks);
         std::fs::write(path, text).failed(|| format!("cannot write {}", path.display()))?;
         report::note(caller.quiet, &format!("wrote {} blocks", blocks.len()));
         return Ok(ExitCode::SUCCESS);
     }
-    let wrong = blocks.iter().filter(|block| block.actual != block.expected);
-    let mut failed = 0;
-    for block in wrong {
-        failed += 1;
-        report::note(false, &format!("{} line {}:", path.display(), block.line));
-        for line in difference(&block.expected, &block.actual) {
-            report::note(false, &line);
-        }
+    let (lines, _) = tracer.take();
+    if caller.style.format.is_some() {
+        rows(caller, &blocks, &lines)?;
+    } else {
+        let text = shown(path, &blocks, &lines);
+        report::stdout(stdout().write_all(text.as_bytes()))?;
     }
-    if failed > 0 {
-        let count = blocks.len();
-        report::note(false, &format!("{failed} of {count} blocks went otherwise"));
-        return Ok(ExitCode::from(crate::verdict::NOT_VALID));
-    }
+    let steps = blocks.iter().map(|block| block.steps.len()).sum::<usize>();
+    let differ = blocks.iter().flat_map(|block| &block.steps);
+    let differ = differ.filter(|step| step.expected != step.actual).count();
     report::note(
-        caller.quiet,
-        &format!("{} blocks as expected", blocks.len()),
+        caller.quiet && differ == 0,
+        &format!("{}: {steps} steps, {differ} differ", path.display()),
     );
-    Ok(ExitCode::SUCCESS)
+    Ok(if differ > 0 {
+        ExitCode::from(verdict::NOT_VALID)
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
-/// Lines that differ: expected ones with `-`, those that came with `+`.
-fn difference(expected: &str, actual: &str) -> Vec<String> {
-    let (mut old, mut new) = (expected.lines(), actual.lines());
-    let mut out = Vec::new();
+/// The module that a script names: the file itself, or one beside it.
+pub(super) fn beside(file: &Path, code: &[u8], name: &str) -> Option<Vec<u8>> {
+    if file.file_stem().is_some_and(|stem| stem == name) {
+        return Some(code.to_vec());
+    }
+    std::fs::read(file.with_file_name(format!("{name}.wasm"))).ok()
+}
+
+fn rows(caller: &Caller, blocks: &[Block], lines: &[HostCall]) -> anyhow::Result<()> {
+    let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
+        return Ok(());
+    };
+    for step in blocks.iter().flat_map(|block| &block.steps) {
+        let log = log_of(step, lines).map(|line| {
+            let (level, text) = log_text(line);
+            let json = format!(
+                "{{\"level\":{},\"text\":{}}}",
+                json_string(level),
+                json_string(&text)
+            );
+            (json, format!("{level}: {text}"))
+        });
+        out.row(&[
+            Cell::Count(step.line as u64),
+            Cell::Text(step.command.trim_end().into()),
+            Cell::Flag(step.expected == step.actual),
+            Cell::Text(step.expected.trim_end().into()),
+            Cell::Text(step.actual.trim_end().into()),
+            Cell::Many(log.collect()),
+        ])?;
+    }
+    out.finish()
+}
+
+/// Lines that a program wrote under a step: its outcome begins with the offset
+/// of the intention.
+fn log_of<'a>(step: &Ran, lines: &'a [HostCall]) -> impl Iterator<Item = &'a HostCall> {
+    let intention = step.actual.split(' ').next();
+    let intention: Option<u64> = intention.and_then(|word| word.parse().ok());
+    let lines = lines.iter();
+    lines.filter(move |line| Some(line.intention.0) == intention)
+}
+
+/// Each step that differs, with its place: expected lines with `-`, those that
+/// came with `+`; and what programs wrote.
+fn shown(path: &Path, blocks: &[Block], lines: &[HostCall]) -> String {
+    let terminal = stdout().is_terminal();
+    let mut out = String::new();
+    let path = path.display();
+    for step in blocks.iter().flat_map(|block| &block.steps) {
+        let mut log = log_of(step, lines).peekable();
+        let differs = step.expected != step.actual;
+        if !differs && log.peek().is_none() {
+            continue;
+        }
+        let command = printable(step.command.trim_end().as_bytes());
+        let _ = writeln!(out, "{path}:{}: {command}", step.line);
+        for line in log {
+            let (level, text) = log_text(line);
+            let text = format!("         log {level}: {}", printable(text.as_bytes()));
+            let _ = writeln!(out, "{}", paint(&text, DIM, terminal));
+        }
+        if differs {
+            difference(step, terminal, &mut out);
+        }
+    }
+    out
+}
+
+/// The lines of a step, side by side in time: what is equal stands once.
+fn difference(step: &Ran, terminal: bool, out: &mut String) {
+    let (mut old, mut new) = (step.expected.lines(), step.actual.lines());
+    let mut number = step.expected_line;
     loop {
-        match (old.next(), new.next()) {
-            (None, None) => return out,
-            (Some(old), Some(new)) if old == new => out.push(format!("    {old}")),
-            (old, new) => {
-                out.extend(old.map(|line| format!("  - {line}")));
-                out.extend(new.map(|line| format!("  + {line}")));
-            }
+        let (old, new) = (old.next(), new.next());
+        if old.is_none() && new.is_none() {
+            return;
+        }
+        let place = old.map_or(String::new(), |_| number.to_string());
+        number += 1;
+        if old == new {
+            let _ = writeln!(out, "{place:>6}   {}", old.unwrap_or_default());
+            continue;
+        }
+        if let Some(old) = old {
+            let line = format!("{place:>6} - {}", printable(old.as_bytes()));
+            let _ = writeln!(out, "{}", paint(&line, RED, terminal));
+        }
+        if let Some(new) = new {
+            let line = format!("{:>6} + {}", "", printable(new.as_bytes()));
+            let _ = writeln!(out, "{}", paint(&line, GREEN, terminal));
         }
     }
 }

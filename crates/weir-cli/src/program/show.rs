@@ -1,27 +1,70 @@
-//! `weir program show`: the program of a topic as it is now.
+//! `weir program ls` and `show`: the programs of topics as they are now.
 
 use std::process::ExitCode;
 
-use weir::ErrorCode;
 use weir::program::script;
+use weir::{ErrorCode, ProgramInfo};
 
 use crate::cli::Caller;
-use crate::output::{Cell, Field, Shape, field};
+use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::{self, Access};
 use crate::report::Failure;
 
-const SHOWN: &[Field] = &[
+const FIELDS: &[Field] = &[
     field("topic", "text", "name of the topic"),
     field("state", "text", "what the program keeps: none, kv, memory"),
     field("entries", "count", "of its state"),
     field("bytes", "bytes", "of its state"),
     field("args", "text", "arguments, as in scripts"),
+    field(
+        "calls",
+        "count",
+        "since the newest snapshot, what was run again when the store was opened included",
+    ),
+    field("rejects", "count", "of these calls"),
+    field(
+        "traps",
+        "count",
+        "of these calls: trapped, out of fuel, over a limit",
+    ),
+    wide("fuel", "number", "of these calls"),
     field("sha256", "text", "identity of its module"),
 ];
 
+fn row<'a>(topic: &'a str, program: &ProgramInfo) -> [Cell<'a>; 10] {
+    let counts = program.counts;
+    [
+        Cell::Text(topic.into()),
+        Cell::Text(program.mode.name().into()),
+        Cell::Count(program.state_entries),
+        Cell::Size(program.state_bytes),
+        Cell::Text(script::show(&program.args).into()),
+        Cell::Count(counts.calls),
+        Cell::Count(counts.rejects),
+        Cell::Count(counts.traps),
+        Cell::Count(counts.fuel),
+        Cell::Text(program.code.to_string().into()),
+    ]
+}
+
+/// Carries out `weir program ls`.
+pub(super) fn list(caller: &Caller) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let weir = place::open(caller, Access::Read)?;
+    for topic in weir.store().topics(false) {
+        if let Some(program) = weir.store().program(&topic.name) {
+            out.row(&row(&topic.name, &program))?;
+        }
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Carries out `weir program show`.
 pub(super) fn run(caller: &Caller, topic: &str) -> anyhow::Result<ExitCode> {
-    let Some(mut out) = caller.style.open(Shape::One, SHOWN)? else {
+    let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
     let weir = place::open(caller, Access::Read)?;
@@ -29,14 +72,7 @@ pub(super) fn run(caller: &Caller, topic: &str) -> anyhow::Result<ExitCode> {
         let what = format!("there is no program in topic {topic}");
         Failure::new(ErrorCode::TopicUnknown, what)
     })?;
-    out.row(&[
-        Cell::Text(topic.into()),
-        Cell::Text(program.mode.name().into()),
-        Cell::Count(program.state_entries),
-        Cell::Size(program.state_bytes),
-        Cell::Text(script::show(&program.args).into()),
-        Cell::Text(program.code.to_string().into()),
-    ])?;
+    out.row(&row(topic, &program))?;
     out.finish()?;
     Ok(ExitCode::SUCCESS)
 }

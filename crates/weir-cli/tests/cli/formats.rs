@@ -25,6 +25,12 @@ const COMMANDS: &[&str] = &[
     "compact",
     "topic compact s",
     "config show",
+    "program check counter.wasm",
+    "program test counter.wasm counter.txt",
+    "program ls",
+    "program show p",
+    "program trace p 4",
+    "program bench counter.wasm --count 1000",
 ];
 
 fn filled() -> Place {
@@ -34,6 +40,18 @@ fn filled() -> Place {
     place.write("data", "1\n");
     place.run("topic create s compaction=latest").ok();
     place.run("backup copy").ok();
+    place
+}
+
+/// The same with a program.
+fn programmed() -> Place {
+    let place = filled();
+    let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let module = std::fs::read(root.join("programs/prebuilt/counter.wasm"));
+    place.write("counter.wasm", module.unwrap());
+    let script = "create p program=counter\n----\n1 VALID: p 1 CREATE last\n";
+    place.write("counter.txt", script);
+    place.run("program deploy p counter.wasm").ok();
     place
 }
 
@@ -65,7 +83,11 @@ fn columns(done: &Done, upright: bool) -> Vec<String> {
 #[test]
 fn json_is_never_poorer_than_the_table_and_help_names_all() {
     for command in COMMANDS {
-        let place = filled();
+        let place = if command.starts_with("program") {
+            programmed()
+        } else {
+            filled()
+        };
         let run = |format: &str| {
             let line = format!("{command} -o {format}").replace('%', format);
             place.run(&line).ok()

@@ -11,5 +11,6 @@ mod examples;
 mod formats;
 mod import;
 mod place;
+mod program;
 mod run;
 mod tools;

@@ -10,12 +10,15 @@ use std::sync::Arc;
 use super::{ApplyError, Emitted, Machine, Stamp, delete, emit, put};
 use crate::batch::{Action, Item};
 use crate::desk::{CallInfo, Desk, Emit, Source, op};
+use crate::digest::{hash, mix};
 use crate::effect::Detail;
 use crate::error_code::ErrorCode;
 use crate::ids::{ConsequenceOffset, TopicId};
 use crate::intention::TxnOp;
 use crate::keys::KeyIndex;
-use crate::limits::{ARGUMENT_BYTES_MAX, DETAIL_TEXT_BYTES_MAX, START_FUEL, TOPICS_MAX};
+use crate::limits::{
+    ARGUMENT_BYTES_MAX, CODES_BYTES_MAX, DETAIL_TEXT_BYTES_MAX, START_FUEL, TOPICS_MAX,
+};
 use crate::options::TopicOptions;
 use crate::program::{
     CodeHash, Entry, Facts, Program, ProgramCounts, ProgramHost, Refusal, Setup, StateMode, Trap,
@@ -28,6 +31,7 @@ use crate::topic::{Live, No, Topic};
 pub(crate) struct Running {
     pub(crate) code: CodeHash,
     pub(crate) args: Arc<[u8]>,
+    pub(crate) meter: u32,
     pub(crate) mode: StateMode,
     facts: Facts,
     program: Box<dyn Program>,
@@ -42,6 +46,7 @@ impl Clone for Running {
         Self {
             code: self.code,
             args: Arc::clone(&self.args),
+            meter: self.meter,
             mode: self.mode,
             facts: self.facts,
             program: self.program.fork(),
@@ -63,7 +68,7 @@ impl std::fmt::Debug for Running {
 
 impl Running {
     pub(crate) fn new(
-        code: CodeHash,
+        (code, meter): (CodeHash, u32),
         args: Arc<[u8]>,
         mode: StateMode,
         program: Box<dyn Program>,
@@ -73,6 +78,7 @@ impl Running {
         Self {
             code,
             args,
+            meter,
             mode,
             facts: program.facts(),
             program,
@@ -131,6 +137,26 @@ impl Running {
         }
     }
 
+    /// Whether the topic may have these options from now on; a sentence if
+    /// not.
+    pub(super) fn may_have(&self, options: &TopicOptions) -> Result<(), No> {
+        if options.program.state != self.mode {
+            return Err(bad("the state mode of a topic is fixed when it is created"));
+        }
+        let setup = setup(options, self.mode, self.meter);
+        self.program.fits(&setup).map_err(|sentence| bad(&sentence))
+    }
+
+    /// Whether its module can have left these memory and globals.
+    pub(super) fn accepts_image(&self) -> bool {
+        self.program.accepts(self.desk.image())
+    }
+
+    /// Whether its module needs the topic's keys.
+    pub(super) fn reads_keys(&self) -> bool {
+        self.facts.reads_keys
+    }
+
     /// Bytes of what it keeps.
     pub(crate) fn state_bytes(&self) -> u64 {
         self.desk.state().bytes() + self.desk.image().memory.len() as u64
@@ -149,6 +175,18 @@ pub(crate) struct Code {
 pub(crate) struct Codes(pub(crate) BTreeMap<CodeHash, Code>);
 
 impl Codes {
+    /// Whether a module may be kept beside the others.
+    fn has_room(&self, hash: CodeHash, bytes: usize, max: u64) -> Result<(), No> {
+        let kept: u64 = self.0.values().map(|code| code.bytes.len() as u64).sum();
+        if self.0.contains_key(&hash) || kept + bytes as u64 <= max {
+            return Ok(());
+        }
+        Err(No {
+            reason: ErrorCode::Limit,
+            detail: Detail::Limit(max),
+        })
+    }
+
     pub(super) fn take(&mut self, hash: CodeHash, bytes: &[u8]) {
         let code = self.0.entry(hash).or_insert_with(|| Code {
             bytes: Arc::from(bytes),
@@ -235,10 +273,24 @@ pub(super) fn write<S: ConsequenceSink + ?Sized>(
             }))
         }
     };
+    if let Ok(Err(no)) = &verdict {
+        topic.digest = topic.digest.fold(told(&no.detail));
+    }
     if let Some(live) = topic.live.as_mut() {
         live.program = Some(running);
     }
     verdict
+}
+
+/// What a verdict says beyond its reason, in one number.
+fn told(detail: &Detail) -> u64 {
+    match detail {
+        Detail::Rejected { code, text } => mix(u64::from(*code), hash(4, text.as_bytes())),
+        Detail::Trapped(kind) => mix(5, *kind as u64),
+        Detail::Limit(max) => mix(2, *max),
+        Detail::Operation { index, reason } => mix(u64::from(*index), u64::from(reason.number())),
+        Detail::None | Detail::Actual(_) | Detail::Text(_) => 0,
+    }
 }
 
 /// Calls the program once for each operation.
@@ -413,7 +465,7 @@ impl Machine {
         &mut self,
         item: &Item<'_>,
         known: Option<TopicId>,
-        (options, code, args): (&[u8], &[u8], &[u8]),
+        (options, code, args, meter): (&[u8], &[u8], &[u8], u32),
         stamp: &Stamp,
         sink: &mut S,
     ) -> Result<Result<Emitted, No>, ApplyError> {
@@ -433,22 +485,26 @@ impl Machine {
             .and_then(|id| self.topics.get(id.index()))
             .map_or(ConsequenceOffset::ZERO, |topic| topic.last);
         let mode = options.program.state;
-        let program = match admit(&*host, code, &options, mode, stamp)? {
+        let program = match admit(&*host, code, &setup(&options, mode, meter), stamp)? {
             Ok(program) => program,
             Err(no) => return Ok(Err(no)),
         };
         let hash = host.hash(code);
+        if let Err(no) = self.codes.has_room(hash, code.len(), CODES_BYTES_MAX) {
+            return Ok(Err(no));
+        }
         let args: Arc<[u8]> = Arc::from(args);
         let mut desk = Desk::new(mode, options.program_limits(), Arc::clone(&args));
         let watches = program.facts().reads_keys;
         desk.watch_keys(watches);
-        let mut running = Running::new(hash, args, mode, program, desk, watches);
+        let mut running = Running::new((hash, meter), args, mode, program, desk, watches);
         let mut live = Live {
             incarnation: stamp.intention,
             created: last.plus(1),
             options,
             keys: KeyIndex::new(self.seed),
             program: None,
+            stopped: false,
         };
         running.desk.open(last.plus(2));
         running.desk.lay_principal(item.principal);
@@ -484,7 +540,7 @@ impl Machine {
         &mut self,
         item: &Item<'_>,
         id: TopicId,
-        (expected, code, args): (Option<CodeHash>, &[u8], &[u8]),
+        (expected, code, args, meter): (Option<CodeHash>, &[u8], &[u8], u32),
         stamp: &Stamp,
         sink: &mut S,
     ) -> Result<Result<Emitted, No>, ApplyError> {
@@ -510,10 +566,14 @@ impl Machine {
                 detail: Detail::Limit(ARGUMENT_BYTES_MAX as u64),
             }));
         }
-        let program = match admit(&*host, code, &live.options, old.mode, stamp)? {
+        let program = match admit(&*host, code, &setup(&live.options, old.mode, meter), stamp)? {
             Ok(program) => program,
             Err(no) => return Ok(Err(no)),
         };
+        let hash = host.hash(code);
+        if let Err(no) = self.codes.has_room(hash, code.len(), CODES_BYTES_MAX) {
+            return Ok(Err(no));
+        }
         let facts = program.facts();
         if old.mode == StateMode::Memory && !facts.has_upgrade {
             return Ok(Err(bad(
@@ -535,8 +595,7 @@ impl Machine {
             desk.watch_keys(true);
         }
         let watches = old.watches || facts.reads_keys;
-        let hash = host.hash(code);
-        let mut running = Running::new(hash, args, old.mode, program, desk, watches);
+        let mut running = Running::new((hash, meter), args, old.mode, program, desk, watches);
         running.counts = old.counts;
         running.desk.open(last.plus(2));
         running.desk.lay_principal(item.principal);
@@ -564,6 +623,7 @@ impl Machine {
             return Ok(Err(no));
         }
         live.program = None;
+        live.stopped = false;
         topic.digest = topic.digest.fold(running.desk.folded());
         let announced = announce(id, topic, RecordKind::Replace, &running, item, stamp, sink);
         if let Some(live) = &mut topic.live {
@@ -575,18 +635,22 @@ impl Machine {
     }
 }
 
+/// What a host must know about a topic with these options.
+pub(super) fn setup(options: &TopicOptions, mode: StateMode, meter: u32) -> Setup {
+    Setup {
+        mode,
+        memory_bytes_max: options.program_limits().memory_bytes_max,
+        meter,
+    }
+}
+
 fn admit(
     host: &dyn ProgramHost,
     code: &[u8],
-    options: &TopicOptions,
-    mode: StateMode,
+    setup: &Setup,
     stamp: &Stamp,
 ) -> Result<Result<Box<dyn Program>, No>, ApplyError> {
-    let setup = Setup {
-        mode,
-        memory_bytes_max: options.program_limits().memory_bytes_max,
-    };
-    match host.admit(code, &setup) {
+    match host.admit(code, setup) {
         Ok(program) => Ok(Ok(program)),
         Err(Refusal::Bad(sentence)) => Ok(Err(bad(&sentence))),
         Err(Refusal::Unable(why)) => Err(ApplyError::ProgramUnable {
@@ -615,4 +679,28 @@ fn announce<S: ConsequenceSink + ?Sized>(
     });
     publish(id, topic, &running.desk, item, stamp, sink, false);
     (offset, u32::try_from(emits + 1).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_are_counted_once_and_bounded() {
+        let mut codes = Codes::default();
+        let hash = |n| CodeHash([n; 32]);
+        codes.take(hash(1), &[0; 60]);
+        codes.take(hash(1), &[0; 60]);
+        assert!(codes.has_room(hash(2), 40, 100).is_ok());
+        assert!(codes.has_room(hash(1), 60, 100).is_ok(), "kept already");
+        let full = No {
+            reason: ErrorCode::Limit,
+            detail: Detail::Limit(100),
+        };
+        assert_eq!(codes.has_room(hash(2), 41, 100), Err(full));
+        codes.release(hash(1));
+        assert!(codes.has_room(hash(2), 41, 100).is_err(), "one topic left");
+        codes.release(hash(1));
+        assert!(codes.has_room(hash(2), 41, 100).is_ok());
+    }
 }

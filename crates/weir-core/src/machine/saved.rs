@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
-use super::programs::{Code, Codes, Running};
+use super::programs::{Code, Codes, Running, setup};
 use crate::codec::{Reader, Short, put_bytes, put_varint};
-use crate::desk::{Desk, IMAGE_PAGE_BYTES, Image};
-use crate::limits::{GLOBALS_MAX, MEMORY_BYTES_MAX};
+use crate::desk::{Desk, IMAGE_PAGE_BYTES, Image, OFFSET_BYTES};
+use crate::keys::KeyIndex;
+use crate::limits::{ARGUMENT_BYTES_MAX, GLOBALS_MAX, KEY_BYTES_MAX, MEMORY_BYTES_MAX};
 use crate::options::TopicOptions;
-use crate::program::{CodeHash, ProgramHost, Setup};
+use crate::program::{CodeHash, ProgramHost, StateMode};
 use crate::snapshot::{Input, SnapshotError, Writer};
 use crate::topic::Topic;
 
 /// Tag of a topic's section with its program.
 pub(super) const PROGRAM: u64 = 50;
+/// Tag of the mark of a topic in quarantine.
+pub(super) const STOPPED: u64 = 52;
 /// Tag of the machine's section with all modules.
 pub(super) const CODES: u64 = 51;
 /// Bytes of a section: two maps of state, and room to spare.
@@ -24,13 +27,19 @@ const BROKEN: SnapshotError = SnapshotError::Malformed("the state of a program")
 #[derive(Debug)]
 pub(super) struct Saved {
     code: CodeHash,
+    meter: u32,
     args: Arc<[u8]>,
     desk: Desk,
     watches: bool,
 }
 
-pub(super) fn save(running: &Running, out: &mut Writer<'_>) -> Result<(), SnapshotError> {
+pub(super) fn save(
+    running: &Running,
+    index: &KeyIndex,
+    out: &mut Writer<'_>,
+) -> Result<(), SnapshotError> {
     let mut bytes = running.code.0.to_vec();
+    put_varint(&mut bytes, u64::from(running.meter));
     put_bytes(&mut bytes, &running.args);
     let state = running.desk.state();
     put_varint(&mut bytes, state.len() as u64);
@@ -40,10 +49,10 @@ pub(super) fn save(running: &Running, out: &mut Writer<'_>) -> Result<(), Snapsh
     }
     put_varint(&mut bytes, u64::from(running.watches));
     if let Some(keys) = running.desk.keys() {
-        put_varint(&mut bytes, keys.len() as u64);
-        for (key, value) in keys.iter() {
-            put_bytes(&mut bytes, key);
-            put_bytes(&mut bytes, value);
+        // Keys and offsets are those of the topic.
+        debug_assert_eq!(keys.len(), index.len(), "one value a key");
+        for (_, value) in keys.iter() {
+            put_bytes(&mut bytes, value.get(OFFSET_BYTES..).unwrap_or_default());
         }
     }
     let image = running.desk.image();
@@ -63,22 +72,28 @@ pub(super) fn save(running: &Running, out: &mut Writer<'_>) -> Result<(), Snapsh
     out.bytes(&bytes)
 }
 
-pub(super) fn load(input: &mut Input<'_>, options: &TopicOptions) -> Result<Saved, SnapshotError> {
+pub(super) fn load(
+    input: &mut Input<'_>,
+    options: &TopicOptions,
+    index: &KeyIndex,
+) -> Result<Saved, SnapshotError> {
     let bytes = input.section(SECTION_BYTES_MAX, "a section of at most 2 GiB")?;
-    read(&bytes, options).map_err(|Short| BROKEN)
+    read(&bytes, options, index).map_err(|Short| BROKEN)
 }
 
-fn read(bytes: &[u8], options: &TopicOptions) -> Result<Saved, Short> {
+fn read(bytes: &[u8], options: &TopicOptions, index: &KeyIndex) -> Result<Saved, Short> {
     let mut r = Reader::new(bytes);
     let code = CodeHash(r.array()?);
+    let meter = u32::try_from(r.varint()?).map_err(|_| Short)?;
     let args: Arc<[u8]> = Arc::from(r.bytes()?);
-    let mut desk = Desk::new(
-        options.program.state,
-        options.program_limits(),
-        Arc::clone(&args),
-    );
-    for (key, value) in pairs(&mut r)? {
-        desk.state_mut().put(key, [value, &[]]);
+    if meter == 0 || args.len() > ARGUMENT_BYTES_MAX {
+        return Err(Short);
+    }
+    let mode = options.program.state;
+    let mut desk = Desk::new(mode, options.program_limits(), Arc::clone(&args));
+    state(&mut r, &mut desk)?;
+    if mode != StateMode::Kv && !desk.state().is_empty() {
+        return Err(Short);
     }
     let watches = match r.varint()? {
         0 => false,
@@ -87,38 +102,42 @@ fn read(bytes: &[u8], options: &TopicOptions) -> Result<Saved, Short> {
     };
     desk.watch_keys(watches);
     if let Some(keys) = desk.keys_mut() {
-        for (key, value) in pairs(&mut r)? {
-            if value.len() < 8 {
-                return Err(Short);
-            }
-            keys.put(key, [value, &[]]);
+        for (key, offset) in index.sorted() {
+            keys.put(key, [&offset.0.to_le_bytes(), r.bytes()?]);
+            keys.commit();
         }
     }
     *desk.image_mut() = image(&mut r)?;
-    desk.keep();
+    if mode != StateMode::Memory && *desk.image() != Image::default() {
+        return Err(Short);
+    }
     if !r.is_empty() {
         return Err(Short);
     }
     Ok(Saved {
         code,
+        meter,
         args,
         desk,
         watches,
     })
 }
 
-type Pair<'a> = (&'a [u8], &'a [u8]);
-
-fn pairs<'a>(r: &mut Reader<'a>) -> Result<Vec<Pair<'a>>, Short> {
-    let mut pairs: Vec<Pair<'_>> = Vec::new();
+/// The entries of mode `kv`.
+fn state(r: &mut Reader<'_>, desk: &mut Desk) -> Result<(), Short> {
+    let mut before: &[u8] = &[];
     for _ in 0..r.varint()? {
         let key = r.bytes()?;
-        if key.is_empty() || pairs.last().is_some_and(|(before, _)| *before >= key) {
+        if key <= before || key.len() > KEY_BYTES_MAX {
             return Err(Short);
         }
-        pairs.push((key, r.bytes()?));
+        let value = r.bytes()?;
+        desk.state_mut().put(key, [value, &[]]);
+        // Nothing of it is ever taken back.
+        desk.state_mut().commit();
+        before = key;
     }
-    Ok(pairs)
+    Ok(())
 }
 
 fn image(r: &mut Reader<'_>) -> Result<Image, Short> {
@@ -194,23 +213,24 @@ pub(super) fn revive(
         return Err(BROKEN);
     };
     let code = codes.0.get_mut(&saved.code).ok_or(BROKEN)?;
-    let setup = Setup {
-        mode: live.options.program.state,
-        memory_bytes_max: live.options.program_limits().memory_bytes_max,
-    };
+    let setup = setup(&live.options, live.options.program.state, saved.meter);
     let program = host.admit(&code.bytes, &setup).map_err(|refusal| {
         SnapshotError::Program(match refusal {
             crate::program::Refusal::Bad(text) | crate::program::Refusal::Unable(text) => text,
         })
     })?;
     code.topics += 1;
-    live.program = Some(Box::new(Running::new(
-        saved.code,
+    let running = Running::new(
+        (saved.code, saved.meter),
         saved.args,
         setup.mode,
         program,
         saved.desk,
         saved.watches,
-    )));
+    );
+    if !running.accepts_image() || (running.reads_keys() && !running.watches) {
+        return Err(BROKEN);
+    }
+    live.program = Some(Box::new(running));
     Ok(())
 }

@@ -70,26 +70,33 @@ fn describe_item(item: &Item<'_>, out: &mut String) {
             options,
             code,
             args,
+            meter,
         } => {
             let options = shown(options);
             let (code, args) = (code.len(), args.len());
+            let meter = match meter {
+                0 => String::new(),
+                meter => format!("meter {meter}, "),
+            };
             writeln!(
                 out,
-                "  CREATE, program of {code} bytes, arguments of {args}, {options}"
+                "  CREATE, program of {code} bytes, arguments of {args}, {meter}{options}"
             )
         }
         Action::Replace {
             expected,
             code,
             args,
+            meter,
         } => {
             let (code, args) = (code.len(), args.len());
             let expected = expected.map_or("any".to_owned(), |hash| hash.to_string());
             writeln!(
                 out,
-                "  REPLACE of {expected}, program of {code} bytes, arguments of {args}"
+                "  REPLACE of {expected}, program of {code} bytes, arguments of {args}, meter {meter}"
             )
         }
+        Action::Quarantine { stopped } => writeln!(out, "  QUARANTINE {stopped}"),
         Action::Destroy => writeln!(out, "  DESTROY"),
         Action::Put { key, value } => writeln!(out, "  PUT {} = {}", show(key), show(value)),
         Action::Delete { key } => writeln!(out, "  DELETE {}", show(key)),
@@ -119,15 +126,14 @@ fn describe_item(item: &Item<'_>, out: &mut String) {
 fn shown(bytes: &[u8]) -> String {
     let options = TopicOptions::decode(bytes).unwrap();
     let text = format!("{options:?}");
-    match text.split_once(", program:") {
-        Some((plain, _))
-            if options.program == ProgramOptions::default()
-                && options.retention == Retention::default() =>
-        {
-            format!("{plain} }}")
-        }
+    let cut = |text: String, field: &str, is_default: bool| match text.split_once(field) {
+        Some((before, _)) if is_default => format!("{before} }}"),
         _ => text,
-    }
+    };
+    let plain = options.retention == Retention::default();
+    let text = cut(text, ", retention:", plain);
+    let plain = plain && options.program == ProgramOptions::default();
+    cut(text, ", program:", plain)
 }
 
 /// The bytes that the builder makes of items; the error of the first one that
@@ -149,6 +155,7 @@ pub(crate) fn with_intention<T>(item: &Item<'_>, take: impl FnOnce(&Intention<'_
             options: bytes,
             code,
             args,
+            ..
         } => {
             options = TopicOptions::decode(bytes).unwrap();
             let options = &options;
@@ -166,6 +173,7 @@ pub(crate) fn with_intention<T>(item: &Item<'_>, take: impl FnOnce(&Intention<'_
             expected,
             code,
             args,
+            ..
         } => Operation::Replace {
             expected,
             code,
@@ -180,6 +188,7 @@ pub(crate) fn with_intention<T>(item: &Item<'_>, take: impl FnOnce(&Intention<'_
         Action::Delete { key } => Operation::Delete { key },
         Action::Cursor { group, step } => Operation::Cursor { group, step },
         Action::ExpireSessions { idle_ms } => Operation::ExpireSessions { idle_ms },
+        Action::Quarantine { stopped } => Operation::Quarantine { stopped },
         Action::Txn(steps) => {
             ops = steps.iter().collect();
             Operation::Txn { ops: &ops }

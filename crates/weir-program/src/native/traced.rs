@@ -8,8 +8,8 @@ use weir_core::desk::{Desk, Stop};
 
 use super::{Data, stopped};
 use crate::abi::{self, Done, Returns};
-use crate::lines::{Level, Lines};
-use crate::trace::{Answer, Argument, HostCall, Snippet, Tracer};
+use crate::lines::{LINE_BYTES_MAX, Level, Lines};
+use crate::trace::{Answer, Argument, HostCall, SNIPPET_BYTES_MAX, Snippet, Tracer};
 
 /// Arguments that a function has at most.
 const ARGUMENTS_MAX: usize = 5;
@@ -86,7 +86,7 @@ fn host(
             return Err(stopped(guest, stop));
         }
     };
-    data.wrote |= done.wrote;
+    data.wrote(done.wrote);
     let left = guest.get_fuel()?;
     let paid = left.checked_sub(done.fuel);
     if let Some(mut seen) = seen {
@@ -135,9 +135,13 @@ fn call(
 
 /// A piece of the guest's memory; empty where there is none.
 fn piece(m: &[u8], ptr: i32, len: i32) -> Snippet {
+    piece_to(m, ptr, len, SNIPPET_BYTES_MAX)
+}
+
+fn piece_to(m: &[u8], ptr: i32, len: i32, max: usize) -> Snippet {
     let (from, len) = (ptr.cast_unsigned() as usize, len.cast_unsigned() as usize);
     let bytes = m.get(from..).unwrap_or(&[]);
-    Snippet::new(bytes.get(..len).unwrap_or(bytes), len)
+    Snippet::new(bytes.get(..len).unwrap_or(bytes), len, max)
 }
 
 /// What the guest hands over, read before the call.
@@ -168,7 +172,8 @@ fn arguments(name: &str, args: &Arguments, m: &[u8]) -> Vec<(&'static str, Argum
         }
         "log" => {
             let level = Level::from_number(a).name();
-            vec![("level", Argument::Name(level)), bytes("text", b, c)]
+            let text = Argument::Bytes(piece_to(m, b, c, LINE_BYTES_MAX));
+            vec![("level", Argument::Name(level)), ("text", text)]
         }
         _ => Vec::new(),
     }

@@ -70,7 +70,8 @@ impl Step {
                 (step.key, step.value) = (bytes(key)?, bytes(value)?);
             }
             "delete" => step.key = bytes(words.next().ok_or("a delete has a key")?)?,
-            "create" | "replace" | "destroy" | "alter" | "txn" | "state" => {}
+            "create" | "replace" | "destroy" | "alter" | "txn" | "state" | "quarantine"
+            | "release" => {}
             other => return Err(format!("no command {other}")),
         }
         for word in words {
@@ -157,6 +158,8 @@ impl Step {
             },
             ("alter", _) => Operation::Alter { options },
             ("destroy", _) => Operation::Destroy,
+            ("quarantine", _) => Operation::Quarantine { stopped: true },
+            ("release", _) => Operation::Quarantine { stopped: false },
             ("delete", _) => Operation::Delete { key },
             ("txn", _) => Operation::Txn { ops: &ops },
             _ => Operation::Put { key, value },

@@ -16,6 +16,8 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::lock_ext::RwLockExt;
 
+pub(crate) mod wire;
+
 /// Reads the records of one topic in ascending offset, each once, from any
 /// offset on. It needs nothing from the store between two calls, holds no
 /// lock, and costs one block of memory while a page is alive.
@@ -100,7 +102,7 @@ impl TopicReader {
         if self.skips || self.next <= 1 || self.next > removed {
             return Ok(());
         }
-        Err(StoreError::Gone {
+        Err(StoreError::RecordsGone {
             first: removed.saturating_add(1),
             last: files.last().0,
         })
@@ -307,7 +309,7 @@ impl Drop for Changed {
 
 impl Page {
     /// The same page from this record on.
-    pub(crate) fn from(&self, offset: ConsequenceOffset) -> Self {
+    pub(crate) fn starting(&self, offset: ConsequenceOffset) -> Self {
         Self {
             from: offset.0.max(self.from),
             ..self.clone()

@@ -212,3 +212,19 @@ fn a_transaction_is_applied_whole_and_marked() {
     let page = reader.next_page().unwrap().unwrap();
     assert_eq!(page.iter().next().unwrap().unwrap().offset.0, 4);
 }
+
+#[test]
+fn topics_with_a_leading_dot_are_written_by_the_process_alone_and_read_by_all() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    let note = put(".weir.notes", b"", b"once");
+    assert!(is_refused(store.propose(&[note]), 0));
+    let options = weir_core::TopicOptions::default();
+    let create = Intention::new(".weir.notes", Operation::Create { options: &options });
+    let outcomes = store.propose_own(&[create, note]).unwrap().wait().unwrap();
+    assert_eq!(outcomes.len(), 2);
+    assert!(is_refused(store.propose_own(&[put("a b", b"", b"")]), 0));
+    drop(store);
+    let store = open(Arc::new(disk));
+    assert_eq!(records(&store, ".weir.notes").len(), 2);
+}

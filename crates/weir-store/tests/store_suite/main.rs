@@ -20,6 +20,7 @@ mod disks;
 mod faults;
 mod fixture;
 mod groups;
+mod history;
 mod kill;
 mod limits;
 mod listen;

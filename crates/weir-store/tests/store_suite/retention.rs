@@ -203,7 +203,7 @@ fn a_reader_before_the_first_record_is_told_or_goes_on_there() {
         store.retain(None).unwrap();
     }
     let check = |error: StoreError| match error {
-        StoreError::Gone { first, last } => assert_eq!((first, last), (32, 51)),
+        StoreError::RecordsGone { first, last } => assert_eq!((first, last), (32, 51)),
         other => panic!("{other}"),
     };
     check(slow.next_page().unwrap_err());
@@ -231,7 +231,7 @@ fn a_reader_before_the_first_record_is_told_or_goes_on_there() {
         store.retain(None).unwrap();
     }
     match key(b"solo").unwrap_err() {
-        StoreError::Gone { first, .. } => assert!(first > solo.0),
+        StoreError::RecordsGone { first, .. } => assert!(first > solo.0),
         other => panic!("{other}"),
     }
     let keys = store.scan("t", b"", None, 100).unwrap();
@@ -244,7 +244,7 @@ fn a_reader_before_the_first_record_is_told_or_goes_on_there() {
     let store = open(Arc::new(disk));
     let mut late = store.read("t", ConsequenceOffset(5)).unwrap();
     assert!(
-        matches!(late.next_page(), Err(StoreError::Gone { .. })),
+        matches!(late.next_page(), Err(StoreError::RecordsGone { .. })),
         "also after an open"
     );
 }

@@ -25,7 +25,7 @@ fn key(number: u64, into: &mut Vec<u8>) {
 }
 
 /// A field of this process's status, bytes.
-fn status(name: &str) -> u64 {
+pub fn status(name: &str) -> u64 {
     let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let kibibytes =

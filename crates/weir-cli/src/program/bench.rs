@@ -1,0 +1,478 @@
+//! `weir program bench`: what a program adds to a write.
+//!
+//! The same writes go to a plain topic and to one with the program, in one
+//! store of this process at durability `memory`, in blocks that take turns.
+//! The first blocks are not counted; what is said of the difference is the
+//! median over pairs of neighbouring blocks, so that a busy moment of the
+//! machine hits both sides.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+use weir::program::script;
+use weir::{
+    Durability, Effect, ErrorCode, Intention, OpenOptions, Operation, ProgramInfo, StateMode,
+    TopicOptions, TxnOp, Weir,
+};
+
+use super::deploy::argument;
+use super::read;
+use super::script::beside;
+use crate::cli::Caller;
+use crate::demo::place::Place;
+use crate::output::{Cell, Field, Shape, field};
+use crate::report::{self, Because, Failure};
+use crate::topic::options;
+
+/// Arguments of `weir program bench`.
+#[derive(Debug, Args)]
+pub(super) struct BenchArgs {
+    /// The module, a .wasm file
+    file: PathBuf,
+    /// Options of the topic
+    #[arg(value_name = "OPTION=VALUE")]
+    options: Vec<String>,
+    /// Writes from a script, again and again, on the topic that it makes first
+    #[arg(long, conflicts_with_all = ["key", "value", "args", "options", "state_entries"])]
+    script: Option<PathBuf>,
+    /// Key of each write, in the words of scripts
+    #[arg(long, default_value = "key")]
+    key: String,
+    /// Value of each write, in the words of scripts
+    #[arg(long, default_value = "{x*100}")]
+    value: String,
+    /// Arguments of the program, in the words of scripts
+    #[arg(long, default_value = "", hide_default_value = true)]
+    args: String,
+    /// Writes to each of the two topics, rounded up to whole blocks of calls
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1000..=100_000_000))]
+    count: u32,
+    /// Writes in one call
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    batch: u32,
+    /// Different keys, each written once before: KEY with a number behind it
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    state_entries: u32,
+}
+
+const FIELDS: &[Field] = &[
+    field("count", "number", "writes to each topic that were measured"),
+    field("batch", "number", "writes in one call"),
+    field(
+        "plain_p50_ns",
+        "number",
+        "plain topic: median of a call, for each of its writes",
+    ),
+    field(
+        "plain_p99_ns",
+        "number",
+        "plain topic: 99th percentile of the same",
+    ),
+    field("program_p50_ns", "number", "with the program: median"),
+    field(
+        "program_p99_ns",
+        "number",
+        "with the program: 99th percentile",
+    ),
+    field(
+        "extra_ns",
+        "number",
+        "what the program adds to a write: median over pairs of blocks; below 0: noise",
+    ),
+    field("fuel", "number", "fuel of a write, mean"),
+    field("valid", "number", "writes that were VALID"),
+    field("rejected", "number", "writes that the program rejected"),
+    field(
+        "failed",
+        "number",
+        "writes that came to nothing for another reason",
+    ),
+    field("state", "text", "what the program keeps: none, kv, memory"),
+    field("entries", "count", "of its state at the end"),
+    field("state_bytes", "bytes", "of its state at the end"),
+    field("reset", "text", "what is set back before the next call"),
+    field(
+        "build",
+        "text",
+        "release, or debug: then no figure means anything",
+    ),
+];
+
+/// Blocks of each side.
+const BLOCKS: u32 = 20;
+/// Blocks of each side at the start that are not counted.
+const WARM_UP: u32 = 2;
+/// Writes in one call before anything is timed.
+const FILL_BATCH: usize = 1000;
+
+/// A write with bytes of its own.
+struct Write {
+    operation: Owned,
+    principal: Vec<u8>,
+}
+
+enum Owned {
+    Put(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    Txn(Vec<(Vec<u8>, Option<Vec<u8>>)>),
+}
+
+/// What is measured.
+struct Job {
+    options: TopicOptions,
+    code: Vec<u8>,
+    args: Vec<u8>,
+    /// Writes that go round.
+    writes: Vec<Write>,
+    /// Whether each goes once before anything is timed.
+    fill: bool,
+}
+
+/// What was measured on one topic.
+#[derive(Default)]
+struct Side {
+    /// Nanoseconds for each write of a call, of the blocks that count.
+    calls: Vec<u64>,
+    /// The median of each block.
+    blocks: Vec<u64>,
+    valid: u64,
+    rejected: u64,
+    failed: u64,
+    fuel: u64,
+    next: usize,
+}
+
+/// Carries out `weir program bench`.
+pub(super) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    report::note(
+        caller.quiet || !cfg!(debug_assertions),
+        "this is a debug build; its figures say nothing about a release build",
+    );
+    let job = Job::of(args)?;
+    let place = Place::new(None)?;
+    let measured = measure(&place, &job, args.count, args.batch);
+    place.close()?;
+    let (plain, program, info) = measured?;
+    let count = |n| Cell::Count(n);
+    let total = program.valid + program.rejected + program.failed;
+    let extra = paired(&plain.blocks, &program.blocks);
+    out.row(&[
+        count(total),
+        count(u64::from(args.batch)),
+        count(rank(&plain.calls, 50)),
+        count(rank(&plain.calls, 99)),
+        count(rank(&program.calls, 50)),
+        count(rank(&program.calls, 99)),
+        u64::try_from(extra).map_or_else(|_| Cell::Text(extra.to_string().into()), count),
+        count(program.fuel / total.max(1)),
+        count(program.valid),
+        count(program.rejected),
+        count(program.failed),
+        Cell::Text(info.mode.name().into()),
+        count(info.state_entries),
+        Cell::Size(info.state_bytes),
+        Cell::Text(reset(&job).into()),
+        Cell::Text(
+            if cfg!(debug_assertions) {
+                "debug"
+            } else {
+                "release"
+            }
+            .into(),
+        ),
+    ])?;
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Job {
+    fn of(args: &BenchArgs) -> anyhow::Result<Self> {
+        let code = read(&args.file)?;
+        match &args.script {
+            Some(path) => Self::of_script(args, code, path),
+            None => Self::of_key(args, code),
+        }
+    }
+
+    fn of_key(args: &BenchArgs, code: Vec<u8>) -> anyhow::Result<Self> {
+        let (key, value) = (argument(&args.key)?, argument(&args.value)?);
+        let put = |key| Write {
+            operation: Owned::Put(key, value.clone()),
+            principal: Vec::new(),
+        };
+        let several = args.state_entries > 1;
+        let writes = (0..args.state_entries).map(|n| {
+            let number = n.to_string();
+            put(if several {
+                [&key[..], number.as_bytes()].concat()
+            } else {
+                key.clone()
+            })
+        });
+        Ok(Self {
+            options: options::parse(&args.options, &TopicOptions::default())?,
+            args: argument(&args.args)?,
+            writes: writes.collect(),
+            code,
+            fill: several,
+        })
+    }
+
+    fn of_script(args: &BenchArgs, code: Vec<u8>, path: &std::path::Path) -> anyhow::Result<Self> {
+        let text = String::from_utf8_lossy(&read(path)?).into_owned();
+        let mut job = Self {
+            options: TopicOptions::default(),
+            args: Vec::new(),
+            writes: Vec::new(),
+            code: Vec::new(),
+            fill: false,
+        };
+        let mut topic: Option<String> = None;
+        let beside = |name: &str| beside(&args.file, &code, name);
+        let taken = script::intentions(&text, &beside, &mut |intention| {
+            if let (None, Operation::CreateProgram { options, args, .. }) =
+                (&topic, &intention.operation)
+            {
+                (job.options, job.args) = ((*options).clone(), args.to_vec());
+                topic = Some(intention.topic.to_owned());
+            }
+            if topic.as_deref() == Some(intention.topic) {
+                job.writes.extend(Write::of(intention));
+            }
+        });
+        let unusable = || format!("cannot use {}", path.display());
+        let bad = |why: String| Failure::new(ErrorCode::BadRequest, unusable()).because(why);
+        taken.map_err(|error| bad(error.to_string()))?;
+        if job.writes.is_empty() {
+            return Err(
+                bad("it writes nothing to a topic that it makes with a program".to_owned()).into(),
+            );
+        }
+        job.code = code;
+        Ok(job)
+    }
+}
+
+impl Write {
+    fn of(intention: &Intention<'_>) -> Option<Self> {
+        let operation = match intention.operation {
+            Operation::Put { key, value } => Owned::Put(key.to_vec(), value.to_vec()),
+            Operation::Delete { key } => Owned::Delete(key.to_vec()),
+            Operation::Txn { ops } => Owned::Txn(
+                ops.iter()
+                    .map(|op| match op {
+                        TxnOp::Put { key, value, .. } => (key.to_vec(), Some(value.to_vec())),
+                        TxnOp::Delete { key, .. } => (key.to_vec(), None),
+                    })
+                    .collect(),
+            ),
+            _ => return None,
+        };
+        let principal = intention.principal.to_vec();
+        Some(Self {
+            operation,
+            principal,
+        })
+    }
+
+    /// The steps of a transaction, borrowed; none for other writes.
+    fn steps(&self) -> Vec<TxnOp<'_>> {
+        let Owned::Txn(steps) = &self.operation else {
+            return Vec::new();
+        };
+        let meta = &[][..];
+        steps
+            .iter()
+            .map(|(key, value)| match value {
+                Some(value) => TxnOp::Put { key, value, meta },
+                None => TxnOp::Delete { key, meta },
+            })
+            .collect()
+    }
+}
+
+/// Runs both sides in turns.
+fn measure(
+    place: &Place,
+    job: &Job,
+    count: u32,
+    batch: u32,
+) -> anyhow::Result<(Side, Side, ProgramInfo)> {
+    let options = OpenOptions {
+        durability: Durability::Memory,
+        ..OpenOptions::default()
+    };
+    let weir = Weir::open_with(place.path().join("store"), &options)
+        .failed(|| "cannot make a store to measure in".to_owned())?;
+    let create = Operation::CreateProgram {
+        options: &job.options,
+        code: &job.code,
+        args: &job.args,
+    };
+    let plain_options = TopicOptions::default();
+    let plain = Operation::Create {
+        options: &plain_options,
+    };
+    for (topic, operation) in [(TOPICS[0], plain), (TOPICS[1], create)] {
+        let intention = Intention::new(topic, operation);
+        let outcome = crate::put::one(&weir, intention, || "cannot make the topic".to_owned())?;
+        if let Some(failure) = outcome
+            .commit()
+            .and_then(|commit| crate::verdict::failure(topic, commit))
+        {
+            return Err(failure.into());
+        }
+    }
+    let mut sides = [Side::default(), Side::default()];
+    if job.fill {
+        for topic in TOPICS {
+            let mut side = Side::default();
+            for _ in 0..job.writes.len().div_ceil(FILL_BATCH) {
+                side.call(&weir, topic, job, FILL_BATCH)?;
+            }
+        }
+    }
+    let calls = count.div_ceil(BLOCKS * batch);
+    for block in 0..BLOCKS + WARM_UP {
+        for (side, topic) in sides.iter_mut().zip(TOPICS) {
+            let mut times = Vec::with_capacity(calls as usize);
+            for _ in 0..calls {
+                let took = side.call(&weir, topic, job, batch as usize)?;
+                let each = took.as_nanos() / u128::from(batch);
+                times.push(u64::try_from(each).unwrap_or(u64::MAX));
+            }
+            if block < WARM_UP {
+                // Where it stands in its writes is kept, and nothing else.
+                let next = side.next;
+                *side = Side::default();
+                side.next = next;
+            } else {
+                side.blocks.push(rank(&times, 50));
+                side.calls.extend(times);
+            }
+        }
+    }
+    let info = weir
+        .store()
+        .program(TOPICS[1])
+        .context("the program is gone")?;
+    weir.close()
+        .failed(|| "cannot close the store".to_owned())?;
+    let [plain, program] = sides;
+    Ok((plain, program, info))
+}
+
+/// The plain topic, and the one with the program.
+const TOPICS: [&str; 2] = ["plain", "program"];
+
+impl Side {
+    /// One call with so many writes.
+    fn call(
+        &mut self,
+        weir: &Weir,
+        topic: &str,
+        job: &Job,
+        batch: usize,
+    ) -> anyhow::Result<Duration> {
+        let writes = job.writes.iter().cycle().skip(self.next).take(batch);
+        let writes: Vec<(&Write, Vec<TxnOp<'_>>)> =
+            writes.map(|write| (write, write.steps())).collect();
+        self.next = (self.next + batch) % job.writes.len();
+        let intentions: Vec<Intention<'_>> = writes
+            .iter()
+            .map(|(write, steps)| {
+                let operation = match &write.operation {
+                    Owned::Put(key, value) => Operation::Put { key, value },
+                    Owned::Delete(key) => Operation::Delete { key },
+                    Owned::Txn(_) => Operation::Txn { ops: steps },
+                };
+                let mut intention = Intention::new(topic, operation);
+                intention.principal = &write.principal;
+                intention
+            })
+            .collect();
+        let failed = || format!("cannot write to {topic}");
+        let start = Instant::now();
+        let outcomes = weir
+            .propose(&intentions)
+            .failed(failed)?
+            .wait()
+            .failed(failed)?;
+        let took = start.elapsed();
+        for commit in outcomes
+            .iter()
+            .filter_map(|outcome| outcome.commit().cloned())
+        {
+            match (commit.effect, commit.reason) {
+                (Effect::Valid, _) => self.valid += 1,
+                (_, Some(ErrorCode::Rejected)) => self.rejected += 1,
+                _ => self.failed += 1,
+            }
+            self.fuel += commit.fuel;
+        }
+        Ok(took)
+    }
+}
+
+/// A percentile by nearest rank; 0 of nothing.
+fn rank(times: &[u64], percent: usize) -> u64 {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    let rank = (times.len() * percent).div_ceil(100).max(1);
+    times.get(rank - 1).copied().unwrap_or(0)
+}
+
+/// Median difference of neighbouring blocks.
+fn paired(plain: &[u64], program: &[u64]) -> i64 {
+    let pairs = plain.iter().zip(program);
+    let mut extra: Vec<i64> = pairs
+        .map(|(plain, program)| program.cast_signed() - plain.cast_signed())
+        .collect();
+    extra.sort_unstable();
+    extra.get(extra.len() / 2).copied().unwrap_or(0)
+}
+
+/// What the host does between two calls, by what the module can do.
+fn reset(job: &Job) -> String {
+    const WRITE: [&str; 6] = [
+        "input_info",
+        "input_read",
+        "state_get",
+        "state_next",
+        "key_get",
+        "hash",
+    ];
+    let Ok(report) = weir::program::inspect(&job.code) else {
+        return String::new();
+    };
+    let globals = report.globals.len();
+    let written = report.stores
+        || report
+            .imports
+            .iter()
+            .any(|name| WRITE.contains(&name.as_str()));
+    if job.options.program.state == StateMode::Memory {
+        format!(
+            "nothing; up to {} bytes of memory are compared and kept",
+            report.memory_bytes
+        )
+    } else if report.changes_segments {
+        "all: a fresh instance for each call".to_owned()
+    } else if written {
+        format!(
+            "{} bytes of memory and {globals} globals",
+            report.memory_bytes
+        )
+    } else {
+        format!("{globals} globals; its memory is never written")
+    }
+}

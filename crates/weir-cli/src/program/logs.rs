@@ -1,0 +1,98 @@
+//! `weir program logs`: the lines that a topic's programs wrote, by running
+//! the log again.
+
+use std::collections::VecDeque;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use weir::program::trace::{HostCall, Tracer, Wanted};
+use weir::{ErrorCode, IntentionOffset};
+
+use super::calls::log_text;
+use super::trace::history;
+use crate::cli::Caller;
+use crate::output::{Cell, Field, Shape, field};
+use crate::report::{Because, Failure, note};
+
+/// Arguments of `weir program logs`.
+#[derive(Debug, Args)]
+pub(super) struct LogsArgs {
+    /// Name of the topic
+    topic: String,
+    /// The newest lines only
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    last: u32,
+    /// First intention that is run again [default: the first one that can be]
+    #[arg(long, value_name = "OFFSET")]
+    from: Option<u64>,
+}
+
+const FIELDS: &[Field] = &[
+    field(
+        "intention",
+        "number",
+        "offset of the intention that was judged",
+    ),
+    field("time", "time", "its stamp, RFC 3339 UTC"),
+    field("level", "text", "error, warn, info, debug or trace"),
+    field("text", "text", "the line, at most 1 KiB of it"),
+];
+
+/// Carries out `weir program logs`.
+pub(super) fn run(caller: &Caller, args: &LogsArgs) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::Stream, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let failed = || format!("cannot run the history of {} again", args.topic);
+    let all = IntentionOffset(0)..=IntentionOffset(u64::MAX);
+    let tracer = Arc::new(Tracer::new(Wanted::Log, &all));
+    let history = history(caller, &tracer)?;
+    let first = match args.from {
+        Some(from) => IntentionOffset(from.max(1)),
+        None => history.first().failed(failed)?,
+    };
+    let range = first..=IntentionOffset(u64::MAX);
+    tracer.watch(&range);
+    let (mut waiting, mut lines) = (VecDeque::new(), VecDeque::<HostCall>::new());
+    let (mut known, mut left_out) = (false, 0);
+    let replayed = history.replay(range, &mut |replayed| {
+        let ours = replayed.topic == args.topic;
+        known |= ours && replayed.machine.topic(replayed.topic).is_some();
+        let (taken, lost) = tracer.take();
+        waiting.extend(taken);
+        left_out += lost;
+        // Intentions come in the order of their lines.
+        while let Some(line) =
+            waiting.pop_front_if(|line: &mut HostCall| line.intention <= replayed.commit.intention)
+        {
+            if ours && line.intention == replayed.commit.intention {
+                if lines.len() >= args.last as usize {
+                    lines.pop_front();
+                }
+                lines.push_back(line);
+            }
+        }
+    });
+    replayed.failed(failed)?;
+    if !known {
+        let what = format!("no intention of topic {} was run again", args.topic);
+        return Err(Failure::new(ErrorCode::TopicUnknown, what).into());
+    }
+    if left_out > 0 {
+        let text = format!("{left_out} lines of calls that wrote too many were left out");
+        note(caller.quiet, &text);
+    }
+    for line in &lines {
+        let (level, text) = log_text(line);
+        out.row(&[
+            Cell::Count(line.intention.0),
+            Cell::Time(line.time_ms),
+            Cell::Text(level.into()),
+            Cell::Text(text.into()),
+        ])?;
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}

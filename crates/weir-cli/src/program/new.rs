@@ -1,0 +1,248 @@
+//! `weir program new`: a project for a program, ready to build.
+//!
+//! The files stand in `templates/` and, for the libraries of the languages, in
+//! `programs/`; `cargo xtask wasm` writes, builds and runs them all.
+//!
+//! What must never happen here: a file that was there before is changed, or a
+//! project needs anything of this repository.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use weir::ErrorCode;
+
+use crate::cli::Caller;
+use crate::report::{self, Because, Failure};
+
+/// Bytes of the name of a project.
+const NAME_BYTES_MAX: usize = 64;
+
+/// What stands for the name in the files.
+const NAME: &str = "{{name}}";
+
+#[derive(Debug, Args)]
+pub(super) struct NewArgs {
+    /// Name of the project, and of the topic in its script: a-z 0-9 -
+    name: String,
+    /// Language of the program
+    #[arg(long, value_enum, default_value_t = Language::Rust)]
+    lang: Language,
+    /// Directory of the project; it is made, or is empty [default: NAME]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Language {
+    Rust,
+    C,
+    Zig,
+    #[value(alias = "as")]
+    Assemblyscript,
+}
+
+/// A file of a project: where it goes, and what is in it.
+type File = (&'static str, &'static str);
+
+macro_rules! template {
+    ($path:literal) => {
+        include_str!(concat!("../../templates/", $path))
+    };
+}
+
+macro_rules! library {
+    ($path:literal) => {
+        include_str!(concat!("../../../../programs/", $path))
+    };
+}
+
+/// Of every project.
+const ALL: &[File] = &[("first.txt", template!("first.txt"))];
+
+const RUST: &[File] = &[
+    ("Cargo.toml", template!("rust/Cargo.toml.in")),
+    (".cargo/config.toml", template!("rust/config.toml")),
+    (".gitignore", template!("rust/gitignore")),
+    ("README.md", template!("rust/README.md")),
+    ("src/lib.rs", template!("rust/program.rs")),
+    ("weir-guest/Cargo.toml", template!("rust/guest.toml.in")),
+    ("weir-guest/src/lib.rs", library!("weir-guest/src/lib.rs")),
+    ("weir-guest/src/host.rs", library!("weir-guest/src/host.rs")),
+    (
+        "weir-guest/src/bytes.rs",
+        library!("weir-guest/src/bytes.rs"),
+    ),
+];
+
+const C: &[File] = &[
+    ("Makefile", template!("c/Makefile.in")),
+    (".gitignore", template!("c/gitignore")),
+    ("README.md", template!("c/README.md")),
+    ("program.c", template!("c/program.c")),
+    ("weir_guest.h", library!("c/weir_guest.h")),
+];
+
+const ZIG: &[File] = &[
+    ("Makefile", template!("zig/Makefile.in")),
+    (".gitignore", template!("zig/gitignore")),
+    ("README.md", template!("zig/README.md")),
+    ("program.zig", template!("zig/program.zig")),
+    ("weir_guest.zig", library!("zig/weir_guest.zig")),
+];
+
+const ASSEMBLYSCRIPT: &[File] = &[
+    ("package.json", template!("assemblyscript/package.json.in")),
+    (
+        "package-lock.json",
+        template!("assemblyscript/package-lock.json.in"),
+    ),
+    (".npmrc", library!("assemblyscript/.npmrc")),
+    ("asconfig.json", library!("assemblyscript/asconfig.json")),
+    (".gitignore", template!("assemblyscript/gitignore")),
+    ("README.md", template!("assemblyscript/README.md")),
+    (
+        "assembly/program.ts",
+        template!("assemblyscript/program.ts"),
+    ),
+    (
+        "assembly/weir_guest.ts",
+        library!("assemblyscript/assembly/index.ts"),
+    ),
+];
+
+impl Language {
+    fn files(self) -> impl Iterator<Item = &'static File> {
+        let own = match self {
+            Self::Rust => RUST,
+            Self::C => C,
+            Self::Zig => ZIG,
+            Self::Assemblyscript => ASSEMBLYSCRIPT,
+        };
+        ALL.iter().chain(own)
+    }
+}
+
+/// Carries out `weir program new`.
+pub(super) fn run(caller: &Caller, args: &NewArgs) -> anyhow::Result<ExitCode> {
+    let bad = |why: String| -> anyhow::Error {
+        let what = format!("cannot make a project {}", args.name);
+        let failure = Failure::new(ErrorCode::BadOption, what).because(why);
+        let advice = "take another name, such as `seats`, or name a new directory with `--dir`";
+        failure.advise(advice).into()
+    };
+    if let Some(why) = unfit(&args.name) {
+        return Err(bad(why.to_owned()));
+    }
+    let dir = args.dir.clone().unwrap_or_else(|| (&args.name).into());
+    if let Some(why) = occupied(&dir) {
+        return Err(bad(why));
+    }
+    let mut count = 0;
+    for (path, text) in args.lang.files() {
+        write(&dir.join(path), &text.replace(NAME, &args.name))?;
+        count += 1;
+    }
+    let readme = dir.join("README.md");
+    let text = format!(
+        "wrote {count} files; {} has the next commands",
+        readme.display()
+    );
+    report::note(caller.quiet, &text);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Why a name does not suit packages of every language and topics alike.
+fn unfit(name: &str) -> Option<&'static str> {
+    if !name.starts_with(|first: char| first.is_ascii_lowercase()) {
+        return Some("a name begins with a letter from a to z");
+    }
+    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    if !name.bytes().all(allowed) {
+        return Some("a name has letters from a to z, digits and - only");
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return Some("a name has at most 64 bytes");
+    }
+    (name == "weir-guest").then_some("the library for programs has this name")
+}
+
+/// Why a project cannot be written there.
+fn occupied(dir: &Path) -> Option<String> {
+    match fs::read_dir(dir) {
+        Ok(mut entries) => {
+            let taken = entries.next().is_some();
+            taken.then(|| format!("{} is not empty, and nothing is overwritten", dir.display()))
+        }
+        Err(_) if !dir.exists() => None,
+        Err(error) => Some(format!("{}: {error}", dir.display())),
+    }
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let what = || format!("cannot write {}", path.display());
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).failed(what)?;
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .failed(what)?;
+    file.write_all(text.as_bytes()).failed(what)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::fs;
+
+    use clap::ValueEnum as _;
+
+    use super::{Language, NAME, occupied, unfit, write};
+
+    #[test]
+    fn nothing_is_overwritten() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path();
+        assert_eq!(occupied(dir), None, "an empty directory");
+        assert_eq!(occupied(&dir.join("new")), None, "no directory yet");
+        let file = dir.join("src/lib.rs");
+        write(&file, "mine").unwrap();
+        assert!(occupied(dir).is_some());
+        assert!(occupied(&file).is_some(), "a file");
+        assert!(write(&file, "ours").is_err());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+    }
+
+    #[test]
+    fn names_suit_packages_and_topics() {
+        for name in ["seats", "a", "a-1", "core", &"a".repeat(64)] {
+            assert_eq!(unfit(name), None, "{name}");
+        }
+        let long = "a".repeat(65);
+        for name in ["", "A", "1a", "-a", "a_b", "a/b", "..", "weir-guest", &long] {
+            assert!(unfit(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_project_is_complete_and_stands_alone() {
+        for language in Language::value_variants() {
+            let files: Vec<_> = language.files().collect();
+            for part in ["README.md", "first.txt", ".gitignore"] {
+                let named = files.iter().filter(|(path, _)| *path == part).count();
+                assert_eq!(named, 1, "{language:?} has {part}");
+            }
+            for (path, text) in files {
+                let text = text.replace(NAME, "seats");
+                assert!(!text.contains("{{"), "{path} has something to fill in");
+                assert!(!text.contains("../"), "{path} leaves the project");
+                assert!(!text.contains(".workspace"), "{path} needs this workspace");
+            }
+        }
+    }
+}

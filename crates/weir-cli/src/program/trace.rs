@@ -1,0 +1,364 @@
+//! `weir program trace`: an intention of the past, run again and shown.
+//!
+//! What must never happen here: a write to the store; it is not even locked.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _, stdout};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use weir::program::WasmtimeHost;
+use weir::program::script;
+use weir::program::trace::{HostCall, Tracer, Wanted};
+use weir::{
+    Agreement, CodeHash, Commit, ConsequenceOffset, Effect, ErrorCode, History, IntentionOffset,
+    OwnedRecord, ProgramHost, RecordKind, Replayed,
+};
+
+use super::calls::{self, short};
+use crate::bytes::{json_bytes, json_string, json_value, printable};
+use crate::cli::Caller;
+use crate::output::{Cell, Field, Shape, field, time, wide};
+use crate::paint::{DIM, paint};
+use crate::place;
+use crate::report::{self, Because, Failure};
+use crate::verdict;
+
+/// Arguments of `weir program trace`.
+#[derive(Debug, Args)]
+pub(super) struct TraceArgs {
+    /// Name of the topic
+    topic: String,
+    /// Offset of the intention, as in verdicts
+    #[arg(required_unless_present = "record")]
+    offset: Option<u64>,
+    /// The intention that made the record with this offset
+    #[arg(long, value_name = "N", conflicts_with = "offset")]
+    record: Option<u64>,
+}
+
+const FIELDS: &[Field] = &[
+    field("topic", "text", "name of the topic"),
+    field("intention", "number", "offset of the intention"),
+    field("operation", "text", "CREATE, PUT, DELETE, TXN or REPLACE"),
+    field("key", "bytes", "its key; null: none"),
+    field(
+        "value",
+        "bytes",
+        "its value as JSON, `text` or `value64` (base64)",
+    ),
+    field("time", "time", "its stamp, RFC 3339 UTC"),
+    field("principal", "bytes", "the authenticated name; null: none"),
+    field("effect", "text", "VALID, INVALID or ERROR"),
+    field("reason", "text", "why not, null when VALID"),
+    field("detail", "text", "more about the reason"),
+    field("fuel", "number", "fuel used"),
+    field("fuel_host", "number", "of it in host calls"),
+    field("fuel_code", "number", "of it in instructions"),
+    field("calls", "list", "host calls: name, arguments, answer, fuel"),
+    field("records", "list", "records: offset, kind, key, value"),
+    wide(
+        "calls_left_out",
+        "number",
+        "host calls beyond the first 100,000",
+    ),
+    field(
+        "stored",
+        "text",
+        "equal, differs, or unknown: the files hold nothing of it",
+    ),
+    wide(
+        "sha256",
+        "text",
+        "identity of the module behind it; null: none",
+    ),
+];
+
+/// What was seen of an intention.
+struct Seen {
+    topic: String,
+    operation: &'static str,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    steps: u32,
+    principal: Vec<u8>,
+    time_ms: u64,
+    commit: Commit,
+    records: Vec<OwnedRecord>,
+    code: Option<CodeHash>,
+    agreement: Agreement,
+    calls: Vec<HostCall>,
+    left_out: u64,
+}
+
+/// Opens the history of the call's store on a host of its own.
+pub(super) fn history(caller: &Caller, tracer: &Arc<Tracer>) -> anyhow::Result<History> {
+    let at = place::directory(caller)?;
+    let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(tracer)));
+    let history = History::open(Path::new(at), Some(host));
+    history.failed(|| format!("cannot read the store in {at}"))
+}
+
+/// Carries out `weir program trace`.
+pub(super) fn run(caller: &Caller, args: &TraceArgs) -> anyhow::Result<ExitCode> {
+    // Before the store is read: `-o help` needs none.
+    let rows = match caller.style.format {
+        Some(_) => match caller.style.open(Shape::One, FIELDS)? {
+            Some(out) => Some(out),
+            None => return Ok(ExitCode::SUCCESS),
+        },
+        None => None,
+    };
+    let nothing = IntentionOffset(1)..=IntentionOffset(0);
+    let tracer = Arc::new(Tracer::new(Wanted::All, &nothing));
+    let history = history(caller, &tracer)?;
+    let offset = match (args.offset, args.record) {
+        (Some(offset), _) => IntentionOffset(offset),
+        (None, record) => of_record(&history, &args.topic, record.unwrap_or_default())?,
+    };
+    let seen = look(&history, &tracer, &args.topic, offset)?;
+    match rows {
+        Some(mut out) => {
+            out.row(&row(&seen))?;
+            out.finish()?;
+        }
+        None => report::stdout(stdout().write_all(text(&seen).as_bytes()))?,
+    }
+    if seen.agreement == Agreement::Differs {
+        let what = format!("intention {offset} does not come out as it is stored");
+        return Err(Failure::new(ErrorCode::Diverged, what).into());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn of_record(history: &History, topic: &str, offset: u64) -> anyhow::Result<IntentionOffset> {
+    let found = history
+        .intention_of(topic, ConsequenceOffset(offset))
+        .failed(|| format!("cannot find record {offset} of {topic}"))?;
+    let missing = || {
+        let what = format!("there is no record {offset} in {topic}");
+        Failure::new(ErrorCode::RecordAbsent, what)
+            .because("the log, as far as it reaches back, makes none")
+    };
+    Ok(found.ok_or_else(missing)?)
+}
+
+fn look(
+    history: &History,
+    tracer: &Tracer,
+    topic: &str,
+    offset: IntentionOffset,
+) -> anyhow::Result<Seen> {
+    let failed = || format!("cannot run intention {offset} again");
+    let range = offset..=offset;
+    tracer.watch(&range);
+    let mut seen = None;
+    let newest = history.replay(range, &mut |replayed| {
+        seen = Some(take(history, &replayed));
+    });
+    let newest = newest.failed(failed)?;
+    let absent = |why: String| {
+        let what = format!("there is no intention {offset} of topic {topic}");
+        Failure::new(ErrorCode::RecordAbsent, what).because(why)
+    };
+    let Some(seen) = seen else {
+        return Err(absent(format!("the newest intention is {newest}")).into());
+    };
+    let mut seen = seen.failed(failed)?;
+    (seen.calls, seen.left_out) = tracer.take();
+    if seen.topic != topic {
+        let why = match seen.topic.as_str() {
+            "" => "it is the store's own".to_owned(),
+            other => format!("it went to topic {other}"),
+        };
+        return Err(absent(why).into());
+    }
+    let judged = seen.commit.fuel > 0 || !seen.calls.is_empty();
+    if seen.code.is_none() && !judged && matches!(seen.operation, "PUT" | "DELETE" | "TXN") {
+        let what = format!("there is no program in topic {topic}");
+        let failure = Failure::new(ErrorCode::TopicUnknown, what);
+        return Err(failure.because("nothing judged that intention").into());
+    }
+    Ok(seen)
+}
+
+fn take(history: &History, replayed: &Replayed<'_>) -> Result<Seen, weir::StoreError> {
+    let view = replayed.machine.topic(replayed.topic);
+    Ok(Seen {
+        topic: replayed.topic.to_owned(),
+        operation: replayed.operation,
+        key: replayed.key.to_vec(),
+        value: replayed.value.to_vec(),
+        steps: replayed.steps,
+        principal: replayed.principal.to_vec(),
+        time_ms: replayed.time_ms,
+        commit: replayed.commit.clone(),
+        records: replayed.records.to_vec(),
+        code: view
+            .and_then(|view| view.program)
+            .map(|program| program.code),
+        agreement: history.compare(replayed)?,
+        calls: Vec::new(),
+        left_out: 0,
+    })
+}
+
+impl Seen {
+    fn fuel_host(&self) -> u64 {
+        // What the last call of a program that ran out could not pay is its
+        // whole rest, so this is never more than all.
+        let sum: u64 = self.calls.iter().map(|call| call.fuel).sum();
+        sum.min(self.commit.fuel)
+    }
+
+    fn stored(&self) -> &'static str {
+        match self.agreement {
+            Agreement::Equal => "equal",
+            Agreement::Differs => "differs",
+            Agreement::Unknown => "unknown",
+        }
+    }
+}
+
+fn row(seen: &Seen) -> [Cell<'_>; 18] {
+    let commit = &seen.commit;
+    let (host, text) = (seen.fuel_host(), verdict::detail(&commit.detail));
+    let calls = seen.calls.iter().map(|call| {
+        let (given, answer) = calls::line(call);
+        (calls::json(call), joined(given, &answer))
+    });
+    [
+        Cell::Text(seen.topic.as_str().into()),
+        Cell::Count(commit.intention.0),
+        Cell::Text(seen.operation.into()),
+        Cell::Bytes(seen.key.as_slice().into()),
+        Cell::Value(seen.value.as_slice().into()),
+        Cell::Time(seen.time_ms),
+        Cell::Bytes(seen.principal.as_slice().into()),
+        Cell::Text(commit.effect.name().into()),
+        commit
+            .reason
+            .map_or(Cell::Nothing, |reason| Cell::Text(reason.name().into())),
+        text.map_or(Cell::Nothing, |text| Cell::Text(text.into())),
+        Cell::Count(commit.fuel),
+        Cell::Count(host),
+        Cell::Count(commit.fuel - host),
+        Cell::Many(calls.collect()),
+        Cell::Many(
+            seen.records
+                .iter()
+                .map(|r| (record_json(r), record(r)))
+                .collect(),
+        ),
+        Cell::Count(seen.left_out),
+        Cell::Text(seen.stored().into()),
+        seen.code
+            .map_or(Cell::Nothing, |code| Cell::Text(code.to_string().into())),
+    ]
+}
+
+fn joined(given: String, answer: &str) -> String {
+    if answer.is_empty() {
+        given
+    } else {
+        format!("{given} -> {answer}")
+    }
+}
+
+fn record(record: &OwnedRecord) -> String {
+    let (offset, kind) = (record.offset, record.kind.name());
+    let key = short(&record.key, record.key.len());
+    match record.kind {
+        RecordKind::Put => {
+            let value = short(&record.value, record.value.len());
+            format!("{offset} {kind} {key}={value}")
+        }
+        RecordKind::Delete => format!("{offset} {kind} {key}"),
+        _ => format!("{offset} {kind}"),
+    }
+}
+
+fn record_json(record: &OwnedRecord) -> String {
+    format!(
+        "{{\"offset\":{},\"kind\":{},{},{}}}",
+        record.offset,
+        json_string(record.kind.name()),
+        json_bytes("key", &record.key),
+        json_value(&record.value),
+    )
+}
+
+/// Everything for people, in the order in which it happened.
+fn text(seen: &Seen) -> String {
+    let terminal = stdout().is_terminal();
+    let commit = &seen.commit;
+    let mut out = String::new();
+    let asked = match seen.operation {
+        "PUT" => {
+            let (key, value) = (&seen.key, &seen.value);
+            format!(
+                "PUT {}={}",
+                short(key, key.len()),
+                short(value, value.len())
+            )
+        }
+        "DELETE" => format!("DELETE {}", short(&seen.key, seen.key.len())),
+        "TXN" => format!("TXN of {} steps", seen.steps),
+        other => other.to_owned(),
+    };
+    let (intention, topic) = (commit.intention, &seen.topic);
+    let _ = writeln!(
+        out,
+        "{topic} intention {intention} at {}",
+        time(seen.time_ms)
+    );
+    let _ = writeln!(out, "  asked    {asked}");
+    if !seen.principal.is_empty() {
+        let _ = writeln!(out, "  by       {}", script::show(&seen.principal));
+    }
+    let mut step = None;
+    for call in &seen.calls {
+        if seen.operation == "TXN" && step != Some(call.step) {
+            step = Some(call.step);
+            let _ = writeln!(out, "  step {}", call.step);
+        }
+        let (given, answer) = calls::line(call);
+        let fuel = paint(&format!("{:>6}", call.fuel), DIM, terminal);
+        let line = printable(joined(given, &answer).as_bytes());
+        let _ = writeln!(out, "  {fuel}   {line}");
+    }
+    if seen.left_out > 0 {
+        let _ = writeln!(out, "  and {} more calls", seen.left_out);
+    }
+    let mut verdict = commit.effect.name().to_owned();
+    if let Some(reason) = commit.reason {
+        let _ = write!(verdict, " {}", reason.name());
+    }
+    if let Some(detail) = verdict::detail(&commit.detail) {
+        let _ = write!(verdict, " {}", printable(detail.as_bytes()));
+    }
+    let _ = writeln!(out, "  verdict  {verdict}");
+    for made in &seen.records {
+        let _ = writeln!(out, "  record   {}", record(made));
+    }
+    let host = seen.fuel_host();
+    let _ = writeln!(
+        out,
+        "  fuel     {}: {host} in {} host calls, {} in instructions",
+        commit.fuel,
+        seen.calls.len(),
+        commit.fuel - host,
+    );
+    let stored = match seen.agreement {
+        Agreement::Equal => "equal: the store's files say the same",
+        Agreement::Differs => "differs: the store's files say something else",
+        Agreement::Unknown if commit.effect == Effect::Valid => {
+            "unknown: its records are in the log alone, or were compacted"
+        }
+        Agreement::Unknown => "unknown: the files end before the next record",
+    };
+    let _ = writeln!(out, "  stored   {stored}");
+    out
+}

@@ -1,0 +1,429 @@
+//! `weir program`: each verb on real modules, with what can be wrong.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::run::Place;
+
+/// Key of an account: a number, then zeros.
+fn account(number: u8) -> String {
+    format!("{number:02x}{}", "00".repeat(31))
+}
+
+/// A transfer's value: destination, amount, any state of both.
+fn transfer(to: u8, amount: i64) -> Vec<u8> {
+    let mut value = vec![0; 32];
+    value[0] = to;
+    value.extend(amount.to_be_bytes());
+    value.extend([0; 16]);
+    value
+}
+
+fn file(from: &str) -> Vec<u8> {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    std::fs::read(root.join(from)).unwrap()
+}
+
+fn pay(place: &Place, from: u8, to: u8, amount: i64) -> crate::run::Done {
+    place.write("transfer", transfer(to, amount));
+    let key = account(from);
+    place.run(&format!(
+        "put bank @transfer --key-hex {key} --accept-invalid -o json"
+    ))
+}
+
+/// A bank with a mint of 100 (intention 2), a transfer of 30 (3), and one of
+/// 71 that is refused (4); and a plain topic (5, 6).
+fn bank() -> Place {
+    let place = Place::new();
+    place.write("balance.wasm", file("programs/prebuilt/balance.wasm"));
+    place.run("program deploy bank balance.wasm").ok();
+    pay(&place, 0, 1, 100).ok();
+    pay(&place, 1, 2, 30).ok();
+    pay(&place, 1, 2, 71).ok();
+    place.run("put plain x --key k").ok();
+    place
+}
+
+/// A program that writes a line for each put, with the first byte of the value
+/// as level.
+fn chatty() -> Vec<u8> {
+    let mut module = b"\0asm\x01\0\0\0".to_vec();
+    let mut section = |id: u8, body: &[u8]| {
+        module.push(id);
+        module.push(u8::try_from(body.len()).unwrap());
+        module.extend_from_slice(body);
+    };
+    // Types: log, input_read, and what is exported.
+    section(
+        1,
+        b"\x03\x60\x03\x7f\x7f\x7f\x00\x60\x04\x7f\x7f\x7f\x7f\x01\x7f\x60\x00\x01\x7f",
+    );
+    section(
+        2,
+        b"\x02\x05weir1\x03log\x00\x00\x05weir1\x0ainput_read\x00\x01",
+    );
+    section(3, b"\x02\x02\x02");
+    section(5, b"\x01\x01\x01\x01");
+    section(
+        7,
+        b"\x03\x06memory\x02\x00\x08weir_abi\x00\x02\x0aweir_apply\x00\x03",
+    );
+    // weir_abi: 1. weir_apply: read the value to 0, log(value[0], 0, n), 0.
+    section(
+        10,
+        b"\x02\x04\x00\x41\x01\x0b\x1b\x01\x01\x7f\x41\x01\x41\x00\x41\x00\x41\xc0\x00\x10\x01\
+          \x21\x00\x41\x02\x41\x00\x20\x00\x10\x00\x41\x00\x0b",
+    );
+    module
+}
+
+#[test]
+fn a_module_is_checked_and_each_broken_rule_is_told() {
+    let place = Place::new();
+    place.write("balance.wasm", file("programs/prebuilt/balance.wasm"));
+    let json = place.run("program check balance.wasm -o json").ok().json();
+    assert_eq!(json["bytes"], 2192);
+    assert!(json["imports"].as_str().unwrap().contains("key_get"));
+    place.write("text.wasm", "no module");
+    let bad = place.run("program check text.wasm").code(3);
+    assert!(bad.err.contains("text.wasm is no program"), "{}", bad.err);
+    let none = place.run("program check none.wasm").code(1);
+    assert!(none.err.contains("cannot read none.wasm"), "{}", none.err);
+}
+
+#[test]
+fn a_script_that_goes_otherwise_shows_where_and_how() {
+    let place = Place::new();
+    place.write("balance.wasm", file("programs/prebuilt/balance.wasm"));
+    let script = String::from_utf8(file("vectors/programs/balance.txt")).unwrap();
+    place.write("good.txt", &script);
+    let good = place.run("program test balance.wasm good.txt").ok();
+    assert_eq!(good.text(), "");
+    assert_eq!(good.err, "weir: good.txt: 20 steps, 0 differ\n");
+    let steps = place
+        .run("program test balance.wasm good.txt -o json")
+        .ok()
+        .json();
+    let steps = steps.as_array().unwrap().clone();
+    assert_eq!(steps.len(), 20);
+    assert!(steps.iter().all(|step| step["ok"] == true));
+
+    let wrong = script.replace("6 \"not enough\"", "7 \"never\"");
+    place.write("wrong.txt", &wrong);
+    let test = place.run("program test balance.wasm wrong.txt").code(3);
+    let expected = "\
+wrong.txt:5: put bank {id:1}={id:2}{i64:71}{u64:0}{u64:0}
+    11 - 4 INVALID REJECTED 7 \"never\"
+       + 4 INVALID REJECTED 6 \"not enough\"
+wrong.txt:19: put bank {id:9}={id:2}{i64:5}{u64:0}{u64:0}
+    27 - 10 INVALID REJECTED 7 \"never\"
+       + 10 INVALID REJECTED 6 \"not enough\"
+";
+    assert_eq!(test.text(), expected);
+    assert_eq!(test.err, "weir: wrong.txt: 20 steps, 2 differ\n");
+    let steps = place
+        .run("program test balance.wasm wrong.txt -o json")
+        .code(3);
+    let steps = steps.json();
+    let wrong: Vec<&Value> = steps
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|s| s["ok"] == false)
+        .collect();
+    assert_eq!(wrong.len(), 2);
+    assert_eq!(wrong[0]["line"], 5);
+    assert_eq!(wrong[0]["actual"], "4 INVALID REJECTED 6 \"not enough\"");
+
+    let mut colours = place.weir();
+    colours.args(["program", "test", "balance.wasm", "wrong.txt"]);
+    colours.env("CLICOLOR_FORCE", "1").env("TERM", "xterm");
+    let colours = crate::run::done(colours.output().unwrap()).code(3).text();
+    assert!(
+        colours.contains("\x1b[31m    11 - ") && colours.contains("\x1b[32m"),
+        "{colours}"
+    );
+
+    place
+        .run("program test balance.wasm wrong.txt --write")
+        .ok();
+    place.run("program test balance.wasm wrong.txt").ok();
+    place.write("bad.txt", "create bank\nfly bank\n----\n\n");
+    let bad = place.run("program test balance.wasm bad.txt").code(1);
+    assert!(bad.err.contains("line 2: no command fly"), "{}", bad.err);
+    place.run("program test none.wasm good.txt").code(1);
+    place.run("program test balance.wasm none.txt").code(1);
+}
+
+#[test]
+fn a_topic_gets_a_program_and_another_one_and_says_what_they_did() {
+    let place = bank();
+    place.write("unique.wasm", file("programs/prebuilt/unique.wasm"));
+    place.run("program deploy bank balance.wasm").code(3);
+    place.write("text.wasm", "no module");
+    place.run("program deploy other text.wasm").code(3);
+    place
+        .run("program deploy other balance.wasm state=never")
+        .code(2);
+    let show = place.run("program show bank -o json").ok().json();
+    assert_eq!(
+        (&show["calls"], &show["rejects"], &show["traps"]),
+        (&3.into(), &1.into(), &0.into())
+    );
+    assert!(show["fuel"].as_u64().unwrap() > 1000);
+    let list = place.run("program ls -o json").ok().json();
+    assert_eq!(list.as_array().unwrap().len(), 1);
+    assert_eq!(list[0]["sha256"], show["sha256"]);
+    place
+        .run("program replace bank unique.wasm --expect 00")
+        .code(2);
+    let hash = "0".repeat(64);
+    place
+        .run(&format!("program replace bank unique.wasm --expect {hash}"))
+        .code(3);
+    place.run("program replace bank unique.wasm").ok();
+    let after = place.run("program show bank -o json").ok().json();
+    assert_ne!(after["sha256"], show["sha256"]);
+    assert_eq!(after["calls"], 3, "the topic goes on counting");
+    place.run("program replace plain unique.wasm").code(3);
+    place.run("program replace none unique.wasm").code(3);
+    for verb in ["deploy", "replace"] {
+        let line = format!("program {verb} bank none.wasm");
+        let done = place.run(&line).code(1);
+        assert!(done.err.contains("cannot read none.wasm"), "{}", done.err);
+    }
+    place.run("program ls --at elsewhere").code(4);
+    place.run("program deploy bad/name balance.wasm").code(2);
+    place.run("program show plain").code(4);
+    place.run("program show none").code(4);
+}
+
+#[test]
+fn verdicts_say_what_a_write_cost() {
+    let place = bank();
+    let paid = pay(&place, 1, 2, 1).ok().json();
+    assert!(paid["fuel"].as_u64().unwrap() > 1000, "{paid}");
+    let plain = place.run("put plain x -o json").ok().json();
+    assert_eq!(plain["fuel"], 0);
+    let csv = place.run("put plain x --columns fuel -o csv").ok().text();
+    assert_eq!(csv, "fuel\r\n0\r\n");
+}
+
+#[test]
+fn a_trace_shows_what_was_read_emitted_and_spent() {
+    let place = bank();
+    let text = place.run("program trace bank 3").ok().text();
+    for wanted in [
+        "asked    PUT {id:1}={id:2}",
+        "key_get key={id:1} -> {\\x00*7}d",
+        "key_get key={id:2} -> absent",
+        "emit_put key={id:1} value={\\x00*7}F",
+        "verdict  VALID",
+        "record   4 PUT {id:1}={\\x00*7}F",
+    ] {
+        assert!(text.contains(wanted), "{wanted}\n{text}");
+    }
+    let json = place.run("program trace bank 3 -o json").ok().json();
+    let sum: u64 = json["calls"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|call| call["fuel"].as_u64().unwrap())
+        .sum();
+    assert_eq!(json["fuel_host"], sum);
+    let all = json["fuel_host"].as_u64().unwrap() + json["fuel_code"].as_u64().unwrap();
+    assert_eq!(json["fuel"], all);
+    let by_record = place
+        .run("program trace bank --record 4 -o json")
+        .ok()
+        .json();
+    assert_eq!(by_record, json);
+    let rejected = place.run("program trace bank 4 -o json").ok().json();
+    assert_eq!(
+        (&rejected["effect"], &rejected["detail"]),
+        (&"INVALID".into(), &"code 6: not enough".into())
+    );
+    assert_eq!(rejected["records"], Value::Array(Vec::new()));
+    assert_eq!(
+        rejected["stored"], "unknown",
+        "nothing is written out of the log yet"
+    );
+    // What the first writes answered is what is spent when they run again.
+    let paid = pay(&place, 2, 1, 5).ok().json();
+    let again = place
+        .run(&format!("program trace bank {} -o json", paid["intention"]))
+        .ok()
+        .json();
+    assert_eq!(again["fuel"], paid["fuel"]);
+}
+
+#[test]
+fn a_trace_compares_with_what_is_stored_and_touches_nothing() {
+    let place = bank();
+    // A backup writes everything out of the log.
+    place.run("backup copy").ok();
+    pay(&place, 1, 2, 1).ok();
+    let listing = |name: &str| {
+        let mut files = Vec::new();
+        let mut folders = vec![place.path(name)];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    files.push((path.clone(), std::fs::read(path).unwrap()));
+                }
+            }
+        }
+        files.sort();
+        files
+    };
+    let before = listing("weir-data");
+    for intention in 1..=3 {
+        let json = place
+            .run(&format!("program trace bank {intention} -o json"))
+            .ok()
+            .json();
+        assert_eq!(json["stored"], "equal", "{json}");
+    }
+    assert!(before == listing("weir-data"), "a file was changed");
+    // While somebody has it open for writing.
+    let mut tail = place.weir();
+    tail.args(["tail", "bank", "-f"])
+        .stdout(std::process::Stdio::piped());
+    let mut tail = tail.spawn().unwrap();
+    let mut line = String::new();
+    let out = tail.stdout.as_mut().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+    place.run("program trace bank 3").ok();
+    tail.kill().unwrap();
+    tail.wait().unwrap();
+}
+
+#[test]
+fn a_trace_of_what_is_not_there_says_why() {
+    let place = bank();
+    for (line, why) in [
+        ("program trace bank 99", "the newest intention is 6"),
+        ("program trace bank 6", "it went to topic plain"),
+        (
+            "program trace plain 6",
+            "there is no program in topic plain",
+        ),
+        (
+            "program trace bank --record 99",
+            "there is no record 99 in bank",
+        ),
+        ("program trace none 2", "it went to topic bank"),
+        (
+            "program trace bank 2 --at elsewhere",
+            "cannot read the store in elsewhere",
+        ),
+        ("program logs none", "no intention of topic none"),
+    ] {
+        let done = place.run(line).code(4);
+        assert!(done.err.contains(why), "{line}: {}", done.err);
+        assert_eq!(done.err.lines().count(), 3, "{}", done.err);
+    }
+    place.run("program trace bank").code(2);
+    place.run("program trace bank 1 --record 1").code(2);
+    assert!(!place.path("elsewhere").exists());
+    place.run("compact").ok();
+    let gone = place.run("program trace bank 3").code(4);
+    assert!(gone.err.contains("compacted away"), "{}", gone.err);
+    let paid = pay(&place, 1, 2, 1).ok().json();
+    place
+        .run(&format!("program trace bank {}", paid["intention"]))
+        .ok();
+}
+
+#[test]
+fn lines_of_programs_are_made_again_and_shown_by_tests() {
+    let place = Place::new();
+    place.write("chatty.wasm", chatty());
+    place.run("program deploy talk chatty.wasm").ok();
+    for n in 0..5 {
+        place.run(&format!("put talk line-{n} --key k")).ok();
+    }
+    let lines = place.run("program logs talk -o json").ok().json();
+    let texts: Vec<&str> = lines
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|l| l["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(texts, ["line-0", "line-1", "line-2", "line-3", "line-4"]);
+    assert_eq!(lines[0]["level"], "warn");
+    assert_eq!(lines[0]["intention"], 2);
+    let last = place.run("program logs talk --last 2").ok().lines();
+    assert_eq!(last.len(), 2);
+    assert_eq!(last[1]["text"], "line-4");
+    let from = place.run("program logs talk --from 5").ok().lines();
+    assert_eq!(from[0]["text"], "line-3");
+    place.run("program logs talk --last 0").code(2);
+
+    place.write("talk.txt", "create talk program=chatty\nput talk k=hello\n----\n1 VALID: talk 1 CREATE last\n2 VALID\n");
+    let test = place.run("program test chatty.wasm talk.txt").ok();
+    assert!(test.text().contains("log warn: hello"), "{}", test.text());
+    let rows = place
+        .run("program test chatty.wasm talk.txt -o json")
+        .ok()
+        .json();
+    assert_eq!(rows[1]["log"][0]["text"], "hello");
+}
+
+#[test]
+fn a_bench_counts_what_it_measured_and_leaves_nothing_behind() {
+    let place = Place::new();
+    for name in ["balance", "counter"] {
+        let module = file(&format!("programs/prebuilt/{name}.wasm"));
+        place.write(&format!("{name}.wasm"), module);
+    }
+    place.write("balance.txt", file("vectors/programs/balance.txt"));
+    let words =
+        "program bench counter.wasm --count 2000 --value {i64:1} --state-entries 3000 -o json";
+    let bench = place.run(words).ok().json();
+    assert_eq!(
+        (&bench["valid"], &bench["rejected"], &bench["failed"]),
+        (&2000.into(), &0.into(), &0.into())
+    );
+    assert_eq!(bench["entries"], 3000);
+    assert!(bench["fuel"].as_u64().unwrap() > 1000);
+    for side in ["plain", "program"] {
+        let time = |rank: &str| bench[format!("{side}_{rank}_ns")].as_u64().unwrap();
+        assert!(time("p50") > 0 && time("p50") <= time("p99"), "{bench}");
+    }
+    let words = "program bench balance.wasm --script balance.txt --count 1000 --batch 10 -o json";
+    let bench = place.run(words).ok().json();
+    let number = |name: &str| bench[name].as_u64().unwrap();
+    assert_eq!(
+        number("valid") + number("rejected") + number("failed"),
+        1000
+    );
+    assert_eq!(number("count"), 1000, "what is said was done");
+    assert!(number("valid") > 0 && number("rejected") > 0, "{bench}");
+
+    place.run("program bench none.wasm").code(1);
+    place.write("text.wasm", "no module");
+    let bad = place.run("program bench text.wasm").code(3);
+    assert!(bad.err.contains("BAD_PROGRAM"), "{}", bad.err);
+    place.write("none.txt", "create t\nput t k=v\n----\n\n");
+    let bad = place
+        .run("program bench balance.wasm --script none.txt")
+        .code(1);
+    assert!(bad.err.contains("writes nothing to a topic"), "{}", bad.err);
+    place
+        .run("program bench balance.wasm --script balance.txt --key k")
+        .code(2);
+    place.run("program bench balance.wasm --count 3").code(2);
+    let mut own = place.weir();
+    let temporary = place.path("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    own.args(["program", "bench", "counter.wasm", "--count", "1000"]);
+    own.env("TMPDIR", &temporary);
+    crate::run::done(own.output().unwrap()).ok();
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
+}

@@ -1,0 +1,62 @@
+//! What the contenders of the program experiments share: the reference
+//! modules as they are checked in, and stores with one topic under a program.
+//!
+//! A plain topic is the same contender with the program `plain`, so what a
+//! program adds is a difference between two cells that are alike in all else.
+
+pub mod deploy;
+pub mod hostile;
+pub mod write;
+
+use std::path::Path;
+
+use weir::{Durability, TopicOptions, Weir};
+
+use super::ContenderError;
+use super::store::{TOPIC, failed, options, remove};
+
+/// The module of the reference program `name`; empty for `plain`.
+pub fn module(name: &str) -> Result<&'static [u8], ContenderError> {
+    Ok(match name {
+        "plain" => &[],
+        "nothing" => include_bytes!("../../../../programs/prebuilt/nothing.wasm"),
+        "vanilla" => include_bytes!("../../../../programs/prebuilt/vanilla.wasm"),
+        "vanilla-memory" => include_bytes!("../../../../programs/prebuilt/vanilla-memory.wasm"),
+        "counter" => include_bytes!("../../../../programs/prebuilt/counter.wasm"),
+        "balance" => include_bytes!("../../../../programs/prebuilt/balance.wasm"),
+        "balance-cas" => include_bytes!("../../../../programs/prebuilt/balance-cas.wasm"),
+        "chat" => include_bytes!("../../../../programs/prebuilt/chat.wasm"),
+        _ => return Err(ContenderError::Parameter("program")),
+    })
+}
+
+/// Arguments that the reference program `name` accepts.
+pub fn arguments(name: &str) -> &'static [u8] {
+    match name {
+        "balance-cas" => &[0, 4],
+        "chat" => &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0],
+        _ => &[],
+    }
+}
+
+/// A fresh store in `path` whose topic runs `code`; a plain one without code.
+fn fresh(path: &Path, durability: Durability, code: &[u8]) -> Result<Weir, ContenderError> {
+    remove(path)?;
+    let weir = Weir::open_with(path, &options(durability)).map_err(failed)?;
+    create(&weir, TOPIC, code, &[])?;
+    Ok(weir)
+}
+
+/// Makes `topic` with `code` and its arguments.
+fn create(weir: &Weir, topic: &str, code: &[u8], args: &[u8]) -> Result<(), ContenderError> {
+    let topic = weir.topic(topic).map_err(failed)?;
+    let made = if code.is_empty() {
+        topic.create(&TopicOptions::default())
+    } else {
+        topic.create_program(&TopicOptions::default(), code, args)
+    };
+    match made.map_err(failed)?.reason() {
+        None => Ok(()),
+        Some(code) => Err(failed(format!("the topic was not made: {}", code.name()))),
+    }
+}

@@ -1,0 +1,367 @@
+//! Every limit one below, at, and one above.
+
+use std::fmt::Write as _;
+
+use weir_core::intention::{Intention, IntentionLimits, Operation};
+use weir_core::limits::ARGUMENT_BYTES_MAX;
+use weir_core::{BatchBuilder, TopicOptions};
+use weir_program::{inspect, limits};
+
+use crate::world::{module, play};
+
+/// What a PUT without key and value leads to.
+fn put(imports: &str, options: &str, body: &str) -> String {
+    let wat = module(imports, "", body);
+    let script = format!("create t program=p {options}\nput t =");
+    let text = play(&script, &[("p", &wat)]);
+    let line = text.lines().nth(1).unwrap();
+    line.strip_prefix("2 ").unwrap().to_owned()
+}
+
+#[test]
+fn records_by_number_and_bytes() {
+    for (count, fine) in [(2, true), (3, true), (4, false)] {
+        let emit = "(call $emit_put (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 1))";
+        let verdict = put(
+            "emit_put",
+            "emits_max=3",
+            &(emit.repeat(count) + "i32.const 0"),
+        );
+        assert_eq!(verdict.starts_with("VALID"), fine, "{verdict}");
+        assert!(fine || verdict == "ERROR LIMIT limit 3", "{verdict}");
+    }
+    for (bytes, fine) in [(9, true), (10, true), (11, false)] {
+        let emit = format!(
+            "(call $emit_put (i32.const 0) (i32.const 4) (i32.const 0) (i32.const {})) i32.const 0",
+            bytes - 4
+        );
+        let verdict = put("emit_put", "emit_bytes_max=10", &emit);
+        assert_eq!(verdict.starts_with("VALID"), fine, "{verdict}");
+        assert!(fine || verdict == "ERROR LIMIT limit 10", "{verdict}");
+    }
+    // What came in may go out once more, whatever the limit is.
+    let wat = module("emit_input", "", "(call $emit_input) i32.const 0");
+    let twice = module(
+        "emit_input",
+        "",
+        "(call $emit_input) (call $emit_input) i32.const 0",
+    );
+    let script = "create t program=p emit_bytes_max=1\nput t abc=defg";
+    assert!(play(script, &[("p", &wat)]).contains("2 VALID"));
+    assert!(play(script, &[("p", &twice)]).contains("2 ERROR LIMIT limit 1"));
+}
+
+#[test]
+fn keys_and_values_of_records() {
+    for (what, klen, vlen) in [("key_bytes_max", "N", "0"), ("value_bytes_max", "0", "N")] {
+        for (n, fine) in [(4, true), (5, true), (6, false)] {
+            let n = n.to_string();
+            let (klen, vlen) = (klen.replace('N', &n), vlen.replace('N', &n));
+            let emit = format!(
+                "(call $emit_put (i32.const 0) (i32.const {klen}) (i32.const 0) (i32.const {vlen})) i32.const 0"
+            );
+            let verdict = put("emit_put", &format!("{what}=5"), &emit);
+            assert_eq!(verdict.starts_with("VALID"), fine, "{what} {n}: {verdict}");
+            assert!(fine || verdict == "ERROR LIMIT limit 5", "{verdict}");
+        }
+    }
+    for (len, fine) in [(65_534, true), (65_535, true), (65_536, false)] {
+        let emit = format!(
+            "(call $emit_put (i32.const 0) (i32.const {len}) (i32.const 0) (i32.const 0)) i32.const 0"
+        );
+        let verdict = put("emit_put", "", &emit);
+        assert_eq!(verdict.starts_with("VALID"), fine, "{len}");
+        assert!(fine || verdict == "ERROR LIMIT limit 65535", "{verdict}");
+    }
+}
+
+/// What could be set can be deleted, whatever the options say by now.
+#[test]
+fn a_key_that_became_too_long_can_be_deleted() {
+    for imports in ["emit_input", "emit_input key_offset"] {
+        let wat = module(imports, "", "(call $emit_input) i32.const 0");
+        let text = play(
+            "create t program=p\nput t abcdef=1\nalter t key_bytes_max=3 state_bytes_max=1\ndelete t abcdef\nput t abcdef=2",
+            &[("p", &wat)],
+        );
+        let lines: Vec<&str> = text.lines().skip(3).collect();
+        assert_eq!(lines[0], "4 VALID: t 4 DELETE abcdef last");
+        assert_eq!(lines[1], "5 ERROR LIMIT limit 3");
+    }
+}
+
+#[test]
+fn entries_and_bytes_of_state() {
+    // The value says how many entries of 1 + 4 bytes there shall be.
+    let body = r"(local $n i32) (local $i i32)
+        (local.set $n (i32.sub (i32.load8_u (i32.const 8)) (i32.const 48)))
+        (block (loop
+            (br_if 1 (i32.eq (local.get $i) (local.get $n)))
+            (i32.store (i32.const 0) (local.get $i))
+            (call $state_put (i32.const 0) (i32.const 1) (i32.const 0) (i32.const 4))
+            (local.set $i (i32.add (local.get $i) (i32.const 1))) br 0))
+        i32.const 0";
+    let read = "(drop (call $input_read (i32.const 1) (i32.const 0) (i32.const 8) (i32.const 1)))";
+    let wat = module(
+        "input_read state_put",
+        "",
+        &body.replace("(local.set $n", &format!("{read} (local.set $n")),
+    );
+    let script =
+        "create t program=p state_entries_max=3\nput t =2\nput t =3\nput t =4\nput t =3\nstate t";
+    assert_eq!(
+        play(script, &[("p", &wat)])
+            .lines()
+            .skip(1)
+            .collect::<Vec<_>>(),
+        [
+            "2 VALID",
+            "3 VALID",
+            "4 ERROR LIMIT limit 3",
+            "5 VALID",
+            "\\x00=\\x00\\x00\\x00\\x00",
+            "\\x01=\\x01\\x00\\x00\\x00",
+            "\\x02=\\x02\\x00\\x00\\x00",
+            "3 entries",
+        ]
+    );
+    for (max, verdict) in [
+        (16, "2 VALID"),
+        (15, "2 VALID"),
+        (14, "2 ERROR LIMIT limit 14"),
+    ] {
+        let script = format!("create t program=p state_bytes_max={max}\nput t =3");
+        let text = play(&script, &[("p", &wat)]);
+        assert_eq!(text.lines().nth(1).unwrap(), verdict);
+    }
+}
+
+#[test]
+fn keys_of_state() {
+    for (len, verdict) in [
+        (0, "ERROR TRAP bad argument"),
+        (1, "VALID"),
+        (65_535, "VALID"),
+        (65_536, "ERROR TRAP bad argument"),
+    ] {
+        let body = format!(
+            "(call $state_put (i32.const 0) (i32.const {len}) (i32.const 0) (i32.const 0)) i32.const 0"
+        );
+        assert_eq!(put("state_put", "", &body), verdict, "{len}");
+    }
+}
+
+/// The copy of the topic's own keys is state too.
+#[test]
+fn keys_that_a_program_reads() {
+    let wat = module(
+        "emit_input key_offset",
+        "",
+        "(call $emit_input) i32.const 0",
+    );
+    // A key takes its bytes, 8 for its offset, and those of its value; it is
+    // counted once, and gives back what it took.
+    let script = "create t program=p state_bytes_max=24\nput t a=123456789012345\nput t a=543210987654321\nput t b=\ndelete t a\nput t b=123456789012345";
+    let text = play(script, &[("p", &wat)]);
+    let verdicts: Vec<bool> = text.lines().map(|line| line.contains(" VALID")).collect();
+    assert_eq!(verdicts, [true, true, true, false, true, true], "{text}");
+    for (len, fine) in [(14, true), (15, true), (16, false)] {
+        let value = "x".repeat(len);
+        let script = format!("create t program=p state_bytes_max=24\nput t a={value}");
+        let text = play(&script, &[("p", &wat)]);
+        assert_eq!(text.contains("2 VALID"), fine, "{len}: {text}");
+    }
+    let script = "create t program=p state_entries_max=2\nput t a=\nput t b=\nput t c=\nput t b=1\nput t =no-key\ndelete t a\nput t c=";
+    let text = play(script, &[("p", &wat)]);
+    let verdicts: Vec<bool> = text.lines().map(|line| line.contains(" VALID")).collect();
+    assert_eq!(verdicts, [true, true, true, false, true, true, true, true]);
+}
+
+#[test]
+fn text_of_a_reject() {
+    for (len, verdict) in [
+        (255, "INVALID REJECTED 7"),
+        (256, "INVALID REJECTED 7"),
+        (257, "ERROR TRAP bad pointer or length"),
+    ] {
+        let body = format!("(call $reject_text (i32.const 0) (i32.const {len})) i32.const 7");
+        let found = put("reject_text", "", &body);
+        assert!(found.starts_with(verdict), "{len}: {found}");
+    }
+    for (code, verdict) in [
+        (0, "VALID"),
+        (1, "INVALID REJECTED 1"),
+        (65_535, "INVALID REJECTED 65535"),
+        (65_536, "ERROR TRAP bad return value"),
+        (-1, "ERROR TRAP bad return value"),
+    ] {
+        assert_eq!(put("", "", &format!("i32.const {code}")), verdict);
+    }
+}
+
+/// What a call replaces is noted until it is kept; that is bounded too.
+#[test]
+fn what_an_intention_replaces() {
+    let storm = "(loop (call $state_put (i32.const 0) (i32.const 4) (i32.const 0) (i32.const 60000)) br 0) unreachable";
+    let options = "fuel_max=100000000 state_bytes_max=1000000";
+    assert_eq!(
+        put("state_put", options, storm),
+        "ERROR LIMIT limit 67108864"
+    );
+    let storm = "(loop (call $state_put (i32.const 0) (i32.const 60000) (i32.const 0) (i32.const 0)) (call $state_delete (i32.const 0) (i32.const 60000)) br 0) unreachable";
+    let verdict = put("state_put state_delete", options, storm);
+    assert_eq!(verdict, "ERROR LIMIT limit 67108864");
+}
+
+#[test]
+fn arguments() {
+    let options = TopicOptions::default();
+    let args = vec![7; ARGUMENT_BYTES_MAX + 1];
+    let mut builder = BatchBuilder::default();
+    for (len, fine) in [
+        (ARGUMENT_BYTES_MAX - 1, true),
+        (ARGUMENT_BYTES_MAX, true),
+        (ARGUMENT_BYTES_MAX + 1, false),
+    ] {
+        let create = Operation::CreateProgram {
+            options: &options,
+            code: b"x",
+            args: &args[..len],
+        };
+        let pushed = builder.push(&Intention::new("t", create), &IntentionLimits::default());
+        assert_eq!(pushed.is_ok(), fine, "{len}");
+    }
+    let body = "(drop (call $input_read (i32.const 2) (i32.const 1048575) (i32.const 0) (i32.const 9))) (call $emit_put (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 1)) i32.const 0";
+    let wat = module("input_read emit_put", "", body);
+    let text = play(
+        "create t program=p args={x*1048575}z\nput t =",
+        &[("p", &wat)],
+    );
+    assert!(text.contains("2 VALID: t 2 PUT =z last"), "{text}");
+}
+
+#[test]
+fn memory() {
+    for (pages, fine) in [(1, true), (2, true), (3, false)] {
+        let wat = module("", "", "i32.const 0").replace("1 2)", &format!("1 {pages})"));
+        let text = play("create t program=p memory_bytes_max=131072", &[("p", &wat)]);
+        assert_eq!(text.starts_with("1 VALID"), fine, "{text}");
+        let sentence = "BAD_PROGRAM the memory may grow to 3 pages of 64 KiB, allowed are 2";
+        assert!(fine || text.contains(sentence), "{text}");
+    }
+    // As far as it says and not further; then the program is told so.
+    let body = "(i32.ne (memory.grow (i32.const 1)) (i32.const 1)) (if (then i32.const 1 return))
+        (i32.ne (memory.grow (i32.const 1)) (i32.const -1)) (if (then i32.const 2 return))
+        (i32.ne (memory.grow (i32.const 65536)) (i32.const -1)) (if (then i32.const 3 return))
+        (i32.ne (memory.grow (i32.const -1)) (i32.const -1)) (if (then i32.const 4 return))
+        (i32.ne (memory.grow (i32.const 0)) (i32.const 2)) (if (then i32.const 5 return))
+        i32.const 0";
+    for options in ["state=none", "", "state=memory"] {
+        let wat = module("", "", body);
+        let text = play(
+            &format!("create t program=p {options}\nput t ="),
+            &[("p", &wat)],
+        );
+        assert_eq!(text.lines().nth(1).unwrap(), "2 VALID", "{options}");
+    }
+}
+
+/// Limits of a module's form; those decide before anything is compiled.
+#[test]
+fn forms() {
+    let with = |parts: &str, body: &str| wat::parse_str(module("", parts, body)).unwrap();
+    let fine = |n: u64, max: u64, code: Vec<u8>, sentence: &str| {
+        let found = inspect(&code);
+        if n <= max {
+            assert!(found.is_ok(), "{n} of {max}: {found:?}");
+        } else {
+            let said = found.unwrap_err();
+            assert!(said.contains(sentence), "{said}\nshould say: {sentence}");
+        }
+    };
+    let around = |max: u64| [max - 1, max, max + 1].map(|n| (n, max));
+    for (n, max) in around(limits::LOCALS_MAX) {
+        let body = format!("(local{}) i32.const 0", " i32".repeat(n as usize));
+        fine(n, max, with("", &body), "local variables (at byte");
+    }
+    for (n, max) in around(limits::LOCALS_TOTAL_MAX) {
+        let mut parts = String::new();
+        let mut left = n;
+        while left > 0 {
+            let here = left.min(4000);
+            let _ = write!(parts, "(func (local{}))", " i32".repeat(here as usize));
+            left -= here;
+        }
+        fine(
+            n,
+            max,
+            with(&parts, "i32.const 0"),
+            "have 200001 local variables",
+        );
+    }
+    for (n, max) in around(limits::NESTING_MAX as u64) {
+        let n_ = n as usize;
+        let body = "block ".repeat(n_) + &"end ".repeat(n_) + "i32.const 0";
+        fine(n, max, with("", &body), "nested more than 4096 deep");
+    }
+    for (n, max) in around(limits::PARAMETERS_MAX as u64) {
+        let parts = format!("(func (param{}))", " i32".repeat(n as usize));
+        fine(n, max, with(&parts, "i32.const 0"), "has 129 parameters");
+    }
+    for (n, max) in around(limits::RESULTS_MAX as u64) {
+        let kinds = " i32".repeat(n as usize);
+        let parts = format!("(func (result{kinds}) unreachable)");
+        fine(n, max, with(&parts, "i32.const 0"), "has 17 results");
+    }
+    for (n, max) in around(u64::from(limits::SEGMENTS_MAX)) {
+        let data = r#"(data "")"#.repeat(n as usize);
+        fine(
+            n,
+            max,
+            with(&data, "i32.const 0"),
+            "10001 data segments (at byte",
+        );
+        let parts = format!("(table 1 funcref) {}", "(elem func)".repeat(n as usize));
+        fine(
+            n,
+            max,
+            with(&parts, "i32.const 0"),
+            "10001 element segments (at byte",
+        );
+    }
+    for (n, max) in around(limits::TABLE_ELEMENTS_MAX) {
+        let parts = format!("(table {n} funcref)");
+        fine(n, max, with(&parts, "i32.const 0"), "10001 elements");
+    }
+    for (n, max) in around(1000) {
+        let parts = "(global (mut i32) (i32.const 0))".repeat(n as usize);
+        fine(
+            n,
+            max,
+            with(&parts, "i32.const 0"),
+            "more than 1000 mutable globals",
+        );
+    }
+    for (n, max) in around(u64::from(limits::FUNCTIONS_MAX)) {
+        let parts = "(func)".repeat(n as usize - 2);
+        fine(n, max, with(&parts, "i32.const 0"), "10001 functions");
+    }
+    for (n, max) in around(limits::FUNCTION_BYTES_MAX as u64) {
+        // One byte for no locals, two for the constant, one for the end.
+        let body = "nop ".repeat(n as usize - 4) + "i32.const 0";
+        fine(
+            n,
+            max,
+            with("", &body),
+            "a function has 131073 bytes (at byte",
+        );
+    }
+    let empty = with(r#"(@custom "x" "")"#, "i32.const 0").len() as u64;
+    for (n, max) in around(limits::MODULE_BYTES_MAX as u64) {
+        // The length of the section takes two bytes more by then.
+        let text = "x".repeat((n - empty - 2) as usize);
+        let code = with(&format!(r#"(@custom "x" "{text}")"#), "i32.const 0");
+        assert_eq!(code.len() as u64, n);
+        fine(n, max, code, "has 1048577 bytes, allowed are 1048576");
+    }
+}

@@ -1,0 +1,80 @@
+//! P1: a module is compiled once, and a refusal is found once.
+
+use weir_core::ProgramHost;
+use weir_program::{Refusal, WasmtimeHost, limits, widest};
+
+use crate::world::module;
+
+fn numbered(n: usize) -> Vec<u8> {
+    wat::parse_str(module(
+        "",
+        &format!("(global i32 (i32.const {n}))"),
+        "i32.const 0",
+    ))
+    .unwrap()
+}
+
+#[test]
+fn each_module_is_compiled_once_while_it_is_needed() {
+    let host = WasmtimeHost::default();
+    let count = limits::IDLE_MODULES_MAX + 8;
+    let held: Vec<_> = (0..count)
+        .map(|n| host.admit(&numbered(n), &widest()).unwrap())
+        .collect();
+    assert_eq!(host.compiled(), count as u64);
+    for n in 0..count {
+        drop(host.admit(&numbered(n), &widest()).unwrap());
+    }
+    assert_eq!(host.compiled(), count as u64, "all are in use");
+    drop(held);
+    drop(host.admit(&numbered(count), &widest()).unwrap());
+    // Only the newest are kept without a use.
+    drop(host.admit(&numbered(count - 1), &widest()).unwrap());
+    assert_eq!(host.compiled(), count as u64 + 1);
+    drop(host.admit(&numbered(0), &widest()).unwrap());
+    assert_eq!(host.compiled(), count as u64 + 2);
+}
+
+#[test]
+fn threads_that_want_the_same_module_compile_it_once() {
+    let host = WasmtimeHost::default();
+    let code = numbered(1);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| drop(host.admit(&code, &widest()).unwrap()));
+        }
+    });
+    assert_eq!(host.compiled(), 1);
+}
+
+/// A refusal that only the compiler or a first call can find is not looked for
+/// again while everything waits for the commit thread.
+#[test]
+fn a_refusal_is_remembered() {
+    let host = WasmtimeHost::default();
+    let other = module("", "", "i32.const 0")
+        .replace("(result i32) i32.const 1)", "(result i32) i32.const 2)");
+    let other = wat::parse_str(other).unwrap();
+    let mut sentences = Vec::new();
+    for _ in 0..3 {
+        match host.admit(&other, &widest()) {
+            Err(Refusal::Bad(sentence)) => sentences.push(sentence),
+            other => panic!("{:?}", other.err()),
+        }
+    }
+    sentences.dedup();
+    assert_eq!(
+        sentences,
+        ["weir_abi returns 2, this store speaks version 1"]
+    );
+    assert_eq!(host.compiled(), 1);
+    for n in 0..=limits::REFUSED_MODULES_MAX {
+        assert!(host.admit(&n.to_le_bytes(), &widest()).is_err());
+    }
+    assert!(host.admit(&other, &widest()).is_err());
+    assert_eq!(
+        host.compiled(),
+        3 + limits::REFUSED_MODULES_MAX as u64,
+        "the oldest are forgotten"
+    );
+}

@@ -1,0 +1,602 @@
+//! Two engines, one outcome (Z7): random modules and random writes. Where
+//! neither runs out of fuel or stack they agree on every verdict, every record
+//! and every byte of state; and so do a machine that is saved and loaded on
+//! the way and one that applies everything again.
+//!
+//! `WEIR_FUZZ_MODULES` asks for more modules of each kind, `WEIR_FUZZ_SEED` for
+//! others.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arbitrary::Unstructured;
+use weir_core::intention::{Expect, Intention, Operation, TxnOp};
+use weir_core::{
+    Detail, ErrorCode, Machine, Outcome, ProgramHost, StateMode, TopicOptions, TrapKind,
+};
+
+use crate::world::{Life, encoded, hosts, module};
+
+/// Numbers without end from a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
+        from[self.below(from.len() as u64) as usize]
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+}
+
+fn asked(name: &str, default: u64) -> u64 {
+    let value = std::env::var(name)
+        .ok()
+        .and_then(|value| value.parse().ok());
+    value.unwrap_or(default)
+}
+
+/// Fuel that both engines have: little, because the interpreter is slow here.
+const FUEL: u64 = 100_000;
+
+/// How many of both kinds of work there was.
+#[derive(Debug, Default)]
+struct Tally {
+    modules: u64,
+    refused: u64,
+    calls: u64,
+    valid: u64,
+    records: usize,
+    exhausted: u64,
+}
+
+fn exhausted(outcome: &Outcome) -> bool {
+    outcome.commit().is_some_and(|commit| {
+        let stack = commit.detail == Detail::Trapped(TrapKind::Stack);
+        let stack_step = matches!(
+            commit.detail,
+            Detail::Operation {
+                reason: ErrorCode::Trap | ErrorCode::OutOfFuel,
+                ..
+            }
+        );
+        stack || stack_step || commit.reason == Some(ErrorCode::OutOfFuel)
+    })
+}
+
+/// Without the fuel, which engines count differently.
+fn bare(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Committed(mut commit) => {
+            commit.fuel = 0;
+            Outcome::Committed(commit)
+        }
+        other => other,
+    }
+}
+
+/// Sends intentions to one machine for each engine until they may differ.
+struct Twins {
+    lives: Vec<Life>,
+    hosts: [Arc<dyn ProgramHost>; 2],
+    log: Vec<Vec<u8>>,
+}
+
+impl Twins {
+    fn new(hosts: &[Arc<dyn ProgramHost>; 2]) -> Self {
+        let lives = hosts
+            .iter()
+            .zip([1, 99])
+            .map(|(host, seed)| Life::new(seed, host));
+        Self {
+            lives: lives.collect(),
+            hosts: hosts.clone(),
+            log: Vec::new(),
+        }
+    }
+
+    /// The outcome; `None` when an engine ran out of fuel or stack.
+    fn send(&mut self, what: &str, intention: &Intention<'_>) -> Option<Outcome> {
+        let bytes = encoded(intention, self.log.len() as u64 * 7);
+        let outcomes: Vec<Outcome> = self
+            .lives
+            .iter_mut()
+            .map(|life| bare(life.apply(&bytes).unwrap()))
+            .collect();
+        if outcomes.iter().any(exhausted) {
+            return None;
+        }
+        assert_eq!(
+            outcomes[0],
+            outcomes[1],
+            "{what}, intention {}",
+            self.log.len()
+        );
+        assert_eq!(self.lives[0].records.0, self.lives[1].records.0, "{what}");
+        self.log.push(bytes);
+        outcomes.into_iter().next()
+    }
+
+    /// Loads each machine from its own bytes.
+    fn restart(&mut self) {
+        for (life, host) in self.lives.iter_mut().zip(&self.hosts) {
+            let saved = life.saved();
+            life.machine = Machine::load_with(&mut &saved[..], 5, Some(Arc::clone(host))).unwrap();
+        }
+    }
+
+    /// Everything agrees at the end, and once more from the log. `whole` says
+    /// that no engine ran out of anything.
+    fn end(&mut self, what: &str, whole: bool, replay: bool) {
+        if !whole {
+            return;
+        }
+        let saved = self.lives[0].saved();
+        assert_eq!(saved, self.lives[1].saved(), "{what}: state");
+        assert_eq!(
+            self.lives[0].machine.digest(),
+            self.lives[1].machine.digest()
+        );
+        if replay {
+            let mut again = Life::new(12345, &self.hosts[0]);
+            for bytes in &self.log {
+                again.apply(bytes).unwrap();
+            }
+            assert_eq!(again.saved(), saved, "{what}: replay = live");
+            assert_eq!(
+                again.records.0, self.lives[0].records.0,
+                "{what}: replay = live"
+            );
+        }
+    }
+}
+
+/// A CREATE and some writes.
+fn exercise(twins: &mut Twins, what: &str, code: &[u8], dice: &mut Dice, tally: &mut Tally) {
+    let mut options = TopicOptions::default();
+    options.program.fuel_max = Some(FUEL);
+    options.program.state = match dice.below(4) {
+        0 => StateMode::None,
+        1 => StateMode::Memory,
+        _ => StateMode::Kv,
+    };
+    if dice.below(3) == 0 {
+        options.program.emits_max = Some(1 + dice.below(6));
+        options.program.state_entries_max = Some(1 + dice.below(4));
+        options.program.state_bytes_max = Some(1 + dice.below(60));
+        options.program.emit_bytes_max = Some(1 + dice.below(60));
+    }
+    let args = dice.bytes(8);
+    tally.modules += 1;
+    let create = Operation::CreateProgram {
+        options: &options,
+        code,
+        args: &args,
+    };
+    let Some(made) = twins.send(what, &Intention::new("t", create)) else {
+        tally.exhausted += 1;
+        return;
+    };
+    if made.commit().unwrap().reason.is_some() {
+        tally.refused += 1;
+        if std::env::var_os("WEIR_FUZZ_SAY").is_some() {
+            println!("{what}: {made:?}");
+        }
+        return twins.end(what, true, false);
+    }
+    for round in 0..16 {
+        let sizes = [0, 1, 8, 20].map(|size| dice.bytes(size));
+        let key = dice.pick::<[u8]>(&[b"a", b"b", b"\0", &sizes[3], b""]);
+        let value = &sizes[dice.below(4) as usize];
+        let mut intention = Intention::new("t", Operation::Put { key, value });
+        let ops = [
+            TxnOp::Put {
+                key,
+                value,
+                meta: b"",
+            },
+            TxnOp::Delete {
+                key: b"b",
+                meta: b"m",
+            },
+            TxnOp::Put {
+                key: b"a",
+                value: b"z",
+                meta: b"",
+            },
+        ];
+        match dice.below(8) {
+            0 => intention.operation = Operation::Delete { key: b"a" },
+            1 => {
+                intention.operation = Operation::Txn {
+                    ops: &ops[..1 + dice.below(3) as usize],
+                }
+            }
+            2 => intention.expect = &[Expect::KeyAbsent(Some(b"a"))],
+            3 => intention.principal = b"ann",
+            _ => {}
+        }
+        tally.calls += 1;
+        let Some(outcome) = twins.send(what, &intention) else {
+            tally.exhausted += 1;
+            return;
+        };
+        tally.valid += u64::from(outcome.commit().unwrap().reason.is_none());
+        if round == 7 {
+            twins.restart();
+        }
+    }
+    tally.records += twins.lives[0].records.0.len();
+    twins.end(what, true, true);
+}
+
+/// What a program exports beside its memory, which is exported later.
+const EXPORTS: &str = r#"(module
+    (func (export "weir_abi") (result i32) i32.const 1)
+    (func (export "weir_apply") (result i32) i32.const 0))"#;
+
+/// A module of random instructions around the functions of `weir1`.
+fn smith(dice: &mut Dice) -> Option<Vec<u8>> {
+    let all = "input_info input_read emit_put emit_delete emit_input emit_value reject_text state_get state_put state_delete state_next key_get key_offset hash log";
+    let config = wasm_smith::Config {
+        available_imports: Some(wat::parse_str(module(all, "", "i32.const 0")).unwrap()),
+        exports: Some(wat::parse_str(EXPORTS).unwrap()),
+        min_imports: 0,
+        min_memories: 1,
+        // Vectors come with mutable globals that no program may have.
+        simd_enabled: dice.below(8) == 0,
+        allow_start_export: dice.below(20) == 0,
+        exceptions_enabled: false,
+        gc_enabled: false,
+        reference_types_enabled: false,
+        relaxed_simd_enabled: false,
+        tail_call_enabled: false,
+        threads_enabled: false,
+        memory64_enabled: false,
+        extended_const_enabled: false,
+        memory_max_size_required: true,
+        max_memory32_bytes: 1 << 20,
+        max_table_elements: 100,
+        max_memories: 1,
+        max_imports: 15,
+        canonicalize_nans: false,
+        max_funcs: 12,
+        max_instructions: 120,
+        max_data_segments: 4,
+        max_element_segments: 4,
+        ..wasm_smith::Config::default()
+    };
+    // Only the shape: which of these a module imports is its own choice.
+    let bytes = dice.bytes(6000);
+    let mut source = Unstructured::new(&bytes);
+    let mut made = wasm_smith::Module::new(config, &mut source).ok()?;
+    if dice.below(8) != 0 {
+        // Loops end, so that more is seen than their fuel.
+        made.ensure_termination(300).ok()?;
+    }
+    Some(speaks(&made.to_bytes()))
+}
+
+/// The same module with its memory exported and a `weir_abi` that returns 1.
+fn speaks(code: &[u8]) -> Vec<u8> {
+    use wasmparser::{Parser, Payload, TypeRef};
+    let (mut imported, mut abi, mut apply, mut bodies) = (0, None, None, Vec::new());
+    let mut edits: Vec<(std::ops::Range<usize>, Vec<u8>)> = Vec::new();
+    for payload in Parser::new(0).parse_all(code) {
+        match payload.unwrap() {
+            Payload::ImportSection(imports) => {
+                for import in imports.into_imports() {
+                    imported += u32::from(matches!(import.unwrap().ty, TypeRef::Func(_)));
+                }
+            }
+            Payload::ExportSection(exports) => {
+                let range = exports.range();
+                let mut content = leb(exports.count() as usize + 1);
+                for export in exports {
+                    let export = export.unwrap();
+                    content.extend(leb(export.name.len()));
+                    content.extend(export.name.as_bytes());
+                    content.push(0); // only functions are asked for
+                    content.extend(leb(export.index as usize));
+                    match export.name {
+                        "weir_abi" => abi = Some(export.index),
+                        "weir_apply" => apply = Some(export.index),
+                        _ => {}
+                    }
+                }
+                content.extend(b"\x06memory\x02\x00");
+                edits.push((range, content));
+            }
+            Payload::CodeSectionStart { range, .. } => edits.push((range, Vec::new())),
+            Payload::CodeSectionEntry(body) => bodies.push(code[body.range()].to_vec()),
+            _ => {}
+        }
+    }
+    if let Some(body) = abi.and_then(|abi| bodies.get_mut((abi - imported) as usize)) {
+        *body = vec![0, 0x41, 1, 0x0b];
+    }
+    // At its end weir_apply says yes: its number and 0.
+    if let Some(body) = apply.and_then(|apply| bodies.get_mut((apply - imported) as usize)) {
+        body.pop();
+        body.extend([0x41, 0, 0x71, 0x0b]);
+    }
+    if let Some((_, content)) = edits.last_mut().filter(|_| !bodies.is_empty()) {
+        *content = leb(bodies.len());
+        for body in &bodies {
+            content.extend(leb(body.len()));
+            content.extend(body);
+        }
+    }
+    let (mut out, mut done) = (Vec::new(), 0);
+    for (range, content) in edits {
+        // In front of the content: its length, in front of that its number.
+        let mut head = range.start - 1;
+        while code[head - 1] & 0x80 != 0 {
+            head -= 1;
+        }
+        out.extend(&code[done..head]);
+        out.extend(leb(content.len()));
+        out.extend(content);
+        done = range.end;
+    }
+    out.extend(&code[done..]);
+    out
+}
+
+fn leb(mut n: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    while n >= 0x80 {
+        out.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+    out
+}
+
+/// A module that calls the functions of `weir1` with arguments that mostly make
+/// sense, keeps numbers everywhere, and says yes, no or nothing.
+fn caller(dice: &mut Dice) -> Vec<u8> {
+    let all = "input_info input_read emit_put emit_delete emit_input emit_value reject_text state_get state_put state_delete state_next key_get key_offset hash log";
+    let imports = if dice.below(2) == 0 {
+        all.to_owned()
+    } else {
+        all.replace("key_get key_offset", "")
+    };
+    let watches = imports.contains("key_get");
+    let mut body = String::new();
+    for _ in 0..1 + dice.below(14) {
+        body += &statement(dice, watches, 2);
+    }
+    let end = match dice.below(6) {
+        0 => "(i32.load8_u (i32.const 3))",
+        1 => "(i32.and (global.get $g) (i32.const 3))",
+        2 => "(i32.rem_u (i32.load (i32.const 8)) (i32.const 3))",
+        _ => "(i32.const 0)",
+    };
+    let text: String = (0..40)
+        .map(|_| format!("\\{:02x}", dice.next() as u8))
+        .collect();
+    let parts = format!(
+        r#"(global $g (mut i32) (i32.const 0)) (global $d (mut f64) (f64.const 1)) (data (i32.const 16) "{text}")"#
+    );
+    wat::parse_str(module(&imports, &parts, &(body + end))).unwrap()
+}
+
+fn number(dice: &mut Dice) -> String {
+    match dice.below(6) {
+        0 => "(global.get $g)".to_owned(),
+        1 => format!("(i32.load8_u (i32.const {}))", dice.below(200)),
+        2 => "(memory.size)".to_owned(),
+        3 => format!("(i32.load (i32.const {}))", dice.below(200)),
+        _ => format!("(i32.const {})", dice.next() as i32),
+    }
+}
+
+fn pointer(dice: &mut Dice) -> String {
+    match dice.below(60) {
+        0 => "(i32.const 65530)".to_owned(),
+        1 => number(dice),
+        _ => format!("(i32.const {})", dice.below(100)),
+    }
+}
+
+fn length(dice: &mut Dice) -> String {
+    match dice.below(40) {
+        0 => number(dice),
+        1 => format!("(i32.and {} (i32.const 7))", number(dice)),
+        _ => format!("(i32.const {})", dice.below(5)),
+    }
+}
+
+fn statement(dice: &mut Dice, watches: bool, depth: u32) -> String {
+    let (p, q, l, m, o) = (
+        pointer(dice),
+        pointer(dice),
+        length(dice),
+        length(dice),
+        length(dice),
+    );
+    let at = dice.below(200);
+    match dice.below(22) {
+        0 => format!("(call $input_info {p})"),
+        1 => format!(
+            "(i32.store (i32.const {at}) (call $input_read (i32.const {}) {o} {p} {m}))",
+            dice.below(5)
+        ),
+        2 | 3 => format!("(call $emit_put {p} {l} {q} {m})"),
+        4 => format!("(call $emit_delete {p} {l})"),
+        5 => "(call $emit_input)".to_owned(),
+        6 => format!("(call $emit_value {p} {l} {o} {m})"),
+        7 => format!("(call $reject_text {p} {l})"),
+        8 => format!("(i32.store (i32.const {at}) (call $state_get {p} {l} {o} {q} {m}))"),
+        9 | 10 => format!("(call $state_put {p} {l} {q} {m})"),
+        11 => format!("(call $state_delete {p} {l})"),
+        12 => format!("(i32.store (i32.const {at}) (call $state_next {p} {l} {q} {m}))"),
+        13 if watches => {
+            format!("(i32.store (i32.const {at}) (call $key_get {p} {l} {o} {q} {m}))")
+        }
+        14 if watches => format!("(i64.store (i32.const {at}) (call $key_offset {p} {l}))"),
+        15 => format!("(call $hash (i32.const {}) {p} {l} {q})", 1 + dice.below(2)),
+        16 => format!("(global.set $g (i32.add (global.get $g) {}))", number(dice)),
+        17 => {
+            let op = dice.pick::<str>(&["add", "sub", "mul", "div", "min", "max", "copysign"]);
+            format!(
+                "(global.set $d (f64.{op} (global.get $d) (f64.convert_i32_s {}))) (f64.store (i32.const {at}) (f64.sqrt (global.get $d)))",
+                number(dice)
+            )
+        }
+        18 => "(drop (memory.grow (i32.const 1)))".to_owned(),
+        19 if depth > 0 => {
+            let inner = statement(dice, watches, depth - 1);
+            format!("(if {} (then {inner}))", number(dice))
+        }
+        20 if depth > 0 => {
+            let (first, second) = (
+                statement(dice, watches, depth - 1),
+                statement(dice, watches, depth - 1),
+            );
+            format!(
+                "(i32.store8 (i32.const 250) (i32.const 0)) (loop {first} {second} (i32.store8 (i32.const 250) (i32.add (i32.load8_u (i32.const 250)) (i32.const 1))) (br_if 0 (i32.lt_u (i32.load8_u (i32.const 250)) (i32.const 3))))"
+            )
+        }
+        _ => format!("(i32.store (i32.const {at}) {})", number(dice)),
+    }
+}
+
+#[test]
+fn engines_agree_on_modules_of_random_instructions() {
+    let (count, start) = (asked("WEIR_FUZZ_MODULES", 120), asked("WEIR_FUZZ_SEED", 1));
+    let (mut tally, hosts) = (Tally::default(), hosts());
+    for seed in start..start + count {
+        let mut dice = Dice(seed);
+        if let Some(code) = smith(&mut dice) {
+            exercise(
+                &mut Twins::new(&hosts),
+                &format!("smith {seed}"),
+                &code,
+                &mut dice,
+                &mut tally,
+            );
+        }
+    }
+    println!("{tally:?}");
+    assert!(tally.calls * 2 > count, "{tally:?}");
+}
+
+#[test]
+fn engines_agree_on_programs_of_random_calls() {
+    let (count, start) = (asked("WEIR_FUZZ_MODULES", 120), asked("WEIR_FUZZ_SEED", 1));
+    let (mut tally, hosts) = (Tally::default(), hosts());
+    for seed in start..start + count {
+        let mut dice = Dice(seed ^ 0x5555_0000);
+        let code = caller(&mut dice);
+        exercise(
+            &mut Twins::new(&hosts),
+            &format!("caller {seed}"),
+            &code,
+            &mut dice,
+            &mut tally,
+        );
+    }
+    println!("{tally:?}");
+    assert!(
+        tally.valid > count && tally.records as u64 > count,
+        "{tally:?}"
+    );
+}
+
+/// Z7: the reference programs, with writes of the shapes that they understand.
+#[test]
+fn engines_agree_on_the_reference_programs() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/prebuilt");
+    let mut names: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|kind| kind == "wasm"))
+        .collect();
+    names.sort();
+    let (hosts, mut tally) = (hosts(), Tally::default());
+    for (number, path) in names.iter().enumerate() {
+        let (what, code) = (path.display().to_string(), std::fs::read(path).unwrap());
+        let mut dice = Dice(number as u64 + asked("WEIR_FUZZ_SEED", 1));
+        let mut twins = Twins::new(&hosts);
+        let options = TopicOptions::default();
+        for args in [
+            &[0, 4][..],
+            &[0, 0, 0, 9, 0, 0, 0, 2, 0, 50, 1],
+            b"anything",
+        ] {
+            let create = Operation::CreateProgram {
+                options: &options,
+                code: &code,
+                args,
+            };
+            let made = twins.send(&what, &Intention::new("t", create)).unwrap();
+            tally.modules += 1;
+            for _ in 0..asked("WEIR_FUZZ_MODULES", 120) / 2 {
+                write(&mut twins, &what, &mut dice, &mut tally);
+            }
+            twins.restart();
+            for _ in 0..10 {
+                write(&mut twins, &what, &mut dice, &mut tally);
+            }
+            if made.commit().unwrap().reason.is_none() {
+                twins
+                    .send(&what, &Intention::new("t", Operation::Destroy))
+                    .unwrap();
+            }
+        }
+        twins.end(&what, true, true);
+    }
+    println!("{tally:?}");
+    assert!(tally.valid * 20 > tally.calls, "{tally:?}");
+}
+
+/// One write that some program may like.
+fn write(twins: &mut Twins, what: &str, dice: &mut Dice, tally: &mut Tally) {
+    let account = |dice: &mut Dice| [&[dice.below(4) as u8][..], &[0; 31]].concat();
+    let (from, to) = (account(dice), account(dice));
+    let amount = dice.below(300) as i64 - 20;
+    let seen = dice.below(twins.log.len() as u64 + 1);
+    let small = (amount as i32).to_be_bytes();
+    let value = match dice.below(7) {
+        0 => [&to[..], &seen.to_be_bytes(), &small, &small, &[0; 4]].concat(),
+        1 => [&to[..], &amount.to_be_bytes(), &[0; 16]].concat(),
+        2 => [&to[..], &amount.to_be_bytes(), &seen.to_be_bytes(), &[0; 8]].concat(),
+        3 => [&seen.to_be_bytes()[..], b"hello \xc3\xa9"].concat(),
+        4 => amount.to_be_bytes().to_vec(),
+        5 => (dice.below(4) as u32).to_be_bytes().to_vec(),
+        _ => {
+            let len = dice.below(60) as usize;
+            dice.bytes(len)
+        }
+    };
+    let key = match dice.below(3) {
+        0 => &from[..],
+        1 => b"ann",
+        _ => b"lock",
+    };
+    let mut intention = Intention::new("t", Operation::Put { key, value: &value });
+    if dice.below(9) == 0 {
+        intention.operation = Operation::Delete { key };
+    }
+    if dice.below(3) == 0 {
+        intention.principal = b"ann";
+    }
+    tally.calls += 1;
+    let outcome = twins.send(what, &intention).unwrap();
+    tally.valid += u64::from(outcome.commit().unwrap().reason.is_none());
+}

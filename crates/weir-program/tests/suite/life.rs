@@ -1,0 +1,218 @@
+//! From CREATE to DESTROY: start, replacement, conditions, options (P2, P7, T2,
+//! C2, X1).
+
+use crate::world::{module, play};
+
+/// Starts as its arguments say: 0 well, 1 rejects, 2 traps, 3 runs for ever.
+fn starter(entry: &str) -> String {
+    let start = format!(
+        r#"(func (export "{entry}") (result i32)
+            (drop (call $input_read (i32.const 2) (i32.const 0) (i32.const 0) (i32.const 1)))
+            (call $emit_put (i32.const 0) (i32.const 1) (i32.const 0) (i32.const 1))
+            (call $state_put (i32.const 0) (i32.const 1) (i32.const 0) (i32.const 1))
+            (if (i32.eq (i32.load8_u (i32.const 0)) (i32.const 49)) (then i32.const 5 return))
+            (if (i32.eq (i32.load8_u (i32.const 0)) (i32.const 50)) (then unreachable))
+            (if (i32.eq (i32.load8_u (i32.const 0)) (i32.const 51)) (then (loop (call $log (i32.const 3) (i32.const 0) (i32.const 65536)) br 0)))
+            i32.const 0)"#
+    );
+    module(
+        "input_read emit_put emit_input state_put log",
+        &start,
+        "(call $emit_input) i32.const 0",
+    )
+}
+
+#[test]
+fn a_start_that_fails_leaves_no_topic_and_no_offset() {
+    let wat = starter("weir_init");
+    let script = "create t program=p args=1\ncreate t program=p args=2\ncreate t program=p args=3\n\
+        create t code=\\x00\nput t a=1\ndestroy t\ncreate t program=p args=0\nput t a=1\nstate t";
+    assert_eq!(
+        play(script, &[("p", &wat)]),
+        "1 INVALID REJECTED 5\n2 ERROR TRAP unreachable\n3 ERROR OUT_OF_FUEL limit 100000000\n\
+         4 ERROR BAD_PROGRAM not a module that may run here: unexpected end-of-file (at byte 0)\n\
+         5 ERROR NO_TOPIC\n6 INVALID TOPIC_ABSENT\n\
+         7 VALID: t 1 CREATE; t 2 PUT 0=0 last\n8 VALID: t 3 PUT a=1 last\n0=0\n1 entries\n"
+    );
+}
+
+#[test]
+fn a_replacement_takes_over_whole_or_the_old_program_stays() {
+    let old = module(
+        "emit_input state_put",
+        r#"(data (i32.const 0) "s1")"#,
+        "(call $state_put (i32.const 0) (i32.const 1) (i32.const 1) (i32.const 1)) (call $emit_input) i32.const 0",
+    );
+    let new = starter("weir_upgrade");
+    let script = "create t program=old\nput t a=1\nreplace t program=new args=1\n\
+        replace t program=new args=2\nreplace t program=new args=3\nreplace t code=\\x00\nput t a=2\nstate t\n\
+        replace t program=new args=0\nput t a=3\nstate t\nreplace t program=old\nput t a=4\nstate t";
+    assert_eq!(
+        play(script, &[("old", &old), ("new", &new)]),
+        "1 VALID: t 1 CREATE last\n2 VALID: t 2 PUT a=1 last\n3 INVALID REJECTED 5\n\
+         4 ERROR TRAP unreachable\n5 ERROR OUT_OF_FUEL limit 100000000\n\
+         6 ERROR BAD_PROGRAM not a module that may run here: unexpected end-of-file (at byte 0)\n\
+         7 VALID: t 3 PUT a=2 last\ns=1\n1 entries\n\
+         8 VALID: t 4 REPLACE; t 5 PUT 0=0 last\n9 VALID: t 6 PUT a=3 last\n0=0\ns=1\n2 entries\n\
+         10 VALID: t 7 REPLACE last\n11 VALID: t 8 PUT a=4 last\n0=0\ns=1\n2 entries\n"
+    );
+}
+
+/// In mode memory the old memory stays, to the byte, when the new one fails.
+#[test]
+fn memory_survives_a_replacement_that_fails() {
+    let count = "(i32.store8 (i32.const 0) (i32.add (i32.load8_u (i32.const 0)) (i32.const 1)))
+        (call $emit_put (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 1)) i32.const 0";
+    let old = module("emit_put", "", count);
+    let upgrade = |end: &str| {
+        let part = format!(
+            r#"(func (export "weir_upgrade") (result i32) (i32.store8 (i32.const 0) (i32.const 64)) {end})"#
+        );
+        module("emit_put", &part, count)
+    };
+    let (fine, rejects, traps) = (
+        upgrade("i32.const 0"),
+        upgrade("i32.const 1"),
+        upgrade("unreachable"),
+    );
+    let script = "create t program=old state=memory\nput t =\nreplace t program=old\n\
+        replace t program=rejects\nput t =\nreplace t program=traps\nput t =\nreplace t program=fine\nput t =";
+    let text = play(
+        script,
+        &[
+            ("old", &old),
+            ("fine", &fine),
+            ("rejects", &rejects),
+            ("traps", &traps),
+        ],
+    );
+    assert_eq!(
+        text.lines().skip(1).collect::<Vec<_>>(),
+        [
+            "2 VALID: t 2 PUT =\\x01 last",
+            "3 ERROR BAD_PROGRAM a program of state mode memory can only be replaced by one that exports weir_upgrade",
+            "4 INVALID REJECTED 1",
+            "5 VALID: t 3 PUT =\\x02 last",
+            "6 ERROR TRAP unreachable",
+            "7 VALID: t 4 PUT =\\x03 last",
+            "8 VALID: t 5 REPLACE last",
+            "9 VALID: t 6 PUT =A last",
+        ]
+    );
+}
+
+#[test]
+fn an_upgrade_knows_what_it_replaces() {
+    let old = module("", "", "i32.const 0");
+    let upgrade = r#"(func (export "weir_upgrade") (result i32)
+        (drop (call $input_read (i32.const 4) (i32.const 0) (i32.const 0) (i32.const 99)))
+        (call $emit_put (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 32)) i32.const 0)"#;
+    let new = module(
+        "input_read emit_put",
+        upgrade,
+        "(call $input_read (i32.const 4) (i32.const 0) (i32.const 0) (i32.const 99))",
+    );
+    let code = wat::parse_str(&old).unwrap();
+    let hash = weir_core::ProgramHost::hash(&weir_program::WasmtimeHost::default(), &code);
+    let shown = weir_program::script::show(&hash.0);
+    let text = play(
+        "create t program=old\nreplace t program=new\nput t =",
+        &[("old", &old), ("new", &new)],
+    );
+    assert_eq!(
+        text,
+        format!("1 VALID: t 1 CREATE last\n2 VALID: t 2 REPLACE; t 3 PUT ={shown} last\n3 VALID\n"),
+        "and nothing of it is there in a later call"
+    );
+}
+
+/// C2: a program that would trap is not asked when a condition fails.
+#[test]
+fn conditions_come_before_the_program() {
+    let wat = module("", "", "unreachable");
+    let text = play(
+        "create t program=p\nput t a=1 key_offset=7\nput t a=1",
+        &[("p", &wat)],
+    );
+    assert_eq!(
+        text.lines().skip(1).collect::<Vec<_>>(),
+        ["2 INVALID CONFLICT actual 0", "3 ERROR TRAP unreachable"]
+    );
+}
+
+/// Options that the program does not fit in would make a state that no open
+/// could load.
+#[test]
+fn options_must_go_on_fitting_the_program() {
+    let wat = module("emit_input", "", "(call $emit_input) i32.const 0");
+    let script = "create t program=p\nalter t memory_bytes_max=65536\nput t a=1\nalter t state=memory\n\
+        alter t memory_bytes_max=131072 value_bytes_max=2\nput t a=123\nput t a=12";
+    assert_eq!(
+        play(script, &[("p", &wat)])
+            .lines()
+            .skip(1)
+            .collect::<Vec<_>>(),
+        [
+            "2 ERROR BAD_PROGRAM the memory may grow to 2 pages of 64 KiB, allowed are 1",
+            "3 VALID: t 2 PUT a=1 last",
+            "4 ERROR BAD_PROGRAM the state mode of a topic is fixed when it is created",
+            "5 VALID: t 3 ALTER last",
+            "6 ERROR LIMIT limit 2",
+            "7 VALID: t 4 PUT a=12 last",
+        ]
+    );
+}
+
+/// P4: what the header says, field by field.
+#[test]
+fn the_header_tells_everything_and_nothing_else() {
+    let start = r#"(func (export "weir_init") (result i32)
+        (call $input_info (i32.const 0)) (call $emit_put (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 128)) i32.const 0)"#;
+    let body = "(call $input_info (i32.const 0)) (call $emit_put (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 128)) i32.const 0";
+    let wat = module("input_info emit_put", start, body);
+    let script = "create t program=p args=abc at=5000\nput t key=value principal=ann at=6000\n\
+        delete t key\ntxn t\n  put k=v\n  delete k";
+    let header = |op: u32,
+                  flags: u32,
+                  intention: u64,
+                  next: u64,
+                  time: u64,
+                  nonce: u64,
+                  lens: [u32; 4],
+                  index: u32,
+                  count: u32| {
+        let mut out = Vec::new();
+        out.extend([op, flags].map(u32::to_le_bytes).concat());
+        out.extend(
+            [intention, next, 1, time, nonce]
+                .map(u64::to_le_bytes)
+                .concat(),
+        );
+        out.extend([7; 16]);
+        out.extend(lens.map(u32::to_le_bytes).concat());
+        out.extend([index, count].map(u32::to_le_bytes).concat());
+        out.resize(128, 0);
+        weir_program::script::show(&out)
+    };
+    let text = play(script, &[("p", &wat)]);
+    let expected = [
+        format!(
+            "1 VALID: t 1 CREATE; t 2 PUT ={} last",
+            header(0, 0, 1, 2, 5000, 1, [0, 0, 3, 0], 0, 1)
+        ),
+        format!(
+            "2 VALID: t 3 PUT ={} last",
+            header(1, 2, 2, 3, 6000, 2, [3, 5, 3, 3], 0, 1)
+        ),
+        format!(
+            "3 VALID: t 4 PUT ={} last",
+            header(2, 0, 3, 4, 6000, 3, [3, 0, 3, 0], 0, 1)
+        ),
+        format!(
+            "4 VALID: t 5 PUT ={} txn; t 6 PUT ={} txn last",
+            header(1, 1, 4, 5, 6000, 4, [1, 1, 3, 0], 0, 2),
+            header(2, 1, 4, 6, 6000, 4, [1, 0, 3, 0], 1, 2)
+        ),
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+}

@@ -1,0 +1,23 @@
+//! What programs may do, on both engines, plainly, with a restart behind each
+//! command, with each write sent twice, and with both: the outcomes, the
+//! digests and the bytes of the state must be equal.
+#![allow(
+    clippy::unwrap_used,
+    clippy::too_many_lines,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::format_collect,
+    clippy::many_single_char_names,
+    clippy::range_plus_one,
+    reason = "tests"
+)]
+
+mod bounds;
+mod compiled;
+mod fuzz;
+mod life;
+mod meter;
+mod revert;
+mod rules;
+mod saved;
+mod world;

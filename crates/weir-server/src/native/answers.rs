@@ -1,0 +1,201 @@
+//! Writes that wait for the store, and their answers in order.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use weir_core::protocol::{Encoder, Message, Packet, join_runs, write_outcome};
+use weir_core::{Outcome, OutcomeRun, Outcomes};
+use weir_store::{Proposal, StoreError};
+
+use super::buffer::Outgoing;
+use super::refuse;
+use crate::admission::Permit;
+
+/// Bytes of lines after which a COMMITTED is sent and another one begun.
+const LINES_BYTES: usize = 64 << 10;
+
+/// A write that was handed to the store.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) proposal: Proposal,
+    pub(super) first: u64,
+    pub(super) count: u32,
+    pub(super) bytes: usize,
+    pub(super) tag: Box<[u8]>,
+    pub(super) permit: Permit,
+}
+
+/// Something that the client is owed, in the order of its writes.
+#[derive(Debug)]
+enum Owed {
+    Outcomes(Waiting),
+    /// A packet that is whole already.
+    Packet(Vec<u8>),
+}
+
+/// What became of a write, as far as the connection is concerned.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answered {
+    pub(super) count: u32,
+    pub(super) bytes: usize,
+    /// Units that programs used for it.
+    pub(super) fuel: u64,
+    /// A nonce was refused: the session goes on there.
+    pub(super) fall_back: Option<u64>,
+}
+
+/// Answers that are owed.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    owed: VecDeque<Owed>,
+    /// The answer of the oldest one, when it has come.
+    front: Option<Result<Outcomes, StoreError>>,
+    lines: Vec<u8>,
+    /// A run that the next one may join.
+    run: Option<(u64, OutcomeRun)>,
+}
+
+impl Answers {
+    pub(super) fn is_empty(&self) -> bool {
+        self.owed.is_empty()
+    }
+
+    pub(super) fn wait(&mut self, waiting: Waiting) {
+        self.owed.push_back(Owed::Outcomes(waiting));
+    }
+
+    /// A packet that must not overtake answers to earlier writes.
+    pub(super) fn packet(&mut self, packet: Vec<u8>) {
+        self.owed.push_back(Owed::Packet(packet));
+    }
+
+    /// Whether the oldest answer is there; if not, the task is woken when it
+    /// is.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.front.is_some() {
+            return Poll::Ready(());
+        }
+        match self.owed.front_mut() {
+            Some(Owed::Packet(_)) => Poll::Ready(()),
+            Some(Owed::Outcomes(waiting)) => {
+                let polled = Pin::new(&mut waiting.proposal).poll(context);
+                polled.map(|result| self.front = Some(result))
+            }
+            None => Poll::Pending,
+        }
+    }
+
+    /// Writes out everything that is answered.
+    pub(super) fn collect(
+        &mut self,
+        encoder: &mut Encoder,
+        out: &mut Outgoing,
+        mut answered: impl FnMut(Answered),
+    ) -> bool {
+        let mut some = false;
+        while !out.is_high() {
+            if self
+                .poll(&mut Context::from_waker(Waker::noop()))
+                .is_pending()
+            {
+                break;
+            }
+            some = true;
+            match self.owed.pop_front() {
+                Some(Owed::Packet(packet)) => {
+                    self.flush(&[], encoder, out);
+                    out.bytes.extend_from_slice(&packet);
+                }
+                Some(Owed::Outcomes(waiting)) => {
+                    let result = self.front.take().unwrap_or(Err(StoreError::Closed));
+                    answered(self.answer(&waiting, result, encoder, out));
+                    drop(waiting.permit);
+                }
+                None => break,
+            }
+        }
+        self.flush(&[], encoder, out);
+        some
+    }
+
+    fn answer(
+        &mut self,
+        waiting: &Waiting,
+        result: Result<Outcomes, StoreError>,
+        encoder: &mut Encoder,
+        out: &mut Outgoing,
+    ) -> Answered {
+        let mut answered = Answered {
+            count: waiting.count,
+            bytes: waiting.bytes,
+            fuel: 0,
+            fall_back: None,
+        };
+        if !waiting.tag.is_empty() {
+            self.flush(&[], encoder, out);
+        }
+        match result {
+            Ok(outcomes) => {
+                let mut nonce = waiting.first;
+                for run in outcomes.runs() {
+                    if let Outcome::Refused { expected, .. } = run.outcome {
+                        answered.fall_back.get_or_insert(expected);
+                    }
+                    if let Outcome::Committed(commit) = &run.outcome {
+                        let fuel = commit.fuel.saturating_mul(u64::from(run.count));
+                        answered.fuel = answered.fuel.saturating_add(fuel);
+                    }
+                    self.add(nonce, run);
+                    if nonce != 0 {
+                        nonce = nonce.saturating_add(u64::from(run.count));
+                    }
+                    if self.lines.len() >= LINES_BYTES {
+                        self.flush(&waiting.tag, encoder, out);
+                    }
+                }
+            }
+            Err(error) => {
+                self.flush(&[], encoder, out);
+                let mut refusal = refuse::of_store(&error);
+                refusal.message.nonce = Some(waiting.first);
+                refusal.message.count = Some(u64::from(waiting.count));
+                refusal.encode(&waiting.tag, encoder, &mut out.bytes);
+            }
+        }
+        if !waiting.tag.is_empty() {
+            self.flush(&waiting.tag, encoder, out);
+        }
+        answered
+    }
+
+    fn add(&mut self, nonce: u64, run: &OutcomeRun) {
+        if let Some((_, last)) = &mut self.run {
+            if join_runs(last, run) {
+                return;
+            }
+            self.line();
+        }
+        self.run = Some((nonce, run.clone()));
+    }
+
+    fn line(&mut self) {
+        if let Some((nonce, run)) = self.run.take() {
+            if !self.lines.is_empty() {
+                self.lines.push(b'\n');
+            }
+            write_outcome(&mut self.lines, nonce, &run);
+        }
+    }
+
+    fn flush(&mut self, tag: &[u8], encoder: &mut Encoder, out: &mut Outgoing) {
+        self.line();
+        if self.lines.is_empty() {
+            return;
+        }
+        let message = Message::Committed { lines: &self.lines };
+        encoder.encode(&Packet::tagged(tag, message), &mut out.bytes);
+        self.lines.clear();
+    }
+}

@@ -1,0 +1,143 @@
+//! Bytes that were received and not read, and bytes to be sent.
+
+use std::sync::Arc;
+
+use super::Port;
+
+/// Bytes that a connection reads into at first, and keeps when it is idle.
+const FIRST_BYTES: usize = 8 << 10;
+/// Bytes that every connection may have received.
+pub(super) const SMALL_BYTES: usize = 256 << 10;
+/// Bytes to be sent above which nothing is read, and no page is made.
+pub(super) const OUT_BYTES_HIGH: usize = 256 << 10;
+
+/// Received bytes. The memory is that of one unfinished packet; above
+/// [`SMALL_BYTES`] it is taken from the budget of the port.
+#[derive(Debug)]
+pub(super) struct Received {
+    port: Arc<Port>,
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Bytes taken from the budget.
+    large: usize,
+}
+
+impl Received {
+    pub(super) fn new(port: Arc<Port>) -> Self {
+        Self {
+            port,
+            bytes: Vec::new(),
+            start: 0,
+            end: 0,
+            large: 0,
+        }
+    }
+
+    /// What was received and not read.
+    pub(super) fn unread(&self) -> &[u8] {
+        self.bytes.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// Packets at the front were dealt with.
+    pub(super) fn consume(&mut self, bytes: usize) {
+        self.start = (self.start + bytes).min(self.end);
+    }
+
+    /// So many bytes arrived in [`room`](Self::room).
+    pub(super) fn arrived(&mut self, bytes: usize) {
+        self.end = (self.end + bytes).min(self.bytes.len());
+    }
+
+    /// Memory to read into; the packet at the front is known to lack `lacks`
+    /// bytes. `None` while the budget of the port is used up.
+    pub(super) fn room(&mut self, lacks: usize) -> Option<&mut [u8]> {
+        let unread = self.end - self.start;
+        if unread == 0 {
+            self.start = 0;
+            self.end = 0;
+            if self.bytes.len() > SMALL_BYTES {
+                self.release();
+            }
+        }
+        if self.end == self.bytes.len() && self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            self.start = 0;
+            self.end = unread;
+        }
+        if self.end == self.bytes.len() && !self.grow(unread, lacks) {
+            return None;
+        }
+        self.bytes.get_mut(self.end..)
+    }
+
+    /// Grows with what arrives, never with what is only announced.
+    fn grow(&mut self, unread: usize, lacks: usize) -> bool {
+        let size = match self.bytes.len() {
+            0 => FIRST_BYTES,
+            size => (size * 2).min((unread + lacks.max(FIRST_BYTES)).max(SMALL_BYTES)),
+        };
+        if size > SMALL_BYTES {
+            let more = size - self.large;
+            if !self.port.take_large(more) {
+                return false;
+            }
+            self.large = size;
+        }
+        self.bytes.resize(size, 0);
+        true
+    }
+
+    /// The connection is idle: keeps as little as a new one has.
+    pub(super) fn shrink(&mut self) {
+        if self.start == self.end && self.bytes.len() > FIRST_BYTES {
+            self.release();
+        }
+    }
+
+    fn release(&mut self) {
+        self.bytes = Vec::new();
+        self.start = 0;
+        self.end = 0;
+        self.port.give_large(std::mem::take(&mut self.large));
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        self.port.give_large(self.large);
+    }
+}
+
+/// Bytes to be sent.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    pub(super) bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Outgoing {
+    pub(super) fn unsent(&self) -> &[u8] {
+        self.bytes.get(self.sent..).unwrap_or_default()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sent == self.bytes.len()
+    }
+
+    pub(super) fn is_high(&self) -> bool {
+        self.bytes.len() - self.sent >= OUT_BYTES_HIGH
+    }
+
+    pub(super) fn sent(&mut self, bytes: usize) {
+        self.sent += bytes;
+        if self.is_empty() {
+            self.bytes.clear();
+            self.sent = 0;
+            self.bytes.shrink_to(2 * OUT_BYTES_HIGH);
+        } else if self.sent > OUT_BYTES_HIGH {
+            self.bytes.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+}

@@ -1,0 +1,547 @@
+//! One connection: what is read, what is sent, when it ends.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+use tokio::time::{Instant, Sleep};
+use weir_core::ErrorCode;
+use weir_core::protocol::{Encoder, FrameError, Message, Packet, Phase as State, ServerConnection};
+
+use super::answers::Answers;
+use super::buffer::{Outgoing, Received};
+use super::listeners::Listeners;
+use super::reads::Read;
+use super::refuse::Refused;
+use super::writes::Taken;
+use super::{Port, reached};
+use crate::access::{Principal, Right};
+use crate::shared::Phase;
+
+/// Time until HELLO has to be there.
+const HELLO_TIME: Duration = Duration::from_secs(10);
+/// Silence inside a packet.
+const STALL_TIME: Duration = Duration::from_secs(30);
+/// How often something is looked at that nobody wakes us for.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// Packets that are dealt with before answers and pages get their turn.
+const TURN_PACKETS: usize = 64;
+
+/// A connection and everything that belongs to it.
+#[allow(clippy::struct_excessive_bools, reason = "each is true by itself")]
+pub(super) struct Connection<S> {
+    pub(super) port: Arc<Port>,
+    pub(super) number: u64,
+    stream: S,
+    pub(super) state: ServerConnection,
+    pub(super) principal: Principal,
+    /// State of the identities when the listeners were last asked about.
+    pub(super) epoch: u64,
+    pub(super) wants_received: bool,
+    pub(super) superseded: Arc<Notify>,
+    pub(super) answers: Answers,
+    pub(super) idle: Duration,
+    /// Until when the read at the front may wait for the node.
+    pub(super) waits_until: Option<Instant>,
+    pub(super) listeners: Listeners,
+    received: Option<Received>,
+    pub(super) out: Outgoing,
+    pub(super) encoder: Encoder,
+    greeted: bool,
+    /// The other side has said all it will.
+    ended: bool,
+    /// The last packet is a refusal, or BYE: nothing follows.
+    closing: Closing,
+    draining: bool,
+    /// The packet at the front has to wait for room or for the node.
+    stuck: bool,
+    /// The budget for large packets is used up by others.
+    no_room: bool,
+    started: Instant,
+    heard: Instant,
+    pinged: bool,
+    written: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Closing {
+    No,
+    /// After everything that is owed, and BYE.
+    Bye,
+    /// After everything that is owed.
+    Plain,
+}
+
+/// What ended a wait.
+enum Event {
+    Progress,
+    Superseded,
+    Drain,
+    /// The stream is broken, or everything ends.
+    Broken,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    pub(super) fn new(port: Arc<Port>, number: u64, stream: S, principal: Principal) -> Self {
+        let now = Instant::now();
+        Self {
+            received: Some(Received::new(Arc::clone(&port))),
+            idle: port.shared.config.idle_timeout,
+            port,
+            number,
+            stream,
+            state: ServerConnection::default(),
+            principal,
+            epoch: 0,
+            wants_received: false,
+            superseded: Arc::default(),
+            answers: Answers::default(),
+            waits_until: None,
+            listeners: Listeners::default(),
+            out: Outgoing::default(),
+            encoder: Encoder::default(),
+            greeted: false,
+            ended: false,
+            closing: Closing::No,
+            draining: false,
+            stuck: false,
+            no_room: false,
+            started: now,
+            heard: now,
+            pinged: false,
+            written: now,
+        }
+    }
+
+    /// Serves it to its end.
+    pub(super) async fn run(mut self) {
+        let mut phase = self.port.shared.phase.subscribe();
+        let mut later = self.port.shared.phase.subscribe();
+        let mut draining = pin!(reached(&mut phase, Phase::Draining));
+        let mut cut = pin!(reached(&mut later, Phase::Cut));
+        let superseded = Arc::clone(&self.superseded);
+        let mut superseded = pin!(superseded.notified());
+        let mut is_superseded = false;
+        let mut timer = pin!(tokio::time::sleep(HELLO_TIME));
+        loop {
+            let progress = self.turn().await;
+            if self.is_over() {
+                self.finish().await;
+                break;
+            }
+            if progress {
+                // Others on this thread get their turn as well.
+                tokio::task::consume_budget().await;
+                continue;
+            }
+            let until = self.deadline();
+            if timer.deadline() != until {
+                timer.as_mut().reset(until);
+            }
+            let event = poll_fn(|context| {
+                if !is_superseded && superseded.as_mut().poll(context).is_ready() {
+                    is_superseded = true;
+                    return Poll::Ready(Event::Superseded);
+                }
+                if cut.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(Event::Broken);
+                }
+                if !self.draining && draining.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(Event::Drain);
+                }
+                self.poll(context, timer.as_mut())
+            })
+            .await;
+            match event {
+                Event::Progress => {}
+                Event::Superseded => {
+                    self.fatal(&Refused::plain(ErrorCode::Superseded).fatal());
+                }
+                Event::Drain => self.drain(),
+                Event::Broken => break,
+            }
+        }
+        if !self.state.client().is_none() {
+            self.port.release(self.state.client(), self.number);
+        }
+    }
+
+    /// Everything that can be done without waiting for the other side.
+    async fn turn(&mut self) -> bool {
+        let mut progress = false;
+        self.stuck = false;
+        for _ in 0..TURN_PACKETS {
+            if !self.may_take() || !self.next_packet().await {
+                break;
+            }
+            progress = true;
+        }
+        let (state, mut fuel) = (&mut self.state, 0_u64);
+        progress |= self
+            .answers
+            .collect(&mut self.encoder, &mut self.out, |answered| {
+                state.answered(answered.count, answered.bytes);
+                fuel = fuel.saturating_add(answered.fuel);
+                if let Some(expected) = answered.fall_back {
+                    state.fall_back(expected);
+                }
+            });
+        let security = &self.port.shared.security;
+        security.charge_fuel(&self.principal, fuel);
+        self.recheck();
+        if self.closing == Closing::No {
+            let store = Arc::clone(&self.port.shared.store);
+            progress |= self
+                .listeners
+                .send(&store, &mut self.encoder, &mut self.out);
+        }
+        // Whatever arrived whole was dealt with.
+        if self.ended && !progress && self.may_take() {
+            self.leave(Closing::Bye);
+        }
+        progress
+    }
+
+    /// Whether the next packet may be looked at.
+    fn may_take(&self) -> bool {
+        self.closing == Closing::No && !self.out.is_high() && !self.stuck && self.state.may_read()
+    }
+
+    /// Deals with the packet at the front, if it is all there.
+    async fn next_packet(&mut self) -> bool {
+        // Taken out, so that the packet can borrow it while it is dealt with.
+        let Some(mut received) = self.received.take() else {
+            return false;
+        };
+        let before = self.state.clone();
+        let dealt = match self.state.next(received.unread()) {
+            Ok(None) => Dealt::Missing,
+            Ok(Some((packet, size))) => {
+                self.greet();
+                let dealt = self.packet(&packet, size).await;
+                match dealt {
+                    Dealt::Later => {}
+                    _ => self.waits_until = None,
+                }
+                if let Dealt::Refused(refused) = &dealt {
+                    self.refuse(packet.tag, refused, &packet.message);
+                }
+                if matches!(dealt, Dealt::Later) {
+                    self.state = before;
+                } else {
+                    received.consume(size);
+                }
+                dealt
+            }
+            Err(error) => {
+                self.greet();
+                self.fatal(&malformed(&error));
+                Dealt::Missing
+            }
+        };
+        self.received = Some(received);
+        match dealt {
+            Dealt::Missing => false,
+            Dealt::Later => {
+                self.stuck = true;
+                false
+            }
+            Dealt::Yes | Dealt::Refused(_) => true,
+        }
+    }
+
+    fn greet(&mut self) {
+        if !self.greeted {
+            self.greeted = true;
+            self.send(&Packet::new(Message::Empty));
+        }
+    }
+
+    async fn packet(&mut self, packet: &Packet<'_>, size: usize) -> Dealt {
+        let tag = packet.tag;
+        if !packet.require.is_empty() {
+            return Dealt::Refused(Refused::plain(ErrorCode::Unsupported));
+        }
+        match (self.state.phase(), &packet.message) {
+            (_, Message::Empty) => return Dealt::Yes,
+            (State::Fresh, Message::Hello(hello)) => {
+                return match self.hello(hello) {
+                    Ok(()) => Dealt::Yes,
+                    Err(refused) => Dealt::Refused(refused.fatal()),
+                };
+            }
+            (State::Fresh, _) => return unexpected("HELLO comes first"),
+            (_, Message::Hello(_)) => return unexpected("HELLO comes once"),
+            _ => {}
+        }
+        let listens = !tag.is_empty() && self.listeners.has(tag);
+        match &packet.message {
+            Message::Credit { bytes, records } => {
+                self.listeners.credit(tag, *bytes, *records);
+                Dealt::Yes
+            }
+            Message::Unlisten => {
+                if let Some(position) = self.listeners.remove(tag) {
+                    self.send(&Packet::tagged(tag, Message::End { position }));
+                }
+                Dealt::Yes
+            }
+            _ if listens => unexpected("the tag is that of a listener"),
+            Message::Write { count, items } => self.write(tag, *count, items, size).await.into(),
+            Message::One(one) => self.write_one(tag, one, size).into(),
+            Message::Listen(listen) => {
+                if tag.is_empty() {
+                    return unexpected("a listener needs a tag");
+                }
+                if self.draining {
+                    return Dealt::Refused(Refused::plain(ErrorCode::Draining));
+                }
+                let store = Arc::clone(&self.port.shared.store);
+                let added = self
+                    .may(Right::Read, listen.topic)
+                    .and_then(|()| self.listeners.add(&store, tag, listen));
+                match added {
+                    Ok(answer) => {
+                        self.send(&Packet::tagged(tag, answer));
+                        Dealt::Yes
+                    }
+                    Err(refused) => Dealt::Refused(refused),
+                }
+            }
+            Message::Ping => {
+                self.send(&Packet::tagged(tag, Message::Pong));
+                Dealt::Yes
+            }
+            Message::Pong => Dealt::Yes,
+            Message::Bye => {
+                self.leave(Closing::Bye);
+                Dealt::Yes
+            }
+            // Only requests are refused: two sides that do not know each
+            // other's answers must not answer for ever.
+            Message::Unknown { method } if !method.starts_with(b"_request_") => Dealt::Yes,
+            message => match self.read(tag, message).await {
+                Ok(Read::Done) => Dealt::Yes,
+                Ok(Read::Wait) => Dealt::Later,
+                Err(refused) => Dealt::Refused(refused),
+            },
+        }
+    }
+
+    /// Appends a packet to what is sent.
+    pub(super) fn send(&mut self, packet: &Packet<'_>) {
+        self.encoder.encode(packet, &mut self.out.bytes);
+    }
+
+    /// Answers a request with a refusal; those of writes keep their order.
+    fn refuse(&mut self, tag: &[u8], refused: &Refused, message: &Message<'_>) {
+        if refused.message.fatal {
+            let mut bytes = Vec::new();
+            refused.encode(tag, &mut self.encoder, &mut bytes);
+            self.answers.packet(bytes);
+            self.leave(Closing::Plain);
+        } else if matches!(message, Message::Write { .. } | Message::One(_)) {
+            let mut bytes = Vec::new();
+            refused.encode(tag, &mut self.encoder, &mut bytes);
+            self.answers.packet(bytes);
+        } else {
+            refused.encode(tag, &mut self.encoder, &mut self.out.bytes);
+        }
+    }
+
+    /// Ends the connection behind a refusal.
+    pub(super) fn fatal(&mut self, refused: &Refused) {
+        if self.closing == Closing::No {
+            self.refuse(&[], refused, &Message::Empty);
+        }
+    }
+
+    fn leave(&mut self, closing: Closing) {
+        self.state.leave();
+        self.closing = closing;
+        self.written = Instant::now();
+        self.listeners.end(&mut self.encoder, &mut self.out);
+    }
+
+    fn drain(&mut self) {
+        self.draining = true;
+        if self.closing != Closing::No {
+            return;
+        }
+        let within = self.port.shared.config.drain.as_millis();
+        let within_ms = u64::try_from(within).unwrap_or(u64::MAX);
+        if self.state.phase() == State::Open {
+            self.send(&Packet::new(Message::Drain { within_ms }));
+            // What has arrived is refused in its turn; then we go.
+            self.ended = true;
+        } else {
+            self.leave(Closing::Plain);
+        }
+    }
+
+    /// Whether everything that was owed is sent.
+    fn is_over(&mut self) -> bool {
+        if self.closing == Closing::No || !self.answers.is_empty() {
+            return false;
+        }
+        if self.closing == Closing::Bye {
+            self.send(&Packet::new(Message::ByeBye));
+            self.closing = Closing::Plain;
+        }
+        self.out.is_empty()
+    }
+
+    /// Says that nothing follows, and gives the other side time to read it:
+    /// closing a socket with unread bytes would throw the last answer away.
+    async fn finish(&mut self) {
+        let end = async {
+            let _ = poll_fn(|cx| Pin::new(&mut self.stream).poll_shutdown(cx)).await;
+            let mut rest = [0; 4096];
+            loop {
+                let mut buffer = ReadBuf::new(&mut rest);
+                let read = poll_fn(|cx| Pin::new(&mut self.stream).poll_read(cx, &mut buffer));
+                if read.await.is_err() || buffer.filled().is_empty() {
+                    break;
+                }
+            }
+        };
+        drop(tokio::time::timeout(Duration::from_secs(1), end).await);
+    }
+
+    fn is_inside_packet(&self) -> bool {
+        let unread = self.received.as_ref().map_or(0, |r| r.unread().len());
+        unread > 0 && !self.stuck && self.state.may_read()
+    }
+
+    /// When something has to happen even if nothing does.
+    fn deadline(&self) -> Instant {
+        let far = Duration::from_hours(1);
+        if self.stuck || self.no_room {
+            return Instant::now() + LOOK_AGAIN;
+        }
+        if self.closing != Closing::No || !self.out.is_empty() {
+            return self.written + self.port.shared.config.write_timeout;
+        }
+        match self.state.phase() {
+            State::Fresh => self.started + HELLO_TIME,
+            // The store is what we wait for.
+            _ if !self.answers.is_empty() => self.heard.max(self.written) + far,
+            _ if self.is_inside_packet() => self.heard + STALL_TIME,
+            _ if self.idle.is_zero() => self.heard + far,
+            _ if self.pinged => self.heard + self.idle,
+            _ => self.heard + self.idle / 2,
+        }
+    }
+
+    /// The deadline has passed.
+    fn late(&mut self) -> Event {
+        if self.stuck || self.no_room {
+            self.no_room = false;
+            return Event::Progress;
+        }
+        let quiet = self.state.phase() == State::Open
+            && !self.is_inside_packet()
+            && self.out.is_empty()
+            && self.closing == Closing::No;
+        if quiet && !self.pinged {
+            self.pinged = true;
+            self.send(&Packet::new(Message::Ping));
+            return Event::Progress;
+        }
+        Event::Broken
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>, timer: Pin<&mut Sleep>) -> Poll<Event> {
+        let mut ready = false;
+        while !self.out.is_empty() {
+            match Pin::new(&mut self.stream).poll_write(context, self.out.unsent()) {
+                Poll::Ready(Ok(bytes)) if bytes > 0 => {
+                    self.out.sent(bytes);
+                    self.written = Instant::now();
+                    ready = true;
+                }
+                Poll::Ready(_) => return Poll::Ready(Event::Broken),
+                Poll::Pending => break,
+            }
+        }
+        if self.may_take() && !self.ended && !self.no_room {
+            match self.poll_read(context) {
+                Poll::Ready(true) => ready = true,
+                Poll::Ready(false) => return Poll::Ready(Event::Broken),
+                Poll::Pending => {}
+            }
+        }
+        ready |= self.answers.poll(context).is_ready() && !self.out.is_high();
+        ready |= self.listeners.poll(context).is_ready();
+        if timer.poll(context).is_ready() {
+            return Poll::Ready(self.late());
+        }
+        if ready {
+            Poll::Ready(Event::Progress)
+        } else {
+            Poll::Pending
+        }
+    }
+
+    /// Reads what is there; false when the stream is broken.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        let lacks = self.state.lacks();
+        let Some(received) = &mut self.received else {
+            return Poll::Ready(false);
+        };
+        let Some(room) = received.room(lacks) else {
+            self.no_room = true;
+            return Poll::Ready(true);
+        };
+        let mut buffer = ReadBuf::new(room);
+        match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
+            Poll::Ready(Ok(())) => {
+                let bytes = buffer.filled().len();
+                received.arrived(bytes);
+                self.ended = bytes == 0;
+                self.heard = Instant::now();
+                self.pinged = false;
+                Poll::Ready(true)
+            }
+            Poll::Ready(Err(_)) => Poll::Ready(false),
+            Poll::Pending => {
+                received.shrink();
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// What became of the packet at the front.
+enum Dealt {
+    Yes,
+    /// It is not all there.
+    Missing,
+    /// It stays where it is.
+    Later,
+    Refused(Refused),
+}
+
+impl From<Result<Taken, Refused>> for Dealt {
+    fn from(taken: Result<Taken, Refused>) -> Self {
+        match taken {
+            Ok(Taken::Yes) => Self::Yes,
+            Ok(Taken::NoRoom) => Self::Later,
+            Err(refused) => Self::Refused(refused),
+        }
+    }
+}
+
+fn unexpected(what: &str) -> Dealt {
+    Dealt::Refused(Refused::new(ErrorCode::BadRequest, what).fatal())
+}
+
+fn malformed(error: &FrameError) -> Refused {
+    let mut refused = Refused::new(ErrorCode::BadRequest, error.to_string()).fatal();
+    refused.message.at = Some(error.at());
+    refused
+}

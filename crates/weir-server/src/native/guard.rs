@@ -1,0 +1,98 @@
+//! What a connection asks of the security of its server.
+//!
+//! Invariant: nothing is done for a principal that has not been asked about
+//! here, and what was taken back ends listeners that are open.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use weir_core::ErrorCode;
+
+use super::connection::Connection;
+use super::refuse::Refused;
+use crate::access::Right;
+use crate::security::Denied;
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Who shows this token; without one, whoever the certificate names.
+    pub(super) fn authenticate(&mut self, token: &[u8]) -> Result<(), Refused> {
+        let security = &self.port.shared.security;
+        if !token.is_empty() {
+            self.principal = security
+                .authenticate(token, &self.principal)
+                .map_err(|wrong| pausing(ErrorCode::Unauthenticated, wrong.retry))?;
+        } else if security.required() && self.principal.name.is_empty() {
+            return Err(pausing(ErrorCode::Unauthenticated, None));
+        }
+        self.epoch = security.epoch();
+        Ok(())
+    }
+
+    /// Whether the principal may do this, and now. For requests that write
+    /// nothing.
+    pub(super) fn may(&self, right: Right, topic: &str) -> Result<(), Refused> {
+        self.paced(1, 0)?;
+        let shared = &self.port.shared;
+        shared
+            .authorize(&self.principal, right, topic)
+            .map_err(|denied| refused(denied, topic))
+    }
+
+    /// Whether a request of so many items and bytes comes not too fast.
+    pub(super) fn paced(&self, items: u64, bytes: usize) -> Result<(), Refused> {
+        let security = &self.port.shared.security;
+        security
+            .admit(&self.principal, items, bytes as u64)
+            .map_err(|pause| pausing(ErrorCode::Rate, Some(pause)))
+    }
+
+    /// Ends what is open and not allowed any more.
+    pub(super) fn recheck(&mut self) {
+        let security = &self.port.shared.security;
+        if !security.required() || self.listeners.is_empty() {
+            return;
+        }
+        if !security.holds(&self.principal) {
+            self.fatal(&Refused::plain(ErrorCode::Unauthenticated).fatal());
+            return;
+        }
+        let epoch = security.epoch();
+        if epoch == self.epoch {
+            return;
+        }
+        self.epoch = epoch;
+        let principal = &self.principal;
+        let ended = self
+            .listeners
+            .remove_topics(|topic| !security.visible(principal, topic));
+        for tag in ended {
+            let refused = Refused::plain(ErrorCode::Forbidden);
+            refused.encode(&tag, &mut self.encoder, &mut self.out.bytes);
+        }
+    }
+}
+
+/// What a client is told that is not allowed to do something.
+pub(super) fn refused(denied: Denied, topic: &str) -> Refused {
+    match denied.code {
+        ErrorCode::Forbidden if topic.is_empty() => Refused::new(
+            denied.code,
+            format!("the right `{}` is missing", denied.right),
+        ),
+        ErrorCode::Forbidden => {
+            let text = format!("the right `{}` on {topic} is missing", denied.right);
+            Refused::new(denied.code, text)
+        }
+        code => Refused::plain(code),
+    }
+}
+
+fn pausing(code: ErrorCode, pause: Option<Duration>) -> Refused {
+    let mut refused = Refused::plain(code);
+    // Whole milliseconds, and never none of them.
+    refused.message.retry_ms = pause.map(|pause| {
+        let ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        ms.saturating_add(1)
+    });
+    refused
+}

@@ -1,0 +1,140 @@
+//! HELLO and its answer.
+
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use weir_core::protocol::{Hello, HelloOk, Message, Packet, VERSION, WINDOW_MAX};
+use weir_core::{ClientId, ErrorCode, Outcome, OutcomeRun};
+use weir_store::Durability;
+
+use super::connection::Connection;
+use super::refuse::Refused;
+use super::{Claim, Owner, WINDOW_BYTES};
+use crate::shared::Phase;
+
+/// What this server says about itself.
+const AGENT: &str = concat!("weir-server/", env!("CARGO_PKG_VERSION"));
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Answers HELLO; a refusal ends the connection.
+    pub(super) fn hello(&mut self, hello: &Hello<'_>) -> Result<(), Refused> {
+        let shared = Arc::clone(&self.port.shared);
+        if shared.phase() >= Phase::Draining {
+            return Err(Refused::plain(ErrorCode::Draining));
+        }
+        let mut versions = hello.versions.split(|&byte| byte == b' ');
+        if !hello.versions.is_empty() && !versions.any(|word| word == VERSION.as_bytes()) {
+            let mut refused = Refused::plain(ErrorCode::Unsupported);
+            refused.message.versions = VERSION.as_bytes();
+            return Err(refused);
+        }
+        self.authenticate(hello.token)?;
+        self.wants_received = hello.received;
+        let store = shared.store.identity().store_id;
+        let last = shared.store.last_nonce(hello.client);
+        let first = self.resume(hello, store, last)?;
+        let window = hello.window.unwrap_or(WINDOW_MAX).clamp(1, WINDOW_MAX);
+        self.state
+            .open(hello.client, last + 1, window, WINDOW_BYTES);
+        let level = level(shared.store.durability());
+        let limits = shared.store.limits();
+        let answer = HelloOk {
+            version: VERSION.as_bytes(),
+            store,
+            node: store,
+            level: level.as_bytes(),
+            next: last + 1,
+            window,
+            window_bytes: WINDOW_BYTES as u64,
+            applied: shared.store.applied().0,
+            term: 1,
+            key_bytes_max: limits.key_bytes_max as u64,
+            value_bytes_max: limits.value_bytes_max as u64,
+            idle_ms: u64::try_from(self.idle.as_millis()).unwrap_or(u64::MAX),
+            features: b"",
+            agent: AGENT.as_bytes(),
+        };
+        self.send(&Packet::new(Message::HelloOk(answer)));
+        let config = Message::Config {
+            term: 1,
+            leader: Some(store),
+            nodes: b"",
+        };
+        self.send(&Packet::new(config));
+        if let Some(first) = first {
+            self.answer_again(hello.client, first, last);
+        }
+        Ok(())
+    }
+
+    /// Makes the session this connection's; returns from which nonce on it
+    /// wants answers again.
+    fn resume(
+        &mut self,
+        hello: &Hello<'_>,
+        store: [u8; 16],
+        last: u64,
+    ) -> Result<Option<u64>, Refused> {
+        if hello.client.is_none() {
+            return Ok(None);
+        }
+        let expired = || {
+            let mut refused = Refused::plain(ErrorCode::SessionExpired);
+            refused.message.expected = Some(last + 1);
+            refused
+        };
+        if hello.store.is_some_and(|id| id != store) {
+            return Err(expired());
+        }
+        let again = match hello.resume {
+            Some(first) if first > last + 1 => return Err(expired()),
+            Some(first) if first <= last => Some(first),
+            _ => None,
+        };
+        let kept = |nonce| {
+            self.port
+                .shared
+                .store
+                .outcome(hello.client, nonce)
+                .is_some()
+        };
+        if again.is_some_and(|first| !kept(first)) {
+            return Err(expired());
+        }
+        let owner = Owner {
+            connection: self.number,
+            principal: self.principal.clone(),
+            superseded: Arc::clone(&self.superseded),
+        };
+        match self.port.claim(hello.client, owner) {
+            Claim::Taken => Ok(again),
+            Claim::Foreign => Err(Refused::plain(ErrorCode::Forbidden)),
+        }
+    }
+
+    /// Sends the kept answers of these nonces.
+    fn answer_again(&mut self, client: ClientId, first: u64, last: u64) {
+        let mut lines = Vec::new();
+        for nonce in first..=last {
+            let Some(commit) = self.port.shared.store.outcome(client, nonce) else {
+                continue;
+            };
+            if !lines.is_empty() {
+                lines.push(b'\n');
+            }
+            let run = OutcomeRun {
+                count: 1,
+                outcome: Outcome::Replayed(commit),
+            };
+            weir_core::protocol::write_outcome(&mut lines, nonce, &run);
+        }
+        self.send(&Packet::new(Message::Committed { lines: &lines }));
+    }
+}
+
+fn level(durability: Durability) -> String {
+    match durability {
+        Durability::Interval(every) => format!("interval {}", every.as_millis()),
+        other => other.name().to_owned(),
+    }
+}

@@ -1,0 +1,407 @@
+//! Listeners of a connection: where each stands, what it may be sent.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use weir_core::protocol::{
+    After, Encoder, LISTENERS_MAX, Listen, Message, PROGRESS_RECORDS, Packet,
+};
+use weir_core::{Compaction, ConsequenceOffset, ErrorCode, Record};
+use weir_store::{Changed, Page, PageBuilder, Store, StoreError, TopicReader};
+
+use super::buffer::Outgoing;
+use super::refuse::{self, Refused};
+
+/// Keys of a `latest` listener that are looked up at a time.
+const REPLAY_KEYS: usize = 256;
+/// Pages that a filter looks through in one turn.
+const TURN_PAGES: usize = 16;
+
+/// Which records a listener wants.
+#[derive(Debug)]
+struct Filter {
+    key: Option<Box<[u8]>>,
+    prefix: Option<Box<[u8]>>,
+    kinds: u8,
+}
+
+impl Filter {
+    fn wants(&self, record: &Record<'_>) -> bool {
+        self.key.as_deref().is_none_or(|key| key == record.key)
+            && self
+                .prefix
+                .as_deref()
+                .is_none_or(|prefix| record.key.starts_with(prefix))
+            && (self.kinds == 0 || self.kinds & 1 << record.kind as u8 != 0)
+    }
+}
+
+/// The part of `latest` that comes before new records.
+#[derive(Debug)]
+struct Replay {
+    /// Keys up to this one were sent.
+    behind: Option<Box<[u8]>>,
+    /// Records above come as new ones.
+    upto: u64,
+}
+
+#[derive(Debug)]
+struct Listener {
+    tag: Box<[u8]>,
+    topic: Box<str>,
+    reader: TopicReader,
+    /// Credit; below zero by at most one page.
+    bytes: i64,
+    records: i64,
+    follow: bool,
+    filter: Option<Filter>,
+    replay: Option<Replay>,
+    /// Records left out since the last page or mark.
+    skipped: u64,
+    /// Waits at the end of the topic.
+    changed: Option<Changed>,
+}
+
+/// What a listener did in its turn.
+enum Turn {
+    /// Nothing can be done before something changes.
+    Waits,
+    /// There may be more.
+    Goes,
+    /// It is gone.
+    Ends,
+}
+
+/// All listeners of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Listeners {
+    list: Vec<Listener>,
+    /// Whose turn it is.
+    next: usize,
+    page: Vec<u8>,
+}
+
+impl Listeners {
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Takes away the listeners of topics that are named so; gives their tags.
+    pub(super) fn remove_topics(&mut self, gone: impl Fn(&str) -> bool) -> Vec<Box<[u8]>> {
+        let ended = self.list.extract_if(.., |listener| gone(&listener.topic));
+        ended.map(|listener| listener.tag).collect()
+    }
+
+    pub(super) fn has(&self, tag: &[u8]) -> bool {
+        self.list.iter().any(|listener| *listener.tag == *tag)
+    }
+
+    /// Begins to listen. Returns where, for the answer.
+    pub(super) fn add(
+        &mut self,
+        store: &Store,
+        tag: &[u8],
+        listen: &Listen<'_>,
+    ) -> Result<Message<'static>, Refused> {
+        if self.list.len() >= LISTENERS_MAX {
+            let mut refused = Refused::new(ErrorCode::TooLarge, "too many listeners");
+            refused.message.limit = Some(LISTENERS_MAX as u64);
+            return Err(refused);
+        }
+        let info = store.topic(listen.topic);
+        let (first, last) = info.as_ref().map_or((0, 0), |i| (i.first.0, i.last.0));
+        let mut after = listen.after;
+        if let After::Offset(offset) = after {
+            let removed = info.as_ref().is_some_and(|info| {
+                // Compaction leaves holes; records that others removed are gone.
+                info.options.compaction == Compaction::Off && offset != 0 && offset + 1 < first
+            });
+            if removed && listen.reset_earliest {
+                after = After::Offset(0);
+            } else if removed {
+                let mut refused = Refused::plain(ErrorCode::Gone);
+                refused.message.first = Some(first);
+                refused.message.last = Some(last);
+                return Err(refused);
+            }
+        }
+        let mut reader = store.listen(listen.topic, ConsequenceOffset::ZERO);
+        let mut replay = None;
+        let seek = match after {
+            After::Offset(offset) => {
+                reader.seek(ConsequenceOffset(offset));
+                Ok(())
+            }
+            After::Tail => {
+                reader.seek(reader.last());
+                Ok(())
+            }
+            After::Last(n) => {
+                reader.seek(ConsequenceOffset(reader.last().0.saturating_sub(n)));
+                Ok(())
+            }
+            After::Time(ms) => reader.seek_time(ms),
+            After::Latest => {
+                reader.seek(ConsequenceOffset(last));
+                replay = (last != 0).then_some(Replay {
+                    behind: None,
+                    upto: last,
+                });
+                Ok(())
+            }
+        };
+        seek.map_err(|error| refuse::of_store(&error))?;
+        let filtered = listen.key.is_some() || listen.prefix.is_some() || listen.kinds != 0;
+        let position = reader.position().0;
+        self.list.push(Listener {
+            tag: tag.into(),
+            topic: listen.topic.into(),
+            reader,
+            bytes: clamp(listen.bytes),
+            records: clamp(listen.records),
+            follow: listen.follow,
+            filter: filtered.then(|| Filter {
+                key: listen.key.map(Into::into),
+                prefix: listen.prefix.map(Into::into),
+                kinds: listen.kinds,
+            }),
+            replay,
+            skipped: 0,
+            changed: None,
+        });
+        Ok(Message::Listening {
+            position,
+            first,
+            last,
+        })
+    }
+
+    /// Adds to the credit of a listener, if it is there.
+    pub(super) fn credit(&mut self, tag: &[u8], bytes: u64, records: u64) {
+        if let Some(listener) = self.list.iter_mut().find(|listener| *listener.tag == *tag) {
+            listener.bytes = listener.bytes.saturating_add(clamp(bytes));
+            listener.records = listener.records.saturating_add(clamp(records));
+        }
+    }
+
+    /// Ends a listener; returns where it stood.
+    pub(super) fn remove(&mut self, tag: &[u8]) -> Option<u64> {
+        let at = self.list.iter().position(|l| *l.tag == *tag)?;
+        let listener = self.list.remove(at);
+        Some(listener.reader.position().0)
+    }
+
+    /// Ends them all.
+    pub(super) fn end(&mut self, encoder: &mut Encoder, out: &mut Outgoing) {
+        for listener in self.list.drain(..) {
+            let position = listener.reader.position().0;
+            let message = Message::End { position };
+            encoder.encode(&Packet::tagged(&listener.tag, message), &mut out.bytes);
+        }
+    }
+
+    /// Sends pages, in turns, while they fit. Returns whether there was any
+    /// progress.
+    pub(super) fn send(
+        &mut self,
+        store: &Store,
+        encoder: &mut Encoder,
+        out: &mut Outgoing,
+    ) -> bool {
+        let mut some = false;
+        let mut waiting = 0;
+        while waiting < self.list.len() && !out.is_high() {
+            if self.next >= self.list.len() {
+                self.next = 0;
+            }
+            let Some(listener) = self.list.get_mut(self.next) else {
+                break;
+            };
+            match listener.turn(store, &mut self.page, encoder, out) {
+                Turn::Waits => {
+                    waiting += 1;
+                    self.next += 1;
+                }
+                Turn::Goes => {
+                    some = true;
+                    waiting = 0;
+                    self.next += 1;
+                }
+                Turn::Ends => {
+                    some = true;
+                    self.list.remove(self.next);
+                }
+            }
+        }
+        some
+    }
+
+    /// Whether a listener that waits has something new; else the task is woken
+    /// when one has.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut ready = false;
+        for listener in &mut self.list {
+            if let Some(changed) = &mut listener.changed
+                && Pin::new(changed).poll(context).is_ready()
+            {
+                listener.changed = None;
+                ready = true;
+            }
+        }
+        if ready {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+}
+
+fn clamp(credit: u64) -> i64 {
+    i64::try_from(credit).unwrap_or(i64::MAX)
+}
+
+impl Listener {
+    fn turn(
+        &mut self,
+        store: &Store,
+        scratch: &mut Vec<u8>,
+        encoder: &mut Encoder,
+        out: &mut Outgoing,
+    ) -> Turn {
+        if self.changed.is_some() || self.bytes <= 0 || self.records <= 0 {
+            return Turn::Waits;
+        }
+        let turn = if self.replay.is_some() {
+            self.replay(store, scratch, encoder, out)
+        } else {
+            self.read(scratch, encoder, out)
+        };
+        turn.unwrap_or_else(|error| {
+            refuse::of_store(&error).encode(&self.tag, encoder, &mut out.bytes);
+            Turn::Ends
+        })
+    }
+
+    fn read(
+        &mut self,
+        scratch: &mut Vec<u8>,
+        encoder: &mut Encoder,
+        out: &mut Outgoing,
+    ) -> Result<Turn, StoreError> {
+        for _ in 0..TURN_PAGES {
+            let Some(page) = self.reader.next_page()? else {
+                self.mark(self.skipped > 0, encoder, out);
+                if self.follow {
+                    self.changed = Some(self.reader.changed());
+                    return Ok(Turn::Waits);
+                }
+                let position = self.reader.position().0;
+                let message = Message::End { position };
+                encoder.encode(&Packet::tagged(&self.tag, message), &mut out.bytes);
+                return Ok(Turn::Ends);
+            };
+            let Some(filter) = &self.filter else {
+                self.page(&page, false, scratch, encoder, out);
+                return Ok(Turn::Goes);
+            };
+            let mut chosen = PageBuilder::default();
+            for record in &page {
+                let record = record?;
+                if filter.wants(&record) {
+                    chosen.push(&record);
+                } else {
+                    self.skipped += 1;
+                }
+            }
+            if let Some(page) = chosen.take() {
+                self.page(&page, false, scratch, encoder, out);
+                return Ok(Turn::Goes);
+            }
+            self.mark(self.skipped >= PROGRESS_RECORDS, encoder, out);
+        }
+        Ok(Turn::Goes)
+    }
+
+    /// A progress mark, if one is due.
+    fn mark(&mut self, due: bool, encoder: &mut Encoder, out: &mut Outgoing) {
+        if due {
+            self.skipped = 0;
+            let position = self.reader.position().0;
+            let message = Message::Progress { position };
+            encoder.encode(&Packet::tagged(&self.tag, message), &mut out.bytes);
+        }
+    }
+
+    fn page(
+        &mut self,
+        page: &Page,
+        replay: bool,
+        scratch: &mut Vec<u8>,
+        encoder: &mut Encoder,
+        out: &mut Outgoing,
+    ) {
+        scratch.clear();
+        page.write_to(scratch);
+        let message = Message::Records {
+            from: page.from(),
+            replay,
+            page: scratch,
+        };
+        encoder.encode(&Packet::tagged(&self.tag, message), &mut out.bytes);
+        self.skipped = 0;
+        self.bytes -= clamp(scratch.len() as u64);
+        self.records -= clamp(page.len() as u64);
+        // A page of one long record is not kept for the next one.
+        scratch.shrink_to(64 << 10);
+    }
+
+    /// The next keys of a `latest` listener, each in a page of its own: offsets
+    /// do not ascend with keys.
+    fn replay(
+        &mut self,
+        store: &Store,
+        scratch: &mut Vec<u8>,
+        encoder: &mut Encoder,
+        out: &mut Outgoing,
+    ) -> Result<Turn, StoreError> {
+        let Some(replay) = &mut self.replay else {
+            return Ok(Turn::Goes);
+        };
+        let upto = replay.upto;
+        let prefix = self
+            .filter
+            .as_ref()
+            .and_then(|filter| filter.prefix.clone())
+            .unwrap_or_default();
+        let keys = store.scan(&self.topic, &prefix, replay.behind.as_deref(), REPLAY_KEYS)?;
+        let ends = keys.len() < REPLAY_KEYS;
+        for entry in keys {
+            // No credit, or enough for now: goes on behind the key before.
+            if self.bytes <= 0 || self.records <= 0 || out.is_high() {
+                return Ok(Turn::Goes);
+            }
+            if entry.offset.0 <= upto
+                && let Some(page) = store.value(&self.topic, &entry)?
+                && let Some(record) = page.iter().next().transpose()?
+                && self
+                    .filter
+                    .as_ref()
+                    .is_none_or(|filter| filter.wants(&record))
+            {
+                let mut one = PageBuilder::default();
+                one.push(&record);
+                if let Some(page) = one.take() {
+                    self.page(&page, true, scratch, encoder, out);
+                }
+            }
+            if let Some(replay) = &mut self.replay {
+                replay.behind = Some(entry.key);
+            }
+        }
+        if ends {
+            self.replay = None;
+        }
+        Ok(Turn::Goes)
+    }
+}

@@ -1,0 +1,276 @@
+//! Reads: values, keys, topics, counts.
+
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
+use weir_core::codec::{put_bytes, put_varint};
+use weir_core::protocol::{
+    ANSWER_BYTES_MAX, Message, Packet, ProgramAnswer, TopicLine, write_topic,
+};
+use weir_core::{ConsequenceOffset, ErrorCode, RecordKind};
+use weir_store::{Page, PageBuilder, SCAN_KEYS_MAX, Stats, StoreError, TopicInfo};
+
+use super::connection::Connection;
+use super::refuse::{self, Refused};
+use crate::access::Right;
+
+/// Longest time that a read waits for the node to catch up.
+pub(super) const LAGGING: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Whether a read could be answered.
+pub(super) enum Read {
+    /// It is.
+    Done,
+    /// The node has not got there: the packet is looked at again later.
+    Wait,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Answers a read.
+    pub(super) async fn read(
+        &mut self,
+        tag: &[u8],
+        message: &Message<'_>,
+    ) -> Result<Read, Refused> {
+        match *message {
+            Message::Get {
+                topic,
+                key,
+                at_least,
+                applied,
+            } => return self.get(tag, topic, key, at_least, applied),
+            Message::GetRecord { topic, offset } => self.record(tag, topic, offset)?,
+            Message::Scan {
+                topic,
+                prefix,
+                behind,
+                limit,
+            } => self.scan(tag, topic, prefix, behind, limit).await?,
+            Message::Topics {
+                prefix,
+                behind,
+                limit,
+                dead,
+            } => {
+                self.may(Right::Read, "")?;
+                self.topics(tag, prefix, behind, limit, dead);
+            }
+            Message::Topic { topic } => {
+                self.may(Right::Read, topic)?;
+                let info = self.port.shared.store.topic(topic);
+                let info = info.ok_or(Refused::plain(ErrorCode::TopicUnknown))?;
+                let mut lines = Vec::new();
+                line(&mut lines, &info);
+                self.lines(tag, false, &lines);
+            }
+            Message::Program { topic } => self.program(tag, topic)?,
+            Message::Status => {
+                self.may(Right::Admin, "")?;
+                let lines = status(&self.port.shared.store.stats());
+                self.send(&Packet::tagged(tag, Message::StatusIs { lines: &lines }));
+            }
+            Message::Sync => {
+                self.may(Right::Admin, "")?;
+                let store = Arc::clone(&self.port.shared.store);
+                match tokio::task::spawn_blocking(move || store.sync()).await {
+                    Ok(Ok(_)) => self.send(&Packet::tagged(tag, Message::Synced)),
+                    Ok(Err(error)) => return Err(refuse::of_store(&error)),
+                    Err(_) => return Err(Refused::plain(ErrorCode::Internal)),
+                }
+            }
+            _ => return Err(Refused::plain(ErrorCode::Unsupported)),
+        }
+        Ok(Read::Done)
+    }
+
+    fn get(
+        &mut self,
+        tag: &[u8],
+        topic: &str,
+        key: &[u8],
+        at_least: u64,
+        applied: u64,
+    ) -> Result<Read, Refused> {
+        self.may(Right::Read, topic)?;
+        let store = Arc::clone(&self.port.shared.store);
+        let behind = store.applied().0 < applied
+            || (at_least > 0 && store.topic(topic).is_none_or(|info| info.last.0 < at_least));
+        if behind {
+            let until = *self.waits_until.get_or_insert(Instant::now() + LAGGING);
+            if Instant::now() < until {
+                return Ok(Read::Wait);
+            }
+            return Err(Refused::plain(ErrorCode::Lagging));
+        }
+        let page = store.get(topic, key).map_err(|e| refuse::of_store(&e))?;
+        let page = page.ok_or(Refused::plain(ErrorCode::KeyAbsent))?;
+        self.value(tag, &page)?;
+        Ok(Read::Done)
+    }
+
+    fn record(&mut self, tag: &[u8], topic: &str, offset: u64) -> Result<(), Refused> {
+        self.may(Right::Read, topic)?;
+        let absent = || Refused::plain(ErrorCode::RecordAbsent);
+        let before = offset.checked_sub(1).ok_or_else(absent)?;
+        let store = &self.port.shared.store;
+        let page = store
+            .read(topic, ConsequenceOffset(before))
+            .and_then(|mut reader| reader.next_page())
+            .map_err(|error| refuse::of_store(&error))?
+            .ok_or_else(absent)?;
+        let first = page.iter().next().transpose();
+        let first = first.map_err(|error| refuse::of_store(&error))?;
+        if first.is_none_or(|record| record.offset.0 != offset) {
+            return Err(absent());
+        }
+        self.value(tag, &page)
+    }
+
+    /// Sends the first record of a page in a page of its own.
+    fn value(&mut self, tag: &[u8], page: &Page) -> Result<(), Refused> {
+        let first = page.iter().next().transpose();
+        let record = first.map_err(|error| refuse::of_store(&error))?;
+        let record = record.ok_or(Refused::plain(ErrorCode::KeyAbsent))?;
+        debug_assert!(record.kind >= RecordKind::Create, "records have a kind");
+        let mut bytes = Vec::new();
+        if page.len() == 1 && page.from() <= record.offset.0 {
+            page.write_to(&mut bytes);
+        } else {
+            let mut one = PageBuilder::default();
+            one.push(&record);
+            if let Some(page) = one.take() {
+                page.write_to(&mut bytes);
+            }
+        }
+        self.send(&Packet::tagged(tag, Message::Value { page: &bytes }));
+        Ok(())
+    }
+
+    async fn scan(
+        &mut self,
+        tag: &[u8],
+        topic: &str,
+        prefix: &[u8],
+        behind: Option<&[u8]>,
+        limit: u64,
+    ) -> Result<(), Refused> {
+        self.may(Right::Read, topic)?;
+        let limit = usize::try_from(limit)
+            .unwrap_or(SCAN_KEYS_MAX)
+            .min(SCAN_KEYS_MAX);
+        let store = Arc::clone(&self.port.shared.store);
+        let (topic, prefix) = (topic.to_owned(), prefix.to_vec());
+        let behind = behind.map(<[u8]>::to_vec);
+        // One more, to know whether there are more.
+        let ask = (limit + 1).min(SCAN_KEYS_MAX);
+        let scan = move || store.scan(&topic, &prefix, behind.as_deref(), ask);
+        let scanned = tokio::task::spawn_blocking(scan).await;
+        let keys = scanned
+            .unwrap_or(Err(StoreError::Closed))
+            .map_err(|error| refuse::of_store(&error))?;
+        let mut entries = Vec::new();
+        let mut sent = 0;
+        for entry in keys.iter().take(limit) {
+            if entries.len() >= ANSWER_BYTES_MAX {
+                break;
+            }
+            put_varint(&mut entries, entry.offset.0);
+            put_bytes(&mut entries, &entry.key);
+            sent += 1;
+        }
+        let more = sent < keys.len() || (keys.len() == SCAN_KEYS_MAX && ask == limit);
+        let message = Message::Keys {
+            more,
+            entries: &entries,
+        };
+        self.send(&Packet::tagged(tag, message));
+        Ok(())
+    }
+
+    fn topics(&mut self, tag: &[u8], prefix: &[u8], behind: &[u8], limit: u64, dead: bool) {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut lines = Vec::new();
+        let mut more = false;
+        let mut sent = 0;
+        for info in self.port.shared.store.topics(dead) {
+            let name = info.name.as_bytes();
+            let security = &self.port.shared.security;
+            let readable = security.visible(&self.principal, &info.name);
+            if !readable || !name.starts_with(prefix) || name <= behind {
+                continue;
+            }
+            if lines.len() >= ANSWER_BYTES_MAX || sent >= limit.min(SCAN_KEYS_MAX) {
+                more = true;
+                break;
+            }
+            line(&mut lines, &info);
+            sent += 1;
+        }
+        self.lines(tag, more, &lines);
+    }
+
+    fn lines(&mut self, tag: &[u8], more: bool, lines: &[u8]) {
+        self.send(&Packet::tagged(tag, Message::TopicsAre { more, lines }));
+    }
+
+    fn program(&mut self, tag: &[u8], topic: &str) -> Result<(), Refused> {
+        self.may(Right::Read, topic)?;
+        let store = Arc::clone(&self.port.shared.store);
+        if store.topic(topic).is_none() {
+            return Err(Refused::plain(ErrorCode::TopicUnknown));
+        }
+        let program = store.program(topic);
+        let answer = program.as_ref().map(|program| ProgramAnswer {
+            hash: program.code.0,
+            args: &program.args,
+            mode: program.mode as u64,
+            entries: program.state_entries,
+            bytes: program.state_bytes,
+        });
+        self.send(&Packet::tagged(tag, Message::ProgramIs(answer)));
+        Ok(())
+    }
+}
+
+fn line(lines: &mut Vec<u8>, info: &TopicInfo) {
+    let mut options = Vec::new();
+    info.options.encode(&mut options);
+    if !lines.is_empty() {
+        lines.push(b'\n');
+    }
+    let topic = TopicLine {
+        name: &info.name,
+        number: info.id.0,
+        incarnation: info.incarnation.map_or(0, |offset| offset.0),
+        first: info.first.0,
+        last: info.last.0,
+        keys: info.keys,
+        bytes: info.bytes,
+        options,
+    };
+    write_topic(lines, &topic);
+}
+
+fn status(stats: &Stats) -> Vec<u8> {
+    let counts = [
+        ("batches", stats.batches),
+        ("intentions", stats.intentions),
+        ("syncs", stats.syncs),
+        ("sync_ns", stats.sync_ns),
+        ("valid", stats.valid),
+        ("invalid", stats.invalid),
+        ("errors", stats.errors),
+        ("replayed", stats.replayed),
+        ("refused", stats.refused),
+        ("snapshots", stats.snapshots),
+        ("derived_write_errors", stats.derived_write_errors),
+        ("applied_index", stats.applied_index),
+        ("durable_index", stats.durable_index),
+    ];
+    let lines: Vec<String> = counts
+        .iter()
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    lines.join("\n").into_bytes()
+}

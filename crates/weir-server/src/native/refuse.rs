@@ -1,0 +1,84 @@
+//! Errors as refusals.
+
+use weir_core::ErrorCode;
+use weir_core::intention::IntentionError;
+use weir_core::protocol::{Encoder, Message, Packet, RefusalMessage, TEXT_BYTES_MAX};
+use weir_store::StoreError;
+
+/// A refusal with its own text.
+#[derive(Clone, Debug)]
+pub(super) struct Refused {
+    pub(super) message: Box<RefusalMessage<'static>>,
+    pub(super) text: String,
+}
+
+impl Refused {
+    /// A refusal with a text that says more than the code does.
+    pub(super) fn new(code: ErrorCode, text: impl Into<String>) -> Self {
+        Self {
+            message: Box::new(RefusalMessage::new(code)),
+            text: text.into(),
+        }
+    }
+
+    /// A refusal with the sentence of its code.
+    pub(super) fn plain(code: ErrorCode) -> Self {
+        Self::new(code, code.sentence())
+    }
+
+    /// The same, and the connection ends behind it.
+    pub(super) fn fatal(mut self) -> Self {
+        self.message.fatal = true;
+        self
+    }
+
+    /// Appends the packet.
+    pub(super) fn encode(&self, tag: &[u8], encoder: &mut Encoder, out: &mut Vec<u8>) {
+        let mut message = *self.message;
+        let end = self.text.floor_char_boundary(TEXT_BYTES_MAX);
+        message.text = self.text.get(..end).unwrap_or_default().as_bytes();
+        encoder.encode(&Packet::tagged(tag, Message::Refusal(message)), out);
+    }
+}
+
+/// What a client is told about an error of the store. Paths and texts of the
+/// system stay here.
+pub(super) fn of_store(error: &StoreError) -> Refused {
+    match error {
+        StoreError::Refused { index, error } => {
+            let mut refused = Refused::new(code_of(error), error.to_string());
+            refused.message.item = Some(*index as u64);
+            if let IntentionError::TooLarge { max, .. } | IntentionError::TooMany { max, .. } =
+                error
+            {
+                refused.message.limit = Some(*max as u64);
+            }
+            refused
+        }
+        StoreError::TopicUnknown { .. } => Refused::new(ErrorCode::TopicUnknown, error.to_string()),
+        StoreError::LimitExceeded { limit, .. } => {
+            let mut refused = Refused::new(ErrorCode::TooLarge, error.to_string());
+            refused.message.limit = Some(*limit);
+            refused
+        }
+        StoreError::DiskFull { .. } => Refused::plain(ErrorCode::ReadOnly),
+        StoreError::Poisoned => Refused::plain(ErrorCode::IoFatal),
+        StoreError::Closed => Refused::plain(ErrorCode::Draining),
+        StoreError::ProgramsOff | StoreError::ProgramUnable { .. } => {
+            Refused::plain(ErrorCode::EngineMissing)
+        }
+        StoreError::Damage { .. } => Refused::plain(ErrorCode::Damaged),
+        StoreError::Io { .. } => Refused::plain(ErrorCode::Io),
+        _ => Refused::plain(ErrorCode::Internal),
+    }
+}
+
+/// The code for an intention that is refused before it is logged.
+pub(super) fn code_of(error: &IntentionError) -> ErrorCode {
+    match error {
+        IntentionError::Name(_) => ErrorCode::BadName,
+        IntentionError::TooLarge { .. } | IntentionError::TooMany { .. } => ErrorCode::TooLarge,
+        IntentionError::Option(_) => ErrorCode::BadOption,
+        _ => ErrorCode::BadRequest,
+    }
+}

@@ -1,0 +1,243 @@
+//! Writes: from the packet to the queue of the store.
+
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use weir_core::protocol::{
+    Held, ItemsError, Message, OneKind, OneWrite, Packet, ServerConnection, read_items,
+};
+use weir_core::{ClientId, ErrorCode, Intention, Operation, TopicOptions};
+use weir_store::{Proposal, Store, StoreError};
+
+use super::answers::Waiting;
+use super::connection::Connection;
+use super::guard;
+use super::refuse::{self, Refused};
+use crate::access::Right;
+use crate::admission::Permit;
+use crate::shared::Phase;
+
+/// How a packet was dealt with.
+pub(super) enum Taken {
+    /// It was.
+    Yes,
+    /// There is no room for it now; it stays where it is.
+    NoRoom,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// A packet of items.
+    pub(super) async fn write(
+        &mut self,
+        tag: &[u8],
+        count: u32,
+        items: &[u8],
+        size: usize,
+    ) -> Result<Taken, Refused> {
+        let client = self.state.client();
+        let held = match read_items(client, count, items) {
+            Ok(held) => held,
+            Err(error) => return Err(bad_items(&error)),
+        };
+        let first = held.first().map_or(0, Held::nonce);
+        let principal = self.principal.name.clone();
+        let intentions: Vec<Intention<'_>> = held
+            .iter()
+            .map(|item| item.intention(principal.as_bytes()))
+            .collect();
+        let Some((permit, before)) = self.admit(first, &intentions, size)? else {
+            return Ok(Taken::NoRoom);
+        };
+        let proposal = if intentions.iter().any(brings_program) {
+            // Compiling takes its time where it holds up nobody else.
+            let store = Arc::clone(&self.port.shared.store);
+            let items = items.to_vec();
+            let propose = move || propose_items(&store, client, count, &items, &principal);
+            match tokio::task::spawn_blocking(propose).await {
+                Ok(proposal) => proposal,
+                Err(_) => Err(StoreError::Poisoned),
+            }
+        } else {
+            self.port.shared.store.propose(&intentions)
+        };
+        self.proposed(tag, first, count, size, permit, before, proposal)
+    }
+
+    /// One intention as text.
+    pub(super) fn write_one(
+        &mut self,
+        tag: &[u8],
+        one: &OneWrite<'_>,
+        size: usize,
+    ) -> Result<Taken, Refused> {
+        let client = self.state.client();
+        if client.is_none() && one.nonce.is_some() {
+            return Err(Refused::new(ErrorCode::BadRequest, "a nonce without session").fatal());
+        }
+        let nonce = one.nonce.unwrap_or(self.state.expected());
+        let options;
+        let operation = match one.kind {
+            OneKind::Put { key, value } => Operation::Put { key, value },
+            OneKind::Delete { key } => Operation::Delete { key },
+            OneKind::Create { options: bytes } => {
+                let Some(read) = TopicOptions::decode(bytes) else {
+                    return Err(Refused::plain(ErrorCode::BadOption));
+                };
+                options = read;
+                Operation::Create { options: &options }
+            }
+            OneKind::Destroy => Operation::Destroy,
+        };
+        let principal = self.principal.name.clone();
+        let expect = one.expect.read().unwrap_or_default();
+        let intention = Intention {
+            client,
+            nonce,
+            topic: one.topic,
+            operation,
+            expect: &expect,
+            meta: one.meta,
+            principal: principal.as_bytes(),
+            fingerprint: None,
+        };
+        let Some((permit, before)) = self.admit(nonce, &[intention], size)? else {
+            return Ok(Taken::NoRoom);
+        };
+        let proposal = self.port.shared.store.propose(&[intention]);
+        self.proposed(tag, nonce, 1, size, permit, before, proposal)
+    }
+
+    /// Everything that is asked before a write may go to the store. `None`:
+    /// there is no room for it now. Else the state of the connection before it.
+    fn admit(
+        &mut self,
+        first: u64,
+        intentions: &[Intention<'_>],
+        size: usize,
+    ) -> Result<Option<(Permit, ServerConnection)>, Refused> {
+        let count = u32::try_from(intentions.len()).unwrap_or(u32::MAX);
+        let shared = Arc::clone(&self.port.shared);
+        if shared.phase() >= Phase::Draining {
+            let refused = Refused::plain(ErrorCode::Draining);
+            return Err(self.of_write(refused, first, count));
+        }
+        let asked = self.paced(u64::from(count), size);
+        if let Err(refused) = asked.and_then(|()| self.allowed(intentions)) {
+            return Err(self.of_write(refused, first, count));
+        }
+        let Some(permit) = shared.admission.admit(size) else {
+            return Ok(None);
+        };
+        let before = self.state.clone();
+        match self.state.write(first, count, size) {
+            Ok(()) => Ok(Some((permit, before))),
+            Err(fault) => Err(self.of_write(Refused::plain(fault.code), first, count)),
+        }
+    }
+
+    fn of_write(&self, mut refused: Refused, first: u64, count: u32) -> Refused {
+        refused.message.nonce = Some(first);
+        refused.message.count = Some(u64::from(count));
+        refused.message.expected = Some(self.state.expected()).filter(|nonce| *nonce != 0);
+        refused
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the fields of what waits")]
+    fn proposed(
+        &mut self,
+        tag: &[u8],
+        first: u64,
+        count: u32,
+        bytes: usize,
+        permit: Permit,
+        before: ServerConnection,
+        proposal: Result<Proposal, StoreError>,
+    ) -> Result<Taken, Refused> {
+        let proposal = match proposal {
+            Ok(proposal) => proposal,
+            Err(error) => {
+                self.state = before;
+                return Err(self.of_write(refuse::of_store(&error), first, count));
+            }
+        };
+        if self.wants_received {
+            let message = Message::Received {
+                nonce: first,
+                count: u64::from(count),
+            };
+            self.send(&Packet::tagged(tag, message));
+        }
+        self.answers.wait(Waiting {
+            proposal,
+            first,
+            count,
+            bytes,
+            tag: tag.into(),
+            permit,
+        });
+        Ok(Taken::Yes)
+    }
+
+    /// Asks once for each run of equal rights and topics.
+    fn allowed(&self, intentions: &[Intention<'_>]) -> Result<(), Refused> {
+        let mut before = None;
+        for (index, intention) in (0_u64..).zip(intentions) {
+            for right in rights(&intention.operation) {
+                let asked = (*right, intention.topic);
+                if before == Some(asked) {
+                    continue;
+                }
+                before = Some(asked);
+                let shared = &self.port.shared;
+                if let Err(denied) = shared.authorize(&self.principal, *right, intention.topic) {
+                    let mut refused = guard::refused(denied, intention.topic);
+                    refused.message.item = Some(index);
+                    return Err(refused);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn brings_program(intention: &Intention<'_>) -> bool {
+    matches!(
+        intention.operation,
+        Operation::CreateProgram { .. } | Operation::Replace { .. }
+    )
+}
+
+fn rights(operation: &Operation<'_>) -> &'static [Right] {
+    match operation {
+        Operation::Create { .. } => &[Right::Create],
+        Operation::CreateProgram { .. } => &[Right::Create, Right::Program],
+        Operation::Replace { .. } => &[Right::Program],
+        Operation::Destroy => &[Right::Destroy],
+        Operation::Put { .. } | Operation::Alter { .. } => &[Right::Put],
+        Operation::Delete { .. } => &[Right::Delete],
+        Operation::Txn { .. } => &[Right::Put, Right::Delete],
+        _ => &[Right::Admin],
+    }
+}
+
+fn bad_items(error: &ItemsError) -> Refused {
+    let mut refused = Refused::new(ErrorCode::BadRequest, error.to_string()).fatal();
+    refused.message.item = Some(u64::from(error.item()));
+    refused
+}
+
+/// Reads the items again on a thread that may wait.
+fn propose_items(
+    store: &Store,
+    client: ClientId,
+    count: u32,
+    items: &[u8],
+    principal: &str,
+) -> Result<Proposal, StoreError> {
+    let held = read_items(client, count, items).unwrap_or_default();
+    let intentions: Vec<_> = held
+        .iter()
+        .map(|item| item.intention(principal.as_bytes()))
+        .collect();
+    store.propose(&intentions)
+}

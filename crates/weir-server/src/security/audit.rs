@@ -1,0 +1,218 @@
+//! The topic `.weir.audit`: what was denied, and what administration was done.
+//!
+//! Requests put notes into a bounded queue and never wait; one task writes them
+//! to the store, many in a batch. What does not fit, and what is denied faster
+//! than [`DENIED_A_SECOND`], is counted, and the next record says how many are
+//! missing: an attacker can neither stop the server nor fill its disk this way.
+//!
+//! What must never happen here: a secret in a note, or a request that waits.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tokio::sync::{Notify, mpsc};
+use weir_core::{Intention, Operation, TopicOptions};
+use weir_store::Store;
+
+use super::moment::{now_ms, rfc3339};
+use super::rate::{Bucket, SECOND_NS};
+use crate::admission::Admission;
+
+/// Name of the topic.
+pub const AUDIT_TOPIC: &str = ".weir.audit";
+/// Notes that wait to be written.
+const NOTES_MAX: usize = 1_024;
+/// Notes of one batch.
+const BATCH_NOTES_MAX: usize = 256;
+/// Denied requests that are written down in a second.
+const DENIED_A_SECOND: u64 = 100;
+/// Pause while the store is busy.
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
+/// Bytes of the text of a note that come from a client.
+const TEXT_BYTES_MAX: usize = 512;
+
+/// What was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Decision {
+    /// It may be done.
+    Allowed,
+    /// It may not: the right is missing.
+    Denied,
+    /// It may not: nobody knows who asks.
+    Unauthenticated,
+    /// It was tried and did not work.
+    Failed,
+}
+
+#[derive(Debug, Serialize)]
+struct Note {
+    time: String,
+    decision: Decision,
+    action: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    topic: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    principal: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<SocketAddr>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    text: String,
+    #[serde(skip_serializing_if = "is_zero")]
+    lost: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+/// The queue of notes.
+#[derive(Debug)]
+pub(crate) struct Audit {
+    sender: mpsc::Sender<Note>,
+    receiver: Mutex<Option<mpsc::Receiver<Note>>>,
+    start: Instant,
+    denied: Bucket,
+    lost: AtomicU64,
+    written: AtomicU64,
+    end: Notify,
+}
+
+impl Audit {
+    pub(crate) fn new() -> Self {
+        let (sender, receiver) = mpsc::channel(NOTES_MAX);
+        Self {
+            sender,
+            receiver: Mutex::new(Some(receiver)),
+            start: Instant::now(),
+            denied: Bucket::default(),
+            lost: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            end: Notify::new(),
+        }
+    }
+
+    /// Writes down what was decided; never waits.
+    pub(crate) fn note(
+        &self,
+        decision: Decision,
+        action: &'static str,
+        topic: &str,
+        principal: &str,
+        address: Option<SocketAddr>,
+        text: &str,
+    ) {
+        if matches!(decision, Decision::Denied | Decision::Unauthenticated) {
+            let now = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            if self.denied.wait_ns(now, SECOND_NS).is_some() {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            self.denied.add(now, 1, DENIED_A_SECOND);
+        }
+        let short = |text: &str| text.get(..TEXT_BYTES_MAX).unwrap_or(text).to_owned();
+        let note = Note {
+            time: rfc3339(now_ms()),
+            decision,
+            action,
+            topic: short(topic),
+            principal: principal.to_owned(),
+            address,
+            text: short(text),
+            lost: 0,
+        };
+        if self.sender.try_send(note).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that were not written.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Notes that are in the store.
+    pub(crate) fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// What is noted before is written; nothing after it.
+    pub(crate) fn finish(&self) {
+        self.end.notify_one();
+    }
+
+    /// Writes notes until [`finish`](Self::finish). To be run once.
+    pub(crate) async fn run(&self, store: Arc<Store>, admission: Admission) {
+        let receiver = self
+            .receiver
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(mut receiver) = receiver else { return };
+        let mut notes = Vec::with_capacity(BATCH_NOTES_MAX);
+        let mut told = 0;
+        loop {
+            let ended = tokio::select! {
+                biased;
+                count = receiver.recv_many(&mut notes, BATCH_NOTES_MAX) => count == 0,
+                () = self.end.notified() => {
+                    receiver.close();
+                    false
+                }
+            };
+            if ended {
+                return;
+            }
+            let lost = self.lost();
+            if let Some(first) = notes.first_mut() {
+                first.lost = lost - told;
+                told = lost;
+            }
+            let values: Vec<Vec<u8>> = notes.iter().filter_map(encoded).collect();
+            notes.clear();
+            if !values.is_empty() {
+                self.write(&store, &admission, &values).await;
+            }
+        }
+    }
+
+    async fn write(&self, store: &Store, admission: &Admission, values: &[Vec<u8>]) {
+        let bytes = values.iter().map(Vec::len).sum();
+        let permit = loop {
+            match admission.admit(bytes) {
+                Some(permit) => break permit,
+                None => tokio::time::sleep(BUSY_PAUSE).await,
+            }
+        };
+        let options = TopicOptions::default();
+        let create = Operation::Create { options: &options };
+        let missing = store.topic(AUDIT_TOPIC).is_none_or(|topic| !topic.live);
+        let create = missing.then(|| Intention::new(AUDIT_TOPIC, create));
+        let puts = values.iter().map(|value| {
+            let key = &[];
+            Intention::new(AUDIT_TOPIC, Operation::Put { key, value })
+        });
+        let intentions: Vec<_> = create.into_iter().chain(puts).collect();
+        let answered = match store.propose_own(&intentions) {
+            Ok(proposal) => proposal.await.is_ok(),
+            Err(_) => false,
+        };
+        drop(permit);
+        let count = values.len() as u64;
+        if answered {
+            self.written.fetch_add(count, Ordering::Relaxed);
+        } else {
+            // The store says why itself; here it is only counted.
+            self.lost.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+}
+
+fn encoded(note: &Note) -> Option<Vec<u8>> {
+    // A structure of texts and numbers always can be.
+    serde_json::to_vec(note).ok()
+}

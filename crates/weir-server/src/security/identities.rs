@@ -1,0 +1,530 @@
+//! The file of identities: tokens and names of certificates, each with what it
+//! may do. The format is in docs/operating/security.md.
+//!
+//! Invariants: a file is taken as a whole or not at all; an error names the
+//! file and the line and repeats no value of it; an entry's id is there once.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use thiserror::Error;
+use toml::Spanned;
+use toml::value::Datetime;
+use weir_core::limits::PRINCIPAL_BYTES_MAX;
+
+use super::moment::{from_toml, rfc3339};
+use super::rights::Grants;
+use super::tokens::{Token, TokenHash, is_id};
+
+/// Bytes of the file.
+pub const IDENTITIES_BYTES_MAX: u64 = 1 << 20;
+/// Entries of the file.
+pub const ENTRIES_MAX: usize = 10_000;
+
+/// Why a file of identities is not taken.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum IdentitiesError {
+    /// The system's answer.
+    #[error("cannot {verb} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        verb: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The answer.
+        source: io::Error,
+    },
+    /// Something in it is wrong.
+    #[error("{}:{line}: {what}", path.display())]
+    Wrong {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong, without values of the file.
+        what: String,
+    },
+    /// Others could change it, or read a key.
+    #[error("{0}: mode {1:04o} lets others in; run `chmod 600 {0}`", path.display(), mode)]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// No entry has this id.
+    #[error("{}: there is no token {id}", path.display())]
+    Unknown {
+        /// The file.
+        path: PathBuf,
+        /// The id.
+        id: String,
+    },
+    /// The token was revoked before.
+    #[error("{}: token {id} is revoked already", path.display())]
+    Revoked {
+        /// The file.
+        path: PathBuf,
+        /// The id.
+        id: String,
+    },
+}
+
+/// One token of the file.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TokenEntry {
+    /// Its id, 8 hexadecimal digits.
+    pub id: String,
+    /// Name of the principal.
+    pub name: String,
+    /// When it was made, milliseconds since 1970.
+    pub created_ms: u64,
+    /// From when on it is not taken any more; none: never.
+    pub expires_ms: Option<u64>,
+    /// When it was taken back.
+    pub revoked_ms: Option<u64>,
+    /// Its rights as written.
+    pub rights: Vec<String>,
+    pub(crate) hash: TokenHash,
+    pub(crate) grants: Grants,
+    /// Byte behind the line of its id.
+    id_line_end: usize,
+}
+
+/// One name of a certificate.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CertificateEntry {
+    /// A subject alternative name; it is the name of the principal as well.
+    pub name: String,
+    /// Its rights as written.
+    pub rights: Vec<String>,
+    pub(crate) grants: Grants,
+}
+
+/// The file, read and checked.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct IdentitiesFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its tokens, in the order of the file.
+    pub tokens: Vec<TokenEntry>,
+    /// Its certificates, in the order of the file.
+    pub certificates: Vec<CertificateEntry>,
+    text: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFile {
+    #[serde(default)]
+    token: Vec<RawToken>,
+    #[serde(default)]
+    certificate: Vec<RawCertificate>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawToken {
+    id: Spanned<String>,
+    name: Spanned<String>,
+    hash: Spanned<String>,
+    created: Spanned<Datetime>,
+    expires: Option<Spanned<Datetime>>,
+    revoked: Option<Spanned<Datetime>>,
+    #[serde(default)]
+    rights: Vec<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCertificate {
+    name: Spanned<String>,
+    #[serde(default)]
+    rights: Vec<Spanned<String>>,
+}
+
+impl IdentitiesFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, others could change it, or anything in it is
+    /// wrong.
+    pub fn read(path: &Path) -> Result<Self, IdentitiesError> {
+        let io = |source| IdentitiesError::Io {
+            verb: "read",
+            path: path.into(),
+            source,
+        };
+        let file = fs::File::open(path).map_err(io)?;
+        let mode = file.metadata().map_err(io)?.mode() & 0o7777;
+        if mode & 0o022 != 0 {
+            return Err(IdentitiesError::Open {
+                path: path.into(),
+                mode,
+            });
+        }
+        let mut text = String::new();
+        let mut limited = file.take(IDENTITIES_BYTES_MAX + 1);
+        limited.read_to_string(&mut text).map_err(io)?;
+        Self::parse(path, text)
+    }
+
+    /// Reads its text. `path` is for errors and for changes.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub fn parse(path: &Path, text: String) -> Result<Self, IdentitiesError> {
+        let wrong = |at: usize, what: String| {
+            let before = text.as_bytes().iter().take(at);
+            IdentitiesError::Wrong {
+                path: path.into(),
+                line: before.filter(|byte| **byte == b'\n').count() + 1,
+                what,
+            }
+        };
+        if text.len() as u64 > IDENTITIES_BYTES_MAX {
+            let what = format!("the file is over its limit of {IDENTITIES_BYTES_MAX} bytes");
+            return Err(wrong(0, what));
+        }
+        let raw: RawFile = toml::from_str(&text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            wrong(at, without_values(error.message()))
+        })?;
+        if raw.token.len() + raw.certificate.len() > ENTRIES_MAX {
+            let what = format!("more than {ENTRIES_MAX} entries");
+            return Err(wrong(text.len(), what));
+        }
+        let wrong_ref: &Wrong<'_> = &wrong;
+        let mut tokens = Vec::with_capacity(raw.token.len());
+        for entry in &raw.token {
+            tokens.push(token(entry, &text, wrong_ref)?);
+        }
+        let mut certificates = Vec::with_capacity(raw.certificate.len());
+        for entry in &raw.certificate {
+            certificates.push(CertificateEntry {
+                name: name(&entry.name, wrong_ref)?,
+                rights: entry.rights.iter().map(|r| r.get_ref().clone()).collect(),
+                grants: grants(&entry.rights, wrong_ref)?,
+            });
+        }
+        once(raw.token.iter().map(|t| &t.id), wrong_ref)?;
+        once(raw.certificate.iter().map(|c| &c.name), wrong_ref)?;
+        Ok(Self {
+            path: path.into(),
+            tokens,
+            certificates,
+            text,
+        })
+    }
+
+    /// The same file with one token more, at its end. Not yet written.
+    ///
+    /// # Errors
+    /// When the name, the rights or the number of entries are not allowed; the
+    /// line is that of the new entry.
+    pub fn with_token(
+        &self,
+        token: &Token,
+        name: &str,
+        rights: &[String],
+        created_ms: u64,
+        expires_ms: Option<u64>,
+    ) -> Result<Self, IdentitiesError> {
+        let mut text = self.text.clone();
+        if !text.is_empty() && !text.ends_with("\n\n") {
+            text.push_str(if text.ends_with('\n') { "\n" } else { "\n\n" });
+        }
+        let quoted = |text: &str| toml::Value::from(text).to_string();
+        let rights: Vec<String> = rights.iter().map(|right| quoted(right)).collect();
+        let mut lines = vec![
+            "[[token]]".to_owned(),
+            format!("id = {}", quoted(token.id())),
+            format!("name = {}", quoted(name)),
+            format!("hash = {}", quoted(&token.hash().to_string())),
+            format!("created = {}", rfc3339(created_ms)),
+        ];
+        lines.extend(expires_ms.map(|ms| format!("expires = {}", rfc3339(ms))));
+        lines.push(format!("rights = [{}]", rights.join(", ")));
+        text.push_str(&lines.join("\n"));
+        text.push('\n');
+        Self::parse(&self.path, text)
+    }
+
+    /// The same file with a token marked as taken back. Its entry stays, so
+    /// that its id keeps its meaning in old audit records.
+    ///
+    /// # Errors
+    /// When there is no such token, or it was revoked before.
+    pub fn without_token(&self, id: &str, now_ms: u64) -> Result<Self, IdentitiesError> {
+        let (path, id) = (self.path.clone(), id.to_owned());
+        let Some(entry) = self.tokens.iter().find(|token| token.id == id) else {
+            return Err(IdentitiesError::Unknown { path, id });
+        };
+        if entry.revoked_ms.is_some() {
+            return Err(IdentitiesError::Revoked { path, id });
+        }
+        let (before, behind) = self.text.split_at(entry.id_line_end);
+        let newline = if before.ends_with('\n') { "" } else { "\n" };
+        let revoked = rfc3339(now_ms);
+        let text = format!("{before}{newline}revoked = {revoked}\n{behind}");
+        Self::parse(&self.path, text)
+    }
+
+    /// Writes it beside its place with mode 0600 and puts it there as a whole.
+    ///
+    /// # Errors
+    /// The answer of the system.
+    pub fn write(&self) -> Result<(), IdentitiesError> {
+        let io = |source| IdentitiesError::Io {
+            verb: "write",
+            path: self.path.clone(),
+            source,
+        };
+        let mut beside = self.path.clone().into_os_string();
+        beside.push(".new");
+        let beside = PathBuf::from(beside);
+        let written = write_private(&beside, self.text.as_bytes(), true)
+            .and_then(|()| fs::rename(&beside, &self.path))
+            .and_then(|()| sync_folder(&self.path));
+        written.map_err(io)
+    }
+
+    /// A file without entries that is to be at `path`.
+    #[must_use]
+    pub fn empty(path: &Path) -> Self {
+        Self {
+            path: path.into(),
+            tokens: Vec::new(),
+            certificates: Vec::new(),
+            text: String::new(),
+        }
+    }
+}
+
+/// Writes a file that only its owner may read, and syncs it. Without `replace`
+/// a file that is there already is an error.
+///
+/// # Errors
+/// The answer of the system.
+pub fn write_private(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).mode(0o600);
+    if replace {
+        // What is left from a write that was cut off may have another mode.
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    let mut file = options.create_new(true).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    fs::File::open(folder)?.sync_all()
+}
+
+type Wrong<'w> = dyn Fn(usize, String) -> IdentitiesError + 'w;
+
+fn token(raw: &RawToken, text: &str, wrong: &Wrong<'_>) -> Result<TokenEntry, IdentitiesError> {
+    let id_at = raw.id.span();
+    if !is_id(raw.id.get_ref()) {
+        return Err(wrong(id_at.start, "`id` takes 8 hexadecimal digits".into()));
+    }
+    let hash = TokenHash::parse(raw.hash.get_ref()).ok_or_else(|| {
+        let what = "`hash` takes sha256: and 64 hexadecimal digits; never the token itself";
+        wrong(raw.hash.span().start, what.into())
+    })?;
+    let moment = |value: &Spanned<Datetime>| {
+        from_toml(value.get_ref()).ok_or_else(|| {
+            let what = "a moment is written as 2026-11-20T09:30:00Z";
+            wrong(value.span().start, what.into())
+        })
+    };
+    let rest = text.get(id_at.end..).unwrap_or_default();
+    Ok(TokenEntry {
+        id: raw.id.get_ref().clone(),
+        name: name(&raw.name, wrong)?,
+        created_ms: moment(&raw.created)?,
+        expires_ms: raw.expires.as_ref().map(moment).transpose()?,
+        revoked_ms: raw.revoked.as_ref().map(moment).transpose()?,
+        rights: raw.rights.iter().map(|r| r.get_ref().clone()).collect(),
+        hash,
+        grants: grants(&raw.rights, wrong)?,
+        id_line_end: id_at.end + rest.find('\n').map_or(rest.len(), |at| at + 1),
+    })
+}
+
+fn name(raw: &Spanned<String>, wrong: &Wrong<'_>) -> Result<String, IdentitiesError> {
+    let name = raw.get_ref();
+    let shown = name.bytes().all(|byte| byte.is_ascii_graphic());
+    if name.is_empty() || name.len() > PRINCIPAL_BYTES_MAX || !shown {
+        let what = format!("`name` takes 1 to {PRINCIPAL_BYTES_MAX} visible ASCII characters");
+        return Err(wrong(raw.span().start, what));
+    }
+    Ok(name.clone())
+}
+
+fn grants(raw: &[Spanned<String>], wrong: &Wrong<'_>) -> Result<Grants, IdentitiesError> {
+    let texts = raw.iter().map(|text| text.get_ref().as_str());
+    Grants::parse(texts).map_err(|(index, error)| {
+        let at = raw.get(index).map_or(0, |text| text.span().start);
+        wrong(at, format!("`rights` has {error}"))
+    })
+}
+
+fn once<'a>(
+    names: impl Iterator<Item = &'a Spanned<String>>,
+    wrong: &Wrong<'_>,
+) -> Result<(), IdentitiesError> {
+    let mut seen = std::collections::BTreeSet::new();
+    for name in names {
+        if !seen.insert(name.get_ref()) {
+            let what = "there is an entry of this id or name above".into();
+            return Err(wrong(name.span().start, what));
+        }
+    }
+    Ok(())
+}
+
+/// The message without what it quotes from the file.
+fn without_values(message: &str) -> String {
+    let parts = message.lines().next().unwrap_or_default().split('"');
+    let kept: Vec<&str> = parts
+        .enumerate()
+        .map(|(index, part)| if index % 2 == 0 { part } else { "…" })
+        .collect();
+    kept.join("\"")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::{IdentitiesError, IdentitiesFile};
+    use crate::security::rights::Right;
+    use crate::security::tokens::Token;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    const HASH: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    fn parse(text: &str) -> Result<IdentitiesFile, IdentitiesError> {
+        IdentitiesFile::parse(Path::new("ids.toml"), text.to_owned())
+    }
+
+    fn entry(extra: &str) -> String {
+        format!(
+            "# who may come in\n[[token]]\nid = \"0123abcd\" # first\nname = \"loader\"\n\
+             hash = \"{HASH}\"\ncreated = 2026-11-20T09:30:00Z\n{extra}"
+        )
+    }
+
+    #[test]
+    fn a_file_says_who_may_do_what() {
+        let rights = "rights = [\"put,read a.**\", \"admin\"]\n\
+                      [[certificate]]\nname = \"node-1.example\"\nrights = [\"all **\"]\n";
+        let file = parse(&entry(rights)).unwrap();
+        let [token] = &file.tokens[..] else { panic!() };
+        assert_eq!(
+            (token.id.as_str(), token.name.as_str()),
+            ("0123abcd", "loader")
+        );
+        assert_eq!(token.expires_ms, None);
+        assert!(token.grants.allow(Right::Put, "a.b"));
+        assert!(!token.grants.allow(Right::Put, "b"));
+        assert!(file.certificates[0].grants.allow(Right::Destroy, "x"));
+    }
+
+    #[test]
+    fn errors_name_the_line_and_repeat_nothing() {
+        let secret = Token::random().unwrap();
+        let secret = secret.expose();
+        let token = entry("");
+        for (text, line, what) in [
+            ("token = 3".to_owned(), 1, "invalid type"),
+            (format!("\n\nextra = \"{secret}\""), 3, "unknown field"),
+            (token.replace(HASH, secret), 5, "never the token itself"),
+            (token.replace("0123abcd", secret), 3, "8 hexadecimal digits"),
+            (entry(&format!("expires = \"{secret}\"")), 7, ""),
+            (entry("expires = 2026-11-20"), 7, "a moment"),
+            (
+                entry(&format!("rights = [\"{secret}\"]")),
+                7,
+                "unknown right",
+            ),
+            (
+                entry("rights = [\"read a\",\n\"put\"]"),
+                8,
+                "without a pattern",
+            ),
+            (entry(&token), 9, "an entry of this id"),
+            (token.replace("loader", "load er"), 4, "visible ASCII"),
+            (token.replace("name", "nome"), 4, "unknown field"),
+            (token.replace("= \"loader\"", "= "), 4, ""),
+        ] {
+            let error = parse(&text).map(drop).unwrap_err().to_string();
+            let place = format!("ids.toml:{line}: ");
+            assert!(error.starts_with(&place), "{error} is not {place}");
+            assert!(error.contains(what), "{error}");
+            assert!(!error.contains(&secret[5..]), "{error}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_added_and_taken_back_around_what_people_wrote() {
+        let file = parse(&entry("# mine\n")).unwrap();
+        let token = Token::random().unwrap();
+        let rights = ["read orders.**".to_owned()];
+        let more = file
+            .with_token(&token, "reader", &rights, 1_000, Some(2_000))
+            .unwrap();
+        assert_eq!(more.tokens[1].id, token.id());
+        assert_eq!(more.tokens[1].expires_ms, Some(2_000));
+        assert!(more.tokens[1].hash.matches(&token.hash()));
+        assert!(more.text.contains("# mine") && more.text.contains("# first"));
+        assert!(!more.text.contains(token.expose()));
+        let less = more.without_token("0123abcd", 5_000).unwrap();
+        assert_eq!(less.tokens[0].revoked_ms, Some(5_000));
+        assert_eq!(less.tokens[1].revoked_ms, None);
+        assert!(less.text.contains("id = \"0123abcd\" # first\nrevoked ="));
+        let again = less.without_token("0123abcd", 6_000);
+        assert!(matches!(again, Err(IdentitiesError::Revoked { .. })));
+        let unknown = less.without_token("00000000", 6_000);
+        assert!(matches!(unknown, Err(IdentitiesError::Unknown { .. })));
+        let bad = ["put".to_owned()];
+        let refused = file.with_token(&token, "reader", &bad, 1_000, None);
+        assert!(matches!(refused, Err(IdentitiesError::Wrong { .. })));
+    }
+
+    #[test]
+    fn the_file_is_private_and_replaced_as_a_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ids.toml");
+        let token = Token::random().unwrap();
+        let file = IdentitiesFile::empty(&path);
+        let file = file.with_token(&token, "a", &[], 1_000, None).unwrap();
+        file.write().unwrap();
+        file.write().unwrap();
+        let mode = path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600);
+        assert_eq!(IdentitiesFile::read(&path).unwrap().tokens.len(), 1);
+        assert_eq!(folder.path().read_dir().unwrap().count(), 1);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o620)).unwrap();
+        let error = IdentitiesFile::read(&path).map(drop).unwrap_err();
+        assert!(matches!(error, IdentitiesError::Open { mode: 0o620, .. }));
+        assert!(error.to_string().contains("chmod 600"));
+    }
+}

@@ -1,0 +1,340 @@
+//! Token buckets: how fast a principal or an address may go on.
+//!
+//! A bucket holds a debt in nanoseconds: each unit adds a second divided by the
+//! rate, time takes it off. Whoever owes more than a second is refused until
+//! the debt is below that again. What cannot be known before (the fuel of a
+//! program) is added after the answer, so it delays the next request.
+//!
+//! Invariants: a bucket is one number and is changed without a lock; the number
+//! of buckets is bounded; a request of any size passes when nothing is owed.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Names and addresses with buckets of their own. Beyond that many at a time
+/// the ones that owe nothing make room, and without such the rest share one.
+const ACCOUNTS_MAX: usize = 65_536;
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
+
+/// Units a second; none: no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Requests, items of a batch each.
+    pub(crate) requests: Option<u64>,
+    /// Bytes of requests.
+    pub(crate) bytes: Option<u64>,
+    /// Fuel of programs.
+    pub(crate) fuel: Option<u64>,
+}
+
+impl Limits {
+    fn none(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// One debt: the moment, in nanoseconds since the start, at which it is paid.
+#[derive(Debug, Default)]
+pub(super) struct Bucket(AtomicU64);
+
+impl Bucket {
+    /// How long until the debt is at most `burst_ns`; none when it is now.
+    pub(super) fn wait_ns(&self, now_ns: u64, burst_ns: u64) -> Option<u64> {
+        let paid_at = self.0.load(Ordering::Relaxed);
+        let late = paid_at.saturating_sub(now_ns.saturating_add(burst_ns));
+        (late > 0).then_some(late)
+    }
+
+    pub(super) fn add(&self, now_ns: u64, units: u64, per_second: u64) {
+        let cost = u128::from(units) * u128::from(SECOND_NS) / u128::from(per_second.max(1));
+        let cost = u64::try_from(cost).unwrap_or(u64::MAX);
+        let then = |paid_at: u64| Some(paid_at.max(now_ns).saturating_add(cost));
+        let order = Ordering::Relaxed;
+        // The closure always has an answer.
+        let _ = self.0.fetch_update(order, order, then);
+    }
+
+    fn is_paid(&self, now_ns: u64) -> bool {
+        self.0.load(Ordering::Relaxed) <= now_ns
+    }
+}
+
+/// The debts of one principal or address.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    requests: Bucket,
+    bytes: Bucket,
+    fuel: Bucket,
+    failures: Bucket,
+}
+
+impl Account {
+    fn is_paid(&self, now_ns: u64) -> bool {
+        [&self.requests, &self.bytes, &self.fuel, &self.failures]
+            .iter()
+            .all(|bucket| bucket.is_paid(now_ns))
+    }
+}
+
+/// Whose debts they are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Owner {
+    Address(IpAddr),
+    Principal(Box<str>),
+}
+
+/// All accounts of a server.
+#[derive(Debug)]
+pub(crate) struct Rates {
+    start: Instant,
+    principal: Limits,
+    address: Limits,
+    accounts: Mutex<HashMap<Owner, Arc<Account>>>,
+    shared: Arc<Account>,
+}
+
+/// The accounts that one connection is charged to; cheap to keep, and the same
+/// for all connections of the same owner.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Charged {
+    principal: Option<Arc<Account>>,
+    address: Option<Arc<Account>>,
+}
+
+/// Failures to prove an identity that an address may have in a minute.
+const FAILURES_A_MINUTE: u64 = 10;
+
+impl Rates {
+    pub(crate) fn new(principal: Limits, address: Limits) -> Self {
+        Self {
+            start: Instant::now(),
+            principal,
+            address,
+            accounts: Mutex::default(),
+            shared: Arc::default(),
+        }
+    }
+
+    /// The accounts of whoever this is. `name` is empty without identity.
+    pub(crate) fn charged(&self, name: &str, address: Option<IpAddr>) -> Charged {
+        let principal = (!name.is_empty() && !self.principal.none())
+            .then(|| self.account(Owner::Principal(name.into())));
+        let address = address.filter(|_| !self.address.none());
+        Charged {
+            principal,
+            address: address.map(|address| self.account(Owner::Address(network(address)))),
+        }
+    }
+
+    /// Lets a request of so many items and bytes pass, or says how long to
+    /// wait before the next one.
+    pub(crate) fn admit(&self, to: &Charged, items: u64, bytes: u64) -> Result<(), Duration> {
+        if to.principal.is_none() && to.address.is_none() {
+            return Ok(());
+        }
+        let now = self.now_ns();
+        let mut wait = 0;
+        for (account, limits) in self.both(to) {
+            for (bucket, limit) in [
+                (&account.requests, limits.requests),
+                (&account.bytes, limits.bytes),
+                (&account.fuel, limits.fuel),
+            ] {
+                let late = limit.and_then(|_| bucket.wait_ns(now, SECOND_NS));
+                wait = late.unwrap_or(0).max(wait);
+            }
+        }
+        if wait > 0 {
+            return Err(Duration::from_nanos(wait));
+        }
+        for (account, limits) in self.both(to) {
+            if let Some(limit) = limits.requests {
+                account.requests.add(now, items, limit);
+            }
+            if let Some(limit) = limits.bytes {
+                account.bytes.add(now, bytes, limit);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the fuel that answered requests have used.
+    pub(crate) fn charge_fuel(&self, to: &Charged, fuel: u64) {
+        if fuel == 0 {
+            return;
+        }
+        let now = self.now_ns();
+        for (account, limits) in self.both(to) {
+            if let Some(limit) = limits.fuel {
+                account.fuel.add(now, fuel, limit);
+            }
+        }
+    }
+
+    /// Counts a failure to prove an identity, or says how long to wait.
+    pub(crate) fn failed(&self, address: IpAddr) -> Result<(), Duration> {
+        let account = self.account(Owner::Address(network(address)));
+        let now = self.now_ns();
+        let minute_ns = 60 * SECOND_NS;
+        let step_ns = minute_ns / FAILURES_A_MINUTE;
+        if let Some(late) = account.failures.wait_ns(now, minute_ns - step_ns) {
+            return Err(Duration::from_nanos(late));
+        }
+        // One unit at one unit a step.
+        account.failures.add(now, step_ns, SECOND_NS);
+        Ok(())
+    }
+
+    fn both<'a>(&self, to: &'a Charged) -> impl Iterator<Item = (&'a Account, Limits)> + use<'a> {
+        let principal = to.principal.as_deref().zip(Some(self.principal));
+        let address = to.address.as_deref().zip(Some(self.address));
+        principal.into_iter().chain(address)
+    }
+
+    fn account(&self, owner: Owner) -> Arc<Account> {
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(account) = accounts.get(&owner) {
+            return Arc::clone(account);
+        }
+        if accounts.len() >= ACCOUNTS_MAX {
+            let now = self.now_ns();
+            accounts.retain(|_, account| Arc::strong_count(account) > 1 || !account.is_paid(now));
+            if accounts.len() >= ACCOUNTS_MAX {
+                return Arc::clone(&self.shared);
+            }
+        }
+        Arc::clone(accounts.entry(owner).or_default())
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Who has one address of IPv6 has 2^64 of them.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, ..] = v6.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::{ACCOUNTS_MAX, Bucket, Limits, Rates, SECOND_NS};
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::time::Duration;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn a_bucket_takes_a_second_at_once_and_its_rate_for_ever() {
+        let bucket = Bucket::default();
+        let mut taken = 0;
+        // A hundred a second, asked for a thousand times a second.
+        for ms in 0..10_000 {
+            let now = ms * 1_000_000;
+            if bucket.wait_ns(now, SECOND_NS).is_none() {
+                bucket.add(now, 1, 100);
+                taken += 1;
+            }
+        }
+        assert_eq!(taken, 1_100, "ten seconds, and one ahead");
+        let wait = bucket.wait_ns(10_000_000_000, SECOND_NS);
+        assert!(wait.is_none_or(|wait| wait <= SECOND_NS / 100));
+    }
+
+    #[test]
+    fn what_is_too_large_for_a_second_passes_alone_and_is_paid_for() {
+        let limits = Limits {
+            bytes: Some(1_000),
+            ..Limits::default()
+        };
+        let rates = Rates::new(limits, Limits::default());
+        let charged = rates.charged("a", Some(HERE));
+        rates.admit(&charged, 1, 1_000_000).unwrap();
+        let wait = rates.admit(&charged, 1, 1).unwrap_err();
+        assert!(wait > Duration::from_secs(990), "{wait:?}");
+        // Another principal at the same address is not touched.
+        let other = rates.charged("b", Some(HERE));
+        rates.admit(&other, 1, 1).unwrap();
+        // The same principal over another connection is.
+        let again = rates.charged("a", None);
+        assert!(rates.admit(&again, 1, 1).is_err());
+    }
+
+    #[test]
+    fn fuel_is_charged_behind_the_answer() {
+        let limits = Limits {
+            fuel: Some(1_000),
+            ..Limits::default()
+        };
+        let rates = Rates::new(Limits::default(), limits);
+        let charged = rates.charged("", Some(HERE));
+        rates.admit(&charged, 1_000_000, 1_000_000).unwrap();
+        rates.charge_fuel(&charged, 500);
+        rates.admit(&charged, 1, 1).unwrap();
+        rates.charge_fuel(&charged, 60_000);
+        let wait = rates.admit(&charged, 1, 1).unwrap_err();
+        assert!(wait > Duration::from_secs(50), "{wait:?}");
+    }
+
+    #[test]
+    fn without_limits_nothing_is_kept() {
+        let rates = Rates::new(Limits::default(), Limits::default());
+        let charged = rates.charged("a", Some(HERE));
+        for _ in 0..1_000 {
+            rates.admit(&charged, 10_000, 1 << 30).unwrap();
+        }
+        assert!(rates.accounts.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn failures_slow_down_an_address() {
+        let rates = Rates::new(Limits::default(), Limits::default());
+        for _ in 0..10 {
+            rates.failed(HERE).unwrap();
+        }
+        let wait = rates.failed(HERE).unwrap_err();
+        assert!(wait <= Duration::from_secs(6), "{wait:?}");
+        rates.failed("192.0.2.1".parse().unwrap()).unwrap();
+        // A whole network of IPv6 is one caller.
+        for host in 0..10 {
+            let address = format!("2001:db8::{host}").parse().unwrap();
+            rates.failed(address).unwrap();
+        }
+        assert!(rates.failed("2001:db8::ffff".parse().unwrap()).is_err());
+    }
+
+    #[test]
+    fn accounts_are_bounded_and_make_room() {
+        let limits = Limits {
+            requests: Some(1),
+            ..Limits::default()
+        };
+        let rates = Rates::new(limits, Limits::default());
+        let slow = rates.charged("slow", None);
+        rates.admit(&slow, 1_000, 0).unwrap();
+        drop(slow);
+        for n in 0..ACCOUNTS_MAX + 10 {
+            drop(rates.charged(&format!("p{n}"), None));
+        }
+        assert!(rates.accounts.lock().unwrap().len() <= ACCOUNTS_MAX);
+        // Who owes is not forgotten.
+        let slow = rates.charged("slow", None);
+        assert!(rates.admit(&slow, 1, 0).is_err());
+        let held: Vec<_> = (0..ACCOUNTS_MAX + 10)
+            .map(|n| rates.charged(&format!("q{n}"), None))
+            .collect();
+        assert!(rates.accounts.lock().unwrap().len() <= ACCOUNTS_MAX);
+        drop(held);
+    }
+}

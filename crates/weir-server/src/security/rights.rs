@@ -1,0 +1,357 @@
+//! Rights on topics: which there are, how they are written, whom they let in.
+//!
+//! A grant is written as one text: rights joined by commas, a blank, then the
+//! patterns they hold for: `put,read orders.** audit.*`. A pattern is a topic
+//! name in which a whole part between dots may be `*` (any one part), and the
+//! last may be `**` (one or more parts). Names with a leading dot belong to the
+//! store, and only a pattern that begins with a dot matches them.
+//!
+//! Invariant: what no grant names is denied.
+
+use std::fmt;
+
+use thiserror::Error;
+use weir_core::limits::TOPIC_NAME_BYTES_MAX;
+
+/// Grants of one identity.
+pub const GRANTS_MAX: usize = 64;
+/// Patterns of one grant.
+pub const PATTERNS_MAX: usize = 64;
+
+/// What a request wants to do. The same list for all ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Right {
+    /// Make a topic.
+    Create,
+    /// End a topic.
+    Destroy,
+    /// Write records, change options.
+    Put,
+    /// Remove keys.
+    Delete,
+    /// Read records, keys, options.
+    Read,
+    /// Use groups.
+    Group,
+    /// Set or replace a program.
+    Program,
+    /// Look into the server itself, and change what it does.
+    Admin,
+}
+
+impl Right {
+    /// All of them, in the order in which they are documented.
+    pub const ALL: [Self; 8] = [
+        Self::Create,
+        Self::Destroy,
+        Self::Put,
+        Self::Delete,
+        Self::Read,
+        Self::Group,
+        Self::Program,
+        Self::Admin,
+    ];
+
+    /// The word in files, answers and records.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Destroy => "destroy",
+            Self::Put => "put",
+            Self::Delete => "delete",
+            Self::Read => "read",
+            Self::Group => "group",
+            Self::Program => "program",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// Whether the use of it is written down even when it is allowed.
+    pub(crate) const fn is_administration(self) -> bool {
+        matches!(
+            self,
+            Self::Create | Self::Destroy | Self::Program | Self::Admin
+        )
+    }
+
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+impl fmt::Display for Right {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Some of the rights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RightSet(u8);
+
+impl RightSet {
+    const ALL: Self = Self(u8::MAX);
+
+    pub(crate) const fn has(self, right: Right) -> bool {
+        self.0 & right.bit() != 0
+    }
+
+    const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Why a text is no grant. It never repeats the text, which may be a secret
+/// that was put into the wrong place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RightsError {
+    /// A word that is no right.
+    #[error(
+        "an unknown right; they are create, destroy, put, delete, read, group, program, admin and all"
+    )]
+    Right,
+    /// Rights on topics without a topic.
+    #[error("rights without a pattern; write `read orders.**`, or `read **` for every topic")]
+    PatternMissing,
+    /// A pattern that is none.
+    #[error(
+        "a pattern is a topic name whose parts between dots may be `*`, and whose last part may be `**`"
+    )]
+    Pattern,
+    /// More than there may be.
+    #[error("more than {GRANTS_MAX} grants, or more than {PATTERNS_MAX} patterns in one")]
+    TooMany,
+}
+
+/// Which topics a grant is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pattern {
+    /// As written, without a last `**`.
+    text: Box<str>,
+    /// Whether any part of it is `*`.
+    wild: bool,
+    /// Whether it ends in `**`.
+    deep: bool,
+}
+
+impl Pattern {
+    fn parse(text: &str) -> Result<Self, RightsError> {
+        let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._-*".contains(&byte);
+        if text.is_empty() || text.len() > TOPIC_NAME_BYTES_MAX || !text.bytes().all(letter) {
+            return Err(RightsError::Pattern);
+        }
+        let (head, deep) = match text.strip_suffix("**") {
+            Some("") => ("", true),
+            Some(head) => (head.strip_suffix('.').ok_or(RightsError::Pattern)?, true),
+            None => (text, false),
+        };
+        let parts = || head.split('.');
+        if parts().any(|part| part != "*" && part.contains('*')) {
+            return Err(RightsError::Pattern);
+        }
+        Ok(Self {
+            text: head.into(),
+            wild: parts().any(|part| part == "*"),
+            deep,
+        })
+    }
+
+    fn matches(&self, topic: &str) -> bool {
+        if topic.starts_with('.') && !self.text.starts_with('.') {
+            return false;
+        }
+        if !self.wild {
+            let Some(rest) = topic.strip_prefix(&*self.text) else {
+                return false;
+            };
+            return match self.deep {
+                // `**` alone, or at least one part more.
+                true if self.text.is_empty() => !rest.is_empty(),
+                true => rest.len() > 1 && rest.starts_with('.'),
+                false => rest.is_empty(),
+            };
+        }
+        let mut parts = topic.split('.');
+        for wanted in self.text.split('.') {
+            match parts.next() {
+                Some(part) if wanted == "*" || wanted == part => {}
+                _ => return false,
+            }
+        }
+        parts.next().is_some() == self.deep
+    }
+}
+
+/// All that one identity may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grants {
+    on: Vec<(RightSet, Pattern)>,
+    /// Rights that are had for any topic at all; `admin` needs none.
+    any: RightSet,
+}
+
+impl Grants {
+    /// Reads grants, one in each text.
+    ///
+    /// # Errors
+    /// With the index of the text that is none.
+    pub fn parse<'a>(
+        texts: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, (usize, RightsError)> {
+        let mut grants = Self::default();
+        for (index, text) in texts.into_iter().enumerate() {
+            if index >= GRANTS_MAX {
+                return Err((index, RightsError::TooMany));
+            }
+            grants.add(text).map_err(|error| (index, error))?;
+        }
+        Ok(grants)
+    }
+
+    fn add(&mut self, text: &str) -> Result<(), RightsError> {
+        let mut words = text.split_ascii_whitespace();
+        let rights = words.next().ok_or(RightsError::Right)?;
+        let mut set = RightSet::default();
+        for word in rights.split(',') {
+            let one = match Right::ALL.iter().find(|right| right.name() == word) {
+                Some(right) => RightSet(right.bit()),
+                None if word == "all" => RightSet::ALL,
+                None => return Err(RightsError::Right),
+            };
+            set = set.with(one);
+        }
+        let patterns: Vec<&str> = words.take(PATTERNS_MAX + 1).collect();
+        if patterns.len() > PATTERNS_MAX {
+            return Err(RightsError::TooMany);
+        }
+        if patterns.is_empty() && set != RightSet(Right::Admin.bit()) {
+            return Err(RightsError::PatternMissing);
+        }
+        for pattern in patterns {
+            self.on.push((set, Pattern::parse(pattern)?));
+        }
+        self.any = self.any.with(set);
+        Ok(())
+    }
+
+    /// Whether this is allowed. An empty topic asks whether the right is had
+    /// for any topic at all: for the server as a whole, and for lists, of which
+    /// each entry is asked for again. Linear in the number of patterns.
+    #[must_use]
+    pub fn allow(&self, right: Right, topic: &str) -> bool {
+        if topic.is_empty() {
+            return self.any.has(right);
+        }
+        let mut on = self.on.iter();
+        on.any(|(set, pattern)| set.has(right) && pattern.matches(topic))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::{Grants, Right, RightsError};
+
+    fn allowed(grants: &[&str], right: Right, topic: &str) -> bool {
+        Grants::parse(grants.iter().copied())
+            .unwrap()
+            .allow(right, topic)
+    }
+
+    #[test]
+    fn patterns_match_whole_parts() {
+        let table = [
+            ("orders", "orders", true),
+            ("orders", "orders.eu", false),
+            ("orders", "orders2", false),
+            ("orders.*", "orders.eu", true),
+            ("orders.*", "orders", false),
+            ("orders.*", "orders.eu.north", false),
+            ("orders.*", "orders2.eu", false),
+            ("orders.**", "orders.eu", true),
+            ("orders.**", "orders.eu.north", true),
+            ("orders.**", "orders", false),
+            ("orders.**", "orders.", false),
+            ("orders.**", "ordersx.eu", false),
+            ("*.eu", "orders.eu", true),
+            ("*.eu", "a.b.eu", false),
+            ("*", "orders", true),
+            ("*", "orders.eu", false),
+            ("a.*.c.**", "a.b.c.d", true),
+            ("a.*.c.**", "a.b.c.d.e", true),
+            ("a.*.c.**", "a.b.c", false),
+            ("**", "orders", true),
+            ("**", "a.b.c", true),
+            ("**", ".weir.audit", false),
+            ("*.weir.audit", ".weir.audit", false),
+            ("*.**", ".weir.audit", false),
+            (".weir.*", ".weir.audit", true),
+            (".weir.**", ".weir.audit", true),
+            (".weir.audit", ".weir.audit", true),
+        ];
+        for (pattern, topic, expected) in table {
+            let grant = format!("read {pattern}");
+            assert_eq!(
+                allowed(&[&grant], Right::Read, topic),
+                expected,
+                "{pattern} on {topic}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_right_is_its_own() {
+        for granted in Right::ALL {
+            for asked in Right::ALL {
+                let grant = format!("{granted} t.*");
+                assert_eq!(allowed(&[&grant], asked, "t.a"), granted == asked);
+                assert!(!allowed(&[&grant], asked, "u.a"));
+                // The same for "on any topic".
+                assert_eq!(allowed(&[&grant], asked, ""), granted == asked);
+            }
+            assert!(allowed(&["all t.*"], granted, "t.a"));
+            assert!(!allowed(&[], granted, "t.a"));
+            assert!(!allowed(&[], granted, ""));
+        }
+    }
+
+    #[test]
+    fn a_grant_adds_and_takes_nothing_away() {
+        let grants = ["put,read a b.*", "delete b.*", "admin"];
+        assert!(allowed(&grants, Right::Put, "a"));
+        assert!(!allowed(&grants, Right::Delete, "a"));
+        assert!(allowed(&grants, Right::Delete, "b.x"));
+        assert!(allowed(&grants, Right::Admin, ""));
+        assert!(!allowed(&grants, Right::Admin, "a"));
+    }
+
+    #[test]
+    fn what_is_no_grant_is_refused() {
+        let wrong = |text: &str| Grants::parse([text]).map(drop).unwrap_err().1;
+        for text in ["", "write a", "PUT a", "put,,read a", "put,readx a"] {
+            assert_eq!(wrong(text), RightsError::Right, "{text}");
+        }
+        for text in ["put", "all", "admin,read"] {
+            assert_eq!(wrong(text), RightsError::PatternMissing, "{text}");
+        }
+        for text in [
+            "put a*",
+            "put **.a",
+            "put a**",
+            "put a.**.b",
+            "put ä",
+            "put a/b",
+        ] {
+            assert_eq!(wrong(text), RightsError::Pattern, "{text}");
+        }
+        let many = format!("put {}", "a ".repeat(65));
+        assert_eq!(wrong(&many), RightsError::TooMany);
+        assert_eq!(
+            Grants::parse(["read a"; 65]).unwrap_err(),
+            (64, RightsError::TooMany)
+        );
+    }
+}

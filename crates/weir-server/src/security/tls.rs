@@ -1,0 +1,289 @@
+//! TLS for both ports: certificates, their renewal, who came in by one.
+//!
+//! Invariants: what is served changes as a whole and only after all files were
+//! read and fit together; connections that are open go on with what they have;
+//! a key is read from a file that others cannot read; a client certificate was
+//! verified before its names are looked at.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, version};
+use thiserror::Error;
+
+use super::certificate::{CertificateError, CertificateFields};
+use super::seen::Seen;
+
+/// Bytes of a file of certificates or keys.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Bits of a mode that must not be set on a key: others may do nothing with it,
+/// the group may not change it.
+const KEY_MODE_FORBIDDEN: u32 = 0o027;
+
+/// Whether clients show a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// None is asked for.
+    #[default]
+    Off,
+    /// One is asked for, and verified if there is one.
+    Optional,
+    /// No connection without one.
+    Required,
+}
+
+/// Which files, and what is done with them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TlsFiles {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+    pub(crate) client_authority: Option<PathBuf>,
+    pub(crate) client: ClientCertificates,
+    /// Whether TLS 1.2 is spoken beside 1.3.
+    pub(crate) tls12: bool,
+}
+
+/// Why files of TLS are not taken.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// The system's answer.
+    #[error("cannot read {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The answer.
+        source: std::io::Error,
+    },
+    /// Others could read a key.
+    #[error("{0}: mode {1:04o} lets others read the key; run `chmod 600 {0}`", path.display(), mode)]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// It does not hold what it should.
+    #[error("{}: no {what} in PEM form", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+        /// "certificate" or "private key".
+        what: &'static str,
+    },
+    /// A certificate that cannot be read.
+    #[error("{}: {source}", path.display())]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: CertificateError,
+    },
+    /// A certificate whose time is over.
+    #[error("{}: the certificate expired on {}", path.display(), super::rfc3339(*expired_ms))]
+    Expired {
+        /// The file.
+        path: PathBuf,
+        /// Its end, milliseconds since 1970.
+        expired_ms: u64,
+    },
+    /// The library's answer: mostly that key and certificate do not belong
+    /// together.
+    #[error("{}: {source}", path.display())]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// The answer.
+        source: rustls::Error,
+    },
+    /// The authority of clients cannot be used.
+    #[error("{}: {source}", path.display())]
+    Authority {
+        /// The file.
+        path: PathBuf,
+        /// The answer.
+        source: rustls::server::VerifierBuilderError,
+    },
+}
+
+/// What is served now.
+#[derive(Clone, Debug)]
+pub(crate) struct Served {
+    pub(crate) http: Arc<ServerConfig>,
+    pub(crate) native: Arc<ServerConfig>,
+    /// End of the own certificate, milliseconds since 1970.
+    pub(crate) expires_ms: u64,
+}
+
+/// The files with what was read from them last.
+#[derive(Debug)]
+pub(crate) struct Tls {
+    files: TlsFiles,
+    served: RwLock<Served>,
+    seen: Seen,
+}
+
+impl Tls {
+    pub(crate) fn read(files: TlsFiles, now_ms: u64) -> Result<Self, TlsError> {
+        let seen = Seen::default();
+        seen.note(files.paths());
+        let served = RwLock::new(read(&files, now_ms)?);
+        Ok(Self {
+            files,
+            served,
+            seen,
+        })
+    }
+
+    /// What the files say now; not yet in force. A file that is wrong is not
+    /// tried again until it changes.
+    pub(crate) fn reread(&self, now_ms: u64) -> Result<Served, TlsError> {
+        self.seen.note(self.files.paths());
+        read(&self.files, now_ms)
+    }
+
+    /// Puts it in force for connections to come.
+    pub(crate) fn put(&self, served: Served) {
+        *self.served.write().unwrap_or_else(PoisonError::into_inner) = served;
+    }
+
+    /// Whether a file is another one than when it was read.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.seen.has_changed(self.files.paths())
+    }
+
+    pub(crate) fn served(&self) -> Served {
+        self.served
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+impl TlsFiles {
+    fn paths(&self) -> impl Iterator<Item = &Path> {
+        let paths = [&self.certificate, &self.key].into_iter();
+        paths
+            .chain(self.client_authority.as_ref())
+            .map(PathBuf::as_path)
+    }
+}
+
+fn read(files: &TlsFiles, now_ms: u64) -> Result<Served, TlsError> {
+    let chain = certificates(&files.certificate)?;
+    let path = || files.certificate.clone();
+    let own = chain.first().map(AsRef::as_ref).unwrap_or_default();
+    let own = CertificateFields::read(own).map_err(|source| TlsError::Certificate {
+        path: path(),
+        source,
+    })?;
+    if own.not_after_ms < now_ms {
+        return Err(TlsError::Expired {
+            path: path(),
+            expired_ms: own.not_after_ms,
+        });
+    }
+    let key = key(&files.key)?;
+    let refused = |source| TlsError::Refused {
+        path: path(),
+        source,
+    };
+    let versions: &[_] = if files.tls12 {
+        &[&version::TLS13, &version::TLS12]
+    } else {
+        &[&version::TLS13]
+    };
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(versions)
+        .map_err(refused)?;
+    let builder = match (files.client, &files.client_authority) {
+        (ClientCertificates::Off, _) | (_, None) => builder.with_no_client_auth(),
+        (wanted, Some(path)) => {
+            let roots = Arc::new(authorities(path)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+            let verifier = match wanted {
+                ClientCertificates::Required => verifier,
+                _ => verifier.allow_unauthenticated(),
+            };
+            let verifier = verifier.build().map_err(|source| TlsError::Authority {
+                path: path.clone(),
+                source,
+            })?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder.with_single_cert(chain, key).map_err(refused)?;
+    // Made anew with each reading, so a session that was begun under another
+    // authority of clients is not taken up again.
+    config.ticketer = ring::Ticketer::new().map_err(refused)?;
+    let mut http = config.clone();
+    http.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![b"weir/1".to_vec()];
+    Ok(Served {
+        http: Arc::new(http),
+        native: Arc::new(config),
+        expires_ms: own.not_after_ms,
+    })
+}
+
+/// The text of a file, bounded, with its mode.
+fn text(path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
+    let io = |source| TlsError::Io {
+        path: path.into(),
+        source,
+    };
+    let file = fs::File::open(path).map_err(io)?;
+    let mode = file.metadata().map_err(io)?.mode() & 0o7777;
+    let mut text = Vec::new();
+    let mut limited = file.take(FILE_BYTES_MAX);
+    limited.read_to_end(&mut text).map_err(io)?;
+    Ok((text, mode))
+}
+
+/// The certificates of a PEM file, at least one.
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let missing = || TlsError::Missing {
+        path: path.into(),
+        what: "certificate",
+    };
+    let (text, _) = text(path)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let found = found.map_err(|_| missing())?;
+    if found.is_empty() {
+        return Err(missing());
+    }
+    Ok(found)
+}
+
+fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let (text, mode) = text(path)?;
+    if mode & KEY_MODE_FORBIDDEN != 0 {
+        return Err(TlsError::Open {
+            path: path.into(),
+            mode,
+        });
+    }
+    PrivateKeyDer::from_pem_slice(&text).map_err(|_| TlsError::Missing {
+        path: path.into(),
+        what: "private key",
+    })
+}
+
+fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|source| TlsError::Refused {
+            path: path.into(),
+            source,
+        })?;
+    }
+    Ok(roots)
+}

@@ -1,0 +1,194 @@
+//! Tokens: what a client shows to prove who it is.
+//!
+//! `weir_` ID `_` SECRET: the id (8 hexadecimal digits) finds the entry, the
+//! secret (64 digits, 256 bits of the system's randomness) proves it. At rest
+//! there is the SHA-256 of the whole text. A slow hash would protect secrets
+//! that can be guessed; 256 random bits cannot, and a slow hash would be paid
+//! for on each request.
+//!
+//! What must never happen here: a token in a log, an error or a debug print
+//! ([`Token`] has no `Display` and its `Debug` says nothing), or a comparison
+//! whose time depends on how much of a secret was right.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// Bytes of a token that are looked at; longer ones are wrong.
+pub const TOKEN_BYTES_MAX: usize = 4_096;
+
+const PREFIX: &str = "weir_";
+const ID_BYTES: usize = 4;
+const SECRET_BYTES: usize = 32;
+
+/// A token in clear. It exists where it is made, to be printed once.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl Token {
+    /// A new one, from the randomness of the system.
+    ///
+    /// # Errors
+    /// When the system has none to give.
+    pub fn random() -> std::io::Result<Self> {
+        let mut bytes = [0; ID_BYTES + SECRET_BYTES];
+        let mut filled = 0;
+        while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            filled += rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty())?;
+        }
+        let (id, secret) = bytes.split_at(ID_BYTES);
+        Ok(Self(format!("{PREFIX}{}_{}", hex(id), hex(secret))))
+    }
+
+    /// The text, for the one who asked for it.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// The part that is no secret.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        id_of(&self.0).unwrap_or_default()
+    }
+
+    /// What may be kept.
+    #[must_use]
+    pub fn hash(&self) -> TokenHash {
+        TokenHash::of(&self.0)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// SHA-256 of a token. Comparing takes the same time whatever the bytes are.
+#[derive(Clone, Copy)]
+pub struct TokenHash([u8; 32]);
+
+impl TokenHash {
+    pub(crate) fn of(token: &str) -> Self {
+        Self(Sha256::digest(token.as_bytes()).into())
+    }
+
+    /// Reads `sha256:` and 64 hexadecimal digits.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix("sha256:")?.as_bytes();
+        if digits.len() != 64 {
+            return None;
+        }
+        let mut hash = [0; 32];
+        for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
+            let [high, low] = pair else { return None };
+            *byte = digit(*high)? << 4 | digit(*low)?;
+        }
+        Some(Self(hash))
+    }
+
+    pub(crate) fn matches(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl fmt::Display for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sha256:{}", hex(&self.0))
+    }
+}
+
+impl fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenHash(..)")
+    }
+}
+
+/// The id in a token's text, if it has the form of one.
+pub(crate) fn id_of(text: &str) -> Option<&str> {
+    let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
+    let formed = is_id(id)
+        && secret.len() == SECRET_BYTES * 2
+        && secret.bytes().all(|byte| digit(byte).is_some());
+    formed.then_some(id)
+}
+
+/// Whether the text is the id of a token.
+pub(crate) fn is_id(text: &str) -> bool {
+    text.len() == ID_BYTES * 2 && text.bytes().all(|byte| digit(byte).is_some())
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a text cannot fail.
+        let written = write!(text, "{byte:02x}");
+        debug_assert!(written.is_ok(), "a text takes everything");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::{Token, TokenHash, id_of};
+
+    #[test]
+    fn a_token_is_found_by_its_id_and_proved_by_its_hash() {
+        let (one, two) = (Token::random().unwrap(), Token::random().unwrap());
+        assert_ne!(one, two);
+        assert_eq!(one.expose().len(), 78);
+        assert_eq!(id_of(one.expose()), Some(one.id()));
+        let kept = TokenHash::parse(&one.hash().to_string()).unwrap();
+        assert!(kept.matches(&TokenHash::of(one.expose())));
+        assert!(!kept.matches(&TokenHash::of(two.expose())));
+        // Any single wrong digit.
+        for at in 0..78 {
+            let mut bytes = one.expose().as_bytes().to_vec();
+            bytes[at] = if bytes[at] == b'0' { b'1' } else { b'0' };
+            let wrong = String::from_utf8(bytes).unwrap();
+            assert!(!kept.matches(&TokenHash::of(&wrong)), "digit {at}");
+        }
+    }
+
+    #[test]
+    fn the_hash_is_plain_sha_256_of_the_text() {
+        // printf %s abc | sha256sum
+        let known = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(TokenHash::of("abc").to_string(), known);
+    }
+
+    #[test]
+    fn nothing_prints_a_secret() {
+        let token = Token::random().unwrap();
+        let secret = token.expose().rsplit('_').next().unwrap();
+        let printed = format!("{token:?} {token:#?} {:?}", token.hash());
+        assert!(!printed.contains(secret));
+        assert!(!printed.contains(&secret[..8]));
+    }
+
+    #[test]
+    fn what_has_not_the_form_has_no_id() {
+        let token = Token::random().unwrap();
+        let text = token.expose();
+        assert_eq!(id_of(&text[1..]), None);
+        assert_eq!(id_of(&text[..77]), None);
+        assert_eq!(id_of(&format!("{text}0")), None);
+        assert_eq!(id_of(&text.to_uppercase()), None);
+        assert_eq!(id_of(""), None);
+        assert!(TokenHash::parse("sha256:00").is_none());
+        assert!(TokenHash::parse(&"0".repeat(64)).is_none());
+        assert!(TokenHash::parse(&format!("sha256:{}", "é".repeat(32))).is_none());
+    }
+}

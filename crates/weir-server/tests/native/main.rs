@@ -1,0 +1,14 @@
+//! The native port of a real server, by hand: sockets, bytes, packets.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test may fail by panicking"
+)]
+
+mod bad;
+mod listen;
+mod peer;
+mod read;
+mod sessions;
+mod write;

@@ -1,0 +1,253 @@
+//! A server of our own, and a client that sends what it is told.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_core::batch::BatchBuilder;
+use weir_core::intention::IntentionLimits;
+use weir_core::protocol::{
+    Deframer, Encoder, Hello, Message, OutcomeLines, Packet, RefusalMessage,
+};
+use weir_core::{ClientId, Intention, Operation, Outcome, OutcomeRun};
+use weir_server::{Address, Server, ServerConfig};
+use weir_store::{Durability, OpenOptions, Store};
+
+/// Longest time that a test waits for bytes: reaching it is a failure.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct World {
+    pub(crate) server: Server,
+    pub(crate) store: Arc<Store>,
+    pub(crate) address: SocketAddr,
+    _dir: tempfile::TempDir,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut ServerConfig)) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let options = OpenOptions {
+            durability: Durability::Memory,
+            limits: IntentionLimits {
+                value_bytes_max: 64 << 20,
+                ..IntentionLimits::default()
+            },
+            ..OpenOptions::default()
+        };
+        let store = Arc::new(Store::open(dir.path(), &options).unwrap());
+        let mut config = ServerConfig::default();
+        config.http = None;
+        config.native = Some(Address("127.0.0.1:0".parse().unwrap()));
+        change(&mut config);
+        let server = Server::start(config, Arc::clone(&store)).unwrap();
+        let address = server.native_addr().unwrap();
+        Self {
+            server,
+            store,
+            address,
+            _dir: dir,
+        }
+    }
+
+    /// A connection that has said nothing.
+    pub(crate) fn raw(&self) -> Peer {
+        Peer::new(TcpStream::connect(self.address).unwrap())
+    }
+
+    /// A connection without session.
+    pub(crate) fn plain(&self) -> Peer {
+        let mut peer = self.raw();
+        peer.hello(&Hello::default());
+        peer
+    }
+
+    /// A connection with a session; the next nonce as well.
+    pub(crate) fn session(&self, client: ClientId) -> (Peer, u64) {
+        let mut peer = self.raw();
+        let hello = Hello {
+            client,
+            ..Hello::default()
+        };
+        let next = peer.hello(&hello);
+        (peer, next)
+    }
+
+    pub(crate) fn create(&self, topic: &str) {
+        let options = weir_core::TopicOptions::default();
+        let create = Intention::new(topic, Operation::Create { options: &options });
+        self.store.propose(&[create]).unwrap().wait().unwrap();
+    }
+
+    /// Values of a topic's puts, in order.
+    pub(crate) fn values(&self, topic: &str) -> Vec<Vec<u8>> {
+        let mut reader = self
+            .store
+            .read(topic, weir_core::ConsequenceOffset::ZERO)
+            .unwrap();
+        let mut values = Vec::new();
+        while let Some(page) = reader.next_page().unwrap() {
+            for record in &page {
+                let record = record.unwrap();
+                if record.kind == weir_core::RecordKind::Put {
+                    values.push(record.value.to_vec());
+                }
+            }
+        }
+        values
+    }
+}
+
+pub(crate) const CLIENT: ClientId = ClientId([0x11; 16]);
+
+/// Items of puts: nonces from `first` on (0: no session), the number as value.
+pub(crate) fn puts(client: ClientId, topic: &str, first: u64, count: u32) -> Vec<u8> {
+    let mut builder = BatchBuilder::default();
+    let limits = IntentionLimits::default();
+    for n in 0..u64::from(count) {
+        let value = (first + n).to_string();
+        let put = Operation::Put {
+            key: b"k",
+            value: value.as_bytes(),
+        };
+        let mut intention = Intention::new(topic, put);
+        if !client.is_none() {
+            intention = intention.under(client, first + n);
+        }
+        builder.push(&intention, &limits).unwrap();
+    }
+    builder.items().to_vec()
+}
+
+pub(crate) struct Peer {
+    pub(crate) stream: TcpStream,
+    deframer: Deframer,
+    buffer: Vec<u8>,
+    done: usize,
+    encoder: Encoder,
+}
+
+/// A packet that owns its bytes.
+pub(crate) struct Got {
+    bytes: Vec<u8>,
+}
+
+impl Got {
+    pub(crate) fn packet(&self) -> Packet<'_> {
+        let mut deframer = Deframer::default();
+        let size = deframer.find(&self.bytes).unwrap().unwrap();
+        deframer.read(&self.bytes[..size]).unwrap()
+    }
+
+    pub(crate) fn runs(&self) -> Vec<(u64, OutcomeRun)> {
+        match self.packet().message {
+            Message::Committed { lines } => OutcomeLines::new(lines).map(Option::unwrap).collect(),
+            other => panic!("expected answers, got {other:?}"),
+        }
+    }
+
+    pub(crate) fn refusal(&self) -> RefusalMessage<'_> {
+        match self.packet().message {
+            Message::Refusal(refusal) => refusal,
+            other => panic!("expected a refusal, got {other:?}"),
+        }
+    }
+}
+
+impl Peer {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Self {
+            stream,
+            deframer: Deframer::default(),
+            buffer: Vec::new(),
+            done: 0,
+            encoder: Encoder::default(),
+        }
+    }
+
+    /// Says HELLO; returns the next nonce.
+    pub(crate) fn hello(&mut self, hello: &Hello<'_>) -> u64 {
+        self.send(&Packet::new(Message::Hello(*hello)));
+        let got = self.next().unwrap();
+        let Message::HelloOk(answer) = got.packet().message else {
+            panic!("expected HELLO_OK, got {:?}", got.packet());
+        };
+        answer.next
+    }
+
+    pub(crate) fn bytes(packet: &Packet<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        assert!(Encoder::default().encode(packet, &mut out));
+        out
+    }
+
+    pub(crate) fn send(&mut self, packet: &Packet<'_>) {
+        let mut out = Vec::new();
+        assert!(self.encoder.encode(packet, &mut out));
+        self.stream.write_all(&out).unwrap();
+    }
+
+    pub(crate) fn text(&mut self, text: &str) {
+        self.stream.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Puts with nonces from `first` on.
+    pub(crate) fn puts(&mut self, client: ClientId, topic: &str, first: u64, count: u32) {
+        let items = puts(client, topic, first, count);
+        let items = &items;
+        self.send(&Packet::new(Message::Write { count, items }));
+    }
+
+    /// The next packet that says something; `None` at the end of the stream.
+    pub(crate) fn next(&mut self) -> Option<Got> {
+        loop {
+            let rest = &self.buffer[self.done..];
+            if let Some(size) = self.deframer.find(rest).unwrap() {
+                let bytes = rest[..size].to_vec();
+                self.done += size;
+                let got = Got { bytes };
+                match got.packet().message {
+                    Message::Empty | Message::Config { .. } => continue,
+                    _ => return Some(got),
+                }
+            }
+            self.buffer.drain(..self.done);
+            self.done = 0;
+            let mut chunk = [0; 16 << 10];
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return None,
+                Ok(bytes) => self.buffer.extend_from_slice(&chunk[..bytes]),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("no packet came: {error}"),
+            }
+        }
+    }
+
+    /// Waits for answers to so many nonces; returns them one by one.
+    pub(crate) fn answers(&mut self, count: usize) -> Vec<(u64, Outcome)> {
+        let mut answers = Vec::new();
+        while answers.len() < count {
+            let got = self.next().expect("an answer");
+            for (nonce, run) in got.runs() {
+                for n in 0..u64::from(run.count) {
+                    let number = if nonce == 0 { 0 } else { nonce + n };
+                    answers.push((number, run.outcome.nth(n)));
+                }
+            }
+        }
+        assert_eq!(answers.len(), count);
+        answers
+    }
+
+    /// The server has nothing more to say and says so.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        self.next().is_none()
+    }
+}

@@ -1,0 +1,233 @@
+//! Sessions: numbers, answers again, two connections of one client, the end.
+
+use weir_core::protocol::{Hello, Message, Packet};
+use weir_core::{ClientId, Effect, ErrorCode, Outcome};
+
+use crate::peer::{CLIENT, Peer, World, puts};
+
+/// HELLO that wants the answers from `resume` on; the server's first packet
+/// and the peer.
+fn resume(world: &World, resume: u64) -> (Peer, crate::peer::Got) {
+    let mut peer = world.raw();
+    let hello = Hello {
+        client: CLIENT,
+        resume: Some(resume),
+        ..Hello::default()
+    };
+    peer.send(&Packet::new(Message::Hello(hello)));
+    let got = peer.next().unwrap();
+    (peer, got)
+}
+
+fn next_of(got: &crate::peer::Got) -> u64 {
+    match got.packet().message {
+        Message::HelloOk(answer) => answer.next,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_duplicate_gets_the_first_answer_and_is_not_executed() {
+    let world = World::new();
+    world.create("t");
+    let (mut peer, _) = world.session(CLIENT);
+    peer.puts(CLIENT, "t", 1, 5);
+    let first = peer.answers(5);
+    peer.puts(CLIENT, "t", 1, 7);
+    let second = peer.answers(7);
+    for ((_, before), (_, again)) in first.iter().zip(&second) {
+        assert!(matches!(again, Outcome::Replayed(_)));
+        assert_eq!(before.commit(), again.commit());
+    }
+    assert_eq!(world.values("t").len(), 7);
+}
+
+#[test]
+fn a_gap_is_refused_until_it_closes() {
+    let world = World::new();
+    world.create("t");
+    let (mut peer, _) = world.session(CLIENT);
+    peer.puts(CLIENT, "t", 3, 1);
+    peer.puts(CLIENT, "t", 4, 1);
+    for first in [3, 4] {
+        let got = peer.next().unwrap();
+        let refusal = got.refusal();
+        assert_eq!(refusal.code(), Some(ErrorCode::NonceGap));
+        assert_eq!((refusal.nonce, refusal.expected), (Some(first), Some(1)));
+        assert!(!refusal.fatal);
+    }
+    peer.puts(CLIENT, "t", 1, 4);
+    assert_eq!(peer.answers(4).len(), 4);
+    assert_eq!(world.values("t"), [b"1", b"2", b"3", b"4"]);
+}
+
+#[test]
+fn one_nonce_with_two_contents_is_refused_on_apply_and_the_session_goes_on() {
+    let world = World::new();
+    world.create("t");
+    let (mut peer, _) = world.session(CLIENT);
+    peer.puts(CLIENT, "t", 1, 2);
+    peer.answers(2);
+    // Other bytes under nonce 2.
+    let mut items = puts(CLIENT, "t", 2, 1);
+    let last = items.len() - 1;
+    items[last] = b'x';
+    let (count, items) = (1, &items[..]);
+    peer.send(&Packet::new(Message::Write { count, items }));
+    let answers = peer.answers(1);
+    let Outcome::Refused { code, expected } = answers[0].1 else {
+        panic!("{answers:?}");
+    };
+    assert_eq!((code, expected), (ErrorCode::NonceReused, 3));
+    peer.puts(CLIENT, "t", 3, 1);
+    assert_eq!(peer.answers(1)[0].1.commit().unwrap().effect, Effect::Valid);
+}
+
+#[test]
+fn answers_that_were_not_seen_come_again_behind_hello() {
+    let world = World::new();
+    world.create("t");
+    let (mut peer, _) = world.session(CLIENT);
+    peer.puts(CLIENT, "t", 1, 100);
+    let before = peer.answers(100);
+    drop(peer);
+    for from in [1, 2, 50, 100, 101] {
+        let (mut peer, got) = resume(&world, from);
+        assert_eq!(next_of(&got), 101);
+        let left = usize::try_from(101 - from).unwrap();
+        let again = peer.answers(left);
+        for ((nonce, old), (number, new)) in before[100 - left..].iter().zip(&again) {
+            assert_eq!((nonce, old.commit()), (number, new.commit()));
+        }
+    }
+}
+
+#[test]
+fn a_session_that_the_store_does_not_know_so_far_is_expired() {
+    let world = World::new();
+    world.create("t");
+    let (_, got) = resume(&world, 2);
+    let refusal = got.refusal();
+    assert_eq!(refusal.code(), Some(ErrorCode::SessionExpired));
+    assert_eq!(refusal.expected, Some(1));
+    assert!(refusal.fatal);
+    let (_, got) = resume(&world, 1);
+    assert_eq!(next_of(&got), 1);
+}
+
+#[test]
+fn a_session_of_another_store_is_expired() {
+    let world = World::new();
+    let mut peer = world.raw();
+    let hello = Hello {
+        client: CLIENT,
+        store: Some([9; 16]),
+        ..Hello::default()
+    };
+    peer.send(&Packet::new(Message::Hello(hello)));
+    let got = peer.next().unwrap();
+    assert_eq!(got.refusal().code(), Some(ErrorCode::SessionExpired));
+    assert!(peer.is_closed());
+}
+
+#[test]
+fn the_newer_connection_of_a_client_ends_the_older_one() {
+    let world = World::new();
+    world.create("t");
+    let (mut old, _) = world.session(CLIENT);
+    old.puts(CLIENT, "t", 1, 3);
+    old.answers(3);
+    let (mut new, next) = world.session(CLIENT);
+    assert_eq!(next, 4);
+    let got = old.next().unwrap();
+    assert_eq!(got.refusal().code(), Some(ErrorCode::Superseded));
+    assert!(got.refusal().fatal);
+    assert!(old.is_closed());
+    new.puts(CLIENT, "t", 4, 3);
+    assert_eq!(new.answers(3).len(), 3);
+    // The end of the old one has not freed the session of the new one.
+    let (_newest, _) = world.session(CLIENT);
+    let got = new.next().unwrap();
+    assert_eq!(got.refusal().code(), Some(ErrorCode::Superseded));
+}
+
+#[test]
+fn hello_comes_first_and_once() {
+    let world = World::new();
+    let mut peer = world.raw();
+    peer.send(&Packet::tagged(b"1", Message::Ping));
+    assert_eq!(
+        peer.next().unwrap().refusal().code(),
+        Some(ErrorCode::BadRequest)
+    );
+    assert!(peer.is_closed());
+    let mut peer = world.plain();
+    peer.send(&Packet::new(Message::Hello(Hello::default())));
+    assert_eq!(
+        peer.next().unwrap().refusal().code(),
+        Some(ErrorCode::BadRequest)
+    );
+    assert!(peer.is_closed());
+}
+
+#[test]
+fn a_version_that_is_not_spoken_is_named() {
+    let world = World::new();
+    let mut peer = world.raw();
+    let hello = Hello {
+        versions: b"weir/9 weir/8",
+        ..Hello::default()
+    };
+    peer.send(&Packet::new(Message::Hello(hello)));
+    let got = peer.next().unwrap();
+    let refusal = got.refusal();
+    assert_eq!(refusal.code(), Some(ErrorCode::Unsupported));
+    assert_eq!(refusal.versions, b"weir/1");
+    assert!(peer.is_closed());
+    let mut peer = world.raw();
+    peer.hello(&Hello {
+        versions: b"weir/9 weir/1",
+        ..Hello::default()
+    });
+}
+
+#[test]
+fn items_of_another_client_end_the_connection() {
+    let world = World::new();
+    world.create("t");
+    for (session, items) in [
+        (CLIENT, puts(ClientId([0x33; 16]), "t", 1, 1)),
+        (CLIENT, puts(ClientId::NONE, "t", 1, 1)),
+        (ClientId::NONE, puts(CLIENT, "t", 1, 1)),
+    ] {
+        let mut peer = world.raw();
+        peer.hello(&Hello {
+            client: session,
+            ..Hello::default()
+        });
+        let (count, items) = (1, &items[..]);
+        peer.send(&Packet::new(Message::Write { count, items }));
+        let got = peer.next().unwrap();
+        assert_eq!(got.refusal().code(), Some(ErrorCode::BadRequest));
+        assert!(got.refusal().fatal);
+        assert!(peer.is_closed());
+    }
+    assert!(world.values("t").is_empty());
+}
+
+#[test]
+fn a_server_that_ends_answers_what_it_took_and_says_goodbye() {
+    let world = World::new();
+    world.create("t");
+    let (mut peer, _) = world.session(CLIENT);
+    peer.puts(CLIENT, "t", 1, 100);
+    peer.answers(100);
+    world.server.drain();
+    assert!(matches!(
+        peer.next().unwrap().packet().message,
+        Message::Drain { .. }
+    ));
+    assert_eq!(peer.next().unwrap().packet().message, Message::ByeBye);
+    assert!(peer.is_closed());
+    world.server.wait().unwrap();
+}

@@ -1,0 +1,274 @@
+//! Writes and their answers.
+
+use std::io::Write;
+use std::net::Shutdown;
+
+use weir_core::protocol::{Hello, Message, Packet};
+use weir_core::{ClientId, Effect, ErrorCode, Outcome};
+
+use crate::peer::{CLIENT, Peer, World, puts};
+
+fn effects(answers: &[(u64, Outcome)]) -> Vec<Effect> {
+    let effect = |(_, outcome): &(u64, Outcome)| outcome.commit().unwrap().effect;
+    answers.iter().map(effect).collect()
+}
+
+#[test]
+fn what_a_person_types_is_answered_in_words() {
+    let world = World::new();
+    let mut peer = world.raw();
+    peer.text("|\n\n_request_hello\n|\n");
+    assert!(matches!(
+        peer.next().unwrap().packet().message,
+        Message::HelloOk(_)
+    ));
+    peer.text(":_tag\t1\n\n:_topic\torders\n_request_create\n|\n");
+    let got = peer.next().unwrap();
+    assert_eq!(got.packet().tag, b"1");
+    let Message::Committed { lines } = got.packet().message else {
+        panic!("{:?}", got.packet());
+    };
+    assert_eq!(lines, b"0 1 VALID 0 1 1 1 0 -");
+    peer.text("\n:_topic\torders\n:_key\t4711\n:_expect\tkey_absent\n_request_put\nopen\n|\n");
+    peer.text("\n:_topic\torders\n:_key\t4711\n:_expect\tkey_absent\n_request_put\npaid\n|\n");
+    peer.text("\n:_topic\tnowhere\n:_key\ta\n_request_delete\n|\n");
+    let answers = peer.answers(3);
+    assert_eq!(
+        effects(&answers),
+        [Effect::Valid, Effect::Invalid, Effect::Error]
+    );
+    assert_eq!(world.values("orders"), [b"open"]);
+}
+
+#[test]
+fn a_batch_is_answered_by_one_run() {
+    let world = World::new();
+    world.create("t");
+    let (mut peer, next) = world.session(CLIENT);
+    assert_eq!(next, 1);
+    peer.puts(CLIENT, "t", 1, 1000);
+    let got = peer.next().unwrap();
+    let runs = got.runs();
+    assert_eq!(runs.len(), 1);
+    assert_eq!((runs[0].0, runs[0].1.count), (1, 1000));
+    let commit = runs[0].1.outcome.commit().unwrap();
+    assert_eq!((commit.intention.0, commit.first.0), (2, 2));
+    assert_eq!(world.values("t").len(), 1000);
+}
+
+#[test]
+fn a_failing_item_does_not_touch_its_neighbours() {
+    let world = World::new();
+    world.create("t");
+    let mut peer = world.plain();
+    let mut items = puts(ClientId::NONE, "t", 1, 1);
+    items.extend(puts(ClientId::NONE, "missing", 2, 1));
+    items.extend(puts(ClientId::NONE, "t", 3, 1));
+    let (count, items) = (3, &items[..]);
+    peer.send(&Packet::new(Message::Write { count, items }));
+    let answers = peer.answers(3);
+    assert_eq!(
+        effects(&answers),
+        [Effect::Valid, Effect::Error, Effect::Valid]
+    );
+    assert_eq!(world.values("t"), [b"1", b"3"]);
+}
+
+#[test]
+fn received_comes_before_the_answer_when_it_was_asked_for() {
+    let world = World::new();
+    world.create("t");
+    let mut peer = world.raw();
+    peer.hello(&Hello {
+        client: CLIENT,
+        received: true,
+        ..Hello::default()
+    });
+    peer.puts(CLIENT, "t", 1, 5);
+    let received = Message::Received { nonce: 1, count: 5 };
+    assert_eq!(peer.next().unwrap().packet().message, received);
+    assert_eq!(peer.answers(5).len(), 5);
+}
+
+#[test]
+fn a_packet_over_a_limit_is_refused_as_a_whole_and_uses_up_no_nonce() {
+    let world = World::new();
+    world.create("t");
+    let (mut peer, _) = world.session(CLIENT);
+    let mut items = puts(CLIENT, "t", 1, 1);
+    let mut reserved = puts(CLIENT, "_reserved", 2, 1);
+    let at = reserved.iter().position(|&byte| byte == b'_').unwrap();
+    reserved[at] = b'.';
+    items.extend(reserved);
+    let (count, items) = (2, &items[..]);
+    peer.send(&Packet::new(Message::Write { count, items }));
+    peer.puts(CLIENT, "t", 3, 1);
+    let got = peer.next().unwrap();
+    let refusal = got.refusal();
+    assert_eq!(refusal.code(), Some(ErrorCode::BadName));
+    assert_eq!(
+        (refusal.nonce, refusal.count, refusal.item),
+        (Some(1), Some(2), Some(1))
+    );
+    assert_eq!(refusal.expected, Some(1));
+    let got = peer.next().unwrap();
+    assert_eq!(got.refusal().code(), Some(ErrorCode::NonceGap));
+    assert!(world.values("t").is_empty());
+    peer.puts(CLIENT, "t", 1, 3);
+    assert_eq!(peer.answers(3).len(), 3);
+}
+
+#[test]
+fn one_byte_at_a_time_is_enough() {
+    let world = World::new();
+    world.create("t");
+    let mut peer = world.raw();
+    let hello = Hello {
+        client: CLIENT,
+        ..Hello::default()
+    };
+    let mut bytes = b"|\n".to_vec();
+    bytes.extend(Peer::bytes(&Packet::new(Message::Hello(hello))));
+    let items = puts(CLIENT, "t", 1, 3);
+    let (count, items) = (3, &items[..]);
+    bytes.extend(Peer::bytes(&Packet::new(Message::Write { count, items })));
+    for byte in bytes {
+        peer.stream.write_all(&[byte]).unwrap();
+    }
+    assert!(matches!(
+        peer.next().unwrap().packet().message,
+        Message::HelloOk(_)
+    ));
+    assert_eq!(peer.answers(3).len(), 3);
+    assert_eq!(world.values("t"), [b"1", b"2", b"3"]);
+}
+
+#[test]
+fn a_half_closed_client_gets_every_answer_and_a_goodbye() {
+    let world = World::new();
+    world.create("t");
+    let (mut peer, _) = world.session(CLIENT);
+    for first in 0..200 {
+        peer.puts(CLIENT, "t", first * 10 + 1, 10);
+    }
+    peer.stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(peer.answers(2000).len(), 2000);
+    assert_eq!(peer.next().unwrap().packet().message, Message::ByeBye);
+    assert!(peer.is_closed());
+    assert_eq!(world.values("t").len(), 2000);
+}
+
+#[test]
+fn goodbye_waits_for_what_is_owed() {
+    let world = World::new();
+    world.create("t");
+    let (mut peer, _) = world.session(CLIENT);
+    peer.puts(CLIENT, "t", 1, 100);
+    peer.send(&Packet::new(Message::Bye));
+    assert_eq!(peer.answers(100).len(), 100);
+    assert_eq!(peer.next().unwrap().packet().message, Message::ByeBye);
+    assert!(peer.is_closed());
+}
+
+#[test]
+fn a_value_of_sixteen_megabytes_goes_in_and_out() {
+    let world = World::new();
+    world.create("t");
+    let mut peer = world.plain();
+    let value: Vec<u8> = (0..16_u32 << 20)
+        .map(|n| n.to_le_bytes()[0] ^ n.to_le_bytes()[2])
+        .collect();
+    let kind = weir_core::protocol::OneKind::Put {
+        key: b"big",
+        value: &value,
+    };
+    let one = weir_core::protocol::OneWrite {
+        topic: "t",
+        kind,
+        nonce: None,
+        expect: weir_core::protocol::Conditions::default(),
+        meta: b"",
+    };
+    peer.send(&Packet::new(Message::One(one)));
+    assert_eq!(effects(&peer.answers(1)), [Effect::Valid]);
+    let get = Message::Get {
+        topic: "t",
+        key: b"big",
+        at_least: 0,
+        applied: 0,
+    };
+    peer.send(&Packet::tagged(b"g", get));
+    let got = peer.next().unwrap();
+    let Message::Value { page } = got.packet().message else {
+        panic!("{:?}", got.packet().message);
+    };
+    let page = weir_store::Page::read_from(&bytes::Bytes::copy_from_slice(page), 0).unwrap();
+    let record = page.iter().next().unwrap().unwrap();
+    assert!(record.value == value, "the same bytes");
+}
+
+#[test]
+fn more_than_the_credit_is_read_later_and_lost_never() {
+    let world = World::new();
+    world.create("t");
+    let mut peer = world.raw();
+    peer.hello(&Hello {
+        client: CLIENT,
+        window: Some(1),
+        ..Hello::default()
+    });
+    let mut bytes = Vec::new();
+    for first in 0..500 {
+        let items = puts(CLIENT, "t", first * 10 + 1, 10);
+        let (count, items) = (10, &items[..]);
+        bytes.extend(Peer::bytes(&Packet::new(Message::Write { count, items })));
+    }
+    peer.stream.write_all(&bytes).unwrap();
+    assert_eq!(peer.answers(5000).len(), 5000);
+}
+
+#[test]
+fn a_client_that_takes_no_answers_is_read_no_further_and_holds_up_nobody() {
+    let world = World::new();
+    world.create("t");
+    let (mut lazy, _) = world.session(CLIENT);
+    let patience = std::time::Duration::from_secs(1);
+    lazy.stream.set_write_timeout(Some(patience)).unwrap();
+    // Answers that cannot be joined: every other topic is missing.
+    let mut sent = 0_u64;
+    let unsent = loop {
+        let mut items = Vec::new();
+        for n in 0..100 {
+            let topic = if n % 2 == 0 { "t" } else { "missing" };
+            items.extend(puts(CLIENT, topic, sent + n + 1, 1));
+        }
+        sent += 100;
+        let (count, items) = (100, &items[..]);
+        let packet = Peer::bytes(&Packet::new(Message::Write { count, items }));
+        let mut rest = &packet[..];
+        while !rest.is_empty()
+            && let Ok(bytes) = lazy.stream.write(rest)
+        {
+            rest = &rest[bytes..];
+        }
+        if !rest.is_empty() {
+            break rest.to_vec();
+        }
+        assert!(sent < 10_000_000, "the server takes without end");
+    };
+    let other = ClientId([0x22; 16]);
+    let (mut peer, _) = world.session(other);
+    peer.puts(other, "t", 1, 10);
+    assert_eq!(peer.answers(10).len(), 10);
+    let mut writer = lazy.stream.try_clone().unwrap();
+    writer.set_write_timeout(None).unwrap();
+    let rest = std::thread::spawn(move || writer.write_all(&unsent).unwrap());
+    let taken = usize::try_from(sent).unwrap();
+    assert!(
+        lazy.answers(taken)
+            .iter()
+            .map(|(nonce, _)| *nonce)
+            .eq(1..=sent)
+    );
+    rest.join().unwrap();
+}

@@ -1,0 +1,510 @@
+//! Running a part of the log again, in memory.
+//!
+//! [`History`] reads a store's files and writes none; it takes no lock, so it
+//! works on a store that is open elsewhere and on a medium that is read-only.
+//! What it sees is what an open would see at this moment; files that the
+//! owner removes meanwhile are an error, and trying again helps.
+//!
+//! What must never happen here: a byte that is written, or an outcome from
+//! anywhere but the machine.
+
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::sync::Arc;
+
+use weir_core::batch::Action;
+use weir_core::{
+    Batch, BatchError, ClientId, Commit, ConsequenceOffset, ConsequenceSink, IntentionOffset, Item,
+    Machine, Outcome, Outcomes, ProgramHost, Record, RecordFlags, RecordKind, TopicId, TopicName,
+};
+
+use crate::disk::{Disk, FileDisk, OpenMode};
+use crate::error::{IoVerb, StoreError};
+use crate::identity::{self, Identity};
+use crate::log::{self, Entry, LogIndex, LogReader, LogReaders};
+use crate::snapshot::{self, Snapshot};
+use crate::topic::block::{BlockCursor, HEADER_BYTES, Header, Place};
+use crate::topic::files::{directory, parse_segment, path as segment_path};
+
+/// A store's past, read from its files.
+#[derive(Debug)]
+pub struct History {
+    disk: Arc<dyn Disk>,
+    identity: Identity,
+    readers: LogReaders,
+    host: Option<Arc<dyn ProgramHost>>,
+    /// Snapshots by their log entry, newest first.
+    snapshots: Vec<LogIndex>,
+}
+
+/// A record with bytes of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedRecord {
+    /// Topic.
+    pub topic: TopicId,
+    /// Position in the topic.
+    pub offset: ConsequenceOffset,
+    /// The intention that caused it.
+    pub intention: IntentionOffset,
+    /// What happened.
+    pub kind: RecordKind,
+    /// Marks.
+    pub flags: RecordFlags,
+    /// Key; empty for none.
+    pub key: Vec<u8>,
+    /// Value.
+    pub value: Vec<u8>,
+}
+
+impl OwnedRecord {
+    fn of(topic: TopicId, record: &Record<'_>) -> Self {
+        Self {
+            topic,
+            offset: record.offset,
+            intention: record.intention,
+            kind: record.kind,
+            flags: record.flags,
+            key: record.key.to_vec(),
+            value: record.value.to_vec(),
+        }
+    }
+}
+
+/// An intention that was run again. The slices live as long as the call that
+/// hands it over.
+#[derive(Clone, Copy, Debug)]
+pub struct Replayed<'a> {
+    /// The verdict of now, with the fuel of now.
+    pub commit: &'a Commit,
+    /// Name of its topic; empty for housekeeping.
+    pub topic: &'a str,
+    /// What was asked for: CREATE, PUT, DELETE, TXN, …
+    pub operation: &'static str,
+    /// Key of a PUT or DELETE.
+    pub key: &'a [u8],
+    /// Value of a PUT.
+    pub value: &'a [u8],
+    /// Steps of a TXN.
+    pub steps: u32,
+    /// Who asked; none without session.
+    pub client: ClientId,
+    /// The authenticated name.
+    pub principal: &'a [u8],
+    /// Its stamp, milliseconds since 1970-01-01 UTC.
+    pub time_ms: u64,
+    /// Its records.
+    pub records: &'a [OwnedRecord],
+    /// The state behind the batch that it came with.
+    pub machine: &'a Machine,
+}
+
+/// Whether what was run again is what the store's files say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agreement {
+    /// The files say the same.
+    Equal,
+    /// They say something else.
+    Differs,
+    /// They say nothing: the records are not written out of the log yet, or
+    /// were compacted away.
+    Unknown,
+}
+
+/// Keeps the records of some intentions.
+struct Collector {
+    wanted: RangeInclusive<IntentionOffset>,
+    records: Vec<OwnedRecord>,
+    /// A record to look for, and the intention that made it.
+    looked_for: Option<(TopicId, ConsequenceOffset)>,
+    found: Option<IntentionOffset>,
+    name: String,
+}
+
+impl ConsequenceSink for Collector {
+    fn topic(&mut self, id: TopicId, name: &TopicName) {
+        if let Some((topic, _)) = &mut self.looked_for
+            && name.as_str() == self.name
+        {
+            *topic = id;
+        }
+    }
+
+    fn record(&mut self, id: TopicId, record: &Record<'_>) {
+        if self.wanted.contains(&record.intention) {
+            self.records.push(OwnedRecord::of(id, record));
+        }
+        if self.looked_for == Some((id, record.offset)) {
+            self.found = Some(record.intention);
+        }
+    }
+}
+
+/// No topic has this number.
+const NOWHERE: TopicId = TopicId(u32::MAX);
+
+impl History {
+    /// Reads the history of the store in `directory`; programs run on `host`.
+    ///
+    /// # Errors
+    /// `Missing` when there is no store; `Damage` when its log cannot be read.
+    pub fn open(directory: &Path, host: Option<Arc<dyn ProgramHost>>) -> Result<Self, StoreError> {
+        let missing = || StoreError::Missing { what: "store" };
+        // Looked for first: opening the disk would make the directory.
+        if !directory.join(identity::PATH).is_file() {
+            return Err(missing());
+        }
+        let text = directory.display().to_string();
+        let disk = FileDisk::open(directory).map_err(StoreError::io(IoVerb::Open, &text))?;
+        let disk: Arc<dyn Disk> = Arc::new(disk);
+        let identity = Identity::read(&*disk, identity::PATH)?.ok_or_else(missing)?;
+        let readers = log::read_only(&disk, &identity.store_id)?.ok_or_else(missing)?;
+        let snapshots = snapshot::list(&*disk)?;
+        Ok(Self {
+            disk,
+            identity,
+            readers,
+            host,
+            snapshots,
+        })
+    }
+
+    /// The first intention that can be run again.
+    pub fn first(&self) -> Result<IntentionOffset, StoreError> {
+        let mut first = IntentionOffset(1);
+        if self.readers.first_index() > LogIndex(1)
+            && let Err(from) = self.start(&|_| false)?
+        {
+            first = from;
+        }
+        Ok(first)
+    }
+
+    /// Runs intentions again, in order, on the state before them, and hands
+    /// over each one of `wanted` that was executed. Returns the offset of the
+    /// newest intention that was run.
+    ///
+    /// # Errors
+    /// `Gone` when the log before them was purged and no snapshot is old
+    /// enough.
+    pub fn replay(
+        &self,
+        wanted: RangeInclusive<IntentionOffset>,
+        each: &mut dyn FnMut(Replayed<'_>),
+    ) -> Result<IntentionOffset, StoreError> {
+        let old_enough = |machine: &Machine| machine.applied() < *wanted.start();
+        let (mut machine, mut reader) = self.start(&old_enough)?.map_err(|first| {
+            let intention = *wanted.start();
+            StoreError::Gone { intention, first }
+        })?;
+        let mut sink = Collector {
+            wanted: wanted.clone(),
+            records: Vec::new(),
+            looked_for: None,
+            found: None,
+            name: String::new(),
+        };
+        let mut outcomes = Outcomes::default();
+        while machine.applied() < *wanted.end() {
+            let applied = self.apply(&mut machine, &mut reader, &mut sink, &mut outcomes)?;
+            let Some(entry) = applied else {
+                break;
+            };
+            if machine.applied() >= *wanted.start() {
+                let failed = |error: BatchError| StoreError::Apply {
+                    index: entry.index,
+                    error: error.into(),
+                };
+                let batch = Batch::read(&entry.payload, entry.term).map_err(failed)?;
+                hand_over(&batch, &outcomes, &sink, &machine, each);
+            }
+            sink.records.clear();
+        }
+        Ok(machine.applied())
+    }
+
+    /// The intention that made a record; `None` when there is no such record.
+    ///
+    /// # Errors
+    /// `Gone` when the log that made it was purged.
+    pub fn intention_of(
+        &self,
+        topic: &str,
+        offset: ConsequenceOffset,
+    ) -> Result<Option<IntentionOffset>, StoreError> {
+        let id = |machine: &Machine| machine.topic(topic).map(|view| (view.id, view.last));
+        let old_enough = |machine: &Machine| id(machine).is_none_or(|(_, last)| last < offset);
+        let Ok((mut machine, mut reader)) = self.start(&old_enough)? else {
+            return Ok(None);
+        };
+        let known = id(&machine).map_or(NOWHERE, |(id, _)| id);
+        let mut sink = Collector {
+            wanted: IntentionOffset(1)..=IntentionOffset(0),
+            records: Vec::new(),
+            looked_for: Some((known, offset)),
+            found: None,
+            name: topic.to_owned(),
+        };
+        let mut outcomes = Outcomes::default();
+        while sink.found.is_none() {
+            let applied = self.apply(&mut machine, &mut reader, &mut sink, &mut outcomes)?;
+            if applied.is_none() {
+                break;
+            }
+        }
+        Ok(sink.found)
+    }
+
+    /// A state from which the log goes on: the newest snapshot that is old
+    /// enough, or nothing. When there is none: the first intention that could
+    /// be run.
+    fn start(
+        &self,
+        old_enough: &dyn Fn(&Machine) -> bool,
+    ) -> Result<Result<(Machine, LogReader), IntentionOffset>, StoreError> {
+        let first = self.readers.first_index();
+        let mut oldest = IntentionOffset::ZERO;
+        for index in &self.snapshots {
+            if index.next() < first {
+                break;
+            }
+            let store_id = self.identity.store_id;
+            let read = Snapshot::read(&*self.disk, store_id, *index, 1, self.host.as_ref());
+            let snapshot = match read {
+                Ok(snapshot) => snapshot,
+                // An older one or the log has the same.
+                Err(error) if error.is_damage() || error.is_missing_file() => continue,
+                Err(error) => return Err(error),
+            };
+            oldest = snapshot.machine.applied();
+            if old_enough(&snapshot.machine) {
+                return Ok(Ok((snapshot.machine, self.readers.reader(index.next()))));
+            }
+        }
+        if first > LogIndex(1) {
+            return Ok(Err(oldest.plus(1)));
+        }
+        let machine = Machine::new(1).with_host(self.host.clone());
+        Ok(Ok((machine, self.readers.reader(LogIndex(1)))))
+    }
+
+    /// Applies the next entry and gives it; `None` at the end.
+    fn apply(
+        &self,
+        machine: &mut Machine,
+        reader: &mut LogReader,
+        sink: &mut Collector,
+        outcomes: &mut Outcomes,
+    ) -> Result<Option<Entry>, StoreError> {
+        let Some(entry) = reader.next(self.readers.last_index())? else {
+            return Ok(None);
+        };
+        outcomes.clear();
+        let failed = |error| StoreError::Apply {
+            index: entry.index,
+            error,
+        };
+        let batch =
+            Batch::read(&entry.payload, entry.term).map_err(|error| failed(error.into()))?;
+        machine.apply(&batch, sink, outcomes).map_err(failed)?;
+        Ok(Some(entry))
+    }
+
+    /// Compares an intention that was run again with what the store kept of
+    /// it: its outcome in the newest snapshot's table of sessions, and its
+    /// records in the topic's files. Reads that snapshot and those files, so
+    /// it takes time linear in their size.
+    pub fn compare(&self, replayed: &Replayed<'_>) -> Result<Agreement, StoreError> {
+        let commit = replayed.commit;
+        let newest = self.newest_snapshot()?;
+        let kept = newest.as_ref().and_then(|snapshot| {
+            let sessions = snapshot.machine.sessions();
+            sessions.outcome(replayed.client, commit.nonce)
+        });
+        if let Some(kept) = kept.filter(|kept| kept.intention == commit.intention) {
+            let now = Commit {
+                fuel: 0,
+                ..commit.clone()
+            };
+            if kept != now {
+                return Ok(Agreement::Differs);
+            }
+        }
+        let Some(topic) = replayed.machine.topic(replayed.topic) else {
+            return Ok(Agreement::Unknown);
+        };
+        let stored = self.stored(newest.as_ref(), topic.id, commit.intention)?;
+        let wanted = replayed.records;
+        // Flags may change when a topic is compacted.
+        let same = |a: &OwnedRecord, b: &OwnedRecord| {
+            (a.offset, a.kind, &a.key, &a.value) == (b.offset, b.kind, &b.key, &b.value)
+        };
+        let made: Vec<&OwnedRecord> = wanted
+            .iter()
+            .filter(|record| stored.records.iter().any(|kept| same(kept, record)))
+            .collect();
+        if stored.records.len() > made.len() {
+            return Ok(Agreement::Differs);
+        }
+        let proven = if commit.records == 0 {
+            stored.reaches_behind
+        } else {
+            !made.is_empty()
+        };
+        Ok(if proven {
+            Agreement::Equal
+        } else {
+            Agreement::Unknown
+        })
+    }
+
+    fn newest_snapshot(&self) -> Result<Option<Snapshot>, StoreError> {
+        for index in &self.snapshots {
+            let store_id = self.identity.store_id;
+            match Snapshot::read(&*self.disk, store_id, *index, 1, self.host.as_ref()) {
+                Ok(snapshot) => return Ok(Some(snapshot)),
+                Err(error) if error.is_damage() || error.is_missing_file() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The records of an intention in the segments of a topic.
+    fn stored(
+        &self,
+        newest: Option<&Snapshot>,
+        topic: TopicId,
+        intention: IntentionOffset,
+    ) -> Result<Stored, StoreError> {
+        let mut stored = Stored::default();
+        let dir = directory(topic);
+        let names = self.disk.list(&dir);
+        let names = names.map_err(StoreError::io(IoVerb::List, &dir))?;
+        let listed: Vec<u32> = newest
+            .into_iter()
+            .flat_map(|snapshot| &snapshot.topics)
+            .filter(|(id, _)| *id == topic)
+            .flat_map(|(_, list)| list.segments.iter().map(|entry| entry.number))
+            .collect();
+        // What no snapshot lists may be left over from before a crash, until
+        // the next open has removed it.
+        let trusted = |number: &u32| {
+            listed.contains(number) || listed.iter().max().is_none_or(|last| number > last)
+        };
+        for number in names
+            .iter()
+            .filter_map(|name| parse_segment(name))
+            .filter(trusted)
+        {
+            self.search(&mut stored, (topic, number), intention)?;
+        }
+        Ok(stored)
+    }
+
+    /// Looks through one segment. What is damaged there is not looked at.
+    fn search(
+        &self,
+        stored: &mut Stored,
+        (topic, segment): (TopicId, u32),
+        intention: IntentionOffset,
+    ) -> Result<(), StoreError> {
+        let path = segment_path(topic, segment);
+        let read = StoreError::io(IoVerb::Read, &path);
+        let Ok(file) = self.disk.open(&path, OpenMode::Read) else {
+            return Ok(());
+        };
+        let len = file.len().map_err(read)?;
+        let mut position = 0;
+        while len - position >= HEADER_BYTES as u64 {
+            let mut header = [0; HEADER_BYTES];
+            let place = Place {
+                store_tag: self.identity.tag(),
+                topic,
+                segment,
+                position,
+            };
+            file.read_exact_at(&mut header, position)
+                .map_err(StoreError::io(IoVerb::Read, &path))?;
+            let Ok(header) = Header::read(&header, &place) else {
+                return Ok(());
+            };
+            let at = position + HEADER_BYTES as u64;
+            if u64::from(header.bytes) > len - at {
+                return Ok(());
+            }
+            position = at + u64::from(header.bytes);
+            let mut records = vec![0; header.bytes as usize];
+            file.read_exact_at(&mut records, at)
+                .map_err(StoreError::io(IoVerb::Read, &path))?;
+            if !header.covers(&records) {
+                return Ok(());
+            }
+            let mut cursor = BlockCursor::new(&header.base, header.records);
+            while let Some(Ok(record)) = cursor.next(&records) {
+                if record.intention == intention {
+                    stored.records.push(OwnedRecord::of(topic, &record));
+                }
+                stored.reaches_behind |= record.intention > intention;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the files of a topic say about an intention.
+#[derive(Default)]
+struct Stored {
+    records: Vec<OwnedRecord>,
+    /// There are records of later intentions.
+    reaches_behind: bool,
+}
+
+/// Hands over the executed items of a batch that are wanted.
+fn hand_over(
+    batch: &Batch<'_>,
+    outcomes: &Outcomes,
+    sink: &Collector,
+    machine: &Machine,
+    each: &mut dyn FnMut(Replayed<'_>),
+) {
+    for (item, outcome) in batch.items().zip(outcomes.iter()) {
+        let Ok(item) = item else { return };
+        let Outcome::Committed(commit) = &outcome else {
+            continue;
+        };
+        if !sink.wanted.contains(&commit.intention) {
+            continue;
+        }
+        let of = |record: &&OwnedRecord| record.intention == commit.intention;
+        let records: Vec<OwnedRecord> = sink.records.iter().filter(of).cloned().collect();
+        let (operation, key, value, steps) = described(&item);
+        each(Replayed {
+            commit,
+            topic: std::str::from_utf8(item.topic).unwrap_or_default(),
+            operation,
+            key,
+            value,
+            steps,
+            client: item.client,
+            principal: item.principal,
+            time_ms: batch.time_ms,
+            records: &records,
+            machine,
+        });
+    }
+}
+
+fn described<'a>(item: &Item<'a>) -> (&'static str, &'a [u8], &'a [u8], u32) {
+    match item.action {
+        Action::Create { .. } => ("CREATE", &[], &[], 0),
+        Action::Destroy => ("DESTROY", &[], &[], 0),
+        Action::Put { key, value } => ("PUT", key, value, 0),
+        Action::Delete { key } => ("DELETE", key, &[], 0),
+        Action::Alter { .. } => ("ALTER", &[], &[], 0),
+        Action::Replace { .. } => ("REPLACE", &[], &[], 0),
+        Action::Txn(steps) => ("TXN", &[], &[], steps.len()),
+        Action::ExpireSessions { .. } => ("EXPIRE", &[], &[], 0),
+        Action::Quarantine { .. } => ("QUARANTINE", &[], &[], 0),
+        Action::Cursor { group, .. } => ("CURSOR", group.as_bytes(), &[], 0),
+    }
+}

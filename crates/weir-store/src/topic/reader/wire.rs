@@ -1,0 +1,206 @@
+//! Pages on their way between processes (docs/formats/native.md, section 7):
+//! 48 bytes in front of records as they lie in a block.
+//!
+//! What must never happen here: a record that is handed out before the
+//! checksum of the page was checked.
+
+use bytes::Bytes;
+use crc_fast::{CrcAlgorithm, Digest};
+use weir_core::Record;
+use weir_core::codec::Reader;
+use weir_core::protocol::PAGE_HEAD_BYTES;
+
+use super::Page;
+use crate::error::StoreError;
+use crate::topic::block::{Base, BlockBuilder};
+use crate::topic::files::LoadedBlock;
+
+/// Bytes of the head in front of its checksum.
+const COVERED: usize = PAGE_HEAD_BYTES - 4;
+/// What errors name instead of a file.
+const SOURCE: &str = "a page from the network";
+
+fn checksum(head: &[u8], records: &[u8]) -> u32 {
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    digest.update(head);
+    digest.update(records);
+    u32::try_from(digest.finalize()).unwrap_or(u32::MAX)
+}
+
+impl Page {
+    /// Appends the page as it is sent.
+    pub fn write_to(&self, out: &mut Vec<u8>) {
+        let block = &self.block;
+        let start = out.len();
+        let base = &block.base;
+        for number in [
+            base.first,
+            block.last,
+            base.intention,
+            base.time_ms,
+            base.term,
+        ] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(&block.records.to_le_bytes());
+        let head = out.get(start..).unwrap_or_default();
+        let crc = checksum(head, &block.bytes);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out.extend_from_slice(&block.bytes);
+    }
+
+    /// Bytes that [`write_to`](Self::write_to) appends.
+    #[must_use]
+    pub fn wire_bytes(&self) -> usize {
+        PAGE_HEAD_BYTES + self.block.bytes.len()
+    }
+
+    /// Offset below which records of the page are skipped.
+    #[must_use]
+    pub fn from(&self) -> u64 {
+        self.from
+    }
+
+    /// A page that was received; records below `from` are skipped. The bytes
+    /// are shared, not copied.
+    ///
+    /// # Errors
+    /// `Damage` when the checksum is wrong or a record cannot be read.
+    pub fn read_from(bytes: &Bytes, from: u64) -> Result<Self, StoreError> {
+        let damage = |what| StoreError::damage(SOURCE, 0, what, 0);
+        let Some((head, records)) = bytes.split_at_checked(PAGE_HEAD_BYTES) else {
+            return Err(damage("the head of a page"));
+        };
+        let short = |_| damage("the head of a page");
+        let mut reader = Reader::new(head);
+        let mut numbers = [0; 5];
+        for number in &mut numbers {
+            *number = reader.u64().map_err(short)?;
+        }
+        let [first, last, intention, time_ms, term] = numbers;
+        let count = u32::from_le_bytes(reader.array().map_err(short)?);
+        let crc = u32::from_le_bytes(reader.array().map_err(short)?);
+        if crc != checksum(head.get(..COVERED).unwrap_or_default(), records) {
+            return Err(damage("checksum of a page"));
+        }
+        if first == 0
+            || last < first
+            || count == 0
+            || u64::from(count) > (last - first).saturating_add(1)
+        {
+            return Err(damage("offsets of a page"));
+        }
+        let base = Base {
+            first,
+            intention,
+            time_ms,
+            term,
+        };
+        let block = LoadedBlock {
+            base,
+            last,
+            records: count,
+            bytes: bytes.slice(PAGE_HEAD_BYTES..),
+        };
+        Ok(Self {
+            block,
+            from,
+            file: SOURCE.to_owned(),
+        })
+    }
+}
+
+/// Makes a page of chosen records, which are copied. Offsets must ascend.
+#[derive(Debug)]
+pub struct PageBuilder {
+    block: BlockBuilder,
+}
+
+impl Default for PageBuilder {
+    fn default() -> Self {
+        Self {
+            block: BlockBuilder::new(),
+        }
+    }
+}
+
+impl PageBuilder {
+    /// Adds a record.
+    pub fn push(&mut self, record: &Record<'_>) {
+        self.block.push(record);
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.block.records() == 0
+    }
+
+    /// The page; `None` without a record. Starts over.
+    pub fn take(&mut self) -> Option<Page> {
+        if self.is_empty() {
+            return None;
+        }
+        let raw = self.block.take();
+        Some(Page {
+            from: raw.base.first,
+            file: SOURCE.to_owned(),
+            block: LoadedBlock {
+                base: raw.base,
+                last: raw.last,
+                records: raw.records,
+                bytes: raw.bytes,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+    use super::*;
+    use weir_core::{ClientId, ConsequenceOffset, IntentionOffset, RecordFlags, RecordKind};
+
+    fn record(offset: u64, value: &[u8]) -> Record<'_> {
+        Record {
+            offset: ConsequenceOffset(offset),
+            intention: IntentionOffset(offset + 7),
+            term: 1,
+            time_ms: 1000 + offset,
+            client: ClientId([1; 16]),
+            nonce: offset,
+            flags: RecordFlags(RecordFlags::LAST),
+            kind: RecordKind::Put,
+            key: b"key",
+            value,
+            meta: b"",
+        }
+    }
+
+    #[test]
+    fn a_page_comes_back_and_any_flipped_bit_is_noticed() {
+        let mut builder = PageBuilder::default();
+        for (offset, value) in [(3, &b"one"[..]), (4, b""), (9, b"three")] {
+            builder.push(&record(offset, value));
+        }
+        let page = builder.take().unwrap();
+        let mut wire = Vec::new();
+        page.write_to(&mut wire);
+        assert_eq!(wire.len(), page.wire_bytes());
+        let read = Page::read_from(&Bytes::from(wire.clone()), 4).unwrap();
+        let found: Vec<_> = read.iter().map(Result::unwrap).collect();
+        assert_eq!(found, [record(4, b""), record(9, b"three")]);
+        for bit in 0..wire.len() * 8 {
+            let mut wrong = wire.clone();
+            wrong[bit / 8] ^= 1 << (bit % 8);
+            assert!(
+                Page::read_from(&Bytes::from(wrong), 0).is_err(),
+                "bit {bit}"
+            );
+        }
+        for len in 0..wire.len() {
+            assert!(Page::read_from(&Bytes::from(wire[..len].to_vec()), 0).is_err());
+        }
+    }
+}

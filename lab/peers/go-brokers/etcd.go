@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+)
+
+// etcd is a server of one member; a topic is a prefix of keys, a message the
+// value of a key of its own. Of a client's puts, `window` are under way at a
+// time; with `batch` above 1 each is a transaction of as many messages.
+type etcd struct{ program string }
+
+func newEtcd(peers string) broker { return etcd{filepath.Join(peers, "etcd")} }
+
+func (e etcd) versions() map[string]string {
+	return map[string]string{"etcd": output(e.program, "--version"), "client": "clientv3 " + clientVersion("go.etcd.io/etcd/client/v3")}
+}
+
+func (e etcd) start(p place, _ load) (*server, error) {
+	ports, err := freePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	client := fmt.Sprintf("http://127.0.0.1:%d", ports[0])
+	peer := fmt.Sprintf("http://127.0.0.1:%d", ports[1])
+	s, err := launch(p, e.program,
+		"--data-dir", filepath.Join(p.dir, "data"),
+		"--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+		"--initial-cluster", "default="+peer,
+		"--log-level", "error",
+		// No snapshot, no compaction and no limit of size while messages arrive.
+		"--snapshot-count", "100000000",
+		"--auto-compaction-retention", "0",
+		"--quota-backend-bytes", "17179869184",
+		"--max-txn-ops", "100000",
+		"--max-request-bytes", "33554432",
+		// The log alone makes a put durable; the tree may follow at leisure.
+		"--backend-batch-interval", "1s", "--backend-batch-limit", "100000",
+		// A frozen server must not think that it lost its leader.
+		"--heartbeat-interval", "100", "--election-timeout", "1000",
+	)
+	if err != nil {
+		return nil, err
+	}
+	s.address = client
+	return s, s.await(func() error {
+		c, err := dialEtcd(s)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		within, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		_, err = c.Put(within, "ready", "")
+		return err
+	})
+}
+
+func dialEtcd(s *server) (*clientv3.Client, error) {
+	const window = 64 << 20
+	return clientv3.New(clientv3.Config{
+		Endpoints:   []string{s.address},
+		DialTimeout: 5 * time.Second,
+		DialOptions: []grpc.DialOption{
+			grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
+			grpc.WithWriteBufferSize(256 << 10), grpc.WithReadBufferSize(256 << 10),
+		},
+		MaxCallSendMsgSize: 64 << 20,
+		MaxCallRecvMsgSize: 64 << 20,
+	})
+}
+
+func withEtcd(s *server, work func(context.Context, *clientv3.Client) error) error {
+	c, err := dialEtcd(s)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	within, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	return work(within, c)
+}
+
+func (etcd) fresh(*server, string, load) error { return nil }
+
+func (etcd) drop(s *server, topic string) error {
+	return withEtcd(s, func(within context.Context, c *clientv3.Client) error {
+		gone, err := c.Delete(within, topic+"/", clientv3.WithPrefix())
+		if err == nil {
+			_, err = c.Compact(within, gone.Header.Revision, clientv3.WithCompactPhysical())
+		}
+		return err
+	})
+}
+
+func (etcd) stored(s *server, topic string) (count uint64, err error) {
+	err = withEtcd(s, func(within context.Context, c *clientv3.Client) error {
+		got, err := c.Get(within, topic+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err == nil {
+			count = uint64(got.Count)
+		}
+		return err
+	})
+	return count, err
+}
+
+func (etcd) read(s *server, topic string, each func([]byte)) error {
+	return withEtcd(s, func(within context.Context, c *clientv3.Client) error {
+		got, err := c.Get(within, topic+"/", clientv3.WithPrefix())
+		if err != nil {
+			return err
+		}
+		for _, entry := range got.Kvs {
+			each(entry.Value)
+		}
+		return nil
+	})
+}
+
+type etcdClient struct {
+	client *clientv3.Client
+	prefix string
+	load   load
+}
+
+func (etcd) client(s *server, topic string, l load, number uint64) (client, error) {
+	c, err := dialEtcd(s)
+	if err != nil {
+		return nil, err
+	}
+	// Connected before the clock starts.
+	if _, err := c.Get(context.Background(), "ready"); err != nil {
+		return nil, err
+	}
+	return &etcdClient{c, topic + "/" + string(rune('a'+number)), l}, nil
+}
+
+func (c *etcdClient) key(number uint64) string {
+	return string(binary.BigEndian.AppendUint32([]byte(c.prefix), uint32(number)))
+}
+
+func (c *etcdClient) put(p payload) error {
+	messages, batch := c.load.each(), c.load.batch
+	calls := (messages + batch - 1) / batch
+	var next atomic.Uint64
+	var wrong atomic.Pointer[error]
+	var done sync.WaitGroup
+	for range min(c.load.window, calls) {
+		done.Go(func() {
+			for wrong.Load() == nil {
+				call := next.Add(1) - 1
+				if call >= calls {
+					return
+				}
+				if err := c.call(p, call*batch, min(messages, (call+1)*batch)); err != nil {
+					wrong.Store(&err)
+				}
+			}
+		})
+	}
+	done.Wait()
+	if err := wrong.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// call puts the messages from `from` up to but not `until`.
+func (c *etcdClient) call(p payload, from, until uint64) error {
+	within := context.Background()
+	if until-from == 1 {
+		_, err := c.client.Put(within, c.key(from), string(p.message(from)))
+		return err
+	}
+	puts := make([]clientv3.Op, 0, until-from)
+	for number := from; number < until; number++ {
+		puts = append(puts, clientv3.OpPut(c.key(number), string(p.message(number))))
+	}
+	_, err := c.client.Txn(within).Then(puts...).Commit()
+	return err
+}
+
+func (c *etcdClient) close() { _ = c.client.Close() }

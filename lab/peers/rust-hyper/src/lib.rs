@@ -1,0 +1,65 @@
+//! What the HTTP contenders of the lab share: the load client, the server it
+//! starts, and what is read from the kernel meanwhile.
+//!
+//! What must never happen here: a request that is late and not counted as
+//! late, or an answer that nobody looked at.
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod http;
+pub mod machine;
+pub mod params;
+pub mod server;
+
+/// Version of crate `name` in this workspace's lock file.
+pub fn locked(name: &str) -> &'static str {
+    include_str!("../Cargo.lock")
+        .split_once(&format!("name = \"{name}\"\nversion = \""))
+        .and_then(|(_, rest)| rest.split('"').next())
+        .unwrap_or("unknown")
+}
+
+/// Why something could not be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A parameter is missing or not of its type.
+    #[error("parameter `{0}` is missing or malformed")]
+    Parameter(&'static str),
+    /// The operating system refused.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// What it said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The server ended or never answered.
+    #[error("the server did not start: {0}")]
+    Start(String),
+    /// The server answered something else than it should.
+    #[error("the server answered {0}")]
+    Answer(String),
+    /// Nothing came within a minute.
+    #[error("no answer for a minute")]
+    Silent,
+    /// An input number that was never loaded.
+    #[error("input {0} was not loaded")]
+    NotLoaded(usize),
+    /// The lab sent something else than a request.
+    #[error("malformed line")]
+    Malformed,
+}
+
+/// Turns an operating system's error into ours.
+pub fn io(what: &'static str) -> impl Fn(std::io::Error) -> Error {
+    move |source| Error::Io { what, source }
+}
+
+/// FNV-1a.
+pub fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |sum, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3)
+    })
+}

@@ -1,0 +1,124 @@
+//! The parameters of an input: what is asked, how often, in which rhythm.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use crate::Error;
+
+/// Named values as the lab sends them.
+pub type Fields = BTreeMap<String, String>;
+
+/// When requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rhythm {
+    /// A connection sends its next request when the answer to the last is in.
+    Closed,
+    /// So many a second, whatever the answers do; gaps are drawn from the
+    /// exponential distribution, seeded.
+    Open(f64),
+}
+
+/// One input.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// Requests of one iteration.
+    pub requests: usize,
+    /// Connections.
+    pub connections: usize,
+    /// When they send.
+    pub rhythm: Rhythm,
+    /// The bytes of a request.
+    pub request: Vec<u8>,
+    /// The body an answer must have; `None`: any.
+    pub echo: Option<Vec<u8>>,
+    /// A request that is sent once after the start, for servers that need it.
+    pub setup: Option<Vec<u8>>,
+}
+
+/// Parses parameter `name`.
+fn number<T: FromStr>(fields: &Fields, name: &'static str, otherwise: T) -> Result<T, Error> {
+    match fields.get(name) {
+        None => Ok(otherwise),
+        Some(text) => text.parse().map_err(|_| Error::Parameter(name)),
+    }
+}
+
+/// JSON of exactly `bytes` bytes: an object with one string, if there is room.
+fn body(bytes: usize) -> Vec<u8> {
+    let frame = r#"{"v":""}"#.len();
+    if bytes < frame {
+        return vec![b'1'; bytes];
+    }
+    let letters = (0..bytes - frame).map(|i| b'a' + (i % 26) as u8);
+    let mut body = br#"{"v":""#.to_vec();
+    body.extend(letters);
+    body.extend_from_slice(br#""}"#);
+    body
+}
+
+/// A request; `extra` is further header lines, apart by `|`.
+fn request(method: &str, path: &str, kind: &str, extra: &str, body: &[u8]) -> Vec<u8> {
+    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: lab\r\n");
+    if !body.is_empty() {
+        head += &format!("content-type: {kind}\r\ncontent-length: {}\r\n", body.len());
+    }
+    for line in extra.split('|').filter(|line| !line.is_empty()) {
+        head += &format!("{}\r\n", line.trim());
+    }
+    head += "\r\n";
+    [head.as_bytes(), body].concat()
+}
+
+impl Params {
+    /// Reads them from what the lab sent.
+    pub fn read(fields: &Fields) -> Result<Params, Error> {
+        let text = |name: &str, otherwise: &str| {
+            fields
+                .get(name)
+                .map_or_else(|| otherwise.to_owned(), Clone::clone)
+        };
+        let sent = body(number(fields, "bytes", 0)?);
+        let method = text("method", if sent.is_empty() { "GET" } else { "POST" });
+        let kind = text("type", "application/json");
+        let header = text("header", "");
+        let rate: f64 = number(fields, "rate", 0.0)?;
+        let params = Params {
+            requests: number(fields, "requests", 0)?,
+            connections: number(fields, "connections", 0)?,
+            rhythm: if rate > 0.0 {
+                Rhythm::Open(rate)
+            } else {
+                Rhythm::Closed
+            },
+            request: request(&method, &text("path", "/"), &kind, &header, &sent),
+            echo: number(fields, "echo", false)?.then_some(sent),
+            setup: fields.get("setup").map(|path| {
+                request(
+                    &text("setup_method", "PUT"),
+                    path,
+                    &kind,
+                    &header,
+                    text("setup_body", "").as_bytes(),
+                )
+            }),
+        };
+        match (params.requests, params.connections) {
+            (0, _) => Err(Error::Parameter("requests")),
+            (_, 0) => Err(Error::Parameter("connections")),
+            _ => Ok(params),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_have_their_length() {
+        for bytes in [0, 1, 7, 8, 9, 100] {
+            assert_eq!(body(bytes).len(), bytes);
+        }
+        assert_eq!(body(10), br#"{"v":"ab"}"#);
+    }
+}

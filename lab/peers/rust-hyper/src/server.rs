@@ -1,0 +1,137 @@
+//! The server under test: a child on its own CPU, with a port from the kernel
+//! and a directory of its own. It and its files are gone when this is dropped.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::machine::{CPUS, process_ns};
+use crate::{Error, io};
+
+/// Longest start.
+const START: Duration = Duration::from_secs(30);
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    dir: PathBuf,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+/// The CPU `text` names: a number, `none`, or `auto`, the lowest one that this
+/// process is not pinned to.
+pub fn server_cpu(text: &str) -> Result<Option<usize>, Error> {
+    if text != "auto" {
+        let number = || text.parse().map_err(|_| Error::Parameter("server_cpu"));
+        return if text == "none" {
+            Ok(None)
+        } else {
+            number().map(Some)
+        };
+    }
+    let mine = sched_getaffinity(None).map_err(|e| io("CPU mask")(e.into()))?;
+    if mine.count() > 1 {
+        return Ok(None);
+    }
+    Ok((0..*CPUS).find(|cpu| !mine.is_set(*cpu)))
+}
+
+impl Server {
+    /// Starts `words` with `{port}` and `{data}` filled in; scratch files go
+    /// below `scratch`.
+    pub fn start(words: &[String], scratch: &Path, cpu: Option<usize>) -> Result<Server, Error> {
+        let dir = scratch.join(format!("http-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).map_err(io("scratch directory"))?;
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io("port"))?;
+        let address = free.local_addr().map_err(io("port"))?;
+        drop(free);
+        let fill = |word: &String| {
+            word.replace("{port}", &address.port().to_string())
+                .replace("{data}", &dir.join("data").display().to_string())
+        };
+        let words: Vec<String> = words.iter().map(fill).collect();
+        let log = File::create(dir.join("output")).map_err(io("output"))?;
+        let again = log.try_clone().map_err(io("output"))?;
+        let (program, rest) = words.split_first().ok_or(Error::Parameter("server"))?;
+        let mut command = Command::new(program);
+        command
+            .args(rest)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(again);
+        let child = spawn_on(&mut command, cpu).map_err(io("starting the server"))?;
+        let mut server = Server {
+            child,
+            dir,
+            address,
+        };
+        server.wait()?;
+        Ok(server)
+    }
+
+    fn wait(&mut self) -> Result<(), Error> {
+        let begun = Instant::now();
+        while TcpStream::connect(self.address).is_err() {
+            let ended = self.child.try_wait().map_err(io("server"))?.is_some();
+            if ended || begun.elapsed() > START {
+                let said = fs::read_to_string(self.dir.join("output")).unwrap_or_default();
+                return Err(Error::Start(said.chars().take(400).collect()));
+            }
+            // There is no event for a port that begins to listen.
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
+    /// CPU nanoseconds of all its threads.
+    pub fn cpu_ns(&self) -> u64 {
+        process_ns(self.child.id())
+    }
+
+    /// Stops it while others are measured.
+    pub fn freeze(&self) -> Result<(), Error> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) -> Result<(), Error> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Error> {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or(Error::Malformed)?;
+        kill_process(pid, signal).map_err(|e| io("signal")(e.into()))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // What is already gone need not end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Spawns with this thread's CPU mask set meanwhile, which the child inherits.
+fn spawn_on(command: &mut Command, cpu: Option<usize>) -> std::io::Result<Child> {
+    let Some(cpu) = cpu else {
+        return command.spawn();
+    };
+    let before = sched_getaffinity(None)?;
+    let mut only = CpuSet::new();
+    only.set(cpu);
+    sched_setaffinity(None, &only)?;
+    let child = command.spawn();
+    sched_setaffinity(None, &before)?;
+    child
+}

@@ -1,0 +1,199 @@
+//! Programs of topics from source: each is built again and compared with the module that is
+//! checked in, in every language; each project that `weir program new` writes is built and run, and
+//! so is the guide.
+//!
+//! Invariants: a module is compared byte by byte; a language whose compiler cannot be had is told
+//! as skipped, with the reason, and never as passed. What must never happen here: a change in
+//! `programs/prebuilt` without `--write`, or an outcome that depends on where the clone lies.
+
+mod compilers;
+mod guide;
+mod language;
+mod project;
+
+use crate::steps::{cargo, succeed};
+use crate::tree;
+use anyhow::Context as _;
+use compilers::Compilers;
+use language::LANGUAGES;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where the modules are that are checked in.
+const PREBUILT: &str = "programs/prebuilt";
+
+/// What became of one program or project.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// As it should be.
+    Passed,
+    /// Not as it should be, and why.
+    Failed(String),
+    /// Not tried, and why.
+    Skipped(String),
+}
+
+/// Takes the name of a program or project, and its verdict.
+pub(crate) type Tell<'a> = &'a mut dyn FnMut(&str, Verdict);
+
+/// The command `wasm`: tells each verdict; false if one failed.
+pub(crate) fn wasm(write: bool) -> anyhow::Result<bool> {
+    let mut fine = true;
+    all(write, &mut |what, verdict| {
+        let line = match verdict {
+            Verdict::Passed => format!("{what}: as it should be"),
+            Verdict::Skipped(why) => format!("{what}: skipped, {why}"),
+            Verdict::Failed(why) => {
+                fine = false;
+                format!("{what}: FAILED, {why}")
+            }
+        };
+        println!("{line}");
+    })?;
+    Ok(fine)
+}
+
+/// Builds everything, and compares it or, with `write`, keeps it.
+pub(crate) fn all(write: bool, tell: Tell<'_>) -> anyhow::Result<()> {
+    let compilers = Compilers::new(tree::root().join("target"));
+    let weir = weir()?;
+    let projects = project::Projects::new(&weir)?;
+    for language in LANGUAGES {
+        println!("-- programs in {}", language.name);
+        if let Err(why) = (language.get)(&compilers) {
+            tell(
+                &format!("programs in {}", language.name),
+                Verdict::Skipped(why),
+            );
+            continue;
+        }
+        if let Some(lint) = language.lint {
+            let verdict = lint(&compilers).map_or_else(Verdict::Failed, |()| Verdict::Passed);
+            tell(&format!("form and lints in {}", language.name), verdict);
+        }
+        let built = language.build(&compilers)?;
+        for (program, built) in built {
+            let module = format!("{program}{}.wasm", language.suffix);
+            let verdict = match built {
+                Ok(path) => compared(&path, &tree::root().join(PREBUILT).join(&module), write)?,
+                Err(why) => Verdict::Failed(why),
+            };
+            tell(&module, verdict);
+        }
+        let verdict = projects.verdict(language, &compilers);
+        tell(&format!("a new project in {}", language.name), verdict);
+        if language.suffix.is_empty() {
+            tell("the guide to programs", projects.guide());
+        }
+    }
+    if write { list() } else { Ok(()) }
+}
+
+/// Compares a module with the one that is checked in, or keeps it.
+fn compared(built: &Path, kept: &Path, write: bool) -> anyhow::Result<Verdict> {
+    let bytes = std::fs::read(built).with_context(|| built.display().to_string())?;
+    if write {
+        std::fs::write(kept, bytes).with_context(|| kept.display().to_string())?;
+        return Ok(Verdict::Passed);
+    }
+    let update = "`cargo xtask wasm --write` updates it";
+    Ok(match std::fs::read(kept) {
+        Ok(other) if other == bytes => Verdict::Passed,
+        Ok(other) => Verdict::Failed(format!(
+            "the source gives {} bytes, {PREBUILT} has {} other ones; {update}",
+            bytes.len(),
+            other.len()
+        )),
+        Err(error) => Verdict::Failed(format!("{PREBUILT}: {error}; {update}")),
+    })
+}
+
+/// Writes the list of hashes, by coreutils.
+fn list() -> anyhow::Result<()> {
+    let place = tree::root().join(PREBUILT);
+    let mut names: Vec<String> = tree::files()?
+        .into_iter()
+        .filter_map(|name| Some(name.strip_prefix(PREBUILT)?.strip_prefix('/')?.to_owned()))
+        .filter(|name| tree::is(name, "wasm"))
+        .collect();
+    names.sort();
+    let mut command = Command::new("sha256sum");
+    let output = finish(command.arg("--").args(names).current_dir(&place));
+    let output = output.map_err(anyhow::Error::msg)?;
+    std::fs::write(place.join("SHA256SUMS"), output).context("SHA256SUMS")
+}
+
+/// The command `weir`, built beside this one.
+fn weir() -> anyhow::Result<PathBuf> {
+    succeed(&mut cargo(&[
+        "build",
+        "--quiet",
+        "--locked",
+        "--package",
+        "weir-cli",
+    ]))?;
+    let here = std::env::current_exe().context("the place of this command")?;
+    Ok(here.with_file_name("weir"))
+}
+
+/// Runs a command to its end: what it printed, or its name and its last words.
+fn finish(command: &mut Command) -> Result<Vec<u8>, String> {
+    let shown = crate::steps::shown(command);
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("cannot start `{shown}`: {error}"))?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let mut said = output.stdout;
+    said.extend(output.stderr);
+    let said = String::from_utf8_lossy(&said);
+    let last: Vec<&str> = said
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let last = last
+        .get(last.len().saturating_sub(WORDS)..)
+        .unwrap_or_default();
+    Err(format!("`{shown}`: {}", last.join(" | ")))
+}
+
+/// Lines of a failed command that are told.
+const WORDS: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::{Verdict, compared, finish};
+    use std::process::Command;
+
+    #[test]
+    fn a_module_is_compared_byte_by_byte_and_kept_when_asked() {
+        let place = std::env::temp_dir().join(format!("weir-xtask-{}", std::process::id()));
+        std::fs::create_dir_all(&place).unwrap();
+        let (built, kept) = (place.join("built"), place.join("kept"));
+        std::fs::write(&built, b"one").unwrap();
+        let failed = |verdict| matches!(verdict, Verdict::Failed(_));
+        assert!(
+            failed(compared(&built, &kept, false).unwrap()),
+            "nothing is there"
+        );
+        assert_eq!(compared(&built, &kept, true).unwrap(), Verdict::Passed);
+        assert_eq!(compared(&built, &kept, false).unwrap(), Verdict::Passed);
+        std::fs::write(&built, b"two").unwrap();
+        assert!(
+            failed(compared(&built, &kept, false).unwrap()),
+            "other bytes"
+        );
+        assert_eq!(std::fs::read(&kept).unwrap(), b"one", "only when asked");
+        std::fs::remove_dir_all(&place).unwrap();
+    }
+
+    #[test]
+    fn a_command_that_fails_says_why() {
+        let mut shell = Command::new("sh");
+        let why = finish(shell.args(["-c", "echo out; echo why >&2; exit 3"])).unwrap_err();
+        assert!(why.contains("out | why"), "{why}");
+        assert!(finish(&mut Command::new("no-such-command-here")).is_err());
+    }
+}

@@ -1,0 +1,186 @@
+//! The compilers of programs: looked for, and fetched when they are missing.
+//!
+//! Versions are pinned: by `rust-toolchain.toml`, by `programs/zig/requirements.txt` (with hashes)
+//! and by `programs/assemblyscript/package-lock.json` (with hashes). What is fetched lies in
+//! `target/tools`, the part of Rust in the toolchain. Invariant: a folder of a tool is whole, for
+//! it is made under another name and moved when it is done.
+
+use super::finish;
+use crate::tree;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The machine of programs, as Rust calls it.
+pub(super) const TARGET: &str = "wasm32-unknown-unknown";
+
+/// Where each compiler is.
+pub(super) struct Compilers {
+    target: PathBuf,
+}
+
+impl Compilers {
+    /// Compilers below a folder for everything that is made.
+    pub(super) fn new(target: PathBuf) -> Self {
+        Self { target }
+    }
+
+    /// A folder for what the programs of a language are built into.
+    pub(super) fn out(&self, language: &str) -> PathBuf {
+        self.target.join("programs").join(language)
+    }
+
+    fn tools(&self) -> PathBuf {
+        self.target.join("tools")
+    }
+
+    /// The folder of the Python package `ziglang`.
+    pub(super) fn ziglang(&self) -> PathBuf {
+        self.tools().join("ziglang")
+    }
+
+    /// The compiler of C and Zig, with its caches set.
+    pub(super) fn zig(&self) -> Command {
+        let mut zig = Command::new(self.ziglang().join("ziglang/zig"));
+        self.zig_caches(&mut zig);
+        zig
+    }
+
+    /// Keeps what Zig remembers out of the home and the sources.
+    pub(super) fn zig_caches(&self, command: &mut Command) {
+        let cache = self.target.join("programs/zig-cache");
+        command.env("ZIG_GLOBAL_CACHE_DIR", &cache);
+        command.env("ZIG_LOCAL_CACHE_DIR", cache);
+    }
+
+    /// Looks for the package `ziglang`, and fetches it when it is missing.
+    pub(super) fn get_zig(&self) -> Result<(), String> {
+        let list = tree::root().join("programs/zig/requirements.txt");
+        whole(&self.ziglang(), &list, |place| {
+            println!("wasm: fetching ziglang (97 MiB, 413 MiB unpacked)");
+            let mut pip = Command::new("python3");
+            pip.args(["-m", "pip", "install", "--quiet", "--no-deps"]);
+            pip.args(["--require-hashes", "--retries", "1", "--timeout", "30"]);
+            pip.arg("--target")
+                .arg(place)
+                .arg("--requirement")
+                .arg(&list);
+            fetched(finish(&mut pip), "ERROR:")
+        })
+    }
+
+    /// The folder `node_modules` with the package `assemblyscript`.
+    pub(super) fn node_modules(&self) -> PathBuf {
+        self.tools().join("assemblyscript/node_modules")
+    }
+
+    /// The compiler of `AssemblyScript`.
+    pub(super) fn assemblyscript(&self) -> Command {
+        let mut node = Command::new("node");
+        node.arg(self.node_modules().join("assemblyscript/bin/asc.js"));
+        node
+    }
+
+    /// Looks for the package `assemblyscript`, and fetches it when it is missing.
+    pub(super) fn get_assemblyscript(&self) -> Result<(), String> {
+        let package = tree::root().join("programs/assemblyscript");
+        let list = package.join("package-lock.json");
+        finish(Command::new("node").arg("--version"))?;
+        whole(&self.tools().join("assemblyscript"), &list, |place| {
+            println!("wasm: fetching assemblyscript (102 MiB unpacked)");
+            for name in ["package.json", "package-lock.json", ".npmrc"] {
+                let copied = fs::copy(package.join(name), place.join(name));
+                copied.map_err(|error| format!("{name}: {error}"))?;
+            }
+            let mut npm = Command::new("npm");
+            npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
+            npm.args([
+                "--loglevel=error",
+                "--fetch-retries=1",
+                "--fetch-timeout=30000",
+            ]);
+            fetched(finish(npm.current_dir(place)), "npm error")
+        })
+    }
+}
+
+/// Looks for Rust's library for the machine of programs, and adds it when it is missing.
+pub(super) fn get_rust() -> Result<(), String> {
+    let mut ask = Command::new("rustc");
+    ask.args(["--print", "target-libdir", "--target", TARGET]);
+    let place = finish(ask.current_dir(tree::root()))?;
+    let place = String::from_utf8_lossy(&place);
+    if Path::new(place.trim()).is_dir() {
+        return Ok(());
+    }
+    println!("wasm: adding the target {TARGET} to the toolchain");
+    let mut add = Command::new("rustup");
+    add.args(["target", "add", TARGET])
+        .current_dir(tree::root());
+    finish(&mut add).map(drop)
+}
+
+/// Whether a package could be fetched; if not, the first line that `mark` begins.
+fn fetched(result: Result<Vec<u8>, String>, mark: &str) -> Result<(), String> {
+    let Err(why) = result else { return Ok(()) };
+    let mut lines = why.split(" | ").filter_map(|line| line.split_once(mark));
+    Err(match lines.next() {
+        Some((_, line)) => format!("cannot be fetched: {}", line.trim()),
+        None => why,
+    })
+}
+
+/// Makes a folder of a tool by `make`, unless it was made from this very list.
+fn whole(
+    folder: &Path,
+    list: &Path,
+    make: impl FnOnce(&Path) -> Result<(), String>,
+) -> Result<(), String> {
+    let said = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let wanted = fs::read(list).map_err(said)?;
+    let made_from = folder.join("made-from");
+    if fs::read(&made_from).is_ok_and(|found| found == wanted) {
+        return Ok(());
+    }
+    let partial = folder.with_extension("partial");
+    for old in [folder, partial.as_path()] {
+        if old.exists() {
+            fs::remove_dir_all(old).map_err(said)?;
+        }
+    }
+    fs::create_dir_all(&partial).map_err(said)?;
+    make(&partial)?;
+    fs::write(partial.join("made-from"), wanted).map_err(said)?;
+    fs::rename(&partial, folder).map_err(said)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::whole;
+    use std::fs;
+
+    #[test]
+    fn a_tool_is_made_once_for_a_list_and_never_half() {
+        let place = std::env::temp_dir().join(format!("weir-tools-{}", std::process::id()));
+        let (folder, list) = (place.join("tool"), place.join("list"));
+        fs::create_dir_all(&place).unwrap();
+        fs::write(&list, "1").unwrap();
+        let mut count = 0;
+        let mut make = |fine: bool| {
+            whole(&folder, &list, |to| {
+                count += 1;
+                fs::write(to.join("part"), "x").unwrap();
+                fine.then_some(()).ok_or_else(|| "no network".to_owned())
+            })
+        };
+        assert_eq!(make(false), Err("no network".to_owned()));
+        assert!(!folder.exists(), "half a tool");
+        assert_eq!((make(true), make(true)), (Ok(()), Ok(())));
+        fs::write(&list, "2").unwrap();
+        assert_eq!(make(true), Ok(()));
+        assert_eq!(count, 3, "failed, made, made for the new list");
+        fs::remove_dir_all(&place).unwrap();
+    }
+}

@@ -1,0 +1,222 @@
+//! The languages of programs: where their sources are and which commands build them.
+//!
+//! Invariant: every command runs in the folder of its sources and names them without it, so that a
+//! module does not depend on where the clone lies.
+
+use super::compilers::{Compilers, TARGET, get_rust};
+use super::finish;
+use crate::tree;
+use anyhow::Context as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Memory of one page, 16 KiB of it stack, and no more.
+const MEMORY: [&str; 2] = ["--initial-memory=65536", "--max-memory=65536"];
+
+/// The oldest instructions, and two extensions that every engine has had for long.
+const CPU: &str = "-mcpu=mvp+bulk_memory+sign_ext";
+
+/// Something that is done with the compilers there are; says why it cannot be done.
+pub(super) type Step = fn(&Compilers) -> Result<(), String>;
+
+/// A language of programs.
+pub(super) struct Language {
+    /// For people.
+    pub(super) name: &'static str,
+    /// What `weir program new --lang` calls it.
+    pub(super) option: &'static str,
+    /// What stands behind the name of a program in the name of its module.
+    pub(super) suffix: &'static str,
+    /// Folder of the sources, relative to the root.
+    folder: &'static str,
+    /// How a source ends.
+    ending: &'static str,
+    /// Sources that are no programs.
+    others: &'static [&'static str],
+    /// Looks for the compiler; says why it cannot be had.
+    pub(super) get: Step,
+    /// Form and lints of library, programs and template, where the compiler brings a tool for them.
+    pub(super) lint: Option<Step>,
+    /// Builds the program of that name; the module.
+    one: fn(&Compilers, &str) -> Result<PathBuf, String>,
+}
+
+/// All of them.
+pub(super) const LANGUAGES: &[Language] = &[
+    Language {
+        name: "Rust",
+        option: "rust",
+        suffix: "",
+        folder: "programs/reference/examples",
+        ending: "rs",
+        others: &[],
+        get: |_| get_rust(),
+        lint: Some(lint_rust),
+        one: rust,
+    },
+    Language {
+        name: "C",
+        option: "c",
+        suffix: "-c",
+        folder: "programs/c",
+        ending: "c",
+        others: &[],
+        get: Compilers::get_zig,
+        // Warnings are errors when it builds.
+        lint: None,
+        one: c,
+    },
+    Language {
+        name: "Zig",
+        option: "zig",
+        suffix: "-zig",
+        folder: "programs/zig",
+        ending: "zig",
+        others: &["build", "weir_guest"],
+        get: Compilers::get_zig,
+        lint: Some(lint_zig),
+        one: zig,
+    },
+    Language {
+        name: "AssemblyScript",
+        option: "assemblyscript",
+        suffix: "-as",
+        folder: "programs/assemblyscript/assembly",
+        ending: "ts",
+        others: &["index"],
+        get: Compilers::get_assemblyscript,
+        lint: None,
+        one: assemblyscript,
+    },
+];
+
+impl Language {
+    /// Builds every program: its name, and its module or why there is none.
+    pub(super) fn build(
+        &self,
+        compilers: &Compilers,
+    ) -> anyhow::Result<Vec<(String, Result<PathBuf, String>)>> {
+        let out = compilers.out(self.option);
+        std::fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
+        let mut built = Vec::new();
+        for name in self.programs()? {
+            let module = (self.one)(compilers, &name);
+            built.push((name, module));
+        }
+        Ok(built)
+    }
+
+    fn programs(&self) -> anyhow::Result<Vec<String>> {
+        let sources = tree::files()?.into_iter();
+        let names = sources.filter_map(|path| {
+            let name = path.strip_prefix(self.folder)?.strip_prefix('/')?;
+            let (name, ending) = name.rsplit_once('.')?;
+            let program =
+                ending == self.ending && !self.others.contains(&name) && !name.contains('/');
+            program.then(|| name.to_owned())
+        });
+        Ok(names.collect())
+    }
+}
+
+/// What around a command would change a module, or where it goes.
+pub(super) const CHANGE_MODULES: [&str; 4] = [
+    "CARGO_BUILD_TARGET",
+    "CARGO_ENCODED_RUSTFLAGS",
+    "CARGO_TARGET_DIR",
+    "RUSTFLAGS",
+];
+
+/// Cargo in a folder outside of this workspace, with nothing from around it that changes a module.
+pub(super) fn cargo_alone(arguments: &[&str]) -> Command {
+    let mut cargo = crate::steps::cargo(arguments);
+    for name in CHANGE_MODULES {
+        cargo.env_remove(name);
+    }
+    cargo
+}
+
+/// Where the templates of projects are.
+const TEMPLATES: &str = "crates/weir-cli/templates";
+
+fn lint_rust(compilers: &Compilers) -> Result<(), String> {
+    let template = tree::root().join(TEMPLATES).join("rust/program.rs");
+    let mut format = cargo_alone(&["fmt", "--all", "--check", "--"]);
+    format.arg(template);
+    let mut clippy = cargo_alone(&["clippy", "--quiet", "--workspace", "--locked", "--release"]);
+    clippy.args(["--lib", "--examples", "--", "-D", "warnings"]);
+    clippy.env("CARGO_TARGET_DIR", compilers.out("rust"));
+    for command in [&mut format, &mut clippy] {
+        finish(command.current_dir(tree::root().join("programs")))?;
+    }
+    Ok(())
+}
+
+fn lint_zig(compilers: &Compilers) -> Result<(), String> {
+    let mut format = compilers.zig();
+    format.args(["fmt", "--check", "programs/zig"]);
+    format.arg(format!("{TEMPLATES}/zig/program.zig"));
+    finish(format.current_dir(tree::root())).map(drop)
+}
+
+fn rust(compilers: &Compilers, name: &str) -> Result<PathBuf, String> {
+    let out = compilers.out("rust");
+    let mut cargo = cargo_alone(&[
+        "build",
+        "--quiet",
+        "--release",
+        "--locked",
+        "--example",
+        name,
+    ]);
+    cargo.env("CARGO_TARGET_DIR", &out);
+    finish(cargo.current_dir(tree::root().join("programs")))?;
+    let file = format!("{}.wasm", name.replace('-', "_"));
+    Ok(out.join(TARGET).join("release/examples").join(file))
+}
+
+fn c(compilers: &Compilers, name: &str) -> Result<PathBuf, String> {
+    let out = compilers.out("c").join(format!("{name}.wasm"));
+    let mut zig = compilers.zig();
+    zig.args(["cc", "--target=wasm32-freestanding", CPU]);
+    zig.args([
+        "-std=c11",
+        "-Os",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-nostdlib",
+    ]);
+    zig.args([
+        "-Wl,--no-entry",
+        "-Wl,-z,stack-size=16384",
+        "-Wl,--strip-all",
+    ]);
+    zig.args(MEMORY.map(|word| format!("-Wl,{word}")));
+    zig.arg(format!("{name}.c")).arg("-o").arg(&out);
+    finish(zig.current_dir(tree::root().join("programs/c")))?;
+    Ok(out)
+}
+
+fn zig(compilers: &Compilers, name: &str) -> Result<PathBuf, String> {
+    let out = compilers.out("zig").join(format!("{name}.wasm"));
+    let mut zig = compilers.zig();
+    zig.args(["build-exe", "-target", "wasm32-freestanding", CPU]);
+    zig.args(["-O", "ReleaseSafe", "-fstrip", "-fno-entry", "-rdynamic"]);
+    zig.args(["--stack", "16384"]).args(MEMORY);
+    zig.args(["--dep", "weir_guest"])
+        .arg(format!("-Mroot={name}.zig"));
+    zig.arg("-Mweir_guest=weir_guest.zig");
+    zig.arg(format!("-femit-bin={}", out.display()));
+    finish(zig.current_dir(tree::root().join("programs/zig")))?;
+    Ok(out)
+}
+
+fn assemblyscript(compilers: &Compilers, name: &str) -> Result<PathBuf, String> {
+    let out = compilers.out("assemblyscript").join(format!("{name}.wasm"));
+    let mut asc = compilers.assemblyscript();
+    asc.arg(format!("assembly/{name}.ts"));
+    asc.args(["--target", "release", "-o"]).arg(&out);
+    finish(asc.current_dir(tree::root().join("programs/assemblyscript")))?;
+    Ok(out)
+}
