@@ -127,6 +127,8 @@ enum Command {
     Import(With<crate::import::ImportArgs>),
     /// Print the records of a topic as JSON that import takes
     Export(With<crate::export::ExportArgs>),
+    /// Serve the store: HTTP for everybody, the native protocol for speed
+    Serve(Box<With<crate::serve::ServeArgs>>),
     /// Check every byte of a store that nobody has open
     #[command(visible_alias = "check")]
     Verify(With<crate::verify::VerifyArgs>),
@@ -275,6 +277,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Demo(with) => call!(demo, with),
         Command::Import(with) => call!(import, with),
         Command::Export(with) => call!(export, with),
+        Command::Serve(with) => tool!(serve, with),
         Command::Verify(with) => tool!(verify, with),
         Command::Backup(with) => tool!(backup, with),
         Command::Restore(with) => tool!(restore, with),

@@ -31,6 +31,11 @@ const TEMPLATE: &str = "\
 #   interval:MS   when it is written; a power cut loses up to MS milliseconds
 #   memory        when it is written; a power cut can lose everything
 #durability = \"group\"
+
+# What `weir serve` does; all keys with their values: `weir serve --print-config`.
+#[serve]
+#http = \"127.0.0.1:7070\"
+#native = \"127.0.0.1:7071\"
 ";
 
 #[derive(Debug, Args)]

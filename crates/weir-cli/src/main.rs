@@ -33,6 +33,7 @@ mod put;
 mod record;
 mod report;
 mod restore;
+mod serve;
 mod settings;
 mod tail;
 mod topic;

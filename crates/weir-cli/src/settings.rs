@@ -19,7 +19,7 @@ use crate::report::Failure;
 /// Where a store is when nothing says so.
 pub(crate) const AT_DEFAULT: &str = "./weir-data";
 /// The keys that a file may have.
-pub(crate) const KEYS: [&str; 3] = ["at", "output", "durability"];
+pub(crate) const KEYS: [&str; 4] = ["at", "output", "durability", "serve"];
 
 /// A value and where it came from.
 #[derive(Clone, Debug)]
@@ -41,6 +41,8 @@ pub(crate) struct Settings {
     pub(crate) durability: Sourced<Durability>,
     /// The file that was read.
     pub(crate) file: Option<PathBuf>,
+    /// What its table `[serve]` says: key, value as text, place.
+    pub(crate) serve: Vec<(String, String, String)>,
 }
 
 /// Values as given on the command line.
@@ -110,6 +112,7 @@ impl Settings {
             output,
             durability,
             file,
+            serve: values.serve,
         })
     }
 }
@@ -219,6 +222,7 @@ struct Values {
     at: Option<String>,
     output: Option<String>,
     durability: Option<String>,
+    serve: Vec<(String, String, String)>,
 }
 
 impl Values {
@@ -241,6 +245,10 @@ impl Values {
         for (key, value) in table.get_ref() {
             let at = place(text, key.span().start);
             let name: &str = key.get_ref();
+            if name == "serve" {
+                values.serve = serve(text, value)?;
+                continue;
+            }
             let target = match name {
                 "at" => &mut values.at,
                 "output" => &mut values.output,
@@ -264,6 +272,37 @@ impl Values {
         }
         Ok(values)
     }
+}
+
+/// The table `[serve]`: texts, whole numbers, switches and lists of texts, as
+/// the flags of `weir serve` take them.
+fn serve(
+    text: &str,
+    table: &toml::Spanned<toml::de::DeValue<'_>>,
+) -> Result<Vec<(String, String, String)>, String> {
+    let at = |span: std::ops::Range<usize>| place(text, span.start);
+    let table_at = at(table.span());
+    let table = table.get_ref().as_table();
+    let table = table.ok_or_else(|| format!("line {table_at}: serve must be a table"))?;
+    let mut keys = Vec::new();
+    for (key, value) in table {
+        let at = at(key.span());
+        let name: &str = key.get_ref();
+        let wrong = || format!("line {at}: {name} must be a text, a number, true, false or a list");
+        let value = match value.get_ref() {
+            toml::de::DeValue::String(text) => text.to_string(),
+            toml::de::DeValue::Boolean(value) => value.to_string(),
+            toml::de::DeValue::Integer(number) => number.to_string(),
+            toml::de::DeValue::Array(list) => {
+                let texts = list.iter().map(|item| item.get_ref().as_str());
+                let texts: Option<Vec<&str>> = texts.collect();
+                texts.ok_or_else(wrong)?.join(",")
+            }
+            _ => return Err(wrong()),
+        };
+        keys.push((name.to_owned(), value, format!("line {at}")));
+    }
+    Ok(keys)
 }
 
 /// Line and column of a byte, from 1.

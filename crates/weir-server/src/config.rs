@@ -350,7 +350,7 @@ config! {
     request_line_max: Size = Size(8 << 10), "Size of a request line";
     head_max: Size = Size(32 << 10), "Size of all header fields";
     head_fields_max: usize = 100, "Number of header fields";
-    value_max: Size = Size(16 << 20), "Size of one payload, below the limit of the store";
+    payload_max: Size = Size(16 << 20), "Size of one payload, below the limit of the store";
     body_max: Size = Size(64 << 20), "Size of a request body";
     json_max: Size = Size(1 << 20), "Size of a JSON body that the server itself reads";
     head_timeout: Duration = Duration::from_secs(10), "Time for the header fields from their first byte";

@@ -1,20 +1,171 @@
-//! The HTTP edge.
+//! The HTTP edge: the store for any program with an HTTP client.
+//!
+//! | module | room |
+//! |---|---|
+//! | `head`, `h1`, `h2` | requests as they come in, answers as they go out |
+//! | `route`, `query`, `accept`, `origin`, `condition` | what a request says |
+//! | `service` | what is checked, and what happens then |
+//! | `write`, `batch`, `topics`, `program` | writes |
+//! | `read`, `records`, `tail`, `hub` | reads |
+//! | `meta`, `cloudevents`, `coding`, `json`, `base64`, `date` | forms |
+//! | `problem`, `reply`, `ops` | answers |
+//!
+//! Rules in words, for users: docs/api/http.md.
 
-use std::sync::Arc;
+mod accept;
+mod base64;
+mod batch;
+mod cloudevents;
+mod coding;
+mod condition;
+mod date;
+mod h1;
+mod h2;
+mod head;
+mod hub;
+mod json;
+mod limits;
+mod meta;
+mod offload;
+mod ops;
+mod origin;
+mod problem;
+mod program;
+mod query;
+mod read;
+mod records;
+mod reply;
+mod route;
+mod service;
+mod tail;
+mod topics;
+mod write;
 
-use tokio::net::TcpListener;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
+use self::service::{Edge, Peer};
+use crate::security::Door;
 use crate::shared::{Phase, Shared};
+
+pub(crate) use self::head::Method;
+pub(crate) use self::route::{RESOURCES, Resource};
+
+/// The description of the interface, made from docs/api/openapi.yaml.
+const OPENAPI: &str = include_str!("edge/openapi.json");
+
+/// How long nothing is accepted after the system had no descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Connections by address.
+#[derive(Clone, Debug, Default)]
+struct Guests(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+/// A place among the connections; free again when dropped.
+#[derive(Debug)]
+struct Seat {
+    guests: Guests,
+    shared: Arc<Shared>,
+    address: IpAddr,
+}
+
+impl Guests {
+    /// A place, if there is one.
+    fn seat(&self, shared: &Arc<Shared>, address: IpAddr) -> Option<Seat> {
+        let config = &shared.config;
+        let mut guests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: u64 = shared.metrics.http_connections.get();
+        let of_address = guests.entry(address).or_default();
+        if all >= config.connections_max as u64 || *of_address >= config.connections_per_address_max
+        {
+            if *of_address == 0 {
+                guests.remove(&address);
+            }
+            return None;
+        }
+        *of_address += 1;
+        shared.metrics.http_connections.add(1);
+        Some(Seat {
+            guests: self.clone(),
+            shared: Arc::clone(shared),
+            address,
+        })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.shared.metrics.http_connections.sub(1);
+        let mut guests = self.guests.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = guests.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                guests.remove(&self.address);
+            }
+        }
+    }
+}
 
 /// Serves connections of this listener until the server drains; returns when
 /// the last one has ended.
 pub(crate) async fn serve(
     listener: TcpListener,
     shared: Arc<Shared>,
-    mut shutdown: watch::Receiver<Phase>,
+    mut phase: watch::Receiver<Phase>,
 ) {
-    let _ = shared;
-    let ended = shutdown.wait_for(|phase| *phase >= Phase::Draining).await;
-    drop((listener, ended.is_ok()));
+    let edge = Arc::new(Edge::new(Arc::clone(&shared)));
+    let guests = Guests::default();
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => continue,
+            _ = phase.wait_for(|phase| *phase >= Phase::Draining) => break,
+        };
+        let Ok((stream, address)) = accepted else {
+            // Most likely there are no descriptors left; some will be freed.
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let Some(seat) = guests.seat(&shared, address.ip()) else {
+            shared.metrics.http_refused.add(1);
+            continue;
+        };
+        connections.spawn(connection(stream, Arc::clone(&edge), address, seat));
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn connection(stream: TcpStream, edge: Arc<Edge>, address: SocketAddr, seat: Seat) {
+    // Without it small answers wait for the acknowledgement of the one before.
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    let security = &edge.shared.security;
+    let Ok((stream, principal)) = security.accept(stream, Some(address), Door::Http).await else {
+        return;
+    };
+    let phase = edge.shared.phase.subscribe();
+    let peer = Peer {
+        principal: Arc::new(principal),
+    };
+    let other = h1::serve(stream, Arc::clone(&edge), peer.clone(), phase.clone()).await;
+    if let Some((io, first)) = other {
+        h2::serve(io, first, edge, peer, phase).await;
+    }
+    drop(seat);
+}
+
+/// Label of the resource with this number.
+pub(crate) fn label(resource: usize) -> &'static str {
+    route::ROWS
+        .get(resource)
+        .map_or("unknown", |row| row.template)
 }

@@ -18,6 +18,7 @@ mod admission;
 mod config;
 mod edge;
 mod error;
+pub mod logs;
 mod metrics;
 mod native;
 pub mod security;

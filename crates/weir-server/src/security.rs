@@ -40,7 +40,7 @@ pub use self::identities::{
 };
 pub use self::moment::{now_ms, rfc3339};
 pub use self::rights::{GRANTS_MAX, Grants, PATTERNS_MAX, Right, RightsError};
-pub use self::tls::{ClientCertificates, TlsError};
+pub use self::tls::{ClientCertificates, TlsError, read_certificates};
 pub use self::tokens::{TOKEN_BYTES_MAX, Token, TokenHash};
 
 pub(crate) use self::accept::Door;

@@ -82,6 +82,12 @@ impl Server {
         self.native
     }
 
+    /// Whether connections are encrypted.
+    #[must_use]
+    pub fn has_tls(&self) -> bool {
+        self.shared.security.has_tls()
+    }
+
     /// Not ready any more, so that others are asked; still serving.
     pub fn leave(&self) {
         self.advance(Phase::Leaving);

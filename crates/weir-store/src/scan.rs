@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use weir_core::{ConsequenceOffset, TopicId};
+use weir_core::{Compaction, ConsequenceOffset, IntentionOffset, TopicId};
 
 use crate::error::StoreError;
 use crate::lock_ext::{LockExt, RwLockExt};
@@ -31,7 +31,39 @@ pub struct KeyEntry {
     pub offset: ConsequenceOffset,
 }
 
+/// What a topic is at the moment, without its sizes; cheap at any size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Intention offset of its CREATE, when it lives.
+    pub incarnation: Option<IntentionOffset>,
+    /// Offset of its newest record.
+    pub last: ConsequenceOffset,
+    /// What compaction may remove.
+    pub compaction: Compaction,
+}
+
 impl Store {
+    /// What a topic is now; `None` when it never was created.
+    #[must_use]
+    pub fn standing(&self, topic: &str) -> Option<Standing> {
+        let machine = self.engine.machine.read_ok();
+        let view = machine.topic(topic)?;
+        Some(Standing {
+            incarnation: view.incarnation,
+            last: view.last,
+            compaction: view
+                .options
+                .map(|options| options.compaction)
+                .unwrap_or_default(),
+        })
+    }
+
+    /// Whether a write or sync has failed, so that nothing is written any more.
+    #[must_use]
+    pub fn is_poisoned(&self) -> bool {
+        self.engine.is_poisoned()
+    }
+
     /// Keys that start with `prefix` and are greater than `after`, in ascending
     /// byte order, at most `limit` (and at most [`SCAN_KEYS_MAX`]). The first
     /// scan of a topic sorts all its keys; later ones sort what is new.
@@ -82,6 +114,14 @@ impl Store {
             }
         }
         Ok(found)
+    }
+
+    /// Offset of the record that holds the key's current value, without reading
+    /// it; `None` for a key or topic that is not there.
+    #[must_use]
+    pub fn key_offset(&self, topic: &str, key: &[u8]) -> Option<ConsequenceOffset> {
+        let machine = self.engine.machine.read_ok();
+        machine.topic(topic)?.keys?.get(key)
     }
 
     /// The page whose first record holds the value of a scanned key; `None`

@@ -9,7 +9,7 @@ use weir_core::batch::Author;
 use weir_core::intention::IntentionLimits;
 use weir_core::{
     ClientId, CodeHash, Commit, ConsequenceOffset, Digest, Intention, IntentionOffset,
-    ProgramCounts, StateMode, TopicId, TopicOptions,
+    ProgramCounts, ProgramView, StateMode, TopicId, TopicOptions,
 };
 
 use crate::disk::{Disk, FileDisk};
@@ -243,14 +243,20 @@ impl Store {
     pub fn program(&self, topic: &str) -> Option<ProgramInfo> {
         let machine = self.engine.machine.read_ok();
         let view = machine.topic(topic)?.program?;
-        Some(ProgramInfo {
-            code: view.code,
-            args: view.args.to_vec(),
-            mode: view.mode,
-            state_entries: view.state.len() as u64,
-            state_bytes: view.state_bytes,
-            counts: view.counts,
-        })
+        Some(program(&view))
+    }
+
+    /// The programs of all topics that live and have one, by name.
+    #[must_use]
+    pub fn programs(&self) -> Vec<(String, ProgramInfo)> {
+        let machine = self.engine.machine.read_ok();
+        let topics = machine.topics();
+        let mut programs: Vec<_> = topics
+            .filter_map(|view| Some((view.name.as_str().to_owned(), program(&view.program?))))
+            .collect();
+        drop(machine);
+        programs.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        programs
     }
 
     /// Hash of the whole history; equal for equal histories.
@@ -453,6 +459,17 @@ impl Drop for Store {
     fn drop(&mut self) {
         // Nobody is left to hear of it; the next open finds out.
         drop(self.stop());
+    }
+}
+
+fn program(view: &ProgramView<'_>) -> ProgramInfo {
+    ProgramInfo {
+        code: view.code,
+        args: view.args.to_vec(),
+        mode: view.mode,
+        state_entries: view.state.len() as u64,
+        state_bytes: view.state_bytes,
+        counts: view.counts,
     }
 }
 

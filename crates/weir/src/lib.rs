@@ -33,10 +33,14 @@
 //! and said no. An error means that nobody knows, or that nothing was tried.
 //!
 //! What must never happen here: a semantic of its own. This crate names things
-//! and keeps nonces; the rules are in `weir-core`, the disk in `weir-store`.
+//! and keeps nonces; the rules are in `weir-core`, the disk in `weir-store`; near and far are told apart
+//! in one private place.
 #![forbid(unsafe_code)]
 
 mod error;
+mod far;
+mod place;
+mod reader;
 mod session;
 mod topic;
 mod value;
@@ -44,6 +48,8 @@ mod verdict;
 mod weir;
 
 pub use error::WeirError;
+pub use far::{AddressError, ConnectOptions};
+pub use reader::TopicReader;
 pub use session::{Pending, Session};
 pub use topic::{Pages, ReadFrom, Topic};
 pub use value::Value;
@@ -66,6 +72,5 @@ pub use weir_core::{
 pub use weir_store::{
     Agreement, BackupReport, CompactReport, Durability, Finding, History, Identity, KeyEntry,
     LogIndex, OpenOptions, OpenReport, OwnedRecord, Page, ProgramInfo, Proposal, Records, Replayed,
-    SCAN_KEYS_MAX, Severity, Stats, Store, StoreError, TopicCompactReport, TopicInfo, TopicReader,
-    VerifyReport,
+    SCAN_KEYS_MAX, Severity, Stats, Store, StoreError, TopicCompactReport, TopicInfo, VerifyReport,
 };

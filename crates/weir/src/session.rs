@@ -2,19 +2,29 @@
 
 use std::sync::Arc;
 
-use weir_core::{ClientId, Intention};
-use weir_store::{Proposal, Store};
+use weir_core::{ClientId, ErrorCode, Intention};
+use weir_store::{Proposal, Store, StoreError};
 
 use crate::error::WeirError;
+use crate::far::link::{Link, far};
+use crate::place::Place;
 use crate::verdict::Verdict;
 
 /// A writer whose intentions are executed exactly once. One at a time per
 /// client id.
 #[derive(Debug)]
 pub struct Session {
-    store: Arc<Store>,
     client: ClientId,
-    next: u64,
+    way: Way,
+}
+
+/// How the session's intentions travel.
+#[derive(Debug)]
+enum Way {
+    /// Straight to the store; the session counts them.
+    Near { store: Arc<Store>, next: u64 },
+    /// Over a connection of its own, which counts them.
+    Far(Result<Link, (ErrorCode, String)>),
 }
 
 /// Verdicts that are on their way.
@@ -25,13 +35,18 @@ pub struct Pending {
 }
 
 impl Session {
-    pub(crate) fn new(store: Arc<Store>, client: ClientId) -> Self {
-        let next = store.last_nonce(client) + 1;
-        Self {
-            store,
-            client,
-            next,
-        }
+    pub(crate) fn new(place: &Place, client: ClientId) -> Self {
+        let way = match place {
+            Place::Near(store) => Way::Near {
+                next: store.last_nonce(client) + 1,
+                store: Arc::clone(store),
+            },
+            Place::Far(remote) => Way::Far(remote.session(client).map_err(|error| match error {
+                StoreError::Far { code, text } => (code, text),
+                other => (ErrorCode::Io, other.to_string()),
+            })),
+        };
+        Self { client, way }
     }
 
     /// The client id.
@@ -41,33 +56,52 @@ impl Session {
     }
 
     /// The number of the next intention: one more than the last one that was
-    /// sent, or that the store knows.
+    /// sent, or that the store knows. 1 while a server cannot be asked.
     #[must_use]
     pub fn next_nonce(&self) -> u64 {
-        self.next
+        match &self.way {
+            Way::Near { next, .. } => *next,
+            Way::Far(Ok(link)) => link.next(),
+            Way::Far(Err(_)) => 1,
+        }
     }
 
     /// Goes back to a nonce whose answer was not seen; the store answers those
-    /// it knows and executes the others.
+    /// it knows and executes the others. Over a connection, what is in flight
+    /// is waited for first.
     pub fn resume(&mut self, nonce: u64) {
-        self.next = nonce;
+        match &mut self.way {
+            Way::Near { next, .. } => *next = nonce,
+            Way::Far(Ok(link)) => link.rewind(nonce),
+            Way::Far(Err(_)) => {}
+        }
     }
 
     /// Sends intentions under the next nonces without waiting. What the
     /// intentions say of client and nonce is replaced.
     pub fn send(&mut self, intentions: &[Intention<'_>]) -> Result<Pending, WeirError> {
-        let first = self.next;
+        let (store, next) = match &mut self.way {
+            Way::Near { store, next } => (store, next),
+            Way::Far(Ok(link)) => {
+                let (proposal, first) = link.propose(intentions)?;
+                return Ok(Pending { proposal, first });
+            }
+            Way::Far(Err((code, text))) => {
+                return Err(far(*code, text.clone()).into());
+            }
+        };
+        let first = *next;
         let proposal = match intentions {
-            [one] => self.store.propose(&[one.under(self.client, first)])?,
+            [one] => store.propose(&[one.under(self.client, first)])?,
             many => {
                 let numbered: Vec<Intention<'_>> = (first..)
                     .zip(many)
                     .map(|(nonce, intention)| intention.under(self.client, nonce))
                     .collect();
-                self.store.propose(&numbered)?
+                store.propose(&numbered)?
             }
         };
-        self.next += intentions.len() as u64;
+        *next += intentions.len() as u64;
         Ok(Pending { proposal, first })
     }
 

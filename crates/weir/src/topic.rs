@@ -1,13 +1,14 @@
 //! A topic of an open store.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_core::intention::{Expect, Intention, Operation, TxnOp};
 use weir_core::{CodeHash, ConsequenceOffset, ErrorCode, TopicName, TopicOptions};
-use weir_store::{KeyEntry, Page, Store, StoreError, TopicInfo, TopicReader};
+use weir_store::{KeyEntry, Page, StoreError, TopicInfo};
 
 use crate::error::WeirError;
+use crate::place::Place;
+use crate::reader::TopicReader;
 use crate::value::Value;
 use crate::verdict::Verdict;
 
@@ -32,7 +33,7 @@ pub enum ReadFrom {
 /// [`Session::send`](crate::Session::send) to go on without waiting.
 #[derive(Clone, Debug)]
 pub struct Topic {
-    store: Arc<Store>,
+    place: Place,
     name: TopicName,
 }
 
@@ -44,8 +45,8 @@ pub struct Pages {
 }
 
 impl Topic {
-    pub(crate) fn new(store: Arc<Store>, name: TopicName) -> Self {
-        Self { store, name }
+    pub(crate) fn new(place: Place, name: TopicName) -> Self {
+        Self { place, name }
     }
 
     /// The name.
@@ -56,7 +57,7 @@ impl Topic {
 
     fn one(&self, operation: Operation<'_>, expect: &[Expect<'_>]) -> Result<Verdict, WeirError> {
         let intention = Intention::new(self.name.as_str(), operation).expecting(expect);
-        Verdict::first(&self.store.propose(&[intention])?.wait()?)
+        Verdict::first(&self.place.propose(&[intention])?.wait()?)
     }
 
     /// Makes the topic live. INVALID with `TopicExists` when it does already.
@@ -100,7 +101,7 @@ impl Topic {
     /// Makes the topic live unless it does already. Returns whether it was
     /// made now.
     pub fn ensure(&self) -> Result<bool, WeirError> {
-        if self.info().is_some_and(|info| info.live) {
+        if self.try_info()?.is_some_and(|info| info.live) {
             return Ok(false);
         }
         let verdict = self.create(&TopicOptions::default())?;
@@ -166,7 +167,7 @@ impl Topic {
 
     /// The record with the key's current value.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, WeirError> {
-        match self.store.get(self.name.as_str(), key.as_ref())? {
+        match self.place.get(self.name.as_str(), key.as_ref())? {
             Some(page) => Ok(Value::new(page)?),
             None => Ok(None),
         }
@@ -174,32 +175,25 @@ impl Topic {
 
     /// The record at an offset, if it is there.
     pub fn at(&self, offset: ConsequenceOffset) -> Result<Option<Value>, WeirError> {
-        let Some(before) = offset.0.checked_sub(1) else {
-            return Ok(None);
-        };
-        let mut reader = self
-            .store
-            .read(self.name.as_str(), ConsequenceOffset(before))?;
-        let Some(page) = reader.next_page()? else {
-            return Ok(None);
-        };
-        let value = Value::new(page)?;
-        Ok(value.filter(|value| value.record().offset == offset))
+        match self.place.record(self.name.as_str(), offset)? {
+            Some(page) => Ok(Value::new(page)?),
+            None => Ok(None),
+        }
     }
 
-    /// Keys in byte order; see [`Store::scan`].
+    /// Keys in byte order; see [`weir_store::Store::scan`].
     pub fn scan(
         &self,
         prefix: &[u8],
         after: Option<&[u8]>,
         limit: usize,
     ) -> Result<Vec<KeyEntry>, WeirError> {
-        Ok(self.store.scan(self.name.as_str(), prefix, after, limit)?)
+        Ok(self.place.scan(self.name.as_str(), prefix, after, limit)?)
     }
 
     /// The value of a scanned key; `None` when it was changed since.
     pub fn value(&self, entry: &KeyEntry) -> Result<Option<Value>, WeirError> {
-        match self.store.value(self.name.as_str(), entry)? {
+        match self.place.value(self.name.as_str(), entry)? {
             Some(page) => Ok(Value::new(page)?),
             None => Ok(None),
         }
@@ -207,21 +201,13 @@ impl Topic {
 
     /// A reader that starts there. The topic must have been created once.
     pub fn reader(&self, from: ReadFrom) -> Result<TopicReader, WeirError> {
-        start(
-            self.store
-                .read(self.name.as_str(), ConsequenceOffset::ZERO)?,
-            from,
-        )
+        start(self.place.read(self.name.as_str())?, from)
     }
 
     /// The same for a topic that may not be there yet: the first record is then
     /// that of its creation.
     pub fn listener(&self, from: ReadFrom) -> Result<TopicReader, WeirError> {
-        start(
-            self.store
-                .listen(self.name.as_str(), ConsequenceOffset::ZERO),
-            from,
-        )
+        start(self.place.listen(self.name.as_str()), from)
     }
 
     /// Pages from there to the newest record.
@@ -241,21 +227,28 @@ impl Topic {
         })
     }
 
-    /// What the topic is now; `None` when it never was created.
+    /// What the topic is now; `None` when it never was created, or when a
+    /// server cannot be asked (see [`try_info`](Self::try_info)).
     #[must_use]
     pub fn info(&self) -> Option<TopicInfo> {
-        self.store.topic(self.name.as_str())
+        self.try_info().ok().flatten()
+    }
+
+    /// What the topic is now; `None` when it never was created.
+    ///
+    /// # Errors
+    /// When a server cannot be asked; never for a store of this process.
+    pub fn try_info(&self) -> Result<Option<TopicInfo>, WeirError> {
+        Ok(self.place.topic(self.name.as_str())?)
     }
 }
 
 fn start(mut reader: TopicReader, from: ReadFrom) -> Result<TopicReader, WeirError> {
     match from {
         ReadFrom::Start => {}
-        ReadFrom::End => reader.seek(reader.last()),
+        ReadFrom::End => reader.seek_back(0)?,
         ReadFrom::After(offset) => reader.seek(offset),
-        ReadFrom::Last(n) => {
-            reader.seek(ConsequenceOffset(reader.last().0.saturating_sub(n)));
-        }
+        ReadFrom::Last(n) => reader.seek_back(n)?,
         ReadFrom::Time(time_ms) => reader.seek_time(time_ms)?,
     }
     Ok(reader)

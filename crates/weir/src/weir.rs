@@ -4,16 +4,22 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_core::{ClientId, Intention, ProgramHost, TopicName};
-use weir_store::{OpenOptions, Proposal, Store, StoreError, VerifyReport};
+use weir_store::{
+    Durability, OpenOptions, ProgramInfo, Proposal, Stats, Store, StoreError, TopicInfo,
+    VerifyReport,
+};
 
 use crate::error::WeirError;
+use crate::far::{ConnectOptions, Remote};
+use crate::place::Place;
 use crate::session::Session;
 use crate::topic::Topic;
 
-/// An event store in a directory. Clones share it; the last one closes it.
+/// An event store: in a directory that this process has open, or behind a
+/// server. Clones share it; the last one closes it.
 #[derive(Clone, Debug)]
 pub struct Weir {
-    store: Arc<Store>,
+    place: Place,
 }
 
 impl Weir {
@@ -37,38 +43,138 @@ impl Weir {
             _ => Store::open(directory.as_ref(), options)?,
         };
         Ok(Self {
-            store: Arc::new(store),
+            place: Place::Near(Arc::new(store)),
         })
     }
 
+    /// Connects to a server: `weir://HOST[:PORT]` or `unix:PATH`. Everything
+    /// works as with [`open`](Self::open), but for maintenance.
+    ///
+    /// # Errors
+    /// `Far` with `BadAddress`, `Unreachable`, or what the server answered.
+    pub fn connect(url: &str) -> Result<Self, WeirError> {
+        Self::connect_with(url, &ConnectOptions::default())
+    }
+
+    /// The same with options. What is not answered when a connection breaks is
+    /// asked again on the next one; writes are sent again only under a session
+    /// ([`session`](Self::session)), because only its numbers make that
+    /// harmless. Without one their outcome is then `Far` with `Indeterminate`.
+    pub fn connect_with(url: &str, options: &ConnectOptions) -> Result<Self, WeirError> {
+        let remote = Remote::connect(url, options)?;
+        Ok(Self {
+            place: Place::Far(Arc::new(remote)),
+        })
+    }
+
+    /// The store underneath, when it is open in this process: maintenance.
+    #[must_use]
+    pub fn local(&self) -> Option<&Store> {
+        match &self.place {
+            Place::Near(store) => Some(store),
+            Place::Far(_) => None,
+        }
+    }
+
     /// The store underneath: statistics, maintenance, proposals in bulk.
+    ///
+    /// # Panics
+    /// When the store is behind a server; see [`local`](Self::local).
     #[must_use]
     pub fn store(&self) -> &Store {
-        &self.store
+        match &self.place {
+            Place::Near(store) => store,
+            Place::Far(_) => panic!("the store is behind a server, so it is not open here"),
+        }
+    }
+
+    /// The store underneath, to be shared with whoever serves it; `None` when it
+    /// is behind a server itself.
+    #[must_use]
+    pub fn shared_store(&self) -> Option<Arc<Store>> {
+        match &self.place {
+            Place::Near(store) => Some(Arc::clone(store)),
+            Place::Far(_) => None,
+        }
+    }
+
+    /// The store's id.
+    pub fn store_id(&self) -> Result<[u8; 16], WeirError> {
+        match &self.place {
+            Place::Near(store) => Ok(store.identity().store_id),
+            Place::Far(remote) => Ok(remote.store_id()?),
+        }
+    }
+
+    /// What an answer to a write means for the disk.
+    pub fn durability(&self) -> Result<Durability, WeirError> {
+        match &self.place {
+            Place::Near(store) => Ok(store.durability()),
+            Place::Far(remote) => Ok(remote.durability()?),
+        }
+    }
+
+    /// All topics that live, or all that ever did, by name.
+    pub fn topics(&self, dead_too: bool) -> Result<Vec<TopicInfo>, WeirError> {
+        match &self.place {
+            Place::Near(store) => Ok(store.topics(dead_too)),
+            Place::Far(remote) => Ok(remote.topics(dead_too)?),
+        }
+    }
+
+    /// The program of a topic; `None` for a plain one.
+    pub fn program(&self, topic: &str) -> Result<Option<ProgramInfo>, WeirError> {
+        match &self.place {
+            Place::Near(store) => Ok(store.program(topic)),
+            Place::Far(remote) => Ok(remote.program(topic)?),
+        }
+    }
+
+    /// Counts since the store was opened.
+    pub fn stats(&self) -> Result<Stats, WeirError> {
+        match &self.place {
+            Place::Near(store) => Ok(store.stats()),
+            Place::Far(remote) => Ok(remote.stats()?),
+        }
+    }
+
+    /// Makes everything answered so far durable, at any level.
+    pub fn sync(&self) -> Result<(), WeirError> {
+        match &self.place {
+            Place::Near(store) => store.sync().map(drop)?,
+            Place::Far(remote) => remote.sync()?,
+        }
+        Ok(())
     }
 
     /// A handle on a topic, whether it lives or not. Costs nothing.
     pub fn topic(&self, name: &str) -> Result<Topic, WeirError> {
-        Ok(Topic::new(Arc::clone(&self.store), TopicName::new(name)?))
+        Ok(Topic::new(self.place.clone(), TopicName::new(name)?))
     }
 
     /// A writer whose intentions are executed exactly once, even if they are
     /// sent again after a crash: the store remembers its nonces. The id must
     /// not be used by two writers at once.
     pub fn session(&self, client: ClientId) -> Session {
-        Session::new(Arc::clone(&self.store), client)
+        Session::new(&self.place, client)
     }
 
     /// Hands over intentions without waiting for them.
     pub fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, WeirError> {
-        Ok(self.store.propose(intentions)?)
+        Ok(self.place.propose(intentions)?)
     }
 
     /// Finishes what is queued and closes the store, whoever else still holds
     /// a handle: their writes are answered with `Closed`, and the directory can
     /// be opened again. Pages that were read stay valid.
+    /// A connection to a server is closed when everything that was sent is
+    /// answered; the store stays open there.
     pub fn close(self) -> Result<(), WeirError> {
-        Ok(self.store.shut_down()?)
+        match &self.place {
+            Place::Near(store) => store.shut_down()?,
+            Place::Far(remote) => remote.close(),
+        }
+        Ok(())
     }
 }
 

@@ -14,7 +14,7 @@ fn a_listener_on_a_name_that_was_never_created_sees_its_creation_first() {
     let mut listener = topic.listener(ReadFrom::Start).unwrap();
     assert!(listener.next_page().unwrap().is_none());
     let waiting = {
-        let listener = listener.clone();
+        let mut listener = listener.clone();
         std::thread::spawn(move || listener.wait(None))
     };
     // Another topic wakes nobody for good.
@@ -41,7 +41,7 @@ fn closing_ends_waiting_and_frees_the_directory_under_living_handles() {
         .listener(ReadFrom::Start)
         .unwrap();
     let end = topic.listener(ReadFrom::End).unwrap();
-    let waiting = [never, end].map(|listener| std::thread::spawn(move || listener.wait(None)));
+    let waiting = [never, end].map(|mut listener| std::thread::spawn(move || listener.wait(None)));
     weir.close().unwrap();
     for thread in waiting {
         assert!(!thread.join().unwrap(), "there is nothing more to come");

@@ -178,7 +178,8 @@ func (c *natsClient) put(p payload) error {
 func (c *natsClient) putFast(p payload) error {
 	messages := c.load.each()
 	size := " " + strconv.Itoa(c.load.bytes) + "\r\n"
-	head := "PUB " + c.topic + " " + c.inbox + ".b.65535.fail."
+	// Inbox, name of the batch (nobody else's), wanted answers, no gaps.
+	head := "PUB " + c.topic + " " + c.inbox + "." + c.inbox[7:] + ".65535.fail."
 	encode := func(buffer []byte, number uint64) []byte {
 		operation := ".1.$FI"
 		if number == 0 {

@@ -48,7 +48,15 @@ const TABLE: &[Row] = &[
         name: "weir-program",
         layer: 2,
         ours: &["weir-core", "weir-scan"],
-        foreign: &["wasmtime", "wasmi", "wasmparser", "sha2", "blake3", "wat"],
+        foreign: &[
+            "wasmtime",
+            "wasmi",
+            "wasmparser",
+            "wasm-encoder",
+            "sha2",
+            "blake3",
+            "wat",
+        ],
     },
     Row {
         name: "weir-raft",
@@ -139,6 +147,7 @@ const TABLE: &[Row] = &[
             "tempfile",
             "toml",
             "wait4",
+            "wat",
         ],
     },
     Row {
@@ -194,6 +203,7 @@ const ANYWHERE: &[&str] = &[
 
 /// Foreign crates that tests, benches and examples of any crate may import.
 const IN_TESTS: &[&str] = &[
+    "arbitrary",
     "insta",
     "memchr",
     "proptest",
@@ -202,10 +212,16 @@ const IN_TESTS: &[&str] = &[
     "shuttle",
     "tempfile",
     "trybuild",
+    "wasm-smith",
 ];
 
 /// Our own crates that tests and benches may import beyond their row.
-const OURS_IN_TESTS: &[(&str, &str)] = &[("weir-psyc", "weir-scan")];
+const OURS_IN_TESTS: &[(&str, &str)] = &[
+    ("weir-psyc", "weir-scan"),
+    ("weir-program", "weir-store"),
+    // A client is tested against a real server.
+    ("weir-server", "weir"),
+];
 
 /// Checks every member of the workspace.
 pub(super) fn check(packages: &[Package], findings: &mut Findings) {

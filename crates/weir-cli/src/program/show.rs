@@ -53,10 +53,8 @@ pub(super) fn list(caller: &Caller) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let weir = place::open(caller, Access::Read)?;
-    for topic in weir.store().topics(false) {
-        if let Some(program) = weir.store().program(&topic.name) {
-            out.row(&row(&topic.name, &program))?;
-        }
+    for (topic, program) in weir.store().programs() {
+        out.row(&row(&topic, &program))?;
     }
     out.finish()?;
     Ok(ExitCode::SUCCESS)

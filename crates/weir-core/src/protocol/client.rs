@@ -125,9 +125,7 @@ impl ClientConnection {
         if known < self.answered {
             return Err("the store has lost answers that it gave");
         }
-        if known > self.last {
-            return Err("somebody else uses this client id");
-        }
+        // Above `last` when the client had gone back to older numbers.
         Ok(self
             .sent
             .iter()
@@ -181,17 +179,23 @@ impl ClientConnection {
         let Some(behind) = first.checked_add(u64::from(count)) else {
             return Err("a nonce behind the last one");
         };
+        if behind > self.last + 1 && self.client.is_none() {
+            return Err("an answer to what was never sent");
+        }
+        if first > self.last {
+            // A resumed session is told of all that the store knows.
+            return Ok((count, 0));
+        }
         if first > self.answered + 1 {
             return Err("an answer was left out");
         }
-        if behind > self.last + 1 {
-            return Err("an answer to what was never sent");
-        }
-        let new = behind.saturating_sub(self.answered + 1);
-        let new = u32::try_from(new).unwrap_or(count).min(count);
+        let known = (self.answered + 1 - first).min(u64::from(count));
+        let new = (behind.min(self.last + 1)).saturating_sub(first + known);
+        let small = |number| u32::try_from(number).unwrap_or(count);
+        let (known, new) = (small(known), small(new));
         self.answered += u64::from(new);
         self.settle();
-        Ok((count - new, new))
+        Ok((known, new))
     }
 
     fn settle(&mut self) {
@@ -220,6 +224,14 @@ impl ClientConnection {
             return first..first + count;
         }
         self.give_up()
+    }
+
+    /// Goes on at this number instead of the next one; nothing may be in flight.
+    pub fn rewind(&mut self, number: u64) {
+        if self.sent.is_empty() && !self.client.is_none() {
+            self.answered = number.saturating_sub(1);
+            self.last = self.answered;
+        }
     }
 
     /// Forgets everything in flight; in a session its numbers are free again.

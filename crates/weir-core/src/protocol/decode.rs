@@ -13,6 +13,7 @@ use super::{
 };
 use crate::ids::ClientId;
 use crate::limits::{CALL_ITEMS_MAX, META_BYTES_MAX, OPTION_BYTES_MAX, TOPIC_NAME_BYTES_MAX};
+use crate::program::ProgramCounts;
 use crate::record::RecordKind;
 
 /// A packet of right syntax that is no message: a known method that lacks a
@@ -398,6 +399,12 @@ fn program<'a>(fields: &Fields<'_, 'a>, args: &'a [u8]) -> Read<Option<ProgramAn
         mode: fields.number(var!("_state"))?,
         entries: fields.number(var!("_entries"))?,
         bytes: fields.number(var!("_bytes"))?,
+        counts: ProgramCounts {
+            calls: fields.maybe(var!("_calls"))?.unwrap_or(0),
+            fuel: fields.maybe(var!("_fuel"))?.unwrap_or(0),
+            rejects: fields.maybe(var!("_rejects"))?.unwrap_or(0),
+            traps: fields.maybe(var!("_traps"))?.unwrap_or(0),
+        },
     }))
 }
 

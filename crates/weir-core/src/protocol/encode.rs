@@ -241,6 +241,10 @@ impl Encoder {
                 self.number(b"_state", program.mode);
                 self.number(b"_entries", program.entries);
                 self.number(b"_bytes", program.bytes);
+                self.not_zero(b"_calls", program.counts.calls);
+                self.not_zero(b"_fuel", program.counts.fuel);
+                self.not_zero(b"_rejects", program.counts.rejects);
+                self.not_zero(b"_traps", program.counts.traps);
                 (b"_data_program", program.args)
             }
             Message::Status => (b"_request_status", NONE),

@@ -20,4 +20,5 @@ mod meter;
 mod revert;
 mod rules;
 mod saved;
+mod store;
 mod world;

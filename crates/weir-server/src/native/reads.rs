@@ -227,6 +227,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             mode: program.mode as u64,
             entries: program.state_entries,
             bytes: program.state_bytes,
+            counts: program.counts,
         });
         self.send(&Packet::tagged(tag, Message::ProgramIs(answer)));
         Ok(())

@@ -249,7 +249,7 @@ fn text(path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
 }
 
 /// The certificates of a PEM file, at least one.
-pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let missing = || TlsError::Missing {
         path: path.into(),
         what: "certificate",
@@ -261,6 +261,20 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
         return Err(missing());
     }
     Ok(found)
+}
+
+/// What the certificates of a PEM file say, for people.
+///
+/// # Errors
+/// When it cannot be read, or holds none, or one that is none.
+pub fn read_certificates(path: &Path) -> Result<Vec<CertificateFields>, TlsError> {
+    let fields = |certificate: &CertificateDer<'_>| {
+        CertificateFields::read(certificate).map_err(|source| TlsError::Certificate {
+            path: path.into(),
+            source,
+        })
+    };
+    certificates(path)?.iter().map(fields).collect()
 }
 
 fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {

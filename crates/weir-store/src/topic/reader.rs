@@ -149,6 +149,14 @@ impl TopicReader {
             .map_or(ConsequenceOffset::ZERO, |files| files.last())
     }
 
+    /// Offset of the oldest record that is still there; zero for none.
+    #[must_use]
+    pub fn first(&self) -> ConsequenceOffset {
+        self.source
+            .files()
+            .map_or(ConsequenceOffset::ZERO, |files| files.first())
+    }
+
     /// The next records, or `None` when there is none yet. Never waits.
     pub fn next_page(&mut self) -> Result<Option<Page>, StoreError> {
         let Some(files) = self.files() else {

@@ -1,0 +1,383 @@
+//! `weir serve`: the store behind its ports, until a signal.
+//!
+//! Settings come from flag, environment, file and default, in this order; the
+//! table of them is in `weir-server`. The first signal asks for an orderly end,
+//! the second one ends at once. What must never happen here: a wish that is not
+//! understood and passed over, or a start that does not say where.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::builder::BoolishValueParser;
+use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use weir::ErrorCode;
+use weir_server::{Key, Server, ServerConfig, ServerError};
+
+use crate::cli::Caller;
+use crate::place::{self, Access};
+use crate::report::{Because, Failure, note, stdout};
+
+/// How often it is looked whether the server has ended by itself.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+const EXAMPLES: &str = "Usually:
+  weir serve --at ./data                        HTTP on 127.0.0.1:7070, native on 7071
+  weir serve --http 8080 --native off           another port, and HTTP only
+  curl -i -d '{\"id\":1}' http://127.0.0.1:7070/v1/topics/orders/events
+
+Examples:
+  weir serve --print-config
+  weir serve --http :0 --access-log --print-config
+  WEIR_SERVE_DRAIN=5s weir serve --print-config
+
+A key `a_b` is the flag --a-b, WEIR_SERVE_A_B in the environment, and a_b in the
+table [serve] of the configuration file; the first of them that is given holds.
+SIGTERM: not ready, then no new connections, then the open requests end; SIGINT the
+same without the first step; a second signal ends at once. SIGHUP reads tokens,
+certificates and keys anew.";
+
+/// What was typed: flags by key.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServeArgs {
+    given: Vec<(&'static str, String)>,
+    print: bool,
+}
+
+/// A key and where its value came from.
+struct Origin {
+    key: &'static Key,
+    origin: String,
+}
+
+fn flag(key: &Key) -> String {
+    key.name.replace('_', "-")
+}
+
+/// The same for as long as the process lives, which clap asks for; one for each
+/// key of the table.
+fn long_name(key: &Key) -> &'static str {
+    Box::leak(flag(key).into_boxed_str())
+}
+
+fn is_switch(key: &Key) -> bool {
+    matches!(
+        (key.get)(&ServerConfig::default()).as_str(),
+        "true" | "false"
+    )
+}
+
+impl Args for ServeArgs {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let command = command.after_long_help(EXAMPLES).arg(
+            Arg::new("print-config")
+                .long("print-config")
+                .action(ArgAction::SetTrue)
+                .help("Print all settings, their values and where they come from; serve nothing"),
+        );
+        ServerConfig::KEYS.iter().fold(command, |command, key| {
+            let default = (key.get)(&ServerConfig::default());
+            let help = if default.is_empty() {
+                key.about.to_owned()
+            } else {
+                format!("{} [default: {default}]", key.about)
+            };
+            let arg = Arg::new(key.name).long(long_name(key)).help(help);
+            let common = matches!(key.name, "http" | "native");
+            command.arg(if is_switch(key) {
+                arg.num_args(0..=1)
+                    .require_equals(true)
+                    .default_missing_value("true")
+                    .value_parser(BoolishValueParser::new())
+                    .value_name("BOOL")
+                    .hide_short_help(true)
+            } else {
+                arg.value_name("VALUE").hide_short_help(!common)
+            })
+        })
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ServeArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut args = Self::default();
+        args.update_from_arg_matches(matches)?;
+        Ok(args)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.print = matches.get_flag("print-config");
+        for key in ServerConfig::KEYS {
+            let text = if is_switch(key) {
+                matches.get_one::<bool>(key.name).map(ToString::to_string)
+            } else {
+                matches.get_one::<String>(key.name).cloned()
+            };
+            self.given.extend(text.map(|text| (key.name, text)));
+        }
+        Ok(())
+    }
+}
+
+/// The configuration, and where each value came from.
+fn configure(caller: &Caller, args: &ServeArgs) -> anyhow::Result<(ServerConfig, Vec<Origin>)> {
+    let settings = &caller.settings;
+    let known = |name: &String| ServerConfig::KEYS.iter().any(|key| key.name == name);
+    if let Some((name, _, at)) = settings.serve.iter().find(|(name, ..)| !known(name)) {
+        let what = format!("cannot use the table [serve] of the configuration file, {at}");
+        return Err(Failure::new(ErrorCode::BadOption, what)
+            .because(format!("there is no key {name}"))
+            .advise("`weir serve --print-config` lists the keys")
+            .into());
+    }
+    let mut config = ServerConfig::default();
+    let mut origins = Vec::new();
+    for key in ServerConfig::KEYS {
+        let variable = format!("WEIR_SERVE_{}", key.name.to_ascii_uppercase());
+        let typed = args.given.iter().find(|(name, _)| *name == key.name);
+        let typed = typed.map(|(_, text)| (text.clone(), format!("flag --{}", flag(key))));
+        let set = || {
+            let text = std::env::var(&variable)
+                .ok()
+                .filter(|text| !text.is_empty())?;
+            Some((text, format!("environment {variable}")))
+        };
+        let filed = || {
+            let (_, text, at) = settings.serve.iter().find(|(name, ..)| name == key.name)?;
+            let file = settings.file.as_ref()?.display();
+            Some((text.clone(), format!("{file}, {at}")))
+        };
+        let origin = match typed.or_else(set).or_else(filed) {
+            None => "default".to_owned(),
+            Some((text, origin)) => {
+                (key.set)(&mut config, &text).map_err(|error| {
+                    let what = format!("cannot use {} from {origin}", key.name);
+                    Failure::new(ErrorCode::BadOption, what).because(error)
+                })?;
+                origin
+            }
+        };
+        origins.push(Origin { key, origin });
+    }
+    Ok((config, origins))
+}
+
+fn print(config: &ServerConfig, origins: &[Origin]) -> anyhow::Result<()> {
+    let mut text = String::from("[serve]\n");
+    for Origin { key, origin } in origins {
+        let value = (key.get)(config).replace('\\', "\\\\").replace('"', "\\\"");
+        let line = format!("{} = \"{value}\"", key.name);
+        text.push_str(&format!("{line:<40} # {origin}: {}\n", key.about));
+    }
+    stdout(std::io::stdout().write_all(text.as_bytes()))
+}
+
+/// Carries out `weir serve`.
+pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode> {
+    let (config, origins) = configure(caller, args)?;
+    if args.print {
+        print(&config, &origins)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let signals = Signals::watch().failed(|| "cannot watch for signals".to_owned())?;
+    let weir = place::open_as(caller, Access::Write, "weir serve", caller.lock_wait)?;
+    let level = if caller.verbose {
+        tracing::Level::DEBUG
+    } else {
+        tracing::Level::INFO
+    };
+    // Only this command logs, so there is no other subscriber.
+    drop(weir_server::logs::install(level, std::io::stderr()));
+    let lame_duck = config.lame_duck;
+    let unable = || {
+        Failure::new(
+            ErrorCode::BadAddress,
+            "cannot serve a store that is served elsewhere".to_owned(),
+        )
+    };
+    let store = weir.shared_store().ok_or_else(unable)?;
+    let server = Server::start(config, store).map_err(|error| refusal(&error))?;
+    announce(caller, &weir, &server);
+    for warning in server.warnings() {
+        note(false, &format!("warning: {warning}"));
+    }
+    notify("READY=1\nSTATUS=serving");
+    let end = signals.wait(&server, lame_duck);
+    notify("STOPPING=1");
+    let cut = end == End::Cut;
+    if cut {
+        server.cut();
+    }
+    let ended = server.wait();
+    weir.close()
+        .map_err(|error| Failure::weir("cannot close the store".to_owned(), &error).tool())?;
+    match ended {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(ServerError::Cut) => {
+            note(caller.quiet, "some requests were not answered");
+            Ok(ExitCode::FAILURE)
+        }
+        Err(error) => Err(refusal(&error)),
+    }
+}
+
+fn refusal(error: &ServerError) -> anyhow::Error {
+    let code = match error {
+        ServerError::Listen { .. } => ErrorCode::NotPermitted,
+        ServerError::Runtime { .. } => ErrorCode::Io,
+        ServerError::Died => ErrorCode::Internal,
+        _ => ErrorCode::BadOption,
+    };
+    Failure::new(code, "cannot serve the store".to_owned())
+        .because(error)
+        .tool()
+        .into()
+}
+
+/// Where, what, and how safe.
+fn announce(caller: &Caller, weir: &weir::Weir, server: &Server) {
+    if caller.quiet {
+        return;
+    }
+    let durability = weir.store().durability();
+    let means = if durability.is_synced() {
+        "acknowledged means synced to disk"
+    } else {
+        "acknowledged does NOT mean synced to disk"
+    };
+    let mut text = format!(
+        "serving {} (from {})",
+        caller.settings.at.value, caller.settings.at.origin
+    );
+    if let Some(address) = server.http_addr() {
+        text.push_str(&format!(
+            "\n  HTTP    {}://{address}",
+            if server.has_tls() { "https" } else { "http" }
+        ));
+    }
+    if let Some(address) = server.native_addr() {
+        text.push_str(&format!("\n  native  weir://{address}"));
+    }
+    text.push_str(&format!("\n  {means} (durability {})", durability.name()));
+    note(false, &text);
+}
+
+/// How the end was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// In order.
+    Drained,
+    /// At once.
+    Cut,
+}
+
+/// The signals of a server.
+struct Signals {
+    wake: UnixStream,
+    terminate: Arc<AtomicBool>,
+    interrupt: Arc<AtomicBool>,
+    hangup: Arc<AtomicBool>,
+}
+
+impl Signals {
+    fn watch() -> std::io::Result<Self> {
+        let (wake, waker) = UnixStream::pair()?;
+        wake.set_read_timeout(Some(LOOK_EVERY))?;
+        let signals = Self {
+            wake,
+            terminate: Arc::default(),
+            interrupt: Arc::default(),
+            hangup: Arc::default(),
+        };
+        for (signal, flag) in [
+            (SIGTERM, &signals.terminate),
+            (SIGINT, &signals.interrupt),
+            (SIGHUP, &signals.hangup),
+        ] {
+            signal_hook::flag::register(signal, Arc::clone(flag))?;
+            signal_hook::low_level::pipe::register(signal, waker.try_clone()?)?;
+        }
+        Ok(signals)
+    }
+
+    /// Waits for a signal, or a while.
+    fn pause(&self) {
+        let mut bytes = [0; 16];
+        match (&self.wake).read(&mut bytes) {
+            Ok(_) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                ) => {}
+            Err(_) => std::thread::sleep(LOOK_EVERY),
+        }
+        notify("WATCHDOG=1");
+    }
+
+    /// Whether an end was asked for since the last look; with the lame duck or
+    /// without.
+    fn asked(&self) -> Option<bool> {
+        let interrupt = self.interrupt.swap(false, Ordering::Relaxed);
+        let terminate = self.terminate.swap(false, Ordering::Relaxed);
+        (interrupt || terminate).then_some(terminate)
+    }
+
+    /// Serves until the server has ended.
+    fn wait(&self, server: &Server, lame_duck: Duration) -> End {
+        let gentle = loop {
+            if server.is_ended() {
+                return End::Drained;
+            }
+            if self.hangup.swap(false, Ordering::Relaxed) {
+                // What is wrong with a file is in the log.
+                drop(server.reload());
+            }
+            if let Some(gentle) = self.asked() {
+                break gentle;
+            }
+            self.pause();
+        };
+        server.leave();
+        let until = Instant::now() + lame_duck;
+        while gentle && Instant::now() < until {
+            self.pause();
+            if self.asked().is_some() {
+                return End::Cut;
+            }
+        }
+        server.drain();
+        while !server.is_ended() {
+            self.pause();
+            if self.asked().is_some() {
+                return End::Cut;
+            }
+        }
+        End::Drained
+    }
+}
+
+/// Tells the service manager, if there is one. It is no matter of ours whether
+/// it listens.
+fn notify(state: &str) {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
+    let address = match path.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        _ => SocketAddr::from_pathname(&path),
+    };
+    if let (Ok(address), Ok(socket)) = (address, UnixDatagram::unbound()) {
+        drop(socket.send_to_addr(state.as_bytes(), &address));
+    }
+}

@@ -1,0 +1,119 @@
+//! A call of a warm program takes nothing from the heap: neither where the
+//! write itself is emitted, nor through the guest's memory, nor with state.
+#![allow(
+    clippy::unwrap_used,
+    unsafe_code,
+    reason = "a test; `GlobalAlloc` cannot be implemented without it"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use weir_core::intention::{Intention, IntentionLimits, Operation};
+use weir_core::{
+    Batch, BatchBuilder, ConsequenceSink, Machine, Outcomes, ProgramHost, Record, StateMode,
+    TopicId, TopicName, TopicOptions,
+};
+use weir_program::WasmtimeHost;
+
+struct Counting;
+
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every method hands its arguments to `System`, which keeps the
+// contract; the counter touches no memory of the caller.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        TAKEN.fetch_add(1, Relaxed);
+        // SAFETY: the caller promised a layout of non-zero size.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller promised that this came from `alloc` above.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        TAKEN.fetch_add(1, Relaxed);
+        // SAFETY: the caller promised that this came from `alloc` above.
+        unsafe { System.realloc(at, layout, bytes) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[derive(Default)]
+struct Sum(u64);
+
+impl ConsequenceSink for Sum {
+    fn topic(&mut self, _: TopicId, _: &TopicName) {}
+    fn record(&mut self, _: TopicId, record: &Record<'_>) {
+        self.0 += record.offset.0 + record.value.len() as u64;
+    }
+}
+
+const CALLS: usize = 500;
+
+/// What so many calls take from the heap, once everything is warm.
+fn taken(code: &[u8], state: StateMode, value: &[u8]) -> u64 {
+    let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
+    let mut machine = Machine::new(1).with_host(Some(host));
+    let (mut sink, mut outcomes) = (Sum::default(), Outcomes::default());
+    let mut options = TopicOptions::default();
+    options.program.state = state;
+    let create = Operation::CreateProgram {
+        options: &options,
+        code,
+        args: &[],
+    };
+    let limits = IntentionLimits::default();
+    let mut builder = BatchBuilder::default();
+    builder.push(&Intention::new("t", create), &limits).unwrap();
+    let bytes = builder.to_bytes(1);
+    let batch = Batch::read(&bytes, 1).unwrap();
+    machine.apply(&batch, &mut sink, &mut outcomes).unwrap();
+    builder.clear(0);
+    for n in 0..CALLS {
+        let key = [b'k', u8::try_from(n % 10).unwrap()];
+        let put = Operation::Put { key: &key, value };
+        builder.push(&Intention::new("t", put), &limits).unwrap();
+    }
+    let bytes = builder.to_bytes(2);
+    let batch = Batch::read(&bytes, 1).unwrap();
+    let mut taken = 0;
+    for _ in 0..3 {
+        outcomes.clear();
+        let before = TAKEN.load(Relaxed);
+        machine.apply(&batch, &mut sink, &mut outcomes).unwrap();
+        taken = TAKEN.load(Relaxed) - before;
+        let valid = outcomes
+            .iter()
+            .all(|o| o.commit().unwrap().reason.is_none());
+        assert!(valid && outcomes.len() == CALLS);
+    }
+    taken
+}
+
+/// The only test of this file, so that nobody else allocates meanwhile.
+#[test]
+fn a_warm_call_takes_nothing_from_the_heap() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/prebuilt");
+    let code = |name: &str| std::fs::read(folder.join(format!("{name}.wasm"))).unwrap();
+    for (name, value) in [("vanilla", 100), ("vanilla-memory", 100), ("counter", 8)] {
+        let value = vec![0; value];
+        let taken = taken(&code(name), StateMode::Kv, &value);
+        // One or two of the test's own, for the answers; none for each call.
+        assert!(taken < 5, "{name}: {taken} for {CALLS} calls");
+    }
+    let counts = r#"(module (memory (export "memory") 1 1) (global $g (mut i64) (i64.const 0))
+        (func (export "weir_abi") (result i32) i32.const 1)
+        (func (export "weir_apply") (result i32)
+            (global.set $g (i64.add (global.get $g) (i64.const 1)))
+            (i64.store (i32.const 512) (global.get $g)) i32.const 0))"#;
+    let taken = taken(&wat::parse_str(counts).unwrap(), StateMode::Memory, b"");
+    assert!(taken < 5, "state mode memory: {taken} for {CALLS} calls");
+}

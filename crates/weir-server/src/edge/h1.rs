@@ -1,0 +1,543 @@
+//! A connection of HTTP/1.1.
+//!
+//! Requests are begun in the order in which they come and answered in that
+//! order; several that are there at once wait for the store together. Answers
+//! that are ready are gathered into one write. The state of a connection is two
+//! buffers and a deadline; an idle one keeps [`INPUT_BYTES`] and no more.
+//!
+//! What must never happen here: a wait without a deadline, a buffer that grows
+//! with what a client sends, a byte of one request taken for another's.
+
+mod body;
+mod chunked;
+mod watch;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::watch::Receiver;
+use tokio::time::Instant;
+
+use self::body::BodyReader;
+pub(crate) use self::body::Rewound;
+use self::watch::Watchdog;
+use super::head::{Bad, Framing, HeadLimits, Parsed, Scan, Version, parse};
+use super::limits::{
+    GATHER_BYTES, INLINE_BYTES, INPUT_BYTES, LINGER_SECONDS, PIPELINE_MAX, READ_BYTES,
+};
+use super::problem::{Kind, Problem};
+use super::reply::{Body, Reply, Source, reason};
+use super::service::{Edge, Input, Peer, Started};
+use crate::shared::Phase;
+
+/// Why a connection ends without another answer.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The other side is gone, or everything is done.
+    Closed,
+    /// Nothing came for too long.
+    Idle,
+}
+
+impl From<io::Error> for End {
+    fn from(_: io::Error) -> Self {
+        Self::Closed
+    }
+}
+
+/// The beginning of an HTTP/2 connection.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+pub(super) struct Connection<S> {
+    io: S,
+    input: BytesMut,
+    output: Vec<u8>,
+    scan: Scan,
+    watchdog: Watchdog,
+    edge: Arc<Edge>,
+    peer: Peer,
+    phase: Receiver<Phase>,
+    /// The client sends nothing more.
+    eof: bool,
+    /// Some of a body was not read; the next bytes are no request.
+    unread: bool,
+}
+
+/// A request whose answer is on its way.
+struct Waiting {
+    started: Started,
+    version: Version,
+    keep_alive: bool,
+}
+
+/// What the input holds.
+enum Found {
+    Nothing,
+    Refused(Bad),
+    Request(Box<Parsed>),
+}
+
+/// Serves a connection until its end. Gives it back when it speaks HTTP/2,
+/// with what was read of it.
+pub(crate) async fn serve<S>(
+    io: S,
+    edge: Arc<Edge>,
+    peer: Peer,
+    phase: Receiver<Phase>,
+) -> Option<(S, Bytes)>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let patience = edge.shared.config.idle_timeout;
+    let mut connection = Connection {
+        io,
+        input: BytesMut::new(),
+        output: Vec::new(),
+        scan: Scan::default(),
+        watchdog: Watchdog::new(patience),
+        edge,
+        peer,
+        phase,
+        eof: false,
+        unread: false,
+    };
+    if connection.is_http2().await.ok()? {
+        return Some((connection.io, connection.input.freeze()));
+    }
+    match connection.run().await {
+        Ok(()) | Err(End::Idle) => connection.linger().await,
+        Err(End::Closed) => {}
+    }
+    None
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
+    /// Reads until it is clear which protocol this is.
+    async fn is_http2(&mut self) -> Result<bool, End> {
+        loop {
+            let seen = self.input.len().min(PREFACE.len());
+            if self.input.get(..seen) != PREFACE.get(..seen) {
+                return Ok(false);
+            }
+            if seen == PREFACE.len() {
+                return Ok(true);
+            }
+            let config = &self.edge.shared.config;
+            let patience = if seen == 0 {
+                config.idle_timeout
+            } else {
+                config.head_timeout
+            };
+            self.fill(Instant::now() + patience, seen == 0).await?;
+            if self.eof {
+                return Ok(false);
+            }
+        }
+    }
+
+    async fn run(&mut self) -> Result<(), End> {
+        let mut waiting: VecDeque<Waiting> = VecDeque::new();
+        let mut held: Option<Box<Parsed>> = None;
+        let mut last = false;
+        let mut head_due: Option<Instant> = None;
+        loop {
+            // Begin what is there.
+            while !last && waiting.len() < PIPELINE_MAX {
+                let parsed = match held.take() {
+                    Some(parsed) => parsed,
+                    None => match self.find() {
+                        Found::Nothing => break,
+                        Found::Refused(bad) => {
+                            let started = Started::Done(self.edge.refuse(bad));
+                            waiting.push_back(Waiting {
+                                started,
+                                version: Version::H11,
+                                keep_alive: false,
+                            });
+                            last = true;
+                            break;
+                        }
+                        Found::Request(parsed) => parsed,
+                    },
+                };
+                head_due = None;
+                let whole = match parsed.framing {
+                    Framing::Length(length) => usize::try_from(length)
+                        .ok()
+                        .filter(|length| *length <= self.input.len()),
+                    Framing::Chunked => None,
+                };
+                if let Some(length) = whole {
+                    let Parsed {
+                        head, keep_alive, ..
+                    } = *parsed;
+                    let version = head.version;
+                    let body = self.input.get(..length).unwrap_or_default();
+                    let started = self.edge.start(head, self.peer.clone(), body);
+                    self.input.advance(length);
+                    last |= !keep_alive;
+                    waiting.push_back(Waiting {
+                        started,
+                        version,
+                        keep_alive,
+                    });
+                } else if waiting.is_empty() {
+                    last |= !parsed.keep_alive;
+                    self.exclusive(*parsed).await?;
+                    last |= self.unread;
+                } else {
+                    held = Some(parsed);
+                    break;
+                }
+            }
+            // Finish what was begun.
+            if let Some(front) = waiting.front_mut() {
+                let ready =
+                    std::future::poll_fn(|context| Poll::Ready(front.started.poll(context))).await;
+                let reply = match ready {
+                    Poll::Ready(reply) => reply,
+                    Poll::Pending => {
+                        self.flush().await?;
+                        let due = Instant::now() + self.edge.shared.config.store_timeout;
+                        let expires = front.started.expires();
+                        let expired = async {
+                            if !expires {
+                                std::future::pending::<()>().await;
+                            }
+                            self.watchdog.expired(due).await;
+                        };
+                        let done = std::future::poll_fn(|context| front.started.poll(context));
+                        let done = tokio::select! {
+                            biased;
+                            reply = done => Some(reply),
+                            () = expired => None,
+                        };
+                        match done {
+                            Some(reply) => reply,
+                            None => front.started.expire(),
+                        }
+                    }
+                };
+                let (version, keep_alive) = (front.version, front.keep_alive);
+                waiting.pop_front();
+                let goes_on = self.answer(reply, version, keep_alive).await?;
+                if !goes_on {
+                    self.flush().await?;
+                    return Ok(());
+                }
+                continue;
+            }
+            self.flush().await?;
+            if last || self.eof || self.unread {
+                return Ok(());
+            }
+            let begun = self.scan.has_begun(&self.input);
+            if !begun {
+                self.rest();
+                if self.phase() >= Phase::Draining {
+                    return Ok(());
+                }
+            }
+            let now = Instant::now();
+            let config = &self.edge.shared.config;
+            let due = if begun {
+                *head_due.get_or_insert(now + config.head_timeout)
+            } else {
+                now + config.idle_timeout
+            };
+            match self.fill(due, !begun).await {
+                Err(End::Idle) if begun => {
+                    self.edge.shared.metrics.timeout("head");
+                    let problem = Problem::new(Kind::TooSlow, "the header fields took too long");
+                    let reply = self.edge.finish_bare(problem);
+                    self.answer(reply, Version::H11, false).await?;
+                    self.flush().await?;
+                    return Ok(());
+                }
+                other => other?,
+            }
+            if self.eof && !self.input.is_empty() && !self.could_end() {
+                // Half a request and no more to come.
+                return Ok(());
+            }
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+
+    /// Whether the input may hold a whole request although no more comes.
+    fn could_end(&mut self) -> bool {
+        let limits = self.head_limits();
+        let mut scan = self.scan;
+        !matches!(scan.end(&self.input, limits), Ok(None))
+    }
+
+    fn head_limits(&self) -> HeadLimits {
+        let config = &self.edge.shared.config;
+        HeadLimits {
+            line_max: config.request_line_max.0,
+            head_max: config.head_max.0,
+        }
+    }
+
+    /// The next request of the input.
+    fn find(&mut self) -> Found {
+        let limits = self.head_limits();
+        let end = match self.scan.end(&self.input, limits) {
+            Ok(None) => return Found::Nothing,
+            Ok(Some(end)) => end,
+            Err(bad) => return Found::Refused(bad),
+        };
+        self.scan = Scan::default();
+        let head = self.input.get(..end).unwrap_or_default();
+        let parsed = parse(head, self.edge.shared.config.head_fields_max);
+        self.input.advance(end);
+        match parsed {
+            Ok(parsed) => Found::Request(Box::new(parsed)),
+            Err(bad) => Found::Refused(bad),
+        }
+    }
+
+    /// A request whose body is not there yet: nothing else is done meanwhile.
+    async fn exclusive(&mut self, parsed: Parsed) -> Result<(), End> {
+        let Parsed {
+            head,
+            framing,
+            keep_alive,
+            expects,
+        } = parsed;
+        let version = head.version;
+        self.flush().await?;
+        let (edge, peer) = (Arc::clone(&self.edge), self.peer.clone());
+        let mut body = BodyReader::new(self, framing, expects);
+        let length = match framing {
+            Framing::Length(length) => Some(length),
+            Framing::Chunked => None,
+        };
+        let reply = edge
+            .call(head, peer, Input::Source(&mut body), length)
+            .await;
+        let (rest, lost) = body.rest();
+        if lost {
+            return Err(End::Closed);
+        }
+        self.unread = rest;
+        self.answer(reply, version, keep_alive && !rest).await?;
+        self.flush().await
+    }
+
+    /// Appends an answer to what is to be written. Returns whether the
+    /// connection goes on.
+    async fn answer(
+        &mut self,
+        reply: Reply,
+        version: Version,
+        keep_alive: bool,
+    ) -> Result<bool, End> {
+        let mut keep_alive = keep_alive && !reply.close && self.phase() < Phase::Draining;
+        let streams = matches!(reply.body, Body::Source(_));
+        // Without chunks only the end of the connection ends a body.
+        keep_alive &= !(streams && version == Version::H10);
+        self.write_head(&reply, version, keep_alive);
+        match reply.body {
+            Body::None | Body::Length(_) | Body::Omitted => {}
+            Body::Bytes(bytes) if bytes.len() <= INLINE_BYTES => {
+                self.output.extend_from_slice(&bytes)
+            }
+            Body::Bytes(bytes) => {
+                self.flush().await?;
+                self.write(&bytes).await?;
+            }
+            Body::Source(source) => self.stream(source, version).await?,
+        }
+        if self.output.len() >= GATHER_BYTES {
+            self.flush().await?;
+        }
+        Ok(keep_alive)
+    }
+
+    fn write_head(&mut self, reply: &Reply, version: Version, keep_alive: bool) {
+        let out = &mut self.output;
+        out.reserve(
+            reply.fields.len()
+                + 128
+                + INLINE_BYTES.min(
+                    reply
+                        .length()
+                        .map_or(0, |n| usize::try_from(n).unwrap_or(0)),
+                ),
+        );
+        out.extend_from_slice(b"HTTP/1.1 ");
+        super::json::number(out, reply.status.into());
+        out.push(b' ');
+        out.extend_from_slice(reason(reply.status).as_bytes());
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(&reply.fields);
+        match (&reply.body, reply.length()) {
+            // These have no body and no length.
+            _ if matches!(reply.status, 204 | 304) => {}
+            (_, Some(length)) => {
+                out.extend_from_slice(b"content-length: ");
+                super::json::number(out, length);
+                out.extend_from_slice(b"\r\n");
+            }
+            (Body::Source(_), None) if version != Version::H10 => {
+                out.extend_from_slice(b"transfer-encoding: chunked\r\n");
+            }
+            _ => {}
+        }
+        super::date::append(out);
+        if !keep_alive {
+            out.extend_from_slice(b"connection: close\r\n");
+        } else if version == Version::H10 {
+            out.extend_from_slice(b"connection: keep-alive\r\n");
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// Writes a body in pieces, each as soon as it is there.
+    async fn stream(&mut self, mut source: Box<dyn Source>, version: Version) -> Result<(), End> {
+        let chunked = version != Version::H10;
+        self.flush().await?;
+        loop {
+            let piece = if source.is_tail() {
+                self.piece_of_tail(source.as_mut()).await?
+            } else {
+                source.next().await
+            };
+            let Some(piece) = piece else { break };
+            if piece.is_empty() {
+                continue;
+            }
+            if chunked {
+                let size = format!("{:x}\r\n", piece.len());
+                self.output.extend_from_slice(size.as_bytes());
+            }
+            self.output.extend_from_slice(&piece);
+            if chunked {
+                self.output.extend_from_slice(b"\r\n");
+            }
+            self.flush().await?;
+        }
+        if chunked {
+            self.output.extend_from_slice(b"0\r\n\r\n");
+        }
+        Ok(())
+    }
+
+    /// The next piece, unless the client goes away first.
+    async fn piece_of_tail(&mut self, source: &mut dyn Source) -> Result<Option<Bytes>, End> {
+        if self.input.len() >= INPUT_BYTES {
+            // It sends without end while it should listen.
+            return Ok(source.next().await);
+        }
+        self.input.reserve(256);
+        let next = source.next();
+        let gone = async {
+            loop {
+                match self.io.read_buf(&mut self.input).await {
+                    Ok(0) | Err(_) => return,
+                    Ok(_) if self.input.len() >= INPUT_BYTES => std::future::pending().await,
+                    Ok(_) => {}
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            piece = next => Ok(piece),
+            () = gone => Err(End::Closed),
+        }
+    }
+
+    /// Reads some more, until `due` at most. With `idle` the end of the server
+    /// ends the wait.
+    async fn fill(&mut self, due: Instant, idle: bool) -> Result<(), End> {
+        if self.input.capacity() - self.input.len() < INPUT_BYTES / 4 {
+            let more = self.input.len().clamp(INPUT_BYTES, READ_BYTES);
+            self.input.reserve(more);
+        }
+        let read = async {
+            let got = self.io.read_buf(&mut self.input).await;
+            got
+        };
+        tokio::select! {
+            biased;
+            got = read => {
+                self.eof = got? == 0;
+                Ok(())
+            }
+            () = self.watchdog.expired(due) => Err(End::Idle),
+            Ok(_) = self.phase.wait_for(|phase| idle && *phase >= Phase::Draining) => Err(End::Idle),
+        }
+    }
+
+    /// Gives memory back before a wait that may be long.
+    fn rest(&mut self) {
+        if self.input.is_empty() && self.input.capacity() != INPUT_BYTES {
+            self.input = BytesMut::new();
+        }
+        if self.output.capacity() > INPUT_BYTES {
+            self.output = Vec::new();
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), End> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        let output = std::mem::take(&mut self.output);
+        let written = self.write(&output).await;
+        self.output = output;
+        self.output.clear();
+        written
+    }
+
+    /// Writes all of it; a client that takes nothing for too long is cut off.
+    async fn write(&mut self, mut bytes: &[u8]) -> Result<(), End> {
+        while !bytes.is_empty() {
+            let due = Instant::now() + self.edge.shared.config.write_timeout;
+            let written = tokio::select! {
+                biased;
+                written = self.io.write(bytes) => written?,
+                () = self.watchdog.expired(due) => {
+                    self.edge.shared.metrics.timeout("write");
+                    return Err(End::Closed);
+                }
+            };
+            if written == 0 {
+                return Err(End::Closed);
+            }
+            bytes = bytes.get(written..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Ends the connection so that the last answer arrives: what the client
+    /// still sends is read for a while, else the system would take the answer
+    /// back.
+    async fn linger(&mut self) {
+        if self.io.shutdown().await.is_err() || self.eof {
+            return;
+        }
+        let until = Instant::now() + Duration::from_secs(LINGER_SECONDS);
+        let mut waste = BytesMut::with_capacity(INPUT_BYTES);
+        loop {
+            waste.clear();
+            let got = tokio::select! {
+                biased;
+                got = self.io.read_buf(&mut waste) => got,
+                () = self.watchdog.expired(until) => return,
+            };
+            if !matches!(got, Ok(1..)) {
+                return;
+            }
+        }
+    }
+}

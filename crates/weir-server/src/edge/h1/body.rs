@@ -1,0 +1,187 @@
+//! The body of a request, read as it comes.
+
+use std::io;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
+
+use super::chunked::{Chunked, Step};
+use super::{Connection, End};
+use crate::edge::head::Framing;
+use crate::edge::limits::READ_BYTES;
+use crate::edge::reply::Boxed;
+use crate::edge::service::{BodyError, BodySource};
+
+/// What is left of a body.
+#[derive(Clone, Copy, Debug)]
+enum Left {
+    Length(u64),
+    Chunks(Chunked),
+    Nothing,
+}
+
+/// Reads a body from its connection, within the times that are allowed.
+pub(super) struct BodyReader<'a, S> {
+    connection: &'a mut Connection<S>,
+    left: Left,
+    /// The client waits for a 100.
+    expects: bool,
+    begun: Option<Instant>,
+    bytes: u64,
+    /// The connection is gone.
+    lost: bool,
+}
+
+impl<'a, S> BodyReader<'a, S> {
+    pub(super) fn new(connection: &'a mut Connection<S>, framing: Framing, expects: bool) -> Self {
+        Self {
+            connection,
+            left: match framing {
+                Framing::Length(0) => Left::Nothing,
+                Framing::Length(length) => Left::Length(length),
+                Framing::Chunked => Left::Chunks(Chunked::default()),
+            },
+            expects,
+            begun: None,
+            bytes: 0,
+            lost: false,
+        }
+    }
+
+    /// Whether some of the body was not read, and whether the connection is
+    /// gone.
+    pub(super) fn rest(&self) -> (bool, bool) {
+        (!matches!(self.left, Left::Nothing), self.lost)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> BodyReader<'_, S> {
+    /// What the input holds of the body; empty: more is needed.
+    fn take(&mut self) -> Result<Option<Bytes>, BodyError> {
+        let input = &mut self.connection.input;
+        match &mut self.left {
+            Left::Nothing => Ok(None),
+            Left::Length(length) => {
+                let take = usize::try_from(*length)
+                    .unwrap_or(usize::MAX)
+                    .min(input.len());
+                *length -= take as u64;
+                if *length == 0 {
+                    self.left = Left::Nothing;
+                }
+                Ok(Some(input.split_to(take).freeze()))
+            }
+            Left::Chunks(chunked) => match chunked.step(input) {
+                Ok(Step::Data(bytes)) => Ok(Some(bytes)),
+                Ok(Step::Need) => Ok(Some(Bytes::new())),
+                Ok(Step::End) => {
+                    self.left = Left::Nothing;
+                    Ok(None)
+                }
+                Err(_) => Err(BodyError::Framing),
+            },
+        }
+    }
+
+    async fn read(&mut self) -> Result<Option<Bytes>, BodyError> {
+        if std::mem::take(&mut self.expects) && self.connection.input.is_empty() {
+            let go_on = self
+                .connection
+                .write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                .await;
+            self.lost |= go_on.is_err();
+            go_on.map_err(|_| BodyError::Cut)?;
+        }
+        let begun = *self.begun.get_or_insert_with(Instant::now);
+        loop {
+            let piece = self.take()?;
+            if piece.as_ref().is_none_or(|piece| !piece.is_empty()) {
+                self.bytes += piece.as_ref().map_or(0, |piece| piece.len() as u64);
+                return Ok(piece);
+            }
+            if self.connection.eof {
+                return Err(BodyError::Cut);
+            }
+            let config = &self.connection.edge.shared.config;
+            let mut due = Instant::now() + config.body_timeout;
+            // The time at which the average falls below the least rate.
+            if let Some(ms) = (self.bytes * 1000).checked_div(config.body_rate_min.0 as u64) {
+                let paid = std::time::Duration::from_millis(ms).max(config.body_rate_after);
+                due = due.min(begun + paid);
+            }
+            if self.connection.input.capacity() - self.connection.input.len() < READ_BYTES / 4 {
+                self.connection.input.reserve(READ_BYTES);
+            }
+            match self.connection.fill(due, false).await {
+                Ok(()) => {}
+                Err(End::Idle) => {
+                    self.connection.edge.shared.metrics.timeout("body");
+                    return Err(BodyError::Slow);
+                }
+                Err(End::Closed) => {
+                    self.lost = true;
+                    return Err(BodyError::Cut);
+                }
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> BodySource for BodyReader<'_, S> {
+    fn next(&mut self) -> Boxed<'_, Result<Option<Bytes>, BodyError>> {
+        Box::pin(self.read())
+    }
+}
+
+/// A stream of which the beginning was read already.
+#[derive(Debug)]
+pub(crate) struct Rewound<S> {
+    first: Bytes,
+    io: S,
+}
+
+impl<S> Rewound<S> {
+    pub(crate) fn new(first: Bytes, io: S) -> Self {
+        Self { first, io }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
+    fn poll_read(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+        buffer: &mut tokio::io::ReadBuf<'_>,
+    ) -> std::task::Poll<io::Result<()>> {
+        if !self.first.is_empty() {
+            let take = self.first.len().min(buffer.remaining());
+            buffer.put_slice(&self.first.split_to(take));
+            return std::task::Poll::Ready(Ok(()));
+        }
+        std::pin::Pin::new(&mut self.io).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Rewound<S> {
+    fn poll_write(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+        bytes: &[u8],
+    ) -> std::task::Poll<io::Result<usize>> {
+        std::pin::Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<io::Result<()>> {
+        std::pin::Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<io::Result<()>> {
+        std::pin::Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,173 @@
+//! JSON of our own: written by hand, a member at a time, so that a payload is
+//! pasted as it is; and the one check that a payload gets.
+
+use std::fmt::Write as _;
+
+/// Appends a number in decimal.
+pub(crate) fn number(out: &mut Vec<u8>, mut value: u64) {
+    let mut digits = [0_u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        if let Some(digit) = digits.get_mut(at) {
+            *digit = b'0' + (value % 10) as u8;
+        }
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(at..).unwrap_or_default());
+}
+
+/// Appends a text with its quotes.
+pub(crate) fn text(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let bytes = text.as_bytes();
+    let mut clean = 0;
+    for (at, byte) in bytes.iter().enumerate() {
+        let escaped: &[u8] = match byte {
+            b'"' => b"\\\"",
+            b'\\' => b"\\\\",
+            b'\n' => b"\\n",
+            b'\r' => b"\\r",
+            b'\t' => b"\\t",
+            0..0x20 => b"",
+            _ => continue,
+        };
+        out.extend_from_slice(bytes.get(clean..at).unwrap_or_default());
+        clean = at + 1;
+        if escaped.is_empty() {
+            let mut code = String::new();
+            let _ = write!(code, "\\u{byte:04x}");
+            out.extend_from_slice(code.as_bytes());
+        } else {
+            out.extend_from_slice(escaped);
+        }
+    }
+    out.extend_from_slice(bytes.get(clean..).unwrap_or_default());
+    out.push(b'"');
+}
+
+/// An object that is being written.
+#[derive(Debug)]
+pub(crate) struct Object<'a> {
+    out: &'a mut Vec<u8>,
+    empty: bool,
+}
+
+impl<'a> Object<'a> {
+    pub(crate) fn new(out: &'a mut Vec<u8>) -> Self {
+        out.push(b'{');
+        Self { out, empty: true }
+    }
+
+    fn name(&mut self, name: &str) -> &mut Vec<u8> {
+        if !std::mem::take(&mut self.empty) {
+            self.out.push(b',');
+        }
+        text(self.out, name);
+        self.out.push(b':');
+        self.out
+    }
+
+    pub(crate) fn number(&mut self, name: &str, value: u64) -> &mut Self {
+        number(self.name(name), value);
+        self
+    }
+
+    pub(crate) fn text(&mut self, name: &str, value: &str) -> &mut Self {
+        text(self.name(name), value);
+        self
+    }
+
+    pub(crate) fn flag(&mut self, name: &str, value: bool) -> &mut Self {
+        let word: &[u8] = if value { b"true" } else { b"false" };
+        self.name(name).extend_from_slice(word);
+        self
+    }
+
+    /// Bytes in base64.
+    pub(crate) fn base64(&mut self, name: &str, value: &[u8]) -> &mut Self {
+        let out = self.name(name);
+        out.push(b'"');
+        super::base64::encode(value, out);
+        out.push(b'"');
+        self
+    }
+
+    /// JSON as it is.
+    pub(crate) fn raw(&mut self, name: &str, value: &[u8]) -> &mut Self {
+        self.name(name).extend_from_slice(value);
+        self
+    }
+
+    /// Where the value of a member is to be written.
+    pub(crate) fn place(&mut self, name: &str) -> &mut Vec<u8> {
+        self.name(name)
+    }
+
+    /// Where everything is written.
+    pub(crate) fn raw_out(&mut self) -> &mut Vec<u8> {
+        self.out
+    }
+
+    pub(crate) fn end(self) {
+        self.out.push(b'}');
+    }
+}
+
+/// Place of the first byte that is not JSON, from 0; `None` when all of it is.
+/// No tree is built.
+pub(crate) fn check(bytes: &[u8]) -> Option<usize> {
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => return Some(error.valid_up_to()),
+    };
+    let error = serde_json::from_str::<&serde_json::value::RawValue>(text).err()?;
+    let before: usize = text
+        .split_inclusive('\n')
+        .take(error.line().saturating_sub(1))
+        .map(str::len)
+        .sum();
+    Some((before + error.column().saturating_sub(1)).min(bytes.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_written() {
+        let mut out = Vec::new();
+        let mut object = Object::new(&mut out);
+        object
+            .number("a", 0)
+            .number("b", u64::MAX)
+            .text("c", "\"\\\n\u{1}é")
+            .flag("d", true);
+        object.base64("e", b"\xff\x00").raw("f", b"[1, 2]");
+        object.end();
+        let expected = "{\"a\":0,\"b\":18446744073709551615,\"c\":\"\\\"\\\\\\n\\u0001é\",\"d\":true,\"e\":\"/wA=\",\"f\":[1, 2]}";
+        assert_eq!(std::str::from_utf8(&out), Ok(expected));
+        assert_eq!(check(&out), None);
+    }
+
+    #[test]
+    fn the_place_of_a_mistake_is_found() {
+        for (text, at) in [
+            ("{}", None),
+            (" 1e5\n", None),
+            ("{\"a\":}", Some(5)),
+            ("", Some(0)),
+            ("[1,\n 2,,]", Some(7)),
+            ("01", Some(1)),
+            ("1 2", Some(2)),
+        ] {
+            assert_eq!(check(text.as_bytes()), at, "{text:?}");
+        }
+        assert_eq!(check(b"\"\xff\""), Some(1));
+        let deep = "[".repeat(100_000);
+        assert!(check(deep.as_bytes()).is_some(), "depth costs no stack");
+    }
+}

@@ -1,0 +1,374 @@
+//! Errors as problem objects (RFC 9457). The `type` names a page of this
+//! server; `code` is the number of docs/formats/errors.md where there is one.
+//!
+//! `type` and members are API, `detail` is for people. What must never stand
+//! in one: bytes of a payload, a file name, an address.
+
+use weir_core::intention::IntentionError;
+use weir_core::{Commit, Detail, ErrorCode};
+use weir_store::StoreError;
+
+use super::json::Object;
+use super::reply::Reply;
+
+macro_rules! problems {
+    ($($name:ident = $status:literal $text:literal, $title:literal;)*) => {
+        /// Kinds of problems.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Kind { $($name,)* }
+
+        impl Kind {
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// Last part of its `type`.
+            pub(crate) const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            pub(crate) const fn status(self) -> u16 {
+                match self { $(Self::$name => $status,)* }
+            }
+
+            pub(crate) const fn title(self) -> &'static str {
+                match self { $(Self::$name => $title,)* }
+            }
+        }
+    };
+}
+
+problems! {
+    BadRequest = 400 "bad-request", "The request cannot be read.";
+    BadCoding = 400 "bad-coding", "The body does not follow its content coding.";
+    BadItem = 400 "bad-item", "An item of the batch cannot be read; those before it stand.";
+    Unauthenticated = 401 "unauthenticated", "The caller has not shown who it is.";
+    Forbidden = 403 "forbidden", "The caller has no right to do this.";
+    NoTopic = 404 "no-topic", "The topic does not exist.";
+    NoKey = 404 "no-key", "The topic holds no value for the key.";
+    NoRecord = 404 "no-record", "The topic has no record at the offset.";
+    NotFound = 404 "not-found", "There is nothing here.";
+    Method = 405 "method", "The resource has no such method.";
+    NotAcceptable = 406 "not-acceptable", "There is no form that the client accepts.";
+    TooSlow = 408 "too-slow", "The request came too slowly.";
+    TopicExists = 409 "topic-exists", "The topic exists already, and is another one.";
+    TxnAborted = 409 "txn-aborted", "An operation of the transaction failed, so none was carried out.";
+    NonceGap = 409 "nonce-gap", "Nonces before this one have not arrived.";
+    InProgress = 409 "in-progress", "The first request with this key is not answered yet.";
+    Gone = 410 "gone", "The offset is before the first record that is kept.";
+    SessionExpired = 410 "session-expired", "The session was idle for too long.";
+    Conflict = 412 "conflict", "The condition does not hold.";
+    TooLarge = 413 "too-large", "Something is over its limit.";
+    Ratio = 413 "ratio", "The body grows too much when it is decoded.";
+    Uri = 414 "uri", "The request line is too long.";
+    MediaType = 415 "media-type", "The media type is not known here.";
+    Coding = 415 "coding", "The content coding is not known here.";
+    Range = 416 "range", "The range is outside of the payload.";
+    Expectation = 417 "expectation", "Only 100-continue can be expected.";
+    WrongHost = 421 "wrong-host", "The server does not go by this name.";
+    Rejected = 422 "rejected", "The program of the topic said no.";
+    Trap = 422 "trap", "The program of the topic trapped.";
+    OutOfFuel = 422 "out-of-fuel", "The program of the topic used up its fuel.";
+    Limit = 422 "limit", "A limit of the topic was reached.";
+    BadProgram = 422 "bad-program", "The code is not a program that can run here.";
+    InvalidPayload = 422 "invalid-payload", "The payload is not what its media type says.";
+    InvalidOption = 422 "invalid-option", "A topic cannot have this option.";
+    KeyReused = 422 "key-reused", "The key or nonce was used before, for another request.";
+    ExpectRequired = 428 "expect-required", "The topic takes conditional writes only.";
+    Rate = 429 "rate", "The caller sends faster than it may.";
+    Headers = 431 "headers", "The header fields are too many or too long.";
+    Internal = 500 "internal", "The server made a mistake.";
+    Store = 500 "store", "The store failed.";
+    Unsupported = 501 "unsupported", "This server does not offer what was asked for.";
+    Busy = 503 "busy", "There is as much work queued as is admitted.";
+    Draining = 503 "draining", "The server is ending.";
+    ReadOnly = 503 "read-only", "The store takes no writes at present.";
+    Quarantined = 503 "quarantined", "The topic is stopped.";
+    Lagging = 504 "lagging", "The offset was not reached in time.";
+    CommitTimeout = 504 "commit-timeout", "The store did not answer in time; the outcome is not known.";
+    Version = 505 "version", "The version of HTTP is not known here.";
+    Quota = 507 "quota", "The quota of the topic is used up.";
+}
+
+/// A member beyond the common ones.
+#[derive(Clone, Debug)]
+pub(crate) enum Member {
+    Number(&'static str, u64),
+    Text(&'static str, String),
+    /// JSON as it is.
+    Raw(&'static str, Vec<u8>),
+}
+
+/// An error on its way to the client.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    pub(crate) kind: Kind,
+    /// Number of the common table.
+    pub(crate) code: Option<ErrorCode>,
+    pub(crate) detail: String,
+    pub(crate) members: Vec<Member>,
+    /// Offset of the intention, when it has a place in the log.
+    pub(crate) intention: Option<u64>,
+    /// Milliseconds after which it may be tried again.
+    pub(crate) retry_after_ms: Option<u64>,
+    /// Fields of the answer beyond the common ones.
+    pub(crate) fields: Vec<(&'static str, String)>,
+}
+
+impl Problem {
+    pub(crate) fn new(kind: Kind, detail: impl Into<String>) -> Self {
+        let retry = matches!(
+            kind,
+            Kind::Busy | Kind::Draining | Kind::InProgress | Kind::Rate
+        );
+        Self {
+            kind,
+            code: None,
+            detail: detail.into(),
+            members: Vec::new(),
+            intention: None,
+            retry_after_ms: retry.then_some(1000),
+            fields: Vec::new(),
+        }
+    }
+
+    pub(crate) fn bad(detail: impl Into<String>) -> Self {
+        Self::new(Kind::BadRequest, detail).code(ErrorCode::BadRequest)
+    }
+
+    pub(crate) fn code(mut self, code: ErrorCode) -> Self {
+        self.code = Some(code);
+        self
+    }
+
+    pub(crate) fn number(mut self, name: &'static str, value: u64) -> Self {
+        self.members.push(Member::Number(name, value));
+        self
+    }
+
+    pub(crate) fn text(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.members.push(Member::Text(name, value.into()));
+        self
+    }
+
+    pub(crate) fn raw(mut self, name: &'static str, value: Vec<u8>) -> Self {
+        self.members.push(Member::Raw(name, value));
+        self
+    }
+
+    pub(crate) fn field(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.fields.push((name, value.into()));
+        self
+    }
+
+    pub(crate) fn too_large(what: &str, limit: usize) -> Self {
+        Self::new(Kind::TooLarge, format!("{what} is over the limit"))
+            .code(ErrorCode::TooLarge)
+            .number("limit", limit as u64)
+    }
+
+    /// The object.
+    pub(crate) fn json(&self, instance: &str) -> Vec<u8> {
+        let mut out = Vec::with_capacity(256);
+        let mut object = Object::new(&mut out);
+        object.place("type").extend_from_slice(b"\"/problems/");
+        object.place_more(self.kind.name());
+        object
+            .text("title", self.kind.title())
+            .number("status", self.kind.status().into());
+        if !self.detail.is_empty() {
+            object.text("detail", &self.detail);
+        }
+        if !instance.is_empty() {
+            object.text("instance", instance);
+        }
+        if let Some(code) = self.code {
+            object.number("code", code.number().into());
+        }
+        for member in &self.members {
+            match member {
+                Member::Number(name, value) => object.number(name, *value),
+                Member::Text(name, value) => object.text(name, value),
+                Member::Raw(name, value) => object.raw(name, value),
+            };
+        }
+        if let Some(ms) = self.retry_after_ms {
+            object.number("retry_after_ms", ms);
+        }
+        object.end();
+        out
+    }
+
+    /// The answer.
+    pub(crate) fn reply(self, instance: &str) -> Reply {
+        let mut reply = Reply::new(self.kind.status());
+        if let Some(intention) = self.intention {
+            reply = reply.number("weir-intention", intention);
+        }
+        if let Some(ms) = self.retry_after_ms {
+            reply = reply.number("retry-after", ms.div_ceil(1000));
+        }
+        for (name, value) in &self.fields {
+            reply.add(name, value);
+        }
+        reply.add("cache-control", "no-store");
+        reply.with("application/problem+json", self.json(instance))
+    }
+}
+
+impl Object<'_> {
+    /// The rest of a text whose first part was placed.
+    fn place_more(&mut self, rest: &str) {
+        let out = self.raw_out();
+        out.extend_from_slice(rest.as_bytes());
+        out.push(b'"');
+    }
+}
+
+/// The kind that goes with a number of the common table.
+pub(crate) fn kind_of(code: ErrorCode) -> Kind {
+    match code {
+        ErrorCode::TopicExists => Kind::TopicExists,
+        ErrorCode::TopicAbsent | ErrorCode::NoTopic | ErrorCode::TopicUnknown => Kind::NoTopic,
+        ErrorCode::Rejected => Kind::Rejected,
+        ErrorCode::Conflict => Kind::Conflict,
+        ErrorCode::Quota => Kind::Quota,
+        ErrorCode::TxnAborted => Kind::TxnAborted,
+        ErrorCode::Trap => Kind::Trap,
+        ErrorCode::OutOfFuel => Kind::OutOfFuel,
+        ErrorCode::Limit => Kind::Limit,
+        ErrorCode::BadProgram => Kind::BadProgram,
+        ErrorCode::Quarantined => Kind::Quarantined,
+        ErrorCode::Busy | ErrorCode::NoLeader => Kind::Busy,
+        ErrorCode::Rate => Kind::Rate,
+        ErrorCode::NonceGap => Kind::NonceGap,
+        ErrorCode::SessionExpired => Kind::SessionExpired,
+        ErrorCode::NonceReused => Kind::KeyReused,
+        ErrorCode::Unauthenticated => Kind::Unauthenticated,
+        ErrorCode::Forbidden => Kind::Forbidden,
+        ErrorCode::TooLarge => Kind::TooLarge,
+        ErrorCode::BadRequest | ErrorCode::BadName => Kind::BadRequest,
+        ErrorCode::Unsupported | ErrorCode::EngineMissing => Kind::Unsupported,
+        ErrorCode::ReadOnly | ErrorCode::DiskFull => Kind::ReadOnly,
+        ErrorCode::Gone => Kind::Gone,
+        ErrorCode::KeyAbsent => Kind::NoKey,
+        ErrorCode::RecordAbsent => Kind::NoRecord,
+        ErrorCode::Lagging => Kind::Lagging,
+        ErrorCode::Draining | ErrorCode::Closed => Kind::Draining,
+        ErrorCode::BadOption => Kind::InvalidOption,
+        ErrorCode::Indeterminate => Kind::CommitTimeout,
+        _ => Kind::Store,
+    }
+}
+
+/// A verdict that is not VALID.
+pub(crate) fn of_commit(commit: &Commit) -> Problem {
+    let code = commit.reason.unwrap_or(ErrorCode::Internal);
+    let mut problem = Problem::new(kind_of(code), code.sentence()).code(code);
+    problem.intention = Some(commit.intention.0);
+    match &commit.detail {
+        Detail::None => problem,
+        Detail::Actual(offset) => problem.number("actual", *offset),
+        Detail::Limit(limit) => problem.number("limit", *limit),
+        Detail::Operation { index, reason } => problem
+            .number("index", u64::from(*index))
+            .text("reason", reason.name())
+            .number("reason_code", reason.number().into()),
+        Detail::Rejected { code, text } => {
+            if !text.is_empty() {
+                text.as_ref().clone_into(&mut problem.detail);
+            }
+            problem.number("program_code", u64::from(*code))
+        }
+        Detail::Trapped(kind) => problem.text("trap", kind.name()),
+        Detail::Text(text) => {
+            text.as_ref().clone_into(&mut problem.detail);
+            problem
+        }
+    }
+}
+
+/// An intention that was refused before it got a place in the log.
+pub(crate) fn of_intention(error: &IntentionError) -> Problem {
+    match error {
+        IntentionError::TooLarge { what, max, .. } | IntentionError::TooMany { what, max, .. } => {
+            Problem::too_large(what, *max)
+        }
+        IntentionError::Option(name) => Problem::new(Kind::InvalidOption, error.to_string())
+            .code(ErrorCode::BadOption)
+            .text("option", *name),
+        IntentionError::Name(_) => {
+            Problem::new(Kind::BadRequest, error.to_string()).code(ErrorCode::BadName)
+        }
+        _ => Problem::bad(error.to_string()),
+    }
+}
+
+/// An error of the store.
+pub(crate) fn of_store(error: &StoreError) -> Problem {
+    let (code, detail) = match error {
+        StoreError::Refused { error, .. } => return of_intention(error),
+        StoreError::LimitExceeded { what, limit, .. } => {
+            let limit = usize::try_from(*limit).unwrap_or(usize::MAX);
+            return Problem::too_large(what, limit);
+        }
+        StoreError::TopicUnknown { .. } => (ErrorCode::TopicUnknown, ""),
+        StoreError::Closed => (ErrorCode::Draining, ""),
+        StoreError::Poisoned => (ErrorCode::ReadOnly, "an earlier write or sync failed"),
+        StoreError::DiskFull { .. } => (ErrorCode::DiskFull, ""),
+        StoreError::ProgramsOff | StoreError::ProgramUnable { .. } => {
+            (ErrorCode::EngineMissing, "")
+        }
+        StoreError::Damage { .. } => (ErrorCode::Damaged, ""),
+        _ => (ErrorCode::Io, ""),
+    };
+    let detail = if detail.is_empty() {
+        code.sentence()
+    } else {
+        detail
+    };
+    Problem::new(kind_of(code), detail).code(code)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn a_problem_says_what_is_needed() {
+        let problem = Problem::too_large("the \"body\"", 12).text("x", "y");
+        let json: serde_json::Value = serde_json::from_slice(&problem.json("id")).unwrap();
+        let expected = serde_json::json!({
+            "type": "/problems/too-large", "title": Kind::TooLarge.title(), "status": 413,
+            "detail": "the \"body\" is over the limit", "instance": "id",
+            "code": ErrorCode::TooLarge.number(), "limit": 12, "x": "y",
+        });
+        assert_eq!(json, expected);
+        let busy = Problem::new(Kind::Busy, "").reply("id");
+        assert_eq!(busy.get("retry-after"), Some("1"));
+    }
+
+    #[test]
+    fn names_are_unique_and_go_with_their_status() {
+        let mut names: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Kind::ALL.len());
+    }
+
+    #[test]
+    fn verdicts_have_the_status_of_the_common_table() {
+        for number in 101..400 {
+            let Some(code) = ErrorCode::from_number(number) else {
+                continue;
+            };
+            let (ours, theirs) = (kind_of(code).status(), code.http_status());
+            let known = matches!(code, ErrorCode::Redirect | ErrorCode::Superseded);
+            assert!(
+                known || ours == theirs,
+                "{}: {ours} and {theirs}",
+                code.name()
+            );
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The program of a topic.
+//!
+//! PUT of a module makes a topic with it, or puts it in the place of the one
+//! that the topic has; `If-Match` with the hash of the old one guards that.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weir_core::{CodeHash, Operation, TopicOptions};
+
+use super::base64;
+use super::head::Known;
+use super::json::Object;
+use super::problem::{Kind, Problem};
+use super::read::{is_known, no_topic};
+use super::reply::Reply;
+use super::service::{Call, Edge};
+use super::topics::{done, execute, execute_plain};
+
+fn read_hash(text: &str) -> Option<CodeHash> {
+    let text = text.strip_prefix('"')?.strip_suffix('"')?;
+    let mut hash = [0_u8; 32];
+    if text.len() != 64 || text.bytes().any(|byte| !byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (byte, digits) in hash.iter_mut().zip(text.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some(CodeHash(hash))
+}
+
+/// PUT of a module. Its arguments are in `Weir-Program-Args`, in base64.
+pub(crate) async fn put(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Reply, Problem> {
+    let media = call.head.text(Known::ContentType).unwrap_or_default();
+    if !media.eq_ignore_ascii_case("application/wasm") {
+        return Err(
+            Problem::new(Kind::MediaType, "a program is a WebAssembly module")
+                .raw("accept", b"[\"application/wasm\"]".to_vec()),
+        );
+    }
+    let args = call
+        .head
+        .fields()
+        .find(|(name, _)| *name == "weir-program-args");
+    let args = match args.map(|(_, value)| std::str::from_utf8(value).ok().and_then(base64::decode))
+    {
+        None => Vec::new(),
+        Some(args) => args.ok_or_else(|| Problem::bad("Weir-Program-Args is no base64"))?,
+    };
+    let store = &edge.shared.store;
+    let topic = call.matched.topic.as_str();
+    let lives = store
+        .standing(topic)
+        .is_some_and(|topic| topic.incarnation.is_some());
+    let mut options = TopicOptions::default();
+    let state = call.query.word(
+        "state",
+        &[
+            ("none", weir_core::StateMode::None),
+            ("kv", weir_core::StateMode::Kv),
+            ("memory", weir_core::StateMode::Memory),
+        ],
+    )?;
+    options.program.state = state.unwrap_or_default();
+    // The module is compiled before it is logged, which takes its time.
+    let outcome = if lives {
+        if call.head.list(Known::IfNoneMatch).any(|tag| tag == "*") {
+            return Err(Problem::new(Kind::Conflict, "the topic has a program"));
+        }
+        let expected = match call.head.text(Known::IfMatch) {
+            None | Some("*") => None,
+            Some(tag) => Some(
+                read_hash(tag)
+                    .ok_or_else(|| Problem::bad("the tag of a program is its SHA-256"))?,
+            ),
+        };
+        // The tag of a program is no tag of its topic, so it is not read as one.
+        execute_plain(
+            edge,
+            call,
+            Operation::Replace {
+                expected,
+                code: &body,
+                args: &args,
+            },
+            &body,
+        )
+        .await?
+    } else {
+        execute(
+            edge,
+            call,
+            Operation::CreateProgram {
+                options: &options,
+                code: &body,
+                args: &args,
+            },
+            &body,
+        )
+        .await?
+    };
+    let mut reply = done(if lives { 200 } else { 201 }, &outcome);
+    let program = store.program(topic).ok_or_else(no_topic)?;
+    reply.add("etag", format_args!("\"{}\"", program.code));
+    reply.add("location", format_args!("/v1/topics/{topic}/program"));
+    Ok(describe(reply, &program))
+}
+
+fn describe(reply: Reply, program: &weir_store::ProgramInfo) -> Reply {
+    let mut body = Vec::new();
+    let mut object = Object::new(&mut body);
+    object
+        .text("sha256", &program.code.to_string())
+        .text("state", program.mode.name());
+    object.base64("args64", &program.args);
+    object
+        .number("state_entries", program.state_entries)
+        .number("state_bytes", program.state_bytes);
+    object.end();
+    body.push(b'\n');
+    reply.with("application/json", body)
+}
+
+/// GET: what the program is.
+pub(crate) fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+    let store = &edge.shared.store;
+    let topic = call.matched.topic.as_str();
+    if store
+        .standing(topic)
+        .is_none_or(|topic| topic.incarnation.is_none())
+    {
+        return Err(no_topic());
+    }
+    let program = store
+        .program(topic)
+        .ok_or_else(|| Problem::new(Kind::NotFound, "the topic has no program"))?;
+    let tag = format!("\"{}\"", program.code);
+    let mut reply = Reply::new(200).field("etag", &tag);
+    reply.add("cache-control", "no-cache");
+    if is_known(&call.head, &tag) {
+        reply.status = 304;
+        return Ok(reply);
+    }
+    Ok(describe(reply, &program))
+}

@@ -1,0 +1,187 @@
+//! Logs: one JSON object a line.
+//!
+//! Whoever starts the server may install this or another subscriber; the server
+//! itself only emits. What must never stand in a line: a payload, a secret, or
+//! text from outside that is longer than [`TEXT_MAX`].
+
+use std::fmt::{self, Write as _};
+use std::io::Write;
+use std::sync::Mutex;
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::SetGlobalDefaultError;
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use crate::security::{now_ms, rfc3339};
+
+/// Bytes of one text in a line.
+const TEXT_MAX: usize = 512;
+
+/// Writes events of this level and above to `out`, from now on and for the
+/// whole process.
+///
+/// # Errors
+/// When the process has a subscriber already.
+pub fn install(
+    level: Level,
+    out: impl Write + Send + 'static,
+) -> Result<(), SetGlobalDefaultError> {
+    let lines = Lines {
+        level,
+        out: Mutex::new(Box::new(out)),
+    };
+    tracing::subscriber::set_global_default(lines)
+}
+
+struct Lines {
+    level: Level,
+    out: Mutex<Box<dyn Write + Send>>,
+}
+
+/// Appends a text as JSON.
+fn quote(line: &mut String, text: &str) {
+    let end = (0..=TEXT_MAX.min(text.len()))
+        .rev()
+        .find(|at| text.is_char_boundary(*at));
+    line.push('"');
+    for letter in text.get(..end.unwrap_or(0)).unwrap_or_default().chars() {
+        match letter {
+            '"' => line.push_str("\\\""),
+            '\\' => line.push_str("\\\\"),
+            control if control.is_control() => {
+                // Writing to memory does not fail.
+                let _ = write!(line, "\\u{:04x}", u32::from(control));
+            }
+            other => line.push(other),
+        }
+    }
+    line.push('"');
+}
+
+struct Members(String);
+
+impl Members {
+    fn name(&mut self, field: &Field) {
+        self.0.push(',');
+        quote(&mut self.0, field.name());
+        self.0.push(':');
+    }
+}
+
+impl Visit for Members {
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.name(field);
+        let _ = write!(self.0, "{value}");
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.name(field);
+        let _ = write!(self.0, "{value}");
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.name(field);
+        let _ = write!(self.0, "{value}");
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.name(field);
+        quote(&mut self.0, value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.name(field);
+        quote(&mut self.0, &format!("{value:?}"));
+    }
+}
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        let ours = metadata.target().starts_with("weir");
+        *metadata.level()
+            <= if ours {
+                self.level
+            } else {
+                Level::WARN.min(self.level)
+            }
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let metadata = event.metadata();
+        let mut line = format!(
+            "{{\"time\":\"{}\",\"level\":\"{}\"",
+            rfc3339(now_ms()),
+            metadata.level().as_str().to_ascii_lowercase()
+        );
+        line.push_str(",\"target\":");
+        quote(&mut line, metadata.target());
+        let mut members = Members(line);
+        event.record(&mut members);
+        let mut line = members.0;
+        line.push_str("}\n");
+        // A log that cannot be written must not end what is logged.
+        if let Ok(mut out) = self.out.lock() {
+            drop(out.write_all(line.as_bytes()));
+        }
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_event_is_a_line_of_json() {
+        let kept = Kept::default();
+        let lines = Lines {
+            level: Level::INFO,
+            out: Mutex::new(Box::new(kept.clone())),
+        };
+        tracing::subscriber::with_default(lines, || {
+            let long = "é\"\n".repeat(1000);
+            tracing::info!(target: "weir::access", status = 201_u64, ok = true, long, "request");
+            tracing::debug!(target: "weir::access", "not this one");
+            tracing::info!(target: "hyper", "nor this one");
+        });
+        let bytes = kept.0.lock().unwrap().clone();
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            (&line["status"], &line["ok"], &line["message"]),
+            (&201.into(), &true.into(), &"request".into())
+        );
+        assert!(text.len() < 3000);
+    }
+}

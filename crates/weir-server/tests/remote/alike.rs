@@ -1,0 +1,272 @@
+//! Near and far give the same answers.
+
+use std::time::Duration;
+
+use weir::{
+    ClientId, ConnectOptions, ConsequenceOffset, Detail, Effect, ErrorCode, Expect, ReadFrom,
+    StoreError, TopicOptions, TxnOp, Weir, WeirError,
+};
+
+use crate::world::{CLIENT, World, put};
+
+/// The same without its bytes, which depend on how fast the clock ran.
+fn sizeless(mut info: weir::TopicInfo) -> weir::TopicInfo {
+    info.bytes = 0;
+    info
+}
+
+/// Everything that a script of calls answers, in words.
+#[allow(clippy::too_many_lines, reason = "one call after the other")]
+fn script(weir: &Weir) -> Vec<String> {
+    let mut said = Vec::new();
+    let mut say = |what: String| said.push(what);
+    let topic = weir.topic("t").unwrap();
+    say(format!("{:?}", topic.put("k", "v").unwrap().commit()));
+    say(format!("{}", topic.ensure().unwrap()));
+    say(format!("{}", topic.ensure().unwrap()));
+    say(format!("{:?}", topic.put("a", "1").unwrap().commit()));
+    say(format!(
+        "{:?}",
+        topic.put("b", vec![0_u8; 50_000]).unwrap().commit()
+    ));
+    say(format!("{:?}", topic.append("no key").unwrap().commit()));
+    let late = topic.put_if("a", "2", &[Expect::KeyAbsent(None)]).unwrap();
+    assert_eq!(late.detail(), Detail::Actual(2));
+    say(format!("{:?}", late.commit()));
+    let steps = [
+        TxnOp::Put {
+            key: b"c",
+            value: b"3",
+            meta: b"m",
+        },
+        TxnOp::Delete {
+            key: b"a",
+            meta: b"",
+        },
+    ];
+    say(format!(
+        "{:?}",
+        topic
+            .txn(&steps, &[Expect::KeyPresent(Some(b"a"))])
+            .unwrap()
+            .commit()
+    ));
+    for key in ["a", "b", "c", "d"] {
+        let value = topic.get(key).unwrap();
+        say(format!(
+            "{key} {:?}",
+            value.as_ref().map(|v| (v.record().offset, v.value().len()))
+        ));
+    }
+    for offset in 0..9 {
+        let found = topic.at(ConsequenceOffset(offset)).unwrap();
+        say(format!(
+            "{offset} {:?}",
+            found.as_ref().map(|v| (v.record().kind, v.record().nonce))
+        ));
+    }
+    for (prefix, after, limit) in [
+        ("", None, 10),
+        ("b", None, 10),
+        ("", Some("b"), 10),
+        ("", None, 1),
+    ] {
+        let after = after.map(str::as_bytes);
+        let keys = topic.scan(prefix.as_bytes(), after, limit).unwrap();
+        say(format!("{keys:?}"));
+        for entry in &keys {
+            let value = topic.value(entry).unwrap().unwrap();
+            say(format!("{}", value.value().len()));
+        }
+    }
+    for from in [
+        ReadFrom::Start,
+        ReadFrom::End,
+        ReadFrom::After(ConsequenceOffset(3)),
+        ReadFrom::After(ConsequenceOffset(1000)),
+        ReadFrom::Last(2),
+        ReadFrom::Time(0),
+        ReadFrom::Time(u64::MAX),
+    ] {
+        for page in topic.pages(from).unwrap() {
+            for record in &page.unwrap() {
+                let record = record.unwrap();
+                let what = (
+                    record.offset,
+                    record.intention,
+                    record.kind,
+                    record.key,
+                    record.flags,
+                );
+                say(format!(
+                    "{from:?} {what:?} {} {:?}",
+                    record.value.len(),
+                    record.meta
+                ));
+            }
+        }
+    }
+    let mut options = TopicOptions::default();
+    options.keys_max = Some(1);
+    say(format!("{:?}", topic.alter(&options).unwrap().commit()));
+    say(format!("{:?}", topic.put("e", "5").unwrap().commit()));
+    say(format!("{:?}", topic.info().map(sizeless)));
+    let other = weir.topic("u").unwrap();
+    say(format!("{:?}", other.info()));
+    say(format!("{:?}", other.create(&options).unwrap().commit()));
+    say(format!("{:?}", other.destroy().unwrap().commit()));
+    for dead in [false, true] {
+        let topics = weir.topics(dead).unwrap().into_iter().map(sizeless);
+        say(format!("{:?}", topics.collect::<Vec<_>>()));
+    }
+    say(format!("{:?} {:?}", weir.program("t"), weir.durability()));
+    let mut session = weir.session(CLIENT);
+    say(format!("{}", session.next_nonce()));
+    let answers = session
+        .execute(&[put("t", "a", "1"), put("gone", "b", "2")])
+        .unwrap();
+    say(format!("{answers:?}"));
+    say(format!("{}", session.next_nonce()));
+    session.resume(1);
+    let again = session.execute(&[
+        put("t", "a", "1"),
+        put("gone", "b", "2"),
+        put("t", "c", "3"),
+    ]);
+    say(format!("{again:?}"));
+    session.resume(9);
+    say(format!(
+        "{:?}",
+        session
+            .execute(&[put("t", "a", "1")])
+            .map_err(|e| e.to_string())
+    ));
+    session.resume(3);
+    say(format!(
+        "{:?}",
+        session
+            .execute(&[put("t", "a", "other")])
+            .map_err(|e| e.to_string())
+    ));
+    session.resume(4);
+    say(format!(
+        "{:?}",
+        session
+            .execute(&[put("t", "b", "4")])
+            .map_err(|e| e.to_string())
+    ));
+    said
+}
+
+#[test]
+fn a_script_gets_the_same_answers_near_and_far() {
+    let world = World::new();
+    let far = world.connect();
+    let dir = tempfile::tempdir().unwrap();
+    let options = weir::OpenOptions {
+        durability: weir::Durability::Memory,
+        ..weir::OpenOptions::default()
+    };
+    let near = Weir::open_with(dir.path(), &options).unwrap();
+    for (near, far) in script(&near).iter().zip(&script(&far)) {
+        assert_eq!(near, far);
+    }
+}
+
+#[test]
+fn errors_are_the_same_errors() {
+    let world = World::new();
+    let far = world.connect();
+    let topic = far.topic("t").unwrap();
+    assert!(matches!(
+        topic.reader(ReadFrom::Start),
+        Err(WeirError::Store(StoreError::TopicUnknown { .. }))
+    ));
+    assert!(matches!(
+        topic.put(vec![b'k'; 2000], "v"),
+        Err(WeirError::Store(StoreError::Refused { index: 0, .. }))
+    ));
+    topic.ensure().unwrap();
+    assert_eq!(topic.put("k", "v").unwrap().effect(), Effect::Valid);
+}
+
+#[test]
+fn an_address_where_nobody_listens_is_said_to_be_one() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let mut options = ConnectOptions::default();
+    options.connect_timeout = Duration::from_millis(200);
+    let error = Weir::connect_with(&format!("weir://{address}"), &options).unwrap_err();
+    let WeirError::Store(StoreError::Far { code, .. }) = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(code, ErrorCode::Unreachable);
+    for bad in ["http://x", "weir://", "nowhere"] {
+        let error = Weir::connect_with(bad, &options).unwrap_err();
+        let WeirError::Store(StoreError::Far { code, .. }) = error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(code, ErrorCode::BadAddress, "{bad}");
+    }
+}
+
+#[test]
+fn many_threads_share_a_connection() {
+    let world = World::new();
+    let far = world.connect();
+    far.topic("t").unwrap().ensure().unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let far = far.clone();
+            scope.spawn(move || {
+                let topic = far.topic("t").unwrap();
+                for n in 0..100 {
+                    let key = format!("{thread}.{n}");
+                    assert!(topic.put(&key, &key).unwrap().is_valid());
+                    assert_eq!(topic.get(&key).unwrap().unwrap().value(), key.as_bytes());
+                }
+            });
+        }
+    });
+    assert_eq!(world.values("t").len(), 800);
+}
+
+#[test]
+fn ten_thousand_writes_in_flight_are_answered_in_order() {
+    let world = World::new();
+    let far = world.connect();
+    far.topic("t").unwrap().ensure().unwrap();
+    let mut session = far.session(ClientId([8; 16]));
+    let mut pending = Vec::new();
+    for n in 0..30_000 {
+        let value = n.to_string();
+        pending.push(session.send(&[put("t", "k", &value)]).unwrap());
+    }
+    for (n, pending) in pending.into_iter().enumerate() {
+        let verdict = pending.wait().unwrap().remove(0);
+        assert!(verdict.is_valid() && !verdict.is_replayed());
+        assert_eq!(verdict.offset(), Some(ConsequenceOffset(n as u64 + 2)));
+    }
+    assert!(
+        world
+            .values("t")
+            .iter()
+            .enumerate()
+            .all(|(n, value)| *value == n.to_string())
+    );
+}
+
+#[test]
+fn what_was_handed_over_is_sent_before_a_connection_is_dropped() {
+    let world = World::new();
+    let far = world.connect();
+    far.topic("t").unwrap().ensure().unwrap();
+    let mut session = far.session(CLIENT);
+    for n in 0..1000 {
+        let value = n.to_string();
+        drop(session.send(&[put("t", "k", &value)]).unwrap());
+    }
+    drop(session);
+    assert_eq!(world.values("t").len(), 1000);
+}

@@ -1,0 +1,172 @@
+//! Connections that break at every place.
+
+use std::time::Duration;
+
+use weir::{ClientId, ConnectOptions, ErrorCode, StoreError, Weir, WeirError};
+
+use crate::proxy::Proxy;
+use crate::world::{CLIENT, World, put};
+
+/// Puts 1 to `count` under a session through the proxy, many in flight, and
+/// checks that each is there once and in order.
+fn run(world: &World, proxy: &Proxy, client: ClientId, topic: &str, count: u64) {
+    let far = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();
+    let mut session = far.session(client);
+    let mut pending = Vec::new();
+    for n in 1..=count {
+        let value = n.to_string();
+        pending.push(session.send(&[put(topic, "k", &value)]).unwrap());
+    }
+    let mut last = 0;
+    for pending in pending {
+        for verdict in pending.wait().unwrap() {
+            assert!(verdict.is_valid());
+            assert!(verdict.intention().0 > last, "answers are in order");
+            last = verdict.intention().0;
+        }
+    }
+    let wanted: Vec<String> = (1..=count).map(|n| n.to_string()).collect();
+    assert!(world.values(topic) == wanted, "each once and in order");
+}
+
+#[test]
+fn a_run_of_a_thousand_writes_survives_a_cut_at_every_hundredth_byte_it_sends() {
+    let world = World::new();
+    let near = world.connect();
+    let mut cut = 0;
+    let mut number = 0_u8;
+    let mut cuts = 0;
+    loop {
+        number += 1;
+        let topic = format!("t{number}");
+        near.topic(&topic).unwrap().ensure().unwrap();
+        let proxy = Proxy::new(world.address, cut, i64::MAX);
+        run(&world, &proxy, ClientId([number; 16]), &topic, 1000);
+        if proxy.connections() > 2 {
+            cuts += 1;
+        }
+        cut += 397;
+        if number == 60 {
+            break;
+        }
+    }
+    assert!(cuts >= 20, "{cuts} runs were cut");
+}
+
+#[test]
+fn a_run_survives_a_cut_at_every_place_of_what_it_receives() {
+    let world = World::new();
+    let near = world.connect();
+    for number in 0..60_u8 {
+        let topic = format!("t{number}");
+        near.topic(&topic).unwrap().ensure().unwrap();
+        let proxy = Proxy::new(world.address, i64::MAX, 23 * i64::from(number));
+        run(&world, &proxy, ClientId([number + 1; 16]), &topic, 1000);
+    }
+}
+
+#[test]
+fn a_server_that_is_started_again_goes_on_with_the_session() {
+    let mut world = World::new();
+    let far = world.connect();
+    far.topic("t").unwrap().ensure().unwrap();
+    let mut session = far.session(CLIENT);
+    for round in 0..5 {
+        let mut pending = Vec::new();
+        for n in 0..500 {
+            let value = (round * 500 + n).to_string();
+            pending.push(session.send(&[put("t", "k", &value)]).unwrap());
+        }
+        world.restart();
+        for pending in pending {
+            assert!(pending.wait().unwrap()[0].is_valid());
+        }
+    }
+    let wanted: Vec<String> = (0..2500).map(|n| n.to_string()).collect();
+    assert!(world.values("t") == wanted);
+    // Reads find the way again as well.
+    assert_eq!(
+        far.topic("t").unwrap().get("k").unwrap().unwrap().value(),
+        b"2499"
+    );
+}
+
+#[test]
+fn without_a_session_a_broken_connection_leaves_the_outcome_unknown() {
+    let world = World::new();
+    world.connect().topic("t").unwrap().ensure().unwrap();
+    // Enough for HELLO and its answer, not for the answer to the write.
+    let proxy = Proxy::new(world.address, i64::MAX, 520);
+    let far = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();
+    let topic = far.topic("t").unwrap();
+    let mut unknown = 0;
+    for n in 0..50 {
+        match topic.put("k", n.to_string()) {
+            Ok(verdict) => assert!(verdict.is_valid()),
+            Err(WeirError::Store(StoreError::Far { code, .. })) => {
+                assert_eq!(code, ErrorCode::Indeterminate);
+                unknown += 1;
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(unknown, 1);
+    let values = world.values("t");
+    assert!(values.len() >= 49, "what was answered is there");
+    assert!(
+        values.is_sorted_by_key(|v| v.parse::<u32>().unwrap()),
+        "nothing is there twice"
+    );
+}
+
+#[test]
+fn a_second_writer_with_the_same_id_ends_the_first_one() {
+    let world = World::new();
+    let far = world.connect();
+    far.topic("t").unwrap().ensure().unwrap();
+    let mut old = far.session(CLIENT);
+    old.execute(&[put("t", "k", "1")]).unwrap();
+    let mut new = far.session(CLIENT);
+    assert_eq!(new.next_nonce(), 2);
+    new.execute(&[put("t", "k", "2")]).unwrap();
+    let error = old.execute(&[put("t", "k", "3")]).unwrap_err();
+    let WeirError::Store(StoreError::Far { code, .. }) = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(code, ErrorCode::Superseded);
+    assert_eq!(world.values("t"), ["1", "2"]);
+}
+
+#[test]
+fn a_server_that_stays_away_is_given_up_and_found_again() {
+    let mut world = World::new();
+    let mut options = ConnectOptions::default();
+    options.patience = Duration::from_millis(300);
+    let url = format!("weir://{}", world.address);
+    let far = Weir::connect_with(&url, &options).unwrap();
+    far.topic("t").unwrap().ensure().unwrap();
+    let mut session = far.session(CLIENT);
+    session.execute(&[put("t", "k", "1")]).unwrap();
+    drop(world.server.take());
+    let lost = session
+        .send(&[put("t", "k", "2")])
+        .and_then(weir::Pending::wait);
+    let WeirError::Store(StoreError::Far { code, .. }) = lost.unwrap_err() else {
+        panic!("another error");
+    };
+    assert!(matches!(
+        code,
+        ErrorCode::Unreachable | ErrorCode::Indeterminate
+    ));
+    world.restart();
+    // The session goes on where the store stands.
+    let verdict = loop {
+        match session.execute(&[put("t", "k", "3")]) {
+            Ok(mut verdicts) => break verdicts.remove(0),
+            Err(WeirError::Store(StoreError::Far { .. })) => std::thread::yield_now(),
+            Err(other) => panic!("{other:?}"),
+        }
+    };
+    assert!(verdict.is_valid());
+    assert_eq!(world.values("t"), ["1", "3"]);
+}

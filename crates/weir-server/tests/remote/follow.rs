@@ -1,0 +1,147 @@
+//! Listeners over a connection.
+
+use std::time::Duration;
+
+use weir::{ConsequenceOffset, Page, ReadFrom, RecordKind, Weir};
+
+use crate::proxy::Proxy;
+use crate::world::World;
+
+/// A wait that only a hang makes this long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn offsets(page: &Page) -> Vec<u64> {
+    page.iter().map(|record| record.unwrap().offset.0).collect()
+}
+
+/// Follows a topic until it has seen `last`; every offset it saw.
+fn follow(weir: &Weir, topic: &str, from: ReadFrom, last: u64) -> Vec<u64> {
+    let mut seen = Vec::new();
+    for page in weir.topic(topic).unwrap().follow(from, PATIENCE).unwrap() {
+        seen.extend(offsets(&page.unwrap()));
+        if seen.last().is_some_and(|offset| *offset >= last) {
+            break;
+        }
+    }
+    seen
+}
+
+fn fill(weir: &Weir, topic: &str, count: u64) {
+    let topic = weir.topic(topic).unwrap();
+    topic.ensure().unwrap();
+    let mut session = weir.session(weir::ClientId([9; 16]));
+    let value = vec![b'v'; 100];
+    let put = weir::Intention::new(
+        topic.name().as_str(),
+        weir::Operation::Put {
+            key: b"k",
+            value: &value,
+        },
+    );
+    let all = vec![put; 100];
+    for _ in 0..count / 100 {
+        session.execute(&all).unwrap();
+    }
+}
+
+#[test]
+fn a_follower_sees_everything_from_any_place() {
+    let world = World::new();
+    let far = world.connect();
+    fill(&far, "t", 10_000);
+    assert_eq!(
+        follow(&far, "t", ReadFrom::Start, 10_001),
+        (1..=10_001).collect::<Vec<_>>()
+    );
+    let middle = ReadFrom::After(ConsequenceOffset(5000));
+    assert_eq!(
+        follow(&far, "t", middle, 10_001),
+        (5001..=10_001).collect::<Vec<_>>()
+    );
+    assert_eq!(
+        follow(&far, "t", ReadFrom::Last(3), 10_001),
+        [9999, 10_000, 10_001]
+    );
+}
+
+#[test]
+fn a_follower_waits_for_a_topic_and_for_its_records() {
+    let world = World::new();
+    let far = world.connect();
+    let follower = {
+        let far = far.clone();
+        std::thread::spawn(move || follow(&far, "later", ReadFrom::Start, 3))
+    };
+    let behind = {
+        let far = far.clone();
+        let from = ReadFrom::After(ConsequenceOffset(2));
+        std::thread::spawn(move || follow(&far, "later", from, 3))
+    };
+    let topic = far.topic("later").unwrap();
+    topic.ensure().unwrap();
+    topic.put("a", "1").unwrap();
+    topic.put("b", "2").unwrap();
+    assert_eq!(follower.join().unwrap(), [1, 2, 3]);
+    assert_eq!(behind.join().unwrap(), [3]);
+}
+
+#[test]
+fn destroy_does_not_end_a_follower() {
+    let world = World::new();
+    let far = world.connect();
+    let topic = far.topic("t").unwrap();
+    topic.ensure().unwrap();
+    let mut pages = topic.follow(ReadFrom::Start, PATIENCE).unwrap();
+    topic.put("a", "1").unwrap();
+    topic.destroy().unwrap();
+    topic.ensure().unwrap();
+    let mut kinds = Vec::new();
+    while kinds.len() < 4 {
+        let page = pages.next().unwrap().unwrap();
+        kinds.extend(page.iter().map(|record| record.unwrap().kind));
+    }
+    let wanted = [
+        RecordKind::Create,
+        RecordKind::Put,
+        RecordKind::Destroy,
+        RecordKind::Create,
+    ];
+    assert_eq!(kinds, wanted);
+}
+
+#[test]
+fn a_follower_goes_on_behind_its_last_record_after_any_cut() {
+    let world = World::new();
+    let far = world.connect();
+    fill(&far, "t", 2000);
+    for cut in (600..20_000).step_by(1300) {
+        let proxy = Proxy::new(world.address, i64::MAX, cut);
+        let cut = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();
+        assert_eq!(
+            follow(&cut, "t", ReadFrom::Start, 2001),
+            (1..=2001).collect::<Vec<_>>()
+        );
+        assert_eq!(proxy.connections(), 2);
+    }
+}
+
+#[test]
+fn a_slow_follower_holds_up_neither_writers_nor_reads_of_its_connection() {
+    let world = World::new();
+    let far = world.connect();
+    let topic = far.topic("t").unwrap();
+    topic.ensure().unwrap();
+    let mut slow = topic.follow(ReadFrom::Start, PATIENCE).unwrap();
+    assert_eq!(offsets(&slow.next().unwrap().unwrap()), [1]);
+    // More than its credit, and far more than any buffer between.
+    let value = vec![b'v'; 1 << 20];
+    for n in 0..40 {
+        assert!(topic.put(n.to_string(), &value).unwrap().is_valid());
+    }
+    assert_eq!(topic.get("39").unwrap().unwrap().value(), value);
+    let mut seen = Vec::new();
+    while seen.len() < 40 {
+        seen.extend(offsets(&slow.next().unwrap().unwrap()));
+    }
+    assert_eq!(seen, (2..=41).collect::<Vec<_>>());
+}

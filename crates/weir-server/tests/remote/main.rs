@@ -1,0 +1,14 @@
+//! The front door over a connection to a real server: the same answers as in
+//! process, whatever happens to the connection.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test may fail by panicking"
+)]
+
+mod alike;
+mod cuts;
+mod follow;
+mod proxy;
+mod world;

@@ -1,0 +1,77 @@
+//! A store with a server, and values to look at afterwards.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use weir::{ClientId, ConsequenceOffset, Durability, Intention, OpenOptions, Operation, Weir};
+use weir_server::{Address, Server, ServerConfig};
+use weir_store::Store;
+
+pub(crate) const CLIENT: ClientId = ClientId([7; 16]);
+
+pub(crate) struct World {
+    pub(crate) server: Option<Server>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) address: SocketAddr,
+    _dir: tempfile::TempDir,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let options = OpenOptions {
+            durability: Durability::Memory,
+            ..OpenOptions::default()
+        };
+        let store = Arc::new(Store::open(dir.path(), &options).unwrap());
+        let (server, address) = serve(&store, "127.0.0.1:0".parse().unwrap());
+        Self {
+            server: Some(server),
+            store,
+            address,
+            _dir: dir,
+        }
+    }
+
+    pub(crate) fn connect(&self) -> Weir {
+        Weir::connect(&format!("weir://{}", self.address)).unwrap()
+    }
+
+    /// Ends the server at once, and starts another one at the same place.
+    pub(crate) fn restart(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.cut();
+            drop(server);
+        }
+        self.server = Some(serve(&self.store, self.address).0);
+    }
+
+    /// Values of the puts of a topic, in order.
+    pub(crate) fn values(&self, topic: &str) -> Vec<String> {
+        let mut reader = self.store.read(topic, ConsequenceOffset::ZERO).unwrap();
+        let mut values = Vec::new();
+        while let Some(page) = reader.next_page().unwrap() {
+            for record in &page {
+                let record = record.unwrap();
+                if record.kind == weir::RecordKind::Put {
+                    values.push(String::from_utf8(record.value.to_vec()).unwrap());
+                }
+            }
+        }
+        values
+    }
+}
+
+fn serve(store: &Arc<Store>, at: SocketAddr) -> (Server, SocketAddr) {
+    let mut config = ServerConfig::default();
+    config.http = None;
+    config.native = Some(Address(at));
+    let server = Server::start(config, Arc::clone(store)).unwrap();
+    let address = server.native_addr().unwrap();
+    (server, address)
+}
+
+pub(crate) fn put<'a>(topic: &'a str, key: &'a str, value: &'a str) -> Intention<'a> {
+    let (key, value) = (key.as_bytes(), value.as_bytes());
+    Intention::new(topic, Operation::Put { key, value })
+}

@@ -1,0 +1,121 @@
+//! What the topic `.weir.audit` says, and what it costs.
+
+use crate::peer::is;
+use crate::world::Files;
+use weir_server::security::AUDIT_TOPIC;
+
+#[test]
+fn denied_requests_and_administration_are_records() {
+    let files = Files::new();
+    let token = files.token("operator", &["create,destroy,put t.*"]);
+    let world = files.start(|_| {});
+    let mut peer = world.plain();
+    is(&peer.hello(token.expose()), "_notice_hello");
+    is(
+        &peer.ask(":_topic\tt.a\n_request_create"),
+        "_notice_committed",
+    );
+    is(
+        &peer.put("t.a", "usual work is no record"),
+        "_notice_committed",
+    );
+    is(&peer.put("other", "1"), "_error_forbidden");
+    is(
+        &peer.ask(":_topic\tt.a\n_request_destroy"),
+        "_notice_committed",
+    );
+    let destroy = world.audited(&["\"allowed\"", "\"destroy\""]);
+    for part in [
+        "\"time\":\"20",
+        "\"topic\":\"t.a\"",
+        "\"principal\":\"operator\"",
+        "127.0.0.1:",
+    ] {
+        assert!(destroy.contains(part), "{destroy}");
+    }
+    let values = world.values(AUDIT_TOPIC);
+    let order: Vec<&str> = ["\"create\"", "\"put\"", "\"destroy\""].into();
+    let places: Vec<usize> = order
+        .iter()
+        .map(|word| {
+            values
+                .iter()
+                .position(|value| value.contains(word))
+                .unwrap()
+        })
+        .collect();
+    assert!(places.is_sorted(), "{values:#?}");
+    assert!(values.iter().all(|value| !value.contains("usual work")));
+}
+
+#[test]
+fn a_flood_of_denied_requests_is_counted_and_not_written() {
+    let files = Files::new();
+    let token = files.token("a", &["read **"]);
+    let world = files.start(|_| {});
+    let mut peer = world.plain();
+    is(&peer.hello(token.expose()), "_notice_hello");
+    let many = "\n:_topic\tt\n_request_put\nx\n|\n".repeat(2_000);
+    peer.send(many.as_bytes());
+    for _ in 0..2_000 {
+        is(&peer.read().unwrap(), "_error_forbidden");
+    }
+    drop(peer);
+    // The record of the reload is behind the flood and says what is missing.
+    world.server.reload().unwrap();
+    world.audited(&["reload"]);
+    let values = world.values(AUDIT_TOPIC);
+    let lost: u64 = values
+        .iter()
+        .filter_map(|value| {
+            value
+                .split("\"lost\":")
+                .nth(1)?
+                .trim_end_matches('}')
+                .parse::<u64>()
+                .ok()
+        })
+        .sum();
+    let written = values
+        .iter()
+        .filter(|value| value.contains("\"denied\""))
+        .count() as u64;
+    assert_eq!(lost + written, 2_000);
+    assert!(written < 1_000, "{written}");
+}
+
+#[test]
+fn what_was_noted_is_written_before_the_end() {
+    let files = Files::new();
+    files.token("a", &[]);
+    let world = files.start(|_| {});
+    for _ in 0..50 {
+        world.server.reload().unwrap();
+    }
+    let store = std::sync::Arc::clone(&world.store);
+    world.server.drain();
+    world.server.wait().unwrap();
+    let topic = store.topic(AUDIT_TOPIC).unwrap();
+    assert_eq!(topic.last.0, 51, "CREATE and fifty records");
+}
+
+#[test]
+fn without_identities_there_is_none_unless_it_is_asked_for() {
+    let world = Files::new().start(|_| {});
+    world.server.reload().unwrap();
+    let mut peer = world.plain();
+    is(&peer.hello(""), "_notice_hello");
+    is(
+        &peer.ask(":_topic\tt\n_request_create"),
+        "_notice_committed",
+    );
+    assert!(world.store.topic(AUDIT_TOPIC).is_none());
+    let world = Files::new().start(|config| config.audit = Some(true));
+    let mut peer = world.plain();
+    is(&peer.hello(""), "_notice_hello");
+    is(
+        &peer.ask(":_topic\tt\n_request_create"),
+        "_notice_committed",
+    );
+    world.audited(&["\"allowed\"", "\"create\""]);
+}

@@ -1,0 +1,17 @@
+//! The doors of a real server: certificates, tokens, rights, rates and what is
+//! written down, over sockets.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test may fail by panicking"
+)]
+
+mod audit;
+mod peer;
+mod reload;
+mod rights;
+mod secrets;
+mod start;
+mod tls;
+mod world;

@@ -1,0 +1,116 @@
+//! A client of the native port that sends text and reads packets.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+use weir_core::protocol::Deframer;
+
+use crate::world::PATIENCE;
+
+trait Both: Read + Write + Send {}
+impl<T: Read + Write + Send> Both for T {}
+
+pub(crate) struct Peer {
+    stream: Box<dyn Both>,
+    unread: Vec<u8>,
+}
+
+fn socket(address: SocketAddr) -> TcpStream {
+    let socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+impl Peer {
+    pub(crate) fn plain(address: SocketAddr) -> Self {
+        Self {
+            stream: Box::new(socket(address)),
+            unread: Vec::new(),
+        }
+    }
+
+    /// A handshake that has ended on both sides: the server's word was read.
+    pub(crate) fn secure(
+        address: SocketAddr,
+        name: &'static str,
+        config: Arc<ClientConfig>,
+    ) -> io::Result<Self> {
+        let name = name.try_into().unwrap();
+        let connection = ClientConnection::new(config, name).unwrap();
+        let mut stream = StreamOwned::new(connection, socket(address));
+        stream.write_all(b"|\n")?;
+        stream.flush()?;
+        // Under TLS 1.3 a server refuses a certificate behind the handshake.
+        let mut greeting = [0; 2];
+        stream.read_exact(&mut greeting)?;
+        assert_eq!(&greeting, b"|\n");
+        Ok(Self {
+            stream: Box::new(stream),
+            unread: Vec::new(),
+        })
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+        self.stream.flush().unwrap();
+    }
+
+    /// The next packet that is not empty, as text; `None` when the server has
+    /// closed.
+    pub(crate) fn read(&mut self) -> Option<String> {
+        loop {
+            let found = Deframer::default().find(&self.unread).unwrap();
+            if let Some(size) = found {
+                let packet: Vec<u8> = self.unread.drain(..size).collect();
+                let text = String::from_utf8_lossy(&packet).into_owned();
+                // Empty packets, and what a server says of its own accord.
+                if packet == b"|\n" || text.contains("\n_status_config\n") {
+                    continue;
+                }
+                return Some(text);
+            }
+            let mut bytes = [0; 4096];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return None,
+                Ok(count) => self.unread.extend_from_slice(&bytes[..count]),
+                Err(error) if closed(&error) => return None,
+                Err(error) => panic!("no answer: {error}"),
+            }
+        }
+    }
+
+    /// Sends one request without routing header; gives its answer.
+    pub(crate) fn ask(&mut self, request: &str) -> String {
+        self.send(format!("\n{request}\n|\n").as_bytes());
+        self.read().expect("an answer")
+    }
+
+    pub(crate) fn hello(&mut self, token: &str) -> String {
+        match token {
+            "" => self.ask("_request_hello"),
+            token => self.ask(&format!(":_token\t{token}\n_request_hello")),
+        }
+    }
+
+    pub(crate) fn put(&mut self, topic: &str, value: &str) -> String {
+        self.ask(&format!(":_topic\t{topic}\n_request_put\n{value}"))
+    }
+
+    pub(crate) fn list(&mut self, topic: &str) -> String {
+        self.ask(&format!(":_topic\t{topic}\n_request_topic"))
+    }
+}
+
+fn closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
+#[track_caller]
+pub(crate) fn is(answer: &str, method: &str) {
+    let found = answer.lines().any(|line| line == method);
+    assert!(found, "expected {method}, got:\n{answer}");
+}

@@ -1,0 +1,153 @@
+//! Files that change while the server serves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use weir_server::security::{IdentitiesFile, now_ms};
+
+use crate::peer::{Peer, is};
+use crate::world::{Authority, Files, client};
+
+#[test]
+fn what_is_taken_back_is_gone_for_open_connections_too() {
+    let files = Files::new();
+    let token = files.token("a", &["all **"]);
+    let world = files.start(|_| {});
+    world.create("t");
+    let mut writer = world.plain();
+    is(&writer.hello(token.expose()), "_notice_hello");
+    is(&writer.put("t", "1"), "_notice_committed");
+    let mut listener = world.plain();
+    is(&listener.hello(token.expose()), "_notice_hello");
+    listener.send(b":_tag\tl\n\n:_topic\tt\n:_after\ttail\n:_follow\t1\n:_bytes\t9999\n:_records\t99\n_request_listen\n|\n");
+    is(&listener.read().unwrap(), "_notice_listen");
+
+    let path = world.files.path("identities.toml");
+    let file = IdentitiesFile::read(&path).unwrap();
+    file.without_token(token.id(), now_ms())
+        .unwrap()
+        .write()
+        .unwrap();
+    world.server.reload().unwrap();
+    is(&writer.put("t", "2"), "_error_unauthenticated");
+    // A record that the listener must not see any more.
+    world.create("u");
+    let put = weir_core::Operation::Put {
+        key: &[],
+        value: b"secret",
+    };
+    let put = weir_core::Intention::new("t", put);
+    world.store.propose(&[put]).unwrap().wait().unwrap();
+    let mut answers = String::new();
+    while let Some(answer) = listener.read() {
+        answers += &answer;
+    }
+    is(&answers, "_notice_end");
+    is(&answers, "_error_unauthenticated");
+    assert!(!answers.contains("secret"), "{answers}");
+}
+
+#[test]
+fn a_file_that_is_wrong_changes_nothing_and_is_reported() {
+    let files = Files::new();
+    files.certificate(&files.authority, &["localhost"]);
+    let token = files.token("a", &["all **"]);
+    let world = files.start(|_| {});
+    let good = std::fs::read_to_string(world.files.path("identities.toml")).unwrap();
+
+    // The new identities are good, the new certificate is not: neither counts.
+    let text = format!("{good}\n[[certificate]]\nname = \"x\"\n");
+    world
+        .files
+        .write("identities.toml", &text.replace("all **", "read **"));
+    world.files.write("server.pem", "not a certificate");
+    let error = world.server.reload().unwrap_err().to_string();
+    assert!(error.contains("server.pem"), "{error}");
+    world.audited(&["\"failed\"", "reload", "server.pem"]);
+    let mut peer = world.secure();
+    is(&peer.hello(token.expose()), "_notice_hello");
+    is(&peer.ask("_request_status"), "_data_status");
+
+    world
+        .files
+        .certificate(&world.files.authority, &["localhost"]);
+    world
+        .files
+        .write("identities.toml", &good.replace("[[token]]", "[[tokens]]"));
+    let error = world.server.reload().unwrap_err().to_string();
+    assert!(
+        error.contains("identities.toml:1: unknown field"),
+        "{error}"
+    );
+    is(&world.secure().hello(token.expose()), "_notice_hello");
+
+    world
+        .files
+        .write("identities.toml", &good.replace("all **", "read **"));
+    world.server.reload().unwrap();
+    is(&peer.ask("_request_status"), "_error_forbidden");
+}
+
+#[test]
+fn a_changed_file_is_noticed_without_being_told() {
+    let files = Files::new();
+    files.token("a", &[]);
+    let world = files.start(|_| {});
+    let token = world.files.token("later", &["all **"]);
+    world.audited(&["\"allowed\"", "reload"]);
+    is(&world.plain().hello(token.expose()), "_notice_hello");
+}
+
+#[test]
+fn certificates_change_under_load_and_no_connection_breaks() {
+    let files = Files::new();
+    files.certificate(&files.authority, &["localhost"]);
+    let world = Arc::new(files.start(|_| {}));
+    world.create("t");
+    let (end, written) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+    );
+    let writers: Vec<_> = (0..3)
+        .map(|_| {
+            let (end, written) = (Arc::clone(&end), Arc::clone(&written));
+            let mut peer = world.secure();
+            std::thread::spawn(move || {
+                is(&peer.hello(""), "_notice_hello");
+                while !end.load(Ordering::Relaxed) {
+                    is(&peer.put("t", "x"), "_notice_committed");
+                    written.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    let progress = |from: u64| {
+        while written.load(Ordering::Relaxed) < from + 20 {
+            assert!(writers.iter().all(|writer| !writer.is_finished()));
+            std::thread::yield_now();
+        }
+    };
+    let mut authority = Authority::new("next");
+    for round in 0..5 {
+        world.files.certificate(&authority, &["localhost"]);
+        world.server.reload().unwrap();
+        // The new one is served at once, the old one not any more.
+        let config = client(&[&authority.pem], None);
+        let mut peer = Peer::secure(world.native, "localhost", config).unwrap();
+        is(&peer.hello(""), "_notice_hello");
+        let old = client(&[&world.files.authority.pem], None);
+        assert!(Peer::secure(world.native, "localhost", old).is_err());
+        progress(written.load(Ordering::Relaxed));
+        authority = Authority::new(&format!("round {round}"));
+    }
+    end.store(true, Ordering::Relaxed);
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    let count = written.load(Ordering::Relaxed);
+    assert_eq!(
+        world.values("t").len() as u64,
+        count + 1,
+        "CREATE and every answered one"
+    );
+}

@@ -1,0 +1,204 @@
+//! Tokens and what they allow, over the wire.
+
+use weir_server::Rate;
+use weir_server::security::{IdentitiesFile, Token, now_ms};
+
+use crate::peer::is;
+use crate::world::Files;
+
+#[test]
+fn without_identities_a_local_client_may_do_everything() {
+    let world = Files::new().start(|_| {});
+    let mut peer = world.plain();
+    is(&peer.hello(""), "_notice_hello");
+    is(
+        &peer.ask(":_topic\tt\n_request_create"),
+        "_notice_committed",
+    );
+    is(&peer.put("t", "1"), "_notice_committed");
+    is(&peer.ask("_request_status"), "_data_status");
+    // A token says nothing to a server that knows nobody.
+    let token = Token::random().unwrap();
+    is(&world.plain().hello(token.expose()), "_notice_hello");
+}
+
+#[test]
+fn nobody_comes_in_without_a_token_that_holds() {
+    let files = Files::new();
+    let good = files.token("good", &["all **"]);
+    let ended = files.token_until("ended", &["all **"], Some(now_ms() - 1));
+    let gone = files.token("gone", &["all **"]);
+    let path = files.path("identities.toml");
+    let file = IdentitiesFile::read(&path).unwrap();
+    file.without_token(gone.id(), now_ms())
+        .unwrap()
+        .write()
+        .unwrap();
+    let world = files.start(|_| {});
+    let mut wrong = good.expose().to_owned();
+    let last = if wrong.ends_with('0') { "1" } else { "0" };
+    wrong.replace_range(77.., last);
+    let tries = [
+        String::new(),
+        "x".to_owned(),
+        wrong,
+        ended.expose().to_owned(),
+        gone.expose().to_owned(),
+        Token::random().unwrap().expose().to_owned(),
+        "z".repeat(4_000),
+    ];
+    let mut answers = Vec::new();
+    for shown in &tries {
+        let mut peer = world.plain();
+        let answer = peer.hello(shown);
+        is(&answer, "_error_unauthenticated");
+        assert_eq!(peer.read(), None, "the connection has ended");
+        answers.push(answer);
+    }
+    answers.dedup();
+    assert_eq!(answers.len(), 1, "no answer says what was wrong");
+    is(&world.plain().hello(good.expose()), "_notice_hello");
+    world.audited(&["unauthenticated", gone.id()]);
+}
+
+#[test]
+fn guessing_slows_an_address_down_and_keeps_nobody_out() {
+    let files = Files::new();
+    let good = files.token("good", &["all **"]);
+    let world = files.start(|_| {});
+    let mut paused = 0;
+    for _ in 0..15 {
+        let answer = world.plain().hello(Token::random().unwrap().expose());
+        is(&answer, "_error_unauthenticated");
+        paused += usize::from(answer.contains(":_retry_ms\t"));
+    }
+    assert_eq!(paused, 5, "ten are free");
+    is(&world.plain().hello(good.expose()), "_notice_hello");
+}
+
+/// Every operation of the port with every right but its own, and with it.
+#[test]
+fn each_operation_needs_its_right_on_its_topic() {
+    let table = [
+        (
+            "create",
+            ":_topic\tt.new\n_request_create",
+            "_notice_committed",
+        ),
+        ("put", ":_topic\tt.a\n_request_put\nx", "_notice_committed"),
+        (
+            "delete",
+            ":_topic\tt.a\n:_key\tk\n_request_delete",
+            "_notice_committed",
+        ),
+        (
+            "read",
+            ":_topic\tt.a\n:_offset\t1\n_request_record",
+            "_data_value",
+        ),
+        ("read", ":_topic\tt.a\n_request_scan", "_data_keys"),
+        ("read", ":_topic\tt.a\n_request_topic", "_data_topics"),
+        ("read", ":_topic\tt.a\n_request_program", "_data_program"),
+        ("admin", "_request_status", "_data_status"),
+        ("admin", "_request_sync", "_notice_sync"),
+        (
+            "destroy",
+            ":_topic\tt.a\n_request_destroy",
+            "_notice_committed",
+        ),
+    ];
+    let all = [
+        "create", "destroy", "put", "delete", "read", "group", "program", "admin",
+    ];
+    let files = Files::new();
+    let one = |right: &str| files.token(right, &[&format!("{right} t.*")]);
+    let others = |right: &str| {
+        let others = all.iter().filter(|other| **other != right);
+        let others = others.copied().collect::<Vec<_>>().join(",");
+        files.token(&format!("not-{right}"), &[&format!("{others} **")])
+    };
+    let elsewhere = |right: &str| files.token(&format!("{right}-u"), &[&format!("{right} u.*")]);
+    let tokens: Vec<_> = table
+        .iter()
+        .map(|(right, ..)| (one(right), others(right), elsewhere(right)))
+        .collect();
+    let world = files.start(|_| {});
+    world.create("t.a");
+    for ((right, request, answer), (own, other, elsewhere)) in table.iter().zip(&tokens) {
+        let ask = |token: &Token| {
+            let mut peer = world.plain();
+            is(&peer.hello(token.expose()), "_notice_hello");
+            peer.ask(request)
+        };
+        is(&ask(other), "_error_forbidden");
+        world.audited(&["\"denied\"", right, &format!("not-{right}")]);
+        if *right != "admin" {
+            is(&ask(elsewhere), "_error_forbidden");
+        }
+        let answered = ask(own);
+        let found = answered.lines().any(|line| line == *answer);
+        // Reading a record as such: bytes, so only the method can be seen.
+        assert!(found || answered.contains(answer), "{request}:\n{answered}");
+    }
+}
+
+#[test]
+fn a_batch_is_refused_as_a_whole_and_lists_show_what_may_be_read() {
+    let files = Files::new();
+    let token = files.token("a", &["put,read mine.*"]);
+    let world = files.start(|_| {});
+    for topic in ["mine.a", "mine.b", "theirs"] {
+        world.create(topic);
+    }
+    let mut peer = world.plain();
+    is(&peer.hello(token.expose()), "_notice_hello");
+    let list = peer.ask("_request_topics");
+    assert!(
+        list.contains("mine.a ") && list.contains("mine.b "),
+        "{list}"
+    );
+    assert!(!list.contains("theirs"), "{list}");
+    let refused = peer.ask(":_topic\ttheirs\n:_tag\tl\n_request_listen");
+    assert!(refused.contains("_error_"), "{refused}");
+    // The store's own topics need a pattern of their own, and are read only.
+    let all = world.files.token("all", &["all **", "all .weir.**"]);
+    world.server.reload().unwrap();
+    let mut peer = world.plain();
+    is(&peer.hello(all.expose()), "_notice_hello");
+    world.audited(&["reload"]);
+    is(&peer.list(".weir.audit"), "_data_topics");
+    let refused = peer.put(".weir.audit", "forged");
+    is(&refused, "_error_name_bad");
+    let own = world.files.token("plain", &["all **"]);
+    world.server.reload().unwrap();
+    let mut peer = world.plain();
+    is(&peer.hello(own.expose()), "_notice_hello");
+    is(&peer.list(".weir.audit"), "_error_forbidden");
+}
+
+#[test]
+fn who_asks_too_fast_is_told_when_to_come_back() {
+    let files = Files::new();
+    let greedy = files.token("greedy", &["all **"]);
+    let modest = files.token("modest", &["all **"]);
+    let world = files.start(|config| {
+        config.rate_bytes = Rate::Units(1_000);
+        config.rate_requests = Rate::Off;
+        config.rate_fuel = Rate::Off;
+    });
+    world.create("t");
+    let mut peer = world.plain();
+    is(&peer.hello(greedy.expose()), "_notice_hello");
+    let large = "x".repeat(50_000);
+    is(&peer.put("t", &large), "_notice_committed");
+    let refused = peer.put("t", "y");
+    is(&refused, "_failure_rate");
+    let pause = refused.split(":_retry_ms\t").nth(1).unwrap();
+    let pause: u64 = pause.lines().next().unwrap().parse().unwrap();
+    assert!((45_000..=51_000).contains(&pause), "{pause}");
+    // The address owes as well, so another name helps nothing.
+    let mut peer = world.plain();
+    is(&peer.hello(modest.expose()), "_notice_hello");
+    is(&peer.put("t", "y"), "_failure_rate");
+    assert_eq!(world.values("t").len(), 2, "CREATE and one record");
+}

@@ -1,0 +1,107 @@
+//! A canary: secrets of a run must be nowhere but where they belong.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex};
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+use weir_server::security::Token;
+
+use crate::peer::is;
+use crate::world::{Files, holds};
+
+/// Everything that anything in the process logs, at every level.
+#[derive(Clone, Default)]
+struct Everything(Arc<Mutex<String>>);
+
+impl Visit for Everything {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        let mut text = self.0.lock().unwrap();
+        writeln!(text, "{field}={value:?}").unwrap();
+    }
+}
+
+impl Subscriber for Everything {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, attributes: &Attributes<'_>) -> Id {
+        attributes.record(&mut self.clone());
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, values: &Record<'_>) {
+        values.record(&mut self.clone());
+    }
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn a_token_is_in_no_log_no_record_no_file_and_no_answer() {
+    let log = Everything::default();
+    // One process, one subscriber: this is the only test that sets it.
+    tracing::subscriber::set_global_default(log.clone()).unwrap();
+    let files = Files::new();
+    files.certificate(&files.authority, &["localhost"]);
+    let good = files.token("good", &["put t"]);
+    let world = files.start(|_| {});
+    world.create("t");
+    let wrong = Token::random().unwrap();
+    let mut answers = String::new();
+    for (token, put) in [(&good, true), (&wrong, false)] {
+        let mut peer = world.secure();
+        answers += &peer.hello(token.expose());
+        if put {
+            answers += &peer.put("t", "1");
+            answers += &peer.put("u", "1");
+            answers += &peer.ask(&format!(":_token\t{}\n_request_hello", token.expose()));
+        }
+    }
+    // A token where a hash should be.
+    let path = world.files.path("identities.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let hash = text
+        .split("hash = \"")
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap();
+    world
+        .files
+        .write("identities.toml", &text.replace(hash, wrong.expose()));
+    let error = world.server.reload().unwrap_err();
+    answers += &format!("{error} {error:?} {:?}", world.server);
+    world.files.write("identities.toml", &text);
+    world.audited(&["\"failed\"", "identities.toml"]);
+    is(&answers, "_notice_committed");
+    is(&answers, "_error_forbidden");
+    is(&answers, "_error_unauthenticated");
+
+    let logged = log.0.lock().unwrap().clone();
+    assert!(
+        logged.contains("identities.toml:"),
+        "the log is looked at: {logged}"
+    );
+    let key = std::fs::read_to_string(world.files.path("server.key")).unwrap();
+    let key = key.lines().nth(1).unwrap().to_owned();
+    for token in [&good, &wrong] {
+        let secret = token.expose().rsplit('_').next().unwrap();
+        for (place, text) in [("log", &logged), ("answers", &answers)] {
+            assert!(!text.contains(secret), "a token is in the {place}");
+            assert!(!text.contains(&key), "a key is in the {place}");
+        }
+        let found = holds(world.files.folder.path(), secret.as_bytes());
+        assert!(found.is_empty(), "a token is in {found:?}");
+    }
+    assert_eq!(
+        holds(world.files.folder.path(), key.as_bytes()).len(),
+        1,
+        "the key's own file"
+    );
+}

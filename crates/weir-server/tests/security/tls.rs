@@ -1,0 +1,152 @@
+//! Handshakes: who is let in, who is not, who is told why.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use rustls::version::{TLS12, TLS13};
+use weir_server::security::ClientCertificates;
+
+use crate::peer::{Peer, is};
+use crate::world::{Authority, Files, PATIENCE, client, loopback};
+
+fn files() -> Files {
+    let files = Files::new();
+    files.certificate(&files.authority, &["localhost", "127.0.0.1"]);
+    files
+}
+
+#[test]
+fn a_client_that_trusts_the_authority_is_served() {
+    let world = files().start(|_| {});
+    let mut peer = world.secure();
+    is(&peer.hello(""), "_notice_hello");
+    world.create("t");
+    is(&peer.put("t", "over tls"), "_notice_committed");
+    assert!(world.values("t").contains(&"over tls".to_owned()));
+}
+
+#[test]
+fn a_client_that_trusts_another_authority_or_wants_another_name_ends_it() {
+    let world = files().start(|_| {});
+    let other = Authority::new("other");
+    let wrong = Peer::secure(world.native, "localhost", client(&[&other.pem], None));
+    let error = wrong.err().unwrap().to_string();
+    assert!(error.contains("UnknownIssuer"), "{error}");
+    let roots = &[world.files.authority.pem.as_str()];
+    let wrong = Peer::secure(world.native, "elsewhere.example", client(roots, None));
+    let error = wrong.err().unwrap().to_string();
+    assert!(error.contains("not valid for name"), "{error}");
+    is(&world.secure().hello(""), "_notice_hello");
+}
+
+#[test]
+fn clear_text_to_a_port_of_tls_is_closed_and_told_why_over_http() {
+    let world = files().start(|config| config.http = Some(loopback()));
+    let mut peer = world.plain();
+    peer.send(b"|\n\n_request_hello\n|\n");
+    assert_eq!(peer.read(), None);
+
+    let mut socket = TcpStream::connect(world.http.unwrap()).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+        .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    // What was not read may turn the end into a reset.
+    let _ = socket.read_to_string(&mut answer);
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer:?}");
+    assert!(answer.ends_with("use https://.\r\n"), "{answer:?}");
+}
+
+#[test]
+fn silence_instead_of_a_handshake_holds_up_nobody() {
+    let world = files().start(|_| {});
+    let silent: Vec<_> = (0..20).map(|_| world.plain()).collect();
+    is(&world.secure().hello(""), "_notice_hello");
+    drop(silent);
+}
+
+#[test]
+fn tls_1_2_is_spoken_when_asked_for_only() {
+    let only_12 = |files: &Files| {
+        let mut roots = rustls::RootCertStore::empty();
+        let pem = files.authority.pem.as_bytes();
+        let root = rustls::pki_types::pem::PemObject::from_pem_slice(pem).unwrap();
+        roots.add(root).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS12])
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Arc::new(config)
+    };
+    assert!(TLS13.version != TLS12.version);
+    let world = files().start(|_| {});
+    let refused = Peer::secure(world.native, "localhost", only_12(&world.files));
+    assert!(refused.is_err());
+    let world = files().start(|config| config.tls12 = true);
+    let mut peer = Peer::secure(world.native, "localhost", only_12(&world.files)).unwrap();
+    is(&peer.hello(""), "_notice_hello");
+    is(&world.secure().hello(""), "_notice_hello");
+}
+
+/// `clients` signs clients; it is not the authority of the server.
+fn with_clients(mode: ClientCertificates) -> (crate::world::World, Authority) {
+    let (files, clients) = (files(), Authority::new("clients"));
+    files.write("clients.pem", &clients.pem);
+    let text = "[[certificate]]\nname = \"loader.example\"\nrights = [\"put orders\"]\n";
+    files.write("identities.toml", text);
+    (files.start(|config| config.tls_client = mode), clients)
+}
+
+#[test]
+fn the_name_in_a_certificate_is_the_principal() {
+    let (world, clients) = with_clients(ClientCertificates::Required);
+    world.create("orders");
+    world.create("other");
+    let roots = &[world.files.authority.pem.as_str()];
+    let connect = |own: Option<&(String, String)>| {
+        let own = own.map(|(certificate, key)| (certificate.as_str(), key.as_str()));
+        Peer::secure(world.native, "localhost", client(roots, own))
+    };
+    // Any of its names that is known.
+    let own = clients.sign(&["desk.example", "loader.example"]);
+    let mut peer = connect(Some(&own)).unwrap();
+    is(&peer.hello(""), "_notice_hello");
+    is(&peer.put("orders", "1"), "_notice_committed");
+    is(&peer.put("other", "1"), "_error_forbidden");
+    world.audited(&["\"denied\"", "\"put\"", "\"other\"", "loader.example"]);
+    // A good certificate of somebody without rights.
+    let unknown = clients.sign(&["guest.example"]);
+    let mut peer = connect(Some(&unknown)).unwrap();
+    is(&peer.hello(""), "_notice_hello");
+    is(&peer.put("orders", "1"), "_error_forbidden");
+    world.audited(&["\"denied\"", "guest.example"]);
+    // None, one of another authority, one whose time is over.
+    assert!(connect(None).is_err());
+    assert!(connect(Some(&world.files.authority.sign(&["loader.example"]))).is_err());
+    assert!(connect(Some(&clients.sign_until(&["loader.example"], 2020))).is_err());
+}
+
+#[test]
+fn an_optional_certificate_may_be_left_out_for_a_token() {
+    let (world, clients) = with_clients(ClientCertificates::Optional);
+    world.create("orders");
+    let token = world.files.token("reader", &["read orders"]);
+    world.server.reload().unwrap();
+    let mut peer = world.secure();
+    is(&peer.hello(token.expose()), "_notice_hello");
+    is(&peer.list("orders"), "_data_topics");
+    is(&peer.put("orders", "1"), "_error_forbidden");
+    // Neither: nobody.
+    is(&world.secure().hello(""), "_error_unauthenticated");
+    // Both: the token is what was said last and on purpose.
+    let own = clients.sign(&["loader.example"]);
+    let roots = &[world.files.authority.pem.as_str()];
+    let config = client(roots, Some((&own.0, &own.1)));
+    let mut peer = Peer::secure(world.native, "localhost", config).unwrap();
+    is(&peer.hello(token.expose()), "_notice_hello");
+    is(&peer.put("orders", "1"), "_error_forbidden");
+}

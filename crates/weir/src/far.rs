@@ -1,0 +1,308 @@
+//! A store in another process: the same API over a connection.
+//!
+//! Reads and listeners of one [`Remote`] share a connection, and so do its
+//! writes without session; each session has a connection of its own, because a
+//! connection has one identity for life.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use weir_core::codec::Reader;
+use weir_core::protocol::{Message, RefusalMessage, TopicLines};
+use weir_core::{
+    ClientId, CodeHash, ConsequenceOffset, ErrorCode, IntentionOffset, StateMode, TopicId,
+    TopicOptions,
+};
+use weir_store::{Durability, KeyEntry, Page, ProgramInfo, Stats, StoreError, TopicInfo};
+
+use self::address::Address;
+pub use self::address::AddressError;
+use self::link::{Link, far, packet_of};
+
+mod address;
+pub(crate) mod link;
+pub(crate) mod listener;
+mod run;
+
+/// How to connect to a server.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ConnectOptions {
+    /// Proof of identity.
+    pub token: Option<String>,
+    /// Name and version of the program, for people.
+    pub agent: String,
+    /// Time for the first connection.
+    pub connect_timeout: Duration,
+    /// Time for an answer to a read, and time without any connection after
+    /// which everything that waits is given up.
+    pub patience: Duration,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        Self {
+            token: None,
+            agent: concat!("weir/", env!("CARGO_PKG_VERSION")).to_owned(),
+            connect_timeout: Duration::from_secs(5),
+            patience: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A store that a server has open.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    address: Address,
+    options: ConnectOptions,
+    pub(crate) link: Link,
+}
+
+impl Remote {
+    pub(crate) fn connect(url: &str, options: &ConnectOptions) -> Result<Self, StoreError> {
+        let address: Address = url
+            .parse()
+            .map_err(|error: AddressError| far(ErrorCode::BadAddress, error.to_string()))?;
+        let link = Link::new(address.clone(), ClientId::NONE, options)?;
+        link.facts()?;
+        Ok(Self {
+            address,
+            options: options.clone(),
+            link,
+        })
+    }
+
+    /// A connection for a session.
+    pub(crate) fn session(&self, client: ClientId) -> Result<Link, StoreError> {
+        Link::new(self.address.clone(), client, &self.options)
+    }
+
+    /// Waits for what was handed over, then ends the connection.
+    pub(crate) fn close(&self) {
+        self.link.close(self.options.patience);
+    }
+
+    pub(crate) fn store_id(&self) -> Result<[u8; 16], StoreError> {
+        Ok(self.link.facts()?.store)
+    }
+
+    pub(crate) fn durability(&self) -> Result<Durability, StoreError> {
+        let level = self.link.facts()?.level;
+        let (word, number) = level.split_once(' ').unwrap_or((&level, "0"));
+        match word {
+            "group" => Ok(Durability::Group),
+            "each" => Ok(Durability::Each),
+            "memory" => Ok(Durability::Memory),
+            "interval" => {
+                let ms = number.parse().map_err(|_| unexpected())?;
+                Ok(Durability::Interval(Duration::from_millis(ms)))
+            }
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub(crate) fn get(&self, topic: &str, key: &[u8]) -> Result<Option<Page>, StoreError> {
+        self.value(&Message::Get {
+            topic,
+            key,
+            at_least: 0,
+            applied: 0,
+        })
+    }
+
+    pub(crate) fn record(
+        &self,
+        topic: &str,
+        offset: ConsequenceOffset,
+    ) -> Result<Option<Page>, StoreError> {
+        let offset = offset.0;
+        self.value(&Message::GetRecord { topic, offset })
+    }
+
+    fn value(&self, message: &Message<'_>) -> Result<Option<Page>, StoreError> {
+        let bytes = Bytes::from(self.link.ask(message)?);
+        match packet_of(&bytes)?.message {
+            Message::Value { page } => Page::read_from(&bytes.slice_ref(page), 0).map(Some),
+            Message::Refusal(refusal) => match refusal.code() {
+                Some(ErrorCode::KeyAbsent | ErrorCode::RecordAbsent) => Ok(None),
+                _ => Err(refused(&refusal)),
+            },
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub(crate) fn scan(
+        &self,
+        topic: &str,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<KeyEntry>, StoreError> {
+        let limit = limit.min(weir_store::SCAN_KEYS_MAX);
+        let mut found: Vec<KeyEntry> = Vec::new();
+        while found.len() < limit {
+            let behind = found.last().map(|entry| &*entry.key).or(after);
+            let bytes = self.link.ask(&Message::Scan {
+                topic,
+                prefix,
+                behind,
+                limit: (limit - found.len()) as u64,
+            })?;
+            let (more, entries) = match packet_of(&bytes)?.message {
+                Message::Keys { more, entries } => (more, entries),
+                Message::Refusal(refusal) => return Err(refused(&refusal)),
+                _ => return Err(unexpected()),
+            };
+            let before = found.len();
+            let mut reader = Reader::new(entries);
+            while !reader.is_empty() {
+                let offset = reader.varint().map_err(|_| unexpected())?;
+                let key = reader.bytes().map_err(|_| unexpected())?;
+                found.push(KeyEntry {
+                    key: key.into(),
+                    offset: ConsequenceOffset(offset),
+                });
+            }
+            if !more || found.len() == before {
+                break;
+            }
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    pub(crate) fn topic(&self, topic: &str) -> Result<Option<TopicInfo>, StoreError> {
+        let bytes = self.link.ask(&Message::Topic { topic })?;
+        match packet_of(&bytes)?.message {
+            Message::TopicsAre { lines, .. } => Ok(topics_of(lines)?.pop()),
+            Message::Refusal(refusal) if refusal.code() == Some(ErrorCode::TopicUnknown) => {
+                Ok(None)
+            }
+            Message::Refusal(refusal) => Err(refused(&refusal)),
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub(crate) fn topics(&self, dead: bool) -> Result<Vec<TopicInfo>, StoreError> {
+        let mut found: Vec<TopicInfo> = Vec::new();
+        loop {
+            let behind = found.last().map_or("", |info| &info.name).to_owned();
+            let bytes = self.link.ask(&Message::Topics {
+                prefix: b"",
+                behind: behind.as_bytes(),
+                limit: u64::MAX,
+                dead,
+            })?;
+            let Message::TopicsAre { more, lines } = packet_of(&bytes)?.message else {
+                return Err(other(&bytes));
+            };
+            let page = topics_of(lines)?;
+            let empty = page.is_empty();
+            found.extend(page);
+            if !more || empty {
+                return Ok(found);
+            }
+        }
+    }
+
+    pub(crate) fn program(&self, topic: &str) -> Result<Option<ProgramInfo>, StoreError> {
+        let bytes = self.link.ask(&Message::Program { topic })?;
+        let Message::ProgramIs(program) = packet_of(&bytes)?.message else {
+            return Err(other(&bytes));
+        };
+        let Some(program) = program else {
+            return Ok(None);
+        };
+        Ok(Some(ProgramInfo {
+            code: CodeHash(program.hash),
+            args: program.args.to_vec(),
+            mode: StateMode::from_number(program.mode).ok_or_else(unexpected)?,
+            state_entries: program.entries,
+            state_bytes: program.bytes,
+            counts: program.counts,
+        }))
+    }
+
+    pub(crate) fn stats(&self) -> Result<Stats, StoreError> {
+        let bytes = self.link.ask(&Message::Status)?;
+        let Message::StatusIs { lines } = packet_of(&bytes)?.message else {
+            return Err(other(&bytes));
+        };
+        let text = std::str::from_utf8(lines).map_err(|_| unexpected())?;
+        let mut stats = Stats::default();
+        for line in text.lines() {
+            let Some((name, count)) = line.split_once(' ') else {
+                return Err(unexpected());
+            };
+            let count = count.parse().map_err(|_| unexpected())?;
+            let field = match name {
+                "batches" => &mut stats.batches,
+                "intentions" => &mut stats.intentions,
+                "syncs" => &mut stats.syncs,
+                "sync_ns" => &mut stats.sync_ns,
+                "valid" => &mut stats.valid,
+                "invalid" => &mut stats.invalid,
+                "errors" => &mut stats.errors,
+                "replayed" => &mut stats.replayed,
+                "refused" => &mut stats.refused,
+                "snapshots" => &mut stats.snapshots,
+                "derived_write_errors" => &mut stats.derived_write_errors,
+                "applied_index" => &mut stats.applied_index,
+                "durable_index" => &mut stats.durable_index,
+                // Of a newer server.
+                _ => continue,
+            };
+            *field = count;
+        }
+        Ok(stats)
+    }
+
+    pub(crate) fn sync(&self) -> Result<(), StoreError> {
+        let bytes = self.link.ask(&Message::Sync)?;
+        match packet_of(&bytes)?.message {
+            Message::Synced => Ok(()),
+            _ => Err(other(&bytes)),
+        }
+    }
+}
+
+fn topics_of(lines: &[u8]) -> Result<Vec<TopicInfo>, StoreError> {
+    TopicLines::new(lines)
+        .map(|line| {
+            let line = line.ok_or_else(unexpected)?;
+            let options = TopicOptions::decode(&line.options).ok_or_else(unexpected)?;
+            Ok(TopicInfo {
+                name: line.name.to_owned(),
+                id: TopicId(line.number),
+                live: line.incarnation != 0,
+                incarnation: (line.incarnation != 0).then_some(IntentionOffset(line.incarnation)),
+                first: ConsequenceOffset(line.first),
+                last: ConsequenceOffset(line.last),
+                keys: line.keys,
+                bytes: line.bytes,
+                options,
+            })
+        })
+        .collect()
+}
+
+/// The error for an answer that is a refusal, or none that was asked for.
+pub(crate) fn other(bytes: &[u8]) -> StoreError {
+    match packet_of(bytes).map(|packet| packet.message) {
+        Ok(Message::Refusal(refusal)) => refused(&refusal),
+        Ok(_) => unexpected(),
+        Err(error) => error,
+    }
+}
+
+pub(crate) fn refused(refusal: &RefusalMessage<'_>) -> StoreError {
+    let text = String::from_utf8_lossy(refusal.text);
+    far(refusal.code().unwrap_or(ErrorCode::Protocol), text)
+}
+
+fn unexpected() -> StoreError {
+    far(
+        ErrorCode::Protocol,
+        "the server gave an answer that does not fit",
+    )
+}

@@ -1,0 +1,408 @@
+//! The two threads of a connection: one connects and reads, one writes.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use weir_core::ErrorCode;
+use weir_core::intention::IntentionLimits;
+use weir_core::protocol::{
+    Deframer, Encoder, Hello, Message, OutcomeLines, Packet, RefusalMessage,
+};
+
+use super::address::{Address, Stream};
+use super::link::{Facts, Inner};
+
+/// First pause before connecting again.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+/// Longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Time for a connection and for the answer to HELLO.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// Redirects that are followed without a pause.
+const HOPS_MAX: u32 = 8;
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 128 << 10;
+
+/// Why a connection is not there.
+enum Broken {
+    /// Try again.
+    Again(String),
+    /// Try again there.
+    Redirect(Address),
+    /// The server wants a pause.
+    Pause(Duration, String),
+    /// Never again.
+    Dead(ErrorCode, String),
+    /// We wanted it so.
+    Left,
+}
+
+/// Connects and reads until nobody needs it.
+pub(super) fn read(inner: &Inner) {
+    let mut pause = PAUSE_FIRST;
+    let mut hops = 0;
+    loop {
+        let broken = serve(inner, &mut pause, &mut hops);
+        let mut state = inner.lock();
+        state.down();
+        let wait = match broken {
+            Broken::Left => break,
+            Broken::Dead(code, text) => {
+                state.die(code, &text);
+                break;
+            }
+            Broken::Redirect(address) => {
+                state.address = address;
+                hops += 1;
+                if hops <= HOPS_MAX {
+                    Duration::ZERO
+                } else {
+                    pause
+                }
+            }
+            Broken::Again(text) => {
+                state.trouble = text;
+                pause
+            }
+            Broken::Pause(time, text) => {
+                state.trouble = text;
+                time.max(pause)
+            }
+        };
+        if state.dead.is_some() {
+            break;
+        }
+        if state.down_since.elapsed() >= inner.options.patience {
+            state.give_up();
+        }
+        inner.news.notify_all();
+        // Half of it by chance, so that clients do not come all at once.
+        let until = Instant::now() + wait / 2 + wait.mul_f64(chance() / 2.0);
+        while state.dead.is_none() {
+            let (next, goes_on) = inner.wait(state, Some(until));
+            state = next;
+            if !goes_on {
+                break;
+            }
+        }
+        if state.dead.is_some() {
+            break;
+        }
+        if !wait.is_zero() {
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+    inner.lock().down();
+    inner.news.notify_all();
+    inner.work.notify_all();
+}
+
+/// A number from 0 to 1.
+fn chance() -> f64 {
+    let random = RandomState::new().build_hasher().finish();
+    f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX)
+}
+
+/// One connection from its beginning to its end.
+fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32) -> Broken {
+    let (address, hello) = {
+        let state = inner.lock();
+        if state.dead.is_some() {
+            return Broken::Left;
+        }
+        (state.address.clone(), state.writes.hello())
+    };
+    let again = |error: std::io::Error| Broken::Again(error.to_string());
+    let stream = match Stream::connect(&address, CONNECT_TIME) {
+        Ok(stream) => Arc::new(stream),
+        Err(error) => return again(error),
+    };
+    let mut input = Input::new(Arc::clone(&stream));
+    let hello = Hello {
+        token: inner
+            .options
+            .token
+            .as_deref()
+            .unwrap_or_default()
+            .as_bytes(),
+        agent: inner.options.agent.as_bytes(),
+        ..hello
+    };
+    let mut bytes = greeting();
+    Encoder::default().encode(&Packet::new(Message::Hello(hello)), &mut bytes);
+    let sent = stream
+        .silence(CONNECT_TIME)
+        .and_then(|()| stream.write_all(&bytes));
+    if let Err(error) = sent {
+        return again(error);
+    }
+    loop {
+        let ended = input.packet(|packet, _| match packet.message {
+            Message::HelloOk(hello) => {
+                let facts = Facts {
+                    store: hello.store,
+                    level: String::from_utf8_lossy(hello.level).into_owned(),
+                    limits: IntentionLimits {
+                        key_bytes_max: usize::try_from(hello.key_bytes_max).unwrap_or(usize::MAX),
+                        value_bytes_max: usize::try_from(hello.value_bytes_max)
+                            .unwrap_or(usize::MAX),
+                    },
+                    idle: Duration::from_millis(hello.idle_ms),
+                };
+                let idle = facts.idle;
+                let mut state = inner.lock();
+                match state.writes.opened(&hello) {
+                    Ok(done) => state.up(Arc::clone(&stream), facts, done),
+                    Err(why) => {
+                        return Some(Err(Broken::Dead(ErrorCode::SessionExpired, why.into())));
+                    }
+                }
+                Some(Ok(idle))
+            }
+            Message::Refusal(refusal) => Some(Err(refused_hello(&refusal))),
+            _ => None,
+        });
+        match ended {
+            Ok(None) => {}
+            Err(broken) | Ok(Some(Err(broken))) => return broken,
+            Ok(Some(Ok(idle))) => {
+                if let Err(error) = stream.silence(idle) {
+                    return again(error);
+                }
+                break;
+            }
+        }
+    }
+    *pause = PAUSE_FIRST;
+    *hops = 0;
+    inner.work.notify_all();
+    inner.news.notify_all();
+    loop {
+        let mut news = false;
+        let ended = input.packets(|packet, bytes| {
+            news = true;
+            take(inner, packet, bytes)
+        });
+        if news {
+            inner.news.notify_all();
+            inner.work.notify_one();
+        }
+        match ended {
+            Ok(None) => {}
+            Ok(Some(broken)) | Err(broken) => {
+                let left = inner.lock().dead.is_some();
+                return if left { Broken::Left } else { broken };
+            }
+        }
+    }
+}
+
+fn greeting() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Encoder::default().encode(&Packet::new(Message::Empty), &mut bytes);
+    bytes
+}
+
+fn said(refusal: &RefusalMessage<'_>) -> String {
+    String::from_utf8_lossy(refusal.text).into_owned()
+}
+
+fn code_of(refusal: &RefusalMessage<'_>) -> ErrorCode {
+    refusal.code().unwrap_or(ErrorCode::Protocol)
+}
+
+fn refused_hello(refusal: &RefusalMessage<'_>) -> Broken {
+    let text = said(refusal);
+    match code_of(refusal) {
+        ErrorCode::Redirect => {
+            let address = std::str::from_utf8(refusal.address).ok();
+            match address.and_then(|text| text.parse().ok()) {
+                Some(address) => Broken::Redirect(address),
+                None => Broken::Again(text),
+            }
+        }
+        code @ (ErrorCode::Busy | ErrorCode::Rate | ErrorCode::NoLeader | ErrorCode::Draining) => {
+            let pause = refusal
+                .retry_ms
+                .map_or(Duration::ZERO, Duration::from_millis);
+            Broken::Pause(pause, format!("{}: {text}", code.name()))
+        }
+        code => Broken::Dead(code, text),
+    }
+}
+
+/// Deals with a packet of an open connection.
+fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
+    let protocol = |why: &str| Some(Broken::Dead(ErrorCode::Protocol, why.to_owned()));
+    let mut state = inner.lock();
+    match &packet.message {
+        Message::Committed { lines } => {
+            for line in OutcomeLines::new(lines) {
+                let Some((nonce, run)) = line else {
+                    return protocol("the server sent an answer that cannot be read");
+                };
+                if let Err(why) = state.answered(nonce, &run) {
+                    return protocol(why);
+                }
+            }
+        }
+        Message::Refusal(refusal) if refusal.fatal => {
+            return Some(refused_hello(refusal));
+        }
+        Message::Refusal(refusal) if refusal.is_of_write() => {
+            let code = code_of(refusal);
+            let session = !inner.client.is_none();
+            let passing = matches!(
+                code,
+                ErrorCode::Busy | ErrorCode::Draining | ErrorCode::NoLeader | ErrorCode::Redirect
+            );
+            if session && passing {
+                // Nothing was taken: the same again on a new connection.
+                return Some(refused_hello(refusal));
+            }
+            let expected = refusal.expected.unwrap_or(0);
+            let text = said(refusal);
+            state.refused(refusal.nonce.unwrap_or(0), expected, code, &text);
+        }
+        Message::Window {
+            window,
+            window_bytes,
+        } => state.writes.credit(*window, *window_bytes),
+        Message::Ping => state.say(&Packet::tagged(packet.tag, Message::Pong)),
+        Message::ByeBye => return Some(Broken::Again("the server said goodbye".into())),
+        _ if !packet.tag.is_empty() => state.deliver(packet.tag, bytes),
+        _ => {}
+    }
+    None
+}
+
+/// Writes until nobody needs it.
+pub(super) fn write(inner: &Inner) {
+    let mut state = inner.lock();
+    let mut bytes = Vec::new();
+    loop {
+        state.fill();
+        if let Some(stream) = state.stream.clone()
+            && !state.out.is_empty()
+        {
+            std::mem::swap(&mut bytes, &mut state.out);
+            drop(state);
+            inner.news.notify_all();
+            if stream.write_all(&bytes).is_err() {
+                // The reader finds out, and connects again.
+                stream.end();
+            }
+            bytes.clear();
+            bytes.shrink_to(2 << 20);
+            state = inner.lock();
+            continue;
+        }
+        if state.dead.is_some() {
+            break;
+        }
+        let waited = inner.work.wait(state);
+        state = waited.unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// Packets from a stream.
+struct Input {
+    stream: Arc<Stream>,
+    deframer: Deframer,
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Input {
+    fn new(stream: Arc<Stream>) -> Self {
+        Self {
+            stream,
+            deframer: Deframer::default(),
+            bytes: vec![0; READ_BYTES],
+            start: 0,
+            end: 0,
+        }
+    }
+
+    /// Reads the next packet and deals with it.
+    fn packet<T>(
+        &mut self,
+        deal: impl FnOnce(&Packet<'_>, &[u8]) -> Option<T>,
+    ) -> Result<Option<T>, Broken> {
+        let size = loop {
+            if let Some(size) = self.find()? {
+                break size;
+            }
+            self.more()?;
+        };
+        let whole = self.bytes.get(self.start..self.start + size);
+        let whole = whole.unwrap_or_default();
+        self.start += size;
+        let packet = self.deframer.read(whole).map_err(|error| broken(&error))?;
+        Ok(deal(&packet, whole))
+    }
+
+    /// Deals with all packets that are there; reads when there is none.
+    fn packets<T>(
+        &mut self,
+        mut deal: impl FnMut(&Packet<'_>, &[u8]) -> Option<T>,
+    ) -> Result<Option<T>, Broken> {
+        let mut some = false;
+        loop {
+            let Some(size) = self.find()? else {
+                if some {
+                    return Ok(None);
+                }
+                self.more()?;
+                continue;
+            };
+            some = true;
+            let whole = self.bytes.get(self.start..self.start + size);
+            let whole = whole.unwrap_or_default();
+            self.start += size;
+            let packet = self.deframer.read(whole).map_err(|error| broken(&error))?;
+            if let Some(found) = deal(&packet, whole) {
+                return Ok(Some(found));
+            }
+        }
+    }
+
+    fn find(&mut self) -> Result<Option<usize>, Broken> {
+        let unread = self.bytes.get(self.start..self.end).unwrap_or_default();
+        self.deframer.find(unread).map_err(|error| broken(&error))
+    }
+
+    fn more(&mut self) -> Result<(), Broken> {
+        if self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        if self.end == 0 && self.bytes.len() > 4 * READ_BYTES {
+            self.bytes = vec![0; READ_BYTES];
+        }
+        if self.end == self.bytes.len() {
+            // Grows with what arrived, never with what was announced alone.
+            let size = self.bytes.len() * 2;
+            self.bytes.resize(size, 0);
+        }
+        let room = self.bytes.get_mut(self.end..).unwrap_or_default();
+        match self.stream.read(room) {
+            Ok(0) => Err(Broken::Again("the server closed the connection".into())),
+            Ok(bytes) => {
+                self.end += bytes;
+                Ok(())
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(Broken::Again(error.to_string())),
+        }
+    }
+}
+
+fn broken(error: &weir_core::protocol::FrameError) -> Broken {
+    let text = format!("the server sent what the protocol does not allow: {error}");
+    Broken::Dead(ErrorCode::Protocol, text)
+}

@@ -1,0 +1,108 @@
+//! Where the store is: in this process, or behind a server.
+
+use std::sync::Arc;
+
+use weir_core::{ConsequenceOffset, Intention};
+use weir_store::{KeyEntry, Page, Proposal, Store, StoreError, TopicInfo};
+
+use crate::far::Remote;
+use crate::far::listener::Listener;
+use crate::reader::TopicReader;
+
+/// The one place where near and far are told apart.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    Near(Arc<Store>),
+    Far(Arc<Remote>),
+}
+
+impl Place {
+    pub(crate) fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
+        match self {
+            Self::Near(store) => store.propose(intentions),
+            Self::Far(remote) => remote
+                .link
+                .propose(intentions)
+                .map(|(proposal, _)| proposal),
+        }
+    }
+
+    pub(crate) fn get(&self, topic: &str, key: &[u8]) -> Result<Option<Page>, StoreError> {
+        match self {
+            Self::Near(store) => store.get(topic, key),
+            Self::Far(remote) => remote.get(topic, key),
+        }
+    }
+
+    /// The page whose first record is the one at this offset, if it is there.
+    pub(crate) fn record(
+        &self,
+        topic: &str,
+        offset: ConsequenceOffset,
+    ) -> Result<Option<Page>, StoreError> {
+        let Some(before) = offset.0.checked_sub(1) else {
+            return Ok(None);
+        };
+        let store = match self {
+            Self::Near(store) => store,
+            Self::Far(remote) => return remote.record(topic, offset),
+        };
+        let mut reader = store.read(topic, ConsequenceOffset(before))?;
+        let Some(page) = reader.next_page()? else {
+            return Ok(None);
+        };
+        let first = page.iter().next().transpose()?;
+        Ok(first.is_some_and(|r| r.offset == offset).then_some(page))
+    }
+
+    pub(crate) fn scan(
+        &self,
+        topic: &str,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<KeyEntry>, StoreError> {
+        match self {
+            Self::Near(store) => store.scan(topic, prefix, after, limit),
+            Self::Far(remote) => remote.scan(topic, prefix, after, limit),
+        }
+    }
+
+    pub(crate) fn value(&self, topic: &str, entry: &KeyEntry) -> Result<Option<Page>, StoreError> {
+        match self {
+            Self::Near(store) => store.value(topic, entry),
+            Self::Far(remote) => remote.record(topic, entry.offset),
+        }
+    }
+
+    pub(crate) fn topic(&self, topic: &str) -> Result<Option<TopicInfo>, StoreError> {
+        match self {
+            Self::Near(store) => Ok(store.topic(topic)),
+            Self::Far(remote) => remote.topic(topic),
+        }
+    }
+
+    /// A reader of a topic that was created once.
+    pub(crate) fn read(&self, topic: &str) -> Result<TopicReader, StoreError> {
+        if let Self::Near(store) = self {
+            return store
+                .read(topic, ConsequenceOffset::ZERO)
+                .map(TopicReader::near);
+        }
+        match self.topic(topic)? {
+            Some(_) => Ok(self.listen(topic)),
+            None => Err(StoreError::TopicUnknown {
+                name: topic.to_owned(),
+            }),
+        }
+    }
+
+    /// A reader of a topic that may not be there yet.
+    pub(crate) fn listen(&self, topic: &str) -> TopicReader {
+        let start = ConsequenceOffset::ZERO;
+        match self {
+            Self::Near(store) => TopicReader::near(store.listen(topic, start)),
+            Self::Far(remote) => TopicReader::far(Listener::new(Arc::clone(remote), topic, start)),
+        }
+    }
+}

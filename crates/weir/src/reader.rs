@@ -1,0 +1,104 @@
+//! Reading a topic, near or far.
+
+use std::time::Instant;
+
+use weir_core::ConsequenceOffset;
+use weir_core::protocol::After;
+use weir_store::{Page, StoreError};
+
+use crate::far::listener::Listener;
+
+/// Reads the records of one topic in ascending offset, each once, from any
+/// offset on. It costs one page of memory, and far away the pages that are on
+/// their way.
+#[derive(Clone, Debug)]
+pub struct TopicReader {
+    source: Source,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Near(weir_store::TopicReader),
+    Far(Box<Listener>),
+}
+
+impl TopicReader {
+    pub(crate) fn near(reader: weir_store::TopicReader) -> Self {
+        Self {
+            source: Source::Near(reader),
+        }
+    }
+
+    pub(crate) fn far(listener: Listener) -> Self {
+        Self {
+            source: Source::Far(Box::new(listener)),
+        }
+    }
+
+    /// Offset from which the next page starts, or the first one behind it.
+    #[must_use]
+    pub fn position(&self) -> ConsequenceOffset {
+        match &self.source {
+            Source::Near(reader) => reader.position(),
+            Source::Far(listener) => listener.position(),
+        }
+    }
+
+    /// Continues at the first record behind `after`.
+    pub fn seek(&mut self, after: ConsequenceOffset) {
+        match &mut self.source {
+            Source::Near(reader) => reader.seek(after),
+            Source::Far(listener) => listener.seek(after),
+        }
+    }
+
+    /// Offset of the newest record that can be read; zero when a server cannot
+    /// be asked.
+    #[must_use]
+    pub fn last(&self) -> ConsequenceOffset {
+        match &self.source {
+            Source::Near(reader) => reader.last(),
+            Source::Far(listener) => listener.last().unwrap_or_default(),
+        }
+    }
+
+    /// The next records, or `None` when there is none yet. Never waits for a
+    /// record.
+    pub fn next_page(&mut self) -> Result<Option<Page>, StoreError> {
+        match &mut self.source {
+            Source::Near(reader) => reader.next_page(),
+            Source::Far(listener) => listener.next_page(),
+        }
+    }
+
+    /// Waits for a record that was not read yet, until `deadline` at most.
+    /// Returns whether there is one; an error of a server comes with the next
+    /// page.
+    #[must_use]
+    pub fn wait(&mut self, deadline: Option<Instant>) -> bool {
+        match &mut self.source {
+            Source::Near(reader) => reader.wait(deadline),
+            Source::Far(listener) => listener.wait(deadline).unwrap_or(true),
+        }
+    }
+
+    /// Moves to the first record that was stamped at `time_ms` or later.
+    pub fn seek_time(&mut self, time_ms: u64) -> Result<(), StoreError> {
+        match &mut self.source {
+            Source::Near(reader) => reader.seek_time(time_ms),
+            Source::Far(listener) => listener.seek_to(After::Time(time_ms)),
+        }
+    }
+
+    /// Moves behind the newest record, or so many offsets before that.
+    pub(crate) fn seek_back(&mut self, records: u64) -> Result<(), StoreError> {
+        match &mut self.source {
+            Source::Near(reader) => {
+                let last = reader.last().0.saturating_sub(records);
+                reader.seek(ConsequenceOffset(last));
+                Ok(())
+            }
+            Source::Far(listener) => listener.seek_to(After::Last(records)),
+        }
+    }
+}
