@@ -142,6 +142,10 @@ enum Command {
     Config(With<crate::config::ConfigArgs>),
     /// Name places and switch between them
     Context(With<crate::context::ContextArgs>),
+    /// Make, list and take back the tokens by which clients come in to a server
+    Token(With<crate::token::TokenArgs>),
+    /// An authority of one's own, and certificates for servers and clients
+    Cert(With<crate::cert::CertArgs>),
     /// Look at PSYC packets and values, byte by byte
     Psyc(crate::psyc::PsycArgs),
     /// Run experiments: measure Weir and its rivals (the program weir-lab)
@@ -283,6 +287,8 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Restore(with) => tool!(restore, with),
         Command::Compact(with) => call!(compact, with),
         Command::Config(with) => call!(config, with),
+        Command::Token(with) => call!(token, with),
+        Command::Cert(with) => call!(cert, with),
         Command::Psyc(args) => crate::psyc::run(&args),
         Command::Lab(args) => crate::lab::run(&args),
         Command::Man(args) => crate::man::run(&args),

@@ -8,6 +8,7 @@
 
 mod backup;
 mod bytes;
+mod cert;
 mod cli;
 mod compact;
 mod completion;
@@ -36,6 +37,7 @@ mod restore;
 mod serve;
 mod settings;
 mod tail;
+mod token;
 mod topic;
 mod txn;
 mod verdict;

@@ -241,7 +241,8 @@ fn one_line(text: &str) -> String {
     crate::bytes::printable(text.as_bytes())
 }
 
-fn io_code(error: &io::Error) -> ErrorCode {
+/// The code of an answer of the system.
+pub(crate) fn io_code(error: &io::Error) -> ErrorCode {
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             ErrorCode::NotPermitted

@@ -39,7 +39,8 @@ pub const REJECT_TEXT_BYTES_MAX: usize = 256;
 pub const DETAIL_TEXT_BYTES_MAX: usize = 1024;
 /// Fuel of one call of a program, unless the topic's options say otherwise.
 pub const FUEL_DEFAULT: u64 = 10_000_000;
-/// Fuel of a start or an upgrade of a program, if that is more.
+/// Fuel of a start, of an upgrade, and of all steps of a transaction together;
+/// that of one call if it is more.
 pub const START_FUEL: u64 = 100_000_000;
 /// Fuel that options may allow for one call.
 pub const FUEL_MAX: u64 = 1_000_000_000;

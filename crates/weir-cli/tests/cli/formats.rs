@@ -25,6 +25,11 @@ const COMMANDS: &[&str] = &[
     "compact",
     "topic compact s",
     "config show",
+    "token new n-% --right admin",
+    "token ls",
+    "cert ca ca-%",
+    "cert issue n-% --ca pki",
+    "cert show pki/ca.pem",
     "program check counter.wasm",
     "program test counter.wasm counter.txt",
     "program ls",
@@ -40,6 +45,8 @@ fn filled() -> Place {
     place.write("data", "1\n");
     place.run("topic create s compaction=latest").ok();
     place.run("backup copy").ok();
+    place.run("cert ca pki").ok();
+    place.run("token new first --right admin").ok();
     place
 }
 

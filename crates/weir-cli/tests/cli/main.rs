@@ -13,4 +13,5 @@ mod import;
 mod place;
 mod program;
 mod run;
+mod security;
 mod tools;

@@ -97,10 +97,13 @@ impl Running {
     ) -> Result<Result<(), No>, ApplyError> {
         let copies = self.facts.reads_input || self.watches;
         self.desk.lay(info, key, value, copies);
-        let mut fuel = self.desk.limits().fuel_max;
-        if entry != Entry::Apply {
-            fuel = fuel.max(START_FUEL);
-        }
+        // The calls of a transaction share what one start may use.
+        let most = self.desk.limits().fuel_max.max(START_FUEL);
+        let left = most.saturating_sub(self.desk.fuel());
+        let fuel = match entry {
+            Entry::Apply => self.desk.limits().fuel_max.min(left),
+            Entry::Init | Entry::Upgrade => most,
+        };
         let reason = |reason, detail| Ok(Err(No { reason, detail }));
         let before = self.desk.fuel();
         let judged = self.program.judge(entry, fuel, &mut self.desk);

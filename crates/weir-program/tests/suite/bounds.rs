@@ -213,6 +213,28 @@ fn what_an_intention_replaces() {
     assert_eq!(verdict, "ERROR LIMIT limit 67108864");
 }
 
+/// However many steps a transaction has, it holds everybody up no longer than
+/// a start may.
+#[test]
+fn steps_share_their_fuel() {
+    let burn = "(local $i i32) (loop (call $log (i32.const 3) (i32.const 0) (i32.const 65536))
+        (br_if 0 (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 4800)))) i32.const 0";
+    let wat = module("log", "", burn);
+    let script = "create t program=p fuel_max=50000000\ntxn t\n  put =\n  put =\n\
+        txn t\n  put =\n  put =\n  put =\nput t =\nalter t fuel_max=200000000\ntxn t\n  put =\n  put =\n  put =\n";
+    let text = play(script, &[("p", &wat)]);
+    assert_eq!(
+        text.lines().skip(1).collect::<Vec<_>>(),
+        [
+            "2 VALID",
+            "3 INVALID TXN_ABORTED step 2: OUT_OF_FUEL",
+            "4 VALID",
+            "5 VALID: t 2 ALTER last",
+            "6 VALID",
+        ]
+    );
+}
+
 #[test]
 fn arguments() {
     let options = TopicOptions::default();

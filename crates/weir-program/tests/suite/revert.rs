@@ -9,7 +9,7 @@ use crate::world::{module, play};
 
 /// Shows what it finds, changes everything there is to change, and ends as the
 /// value says.
-fn dirty(kv: bool) -> String {
+fn dirty(kv: bool, grows: bool) -> String {
     let (load, store) = if kv {
         (
             "(drop (call $state_get (i32.const 64) (i32.const 1) (i32.const 0) (i32.const 200) (i32.const 1)))",
@@ -26,6 +26,11 @@ fn dirty(kv: bool) -> String {
     } else {
         "input_read emit_put"
     };
+    let grow = if grows {
+        "(drop (memory.grow (i32.const 1)))"
+    } else {
+        ""
+    };
     let parts = r#"(global $g (mut i32) (i32.const 0)) (global $h (mut i64) (i64.const 0))
         (global $i (mut f64) (f64.const 0)) (data (i32.const 64) "st") (func $deep call $deep)"#;
     let body = format!(
@@ -40,7 +45,7 @@ fn dirty(kv: bool) -> String {
         (global.set $g (i32.add (global.get $g) (i32.const 1)))
         (global.set $h (i64.add (global.get $h) (i64.const 2)))
         (global.set $i (f64.add (global.get $i) (f64.const 3)))
-        (drop (memory.grow (i32.const 1)))
+        {grow}
         (i32.store8 (i32.sub (i32.mul (memory.size) (i32.const 65536)) (i32.const 1)) (i32.const 77))
         (drop (call $input_read (i32.const 1) (i32.const 0) (i32.const 300) (i32.const 1)))
         (block (block (block (block (block (block (block (block (block
@@ -72,8 +77,16 @@ const ENDINGS: [&str; 9] = [
 
 #[test]
 fn nothing_is_left_of_a_call_that_failed_in_any_way() {
-    for (mode, kv) in [("kv", true), ("none", false), ("memory", false)] {
-        let wat = dirty(kv);
+    // One that grew is never used again; one that did not is put back.
+    let modes = [
+        ("kv", true, false),
+        ("kv", true, true),
+        ("none", false, false),
+        ("memory", false, false),
+        ("memory", false, true),
+    ];
+    for (mode, kv, grows) in modes {
+        let wat = dirty(kv, grows);
         let mut script = format!("create t program=p state={mode} fuel_max=100000 emits_max=20\n");
         let mut expected = vec!["1 VALID: t 1 CREATE last".to_owned()];
         let (mut offset, mut record, mut kept) = (1, 1, 0_u8);
@@ -86,7 +99,13 @@ fn nothing_is_left_of_a_call_that_failed_in_any_way() {
                 let found = match mode {
                     "kv" => [*kept, 0, 0, 1, 0],
                     "none" => [0, 0, 0, 1, 0],
-                    _ => [0, *kept, *kept, if *kept == 0 { 1 } else { 2 }, 5 * *kept],
+                    _ => [
+                        0,
+                        *kept,
+                        *kept,
+                        if *kept > 0 && grows { 2 } else { 1 },
+                        5 * *kept,
+                    ],
                 };
                 let _ = write!(text, ": t {record} PUT ={} last", show(&found));
                 *kept += 1;
@@ -111,7 +130,7 @@ fn nothing_is_left_of_a_call_that_failed_in_any_way() {
 #[test]
 fn a_transaction_is_kept_whole_or_not_at_all() {
     for (mode, kv) in [("kv", true), ("memory", false)] {
-        let wat = dirty(kv);
+        let wat = dirty(kv, true);
         let mut script =
             format!("create t program=p state={mode} fuel_max=100000 emits_max=20\nput t =0\n");
         for ending in 1..9 {

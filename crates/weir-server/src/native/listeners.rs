@@ -115,7 +115,9 @@ impl Listeners {
         if let After::Offset(offset) = after {
             let removed = info.as_ref().is_some_and(|info| {
                 // Compaction leaves holes; records that others removed are gone.
-                info.options.compaction == Compaction::Off && offset != 0 && offset + 1 < first
+                info.options.compaction == Compaction::Off
+                    && offset != 0
+                    && offset < first.saturating_sub(1)
             });
             if removed && listen.reset_earliest {
                 after = After::Offset(0);

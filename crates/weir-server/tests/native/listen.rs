@@ -1,1 +1,276 @@
-//! To come.
+//! Listeners, packet by packet.
+
+use bytes::Bytes;
+use weir_core::protocol::{After, Listen, Message, Packet};
+use weir_core::{ErrorCode, RecordKind};
+use weir_store::Page;
+
+use crate::peer::{CLIENT, Got, Peer, World};
+
+const ALL: Listen<'static> = Listen {
+    topic: "t",
+    after: After::Offset(0),
+    follow: true,
+    bytes: 1 << 30,
+    records: 1 << 30,
+    key: None,
+    prefix: None,
+    kinds: 0,
+    reset_earliest: false,
+};
+
+fn listen(peer: &mut Peer, tag: &[u8], listen: Listen<'_>) -> (u64, u64, u64) {
+    peer.send(&Packet::tagged(tag, Message::Listen(listen)));
+    let got = peer.next().unwrap();
+    assert_eq!(got.packet().tag, tag);
+    match got.packet().message {
+        Message::Listening {
+            position,
+            first,
+            last,
+        } => (position, first, last),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn offsets(got: &Got) -> Vec<u64> {
+    let Message::Records { from, page, .. } = got.packet().message else {
+        panic!("{:?}", got.packet().message);
+    };
+    let page = Page::read_from(&Bytes::copy_from_slice(page), from).unwrap();
+    page.iter().map(|record| record.unwrap().offset.0).collect()
+}
+
+/// Puts under a session of its own.
+fn fill(world: &World, count: u32) {
+    let (mut peer, next) = world.session(CLIENT);
+    for first in (0..count).step_by(5000) {
+        let some = (count - first).min(5000);
+        peer.puts(CLIENT, "t", next + u64::from(first), some);
+        peer.answers(some as usize);
+    }
+}
+
+#[test]
+fn credit_is_counted_in_bytes_and_in_records() {
+    let world = World::new();
+    world.create("t");
+    fill(&world, 10_000);
+    let mut peer = world.plain();
+    for (bytes, records) in [(1, 1 << 30), (1 << 30, 1)] {
+        let tag = if bytes == 1 { b"b" } else { b"r" };
+        let begin = Listen {
+            bytes,
+            records,
+            ..ALL
+        };
+        assert_eq!(listen(&mut peer, tag, begin), (1, 1, 10_001));
+        // One page overdraws it, and nothing more comes before the pong.
+        let first = offsets(&peer.next().unwrap());
+        peer.send(&Packet::tagged(b"p", Message::Ping));
+        assert_eq!(peer.next().unwrap().packet().message, Message::Pong);
+        let more = Message::Credit {
+            bytes: 1 << 20,
+            records: 1 << 20,
+        };
+        peer.send(&Packet::tagged(tag, more));
+        let mut seen = first;
+        while seen.last() != Some(&10_001) {
+            seen.extend(offsets(&peer.next().unwrap()));
+        }
+        assert_eq!(seen, (1..=10_001).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_reader_that_does_not_follow_is_told_of_the_end() {
+    let world = World::new();
+    world.create("t");
+    fill(&world, 3);
+    let mut peer = world.plain();
+    let begin = Listen {
+        follow: false,
+        after: After::Offset(2),
+        ..ALL
+    };
+    assert_eq!(listen(&mut peer, b"1", begin), (3, 1, 4));
+    assert_eq!(offsets(&peer.next().unwrap()), [3, 4]);
+    assert_eq!(
+        peer.next().unwrap().packet().message,
+        Message::End { position: 5 }
+    );
+    // The tag is free again.
+    listen(&mut peer, b"1", begin);
+}
+
+#[test]
+fn places_are_found() {
+    let world = World::new();
+    world.create("t");
+    fill(&world, 10);
+    let mut peer = world.plain();
+    for (n, (after, position)) in [
+        (After::Tail, 12),
+        (After::Last(4), 8),
+        (After::Last(100), 1),
+        (After::Time(0), 1),
+        (After::Time(u64::MAX), 12),
+        (After::Offset(500), 501),
+        (After::Offset(u64::MAX - 1), u64::MAX),
+        (After::Offset(u64::MAX), u64::MAX),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let tag = n.to_string();
+        let begin = Listen { after, ..ALL };
+        peer.send(&Packet::tagged(tag.as_bytes(), Message::Listen(begin)));
+        let got = peer.next().unwrap();
+        let Message::Listening { position: at, .. } = got.packet().message else {
+            panic!("{:?}", got.packet());
+        };
+        assert_eq!(at, position, "{after:?}");
+        peer.send(&Packet::tagged(tag.as_bytes(), Message::Unlisten));
+        while !matches!(peer.next().unwrap().packet().message, Message::End { .. }) {}
+    }
+}
+
+#[test]
+fn a_filter_lets_through_what_it_should_and_marks_progress() {
+    let world = World::new();
+    world.create("t");
+    fill(&world, 5000);
+    let mut peer = world.plain();
+    let begin = Listen {
+        key: Some(b"rare"),
+        ..ALL
+    };
+    listen(&mut peer, b"f", begin);
+    let mut position = 0;
+    let mut marks = 0;
+    while position < 5002 {
+        let got = peer.next().unwrap();
+        let Message::Progress { position: at } = got.packet().message else {
+            panic!("{:?}", got.packet().message);
+        };
+        assert!(at > position);
+        position = at;
+        marks += 1;
+    }
+    assert!(marks >= 2, "{marks} marks");
+    peer.text("\n:_topic\tt\n:_key\trare\n_request_put\nv\n|\n");
+    let mut seen = Vec::new();
+    while seen.is_empty() {
+        let got = peer.next().unwrap();
+        match got.packet().message {
+            Message::Records { .. } => seen = offsets(&got),
+            Message::Committed { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(seen, [5002]);
+    let kinds = Listen {
+        kinds: 1 << RecordKind::Create as u8,
+        follow: false,
+        ..ALL
+    };
+    // The answer to the put may come behind the record.
+    peer.send(&Packet::tagged(b"k", Message::Listen(kinds)));
+    let mut created = Vec::new();
+    loop {
+        let got = peer.next().unwrap();
+        match got.packet().message {
+            Message::Records { .. } => created.extend(offsets(&got)),
+            Message::End { .. } => break,
+            _ => {}
+        }
+    }
+    assert_eq!(created, [1]);
+}
+
+#[test]
+fn latest_gives_each_key_once_and_then_what_is_new() {
+    let world = World::new();
+    world.create("t");
+    let mut peer = world.plain();
+    for (key, value) in [("b", "1"), ("a", "2"), ("b", "3"), ("c", "4"), ("a", "5")] {
+        peer.text(&format!(
+            "\n:_topic\tt\n:_key\t{key}\n_request_put\n{value}\n|\n"
+        ));
+    }
+    peer.text("\n:_topic\tt\n:_key\tc\n_request_delete\n|\n");
+    peer.answers(6);
+    let begin = Listen {
+        after: After::Latest,
+        ..ALL
+    };
+    listen(&mut peer, b"l", begin);
+    for offset in [6, 4] {
+        let got = peer.next().unwrap();
+        assert!(matches!(
+            got.packet().message,
+            Message::Records { replay: true, .. }
+        ));
+        assert_eq!(offsets(&got), [offset]);
+    }
+    peer.text(":_tag\tw\n\n:_topic\tt\n:_key\tb\n_request_put\n9\n|\n");
+    let live = loop {
+        let got = peer.next().unwrap();
+        if matches!(got.packet().message, Message::Records { replay: false, .. }) {
+            break offsets(&got);
+        }
+    };
+    assert_eq!(live, [8]);
+}
+
+#[test]
+fn the_tag_of_a_listener_is_its_own() {
+    let world = World::new();
+    world.create("t");
+    let mut peer = world.plain();
+    listen(
+        &mut peer,
+        b"1",
+        Listen {
+            after: After::Tail,
+            ..ALL
+        },
+    );
+    peer.send(&Packet::tagged(b"1", Message::Ping));
+    let refused = loop {
+        let got = peer.next().unwrap();
+        if let Message::Refusal(refusal) = got.packet().message {
+            break (refusal.code(), refusal.fatal);
+        }
+    };
+    assert_eq!(refused, (Some(ErrorCode::BadRequest), true));
+}
+
+#[test]
+fn many_listeners_of_a_connection_take_turns() {
+    let world = World::new();
+    world.create("t");
+    fill(&world, 20_000);
+    let mut peer = world.plain();
+    for n in 0..20 {
+        let tag = n.to_string();
+        peer.send(&Packet::tagged(tag.as_bytes(), Message::Listen(ALL)));
+    }
+    let mut seen = [0_u64; 20];
+    while seen.iter().any(|last| *last < 20_001) {
+        let got = peer.next().unwrap();
+        if matches!(got.packet().message, Message::Records { .. }) {
+            let tag: usize = std::str::from_utf8(got.packet().tag)
+                .unwrap()
+                .parse()
+                .unwrap();
+            for offset in offsets(&got) {
+                assert_eq!(offset, seen[tag] + 1);
+                seen[tag] = offset;
+            }
+            // Nobody is far ahead while another one has not begun.
+            let (least, most) = (seen.iter().min().unwrap(), seen.iter().max().unwrap());
+            assert!(most - least <= 20_001);
+        }
+    }
+}

@@ -1,1 +1,145 @@
-//! To come.
+//! Reads, packet by packet.
+
+use weir_core::ErrorCode;
+use weir_core::protocol::{Message, Packet, TopicLines};
+
+use crate::peer::World;
+
+#[test]
+fn a_get_waits_until_the_topic_is_far_enough() {
+    let world = World::new();
+    world.create("t");
+    let mut reader = world.plain();
+    let mut writer = world.plain();
+    let get = Message::Get {
+        topic: "t",
+        key: b"k",
+        at_least: 3,
+        applied: 0,
+    };
+    reader.send(&Packet::tagged(b"g", get));
+    for value in ["one", "two"] {
+        writer.text(&format!(
+            "\n:_topic\tt\n:_key\tk\n_request_put\n{value}\n|\n"
+        ));
+    }
+    let got = reader.next().unwrap();
+    let Message::Value { page } = got.packet().message else {
+        panic!("{:?}", got.packet().message);
+    };
+    assert!(page.ends_with(b"two"));
+    // And one that asks for an intention.
+    let get = Message::Get {
+        topic: "t",
+        key: b"k",
+        at_least: 0,
+        applied: 4,
+    };
+    reader.send(&Packet::tagged(b"h", get));
+    writer.text("\n:_topic\tt\n:_key\tk\n_request_put\nthree\n|\n");
+    let got = reader.next().unwrap();
+    assert!(matches!(got.packet().message, Message::Value { page } if page.ends_with(b"three")));
+}
+
+#[test]
+fn what_is_not_there_is_said_to_be_so() {
+    let world = World::new();
+    world.create("t");
+    let mut peer = world.plain();
+    for (message, code) in [
+        (
+            Message::Get {
+                topic: "t",
+                key: b"k",
+                at_least: 0,
+                applied: 0,
+            },
+            ErrorCode::KeyAbsent,
+        ),
+        (
+            Message::Get {
+                topic: "u",
+                key: b"k",
+                at_least: 0,
+                applied: 0,
+            },
+            ErrorCode::TopicUnknown,
+        ),
+        (
+            Message::GetRecord {
+                topic: "t",
+                offset: 2,
+            },
+            ErrorCode::RecordAbsent,
+        ),
+        (
+            Message::GetRecord {
+                topic: "t",
+                offset: 0,
+            },
+            ErrorCode::RecordAbsent,
+        ),
+        (
+            Message::GetRecord {
+                topic: "u",
+                offset: 1,
+            },
+            ErrorCode::TopicUnknown,
+        ),
+        (Message::Topic { topic: "u" }, ErrorCode::TopicUnknown),
+        (Message::Program { topic: "u" }, ErrorCode::TopicUnknown),
+    ] {
+        peer.send(&Packet::tagged(b"q", message));
+        let got = peer.next().unwrap();
+        assert_eq!(got.refusal().code(), Some(code), "{message:?}");
+        assert!(!got.refusal().fatal);
+        assert_eq!(got.packet().tag, b"q");
+    }
+}
+
+#[test]
+fn topics_are_listed_in_pages() {
+    let world = World::new();
+    for n in 0..25 {
+        world.create(&format!("topic.{n:02}"));
+    }
+    world.create("other");
+    let mut peer = world.plain();
+    let mut behind = String::new();
+    let mut names = Vec::new();
+    loop {
+        peer.send(&Packet::new(Message::Topics {
+            prefix: b"topic.",
+            behind: behind.as_bytes(),
+            limit: 10,
+            dead: false,
+        }));
+        let got = peer.next().unwrap();
+        let Message::TopicsAre { more, lines } = got.packet().message else {
+            panic!("{:?}", got.packet().message);
+        };
+        names.extend(TopicLines::new(lines).map(|line| line.unwrap().name.to_owned()));
+        behind = names.last().unwrap().clone();
+        if !more {
+            break;
+        }
+    }
+    let wanted: Vec<String> = (0..25).map(|n| format!("topic.{n:02}")).collect();
+    assert_eq!(names, wanted);
+}
+
+#[test]
+fn counts_are_lines_of_names_and_numbers() {
+    let world = World::new();
+    world.create("t");
+    let mut peer = world.plain();
+    peer.send(&Packet::tagged(b"s", Message::Status));
+    let got = peer.next().unwrap();
+    let Message::StatusIs { lines } = got.packet().message else {
+        panic!("{:?}", got.packet().message);
+    };
+    let text = std::str::from_utf8(lines).unwrap();
+    assert!(text.lines().any(|line| line == "intentions 1"), "{text}");
+    peer.send(&Packet::tagged(b"y", Message::Sync));
+    assert_eq!(peer.next().unwrap().packet().message, Message::Synced);
+}

@@ -1,0 +1,193 @@
+//! `weir cert`: an authority of one's own, good enough for a small cluster.
+//!
+//! What must never happen here: a file that is there already written over, or
+//! a key that anybody but its owner can read.
+
+mod authority;
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand, ValueEnum};
+use weir::ErrorCode;
+use weir_server::security::{CertificateFields, TlsError, now_ms, read_certificates};
+
+use crate::cli::Caller;
+use crate::output::{Cell, Field, Output, Shape, field, wide};
+use crate::report::{self, Failure};
+
+#[derive(Debug, Args)]
+pub(crate) struct CertArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// What a certificate is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Purpose {
+    /// To be connected to
+    Server,
+    /// To connect
+    Client,
+    /// Both: a node of a cluster
+    Node,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Make an authority: ca.pem, which everybody may have, and ca.key, which nobody may
+    #[command(after_long_help = "Examples:\n  \
+        weir cert ca\n  \
+        weir cert ca ./pki --name 'orders authority' --days 1825")]
+    Ca {
+        /// Directory for the two files
+        #[arg(default_value = ".")]
+        dir: PathBuf,
+        /// What it is called
+        #[arg(long, default_value = "weir authority")]
+        name: String,
+        /// How long it holds
+        #[arg(long, default_value_t = 3650, value_parser = clap::value_parser!(u32).range(1..=36500))]
+        days: u32,
+    },
+    /// Make a certificate and its key, signed by the authority
+    #[command(after_long_help = "\
+The files are called after the first name. A client or node is known to a server by any of its
+names: list it under [[certificate]] in the file of identities.
+
+Examples:
+  weir cert ca && weir cert issue localhost 127.0.0.1
+  weir cert ca ./pki && weir cert issue loader.example --for client --ca ./pki --days 30")]
+    Issue {
+        /// Host names, addresses or URIs
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+        /// What it is for
+        #[arg(long = "for", value_enum, default_value = "server")]
+        purpose: Purpose,
+        /// Directory with ca.pem and ca.key; the new files come beside them
+        #[arg(long, value_name = "DIR", default_value = ".")]
+        ca: PathBuf,
+        /// How long it holds; never longer than the authority
+        #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=3650))]
+        days: u32,
+    },
+    /// Show the certificates of a file
+    #[command(after_long_help = "Examples:\n  \
+        weir cert ca && weir cert show ca.pem\n  \
+        weir cert ca ./pki && weir cert show ./pki/ca.pem -o json")]
+    Show {
+        /// File in PEM form
+        file: PathBuf,
+    },
+}
+
+/// Fields of a certificate.
+pub(crate) const FIELDS: &[Field] = &[
+    field("file", "text", "the file that holds it"),
+    field("names", "text", "host names, addresses and URIs it is for"),
+    field("issuer", "text", "who signed it"),
+    field("state", "text", "valid, expired or early"),
+    field("expires", "time", "when it ends"),
+    field("days", "number", "whole days until then"),
+    wide("subject", "text", "what it is called"),
+    wide("authority", "bool", "whether it may sign others"),
+    wide("begins", "time", "when it begins"),
+    wide("serial", "text", "its number, hexadecimal"),
+];
+
+/// Carries out `weir cert`.
+pub(crate) fn run(caller: &Caller, args: &CertArgs) -> anyhow::Result<ExitCode> {
+    match &args.verb {
+        Verb::Ca { dir, name, days } => {
+            let Some(out) = caller.style.open(Shape::One, FIELDS)? else {
+                return Ok(ExitCode::SUCCESS);
+            };
+            let made = authority::make(dir, name, *days)?;
+            print(out, &made)?;
+            report::note(
+                caller.quiet,
+                &format!(
+                    "keep {} where only you can read it: whoever has it can be anybody",
+                    dir.join("ca.key").display()
+                ),
+            );
+            let next = format!("next: `weir cert issue HOST --ca {}`", dir.display());
+            report::note(caller.quiet, &next);
+        }
+        Verb::Issue {
+            names,
+            purpose,
+            ca,
+            days,
+        } => {
+            let Some(out) = caller.style.open(Shape::One, FIELDS)? else {
+                return Ok(ExitCode::SUCCESS);
+            };
+            let made = authority::issue(ca, names, *purpose, *days)?;
+            print(out, &made)?;
+            let key = made.with_extension("key");
+            let (made, key) = (made.display(), key.display());
+            let first = names.first().map_or("", String::as_str);
+            let next = match purpose {
+                Purpose::Client => format!(
+                    "next: list it: `[[certificate]]` with `name = \"{first}\"` in the file of \
+                     identities; the client shows {made} with {key}"
+                ),
+                _ => format!(
+                    "next: `weir serve --tls-cert {made} --tls-key {key}`; clients trust {}",
+                    ca.join("ca.pem").display()
+                ),
+            };
+            report::note(caller.quiet, &next);
+        }
+        Verb::Show { file } => {
+            let Some(out) = caller.style.open(Shape::List, FIELDS)? else {
+                return Ok(ExitCode::SUCCESS);
+            };
+            print(out, file)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A row for each certificate of a file.
+fn print(mut out: Output, file: &Path) -> anyhow::Result<()> {
+    let shown = file.display().to_string();
+    let now = now_ms();
+    for found in &read(file)? {
+        let state = match found {
+            found if found.not_after_ms < now => "expired",
+            found if found.not_before_ms > now => "early",
+            _ => "valid",
+        };
+        out.row(&[
+            Cell::Text(Cow::Borrowed(&shown)),
+            Cell::Text(found.names.join(" ").into()),
+            Cell::Text(Cow::Borrowed(&found.issuer_name)),
+            Cell::Text(state.into()),
+            Cell::Time(found.not_after_ms),
+            Cell::Count(found.not_after_ms.saturating_sub(now) / 86_400_000),
+            Cell::Text(Cow::Borrowed(&found.common_name)),
+            Cell::Flag(found.is_authority),
+            Cell::Time(found.not_before_ms),
+            Cell::Text(crate::bytes::hex(&found.serial).into()),
+        ])?;
+    }
+    out.finish()
+}
+
+fn read(file: &Path) -> anyhow::Result<Vec<CertificateFields>> {
+    read_certificates(file).map_err(|error| {
+        let what = format!("cannot read {}", file.display());
+        let code = match &error {
+            TlsError::Io { source, .. } => report::io_code(source),
+            _ => ErrorCode::BadLine,
+        };
+        let failure = Failure::new(code, what).because(&error);
+        failure
+            .advise("`weir cert ca` and `weir cert issue` make such files")
+            .into()
+    })
+}

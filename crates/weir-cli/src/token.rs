@@ -1,0 +1,278 @@
+//! `weir token`: who may come in to a server, and to do what.
+//!
+//! What must never happen here: a token anywhere but in the one output that
+//! its maker asked for.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use weir::ErrorCode;
+use weir_server::security::{
+    IdentitiesError, IdentitiesFile, Token, TokenEntry, now_ms, write_private,
+};
+
+use crate::cli::Caller;
+use crate::output::{Cell, Field, Shape, field, wide};
+use crate::report::{self, Because, Failure};
+
+#[derive(Debug, Args)]
+pub(crate) struct TokenArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// Which file.
+#[derive(Debug, Args)]
+struct Place {
+    /// File of identities, as for `weir serve`
+    #[arg(long, value_name = "FILE", env = "WEIR_SERVE_IDENTITIES")]
+    #[arg(default_value = "identities.toml", hide_env = true)]
+    identities: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Make a token and add it to the file; it is shown once
+    #[command(after_long_help = "\
+A right is RIGHTS PATTERN..., rights joined by commas: create, destroy, put, delete, read, group,
+program, admin, or all. A pattern is a topic name; a part of it between dots may be `*`, the last
+one `**` for one or more parts. What no right names is denied.
+
+Examples:
+  weir token new loader --right 'create,put orders.**' --right 'read stock.*'
+  weir token new watcher --right 'read **' --expires 12h -o raw --columns token
+  weir token new root --right 'all **' --expires never --out ./root.token")]
+    New {
+        /// Name of the principal: who it is for
+        name: String,
+        /// What it may do, once for each: 'put,read orders.**'
+        #[arg(short, long = "right", value_name = "RIGHT", required = true)]
+        rights: Vec<String>,
+        /// How long it holds: a time like 12h or 90d, or never
+        #[arg(long, value_name = "TIME", default_value = "90d", value_parser = lifetime)]
+        expires: Lifetime,
+        /// Write the token into a new file of mode 0600 and do not show it
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// List the tokens of the file, without their secrets
+    #[command(after_long_help = "Examples:\n  \
+        weir token new a --right 'read **' && weir token ls\n  \
+        weir token new b --right 'read **' && weir token ls -o json")]
+    Ls {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Take a token back; its entry stays and says so
+    #[command(after_long_help = "Examples:\n  \
+        id=$(weir token new a --right 'read **' -o raw --columns id) && weir token revoke $id\n  \
+        id=$(weir token new b --right 'read **' -o raw --columns id) && weir token revoke $id -o json")]
+    Revoke {
+        /// Id of the token: 8 hexadecimal digits
+        id: String,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// How long something holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lifetime(pub(crate) Option<Duration>);
+
+/// Reads a time span, or `never`.
+fn lifetime(text: &str) -> Result<Lifetime, String> {
+    if text == "never" {
+        return Ok(Lifetime(None));
+    }
+    let time = crate::settings::duration(text).map_err(|why| format!("{why}, or never"))?;
+    Ok(Lifetime(Some(time)))
+}
+
+/// Fields of a new token.
+pub(crate) const NEW_FIELDS: &[Field] = &[
+    field("id", "text", "its id, which is no secret"),
+    field("name", "text", "name of the principal"),
+    field("token", "text", "the token; null with --out"),
+    field("expires", "time", "when it ends, null: never"),
+    field("rights", "text", "what it may do"),
+    field("file", "text", "the file that knows it"),
+];
+
+/// Fields of a token in the file.
+pub(crate) const FIELDS: &[Field] = &[
+    field("id", "text", "its id"),
+    field("name", "text", "name of the principal"),
+    field("state", "text", "valid, expired or revoked"),
+    field("expires", "time", "when it ends, null: never"),
+    field("rights", "text", "what it may do"),
+    wide("created", "time", "when it was made"),
+    wide("revoked", "time", "when it was taken back"),
+];
+
+fn row(token: &TokenEntry, now_ms: u64) -> [Cell<'_>; 7] {
+    let state = match token {
+        token if token.revoked_ms.is_some() => "revoked",
+        token if token.expires_ms.is_some_and(|end| end <= now_ms) => "expired",
+        _ => "valid",
+    };
+    let time = |ms: Option<u64>| ms.map_or(Cell::Nothing, Cell::Time);
+    [
+        Cell::Text(Cow::Borrowed(&token.id)),
+        Cell::Text(Cow::Borrowed(&token.name)),
+        Cell::Text(state.into()),
+        time(token.expires_ms),
+        Cell::Text(token.rights.join("; ").into()),
+        Cell::Time(token.created_ms),
+        time(token.revoked_ms),
+    ]
+}
+
+/// Carries out `weir token`.
+pub(crate) fn run(caller: &Caller, args: &TokenArgs) -> anyhow::Result<ExitCode> {
+    match &args.verb {
+        Verb::New {
+            name,
+            rights,
+            expires,
+            out,
+            place,
+        } => {
+            let wanted = Wanted {
+                name,
+                rights,
+                expires: *expires,
+                out: out.as_ref(),
+            };
+            make(caller, place, &wanted)
+        }
+        Verb::Ls { place } => list(caller, place),
+        Verb::Revoke { id, place } => revoke(caller, place, id),
+    }
+}
+
+/// What a new token is to be.
+struct Wanted<'a> {
+    name: &'a str,
+    rights: &'a [String],
+    expires: Lifetime,
+    out: Option<&'a PathBuf>,
+}
+
+fn make(caller: &Caller, place: &Place, wanted: &Wanted<'_>) -> anyhow::Result<ExitCode> {
+    let Some(mut rows) = caller.style.open(Shape::One, NEW_FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let path = &place.identities;
+    let what = || format!("cannot add a token to {}", path.display());
+    let file = if path.exists() {
+        read(place, what)?
+    } else {
+        IdentitiesFile::empty(path)
+    };
+    let now = now_ms();
+    let span = wanted.expires.0.map(|time| u64::try_from(time.as_millis()));
+    let expires = span.map(|ms| now.saturating_add(ms.unwrap_or(u64::MAX)));
+    let token = Token::random().failed(|| "cannot make a token".to_owned())?;
+    let file = file.with_token(&token, wanted.name, wanted.rights, now, expires);
+    // What is wrong is what was typed, not a line of the file.
+    let file = file.map_err(|error| match error {
+        IdentitiesError::Wrong { what: why, .. } => {
+            Failure::new(ErrorCode::BadOption, what()).because(why)
+        }
+        error => failure(what(), &error),
+    })?;
+    if let Some(out) = wanted.out {
+        let line = format!("{}\n", token.expose());
+        write_private(out, line.as_bytes(), false)
+            .failed(|| format!("cannot write the token into {}", out.display()))?;
+    }
+    file.write().map_err(|error| failure(what(), &error))?;
+    let shown = match wanted.out {
+        Some(_) => Cell::Nothing,
+        None => Cell::Text(token.expose().into()),
+    };
+    rows.row(&[
+        Cell::Text(token.id().into()),
+        Cell::Text(wanted.name.into()),
+        shown,
+        expires.map_or(Cell::Nothing, Cell::Time),
+        Cell::Text(wanted.rights.join("; ").into()),
+        Cell::Text(path.display().to_string().into()),
+    ])?;
+    rows.finish()?;
+    let where_ = match wanted.out {
+        Some(out) => format!("the token is in {}", out.display()),
+        None => "the token is shown this once and kept nowhere".to_owned(),
+    };
+    report::note(caller.quiet, &where_);
+    report::note(
+        caller.quiet,
+        &format!(
+            "next: `weir serve --identities {}`; clients send `Authorization: Bearer TOKEN`; \
+             a server that runs takes it up within 5 seconds",
+            path.display()
+        ),
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(caller: &Caller, place: &Place) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let file = read(place, || "cannot list the tokens".to_owned())?;
+    let now = now_ms();
+    for token in &file.tokens {
+        out.row(&row(token, now))?;
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn revoke(caller: &Caller, place: &Place, id: &str) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let what = || format!("cannot revoke {id}");
+    let now = now_ms();
+    let file = read(place, what)?
+        .without_token(id, now)
+        .map_err(|error| failure(what(), &error))?;
+    file.write().map_err(|error| failure(what(), &error))?;
+    if let Some(token) = file.tokens.iter().find(|token| token.id == id) {
+        out.row(&row(token, now))?;
+    }
+    out.finish()?;
+    let next = "a server that runs denies it within 5 seconds, or at once after \
+                `systemctl reload` or `kill -HUP PID`; open connections too";
+    report::note(caller.quiet, next);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(place: &Place, what: impl Fn() -> String) -> anyhow::Result<IdentitiesFile> {
+    let read = IdentitiesFile::read(&place.identities);
+    Ok(read.map_err(|error| failure(what(), &error))?)
+}
+
+fn failure(what: String, error: &IdentitiesError) -> Failure {
+    let with = |code| Failure::new(code, what).because(error);
+    match error {
+        IdentitiesError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            with(ErrorCode::Io).advise("`weir token new` makes the file; `--identities` names it")
+        }
+        IdentitiesError::Io { source, .. } => with(report::io_code(source)),
+        IdentitiesError::Wrong { .. } => {
+            with(ErrorCode::BadLine).advise("correct the line; a server goes on without the change")
+        }
+        IdentitiesError::Open { path, .. } => with(ErrorCode::NotPermitted).advise(format!(
+            "take the rights of others away: `chmod 600 {}`",
+            path.display()
+        )),
+        _ => with(ErrorCode::BadOption).advise("`weir token ls` shows the ids"),
+    }
+}

@@ -1,0 +1,165 @@
+//! A server that is killed under five writing clients loses nothing that was
+//! acknowledged and doubles nothing.
+//!
+//! The server is this very program, started again with a directory in its
+//! environment; each cycle kills it with SIGKILL, and a new one takes its place
+//! at the same address. The clients never stop.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test may fail by panicking"
+)]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use weir::{
+    ClientId, ConnectOptions, ConsequenceOffset, Durability, Intention, OpenOptions, Operation,
+    Weir,
+};
+use weir_server::{Address, Server, ServerConfig};
+use weir_store::Store;
+
+/// Directory of the store, for the process that is the server.
+const DIRECTORY: &str = "WEIR_TEST_KILL_DIRECTORY";
+/// Its address.
+const ADDRESS: &str = "WEIR_TEST_KILL_ADDRESS";
+/// Cycles unless this says otherwise.
+const CYCLES: &str = "WEIR_TEST_KILL_CYCLES";
+const WRITERS: u8 = 5;
+
+/// Not a test of its own: the server of the one below.
+#[test]
+fn server_of_the_kill_test() {
+    let Some(directory) = std::env::var_os(DIRECTORY) else {
+        return;
+    };
+    let options = OpenOptions {
+        durability: Durability::Memory,
+        ..OpenOptions::default()
+    };
+    let store = Arc::new(Store::open(Path::new(&directory), &options).unwrap());
+    let mut config = ServerConfig::default();
+    config.http = None;
+    config.native = Some(Address(std::env::var(ADDRESS).unwrap().parse().unwrap()));
+    let server = Server::start(config, store).unwrap();
+    println!("\nserves {}", server.native_addr().unwrap());
+    // Until it is killed, or the test is gone and closes the pipe.
+    let mut line = String::new();
+    drop(std::io::stdin().read_line(&mut line));
+}
+
+fn start(directory: &Path, address: &str) -> (Child, String) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["server_of_the_kill_test", "--exact", "--nocapture"])
+        .env(DIRECTORY, directory)
+        .env(ADDRESS, address)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let served = lines.find_map(|line| Some(line.ok()?.strip_prefix("serves ")?.to_owned()));
+    (child, served.expect("the server starts"))
+}
+
+/// Writes numbers until told to stop; returns how many were acknowledged, all
+/// of them in the end.
+fn writer(url: &str, number: u8, stop: &AtomicBool, acknowledged: &AtomicU64) -> u64 {
+    let mut options = ConnectOptions::default();
+    options.patience = Duration::from_mins(2);
+    options.connect_timeout = Duration::from_mins(2);
+    let weir = Weir::connect_with(url, &options).unwrap();
+    let mut session = weir.session(ClientId([number + 1; 16]));
+    let topic = format!("t{number}");
+    let mut sent = 0_u64;
+    while !stop.load(Ordering::Relaxed) {
+        let values: Vec<String> = (0..20).map(|n| (sent + n).to_string()).collect();
+        let pending: Vec<_> = values
+            .iter()
+            .map(|value| {
+                let put = Operation::Put {
+                    key: b"k",
+                    value: value.as_bytes(),
+                };
+                session.send(&[Intention::new(&topic, put)]).unwrap()
+            })
+            .collect();
+        for pending in pending {
+            assert!(pending.wait().unwrap().iter().all(weir::Verdict::is_valid));
+            acknowledged.fetch_add(1, Ordering::Relaxed);
+        }
+        sent += 20;
+    }
+    sent
+}
+
+#[test]
+fn a_killed_server_loses_nothing_acknowledged_and_doubles_nothing() {
+    if std::env::var_os(DIRECTORY).is_some() {
+        return;
+    }
+    let cycles = std::env::var(CYCLES).map_or(100, |text| text.parse().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let (mut server, address) = start(dir.path(), "127.0.0.1:0");
+    let url = format!("weir://{address}");
+    let weir = Weir::connect(&url).unwrap();
+    for number in 0..WRITERS {
+        weir.topic(&format!("t{number}")).unwrap().ensure().unwrap();
+    }
+    drop(weir);
+    let (stop, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
+    let sent: Vec<u64> = std::thread::scope(|scope| {
+        let (url, stop, acknowledged) = (&url, &stop, &acknowledged);
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|number| scope.spawn(move || writer(url, number, stop, acknowledged)))
+            .collect();
+        for cycle in 0..cycles {
+            // Some work in each life, another amount each time.
+            let until = acknowledged.load(Ordering::Relaxed) + 100 + cycle % 7 * 40;
+            while acknowledged.load(Ordering::Relaxed) < until {
+                assert!(
+                    !writers
+                        .iter()
+                        .any(std::thread::ScopedJoinHandle::is_finished)
+                );
+                std::thread::yield_now();
+            }
+            // The old one first: it has the directory and the address.
+            server.kill().unwrap();
+            server.wait().unwrap();
+            server = start(dir.path(), &address).0;
+        }
+        stop.store(true, Ordering::Relaxed);
+        writers
+            .into_iter()
+            .map(|writer| writer.join().unwrap())
+            .collect()
+    });
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let store = Store::open(dir.path(), &OpenOptions::default()).unwrap();
+    for (number, sent) in sent.into_iter().enumerate() {
+        let mut reader = store
+            .read(&format!("t{number}"), ConsequenceOffset::ZERO)
+            .unwrap();
+        let mut found = Vec::new();
+        while let Some(page) = reader.next_page().unwrap() {
+            for record in &page {
+                let record = record.unwrap();
+                if record.kind == weir::RecordKind::Put {
+                    found.push(String::from_utf8(record.value.to_vec()).unwrap());
+                }
+            }
+        }
+        let wanted: Vec<String> = (0..sent).map(|n| n.to_string()).collect();
+        assert!(
+            found == wanted,
+            "writer {number}: each of {sent} once and in order"
+        );
+    }
+}
