@@ -8,6 +8,7 @@
 use thiserror::Error;
 
 use crate::codec::{Reader, Short, put_bytes, put_short_bytes, put_varint};
+use crate::group::{self, GroupStep};
 use crate::ids::{ClientId, TopicName};
 use crate::intention::{Expect, Intention, IntentionError, IntentionLimits, Operation, TxnOp};
 use crate::limits::{
@@ -30,6 +31,7 @@ mod op {
     pub(super) const DELETE: u8 = 4;
     pub(super) const ALTER: u8 = 5;
     pub(super) const REPLACE: u8 = 6;
+    pub(super) const CURSOR: u8 = 8;
     pub(super) const TXN: u8 = 9;
     pub(super) const HOUSEKEEPING: u8 = 10;
     pub(super) const QUARANTINE: u8 = 11;
@@ -270,6 +272,7 @@ fn op_number(operation: &Operation<'_>) -> u8 {
         Operation::Put { .. } => op::PUT,
         Operation::Delete { .. } => op::DELETE,
         Operation::Alter { .. } => op::ALTER,
+        Operation::Cursor { .. } => op::CURSOR,
         Operation::Txn { .. } => op::TXN,
         Operation::ExpireSessions { .. } => op::HOUSEKEEPING,
         Operation::Quarantine { .. } => op::QUARANTINE,
@@ -316,6 +319,7 @@ fn put_operation(out: &mut Vec<u8>, operation: &Operation<'_>) {
             put_varint(out, u64::from(METER));
         }
         Operation::Destroy => {}
+        Operation::Cursor { group, step } => group::put(out, group, step),
         Operation::Txn { ops } => {
             put_varint(out, ops.len() as u64);
             ops.iter().for_each(|step| put_step(out, step));
@@ -469,6 +473,12 @@ fn check(
             }
         }
         Operation::Destroy | Operation::Quarantine { .. } => {}
+        Operation::Cursor { group, step } => {
+            let operation = "a step of a group";
+            not_taken(operation, "condition", intention.expect.is_empty())?;
+            not_taken(operation, "metadata", intention.meta.is_empty())?;
+            group::check(intention.topic, group, step).map_err(IntentionError::Group)?;
+        }
         Operation::ExpireSessions { .. } => {
             let operation = "housekeeping";
             not_taken(operation, "topic", intention.topic.is_empty())?;
@@ -632,6 +642,13 @@ pub enum Action<'a> {
         args: &'a [u8],
         /// What its fuel is counted by.
         meter: u32,
+    },
+    /// CURSOR, checked.
+    Cursor {
+        /// Name of the group.
+        group: &'a str,
+        /// What is done to it.
+        step: GroupStep<'a>,
     },
     /// TXN.
     Txn(Steps<'a>),
@@ -803,7 +820,12 @@ impl<'a> Items<'a> {
             0 => &[][..],
             _ => filled(read_meta(r)).ok_or("metadata of 1 to 4,096 bytes")?,
         };
-        let mut action = read_action(r, number)?;
+        let mut action = if number == op::CURSOR {
+            let (group, step) = group::read(r, self.topic)?;
+            Action::Cursor { group, step }
+        } else {
+            read_action(r, number)?
+        };
         if flags & flag::CONTENT != 0 {
             fits(&action, &expects, meta)?;
         }
@@ -842,6 +864,7 @@ fn fits(action: &Action<'_>, expects: &Expects<'_>, meta: &[u8]) -> Result<(), &
     let own_key = match action {
         Action::Put { key, .. } | Action::Delete { key } => *key,
         Action::ExpireSessions { .. } => return Err("housekeeping without conditions or metadata"),
+        Action::Cursor { .. } => return Err("a group without conditions or metadata"),
         Action::Txn(_) if !meta.is_empty() => return Err("metadata in the steps"),
         _ => &[],
     };

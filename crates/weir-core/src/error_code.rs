@@ -65,6 +65,14 @@ pub enum ErrorCode {
     Quota = 105,
     /// Another operation of the same transaction failed, so none was carried out.
     TxnAborted = 106,
+    /// The group to make already exists.
+    GroupExists = 107,
+    /// The topic has no group of this name.
+    GroupAbsent = 108,
+    /// The record or the group is with somebody else by now.
+    NotOwner = 109,
+    /// The group has a mode in which this is not done.
+    GroupMode = 110,
     /// The topic to write to does not exist.
     NoTopic = 201,
     /// The program of the topic trapped.
@@ -119,6 +127,8 @@ pub enum ErrorCode {
     Draining = 320,
     /// The topic name is empty, too long, reserved, or has a character outside its alphabet.
     BadName = 321,
+    /// The topic has no group of this name.
+    GroupUnknown = 322,
     /// The operating system could not carry out an operation on a file of the store.
     Io = 401,
     /// A write or sync of the log failed, so this handle writes no more.
@@ -171,13 +181,17 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All codes, by ascending number.
-    pub const ALL: [Self; 57] = [
+    pub const ALL: [Self; 62] = [
         Self::TopicExists,
         Self::TopicAbsent,
         Self::Rejected,
         Self::Conflict,
         Self::Quota,
         Self::TxnAborted,
+        Self::GroupExists,
+        Self::GroupAbsent,
+        Self::NotOwner,
+        Self::GroupMode,
         Self::NoTopic,
         Self::Trap,
         Self::OutOfFuel,
@@ -205,6 +219,7 @@ impl ErrorCode {
         Self::Lagging,
         Self::Draining,
         Self::BadName,
+        Self::GroupUnknown,
         Self::Io,
         Self::IoFatal,
         Self::DiskFull,
@@ -246,6 +261,10 @@ impl ErrorCode {
             104 => Some(Self::Conflict),
             105 => Some(Self::Quota),
             106 => Some(Self::TxnAborted),
+            107 => Some(Self::GroupExists),
+            108 => Some(Self::GroupAbsent),
+            109 => Some(Self::NotOwner),
+            110 => Some(Self::GroupMode),
             201 => Some(Self::NoTopic),
             202 => Some(Self::Trap),
             203 => Some(Self::OutOfFuel),
@@ -273,6 +292,7 @@ impl ErrorCode {
             319 => Some(Self::Lagging),
             320 => Some(Self::Draining),
             321 => Some(Self::BadName),
+            322 => Some(Self::GroupUnknown),
             401 => Some(Self::Io),
             402 => Some(Self::IoFatal),
             403 => Some(Self::DiskFull),
@@ -311,6 +331,10 @@ impl ErrorCode {
             Self::Conflict => "CONFLICT",
             Self::Quota => "QUOTA",
             Self::TxnAborted => "TXN_ABORTED",
+            Self::GroupExists => "GROUP_EXISTS",
+            Self::GroupAbsent => "GROUP_ABSENT",
+            Self::NotOwner => "NOT_OWNER",
+            Self::GroupMode => "GROUP_MODE",
             Self::NoTopic => "NO_TOPIC",
             Self::Trap => "TRAP",
             Self::OutOfFuel => "OUT_OF_FUEL",
@@ -338,6 +362,7 @@ impl ErrorCode {
             Self::Lagging => "LAGGING",
             Self::Draining => "DRAINING",
             Self::BadName => "BAD_NAME",
+            Self::GroupUnknown => "GROUP_UNKNOWN",
             Self::Io => "IO",
             Self::IoFatal => "IO_FATAL",
             Self::DiskFull => "DISK_FULL",
@@ -377,6 +402,10 @@ impl ErrorCode {
             Self::TxnAborted => {
                 "Another operation of the same transaction failed, so none was carried out."
             }
+            Self::GroupExists => "The group to make already exists.",
+            Self::GroupAbsent => "The topic has no group of this name.",
+            Self::NotOwner => "The record or the group is with somebody else by now.",
+            Self::GroupMode => "The group has a mode in which this is not done.",
             Self::NoTopic => "The topic to write to does not exist.",
             Self::Trap => "The program of the topic trapped.",
             Self::OutOfFuel => "The program of the topic used up its fuel.",
@@ -412,6 +441,7 @@ impl ErrorCode {
             Self::BadName => {
                 "The topic name is empty, too long, reserved, or has a character outside its alphabet."
             }
+            Self::GroupUnknown => "The topic has no group of this name.",
             Self::Io => {
                 "The operating system could not carry out an operation on a file of the store."
             }
@@ -459,6 +489,10 @@ impl ErrorCode {
             Self::Conflict => "Read the actual offset, decide again, and send a new intention.",
             Self::Quota => "Delete or compact, or raise the quota of the topic.",
             Self::TxnAborted => "Look at the operation whose index and reason are named.",
+            Self::GroupExists => "Use the group as it is, or delete it first.",
+            Self::GroupAbsent => "Check the name with `weir group ls`, or make the group.",
+            Self::NotOwner => "Drop what was claimed and claim again.",
+            Self::GroupMode => "Look at the mode with `weir group show`.",
             Self::NoTopic => {
                 "Create it with `weir topic create`, or check the name with `weir topic ls`."
             }
@@ -502,6 +536,7 @@ impl ErrorCode {
             Self::Lagging => "Ask again after a pause, or ask another node.",
             Self::Draining => "Send the same again to another node, or after the restart.",
             Self::BadName => "Use 1 to 255 of A-Z a-z 0-9 . _ - and do not begin with a dot.",
+            Self::GroupUnknown => "Check the name with `weir group ls`.",
             Self::Io => "Look at the operation, file and cause that are named.",
             Self::IoFatal => {
                 "Check the disk, then close and reopen the store; everything acknowledged is kept."
@@ -553,6 +588,10 @@ impl ErrorCode {
             Self::Conflict => "_error_conflict",
             Self::Quota => "_failure_quota",
             Self::TxnAborted => "_error_transaction_aborted",
+            Self::GroupExists => "_error_group_exists",
+            Self::GroupAbsent => "_error_group_absent",
+            Self::NotOwner => "_error_not_owner",
+            Self::GroupMode => "_error_group_mode",
             Self::NoTopic => "_error_topic_missing",
             Self::Trap => "_failure_program_trap",
             Self::OutOfFuel => "_failure_program_fuel",
@@ -580,6 +619,7 @@ impl ErrorCode {
             Self::Lagging => "_failure_lagging",
             Self::Draining => "_failure_draining",
             Self::BadName => "_error_name_bad",
+            Self::GroupUnknown => "_error_group_unknown",
             Self::Io => "_failure_io",
             Self::IoFatal => "_failure_io_fatal",
             Self::DiskFull => "_failure_disk_full",
@@ -616,7 +656,11 @@ impl ErrorCode {
             | Self::Rejected
             | Self::Conflict
             | Self::Quota
-            | Self::TxnAborted => Class::Invalid,
+            | Self::TxnAborted
+            | Self::GroupExists
+            | Self::GroupAbsent
+            | Self::NotOwner
+            | Self::GroupMode => Class::Invalid,
             Self::NoTopic
             | Self::Trap
             | Self::OutOfFuel
@@ -643,7 +687,8 @@ impl ErrorCode {
             | Self::RecordAbsent
             | Self::Lagging
             | Self::Draining
-            | Self::BadName => Class::Refusal,
+            | Self::BadName
+            | Self::GroupUnknown => Class::Refusal,
             Self::Io
             | Self::IoFatal
             | Self::DiskFull
@@ -681,6 +726,10 @@ impl ErrorCode {
             | Self::Conflict
             | Self::Quota
             | Self::TxnAborted
+            | Self::GroupExists
+            | Self::GroupAbsent
+            | Self::NotOwner
+            | Self::GroupMode
             | Self::NoTopic
             | Self::Trap
             | Self::OutOfFuel
@@ -701,6 +750,7 @@ impl ErrorCode {
             | Self::KeyAbsent
             | Self::RecordAbsent
             | Self::BadName
+            | Self::GroupUnknown
             | Self::NotAStore
             | Self::StoreExists
             | Self::FormatNewer
@@ -741,6 +791,10 @@ impl ErrorCode {
             | Self::TopicAbsent
             | Self::Rejected
             | Self::TxnAborted
+            | Self::GroupExists
+            | Self::GroupAbsent
+            | Self::NotOwner
+            | Self::GroupMode
             | Self::Trap
             | Self::OutOfFuel
             | Self::Limit
@@ -753,6 +807,7 @@ impl ErrorCode {
             | Self::NonceReused
             | Self::Superseded
             | Self::BadName
+            | Self::GroupUnknown
             | Self::IoFatal
             | Self::Damaged
             | Self::NotAStore
@@ -801,15 +856,20 @@ impl ErrorCode {
         match self {
             Self::TopicExists
             | Self::TxnAborted
+            | Self::GroupExists
+            | Self::NotOwner
+            | Self::GroupMode
             | Self::NonceGap
             | Self::Superseded
             | Self::StoreExists
             | Self::SourceChanged => 409,
             Self::TopicAbsent
+            | Self::GroupAbsent
             | Self::NoTopic
             | Self::TopicUnknown
             | Self::KeyAbsent
-            | Self::RecordAbsent => 404,
+            | Self::RecordAbsent
+            | Self::GroupUnknown => 404,
             Self::Rejected
             | Self::Trap
             | Self::OutOfFuel
@@ -865,6 +925,10 @@ impl ErrorCode {
             | Self::Conflict
             | Self::Quota
             | Self::TxnAborted
+            | Self::GroupExists
+            | Self::GroupAbsent
+            | Self::NotOwner
+            | Self::GroupMode
             | Self::NoTopic
             | Self::Trap
             | Self::OutOfFuel
@@ -906,6 +970,7 @@ impl ErrorCode {
             | Self::TopicUnknown
             | Self::KeyAbsent
             | Self::RecordAbsent
+            | Self::GroupUnknown
             | Self::NotAStore => 4,
             Self::BadName | Self::BadOption | Self::BadAddress => 2,
             Self::Diverged | Self::Internal => 70,
@@ -923,6 +988,10 @@ impl ErrorCode {
             | Self::Conflict
             | Self::Quota
             | Self::TxnAborted
+            | Self::GroupExists
+            | Self::GroupAbsent
+            | Self::NotOwner
+            | Self::GroupMode
             | Self::NoTopic
             | Self::Trap
             | Self::OutOfFuel
@@ -949,7 +1018,11 @@ impl ErrorCode {
             Self::SessionExpired | Self::Indeterminate => 6,
             Self::Unauthenticated | Self::Forbidden | Self::NotPermitted => 77,
             Self::ReadOnly | Self::Io | Self::IoFatal | Self::DiskFull => 74,
-            Self::Gone | Self::TopicUnknown | Self::KeyAbsent | Self::RecordAbsent => 4,
+            Self::Gone
+            | Self::TopicUnknown
+            | Self::KeyAbsent
+            | Self::RecordAbsent
+            | Self::GroupUnknown => 4,
             Self::BadName | Self::BadAddress => 2,
             Self::Locked => 75,
             Self::Damaged => 65,

@@ -1,5 +1,6 @@
 //! Intentions: what a client asks for, before it has a place in the log.
 
+use crate::group::GroupStep;
 use crate::ids::{ClientId, NameError};
 use crate::limits;
 use crate::options::TopicOptions;
@@ -100,6 +101,13 @@ pub enum Operation<'a> {
         /// At least one step.
         ops: &'a [TxnOp<'a>],
     },
+    /// Changes a group of the topic.
+    Cursor {
+        /// Name of the group.
+        group: &'a str,
+        /// What is done to it.
+        step: GroupStep<'a>,
+    },
     /// Drops every session that was last used more than this many
     /// milliseconds of log time ago. Names no topic.
     ExpireSessions {
@@ -177,6 +185,13 @@ impl<'a> Intention<'a> {
             Operation::CreateProgram { code, args, .. } | Operation::Replace { code, args, .. } => {
                 code.len() + args.len() + 128
             }
+            Operation::Cursor { step, .. } => match step {
+                GroupStep::Claim { offsets, .. } => offsets.len() * 18 + 128,
+                GroupStep::Ack { offsets, .. }
+                | GroupStep::Nack { offsets, .. }
+                | GroupStep::Extend { offsets, .. } => offsets.len() * 10 + 320,
+                _ => 512,
+            },
             _ => 64,
         };
         body + self.meta.len() + 8
@@ -232,6 +247,9 @@ pub enum IntentionError {
     /// A program without code.
     #[error("a program needs code")]
     CodeMissing,
+    /// Something about a group that can never be.
+    #[error("a step of a group has a wrong {0}")]
+    Group(&'static str),
     /// A transaction without steps.
     #[error("a transaction needs at least one operation")]
     TxnEmpty,

@@ -17,6 +17,7 @@ mod digest;
 pub mod effect;
 #[allow(clippy::match_same_arms, reason = "made from a table, one arm a code")]
 pub mod error_code;
+pub mod group;
 mod ids;
 pub mod intention;
 pub mod keys;
@@ -35,10 +36,11 @@ pub use batch::{Batch, BatchBuilder, BatchError, Item};
 pub use digest::Digest;
 pub use effect::{Commit, Detail, Effect, Outcome, OutcomeRun, Outcomes};
 pub use error_code::ErrorCode;
+pub use group::{GroupMode, GroupName, GroupSetup, GroupStep};
 pub use ids::{ClientId, ConsequenceOffset, IntentionOffset, NameError, TopicId, TopicName};
 pub use intention::{Expect, Intention, Operation, TxnOp};
 pub use machine::{Applied, ApplyError, Machine};
-pub use options::{Compaction, ProgramOptions, TopicOptions};
+pub use options::{Compaction, ProgramOptions, Retention, TopicOptions};
 pub use program::{
     CodeHash, Facts, Program, ProgramCounts, ProgramHost, ProgramView, Refusal, Setup, StateMode,
     Trap, TrapKind,

@@ -93,6 +93,35 @@ pub const SESSION_WINDOW: u64 = 10_000;
 pub const SESSIONS_MAX: usize = 4096;
 /// Milliseconds of log time for which an idle session is kept in any case.
 pub const SESSION_TTL_MS: u64 = 24 * 60 * 60 * 1000;
+/// Bytes of a group's name.
+pub const GROUP_NAME_BYTES_MAX: usize = 64;
+/// Bytes of the name of a group's member.
+pub const GROUP_MEMBER_BYTES_MAX: usize = 64;
+/// Groups of one topic.
+pub const GROUPS_MAX: usize = 1024;
+/// Milliseconds of a lease unless the group says otherwise.
+pub const GROUP_LEASE_MS_DEFAULT: u64 = 30_000;
+/// Milliseconds of a lease, and of the pause behind a record that was given
+/// back.
+pub const GROUP_LEASE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+/// Deliveries of a record that a group may ask for.
+pub const GROUP_ATTEMPTS_MAX: u32 = 1_000_000;
+/// Records of a group that are with members or wait to be delivered again,
+/// and records that are done above the first of these, unless the group says
+/// otherwise. Delivery of new records pauses there.
+pub const GROUP_PENDING_DEFAULT: u32 = 100_000;
+/// What a group may ask for instead.
+pub const GROUP_PENDING_MAX: u32 = 1_000_000;
+/// Records of all groups together that are with members or wait to be
+/// delivered again.
+pub const GROUPS_PENDING_MAX: usize = 4_000_000;
+/// Offsets that one step of a group may name.
+pub const GROUP_LIST_MAX: usize = 10_000;
+/// Dead letters of a group that are not written yet. While it has so many, a
+/// record that was delivered too often is delivered again.
+pub const GROUP_LETTERS_MAX: usize = 10_000;
+/// Groups that a topic's retention may wait for.
+pub const HOLD_GROUPS_MAX: usize = 16;
 /// Topic names that a store ever knows.
 pub const TOPICS_MAX: usize = 1 << 20;
 

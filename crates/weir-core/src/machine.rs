@@ -5,6 +5,7 @@
 //! (I1); an intention whose effect is not VALID leaves no record (I10); a
 //! repeated nonce is answered and not executed (I6).
 
+pub mod groups;
 mod programs;
 mod saved;
 
@@ -104,6 +105,8 @@ pub struct Machine {
     sessions: SessionTable,
     host: Option<Arc<dyn ProgramHost>>,
     codes: Codes,
+    /// Entries of all groups.
+    pending: usize,
 }
 
 struct Stamp {
@@ -134,6 +137,7 @@ impl Machine {
             sessions: SessionTable::default(),
             host: None,
             codes: Codes::default(),
+            pending: 0,
         }
     }
 
@@ -188,6 +192,8 @@ impl Machine {
         let start = self.digest.fold(self.applied.0).fold(self.time_ms);
         let topics = self.topics.iter().fold(start, |digest, topic| {
             let live = topic.live.as_ref();
+            let groups = topic.groups.values();
+            let digest = groups.fold(digest, |digest, group| group.fold(digest));
             digest
                 .fold(topic.digest.0)
                 .fold(topic.last.0)
@@ -311,6 +317,9 @@ impl Machine {
                 self.sessions
                     .expire(self.time_ms.saturating_sub(*idle_ms), item.client);
                 return Ok(Ok((ConsequenceOffset::ZERO, 0)));
+            }
+            (Action::Cursor { group, step }, _) => {
+                return Ok(self.cursor(topic, group, step, stamp.intention.0));
             }
             (Action::Create { .. }, true) => return Ok(Err(No::bare(ErrorCode::TopicExists))),
             (_, false) if writes => return Ok(Err(No::bare(ErrorCode::NoTopic))),
@@ -448,6 +457,7 @@ impl Machine {
             last: ConsequenceOffset::ZERO,
             digest: Digest::default(),
             live: None,
+            groups: groups::Groups::new(),
         });
         Ok(id)
     }
@@ -466,7 +476,10 @@ impl Machine {
             out.word(topic.digest.0)?;
             let Some(live) = &topic.live else {
                 out.number(0)?; // does not live
-                out.number(0)?; // no further sections
+                out.number(u64::from(!topic.groups.is_empty()))?; // further sections
+                if !topic.groups.is_empty() {
+                    groups::saved::save(&topic.groups, &mut out)?;
+                }
                 continue;
             };
             out.number(live.incarnation.0)?;
@@ -479,7 +492,9 @@ impl Machine {
                 out.bytes(key)?;
                 out.number(offset.0)?;
             }
-            let sections = u64::from(live.program.is_some()) + u64::from(live.stopped);
+            let sections = u64::from(live.program.is_some())
+                + u64::from(live.stopped)
+                + u64::from(!topic.groups.is_empty());
             out.number(sections)?;
             if let Some(running) = &live.program {
                 saved::save(running, &live.keys, &mut out)?;
@@ -487,6 +502,9 @@ impl Machine {
             if live.stopped {
                 out.number(saved::STOPPED)?;
                 out.bytes(&[])?;
+            }
+            if !topic.groups.is_empty() {
+                groups::saved::save(&topic.groups, &mut out)?;
             }
         }
         self.sessions.save(&mut out)?;
@@ -530,6 +548,8 @@ impl Machine {
             if machine.by_name.insert(topic.name.clone(), id).is_some() {
                 return Err(SnapshotError::Malformed("each topic name once"));
             }
+            let entries = topic.groups.values().map(|group| group.entries().len());
+            machine.pending += entries.sum::<usize>();
             machine.topics.push(topic);
         }
         machine.sessions = SessionTable::load(&mut input, machine.applied)?;
@@ -579,13 +599,18 @@ fn load_topic(
         last: ConsequenceOffset(input.counter()?),
         digest: Digest(input.word()?),
         live: None,
+        groups: groups::Groups::new(),
     };
     if topic.last == ConsequenceOffset::ZERO {
         return Err(SnapshotError::Malformed("a topic with a record"));
     }
     let incarnation = IntentionOffset(input.number()?);
     if incarnation == IntentionOffset::ZERO {
-        input.count(0, SECTIONS)?;
+        if input.count(1, SECTIONS)? == 1 {
+            section(input, groups::saved::GROUPS)?;
+            let name = topic.name.as_str();
+            topic.groups = groups::saved::load(input, name, topic.last, applied.0)?;
+        }
         return Ok((topic, None));
     }
     let created = ConsequenceOffset(input.number()?);
@@ -612,7 +637,7 @@ fn load_topic(
     }
     let (mut program, mut stopped) = (None, false);
     let mut before = 0;
-    for _ in 0..input.count(2, SECTIONS)? {
+    for _ in 0..input.count(3, SECTIONS)? {
         let tag = input.number()?;
         match tag {
             _ if tag <= before => return Err(SnapshotError::Malformed(SECTIONS)),
@@ -620,6 +645,10 @@ fn load_topic(
             saved::STOPPED => {
                 input.bytes(0, "a mark without content")?;
                 stopped = true;
+            }
+            groups::saved::GROUPS => {
+                let name = topic.name.as_str();
+                topic.groups = groups::saved::load(input, name, topic.last, applied.0)?;
             }
             _ => return Err(SnapshotError::Malformed(SECTIONS)),
         }
@@ -784,9 +813,10 @@ fn change<S: ConsequenceSink + ?Sized>(
             }
             Ok((ConsequenceOffset::ZERO, 0))
         }
-        Action::Create { .. } | Action::Replace { .. } | Action::ExpireSessions { .. } => {
-            Err(absent)
-        }
+        Action::Create { .. }
+        | Action::Replace { .. }
+        | Action::Cursor { .. }
+        | Action::ExpireSessions { .. } => Err(absent),
     }
 }
 

@@ -2,11 +2,12 @@
 //! tags ascending; the value of an odd tag is a variable number, that of an
 //! even one a byte string (docs/formats/batch.md).
 
-use crate::codec::{Reader, Short, put_varint};
+use crate::codec::{Reader, Short, put_bytes, put_short_bytes, put_varint};
+use crate::group::GroupName;
 use crate::limits::{
     EMIT_BYTES_DEFAULT, EMIT_BYTES_MAX, EMITS_DEFAULT, EMITS_MAX, FUEL_DEFAULT, FUEL_MAX,
-    KEY_BYTES_MAX, MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MAX, STATE_BYTES_DEFAULT, STATE_BYTES_MAX,
-    STATE_ENTRIES_DEFAULT, STATE_ENTRIES_MAX, VALUE_BYTES_MAX,
+    HOLD_GROUPS_MAX, KEY_BYTES_MAX, MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MAX, STATE_BYTES_DEFAULT,
+    STATE_BYTES_MAX, STATE_ENTRIES_DEFAULT, STATE_ENTRIES_MAX, VALUE_BYTES_MAX,
 };
 use crate::program::StateMode;
 
@@ -40,6 +41,34 @@ pub struct TopicOptions {
     pub keys_max: Option<u64>,
     /// What the topic's program may use. Without meaning for a plain topic.
     pub program: ProgramOptions,
+    /// Which records may be removed from the front.
+    pub retention: Retention,
+}
+
+/// Which records a node may remove from the front of a topic, whole segments
+/// at a time: those that are over any of the limits, unless a group that is
+/// waited for has not passed them. No limit: none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Retention {
+    /// Milliseconds of log time after which a record may go.
+    pub age_ms: Option<u64>,
+    /// Bytes of records, as stored, that stay.
+    pub bytes: Option<u64>,
+    /// Records that stay; 0 with `hold_for_groups`: all go that are done.
+    pub records: Option<u64>,
+    /// Nothing goes, by retention or compaction, before each of these groups
+    /// has passed it; one that does not exist has passed nothing. Ascending,
+    /// each once, at most [`HOLD_GROUPS_MAX`].
+    pub hold_for_groups: Vec<GroupName>,
+}
+
+impl Retention {
+    /// Whether any limit is set.
+    #[must_use]
+    pub const fn is_limited(&self) -> bool {
+        self.age_ms.is_some() || self.bytes.is_some() || self.records.is_some()
+    }
 }
 
 /// What a topic's program may use. `None` means the default.
@@ -83,6 +112,10 @@ const COMPACTION_LAG_MS: u64 = 5;
 const KEY_BYTES: u64 = 7;
 const VALUE_BYTES: u64 = 9;
 const KEYS: u64 = 11;
+const RETENTION_AGE_MS: u64 = 21;
+const RETENTION_BYTES: u64 = 23;
+const RETENTION_RECORDS: u64 = 25;
+const HOLD_FOR_GROUPS: u64 = 26;
 const STATE: u64 = 51;
 const FUEL: u64 = 53;
 const MEMORY_BYTES: u64 = 55;
@@ -101,6 +134,10 @@ impl TopicOptions {
         }
         if over(self.value_bytes_max, VALUE_BYTES_MAX) {
             return Err("value_bytes_max");
+        }
+        let hold = &self.retention.hold_for_groups;
+        if hold.len() > HOLD_GROUPS_MAX || !hold.is_sorted_by(|a, b| a < b) {
+            return Err("hold_for_groups");
         }
         let program = &self.program;
         let over = |value: Option<u64>, max: u64| value.is_some_and(|v| v > max || v == 0);
@@ -158,6 +195,24 @@ impl TopicOptions {
         field(KEY_BYTES, self.key_bytes_max);
         field(VALUE_BYTES, self.value_bytes_max);
         field(KEYS, self.keys_max);
+        let retention = &self.retention;
+        field(RETENTION_AGE_MS, retention.age_ms);
+        field(RETENTION_BYTES, retention.bytes);
+        field(RETENTION_RECORDS, retention.records);
+        if !retention.hold_for_groups.is_empty() {
+            let mut names = Vec::new();
+            for name in &retention.hold_for_groups {
+                put_short_bytes(&mut names, name.as_str().as_bytes());
+            }
+            put_varint(out, HOLD_FOR_GROUPS);
+            put_bytes(out, &names);
+        }
+        let mut field = |tag: u64, value: Option<u64>| {
+            if let Some(value) = value {
+                put_varint(out, tag);
+                put_varint(out, value);
+            }
+        };
         let program = &self.program;
         let state = (program.state != StateMode::default()).then_some(program.state as u64);
         field(STATE, state);
@@ -182,11 +237,15 @@ impl TopicOptions {
         let mut last = 0;
         while !reader.is_empty() {
             let tag = reader.varint()?;
-            let value = reader.varint()?;
             if tag <= last {
                 return Err(Short);
             }
             last = tag;
+            if tag == HOLD_FOR_GROUPS {
+                options.retention.hold_for_groups = read_names(reader.bytes()?)?;
+                continue;
+            }
+            let value = reader.varint()?;
             match tag {
                 COMPACTION if value == 1 => options.compaction = Compaction::Latest,
                 TOMBSTONE_TTL_MS => options.tombstone_ttl_ms = Some(value),
@@ -194,6 +253,9 @@ impl TopicOptions {
                 KEY_BYTES => options.key_bytes_max = Some(value),
                 VALUE_BYTES => options.value_bytes_max = Some(value),
                 KEYS => options.keys_max = Some(value),
+                RETENTION_AGE_MS => options.retention.age_ms = Some(value),
+                RETENTION_BYTES => options.retention.bytes = Some(value),
+                RETENTION_RECORDS => options.retention.records = Some(value),
                 STATE => {
                     let mode = StateMode::from_number(value).ok_or(Short)?;
                     if mode == StateMode::default() {
@@ -215,6 +277,20 @@ impl TopicOptions {
     }
 }
 
+/// At least one name of a group; their order is checked with the rest.
+fn read_names(bytes: &[u8]) -> Result<Vec<GroupName>, Short> {
+    let mut names = Vec::new();
+    let mut reader = Reader::new(bytes);
+    while names.is_empty() || !reader.is_empty() {
+        let name = std::str::from_utf8(reader.short_bytes()?).map_err(|_| Short)?;
+        names.push(GroupName::new(name).ok_or(Short)?);
+        if names.len() > HOLD_GROUPS_MAX {
+            return Err(Short);
+        }
+    }
+    Ok(names)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,6 +302,15 @@ mod tests {
             tombstone_ttl_ms: Some(0),
             keys_max: Some(1_000_000),
             value_bytes_max: Some(300),
+            retention: Retention {
+                age_ms: Some(0),
+                records: Some(5),
+                hold_for_groups: ["a", "b"]
+                    .iter()
+                    .filter_map(|n| GroupName::new(n))
+                    .collect(),
+                ..Retention::default()
+            },
             ..TopicOptions::default()
         };
         let mut bytes = Vec::new();
@@ -236,6 +321,17 @@ mod tests {
         assert_eq!(TopicOptions::decode(&[11, 1, 11, 1]), None, "repeated tag");
         assert_eq!(TopicOptions::decode(&[1]), None, "value missing");
         assert_eq!(TopicOptions::decode(&[7, 0]), None, "a limit of no bytes");
+        let hold = |names: &[u8]| {
+            let mut bytes = vec![26, u8::try_from(names.len()).unwrap_or(u8::MAX)];
+            bytes.extend_from_slice(names);
+            TopicOptions::decode(&bytes).is_some()
+        };
+        assert!(hold(&[1, b'a', 1, b'b']));
+        assert!(!hold(&[]), "no name");
+        assert!(!hold(&[1, b'b', 1, b'a']), "not in order");
+        assert!(!hold(&[1, b'a', 1, b'a']), "one twice");
+        assert!(!hold(&[1, b'/']), "no name");
+        assert!(!hold(&[2, b'a']), "ends early");
         assert_eq!(TopicOptions::decode(&[51, 2]), None, "kv is the default");
         assert_eq!(TopicOptions::decode(&[51, 4]), None, "no such mode");
     }

@@ -10,6 +10,7 @@ use crate::intention::{Expect, TxnOp};
 use crate::keys::KeyIndex;
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::machine::Running;
+use crate::machine::groups::Groups;
 use crate::options::TopicOptions;
 
 /// A name that was created at least once.
@@ -23,6 +24,8 @@ pub(crate) struct Topic {
     /// Folded history (G11).
     pub(crate) digest: Digest,
     pub(crate) live: Option<Live>,
+    /// Survive destruction, like the offsets they count.
+    pub(crate) groups: Groups,
 }
 
 /// What exists only while the topic lives.
@@ -55,7 +58,7 @@ impl No {
         }
     }
 
-    fn limit(reason: ErrorCode, max: u64) -> Self {
+    pub(crate) fn limit(reason: ErrorCode, max: u64) -> Self {
         Self {
             reason,
             detail: Detail::Limit(max),

@@ -194,6 +194,23 @@ pub enum StoreError {
         /// The name.
         name: String,
     },
+    /// A topic has no group of this name.
+    #[error("topic {topic} has no group {group}")]
+    GroupUnknown {
+        /// The topic.
+        topic: String,
+        /// The name.
+        group: String,
+    },
+    /// The records that were asked for are not there any more: retention has
+    /// removed them. Reading can start at `first`.
+    #[error("records before {first} are gone; there are {first} to {last}")]
+    RecordsGone {
+        /// Offset of the first record that is left, or that will come.
+        first: u64,
+        /// Offset of the newest record.
+        last: u64,
+    },
     /// A log entry that the machine cannot apply.
     #[error("log entry {index} cannot be applied: {error}")]
     Apply {
@@ -278,6 +295,8 @@ impl StoreError {
             | Self::Missing { .. }
             | Self::Refused { .. }
             | Self::TopicUnknown { .. }
+            | Self::GroupUnknown { .. }
+            | Self::RecordsGone { .. }
             | Self::NotEmpty { .. }
             | Self::CompactionOff { .. }
             | Self::Closed

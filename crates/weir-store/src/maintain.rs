@@ -68,7 +68,7 @@ impl Committer {
 }
 
 /// Writes a checkpoint and removes snapshots that are no longer needed.
-fn finish(
+pub(crate) fn finish(
     engine: &Engine,
     disk: &dyn Disk,
     checkpoint: &Checkpoint,

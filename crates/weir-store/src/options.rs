@@ -61,6 +61,13 @@ pub struct OpenOptions {
     pub log_segment_bytes: u64,
     /// Seed of hash tables; changes no outcome. `None`: taken from the system.
     pub seed: Option<u64>,
+    /// How long a cursor of a group that is moved without waiting may wait to
+    /// be written; default 500 ms. Each group is written at most so often.
+    pub cursor_flush: Duration,
+    /// How often topics with limits are looked at for records that may go;
+    /// default 60 s. `None`: only when [`Store::retain`](crate::Store::retain)
+    /// is called.
+    pub retention_every: Option<Duration>,
     /// Runs the programs of topics. Without it a store that has any cannot be
     /// opened, and none can be created.
     pub host: Option<Arc<dyn ProgramHost>>,
@@ -78,6 +85,8 @@ impl Default for OpenOptions {
             program: name.map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
             log_segment_bytes: 64 << 20,
             seed: None,
+            cursor_flush: Duration::from_millis(500),
+            retention_every: Some(Duration::from_mins(1)),
             host: None,
         }
     }

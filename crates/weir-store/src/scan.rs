@@ -125,7 +125,8 @@ impl Store {
     }
 
     /// The page whose first record holds the value of a scanned key; `None`
-    /// when the key was changed or removed since.
+    /// when the key was changed or removed since, or retention has removed the
+    /// record.
     pub fn value(&self, topic: &str, entry: &KeyEntry) -> Result<Option<Page>, StoreError> {
         let id = self
             .engine
@@ -136,7 +137,10 @@ impl Store {
         let id = id.ok_or_else(|| StoreError::TopicUnknown {
             name: topic.to_owned(),
         })?;
-        self.record(id, entry.offset)
+        match self.record(id, entry.offset) {
+            Err(StoreError::RecordsGone { .. }) => Ok(None),
+            found => found,
+        }
     }
 
     fn order(&self, id: TopicId) -> Arc<Mutex<KeyOrder>> {

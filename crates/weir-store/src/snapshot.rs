@@ -158,8 +158,18 @@ impl Snapshot {
         for (id, list) in &self.topics {
             put_varint(&mut out, u64::from(id.0));
             put_varint(&mut out, u64::from(list.next));
-            put_varint(&mut out, list.segments.len() as u64);
-            for entry in &list.segments {
+            let removed = (list.removed > 0).then_some(SegmentEntry {
+                number: 0,
+                bytes: 0,
+                first: 1,
+                last: list.removed,
+                chain: 0,
+            });
+            put_varint(
+                &mut out,
+                (list.segments.len() + usize::from(removed.is_some())) as u64,
+            );
+            for entry in removed.iter().chain(&list.segments) {
                 put_varint(&mut out, u64::from(entry.number));
                 for n in [entry.bytes, entry.first, entry.last - entry.first] {
                     put_varint(&mut out, n);
@@ -266,7 +276,7 @@ fn read_list(bytes: &[u8]) -> Option<Vec<(TopicId, SegmentList)>> {
     for _ in 0..r.varint().ok()? {
         let id = TopicId(u32::try_from(r.varint().ok()?).ok()?);
         let next = u32::try_from(r.varint().ok()?).ok()?;
-        let mut segments = Vec::new();
+        let (mut removed, mut segments) = (0, Vec::new());
         for _ in 0..r.varint().ok()? {
             let number = u32::try_from(r.varint().ok()?)
                 .ok()
@@ -274,6 +284,13 @@ fn read_list(bytes: &[u8]) -> Option<Vec<(TopicId, SegmentList)>> {
             let (bytes, first) = (r.varint().ok()?, r.varint().ok()?);
             let last = first.checked_add(r.varint().ok()?)?;
             let chain = u32::from_le_bytes(r.array().ok()?);
+            if number == 0 {
+                // No segment: what retention has removed.
+                let fits =
+                    segments.is_empty() && removed == 0 && (bytes, first, chain) == (0, 1, 0);
+                removed = fits.then_some(last)?;
+                continue;
+            }
             segments.push(SegmentEntry {
                 number,
                 bytes,
@@ -282,7 +299,12 @@ fn read_list(bytes: &[u8]) -> Option<Vec<(TopicId, SegmentList)>> {
                 chain,
             });
         }
-        topics.push((id, SegmentList { next, segments }));
+        let list = SegmentList {
+            next,
+            removed,
+            segments,
+        };
+        topics.push((id, list));
     }
     r.is_empty().then_some(topics)
 }

@@ -1,7 +1,7 @@
 //! The store: a directory that was opened.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use weir_core::{
     ProgramCounts, ProgramView, StateMode, TopicId, TopicOptions,
 };
 
-use crate::commit::Committer;
 use crate::disk::{Disk, FileDisk};
 use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
+use crate::groups::Turns;
 use crate::identity::{self, Identity};
 use crate::lock::DirLock;
 use crate::lock_ext::{LockExt, RwLockExt};
@@ -27,6 +27,7 @@ use crate::queue::Shut;
 use crate::recovery::{OpenReport, recover};
 use crate::scan::KeyOrder;
 use crate::topic::reader::{Page, TopicReader};
+use crate::upkeep::{self, Upkeep};
 
 /// An open store. Cheap to share behind an [`Arc`]; every method may be called
 /// from any thread. Dropping it closes it.
@@ -36,6 +37,9 @@ pub struct Store {
     pub(crate) report: OpenReport,
     pub(crate) maintenance: Arc<Maintenance>,
     pub(crate) orders: Mutex<Vec<Option<Arc<Mutex<KeyOrder>>>>>,
+    pub(crate) upkeep: Upkeep,
+    /// One claim of a group at a time.
+    pub(crate) turns: Turns,
     thread: Mutex<Option<JoinHandle<Result<(), StoreError>>>>,
     lock: Mutex<Option<DirLock>>,
 }
@@ -154,15 +158,22 @@ impl Store {
             .name("weir-commit".into())
             .spawn(move || committer.run())
             .map_err(StoreError::io(IoVerb::Open, "commit thread"))?;
-        Ok(Self {
+        let store = Self {
             engine,
             disk,
             report,
             maintenance,
             orders: Mutex::default(),
+            upkeep: Upkeep::new(options.cursor_flush, options.retention_every),
+            turns: Turns::default(),
             thread: Mutex::new(Some(thread)),
             lock: Mutex::new(lock),
-        })
+        };
+        let hands = store.hands();
+        if upkeep::has_limits(&hands) {
+            store.upkeep.watch_retention(&hands);
+        }
+        Ok(store)
     }
 
     /// What opening found and did.
@@ -198,6 +209,9 @@ impl Store {
     /// queued. `Poisoned` after a failed write or sync.
     pub fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
         let prepared = self.engine.prepare(intentions)?;
+        if upkeep::sets_limits(intentions) {
+            self.upkeep.watch_retention(&self.hands());
+        }
         self.engine
             .queue
             .propose(Author::Client, intentions, prepared)
@@ -324,6 +338,9 @@ impl Store {
 
     /// Finds the record that holds the key's current value. The value is the
     /// first record of the page; `None` when the key has none.
+    ///
+    /// # Errors
+    /// `RecordsGone` when retention has removed the record.
     pub fn get(&self, topic: &str, key: &[u8]) -> Result<Option<Page>, StoreError> {
         // A compaction may move the record between the two steps; the newer
         // index then says where.
@@ -394,19 +411,6 @@ impl Store {
         })?
     }
 
-    /// Runs `work` on the commit thread, between two batches, and waits for it.
-    pub(crate) fn ask<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut Committer) -> T + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let (sender, answer) = mpsc::sync_channel(1);
-        self.engine.queue.task(Box::new(move |committer| {
-            // The asker may be gone; then nobody wants to know.
-            drop(sender.send(work(committer)));
-        }))?;
-        answer.recv().map_err(|_| StoreError::Closed)
-    }
-
     /// Finishes what is queued and closes the log cleanly. Dropping does the
     /// same but cannot tell of an error.
     pub fn close(self) -> Result<(), StoreError> {
@@ -420,6 +424,8 @@ impl Store {
     }
 
     fn stop(&self) -> Result<(), StoreError> {
+        // Cursors that wait are written while something is still taken.
+        self.upkeep.stop(&self.hands());
         self.engine.queue.shut(Shut::Closed);
         // Held to the end: whoever comes second must not let go of the
         // directory while the first one still waits for the thread.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use weir_core::batch::{Action, Batch, BatchBuilder, Item};
 use weir_core::intention::{Intention, IntentionError, IntentionLimits};
 use weir_core::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use weir_core::{BatchError, Expect, Operation, ProgramOptions, TopicOptions, TxnOp};
+use weir_core::{BatchError, Expect, Operation, ProgramOptions, Retention, TopicOptions, TxnOp};
 
 /// The widest limits there are.
 pub(crate) const WIDE: IntentionLimits = IntentionLimits {
@@ -103,6 +103,7 @@ fn describe_item(item: &Item<'_>, out: &mut String) {
         Action::Alter { options } => {
             writeln!(out, "  ALTER, {}", shown(options))
         }
+        Action::Cursor { group, step } => writeln!(out, "  group {group:?}: {step:?}"),
         Action::ExpireSessions { idle_ms } => writeln!(out, "  drop sessions idle for {idle_ms}"),
         Action::Txn(steps) => {
             for step in steps.iter() {
@@ -125,10 +126,14 @@ fn describe_item(item: &Item<'_>, out: &mut String) {
 fn shown(bytes: &[u8]) -> String {
     let options = TopicOptions::decode(bytes).unwrap();
     let text = format!("{options:?}");
-    match text.split_once(", program:") {
-        Some((plain, _)) if options.program == ProgramOptions::default() => format!("{plain} }}"),
+    let cut = |text: String, field: &str, is_default: bool| match text.split_once(field) {
+        Some((before, _)) if is_default => format!("{before} }}"),
         _ => text,
-    }
+    };
+    let plain = options.retention == Retention::default();
+    let text = cut(text, ", retention:", plain);
+    let plain = plain && options.program == ProgramOptions::default();
+    cut(text, ", program:", plain)
 }
 
 /// The bytes that the builder makes of items; the error of the first one that
@@ -181,6 +186,7 @@ pub(crate) fn with_intention<T>(item: &Item<'_>, take: impl FnOnce(&Intention<'_
         Action::Destroy => Operation::Destroy,
         Action::Put { key, value } => Operation::Put { key, value },
         Action::Delete { key } => Operation::Delete { key },
+        Action::Cursor { group, step } => Operation::Cursor { group, step },
         Action::ExpireSessions { idle_ms } => Operation::ExpireSessions { idle_ms },
         Action::Quarantine { stopped } => Operation::Quarantine { stopped },
         Action::Txn(steps) => {

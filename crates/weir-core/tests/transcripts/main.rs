@@ -13,6 +13,7 @@
 
 mod books;
 mod file;
+mod groups;
 mod words;
 mod world;
 

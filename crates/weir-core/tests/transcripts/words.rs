@@ -6,9 +6,10 @@
 
 use weir_core::intention::Intention;
 use weir_core::options::Compaction;
-use weir_core::{ClientId, Expect, Operation, TopicOptions, TxnOp};
+use weir_core::{ClientId, Expect, GroupName, Operation, TopicOptions, TxnOp};
 
 use crate::file::Command;
+use crate::groups::GroupWish;
 
 /// An intention with its own bytes.
 #[derive(Clone, Debug)]
@@ -33,6 +34,7 @@ enum Act {
     Delete(Vec<u8>),
     Txn(Vec<Step>),
     Expire(u64),
+    Group(GroupWish),
 }
 
 #[derive(Clone, Debug)]
@@ -75,6 +77,7 @@ impl Wish {
                 "delete" => Act::Delete(bytes(words.next()?)),
                 "txn" => Act::Txn(command.below.iter().map(step).collect()),
                 "expire" => Act::Expire(number(pair(words.next()?).1)),
+                "group" => Act::Group(GroupWish::parse(&mut words)),
                 _ => return None,
             },
             expect: Vec::new(),
@@ -95,7 +98,10 @@ impl Wish {
                 "principal" => wish.principal = bytes(value),
                 "fingerprint" => wish.fingerprint = Some(number(value)),
                 "topic" => wish.topic = text(value),
-                option => set_option(&mut options, option, value),
+                word => match &mut wish.act {
+                    Act::Group(group) => group.set(word, value),
+                    _ => set_option(&mut options, word, value),
+                },
             }
         }
         match name {
@@ -122,6 +128,10 @@ impl Wish {
             Act::Put(key, value) => Operation::Put { key, value },
             Act::Delete(key) => Operation::Delete { key },
             Act::Expire(idle_ms) => Operation::ExpireSessions { idle_ms: *idle_ms },
+            Act::Group(group) => Operation::Cursor {
+                group: &group.name,
+                step: group.lend(),
+            },
             Act::Txn(owned) => {
                 steps = owned.iter().map(Step::lend).collect();
                 Operation::Txn { ops: &steps }
@@ -212,6 +222,13 @@ fn set_option(options: &mut TopicOptions, option: &str, value: &str) {
         "key_bytes_max" => options.key_bytes_max = Some(number(value)),
         "value_bytes_max" => options.value_bytes_max = Some(number(value)),
         "keys_max" => options.keys_max = Some(number(value)),
+        "retention_age_ms" => options.retention.age_ms = Some(number(value)),
+        "retention_bytes" => options.retention.bytes = Some(number(value)),
+        "retention_records" => options.retention.records = Some(number(value)),
+        "hold_for_groups" => {
+            let names = value.split(',').map(|name| GroupName::new(name).unwrap());
+            options.retention.hold_for_groups = names.collect();
+        }
         _ => panic!("nothing is called {option}={value}"),
     }
 }

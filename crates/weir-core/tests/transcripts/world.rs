@@ -232,6 +232,7 @@ impl World {
             ["time", ms] => self.time_ms = number(ms),
             ["term", term] => self.term = number(term),
             ["accept", settings @ ..] => self.accept(settings),
+            ["groups", topic] => crate::groups::print_groups(&self.machine, topic, out),
             ["now"] => {
                 let (applied, time) = (self.machine.applied(), self.machine.time_ms());
                 let _ = writeln!(out, "intention {applied}, time {time}");
@@ -403,10 +404,18 @@ fn print_options(options: &TopicOptions) -> String {
         ("key_bytes_max", options.key_bytes_max),
         ("value_bytes_max", options.value_bytes_max),
         ("keys_max", options.keys_max),
+        ("retention_age_ms", options.retention.age_ms),
+        ("retention_bytes", options.retention.bytes),
+        ("retention_records", options.retention.records),
     ] {
         if let Some(value) = value {
             let _ = write!(out, ", {name}={value}");
         }
+    }
+    let hold = &options.retention.hold_for_groups;
+    if !hold.is_empty() {
+        let names: Vec<&str> = hold.iter().map(weir_core::GroupName::as_str).collect();
+        let _ = write!(out, ", hold_for_groups={}", names.join(","));
     }
     out
 }

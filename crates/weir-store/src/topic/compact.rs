@@ -3,8 +3,9 @@
 //! What goes: a PUT whose key has a newer record; a DELETE whose key was
 //! written or deleted again, or that is older than the tombstone time; records
 //! of earlier incarnations. What stays: records without key, CREATE, ALTER and
-//! REPLACE of the current incarnation, and everything that is younger than the
-//! lag. A record that stays keeps its offset, so a reader steps over holes.
+//! REPLACE of the current incarnation, everything that is younger than the lag
+//! or that a group which is waited for has not passed. A record that stays
+//! keeps its offset, so a reader steps over holes.
 //!
 //! The kept records are written to new segments by the calling thread while
 //! commits go on; the commit thread then swaps the block list in one step, and
@@ -49,6 +50,8 @@ struct Input {
     options: TopicOptions,
     incarnation: u64,
     now_ms: u64,
+    /// Everything behind this is held for a group.
+    held: u64,
 }
 
 /// Decides about one record at a time.
@@ -132,6 +135,7 @@ impl Store {
             let view = machine.topic_by_id(id);
             let live = view.and_then(|view| Some((view.options?.clone(), view.incarnation?.0)));
             let now_ms = machine.time_ms();
+            let held = machine.held(id).unwrap_or(u64::MAX);
             drop(machine);
             let Some((options, incarnation)) = live else {
                 return Ok(None);
@@ -153,6 +157,7 @@ impl Store {
                 options,
                 incarnation,
                 now_ms,
+                held,
             }))
         })?
     }
@@ -233,7 +238,7 @@ impl Keep<'_> {
     fn keeps(&self, record: &Record<'_>) -> bool {
         let options = &self.input.options;
         let age_ms = self.input.now_ms.saturating_sub(record.time_ms);
-        if age_ms < options.compaction_lag_ms.unwrap_or(0) {
+        if age_ms < options.compaction_lag_ms.unwrap_or(0) || record.offset.0 > self.input.held {
             return true;
         }
         if record.intention.0 < self.input.incarnation {

@@ -96,6 +96,8 @@ pub(crate) struct Contents {
     pub(crate) open_records: u32,
     /// Offset of the newest published record; 0 when there is none.
     pub(crate) last: u64,
+    /// Offset of the newest record that retention has removed; 0 for none.
+    pub(crate) removed: u64,
 }
 
 impl Contents {
@@ -184,6 +186,11 @@ impl TopicFiles {
     /// Offset of the newest published record.
     pub(crate) fn last(&self) -> ConsequenceOffset {
         ConsequenceOffset(self.contents.read_ok().last)
+    }
+
+    /// Offset of the newest record that retention has removed; 0 for none.
+    pub(crate) fn removed(&self) -> u64 {
+        self.contents.read_ok().removed
     }
 
     /// Offset of the oldest record that is still there; zero for none.

@@ -25,6 +25,8 @@ pub(crate) mod wire;
 pub struct TopicReader {
     source: Source,
     next: u64,
+    /// Whether it goes on at the first record that is left.
+    skips: bool,
 }
 
 #[derive(Clone)]
@@ -73,6 +75,7 @@ impl TopicReader {
         Self {
             source: Source::Topic(files),
             next: after.0.saturating_add(1),
+            skips: false,
         }
     }
 
@@ -80,7 +83,42 @@ impl TopicReader {
         Self {
             source: Source::Name(engine, name.into()),
             next: after.0.saturating_add(1),
+            skips: false,
         }
+    }
+
+    /// The same reader, which goes on at the first record that is left when
+    /// retention has removed those it would read next. Without this that is
+    /// an error, unless it starts at the first record.
+    #[must_use]
+    pub fn or_earliest(mut self) -> Self {
+        self.skips = true;
+        self
+    }
+
+    /// Whether what it would read next was removed.
+    fn gone(&self, files: &TopicFiles) -> Result<(), StoreError> {
+        let removed = files.removed();
+        if self.skips || self.next <= 1 || self.next > removed {
+            return Ok(());
+        }
+        Err(StoreError::RecordsGone {
+            first: removed.saturating_add(1),
+            last: files.last().0,
+        })
+    }
+
+    /// Continues so many offsets before the end, or at the first record that
+    /// is left.
+    pub fn seek_last(&mut self, n: u64) {
+        let files = self.source.files();
+        let (last, removed) = files.map_or((0, 0), |files| (files.last().0, files.removed()));
+        let after = last.saturating_sub(n);
+        self.next = if after < removed {
+            1
+        } else {
+            after.saturating_add(1)
+        };
     }
 
     /// The topic's records, once it is there.
@@ -124,9 +162,14 @@ impl TopicReader {
         let Some(files) = self.files() else {
             return Ok(None);
         };
+        self.gone(&files)?;
         let Some(block) = files.load_from(self.next)? else {
             return Ok(None);
         };
+        if block.base.first > self.next {
+            // They may have been removed in between.
+            self.gone(&files)?;
+        }
         let page = Page {
             from: self.next,
             file: super::files::directory(files.id),
@@ -178,7 +221,7 @@ impl TopicReader {
         };
         self.next = from.max(1);
         loop {
-            let mut at = self.clone();
+            let mut at = self.clone().or_earliest();
             let Some(page) = at.next_page()? else {
                 return Ok(());
             };
@@ -273,6 +316,14 @@ impl Drop for Changed {
 }
 
 impl Page {
+    /// The same page from this record on.
+    pub(crate) fn starting(&self, offset: ConsequenceOffset) -> Self {
+        Self {
+            from: offset.0.max(self.from),
+            ..self.clone()
+        }
+    }
+
     /// The records, in order.
     #[must_use]
     pub fn iter(&self) -> Records<'_> {

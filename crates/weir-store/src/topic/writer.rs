@@ -30,6 +30,8 @@ const WRITE_BYTES: u64 = 4 << 20;
 pub(crate) struct SegmentList {
     /// Number of the next segment.
     pub(crate) next: u32,
+    /// Offset of the newest record that retention has removed; 0 for none.
+    pub(crate) removed: u64,
     /// Each segment, in order.
     pub(crate) segments: Vec<SegmentEntry>,
 }
@@ -156,6 +158,16 @@ impl TopicWriter {
             }
         }
         self.next_segment = self.next_segment.max(listed.next);
+        let removed = listed.removed;
+        if removed > last
+            || blocks
+                .first()
+                .is_some_and(|block| block.base.first <= removed)
+        {
+            let file = directory(self.files.id);
+            let what = "records behind those that were removed";
+            return Err(StoreError::damage(&file, 0, what, 0));
+        }
         if blocks.last().is_some_and(|block| block.last > last) {
             let file = directory(self.files.id);
             return Err(StoreError::damage(
@@ -167,6 +179,7 @@ impl TopicWriter {
         }
         let mut contents = self.files.contents.write_ok();
         contents.last = last;
+        contents.removed = removed;
         contents.blocks = blocks;
         Ok(())
     }
@@ -303,10 +316,11 @@ impl TopicWriter {
     /// The segments as a snapshot lists them. Everything must be flushed.
     pub(crate) fn list(&self) -> SegmentList {
         assert!(self.unwritten.is_empty(), "flushed before it is listed");
-        let segments = entries(&self.files.contents.read_ok().blocks);
+        let contents = self.files.contents.read_ok();
         SegmentList {
             next: self.next_segment,
-            segments,
+            removed: contents.removed,
+            segments: entries(&contents.blocks),
         }
     }
 
@@ -337,6 +351,35 @@ impl TopicWriter {
             .blocks
             .partition_point(|block| block.last <= through);
         contents.blocks.splice(..at, blocks);
+    }
+
+    /// Takes the segments from the front that end at or before `through` out
+    /// of what readers see, and returns them. The one that is written to stays.
+    pub(crate) fn drop_front(&mut self, through: u64) -> Vec<Arc<Segment>> {
+        let current = self.current.as_ref().map(|(segment, _)| segment.number);
+        let mut contents = self.files.contents.write_ok();
+        let mut gone: Vec<Arc<Segment>> = Vec::new();
+        let mut keep = 0;
+        let mut blocks = contents.blocks.as_slice();
+        while let Some(Home::File(segment, _)) = blocks.first().map(|block| &block.home) {
+            let number = segment.number;
+            let is_in =
+                |block: &&BlockRef| matches!(&block.home, Home::File(s, _) if s.number == number);
+            let count = blocks.iter().take_while(is_in).count();
+            let (own, rest) = blocks.split_at(count);
+            if current == Some(number) || own.last().is_none_or(|block| block.last > through) {
+                break;
+            }
+            gone.push(Arc::clone(segment));
+            keep += count;
+            blocks = rest;
+        }
+        let last = keep.checked_sub(1).and_then(|at| contents.blocks.get(at));
+        if let Some(last) = last.map(|block| block.last) {
+            contents.removed = contents.removed.max(last);
+            contents.blocks.drain(..keep);
+        }
+        gone
     }
 }
 

@@ -1,0 +1,266 @@
+//! Groups in a snapshot: one section of a topic (docs/formats/snapshot.md).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Claim, Entry, Group, Groups, Letter, Owner, Place};
+use crate::codec::{Reader, Short, put_short_bytes, put_varint};
+use crate::group::{self, GroupMode, GroupName, GroupSetup, GroupStep};
+use crate::ids::ConsequenceOffset;
+use crate::limits::{GROUP_LETTERS_MAX, GROUP_MEMBER_BYTES_MAX, GROUPS_MAX};
+use crate::snapshot::{Input, SnapshotError, Writer};
+
+/// Tag of a topic's section with its groups.
+pub(in crate::machine) const GROUPS: u64 = 60;
+const SECTION_BYTES_MAX: u64 = 2 << 30;
+const BROKEN: SnapshotError = SnapshotError::Malformed("the groups of a topic");
+
+pub(in crate::machine) fn save(groups: &Groups, out: &mut Writer<'_>) -> Result<(), SnapshotError> {
+    let mut bytes = Vec::new();
+    put_varint(&mut bytes, groups.len() as u64);
+    for (name, group) in groups {
+        put_short_bytes(&mut bytes, name.as_str().as_bytes());
+        put(group, &mut bytes);
+    }
+    out.number(GROUPS)?;
+    out.bytes(&bytes)
+}
+
+fn put(group: &Group, out: &mut Vec<u8>) {
+    out.push(group.mode as u8);
+    put_varint(out, group.created);
+    put_varint(out, group.lease_ms);
+    put_varint(out, group.cursor);
+    if group.mode == GroupMode::Exclusive {
+        out.push(u8::from(group.owner.is_some()));
+        if let Some(owner) = &group.owner {
+            put_varint(out, owner.generation);
+            put_short_bytes(out, &owner.member);
+            put_varint(out, owner.until_ms);
+        }
+        return;
+    }
+    put_varint(out, u64::from(group.attempts_max));
+    put_varint(out, u64::from(group.pending_max));
+    put_short_bytes(out, group.dead_letters.as_bytes());
+    put_varint(out, group.frontier - group.cursor);
+    put_varint(out, group.redeliveries);
+    put_varint(out, group.claims.len() as u64);
+    let mut last = 0;
+    for (id, claim) in &group.claims {
+        put_varint(out, id - last);
+        put_short_bytes(out, &claim.member);
+        last = *id;
+    }
+    put_varint(out, group.entries.len() as u64);
+    let mut last = group.cursor;
+    for (offset, entry) in &group.entries {
+        put_varint(out, offset - last);
+        put_varint(out, u64::from(entry.attempts));
+        match entry.place {
+            Place::Waiting { from_ms } => {
+                put_varint(out, 0);
+                put_varint(out, from_ms);
+            }
+            Place::Leased { claim, until_ms } => {
+                put_varint(out, claim);
+                put_varint(out, until_ms);
+            }
+        }
+        if group.mode == GroupMode::Keyed {
+            out.extend_from_slice(&entry.key.to_le_bytes());
+        }
+        last = *offset;
+    }
+    put_varint(out, group.deaths);
+    put_varint(out, group.letters.len() as u64);
+    let mut last = 0;
+    for (number, letter) in &group.letters {
+        put_varint(out, number - last);
+        put_varint(out, letter.offset);
+        put_varint(out, u64::from(letter.attempts));
+        put_varint(out, letter.time_ms);
+        put_short_bytes(out, letter.reason.as_bytes());
+        last = *number;
+    }
+}
+
+/// Reads the groups of a topic with this newest record, of a machine with this
+/// newest intention.
+pub(in crate::machine) fn load(
+    input: &mut Input<'_>,
+    topic: &str,
+    last: ConsequenceOffset,
+    applied: u64,
+) -> Result<Groups, SnapshotError> {
+    let bytes = input.section(SECTION_BYTES_MAX, "a section of at most 2 GiB")?;
+    let mut r = Reader::new(&bytes);
+    let groups = read_all(&mut r, topic, last.0, applied).map_err(|Short| BROKEN)?;
+    if groups.is_empty() || !r.is_empty() {
+        return Err(BROKEN);
+    }
+    Ok(groups)
+}
+
+fn read_all(r: &mut Reader<'_>, topic: &str, last: u64, applied: u64) -> Result<Groups, Short> {
+    let mut groups = Groups::new();
+    let count = r.varint()?;
+    if count > GROUPS_MAX as u64 {
+        return Err(Short);
+    }
+    for _ in 0..count {
+        let name = GroupName::new(text(r.short_bytes()?)?).ok_or(Short)?;
+        if groups
+            .last_key_value()
+            .is_some_and(|(before, _)| *before >= name)
+        {
+            return Err(Short);
+        }
+        let group = read(r, topic, last, applied)?;
+        let step = GroupStep::Open(group.setup());
+        group::check(topic, name.as_str(), &step).map_err(|_| Short)?;
+        groups.insert(name, group);
+    }
+    Ok(groups)
+}
+
+fn text(bytes: &[u8]) -> Result<&str, Short> {
+    std::str::from_utf8(bytes).map_err(|_| Short)
+}
+
+fn small(number: u64) -> Result<u32, Short> {
+    u32::try_from(number).map_err(|_| Short)
+}
+
+fn within(number: u64, low: u64, high: u64) -> Result<u64, Short> {
+    if (low..=high).contains(&number) {
+        Ok(number)
+    } else {
+        Err(Short)
+    }
+}
+
+fn member(r: &mut Reader<'_>) -> Result<Box<[u8]>, Short> {
+    let member = r.short_bytes()?;
+    within(member.len() as u64, 1, GROUP_MEMBER_BYTES_MAX as u64)?;
+    Ok(member.into())
+}
+
+fn read(r: &mut Reader<'_>, topic: &str, last: u64, applied: u64) -> Result<Group, Short> {
+    let mode = GroupMode::from_number(r.u8()?).ok_or(Short)?;
+    let mut setup = GroupSetup::new(mode);
+    let created = within(r.varint()?, 1, applied)?;
+    setup.lease_ms = r.varint()?;
+    let cursor = within(r.varint()?, 0, last)?;
+    let mut owner = None;
+    if mode == GroupMode::Exclusive {
+        if within(u64::from(r.u8()?), 0, 1)? == 1 {
+            owner = Some(Owner {
+                generation: within(r.varint()?, created + 1, applied)?,
+                member: member(r)?,
+                until_ms: r.varint()?,
+            });
+        }
+    } else {
+        setup.attempts_max = small(r.varint()?)?;
+        setup.pending_max = small(r.varint()?)?;
+        setup.dead_letters = text(r.short_bytes()?)?;
+    }
+    group::check(topic, "g", &GroupStep::Open(setup)).map_err(|_| Short)?;
+    let mut group = Group {
+        mode,
+        lease_ms: setup.lease_ms,
+        attempts_max: setup.attempts_max,
+        pending_max: setup.pending_max,
+        dead_letters: setup.dead_letters.into(),
+        created,
+        cursor,
+        frontier: cursor,
+        owner,
+        entries: BTreeMap::new(),
+        claims: BTreeMap::new(),
+        letters: BTreeMap::new(),
+        deaths: 0,
+        redeliveries: 0,
+        due: BTreeSet::new(),
+        by_key: BTreeMap::new(),
+    };
+    if mode != GroupMode::Exclusive {
+        group.frontier = within(cursor.checked_add(r.varint()?).ok_or(Short)?, cursor, last)?;
+        group.redeliveries = within(r.varint()?, 0, 1 << 62)?;
+        read_entries(r, &mut group, applied)?;
+        read_letters(r, &mut group, last)?;
+    }
+    Ok(group)
+}
+
+fn read_entries(r: &mut Reader<'_>, group: &mut Group, applied: u64) -> Result<(), Short> {
+    let claims = within(r.varint()?, 0, u64::from(group.pending_max))?;
+    let mut before = group.created;
+    let mut base = 0_u64;
+    for _ in 0..claims {
+        base = base.checked_add(r.varint()?).ok_or(Short)?;
+        before = within(base, before + 1, applied)?;
+        let claim = Claim {
+            member: member(r)?,
+            leases: 0,
+        };
+        group.claims.insert(before, claim);
+    }
+    let entries = within(r.varint()?, 0, u64::from(group.pending_max))?;
+    let mut offset = group.cursor;
+    for _ in 0..entries {
+        let next = offset.checked_add(r.varint()?).ok_or(Short)?;
+        offset = within(next, offset + 1, group.frontier)?;
+        let attempts = small(r.varint()?)?;
+        let (claim, time_ms) = (r.varint()?, r.varint()?);
+        let place = if claim == 0 {
+            Place::Waiting { from_ms: time_ms }
+        } else {
+            let claims = group.claims.get_mut(&claim).filter(|_| attempts > 0);
+            claims.ok_or(Short)?.leases += 1;
+            Place::Leased {
+                claim,
+                until_ms: time_ms,
+            }
+        };
+        let key = match group.mode {
+            GroupMode::Keyed => r.u64()?,
+            _ => 0,
+        };
+        let entry = Entry {
+            attempts,
+            key,
+            place,
+        };
+        group.entries.insert(offset, entry);
+        group.due.insert((place.due_ms(), offset));
+        if key != 0 {
+            group.by_key.entry(key).or_default().insert(offset);
+        }
+    }
+    // One form for each state: the cursor is where the list says, and a claim
+    // without leases is none.
+    let first = group.entries.first_key_value();
+    let cursor = first.map_or(group.frontier, |(offset, _)| offset - 1);
+    if cursor != group.cursor || group.claims.values().any(|claim| claim.leases == 0) {
+        return Err(Short);
+    }
+    Ok(())
+}
+
+fn read_letters(r: &mut Reader<'_>, group: &mut Group, last: u64) -> Result<(), Short> {
+    group.deaths = within(r.varint()?, 0, 1 << 62)?;
+    let mut before = 0_u64;
+    for _ in 0..within(r.varint()?, 0, GROUP_LETTERS_MAX as u64)? {
+        let number = before.checked_add(r.varint()?).ok_or(Short)?;
+        before = within(number, before + 1, group.deaths)?;
+        let letter = Letter {
+            offset: within(r.varint()?, 1, last)?,
+            attempts: small(r.varint()?)?,
+            time_ms: r.varint()?,
+            reason: text(r.short_bytes()?)?.into(),
+        };
+        group.letters.insert(before, letter);
+    }
+    Ok(())
+}

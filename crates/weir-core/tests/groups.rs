@@ -1,0 +1,433 @@
+//! Random histories of groups against a model that keeps every record by
+//! itself: who has it, since when, how often. No record is with two members,
+//! none is lost, none that is done comes again, keys keep their order, and a
+//! saved machine goes on like the one that was not saved.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use weir_core::batch::{Batch, BatchBuilder};
+use weir_core::group::{Hashes, Offsets, key_hash};
+use weir_core::intention::{Intention, IntentionLimits, Operation};
+use weir_core::machine::groups::Place;
+use weir_core::{
+    Commit, ConsequenceSink, Effect, ErrorCode, GroupMode, GroupSetup, GroupStep, Machine,
+    Outcomes, Record, TopicId, TopicName, TopicOptions,
+};
+
+const MEMBERS: [&[u8]; 3] = [b"anna", b"bert", b"carl"];
+const KEYS: [&[u8]; 4] = [b"", b"k", b"l", b"m"];
+const LEASE_MS: u64 = 10;
+
+struct Nowhere;
+
+impl ConsequenceSink for Nowhere {
+    fn topic(&mut self, _: TopicId, _: &TopicName) {}
+    fn record(&mut self, _: TopicId, _: &Record<'_>) {}
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Put(usize),
+    /// Member, wanted records, how many of the new ones, stale view.
+    Claim(usize, Vec<u8>, u8, bool),
+    Ack(u8, u8),
+    Nack(u8, u8, u64),
+    Extend(u8, u64),
+    Wait(u64),
+    Reset(u8),
+    Bury,
+    Reload,
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        6 => (0..KEYS.len()).prop_map(Act::Put),
+        6 => (0..MEMBERS.len(), prop::collection::vec(any::<u8>(), 0..4), 0..6_u8, any::<bool>())
+            .prop_map(|(member, old, new, stale)| Act::Claim(member, old, new, stale)),
+        5 => (any::<u8>(), any::<u8>()).prop_map(|(a, b)| Act::Ack(a, b)),
+        3 => (any::<u8>(), any::<u8>(), 0..15_u64).prop_map(|(a, b, c)| Act::Nack(a, b, c)),
+        2 => (any::<u8>(), 1..30_u64).prop_map(|(a, b)| Act::Extend(a, b)),
+        3 => (1..15_u64).prop_map(Act::Wait),
+        1 => any::<u8>().prop_map(Act::Reset),
+        1 => Just(Act::Bury),
+        1 => Just(Act::Reload),
+    ];
+    prop::collection::vec(act, 1..80)
+}
+
+/// What the model knows of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fate {
+    New,
+    Done,
+    Waits(u64, u32),
+    With {
+        claim: u64,
+        member: usize,
+        until: u64,
+        attempts: u32,
+    },
+}
+
+struct World {
+    machine: Machine,
+    time_ms: u64,
+    mode: GroupMode,
+    attempts_max: u32,
+    pending: usize,
+    /// By offset; the first one stands for the CREATE.
+    keys: Vec<usize>,
+    fates: Vec<Fate>,
+    letters: BTreeMap<u64, u64>,
+    deaths: u64,
+    frontier: usize,
+}
+
+impl World {
+    fn new(mode: GroupMode, attempts_max: u32, pending: u32) -> Self {
+        let mut world = Self {
+            machine: Machine::new(1),
+            time_ms: 0,
+            mode,
+            attempts_max,
+            pending: pending as usize,
+            keys: vec![0],
+            fates: vec![Fate::New],
+            letters: BTreeMap::new(),
+            deaths: 0,
+            frontier: 0,
+        };
+        let options = TopicOptions::default();
+        world.send(Operation::Create { options: &options });
+        let mut setup = GroupSetup::new(mode);
+        setup.lease_ms = LEASE_MS;
+        setup.attempts_max = attempts_max;
+        setup.pending_max = pending;
+        setup.dead_letters = if attempts_max > 0 { "dead" } else { "" };
+        assert_eq!(world.step(GroupStep::Open(setup)).effect, Effect::Valid);
+        world
+    }
+
+    fn send(&mut self, operation: Operation<'_>) -> Commit {
+        let mut builder = BatchBuilder::default();
+        let intention = Intention::new("t", operation);
+        builder
+            .push(&intention, &IntentionLimits::default())
+            .unwrap();
+        let bytes = builder.to_bytes(self.time_ms);
+        let mut outcomes = Outcomes::default();
+        let batch = Batch::read(&bytes, 1).unwrap();
+        self.machine
+            .apply(&batch, &mut Nowhere, &mut outcomes)
+            .unwrap();
+        outcomes.iter().next().unwrap().commit().unwrap().clone()
+    }
+
+    fn step(&mut self, step: GroupStep<'_>) -> Commit {
+        self.send(Operation::Cursor { group: "g", step })
+    }
+
+    fn fate(&mut self, offset: u64) -> &mut Fate {
+        let index = usize::try_from(offset).unwrap() - 1;
+        &mut self.fates[index]
+    }
+
+    fn key(&self, offset: u64) -> usize {
+        self.keys[usize::try_from(offset).unwrap() - 1]
+    }
+
+    fn open(&self) -> Vec<u64> {
+        let open = |fate: &Fate| matches!(fate, Fate::Waits(..) | Fate::With { .. });
+        (1..)
+            .zip(&self.fates)
+            .filter(|(_, fate)| open(fate))
+            .map(|(offset, _)| offset)
+            .collect()
+    }
+
+    fn cursor(&self) -> usize {
+        self.open()
+            .first()
+            .map_or(self.frontier, |first| usize::try_from(*first).unwrap() - 1)
+    }
+
+    fn run(&mut self, act: &Act) {
+        match act {
+            Act::Put(key) => {
+                let (key_bytes, value) = (KEYS[*key], &b"v"[..]);
+                self.send(Operation::Put {
+                    key: key_bytes,
+                    value,
+                });
+                self.keys.push(*key);
+                self.fates.push(Fate::New);
+            }
+            Act::Claim(member, old, new, stale) => self.claim(*member, old, *new, *stale),
+            Act::Ack(claim, which) => self.answer(*claim, *which, None),
+            Act::Nack(claim, which, delay) => self.answer(*claim, *which, Some(*delay)),
+            Act::Extend(which, lease_ms) => self.extend(*which, *lease_ms),
+            Act::Wait(ms) => self.time_ms += ms,
+            Act::Reset(to) => {
+                let offset = u64::from(*to) % (self.fates.len() as u64 + 1);
+                assert_eq!(self.step(GroupStep::Reset { offset }).effect, Effect::Valid);
+                self.frontier = usize::try_from(offset).unwrap();
+                for (at, fate) in self.fates.iter_mut().enumerate() {
+                    *fate = if at < self.frontier {
+                        Fate::Done
+                    } else {
+                        Fate::New
+                    };
+                }
+            }
+            Act::Bury => {
+                let letters: Vec<u64> = self.letters.keys().copied().collect();
+                if !letters.is_empty() {
+                    let letters = Offsets::Plain(&letters);
+                    self.step(GroupStep::Buried { letters });
+                    self.letters.clear();
+                }
+            }
+            Act::Reload => {
+                let (mut bytes, mut again) = (Vec::new(), Vec::new());
+                self.machine.save(&mut bytes).unwrap();
+                let loaded = Machine::load(&mut bytes.as_slice(), 77).unwrap();
+                loaded.save(&mut again).unwrap();
+                assert_eq!(bytes, again, "one form");
+                assert_eq!(self.machine.digest(), loaded.digest());
+                self.machine = loaded;
+            }
+        }
+    }
+
+    fn claim(&mut self, member: usize, old: &[u8], new: u8, stale: bool) {
+        let open = self.open();
+        let mut list: Vec<u64> = Vec::new();
+        if !open.is_empty() {
+            list.extend(old.iter().map(|n| open[usize::from(*n) % open.len()]));
+        }
+        let back = if stale { self.frontier.min(2) } else { 0 };
+        let seen = self.frontier - back;
+        let through = (seen + usize::from(new)).min(self.fates.len());
+        // The CREATE is passed.
+        list.extend(
+            (seen + 1..=through)
+                .filter(|at| *at > 1)
+                .map(|at| at as u64),
+        );
+        list.sort_unstable();
+        list.dedup();
+        let hashes: Vec<u64> = list
+            .iter()
+            .map(|at| key_hash(KEYS[self.key(*at)]))
+            .collect();
+        let commit = self.step(GroupStep::Claim {
+            member: MEMBERS[member],
+            lease_ms: 0,
+            seen: seen as u64,
+            through: through as u64,
+            offsets: Offsets::Plain(&list),
+            keys: (self.mode == GroupMode::Keyed).then_some(Hashes::Plain(&hashes)),
+        });
+        assert_eq!(commit.effect, Effect::Valid);
+        self.expect_claim(member, &list, through, commit.intention.0);
+    }
+
+    /// The rules again, one record at a time and without any index.
+    fn expect_claim(&mut self, member: usize, list: &[u64], through: usize, claim: u64) {
+        let start = self.frontier;
+        let done_above = start - self.cursor() - self.open().len();
+        let pauses = done_above >= self.pending;
+        let mut frontier = if pauses { start } else { through.max(start) };
+        for at in list {
+            if usize::try_from(*at).unwrap() > start {
+                if pauses || self.open().len() >= self.pending {
+                    frontier = frontier.min(usize::try_from(*at).unwrap() - 1);
+                    break;
+                }
+                *self.fate(*at) = Fate::Waits(0, 0);
+            }
+            let (free, attempts) = match self.fate(*at).clone() {
+                Fate::Waits(from, attempts) => (from <= self.time_ms, attempts),
+                Fate::With {
+                    until, attempts, ..
+                } => (until <= self.time_ms, attempts),
+                Fate::New | Fate::Done => (false, 0),
+            };
+            if !free {
+                continue;
+            }
+            if self.attempts_max > 0 && attempts >= self.attempts_max {
+                self.die(*at);
+            } else if self.may_have(*at, member) {
+                *self.fate(*at) = Fate::With {
+                    claim,
+                    member,
+                    until: self.time_ms + LEASE_MS,
+                    attempts: attempts + 1,
+                };
+            }
+        }
+        for at in start..frontier {
+            if self.fates[at] == Fate::New {
+                self.fates[at] = Fate::Done;
+            }
+        }
+        self.frontier = frontier;
+    }
+
+    fn may_have(&self, at: u64, member: usize) -> bool {
+        let key = self.key(at);
+        if self.mode != GroupMode::Keyed || key == 0 {
+            return true;
+        }
+        self.open()
+            .into_iter()
+            .filter(|other| *other != at && self.key(*other) == key)
+            .all(
+                |other| match &self.fates[usize::try_from(other).unwrap() - 1] {
+                    Fate::With {
+                        member: holder,
+                        until,
+                        ..
+                    } if *until > self.time_ms => *holder == member,
+                    _ => other > at,
+                },
+            )
+    }
+
+    fn die(&mut self, at: u64) {
+        *self.fate(at) = Fate::Done;
+        self.deaths += 1;
+        self.letters.insert(self.deaths, at);
+    }
+
+    /// Acknowledges, or gives back, a claim's record, or one that it has not.
+    fn answer(&mut self, which: u8, foreign: u8, delay: Option<u64>) {
+        let open = self.open();
+        let Some(at) = open.get(usize::from(which) % open.len().max(1)).copied() else {
+            return;
+        };
+        let (holder, attempts) = match self.fate(at).clone() {
+            Fate::With {
+                claim, attempts, ..
+            } => (claim, attempts),
+            _ => (0, 0),
+        };
+        let claim = if foreign < 50 {
+            u64::from(foreign) + 1
+        } else {
+            holder.max(1)
+        };
+        let (list, now) = ([at], self.time_ms);
+        let offsets = Offsets::Plain(&list);
+        let step = match delay {
+            None => GroupStep::Ack { claim, offsets },
+            Some(delay_ms) => GroupStep::Nack {
+                claim,
+                delay_ms,
+                reason: "",
+                offsets,
+            },
+        };
+        let commit = self.step(step);
+        if claim != holder {
+            assert_eq!(commit.reason, Some(ErrorCode::NotOwner));
+            return;
+        }
+        assert_eq!(commit.effect, Effect::Valid);
+        match delay {
+            None => *self.fate(at) = Fate::Done,
+            Some(_) if self.attempts_max > 0 && attempts >= self.attempts_max => self.die(at),
+            Some(delay) => *self.fate(at) = Fate::Waits(now + delay, attempts),
+        }
+    }
+
+    fn extend(&mut self, which: u8, lease_ms: u64) {
+        let open = self.open();
+        let Some(at) = open.get(usize::from(which) % open.len().max(1)).copied() else {
+            return;
+        };
+        if let Fate::With {
+            claim,
+            member,
+            attempts,
+            ..
+        } = self.fate(at).clone()
+        {
+            let list = [at];
+            let offsets = Offsets::Plain(&list);
+            let step = GroupStep::Extend {
+                claim,
+                lease_ms,
+                offsets,
+            };
+            assert_eq!(self.step(step).effect, Effect::Valid);
+            let until = self.time_ms + lease_ms;
+            *self.fate(at) = Fate::With {
+                claim,
+                member,
+                until,
+                attempts,
+            };
+        }
+    }
+
+    /// The machine says of every record what the model says.
+    fn check(&self) {
+        let group = self.machine.group("t", "g").unwrap();
+        assert_eq!(group.frontier(), self.frontier as u64);
+        assert_eq!(group.cursor(), self.cursor() as u64);
+        let open = self.open();
+        assert_eq!(group.entries().map(|(at, _)| at).collect::<Vec<_>>(), open);
+        for (at, entry) in group.entries() {
+            let found = match entry.place {
+                Place::Waiting { from_ms } => Fate::Waits(from_ms, entry.attempts),
+                Place::Leased { claim, until_ms } => {
+                    let name = group.claims().find(|(id, ..)| *id == claim).unwrap().1;
+                    Fate::With {
+                        claim,
+                        member: MEMBERS.iter().position(|member| *member == name).unwrap(),
+                        until: until_ms,
+                        attempts: entry.attempts,
+                    }
+                }
+            };
+            assert_eq!(
+                found,
+                self.fates[usize::try_from(at).unwrap() - 1],
+                "record {at}"
+            );
+        }
+        let letters: BTreeMap<u64, u64> = group.letters().map(|(n, l)| (n, l.offset)).collect();
+        assert_eq!(letters, self.letters);
+        let due: Vec<u64> = group.due().map(|(_, at)| at).collect();
+        assert_eq!(due.len(), open.len(), "each entry is due once");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_group_does_what_the_model_does(
+        acts in acts(),
+        keyed in any::<bool>(),
+        attempts in 0..4_u32,
+        pending in prop_oneof![Just(3_u32), Just(1000)],
+    ) {
+        let mode = if keyed { GroupMode::Keyed } else { GroupMode::Shared };
+        let mut world = World::new(mode, attempts, pending);
+        for act in &acts {
+            world.run(act);
+            world.check();
+        }
+    }
+}

@@ -1,0 +1,542 @@
+//! Groups of an open store: finding what a claim can ask for, and reading what
+//! it got.
+//!
+//! What a claim gets is decided on apply; this only proposes. Claims of one
+//! group take turns here, so that they rarely ask for the same. What must never
+//! happen here: a record handed out whose lease is not in the log.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, MutexGuard};
+
+use weir_core::group::{Hashes, Offsets, key_hash};
+use weir_core::limits::GROUP_LIST_MAX;
+use weir_core::machine::groups::{Group, KeyGate, Owner, Place};
+use weir_core::{
+    Commit, ConsequenceOffset, ErrorCode, GroupMode, GroupStep, Intention, Operation, Outcome,
+    RecordKind,
+};
+
+use crate::commit::now_ms;
+use crate::error::StoreError;
+use crate::lock_ext::{LockExt, RwLockExt};
+use crate::store::Store;
+use crate::topic::reader::{Page, TopicReader};
+
+/// Times that a claim is made anew when the group was put back meanwhile.
+const TRIES: usize = 3;
+/// Turns; two groups may share one.
+const TURNS: usize = 64;
+
+/// Who claims next.
+#[derive(Debug)]
+pub(crate) struct Turns([Mutex<()>; TURNS]);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Mutex::new(())))
+    }
+}
+
+impl Turns {
+    pub(crate) fn take(&self, topic: &str, group: &str) -> MutexGuard<'_, ()> {
+        let mut hasher = DefaultHasher::new();
+        (topic, group).hash(&mut hasher);
+        let turns = TURNS as u64;
+        let at = usize::try_from(hasher.finish() % turns).unwrap_or(0);
+        let [first, ..] = &self.0;
+        self.0.get(at).unwrap_or(first).lock_ok()
+    }
+}
+
+/// A group as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupInfo {
+    /// Topic it reads.
+    pub topic: String,
+    /// Its name.
+    pub name: String,
+    /// How its members share the topic.
+    pub mode: GroupMode,
+    /// Everything up to here is done.
+    pub cursor: ConsequenceOffset,
+    /// Everything behind here is new.
+    pub frontier: ConsequenceOffset,
+    /// Newest record of the topic.
+    pub last: ConsequenceOffset,
+    /// Offsets that are not done, holes and records that groups do not deliver
+    /// included.
+    pub lag: u64,
+    /// Records that members have.
+    pub leased: u64,
+    /// Records that were seen and wait to be claimed.
+    pub waiting: u64,
+    /// Stamp of the first record that is not done, milliseconds since
+    /// 1970-01-01 UTC.
+    pub oldest_ms: Option<u64>,
+    /// Deliveries beyond the first of a record.
+    pub redeliveries: u64,
+    /// Records that were given up.
+    pub deaths: u64,
+    /// Dead letters that are not written yet.
+    pub letters: u64,
+    /// Owner of an exclusive group.
+    pub owner: Option<Owner>,
+    /// Members that have records, and how many.
+    pub members: BTreeMap<Box<[u8]>, u64>,
+    /// Milliseconds of a lease.
+    pub lease_ms: u64,
+    /// Deliveries after which a record is given up; 0: never.
+    pub attempts_max: u32,
+    /// Bound of what is with members, and of what is done above the cursor.
+    pub pending_max: u32,
+    /// Topic for dead letters; empty for none.
+    pub dead_letters: String,
+}
+
+/// What a member would like to have.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// Its name, 1 to 64 bytes.
+    pub member: &'a [u8],
+    /// Records. More come only when keys become free while it asks.
+    pub max: usize,
+    /// Milliseconds; 0: the group's own.
+    pub lease_ms: u64,
+}
+
+/// A record that a member has.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// The claim: what acknowledges it.
+    pub claim: u64,
+    /// Its offset.
+    pub offset: ConsequenceOffset,
+    /// How often it was delivered, this time included.
+    pub attempts: u32,
+    /// A page whose first record it is.
+    pub page: Page,
+}
+
+/// What a claim got.
+#[derive(Clone, Debug, Default)]
+pub struct Claimed {
+    /// The verdict; none when there was nothing to ask for.
+    pub commit: Option<Commit>,
+    /// The records, by offset.
+    pub deliveries: Vec<Delivery>,
+    /// When a record that somebody has, or that waits, may be claimed:
+    /// milliseconds since 1970-01-01 UTC.
+    pub due_ms: Option<u64>,
+    /// Behind this is what was not looked at.
+    pub frontier: ConsequenceOffset,
+}
+
+/// What a claim is going to ask for.
+struct Plan {
+    mode: GroupMode,
+    frontier: u64,
+    takes_new: bool,
+    again: Vec<u64>,
+    /// Hash of the key of each of these.
+    again_keys: Vec<u64>,
+    /// Of these, the ones that are not given up.
+    count: usize,
+    due_ms: Option<u64>,
+}
+
+/// New records of a claim.
+#[derive(Default)]
+struct Fresh {
+    offsets: Vec<u64>,
+    keys: Vec<u64>,
+    pages: BTreeMap<u64, Page>,
+    through: u64,
+}
+
+impl Store {
+    /// A group of a topic; `None` when there is none.
+    #[must_use]
+    pub fn group(&self, topic: &str, group: &str) -> Option<GroupInfo> {
+        let mut info = {
+            let machine = self.engine.machine.read_ok();
+            let last = machine.topic(topic)?.last;
+            group_info(topic, group, machine.group(topic, group)?, last)
+        };
+        info.oldest_ms = self.oldest(&info);
+        Some(info)
+    }
+
+    /// The groups of a topic, by name.
+    ///
+    /// # Errors
+    /// `TopicUnknown`.
+    pub fn groups(&self, topic: &str) -> Result<Vec<GroupInfo>, StoreError> {
+        let mut infos: Vec<GroupInfo> = {
+            let machine = self.engine.machine.read_ok();
+            let view = machine.topic(topic).ok_or_else(|| unknown(topic))?;
+            let groups = machine.groups(view.id);
+            groups
+                .map(|(name, group)| group_info(topic, name.as_str(), group, view.last))
+                .collect()
+        };
+        for info in &mut infos {
+            info.oldest_ms = self.oldest(info);
+        }
+        Ok(infos)
+    }
+
+    /// Stamp of the first record behind the cursor that a group delivers.
+    fn oldest(&self, info: &GroupInfo) -> Option<u64> {
+        let mut reader = self.read(&info.topic, info.cursor).ok()?.or_earliest();
+        while let Ok(Some(page)) = reader.next_page() {
+            for record in &page {
+                let record = record.ok()?;
+                if delivers(record.kind) {
+                    return Some(record.time_ms);
+                }
+            }
+        }
+        None
+    }
+
+    /// Does one step of a group and waits for the verdict.
+    pub fn group_step(
+        &self,
+        topic: &str,
+        group: &str,
+        step: GroupStep<'_>,
+    ) -> Result<Commit, StoreError> {
+        let intention = Intention::new(topic, Operation::Cursor { group, step });
+        let outcomes = self.propose(&[intention])?.wait()?;
+        match outcomes.iter().next() {
+            Some(Outcome::Committed(commit) | Outcome::Replayed(commit)) => Ok(commit),
+            _ => Err(StoreError::Closed),
+        }
+    }
+
+    /// Moves the cursor of an exclusive group forward. It is written within
+    /// [`OpenOptions::cursor_flush`](crate::OpenOptions), each group at most so
+    /// often, or by [`flush_cursors`](Self::flush_cursors) or a close; the
+    /// verdict is not seen. [`group_step`](Self::group_step) moves it at once.
+    pub fn move_cursor(
+        &self,
+        topic: &str,
+        group: &str,
+        generation: u64,
+        offset: ConsequenceOffset,
+    ) -> Result<(), StoreError> {
+        let hands = self.hands();
+        let name = (topic, group);
+        if self.upkeep.take_cursor(&hands, name, generation, offset.0) {
+            return Ok(());
+        }
+        let offset = offset.0;
+        let step = GroupStep::Move { generation, offset };
+        self.group_step(topic, group, step).map(drop)
+    }
+
+    /// Moves the cursor and waits for the verdict; what waits for this group is
+    /// taken back.
+    pub fn move_cursor_now(
+        &self,
+        topic: &str,
+        group: &str,
+        generation: u64,
+        offset: ConsequenceOffset,
+    ) -> Result<Commit, StoreError> {
+        self.upkeep.forget_cursor(topic, group);
+        let offset = offset.0;
+        let step = GroupStep::Move { generation, offset };
+        self.group_step(topic, group, step)
+    }
+
+    /// Writes all cursors that wait, and waits until they are written.
+    pub fn flush_cursors(&self) {
+        self.upkeep.flush(&self.hands());
+    }
+
+    /// Claims records for a member of a keyed or shared group. Never waits for
+    /// records; an answer without any tells in `due_ms` and `frontier` what to
+    /// wait for.
+    ///
+    /// # Errors
+    /// `TopicUnknown`, `GroupUnknown`; a verdict that is not VALID is in the
+    /// answer.
+    pub fn claim(&self, topic: &str, group: &str, ask: &Ask<'_>) -> Result<Claimed, StoreError> {
+        let turn = self.turns.take(topic, group);
+        for _ in 1..TRIES {
+            let claimed = self.claim_once(topic, group, ask)?;
+            let reason = claimed.commit.as_ref().and_then(|commit| commit.reason);
+            if reason != Some(ErrorCode::Conflict) {
+                drop(turn);
+                self.write_letters(topic, group)?;
+                return Ok(claimed);
+            }
+        }
+        self.claim_once(topic, group, ask)
+    }
+
+    fn claim_once(&self, topic: &str, group: &str, ask: &Ask<'_>) -> Result<Claimed, StoreError> {
+        let now_ms = now_ms();
+        let max = ask.max.clamp(1, GROUP_LIST_MAX);
+        let plan = {
+            let machine = self.engine.machine.read_ok();
+            machine.topic(topic).ok_or_else(|| unknown(topic))?;
+            let found = machine.group(topic, group);
+            let found = found.ok_or_else(|| no_group(topic, group))?;
+            plan(found, ask.member, max, now_ms.max(machine.time_ms()))
+        };
+        let mut fresh = Fresh {
+            through: plan.frontier,
+            ..Fresh::default()
+        };
+        if plan.takes_new && plan.count < max {
+            self.look(topic, group, ask.member, (max, now_ms), &plan, &mut fresh)?;
+        }
+        let mut claimed = Claimed {
+            due_ms: plan.due_ms,
+            frontier: ConsequenceOffset(fresh.through),
+            ..Claimed::default()
+        };
+        let empty = plan.again.is_empty() && fresh.through == plan.frontier;
+        if empty && plan.mode != GroupMode::Exclusive {
+            return Ok(claimed);
+        }
+        let offsets = [plan.again, fresh.offsets].concat();
+        let keys = [plan.again_keys, fresh.keys].concat();
+        let step = GroupStep::Claim {
+            member: ask.member,
+            lease_ms: ask.lease_ms,
+            seen: plan.frontier,
+            through: fresh.through,
+            offsets: Offsets::Plain(&offsets),
+            keys: (plan.mode == GroupMode::Keyed).then_some(Hashes::Plain(&keys)),
+        };
+        let commit = self.group_step(topic, group, step)?;
+        let claim = commit.intention.0;
+        claimed.commit = Some(commit);
+        self.fetch(topic, group, claim, &offsets, &fresh.pages, &mut claimed)?;
+        Ok(claimed)
+    }
+
+    /// Looks for new records behind the frontier.
+    fn look(
+        &self,
+        topic: &str,
+        group: &str,
+        member: &[u8],
+        (max, now_ms): (usize, u64),
+        plan: &Plan,
+        fresh: &mut Fresh,
+    ) -> Result<(), StoreError> {
+        let after = ConsequenceOffset(plan.frontier);
+        let mut reader = self.read(topic, after)?.or_earliest();
+        // What is behind the last page up to here was removed.
+        let end = reader.last().0;
+        let mut left = max - plan.count;
+        let list_max = GROUP_LIST_MAX - plan.again.len();
+        let mut free: BTreeMap<u64, bool> = BTreeMap::new();
+        let again: BTreeSet<u64> = plan.again.iter().copied().collect();
+        while left > 0 && fresh.offsets.len() < list_max {
+            let Some(page) = reader.next_page()? else {
+                fresh.through = fresh.through.max(end);
+                return Ok(());
+            };
+            for record in &page {
+                let record = record?;
+                if left == 0 || fresh.offsets.len() >= list_max {
+                    return Ok(());
+                }
+                let offset = record.offset.0;
+                fresh.through = offset;
+                if !delivers(record.kind) {
+                    continue;
+                }
+                let key = match plan.mode {
+                    GroupMode::Keyed => key_hash(record.key),
+                    _ => 0,
+                };
+                let goes = key == 0
+                    || *free.entry(key).or_insert_with(|| {
+                        let machine = self.engine.machine.read_ok();
+                        let now_ms = now_ms.max(machine.time_ms());
+                        machine
+                            .group(topic, group)
+                            .is_none_or(|group| is_free(group, key, member, now_ms, &again))
+                    });
+                left -= usize::from(goes);
+                fresh.offsets.push(offset);
+                fresh.keys.push(key);
+                if goes {
+                    fresh.pages.insert(offset, page.starting(record.offset));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the records that the claim got. Those that are not there any more
+    /// are done.
+    fn fetch(
+        &self,
+        topic: &str,
+        group: &str,
+        claim: u64,
+        offsets: &[u64],
+        pages: &BTreeMap<u64, Page>,
+        claimed: &mut Claimed,
+    ) -> Result<(), StoreError> {
+        let got: Vec<(u64, u32)> = {
+            let machine = self.engine.machine.read_ok();
+            let found = machine.group(topic, group);
+            let entry = |offset: &u64| {
+                let entry = found?.entry(*offset)?;
+                let own = matches!(entry.place, Place::Leased { claim: by, .. } if by == claim);
+                own.then_some((*offset, entry.attempts))
+            };
+            offsets.iter().filter_map(entry).collect()
+        };
+        let mut missing = Vec::new();
+        for (offset, attempts) in got {
+            let page = match pages.get(&offset) {
+                Some(page) => Some(page.clone()),
+                None => self.page_at(topic, ConsequenceOffset(offset))?,
+            };
+            let Some(page) = page else {
+                missing.push(offset);
+                continue;
+            };
+            claimed.deliveries.push(Delivery {
+                claim,
+                offset: ConsequenceOffset(offset),
+                attempts,
+                page,
+            });
+        }
+        if !missing.is_empty() {
+            let offsets = Offsets::Plain(&missing);
+            self.group_step(topic, group, GroupStep::Ack { claim, offsets })?;
+        }
+        Ok(())
+    }
+
+    /// The page whose first record is this one, if it is still there.
+    pub(crate) fn page_at(
+        &self,
+        topic: &str,
+        offset: ConsequenceOffset,
+    ) -> Result<Option<Page>, StoreError> {
+        let before = ConsequenceOffset(offset.0.saturating_sub(1));
+        let mut reader: TopicReader = self.read(topic, before)?.or_earliest();
+        let Some(page) = reader.next_page()? else {
+            return Ok(None);
+        };
+        let first = page.iter().next().transpose()?.map(|record| record.offset);
+        Ok((first == Some(offset)).then_some(page))
+    }
+}
+
+fn unknown(topic: &str) -> StoreError {
+    StoreError::TopicUnknown {
+        name: topic.to_owned(),
+    }
+}
+
+pub(crate) fn no_group(topic: &str, group: &str) -> StoreError {
+    StoreError::GroupUnknown {
+        topic: topic.to_owned(),
+        group: group.to_owned(),
+    }
+}
+
+/// Whether groups deliver records of this kind; others are passed.
+fn delivers(kind: RecordKind) -> bool {
+    matches!(kind, RecordKind::Put | RecordKind::Delete)
+}
+
+/// Which records that were seen before can be had now.
+fn plan(group: &Group, member: &[u8], max: usize, now_ms: u64) -> Plan {
+    let mut again: Vec<u64> = Vec::new();
+    let mut later = group.due().skip_while(|(due, _)| *due <= now_ms);
+    let due_ms = later.next().map(|(due, _)| due);
+    let mut ready: Vec<u64> = group
+        .due()
+        .take_while(|(due, _)| *due <= now_ms)
+        .map(|(_, offset)| offset)
+        .collect();
+    ready.sort_unstable();
+    let attempts_max = group.setup().attempts_max;
+    let (mut gate, mut count, mut again_keys) = (KeyGate::default(), 0, Vec::new());
+    for offset in ready {
+        if count >= max || again.len() >= GROUP_LIST_MAX {
+            break;
+        }
+        let Some(entry) = group.entry(offset) else {
+            continue;
+        };
+        // One that is given up is not had, but only a claim gives it up.
+        let spent = attempts_max > 0 && entry.attempts >= attempts_max;
+        if !spent && !group.admits(&mut gate, offset, entry.key, member, now_ms) {
+            continue;
+        }
+        count += usize::from(!spent);
+        again.push(offset);
+        again_keys.push(entry.key);
+    }
+    Plan {
+        mode: group.mode(),
+        frontier: group.frontier(),
+        takes_new: group.takes_new(),
+        again,
+        again_keys,
+        count,
+        due_ms,
+    }
+}
+
+/// Whether a new record of this key can be had: every one before it is with
+/// the member, or is asked for in the same claim.
+fn is_free(group: &Group, key: u64, member: &[u8], now_ms: u64, again: &BTreeSet<u64>) -> bool {
+    group.of_key(key).all(|offset| {
+        let held = group.entry(offset).and_then(|entry| match entry.place {
+            Place::Leased { claim, until_ms } if until_ms > now_ms => Some(claim),
+            _ => None,
+        });
+        match held {
+            Some(claim) => group.member_of(claim) == Some(member),
+            None => again.contains(&offset),
+        }
+    })
+}
+
+fn group_info(topic: &str, name: &str, group: &Group, last: ConsequenceOffset) -> GroupInfo {
+    let mut members: BTreeMap<Box<[u8]>, u64> = BTreeMap::new();
+    for (_, member, leases) in group.claims() {
+        *members.entry(member.into()).or_default() += u64::from(leases);
+    }
+    let leased: u64 = members.values().sum();
+    let setup = group.setup();
+    let open = group.entries().len() as u64;
+    GroupInfo {
+        topic: topic.to_owned(),
+        name: name.to_owned(),
+        mode: group.mode(),
+        cursor: ConsequenceOffset(group.cursor()),
+        frontier: ConsequenceOffset(group.frontier()),
+        last,
+        lag: last.0.saturating_sub(group.frontier()) + open,
+        leased,
+        waiting: open.saturating_sub(leased),
+        oldest_ms: None,
+        redeliveries: group.redeliveries(),
+        deaths: group.deaths(),
+        letters: group.letters().len() as u64,
+        owner: group.owner().cloned(),
+        members,
+        lease_ms: setup.lease_ms,
+        attempts_max: setup.attempts_max,
+        pending_max: setup.pending_max,
+        dead_letters: setup.dead_letters.to_owned(),
+    }
+}

@@ -1,0 +1,71 @@
+//! What maintenance works with: the store without its callers.
+
+use std::sync::{Arc, mpsc};
+
+use weir_core::Intention;
+use weir_core::batch::Author;
+
+use crate::commit::Committer;
+use crate::disk::Disk;
+use crate::engine::Engine;
+use crate::error::StoreError;
+use crate::log::LogIndex;
+use crate::maintain;
+use crate::permit::{Maintenance, Permit};
+use crate::proposal::Proposal;
+use crate::store::Store;
+
+/// The parts of an open store that a thread of its own needs.
+#[derive(Clone)]
+pub(crate) struct Hands {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) maintenance: Arc<Maintenance>,
+}
+
+impl Hands {
+    /// Runs `work` on the commit thread, between two batches, and waits for it.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Committer) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (sender, answer) = mpsc::sync_channel(1);
+        self.engine.queue.task(Box::new(move |committer| {
+            // The asker may be gone; then nobody wants to know.
+            drop(sender.send(work(committer)));
+        }))?;
+        answer.recv().map_err(|_| StoreError::Closed)
+    }
+
+    /// Hands over intentions that bring no program.
+    pub(crate) fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
+        let prepared = self.engine.prepare(intentions)?;
+        self.engine
+            .queue
+            .propose(Author::Client, intentions, prepared)
+    }
+
+    /// Writes a snapshot of the state as it is now.
+    pub(crate) fn checkpoint(&self, permit: &Permit) -> Result<LogIndex, StoreError> {
+        let checkpoint = self.ask(Committer::begin_checkpoint)??;
+        maintain::finish(&self.engine, &*self.disk, &checkpoint, permit)
+    }
+}
+
+impl Store {
+    pub(crate) fn hands(&self) -> Hands {
+        Hands {
+            engine: Arc::clone(&self.engine),
+            disk: Arc::clone(&self.disk),
+            maintenance: Arc::clone(&self.maintenance),
+        }
+    }
+
+    /// See [`Hands::ask`].
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Committer) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.hands().ask(work)
+    }
+}

@@ -1,0 +1,80 @@
+//! Reading what holds now before what comes: each key once, then new records.
+
+use std::collections::VecDeque;
+
+use weir_core::ConsequenceOffset;
+
+use crate::error::StoreError;
+use crate::scan::KeyEntry;
+use crate::store::Store;
+use crate::topic::reader::{Page, TopicReader};
+
+/// Keys that are looked up together.
+const KEYS: usize = 1000;
+
+/// The value that each key had when the reading began, in byte order of keys,
+/// each once. A key that changes meanwhile may be left out; it comes with the
+/// new records. Costs one list of keys and one page.
+#[derive(Debug)]
+pub struct Latest {
+    topic: String,
+    /// Newest record when it began.
+    until: ConsequenceOffset,
+    after: Option<Box<[u8]>>,
+    found: VecDeque<KeyEntry>,
+    ended: bool,
+}
+
+impl Store {
+    /// Begins to read what holds now. The topic need not be there yet.
+    #[must_use]
+    pub fn latest(&self, topic: &str) -> Latest {
+        let files = self.engine.files_by_name(topic);
+        Latest {
+            topic: topic.to_owned(),
+            until: files.map_or(ConsequenceOffset::ZERO, |files| files.last()),
+            after: None,
+            found: VecDeque::new(),
+            ended: false,
+        }
+    }
+}
+
+impl Latest {
+    /// The next key's record, the first of the page; `None` behind the last.
+    pub fn next(&mut self, store: &Store) -> Result<Option<Page>, StoreError> {
+        if self.until == ConsequenceOffset::ZERO {
+            return Ok(None);
+        }
+        loop {
+            let Some(entry) = self.found.pop_front() else {
+                if self.ended {
+                    return Ok(None);
+                }
+                let keys = store.scan(&self.topic, b"", self.after.as_deref(), KEYS)?;
+                self.ended = keys.len() < KEYS;
+                self.after = keys.last().map(|entry| entry.key.clone());
+                self.found = keys.into();
+                continue;
+            };
+            if entry.offset > self.until {
+                continue;
+            }
+            if let Some(page) = store.value(&self.topic, &entry)? {
+                return Ok(Some(page));
+            }
+        }
+    }
+
+    /// Reads on with the records that came since it began.
+    #[must_use]
+    pub fn live(&self, store: &Store) -> TopicReader {
+        store.listen(&self.topic, self.until).or_earliest()
+    }
+
+    /// The newest record when it began.
+    #[must_use]
+    pub fn until(&self) -> ConsequenceOffset {
+        self.until
+    }
+}

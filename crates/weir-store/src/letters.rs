@@ -1,0 +1,176 @@
+//! Dead letters: what became of a record that was delivered too often.
+//!
+//! A letter is a transaction of its own in the topic for dead letters: first
+//! why, as JSON, under `TOPIC/GROUP/LETTER/why`, then the record's value and
+//! metadata under `TOPIC/GROUP/LETTER`. LETTER is the intention that made the
+//! group, a dot and the letter's number, so no two letters of a store have one
+//! name. It is written on the condition that it is not there, and taken off the
+//! group's list afterwards: a crash in between makes it twice nothing.
+
+use std::fmt::Write as _;
+
+use weir_core::group::Offsets;
+use weir_core::machine::groups::Letter;
+use weir_core::{
+    ConsequenceOffset, Effect, ErrorCode, Expect, GroupStep, Intention, Operation, TopicOptions,
+    TxnOp,
+};
+
+use crate::error::StoreError;
+use crate::lock_ext::RwLockExt;
+use crate::store::Store;
+use crate::topic::reader::Page;
+
+/// Letters that are written together.
+const LETTERS: usize = 100;
+
+/// A letter that is ready to be written.
+struct Ready {
+    number: u64,
+    key: String,
+    why_key: String,
+    why: String,
+    page: Option<Page>,
+}
+
+impl Store {
+    /// Writes the dead letters of a group that wait. Happens by itself with
+    /// each claim; returns how many are written now, and leaves those that the
+    /// other topic does not take.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn write_letters(&self, topic: &str, group: &str) -> Result<u64, StoreError> {
+        let mut behind = 0;
+        let mut written = 0;
+        loop {
+            let Some((dead, created, letters)) = self.waiting_letters(topic, group, behind) else {
+                return Ok(written);
+            };
+            behind = letters.last().map_or(u64::MAX, |(number, _)| *number);
+            self.ensure(&dead)?;
+            let mut ready = Vec::new();
+            for (number, letter) in &letters {
+                let name = format!("{topic}/{group}/{created}.{number}");
+                let page = self.page_at(topic, ConsequenceOffset(letter.offset))?;
+                ready.push(Ready {
+                    number: *number,
+                    why: why(topic, group, letter, page.as_ref())?,
+                    why_key: format!("{name}/why"),
+                    key: name,
+                    page,
+                });
+            }
+            let mut buried = Vec::new();
+            for letter in &ready {
+                if self.write_letter(&dead, letter)? {
+                    buried.push(letter.number);
+                }
+            }
+            if !buried.is_empty() {
+                let letters = Offsets::Plain(&buried);
+                self.group_step(topic, group, GroupStep::Buried { letters })?;
+            }
+            written += buried.len() as u64;
+        }
+    }
+
+    #[allow(clippy::type_complexity, reason = "read at one place")]
+    fn waiting_letters(
+        &self,
+        topic: &str,
+        group: &str,
+        behind: u64,
+    ) -> Option<(String, u64, Vec<(u64, Letter)>)> {
+        let machine = self.engine.machine.read_ok();
+        let group = machine.group(topic, group)?;
+        let letters: Vec<(u64, Letter)> = group
+            .letters()
+            .filter(|(number, _)| *number > behind)
+            .take(LETTERS)
+            .map(|(number, letter)| (number, letter.clone()))
+            .collect();
+        let dead = group.setup().dead_letters.to_owned();
+        (!letters.is_empty()).then(|| (dead, group.created(), letters))
+    }
+
+    fn ensure(&self, topic: &str) -> Result<(), StoreError> {
+        if self.topic(topic).is_some_and(|info| info.live) {
+            return Ok(());
+        }
+        let options = TopicOptions::default();
+        let create = Operation::Create { options: &options };
+        self.propose(&[Intention::new(topic, create)])?.wait()?;
+        Ok(())
+    }
+
+    /// Whether the letter is there now.
+    fn write_letter(&self, dead: &str, letter: &Ready) -> Result<bool, StoreError> {
+        let record = letter.page.as_ref().and_then(|page| page.iter().next());
+        let record = record.transpose()?;
+        let mut ops = vec![TxnOp::Put {
+            key: letter.why_key.as_bytes(),
+            value: letter.why.as_bytes(),
+            meta: &[],
+        }];
+        ops.extend(record.map(|record| TxnOp::Put {
+            key: letter.key.as_bytes(),
+            value: record.value,
+            meta: record.meta,
+        }));
+        let absent = [Expect::KeyAbsent(Some(letter.why_key.as_bytes()))];
+        let intention = Intention::new(dead, Operation::Txn { ops: &ops }).expecting(&absent);
+        let outcomes = self.propose(&[intention])?.wait()?;
+        let commit = outcomes.iter().next();
+        let commit = commit.as_ref().and_then(|outcome| outcome.commit());
+        Ok(commit.is_some_and(|commit| {
+            commit.effect == Effect::Valid || commit.reason == Some(ErrorCode::Conflict)
+        }))
+    }
+}
+
+/// What happened, as JSON.
+fn why(
+    topic: &str,
+    group: &str,
+    letter: &Letter,
+    page: Option<&Page>,
+) -> Result<String, StoreError> {
+    let record = page.and_then(|page| page.iter().next()).transpose()?;
+    let mut out = String::from("{");
+    text(&mut out, "topic", topic);
+    text(&mut out, "group", group);
+    let _ = write!(out, "\"offset\":{},", letter.offset);
+    match record.map(|record| std::str::from_utf8(record.key).map_err(|_| record.key)) {
+        None | Some(Ok("")) => {}
+        Some(Ok(key)) => text(&mut out, "key", key),
+        Some(Err(bytes)) => {
+            let mut hex = String::new();
+            for byte in bytes {
+                let _ = write!(hex, "{byte:02x}");
+            }
+            text(&mut out, "key_hex", &hex);
+        }
+    }
+    text(&mut out, "reason", &letter.reason);
+    if record.is_none() {
+        out.push_str("\"record\":\"gone\",");
+    }
+    let (attempts, time_ms) = (letter.attempts, letter.time_ms);
+    let _ = write!(out, "\"attempts\":{attempts},\"time_ms\":{time_ms}}}");
+    Ok(out)
+}
+
+fn text(out: &mut String, name: &str, value: &str) {
+    let _ = write!(out, "\"{name}\":\"");
+    for char in value.chars() {
+        match char {
+            '"' | '\\' => out.extend(['\\', char]),
+            '\0'..='\x1f' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(char));
+            }
+            char => out.push(char),
+        }
+    }
+    out.push_str("\",");
+}

@@ -1,0 +1,302 @@
+//! Retention: whole segments go from the front of a topic.
+//!
+//! A node does this by itself: it is no intention, keys and offsets stay as
+//! they are, and another node may be at another segment. First readers lose
+//! sight of the records, then a snapshot stops listing them, and only when it
+//! is durable, and older ones that list them are gone, the files are removed.
+//! What must never happen here: a record removed that a group which is waited
+//! for has not passed, or a clock that is not the log's.
+
+use std::sync::Arc;
+
+use weir_core::{ConsequenceOffset, Retention, TopicId};
+
+use crate::commit::Committer;
+use crate::error::{IoVerb, StoreError};
+use crate::hands::Hands;
+use crate::lock_ext::RwLockExt;
+use crate::permit::Permit;
+use crate::snapshot;
+use crate::store::Store;
+use crate::topic::block::{BlockCursor, HEADER_BYTES};
+use crate::topic::files::{BlockRef, Home, Segment, TopicFiles};
+
+/// A segment is closed when it has this part of what may stay, so that there
+/// is something whole to remove.
+const PARTS: u64 = 8;
+/// While a group holds its records, a smaller segment is not closed for that.
+const HELD_BYTES_MIN: u64 = 1 << 20;
+
+/// What retention removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetainReport {
+    /// Topics that lost records.
+    pub topics: u64,
+    /// Segments removed.
+    pub segments: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Their bytes, as stored.
+    pub bytes: u64,
+}
+
+/// A topic with something that may go.
+struct Candidate {
+    id: TopicId,
+    files: Arc<TopicFiles>,
+    retention: Retention,
+    held: Option<u64>,
+    now_ms: u64,
+    blocks: Vec<BlockRef>,
+}
+
+/// A run of blocks in one segment.
+struct Run<'a> {
+    blocks: &'a [BlockRef],
+    records: u64,
+    bytes: u64,
+}
+
+impl Store {
+    /// Removes what the options of the topics allow to remove; of one topic,
+    /// or of all. Writing and reading go on meanwhile.
+    ///
+    /// # Errors
+    /// `TopicUnknown`; those of a snapshot.
+    pub fn retain(&self, topic: Option<&str>) -> Result<RetainReport, StoreError> {
+        let id = match topic {
+            None => None,
+            Some(name) => {
+                let machine = self.engine.machine.read_ok();
+                let id = machine.topic(name).map(|view| view.id);
+                Some(id.ok_or_else(|| StoreError::TopicUnknown {
+                    name: name.to_owned(),
+                })?)
+            }
+        };
+        let permit = self.maintenance.acquire();
+        retain(&self.hands(), id, &permit)
+    }
+}
+
+/// Does it for one topic or for all.
+pub(crate) fn retain(
+    hands: &Hands,
+    only: Option<TopicId>,
+    permit: &Permit,
+) -> Result<RetainReport, StoreError> {
+    let candidates = hands.ask(move |committer| candidates(committer, only))??;
+    let mut cuts = Vec::new();
+    for candidate in &candidates {
+        let through = through(candidate)?;
+        if through > 0 {
+            cuts.push((candidate.id, through));
+        }
+    }
+    if cuts.is_empty() {
+        return Ok(RetainReport::default());
+    }
+    let (segments, report) = hands.ask(move |committer| cut(committer, &cuts))?;
+    if segments.is_empty() {
+        return Ok(report);
+    }
+    let index = hands.checkpoint(permit)?;
+    let io = |verb, path: &str| {
+        let path = path.to_owned();
+        move |source| StoreError::Io {
+            subject: path,
+            verb,
+            source,
+        }
+    };
+    let disk = &*hands.disk;
+    for old in snapshot::list(disk)?.into_iter().filter(|old| *old < index) {
+        let path = snapshot::path(old);
+        disk.remove(&path).map_err(io(IoVerb::Remove, &path))?;
+    }
+    let synced = disk.sync_dir(snapshot::DIRECTORY);
+    synced.map_err(io(IoVerb::Sync, snapshot::DIRECTORY))?;
+    for segment in &segments {
+        segment.cache.forget(&segment.path);
+        let removed = disk.remove(&segment.path);
+        removed.map_err(io(IoVerb::Remove, &segment.path))?;
+    }
+    Ok(report)
+}
+
+/// The topics whose options allow to remove something, flushed.
+fn candidates(
+    committer: &mut Committer,
+    only: Option<TopicId>,
+) -> Result<Vec<Candidate>, StoreError> {
+    let engine = Arc::clone(&committer.engine);
+    let mut found = Vec::new();
+    {
+        let machine = engine.machine.read_ok();
+        let now_ms = machine.time_ms();
+        for view in machine.topics() {
+            let Some(options) = view
+                .options
+                .filter(|options| options.retention.is_limited())
+            else {
+                continue;
+            };
+            if only.is_some_and(|only| only != view.id) {
+                continue;
+            }
+            let held = machine.held(view.id);
+            found.push((view.id, options.retention.clone(), held, now_ms));
+        }
+    }
+    let mut candidates = Vec::new();
+    for (id, retention, held, now_ms) in found {
+        committer.topics.flush_topic(id)?;
+        let Some(writer) = committer.topics.writers.get_mut(id.index()) else {
+            continue;
+        };
+        let files = Arc::clone(&writer.files);
+        let blocks = files.contents.read_ok().blocks.clone();
+        let mut candidate = Candidate {
+            id,
+            files,
+            retention,
+            held,
+            now_ms,
+            blocks,
+        };
+        if closes(&candidate) {
+            candidate.blocks = writer.close_segment();
+        }
+        candidates.push(candidate);
+    }
+    Ok(candidates)
+}
+
+fn size(block: &BlockRef) -> u64 {
+    u64::from(block.bytes) + HEADER_BYTES as u64
+}
+
+/// The segments of a topic, in order.
+fn runs(blocks: &[BlockRef]) -> impl Iterator<Item = Run<'_>> {
+    let same = |a: &BlockRef, b: &BlockRef| match (&a.home, &b.home) {
+        (Home::File(a, _), Home::File(b, _)) => a.number == b.number,
+        _ => false,
+    };
+    blocks.chunk_by(same).map(|blocks| Run {
+        blocks,
+        records: blocks.iter().map(|block| u64::from(block.records)).sum(),
+        bytes: blocks.iter().map(size).sum(),
+    })
+}
+
+/// Whether the newest segment is large or old enough to be closed.
+fn closes(topic: &Candidate) -> bool {
+    let Some(run) = runs(&topic.blocks).last() else {
+        return false;
+    };
+    let (Some(first), Some(last)) = (run.blocks.first(), run.blocks.last()) else {
+        return false;
+    };
+    let age_ms = topic.now_ms.saturating_sub(first.base.time_ms);
+    let over = |limit: Option<u64>, actual: u64| limit.is_some_and(|limit| actual >= limit / PARTS);
+    let limits = &topic.retention;
+    let over = over(limits.records, run.records)
+        || over(limits.bytes, run.bytes)
+        || over(limits.age_ms, age_ms);
+    let passed = topic.held.is_none_or(|held| last.last <= held);
+    over && (passed || run.bytes >= HELD_BYTES_MIN)
+}
+
+/// Up to which offset whole segments may go; 0 for none.
+fn through(topic: &Candidate) -> Result<u64, StoreError> {
+    let limits = &topic.retention;
+    let mut records: u64 = topic
+        .blocks
+        .iter()
+        .map(|block| u64::from(block.records))
+        .sum();
+    let mut bytes: u64 = topic.blocks.iter().map(size).sum();
+    let mut through = 0;
+    let mut all = runs(&topic.blocks).peekable();
+    while let Some(run) = all.next() {
+        let Some(last) = run.blocks.last() else { break };
+        records -= run.records;
+        bytes -= run.bytes;
+        let next = all.peek().and_then(|run| run.blocks.first());
+        let old = match limits.age_ms {
+            None => false,
+            Some(age_ms) => {
+                let newest_ms = match next {
+                    Some(next) => next.base.time_ms,
+                    None => newest_ms(&topic.files, last)?,
+                };
+                topic.now_ms.saturating_sub(newest_ms) >= age_ms
+            }
+        };
+        let goes = old
+            || limits.records.is_some_and(|stay| records >= stay)
+            || limits.bytes.is_some_and(|stay| bytes >= stay);
+        if !goes || topic.held.is_some_and(|held| last.last > held) {
+            break;
+        }
+        through = last.last;
+    }
+    Ok(through)
+}
+
+/// Stamp of the last record of a block.
+fn newest_ms(files: &TopicFiles, block: &BlockRef) -> Result<u64, StoreError> {
+    let loaded = files.load(block)?;
+    let mut cursor = BlockCursor::new(&loaded.base, loaded.records);
+    let mut newest = loaded.base.time_ms;
+    while let Some(record) = cursor.next(&loaded.bytes) {
+        let damage =
+            |what| StoreError::damage(&crate::topic::files::directory(files.id), 0, what, 0);
+        newest = record.map_err(damage)?.time_ms;
+    }
+    Ok(newest)
+}
+
+/// Takes the segments out of what readers see. A group may have been put back
+/// since they were chosen.
+fn cut(committer: &mut Committer, cuts: &[(TopicId, u64)]) -> (Vec<Arc<Segment>>, RetainReport) {
+    let engine = Arc::clone(&committer.engine);
+    let machine = engine.machine.read_ok();
+    let mut segments = Vec::new();
+    let mut report = RetainReport::default();
+    for (id, through) in cuts {
+        let Some(writer) = committer.topics.writers.get_mut(id.index()) else {
+            continue;
+        };
+        let through = machine
+            .held(*id)
+            .map_or(*through, |held| held.min(*through));
+        let total = |files: &TopicFiles| {
+            let contents = files.contents.read_ok();
+            let records = contents.blocks.iter().map(|block| u64::from(block.records));
+            (
+                records.sum::<u64>(),
+                contents.blocks.iter().map(size).sum::<u64>(),
+            )
+        };
+        let before = total(&writer.files);
+        let gone = writer.drop_front(through);
+        let after = total(&writer.files);
+        report.topics += u64::from(!gone.is_empty());
+        report.segments += gone.len() as u64;
+        report.records += before.0 - after.0;
+        report.bytes += before.1 - after.1;
+        segments.extend(gone);
+    }
+    (segments, report)
+}
+
+impl Store {
+    /// Offset of the newest record that retention has removed from a topic;
+    /// zero for none.
+    #[must_use]
+    pub fn removed(&self, topic: &str) -> ConsequenceOffset {
+        let files = self.engine.files_by_name(topic);
+        ConsequenceOffset(files.map_or(0, |files| files.removed()))
+    }
+}

@@ -1,0 +1,484 @@
+//! Groups through the store: claims find what they may have, a takeover loses
+//! no acknowledgement that was answered, what is not done comes again, and
+//! records that nobody can do get letters, once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use weir_core::group::{GroupSetup, Offsets};
+use weir_core::intention::{Intention, Operation};
+use weir_core::{
+    Commit, ConsequenceOffset, Effect, ErrorCode, GroupMode, GroupStep, RecordKind, TopicOptions,
+};
+use weir_store::disk::{Disk, SimDisk};
+use weir_store::{Ask, Claimed, OpenOptions, Store, StoreError};
+
+use crate::disks::{Gate, Op};
+use crate::world::{create, create_with, execute, latest, open, options, put, put_many, records};
+
+/// An offset and a key.
+type Seen = (u64, Vec<u8>);
+
+fn make(store: &Store, topic: &str, mode: GroupMode, change: impl FnOnce(&mut GroupSetup<'_>)) {
+    let mut setup = GroupSetup::new(mode);
+    change(&mut setup);
+    step(store, topic, GroupStep::Open(setup));
+}
+
+fn step(store: &Store, topic: &str, step: GroupStep<'_>) -> Commit {
+    let commit = store.group_step(topic, "g", step).unwrap();
+    assert_eq!(commit.effect, Effect::Valid, "{commit:?}");
+    commit
+}
+
+fn claim(store: &Store, topic: &str, member: &str, max: usize) -> Claimed {
+    let ask = Ask {
+        member: member.as_bytes(),
+        max,
+        lease_ms: 0,
+    };
+    store.claim(topic, "g", &ask).unwrap()
+}
+
+fn offsets(claimed: &Claimed) -> Vec<u64> {
+    claimed.deliveries.iter().map(|d| d.offset.0).collect()
+}
+
+fn ack(store: &Store, topic: &str, claimed: &Claimed) {
+    for delivery in &claimed.deliveries {
+        ack_one(store, topic, delivery.claim, delivery.offset.0);
+    }
+}
+
+fn ack_one(store: &Store, topic: &str, claim: u64, offset: u64) {
+    let list = [offset];
+    let offsets = Offsets::Plain(&list);
+    step(store, topic, GroupStep::Ack { claim, offsets });
+}
+
+fn nack(store: &Store, topic: &str, claimed: &Claimed, reason: &str) {
+    for delivery in &claimed.deliveries {
+        let list = [delivery.offset.0];
+        let nack = GroupStep::Nack {
+            claim: delivery.claim,
+            delay_ms: 0,
+            reason,
+            offsets: Offsets::Plain(&list),
+        };
+        step(store, topic, nack);
+    }
+}
+
+#[test]
+fn members_of_a_shared_group_have_each_record_once_and_the_cursor_follows() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    create(&store, "t");
+    put_many(&store, "t", (0..10).map(|n| (format!("k{n}"), "v")));
+    make(&store, "t", GroupMode::Shared, |_| {});
+    let anna = claim(&store, "t", "anna", 4);
+    assert_eq!(offsets(&anna), [2, 3, 4, 5], "the CREATE is passed");
+    let record = anna.deliveries[0].page.iter().next().unwrap().unwrap();
+    assert_eq!(
+        (record.offset.0, record.key, record.kind),
+        (2, &b"k0"[..], RecordKind::Put)
+    );
+    let bert = claim(&store, "t", "bert", 100);
+    assert_eq!(offsets(&bert), [6, 7, 8, 9, 10, 11]);
+    let none = claim(&store, "t", "carl", 100);
+    assert!(
+        none.deliveries.is_empty() && none.commit.is_none(),
+        "no entry of the log for nothing"
+    );
+    assert!(none.due_ms.is_some());
+    ack(&store, "t", &bert);
+    let info = store.group("t", "g").unwrap();
+    assert_eq!((info.cursor.0, info.lag, info.leased), (1, 4, 4));
+    assert!(info.oldest_ms.is_some());
+    assert_eq!(info.members[&b"anna"[..]], 4);
+    // A takeover of everything: the process is gone, another one opens.
+    store.close().unwrap();
+    let store = open(Arc::new(disk));
+    let info = store.group("t", "g").unwrap();
+    assert_eq!(
+        (info.cursor.0, info.lag, info.leased),
+        (1, 4, 4),
+        "bert's are done for good"
+    );
+    ack(&store, "t", &anna);
+    let info = store.group("t", "g").unwrap();
+    assert_eq!((info.cursor.0, info.lag, info.oldest_ms), (11, 0, None));
+    assert_eq!(store.groups("t").unwrap(), [info]);
+    assert!(matches!(
+        store.groups("x"),
+        Err(StoreError::TopicUnknown { .. })
+    ));
+    let ask = Ask {
+        member: b"m",
+        max: 1,
+        lease_ms: 0,
+    };
+    assert!(matches!(
+        store.claim("t", "x", &ask),
+        Err(StoreError::GroupUnknown { .. })
+    ));
+    assert!(matches!(
+        store.claim("x", "x", &ask),
+        Err(StoreError::TopicUnknown { .. })
+    ));
+}
+
+#[test]
+fn what_was_given_back_comes_again_and_counts() {
+    let store = open(Arc::new(SimDisk::new()));
+    create(&store, "t");
+    put_many(&store, "t", [("a", "1"), ("b", "2")]);
+    make(&store, "t", GroupMode::Shared, |_| {});
+    let first = claim(&store, "t", "anna", 10);
+    nack(&store, "t", &first, "");
+    let again = claim(&store, "t", "bert", 1);
+    assert_eq!(offsets(&again), [2]);
+    assert_eq!(again.deliveries[0].attempts, 2);
+    let list = [2];
+    let late = GroupStep::Ack {
+        claim: first.deliveries[0].claim,
+        offsets: Offsets::Plain(&list),
+    };
+    let late = store.group_step("t", "g", late).unwrap();
+    assert_eq!(late.reason, Some(ErrorCode::NotOwner), "bert has it now");
+    assert_eq!(store.group("t", "g").unwrap().redeliveries, 1);
+}
+
+#[test]
+fn a_lease_runs_out_with_the_clock_of_the_log() {
+    let store = open(Arc::new(SimDisk::new()));
+    create(&store, "t");
+    put_many(&store, "t", [("a", "1")]);
+    make(&store, "t", GroupMode::Shared, |setup| setup.lease_ms = 1);
+    let first = claim(&store, "t", "anna", 1);
+    // Claimed until the stamp of a batch is past the lease: no sleep is needed,
+    // only as many looks as it takes.
+    let again = loop {
+        let again = claim(&store, "t", "bert", 1);
+        if !again.deliveries.is_empty() {
+            break again;
+        }
+    };
+    assert_eq!(offsets(&again), [2]);
+    let list = [2];
+    let offsets = Offsets::Plain(&list);
+    let late = GroupStep::Ack {
+        claim: first.deliveries[0].claim,
+        offsets,
+    };
+    assert_eq!(
+        store.group_step("t", "g", late).unwrap().reason,
+        Some(ErrorCode::NotOwner)
+    );
+}
+
+#[test]
+fn members_at_once_share_the_work_without_gap_or_repeat() {
+    for mode in [GroupMode::Shared, GroupMode::Keyed] {
+        let store = Arc::new(open(Arc::new(SimDisk::new())));
+        create(&store, "t");
+        put_many(
+            &store,
+            "t",
+            (0..300).map(|n| (format!("k{}", n % 7), n.to_string())),
+        );
+        make(&store, "t", mode, |_| {});
+        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        let with: Arc<Mutex<BTreeMap<Vec<u8>, usize>>> = Arc::default();
+        let workers: Vec<_> = (0..4)
+            .map(|number| {
+                let (store, seen, with) =
+                    (Arc::clone(&store), Arc::clone(&seen), Arc::clone(&with));
+                std::thread::spawn(move || {
+                    while store.group("t", "g").unwrap().lag > 0 {
+                        let claimed = claim(&store, "t", &format!("m{number}"), 5);
+                        for delivery in &claimed.deliveries {
+                            let record = delivery.page.iter().next().unwrap().unwrap();
+                            if mode == GroupMode::Keyed {
+                                let before =
+                                    with.lock().unwrap().insert(record.key.to_vec(), number);
+                                assert!(before.is_none_or(|b| b == number), "one member at a time");
+                            }
+                            seen.lock()
+                                .unwrap()
+                                .push((record.offset.0, record.key.to_vec()));
+                        }
+                        // Forgotten before it is acknowledged: then others may have it.
+                        for delivery in claimed.deliveries.iter().rev() {
+                            let record = delivery.page.iter().next().unwrap().unwrap();
+                            let last = claimed.deliveries.iter().find(|other| {
+                                other.page.iter().next().unwrap().unwrap().key == record.key
+                            });
+                            if last.is_some_and(|last| last.offset == delivery.offset) {
+                                with.lock().unwrap().remove(record.key);
+                            }
+                            ack_one(&store, "t", delivery.claim, delivery.offset.0);
+                        }
+                    }
+                })
+            })
+            .collect();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        let seen = seen.lock().unwrap();
+        let distinct: BTreeSet<u64> = seen.iter().map(|(offset, _)| *offset).collect();
+        assert_eq!((seen.len(), distinct.len()), (300, 300), "{mode:?}");
+        if mode == GroupMode::Keyed {
+            let mut last: BTreeMap<&[u8], u64> = BTreeMap::new();
+            for (offset, key) in seen.iter() {
+                let before = last.insert(key, *offset);
+                assert!(
+                    before.is_none_or(|before| before < *offset),
+                    "in order within a key"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn holes_of_a_compaction_and_records_that_went_are_no_work() {
+    let store = open(Arc::new(SimDisk::new()));
+    create_with(&store, "t", &latest());
+    put_many(&store, "t", (0..20).map(|n| (format!("k{}", n % 4), "v")));
+    make(&store, "t", GroupMode::Shared, |setup| setup.start = 0);
+    store.compact_topic("t").unwrap();
+    let claimed = claim(&store, "t", "anna", 100);
+    assert_eq!(offsets(&claimed), [18, 19, 20, 21]);
+    ack(&store, "t", &claimed);
+    assert_eq!(store.group("t", "g").unwrap().cursor.0, 21);
+    // Given back, and then gone: nobody has to do it.
+    put_many(&store, "t", [("k0", "w")]);
+    let claimed = claim(&store, "t", "anna", 1);
+    nack(&store, "t", &claimed, "");
+    let mut options = TopicOptions::default();
+    options.retention.records = Some(0);
+    execute(
+        &store,
+        &[Intention::new("t", Operation::Alter { options: &options })],
+    );
+    store.retain(None).unwrap();
+    let claimed = claim(&store, "t", "anna", 10);
+    assert!(claimed.deliveries.is_empty());
+    assert_eq!(store.group("t", "g").unwrap().cursor.0, 23);
+    // A group that was put back before the first record goes on there.
+    step(&store, "t", GroupStep::Reset { offset: 0 });
+    put_many(&store, "t", [("k0", "x")]);
+    assert_eq!(offsets(&claim(&store, "t", "anna", 10)), [24]);
+}
+
+#[test]
+fn a_record_that_nobody_can_do_gets_one_letter() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    create(&store, "t");
+    put_many(&store, "t", [("bad", "poison"), ("good", "fine")]);
+    make(&store, "t", GroupMode::Shared, |setup| {
+        setup.attempts_max = 2;
+        setup.dead_letters = "t.dead";
+    });
+    for _ in 0..2 {
+        let claimed = claim(&store, "t", "anna", 1);
+        assert_eq!(offsets(&claimed), [2]);
+        nack(&store, "t", &claimed, "cannot \"do\" it");
+    }
+    let info = store.group("t", "g").unwrap();
+    assert_eq!(
+        (info.deaths, info.letters),
+        (1, 1),
+        "given up, the letter waits"
+    );
+    let claimed = claim(&store, "t", "anna", 10);
+    assert_eq!(offsets(&claimed), [3]);
+    let info = store.group("t", "g").unwrap();
+    assert_eq!((info.deaths, info.letters), (1, 0));
+    let letters = records(&store, "t.dead");
+    let kinds: Vec<RecordKind> = letters.iter().map(|letter| letter.kind).collect();
+    assert_eq!(
+        kinds,
+        [RecordKind::Create, RecordKind::Put, RecordKind::Put]
+    );
+    assert_eq!(letters[1].key, b"t/g/4.1/why");
+    let why = String::from_utf8(letters[1].value.clone()).unwrap();
+    assert!(
+        why.starts_with(
+            r#"{"topic":"t","group":"g","offset":2,"key":"bad","reason":"cannot \"do\" it","attempts":2,"time_ms":"#
+        ),
+        "{why}"
+    );
+    assert_eq!(
+        (&letters[2].key[..], &letters[2].value[..]),
+        (&b"t/g/4.1"[..], &b"poison"[..])
+    );
+    assert_eq!(store.write_letters("t", "g").unwrap(), 0);
+}
+
+#[test]
+fn a_crash_between_a_letter_and_its_end_makes_no_second_one() {
+    let disk = SimDisk::new();
+    let gate = Gate::new(disk.clone());
+    let images: Arc<Mutex<Vec<SimDisk>>> = Arc::default();
+    let (taken, image_of) = (Arc::clone(&images), disk);
+    gate.observe(move |op, path| {
+        if op == Op::Sync && path.starts_with("log/") {
+            taken.lock().unwrap().push(image_of.killed());
+        }
+    });
+    let store = open(gate.disk());
+    create(&store, "t");
+    put_many(&store, "t", [("bad", "poison")]);
+    make(&store, "t", GroupMode::Keyed, |setup| {
+        setup.attempts_max = 1;
+        setup.dead_letters = "dead";
+    });
+    let claimed = claim(&store, "t", "anna", 1);
+    nack(&store, "t", &claimed, "no");
+    store.write_letters("t", "g").unwrap();
+    store.close().unwrap();
+    let (mut before, mut between, mut after) = (0, 0, 0);
+    for image in images.lock().unwrap().drain(..) {
+        let store = open(Arc::new(image));
+        let Some(info) = store.group("t", "g").filter(|info| info.deaths == 1) else {
+            continue;
+        };
+        let there = store.topic("dead").is_some_and(|topic| topic.last.0 == 3);
+        match (info.letters, there) {
+            (1, false) => before += 1,
+            (1, true) => between += 1,
+            (0, true) => after += 1,
+            other => panic!("{other:?}"),
+        }
+        store.write_letters("t", "g").unwrap();
+        assert_eq!(store.group("t", "g").unwrap().letters, 0);
+        assert_eq!(records(&store, "dead").len(), 3, "CREATE, why, the record");
+        store.close().unwrap();
+    }
+    assert!(
+        before > 0 && between > 0 && after > 0,
+        "{before} {between} {after}"
+    );
+}
+
+#[test]
+fn a_letter_that_the_other_topic_does_not_take_waits() {
+    let store = open(Arc::new(SimDisk::new()));
+    create(&store, "t");
+    put_many(&store, "t", [("bad", "poison")]);
+    let mut narrow = TopicOptions::default();
+    narrow.value_bytes_max = Some(1);
+    create_with(&store, "dead", &narrow);
+    make(&store, "t", GroupMode::Shared, |setup| {
+        setup.attempts_max = 1;
+        setup.dead_letters = "dead";
+    });
+    let claimed = claim(&store, "t", "anna", 1);
+    nack(&store, "t", &claimed, "no");
+    assert_eq!(store.write_letters("t", "g").unwrap(), 0);
+    assert_eq!(store.group("t", "g").unwrap().letters, 1);
+    let options = TopicOptions::default();
+    execute(
+        &store,
+        &[Intention::new(
+            "dead",
+            Operation::Alter { options: &options },
+        )],
+    );
+    assert_eq!(store.write_letters("t", "g").unwrap(), 1);
+}
+
+#[test]
+fn cursors_that_wait_are_written_together_once_or_at_the_close() {
+    let disk = SimDisk::new();
+    let never = OpenOptions {
+        cursor_flush: Duration::from_hours(1),
+        ..options()
+    };
+    let store = Store::open_disk(Arc::new(disk.clone()), &never).unwrap();
+    create(&store, "t");
+    put_many(&store, "t", (0..50).map(|n| (n.to_string(), "v")));
+    make(&store, "t", GroupMode::Exclusive, |_| {});
+    let generation = step(
+        &store,
+        "t",
+        GroupStep::Join {
+            member: b"anna",
+            takeover: false,
+        },
+    );
+    let generation = generation.intention.0;
+    let before = store.applied().0;
+    for offset in 1..=30 {
+        store
+            .move_cursor("t", "g", generation, ConsequenceOffset(offset))
+            .unwrap();
+    }
+    assert_eq!(store.applied().0, before, "they wait");
+    store.flush_cursors();
+    assert_eq!(store.applied().0, before + 1, "one entry for all of them");
+    assert_eq!(store.group("t", "g").unwrap().cursor.0, 30);
+    store
+        .move_cursor("t", "g", generation, ConsequenceOffset(40))
+        .unwrap();
+    let now = store
+        .move_cursor_now("t", "g", generation, ConsequenceOffset(41))
+        .unwrap();
+    assert_eq!(
+        (now.effect, store.applied().0),
+        (Effect::Valid, before + 2),
+        "forced, and alone"
+    );
+    store
+        .move_cursor("t", "g", generation, ConsequenceOffset(50))
+        .unwrap();
+    store.close().unwrap();
+    let store = open(Arc::new(disk));
+    assert_eq!(
+        store.group("t", "g").unwrap().cursor.0,
+        50,
+        "the close wrote it"
+    );
+    // Another member takes over and goes on there; the one before is out.
+    let taken = step(
+        &store,
+        "t",
+        GroupStep::Join {
+            member: b"bert",
+            takeover: true,
+        },
+    );
+    let late = store
+        .move_cursor_now("t", "g", generation, ConsequenceOffset(51))
+        .unwrap();
+    assert_eq!(late.reason, Some(ErrorCode::NotOwner));
+    let moved = store
+        .move_cursor_now("t", "g", taken.intention.0, ConsequenceOffset(51))
+        .unwrap();
+    assert_eq!(moved.effect, Effect::Valid);
+}
+
+#[test]
+fn a_cursor_that_waits_is_written_when_it_is_time() {
+    let soon = OpenOptions {
+        cursor_flush: Duration::from_millis(1),
+        ..options()
+    };
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new());
+    let store = Store::open_disk(disk, &soon).unwrap();
+    create(&store, "t");
+    execute(&store, &[put("t", b"k", b"v")]);
+    make(&store, "t", GroupMode::Exclusive, |_| {});
+    store
+        .move_cursor("t", "g", 0, ConsequenceOffset(2))
+        .unwrap();
+    // Nobody asks for it: it comes by itself.
+    while store.group("t", "g").unwrap().cursor.0 < 2 {
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,444 @@
+//! Retention: what may go goes from the front, whole segments at a time, and
+//! never what a group waits for. Offsets and keys stay; a reader that would
+//! miss something is told. The power may go at any moment.
+
+use std::sync::{Arc, Mutex};
+
+use weir_core::group::GroupSetup;
+use weir_core::intention::{Intention, Operation};
+use weir_core::{
+    ConsequenceOffset, Effect, GroupMode, GroupName, GroupStep, Retention, TopicOptions,
+};
+use weir_store::disk::{Disk, SimDisk};
+use weir_store::{OpenOptions, Store, StoreError};
+
+use crate::disks::Gate;
+use crate::world::{create_with, drain, execute, latest, open, options, put, put_many, records};
+
+fn with(retention: impl FnOnce(&mut Retention)) -> TopicOptions {
+    let mut options = TopicOptions::default();
+    retention(&mut options.retention);
+    options
+}
+
+fn alter(store: &Store, topic: &str, options: &TopicOptions) {
+    let alter = Intention::new(topic, Operation::Alter { options });
+    assert_eq!(execute(store, &[alter])[0].effect, Effect::Valid);
+}
+
+fn fill(store: &Store, topic: &str, from: u64, to: u64) {
+    let items = (from..to).map(|n| (format!("key-{}", n % 10), [n as u8; 1000]));
+    put_many(store, topic, items);
+}
+
+/// A group that has passed everything up to `offset`.
+fn group(store: &Store, topic: &str, name: &str, offset: u64) {
+    let mut setup = GroupSetup::new(GroupMode::Exclusive);
+    setup.start = offset;
+    let opened = store
+        .group_step(topic, name, GroupStep::Open(setup))
+        .unwrap();
+    assert_eq!(opened.effect, Effect::Valid);
+}
+
+fn move_to(store: &Store, topic: &str, name: &str, offset: u64) {
+    let moved = store
+        .move_cursor_now(topic, name, 0, ConsequenceOffset(offset))
+        .unwrap();
+    assert_eq!(moved.effect, Effect::Valid);
+}
+
+fn offsets(store: &Store, topic: &str) -> Vec<u64> {
+    records(store, topic)
+        .iter()
+        .map(|record| record.offset)
+        .collect()
+}
+
+fn segments(disk: &SimDisk) -> usize {
+    disk.files()
+        .iter()
+        .filter(|path| path.starts_with("topics/"))
+        .count()
+}
+
+#[test]
+fn as_many_records_stay_as_the_options_say_and_their_offsets_with_them() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    create_with(&store, "t", &with(|r| r.records = Some(40)));
+    // 1 is the CREATE. Each round is a segment of its own: it is over an
+    // eighth of what may stay.
+    for round in 0..10 {
+        fill(&store, "t", round * 10, round * 10 + 10);
+        store.retain(None).unwrap();
+    }
+    let info = store.topic("t").unwrap();
+    assert_eq!(info.last.0, 101);
+    assert_eq!(
+        info.first.0, 62,
+        "40 records stay, 2 to 61 are whole segments"
+    );
+    assert_eq!(offsets(&store, "t"), (62..=101).collect::<Vec<_>>());
+    assert_eq!(segments(&disk), 4, "the files are gone");
+    assert_eq!(store.removed("t").0, 61);
+    assert_eq!(store.retain(None).unwrap().segments, 0, "nothing more");
+    // The same after an open, and after one more.
+    let before = records(&store, "t");
+    store.close().unwrap();
+    for _ in 0..2 {
+        let store = open(Arc::new(disk.clone()));
+        assert_eq!(records(&store, "t"), before);
+        assert_eq!(store.removed("t").0, 61);
+        assert!(store.report().set_aside.is_empty());
+        store.close().unwrap();
+    }
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let report = weir_store::verify_disk(&disk).unwrap();
+    assert!(report.is_sound(), "{:?}", report.findings);
+}
+
+#[test]
+fn bytes_that_may_stay_are_counted_as_they_are_stored() {
+    let store = open(Arc::new(SimDisk::new()));
+    create_with(&store, "t", &with(|r| r.bytes = Some(50_000)));
+    for round in 0..10 {
+        fill(&store, "t", round * 10, round * 10 + 10);
+        store.retain(Some("t")).unwrap();
+    }
+    let info = store.topic("t").unwrap();
+    assert!(
+        (50_000..65_000).contains(&info.bytes),
+        "{} bytes",
+        info.bytes
+    );
+    assert_eq!(info.first.0, 52);
+}
+
+#[test]
+fn records_that_are_too_old_go_even_the_newest() {
+    let store = open(Arc::new(SimDisk::new()));
+    create_with(&store, "young", &with(|r| r.age_ms = Some(3_600_000)));
+    create_with(&store, "old", &with(|r| r.age_ms = Some(0)));
+    fill(&store, "young", 0, 20);
+    fill(&store, "old", 0, 20);
+    let report = store.retain(None).unwrap();
+    assert_eq!((report.topics, report.segments, report.records), (1, 1, 21));
+    let old = store.topic("old").unwrap();
+    assert_eq!(
+        (old.first.0, old.last.0),
+        (0, 21),
+        "none is left, the offsets go on"
+    );
+    assert_eq!(store.topic("young").unwrap().first.0, 1);
+    assert_eq!(offsets(&store, "old"), []);
+    fill(&store, "old", 0, 1);
+    assert_eq!(offsets(&store, "old"), [22]);
+}
+
+#[test]
+fn nothing_goes_without_a_limit_and_nothing_that_a_group_has_not_passed() {
+    let store = open(Arc::new(SimDisk::new()));
+    let hold = |r: &mut Retention| {
+        r.hold_for_groups = ["a", "b"]
+            .map(|name| GroupName::new(name).unwrap())
+            .to_vec();
+    };
+    create_with(&store, "t", &with(hold));
+    let round = |from: u64| {
+        fill(&store, "t", from, from + 10);
+        store.retain(None).unwrap()
+    };
+    round(0);
+    group(&store, "t", "a", 100);
+    assert_eq!(
+        store.retain(None).unwrap().segments,
+        0,
+        "a brake is no engine"
+    );
+    alter(
+        &store,
+        "t",
+        &with(|r| {
+            hold(r);
+            r.records = Some(0);
+        }),
+    );
+    // Group b is not there yet: it has passed nothing.
+    assert_eq!(store.retain(None).unwrap().segments, 0);
+    group(&store, "t", "b", 0);
+    assert_eq!(store.retain(None).unwrap().segments, 0);
+    move_to(&store, "t", "b", 12);
+    assert_eq!(
+        store.retain(None).unwrap().segments,
+        0,
+        "group a stands at 11"
+    );
+    move_to(&store, "t", "a", 12);
+    assert_eq!(store.retain(None).unwrap().segments, 1, "1 to 12 at once");
+    assert_eq!(store.removed("t").0, 12);
+    // Work queue: what both have passed goes, by itself.
+    for from in [20, 30, 40] {
+        round(from);
+        let last = store.topic("t").unwrap().last.0;
+        move_to(&store, "t", "a", last);
+        move_to(&store, "t", "b", last - 5);
+        assert_eq!(store.retain(None).unwrap().segments, 0);
+        move_to(&store, "t", "b", last);
+        assert_eq!(store.retain(None).unwrap().segments, 1);
+        assert_eq!(offsets(&store, "t"), []);
+    }
+}
+
+#[test]
+fn a_reader_before_the_first_record_is_told_or_goes_on_there() {
+    let disk = SimDisk::new();
+    let store = open(Arc::new(disk.clone()));
+    create_with(&store, "t", &with(|r| r.records = Some(20)));
+    let mut slow = store.read("t", ConsequenceOffset(5)).unwrap();
+    let mut first = store.read("t", ConsequenceOffset::ZERO).unwrap();
+    let mut any = store.read("t", ConsequenceOffset(5)).unwrap().or_earliest();
+    for round in 0..5 {
+        fill(&store, "t", round * 10, round * 10 + 10);
+        store.retain(None).unwrap();
+    }
+    let check = |error: StoreError| match error {
+        StoreError::RecordsGone { first, last } => assert_eq!((first, last), (32, 51)),
+        other => panic!("{other}"),
+    };
+    check(slow.next_page().unwrap_err());
+    check(slow.next_page().unwrap_err());
+    slow.seek(ConsequenceOffset(31));
+    let seen =
+        |records: Vec<crate::world::Rec>| records.iter().map(|r| r.offset).collect::<Vec<_>>();
+    let all: Vec<u64> = (32..=51).collect();
+    assert_eq!(seen(drain(&mut slow).unwrap()), all);
+    assert_eq!(seen(drain(&mut first).unwrap()), all);
+    assert_eq!(seen(drain(&mut any).unwrap()), all);
+    let mut ended = store.read("t", ConsequenceOffset::ZERO).unwrap();
+    ended.seek_last(5);
+    assert_eq!(seen(drain(&mut ended).unwrap()), [47, 48, 49, 50, 51]);
+    ended.seek_last(1000);
+    assert_eq!(seen(drain(&mut ended).unwrap()), all);
+    ended.seek_time(0).unwrap();
+    assert_eq!(seen(drain(&mut ended).unwrap()), all);
+    // A key whose record went is still a key; its value is gone.
+    let key = |name: &[u8]| store.get("t", name);
+    assert!(key(b"key-0").unwrap().is_some());
+    let solo = execute(&store, &[put("t", b"solo", b"x")])[0].first;
+    for round in 5..10 {
+        fill(&store, "t", round * 10, round * 10 + 10);
+        store.retain(None).unwrap();
+    }
+    match key(b"solo").unwrap_err() {
+        StoreError::RecordsGone { first, .. } => assert!(first > solo.0),
+        other => panic!("{other}"),
+    }
+    let keys = store.scan("t", b"", None, 100).unwrap();
+    assert_eq!(keys.len(), 11);
+    let found = keys
+        .iter()
+        .filter(|k| store.value("t", k).unwrap().is_some());
+    assert_eq!(found.count(), 10);
+    store.close().unwrap();
+    let store = open(Arc::new(disk));
+    let mut late = store.read("t", ConsequenceOffset(5)).unwrap();
+    assert!(
+        matches!(late.next_page(), Err(StoreError::RecordsGone { .. })),
+        "also after an open"
+    );
+}
+
+#[test]
+fn a_listener_sees_what_is_left_in_order_while_retention_runs() {
+    let store = Arc::new(open(Arc::new(SimDisk::new())));
+    create_with(&store, "t", &with(|r| r.records = Some(50)));
+    let done = Arc::new(Mutex::new(false));
+    let (reading, ended) = (Arc::clone(&store), Arc::clone(&done));
+    let listener = std::thread::spawn(move || {
+        let mut reader = reading.listen("t", ConsequenceOffset::ZERO).or_earliest();
+        let (mut last, mut seen) = (0, 0);
+        while last < 1_001 {
+            let over = *ended.lock().unwrap();
+            for record in drain(&mut reader).unwrap() {
+                assert!(record.offset > last, "ascending, none twice");
+                (last, seen) = (record.offset, seen + 1);
+            }
+            assert!(!over || last == 1_001, "the newest ones are there");
+        }
+        seen
+    });
+    for round in 0..100 {
+        fill(&store, "t", round * 10, round * 10 + 10);
+        store.retain(None).unwrap();
+    }
+    *done.lock().unwrap() = true;
+    assert!(listener.join().unwrap() >= 50);
+}
+
+#[test]
+fn compaction_keeps_what_a_group_has_not_passed_and_retention_goes_with_it() {
+    let store = open(Arc::new(SimDisk::new()));
+    let mut options = latest();
+    options.retention.hold_for_groups = vec![GroupName::new("g").unwrap()];
+    create_with(&store, "t", &options);
+    fill(&store, "t", 0, 40);
+    group(&store, "t", "g", 21);
+    store.compact_topic("t").unwrap();
+    let kept = offsets(&store, "t");
+    let held: Vec<u64> = (22..=41).collect();
+    assert!(kept.ends_with(&held), "{kept:?}");
+    assert_eq!(
+        kept.len(),
+        21,
+        "before it only the CREATE stays: newer values are held"
+    );
+    move_to(&store, "t", "g", 41);
+    store.compact_topic("t").unwrap();
+    assert_eq!(offsets(&store, "t").len(), 11, "the CREATE and ten keys");
+    let holes = store.read("t", ConsequenceOffset(5)).unwrap().next_page();
+    assert!(holes.is_ok(), "a hole of a compaction is no loss");
+    options.retention.records = Some(2);
+    alter(&store, "t", &options);
+    move_to(&store, "t", "g", 42);
+    store.retain(None).unwrap();
+    let left = offsets(&store, "t");
+    assert_eq!(left.len(), 12, "two must stay, the newest segment has one");
+    fill(&store, "t", 0, 1);
+    store.retain(None).unwrap();
+    assert_eq!(offsets(&store, "t"), [42, 43]);
+}
+
+/// A topic as `latest` shows it: keys with their values, then what is live.
+fn view(store: &Store, topic: &str) -> Vec<(Vec<u8>, u64)> {
+    let mut latest = store.latest(topic);
+    let mut found = Vec::new();
+    while let Some(page) = latest.next(store).unwrap() {
+        let record = page.iter().next().unwrap().unwrap();
+        found.push((record.key.to_vec(), record.offset.0));
+    }
+    assert_eq!(drain(&mut latest.live(store)).unwrap(), []);
+    found
+}
+
+#[test]
+fn the_latest_values_are_the_same_before_and_after_a_compaction() {
+    let store = open(Arc::new(SimDisk::new()));
+    create_with(&store, "t", &latest());
+    fill(&store, "t", 0, 95);
+    execute(&store, &[put("t", b"", b"no key")]);
+    execute(
+        &store,
+        &[Intention::new("t", Operation::Delete { key: b"key-3" })],
+    );
+    let before = view(&store, "t");
+    assert_eq!(before.len(), 9, "each key once, none that was deleted");
+    assert!(before.is_sorted(), "in order of keys");
+    store.compact_topic("t").unwrap();
+    assert_eq!(view(&store, "t"), before);
+    assert_eq!(view(&store, "nothing"), []);
+    // What changes while it is read comes once, with the new records.
+    let mut latest = store.latest("t");
+    let first = latest.next(&store).unwrap().unwrap();
+    assert_eq!(first.iter().next().unwrap().unwrap().key, b"key-0");
+    execute(
+        &store,
+        &[put("t", b"key-1", b"new"), put("t", b"key-0", b"new")],
+    );
+    let mut rest = Vec::new();
+    while let Some(page) = latest.next(&store).unwrap() {
+        let record = page.iter().next().unwrap().unwrap();
+        assert!(record.offset <= latest.until(), "nothing that is new");
+        rest.push(record.key.to_vec());
+    }
+    assert!(rest.is_sorted() && rest.len() <= 8, "each once");
+    let live = drain(&mut latest.live(&store)).unwrap();
+    let keys: Vec<&[u8]> = live.iter().map(|record| &record.key[..]).collect();
+    assert_eq!(keys, [&b"key-1"[..], b"key-0"]);
+}
+
+#[test]
+fn the_power_may_go_at_any_moment_of_a_retention() {
+    let script = |disk: Arc<dyn Disk>, options: &OpenOptions, before: &dyn Fn(u64)| {
+        let store = Store::open_disk(disk, options).unwrap();
+        create_with(&store, "t", &with(|r| r.records = Some(12)));
+        create_with(&store, "u", &TopicOptions::default());
+        for round in 0..4 {
+            fill(&store, "t", round * 6, round * 6 + 6);
+            fill(&store, "u", round, round + 1);
+            before(store.removed("t").0);
+            store.retain(None).unwrap();
+            if round == 2 {
+                store.compact_log().unwrap();
+            }
+        }
+        store.close().unwrap();
+    };
+    let expected = {
+        let store = open(Arc::new(SimDisk::new()));
+        create_with(&store, "t", &TopicOptions::default());
+        create_with(&store, "u", &TopicOptions::default());
+        for round in 0..4 {
+            fill(&store, "t", round * 6, round * 6 + 6);
+            fill(&store, "u", round, round + 1);
+        }
+        records(&store, "t")
+    };
+    let disk = SimDisk::new();
+    let gate = Gate::new(disk.clone());
+    let images = Arc::new(Mutex::new(Vec::new()));
+    let (taken, image_of) = (Arc::clone(&images), disk);
+    let least = Arc::new(Mutex::new(0));
+    let known = Arc::clone(&least);
+    let mut number = 0;
+    gate.observe(move |op, path| {
+        if !op.changes() {
+            return;
+        }
+        number += 1;
+        let what = format!("operation {number} ({op:?} {path})");
+        let least = *known.lock().unwrap();
+        let mut images = taken.lock().unwrap();
+        images.push((image_of.killed(), least, what.clone()));
+        images.push((image_of.power_cut(number * 7919), least, what));
+    });
+    script(gate.disk(), &options(), &|removed| {
+        *least.lock().unwrap() = removed;
+    });
+    let images = std::mem::take(&mut *images.lock().unwrap());
+    assert!(images.len() > 100, "{} images", images.len());
+    let mut removed_at_last = 0;
+    for (image, least, what) in images {
+        if image.content("weir.id").is_none() {
+            continue;
+        }
+        let disk: Arc<dyn Disk> = Arc::new(image.clone());
+        let report = weir_store::verify_disk(&disk).unwrap();
+        assert!(report.is_sound(), "{what}: {:?}", report.findings);
+        let store = Store::open_disk(disk, &options()).unwrap_or_else(|e| panic!("{what}: {e}"));
+        assert!(store.report().set_aside.is_empty(), "{what}");
+        let Some(info) = store.topic("t") else {
+            continue;
+        };
+        let removed = store.removed("t").0;
+        assert!(removed >= least, "{what}: what was gone for good is back");
+        let found = records(&store, "t");
+        // All that is acknowledged is there, but for what retention took.
+        let wanted: Vec<_> = expected
+            .iter()
+            .filter(|record| record.offset > removed && record.offset <= info.last.0)
+            .map(|record| (record.offset, record.value.clone()))
+            .collect();
+        let found: Vec<_> = found.iter().map(|r| (r.offset, r.value.clone())).collect();
+        // Options are the value of a CREATE in neither of them.
+        assert_eq!(found, wanted, "{what}");
+        assert!(
+            info.last.0 - removed.min(info.last.0) <= 12 || removed < 18,
+            "{what}"
+        );
+        removed_at_last = removed_at_last.max(removed);
+        store.retain(None).unwrap();
+        store.close().unwrap();
+    }
+    assert_eq!(removed_at_last, 13, "of 25 records 12 stay");
+}
