@@ -31,7 +31,8 @@ fn ask(world: &World, line: &str, fields: &[&str], body: &str) -> String {
     let name = "localhost".try_into().unwrap();
     let session = ClientConnection::new(config, name).unwrap();
     let mut stream = StreamOwned::new(session, socket);
-    let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
+    let fields: Vec<String> = fields.iter().map(|field| format!("{field}\r\n")).collect();
+    let fields = fields.concat();
     let host = format!("Host: localhost:{}", address.port());
     let length = body.len();
     let request = format!(
@@ -132,4 +133,33 @@ fn who_sends_too_fast_gets_429_and_a_pause() {
     let second = ask(&world, PUT, &[JSON, &own], "{}");
     assert!(second.starts_with("http/1.1 429 "), "{second}");
     assert!(second.contains("\r\nretry-after: "), "{second}");
+}
+
+#[test]
+fn metrics_tell_what_happened_at_the_doors() {
+    let (world, token) = world(&["admin"]);
+    world.create("t");
+    let own = bearer(&token);
+    let wrong = bearer(&Token::random().unwrap());
+    assert!(ask(&world, PUT, &[JSON, &own], "{}").starts_with("http/1.1 403 "));
+    assert!(ask(&world, PUT, &[JSON, &wrong], "{}").starts_with("http/1.1 401 "));
+    world.server.reload().unwrap();
+    world.audited(&["reload"]);
+    let metrics = ask(&world, "GET /metrics", &[&own], "");
+    for line in [
+        "weir_forbidden_total 1",
+        "weir_unauthenticated_total 1",
+        "weir_reloads_total 1",
+        "weir_insecure{missing=\"tls\"} 0",
+        "weir_audit_lost_total 0",
+    ] {
+        assert!(
+            metrics.contains(&format!("\n{line}\n")),
+            "{line}\n{metrics}"
+        );
+    }
+    assert!(
+        metrics.contains("\nweir_certificate_expires_seconds 25"),
+        "{metrics}"
+    );
 }
