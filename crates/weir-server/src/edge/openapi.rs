@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use super::head::Method;
+use super::limits::{PAGE_RECORDS_MAX, TOPICS_PAGE_MAX};
 use super::problem::Kind;
 use super::records::Form;
 use super::route::{ROWS, Resource, Row};
@@ -15,10 +16,14 @@ use super::route::{ROWS, Resource, Row};
 pub(crate) static DOCUMENT: LazyLock<String> = LazyLock::new(|| document().to_string());
 
 /// What a query parameter is: its schema and its meaning.
-fn parameter(name: &str) -> Value {
+fn parameter(row: &Row, name: &str) -> Value {
     let number = |low: u64, high: u64| json!({"type": "integer", "minimum": low, "maximum": high});
     let word = |words: &[&str]| json!({"type": "string", "enum": words});
     let text = || json!({"type": "string"});
+    let entries = match row.resource {
+        Resource::Topics => TOPICS_PAGE_MAX,
+        _ => PAGE_RECORDS_MAX,
+    };
     let (schema, about) = match name {
         "after" => (
             text(),
@@ -29,7 +34,7 @@ fn parameter(name: &str) -> Value {
             "Where to start: first, tail, or time: with milliseconds since 1970.",
         ),
         "order" => (word(&["asc", "desc"]), "Oldest or newest first."),
-        "limit" => (number(1, 1000), "Entries of a page."),
+        "limit" => (number(1, entries), "Entries of a page."),
         "max-bytes" => (
             number(1, 16 << 20),
             "Bytes behind which a page ends; it has one record at least.",
@@ -238,7 +243,9 @@ pub(crate) fn bad(row: &Row, method: Method) -> Vec<u16> {
 
 /// Media types of an answer.
 fn answer(row: &Row, method: Method, status: u16) -> Option<Value> {
-    if matches!(status, 202 | 204 | 304) || method == Method::Head {
+    // A key that was made is not told about in a body.
+    let silent = row.resource == Resource::Key && status == 201;
+    if silent || matches!(status, 202 | 204 | 304) || method == Method::Head {
         return None;
     }
     let record = json!({"$ref": "#/components/schemas/Record"});
@@ -260,7 +267,7 @@ fn answer(row: &Row, method: Method, status: u16) -> Option<Value> {
             if row.resource == Resource::Events {
                 content.insert(
                     "text/event-stream".to_owned(),
-                    json!({"schema": {"type": "string"}, "x-weir-item": record}),
+                    json!({"schema": true, "x-weir-item": record}),
                 );
             }
             Value::Object(content)
@@ -324,7 +331,7 @@ fn operation(row: &Row, method: Method, params: &[&str]) -> Value {
             json!({"$ref": format!("#/components/responses/Problem{status}")}),
         );
     }
-    let mut parameters: Vec<Value> = params.iter().map(|name| parameter(name)).collect();
+    let mut parameters: Vec<Value> = params.iter().map(|name| parameter(row, name)).collect();
     parameters.extend(fields(row, method));
     let mut operation = json!({
         "operationId": format!("{}{:?}", method.name().to_ascii_lowercase(), row.resource),

@@ -45,6 +45,7 @@ problems! {
     NoTopic = 404 "no-topic", "The topic does not exist.";
     NoKey = 404 "no-key", "The topic holds no value for the key.";
     NoRecord = 404 "no-record", "The topic has no record at the offset.";
+    NoGroup = 404 "no-group", "The topic has no group of this name.";
     NotFound = 404 "not-found", "There is nothing here.";
     Method = 405 "method", "The resource has no such method.";
     NotAcceptable = 406 "not-acceptable", "There is no form that the client accepts.";
@@ -52,6 +53,9 @@ problems! {
     TopicExists = 409 "topic-exists", "The topic exists already, and is another one.";
     TxnAborted = 409 "txn-aborted", "An operation of the transaction failed, so none was carried out.";
     NonceGap = 409 "nonce-gap", "Nonces before this one have not arrived.";
+    GroupExists = 409 "group-exists", "The group exists already.";
+    NotOwner = 409 "not-owner", "The record or the group is with somebody else by now.";
+    GroupMode = 409 "group-mode", "The mode of the group does not allow this.";
     InProgress = 409 "in-progress", "The first request with this key is not answered yet.";
     Gone = 410 "gone", "The offset is before the first record that is kept.";
     SessionExpired = 410 "session-expired", "The session was idle for too long.";
@@ -228,6 +232,10 @@ pub(crate) fn kind_of(code: ErrorCode) -> Kind {
     match code {
         ErrorCode::TopicExists => Kind::TopicExists,
         ErrorCode::TopicAbsent | ErrorCode::NoTopic | ErrorCode::TopicUnknown => Kind::NoTopic,
+        ErrorCode::GroupExists => Kind::GroupExists,
+        ErrorCode::GroupAbsent | ErrorCode::GroupUnknown => Kind::NoGroup,
+        ErrorCode::NotOwner => Kind::NotOwner,
+        ErrorCode::GroupMode => Kind::GroupMode,
         ErrorCode::Rejected => Kind::Rejected,
         ErrorCode::Conflict => Kind::Conflict,
         ErrorCode::Quota => Kind::Quota,

@@ -117,22 +117,22 @@ fn consistency(call: &Call) -> Result<(), Problem> {
 /// Waits until the topic has the offset that the reader asks for.
 async fn at_least(edge: &Arc<Edge>, call: &Call) -> Result<(), Problem> {
     consistency(call)?;
+    let wait = call.query.number("wait", 0, WAIT_SECONDS_MAX)?;
     let Some(offset) = call.query.number("at-least", 0, u64::MAX)? else {
         return Ok(());
     };
-    let wait = call
-        .query
-        .number("wait", 0, WAIT_SECONDS_MAX)?
-        .unwrap_or(LAG_SECONDS);
-    let reader = edge.shared.store.listen(
-        &call.matched.topic,
-        ConsequenceOffset(offset.saturating_sub(1)),
-    );
+    let before = ConsequenceOffset(offset.saturating_sub(1));
+    let reader = edge.shared.store.listen(&call.matched.topic, before);
     if offset == 0 || reader.last().0 >= offset {
         return Ok(());
     }
-    let there = tokio::time::timeout(Duration::from_secs(wait), reader.changed()).await;
-    if there == Ok(true) {
+    let mut phase = edge.shared.phase.subscribe();
+    let there = tokio::select! {
+        there = reader.changed() => there,
+        () = tokio::time::sleep(Duration::from_secs(wait.unwrap_or(LAG_SECONDS))) => false,
+        _ = phase.wait_for(|phase| *phase >= Phase::Draining) => false,
+    };
+    if there {
         return Ok(());
     }
     let problem =

@@ -191,6 +191,12 @@ fn the_end_of_the_server_is_told() {
         .text()
         .contains("kind=\"long-poll\"} 1")
     {}
+    let mut lagging = world.client();
+    lagging.send(&request(
+        "GET /v1/topics/t/keys/k?at-least=99&wait=60",
+        "",
+        b"",
+    ));
     let mut idle = world.client();
     idle.send(&request("GET /healthz", "", b""));
     assert_eq!(idle.reply(false).status, 200);
@@ -204,6 +210,7 @@ fn the_end_of_the_server_is_told() {
         (reply.status, reply.get("connection")),
         (204, Some("close"))
     );
+    assert_eq!(lagging.reply(false).status, 504);
     events(&mut tail, "bye");
     assert_eq!(tail.until(b"0\r\n\r\n"), b"0\r\n\r\n");
     assert!(idle.is_closed());

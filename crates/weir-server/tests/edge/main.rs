@@ -7,6 +7,9 @@
     clippy::format_push_string,
     clippy::cast_possible_truncation,
     clippy::too_many_lines,
+    clippy::format_collect,
+    clippy::range_plus_one,
+    clippy::single_match_else,
     unreachable_pub,
     missing_docs,
     reason = "a test may fail by panicking"

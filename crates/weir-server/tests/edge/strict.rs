@@ -81,6 +81,9 @@ fn parameters_and_forms_are_strict() {
         ("GET /v1/topics/.weir", "", 400),
         ("GET /v1/topics/t/events?consistency=weak", "", 400),
         ("GET /v1/topics/t/keys/x?at-least=99&wait=0", "", 504),
+        ("GET /v1/topics/t/keys?wait=x", "", 400),
+        ("GET /v1/topics/t/keys?limit=10001", "", 400),
+        ("GET /v1/topics?limit=1001", "", 400),
         ("DELETE /v1/topics/t/events", "", 405),
         ("GET /v2", "", 404),
     ] {
