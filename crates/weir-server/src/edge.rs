@@ -27,6 +27,7 @@ mod json;
 mod limits;
 mod meta;
 mod offload;
+mod openapi;
 mod ops;
 mod origin;
 mod problem;
@@ -56,9 +57,6 @@ use crate::shared::{Phase, Shared};
 
 pub(crate) use self::head::Method;
 pub(crate) use self::route::{RESOURCES, Resource};
-
-/// The description of the interface, made from docs/api/openapi.yaml.
-const OPENAPI: &str = include_str!("edge/openapi.json");
 
 /// How long nothing is accepted after the system had no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

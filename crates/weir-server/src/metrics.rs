@@ -137,7 +137,7 @@ impl Metrics {
         }
     }
 
-    /// All of it as text: OpenMetrics 1.0 when `open`, else Prometheus 0.0.4.
+    /// All of it as text: `OpenMetrics` 1.0 when `open`, else Prometheus 0.0.4.
     pub(crate) fn render(&self, shared: &Shared, open: bool) -> String {
         let mut page = Page {
             text: String::with_capacity(8 << 10),
@@ -380,13 +380,10 @@ struct Page {
 impl Page {
     fn family(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to memory does not fail.
-        let _ = write!(
-            self.text,
-            "# HELP {name} {help}.\n# TYPE {name} {kind}\n"
-        );
+        let _ = write!(self.text, "# HELP {name} {help}.\n# TYPE {name} {kind}\n");
     }
 
-    /// The family of a counter is named without its suffix in OpenMetrics, and
+    /// The family of a counter is named without its suffix in `OpenMetrics`, and
     /// with it before.
     fn counter(&mut self, name: &str, help: &str) {
         let suffix = if self.open { "" } else { "_total" };

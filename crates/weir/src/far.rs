@@ -4,6 +4,8 @@
 //! writes without session; each session has a connection of its own, because a
 //! connection has one identity for life.
 
+use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,13 +25,21 @@ mod address;
 pub(crate) mod link;
 pub(crate) mod listener;
 mod run;
+#[cfg(feature = "tls")]
+mod tls;
 
 /// How to connect to a server.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct ConnectOptions {
-    /// Proof of identity.
+    /// Proof of identity. Over `weir://` it can be read on the way.
     pub token: Option<String>,
+    /// File with the authority that servers of `weirs://` are to have, PEM;
+    /// none: those that the system trusts.
+    pub authority: Option<PathBuf>,
+    /// Files with the certificate that is shown to servers of `weirs://`, and
+    /// with its key, PEM.
+    pub identity: Option<(PathBuf, PathBuf)>,
     /// Name and version of the program, for people.
     pub agent: String,
     /// Time for the first connection.
@@ -39,10 +49,26 @@ pub struct ConnectOptions {
     pub patience: Duration,
 }
 
+/// Everything but the proof of identity.
+impl fmt::Debug for ConnectOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectOptions")
+            .field("token", &self.token.as_ref().map(|_| ".."))
+            .field("authority", &self.authority)
+            .field("identity", &self.identity)
+            .field("agent", &self.agent)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("patience", &self.patience)
+            .finish()
+    }
+}
+
 impl Default for ConnectOptions {
     fn default() -> Self {
         Self {
             token: None,
+            authority: None,
+            identity: None,
             agent: concat!("weir/", env!("CARGO_PKG_VERSION")).to_owned(),
             connect_timeout: Duration::from_secs(5),
             patience: Duration::from_secs(30),

@@ -47,7 +47,8 @@ impl Weir {
         })
     }
 
-    /// Connects to a server: `weir://HOST[:PORT]` or `unix:PATH`. Everything
+    /// Connects to a server: `weir://HOST[:PORT]`, `weirs://HOST[:PORT]` (TLS)
+    /// or `unix:PATH`. Everything
     /// works as with [`open`](Self::open), but for maintenance.
     ///
     /// # Errors

@@ -68,7 +68,8 @@ const TABLE: &[Row] = &[
         name: "weir",
         layer: 3,
         ours: &["weir-psyc", "weir-core", "weir-store", "weir-program"],
-        foreign: &[],
+        // For connections to servers.
+        foreign: &["rustls"],
     },
     Row {
         name: "weir-server",

@@ -15,7 +15,7 @@ use weir_core::limits::{CALL_ITEMS_MAX, TXN_OPS_MAX};
 use weir_core::{
     Detail, Effect, ErrorCode, Expect, Intention, Operation, Outcome, Outcomes, TxnOp,
 };
-use weir_store::StoreError;
+use weir_store::{Proposal, StoreError};
 
 use super::base64;
 use super::cloudevents;
@@ -30,6 +30,7 @@ use super::reply::Reply;
 use super::route::Resource;
 use super::service::{Call, Edge, Input, lost};
 use super::write::{self, Session, key_of, outcomes};
+use crate::admission::Permit;
 
 /// How the body of a batch is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +85,18 @@ struct Item {
     expect: Vec<One>,
 }
 
+impl Item {
+    /// It as a step of a transaction.
+    fn step(&self) -> TxnOp<'_> {
+        let (key, meta) = (&self.key, &self.meta);
+        if self.delete {
+            return TxnOp::Delete { key, meta };
+        }
+        let value = &self.value;
+        TxnOp::Put { key, value, meta }
+    }
+}
+
 /// An item in mode `records`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -109,12 +122,14 @@ fn read_record(source: &str) -> Result<Item, Problem> {
     let decode = |text: &str, what: &str| {
         base64::decode(text).ok_or_else(|| bad(format!("{what} is no base64")))
     };
-    let mut item = Item::default();
-    item.key = match (record.key, record.key64) {
-        (Some(_), Some(_)) => return Err(bad("the item has key and key64")),
-        (Some(key), None) => key.as_bytes().to_vec(),
-        (None, Some(coded)) => decode(&coded, "key64")?,
-        (None, None) => Vec::new(),
+    let mut item = Item {
+        key: match (record.key, record.key64) {
+            (Some(_), Some(_)) => return Err(bad("the item has key and key64")),
+            (Some(key), None) => key.as_bytes().to_vec(),
+            (None, Some(coded)) => decode(&coded, "key64")?,
+            (None, None) => Vec::new(),
+        },
+        ..Item::default()
     };
     item.delete = match record.op.as_deref() {
         None | Some("put" | "PUT") => false,
@@ -322,6 +337,9 @@ impl Summary {
     }
 }
 
+/// Which item the store does not take, and why.
+type Stopped = Box<(Option<usize>, Problem)>;
+
 /// A batch that is being written.
 struct Writer<'a> {
     edge: &'a Arc<Edge>,
@@ -357,36 +375,26 @@ impl Writer<'_> {
         while let Err(pause) = security.admit(&self.call.principal, items.len() as u64, 0) {
             tokio::time::sleep(pause).await;
         }
-        loop {
-            match self.propose(&items) {
-                Ok((proposal, permit)) => {
-                    let outcomes = outcomes(self.edge, proposal, permit).await?;
-                    self.session.nonce += if self.session.nonce == 0 {
-                        0
-                    } else {
-                        items.len() as u64
-                    };
-                    self.summary.add(&outcomes);
-                    return Ok(());
-                }
-                // Those before it stand.
-                Err((Some(index), problem)) if index > 0 => {
-                    items.truncate(index);
-                    let (proposal, permit) =
-                        self.propose(&items).map_err(|(_, problem)| problem)?;
-                    let outcomes = outcomes(self.edge, proposal, permit).await?;
-                    self.summary.add(&outcomes);
-                    return Err(problem);
-                }
-                Err((_, problem)) => return Err(problem),
+        let (refused, (proposal, permit)) = match self.propose(&items) {
+            Ok(proposed) => (None, proposed),
+            // Those before it stand.
+            Err(refused) if refused.0.is_some_and(|index| index > 0) => {
+                let (index, problem) = *refused;
+                items.truncate(index.unwrap_or(0));
+                let proposed = self.propose(&items).map_err(|refused| refused.1)?;
+                (Some(problem), proposed)
             }
+            Err(refused) => return Err(refused.1),
+        };
+        let outcomes = outcomes(self.edge, proposal, permit).await?;
+        if self.session.nonce != 0 {
+            self.session.nonce += items.len() as u64;
         }
+        self.summary.add(&outcomes);
+        refused.map_or(Ok(()), Err)
     }
 
-    fn propose(
-        &self,
-        items: &[Item],
-    ) -> Result<(weir_store::Proposal, crate::admission::Permit), (Option<usize>, Problem)> {
+    fn propose(&self, items: &[Item]) -> Result<(Proposal, Permit), Stopped> {
         let expects: Vec<Vec<Expect<'_>>> = items
             .iter()
             .map(|item| item.expect.iter().copied().map(One::expect).collect())
@@ -415,10 +423,8 @@ impl Writer<'_> {
         let bytes = intentions.iter().map(Intention::size_hint).sum();
         let permit = self.edge.shared.admission.admit(bytes);
         let permit = permit.ok_or_else(|| {
-            (
-                None,
-                Problem::new(Kind::Busy, ErrorCode::Busy.sentence()).code(ErrorCode::Busy),
-            )
+            let busy = Problem::new(Kind::Busy, ErrorCode::Busy.sentence());
+            Box::new((None, busy.code(ErrorCode::Busy)))
         })?;
         match self.edge.shared.store.propose(&intentions) {
             Ok(proposal) => Ok((proposal, permit)),
@@ -428,7 +434,7 @@ impl Writer<'_> {
                 } else {
                     None
                 };
-                Err((index, problem::of_store(&error)))
+                Err(Box::new((index, problem::of_store(&error))))
             }
         }
     }
@@ -680,20 +686,7 @@ async fn all_or_none(
     if items.iter().any(|item| !item.expect.is_empty()) {
         return Err(bad("conditions of a transaction are given for all of it"));
     }
-    let ops: Vec<TxnOp<'_>> = items
-        .iter()
-        .map(|item| match item.delete {
-            true => TxnOp::Delete {
-                key: &item.key,
-                meta: &item.meta,
-            },
-            false => TxnOp::Put {
-                key: &item.key,
-                value: &item.value,
-                meta: &item.meta,
-            },
-        })
-        .collect();
+    let ops: Vec<TxnOp<'_>> = items.iter().map(Item::step).collect();
     let expects = conditions.expects(None);
     txn(edge, call, session, &ops, &expects).await
 }
@@ -827,20 +820,7 @@ pub(crate) async fn transaction(
             });
         }
     }
-    let ops: Vec<TxnOp<'_>> = items
-        .iter()
-        .map(|item| match item.delete {
-            true => TxnOp::Delete {
-                key: &item.key,
-                meta: &item.meta,
-            },
-            false => TxnOp::Put {
-                key: &item.key,
-                value: &item.value,
-                meta: &item.meta,
-            },
-        })
-        .collect();
+    let ops: Vec<TxnOp<'_>> = items.iter().map(Item::step).collect();
     let session = Session::read(edge, call, body)?;
     txn(edge, call, session, &ops, &expects).await
 }

@@ -2,6 +2,7 @@
 //! same record; attributes live beside the payload.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -122,7 +123,7 @@ pub(crate) fn header_text(value: &str) -> String {
         if matches!(byte, 0x21..=0x7e) && byte != b'"' && byte != b'%' {
             out.push(char::from(byte));
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            let _ = write!(out, "%{byte:02X}");
         }
     }
     out
@@ -256,7 +257,7 @@ pub(crate) fn read(text: &str) -> Result<Event<'_>, Problem> {
         meta.json();
         match media_type.as_deref() {
             Some(text) if declared(Some(text)) == Declared::LikeJson => {
-                meta.field("content-type", text)?
+                meta.field("content-type", text)?;
             }
             _ => {}
         }

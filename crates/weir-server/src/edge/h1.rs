@@ -71,8 +71,21 @@ pub(super) struct Connection<S> {
 /// A request whose answer is on its way.
 struct Waiting {
     started: Started,
+    /// It changes something.
+    writes: bool,
     version: Version,
     keep_alive: bool,
+}
+
+/// Whether a request may begin before those that wait have ended, as if they
+/// had: writes go to the store in their order, and reads change nothing; but a
+/// read must see the writes before it.
+fn may_overtake(waiting: &VecDeque<Waiting>, writes: bool) -> bool {
+    waiting.iter().all(|one| match one.started {
+        Started::Commit(_) => writes,
+        Started::Later(_) => !writes && !one.writes,
+        Started::Done(_) | Started::Gone => true,
+    })
 }
 
 /// What the input holds.
@@ -140,6 +153,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
     }
 
+    #[allow(clippy::too_many_lines, reason = "one loop, read from top to bottom")]
     async fn run(&mut self) -> Result<(), End> {
         let mut waiting: VecDeque<Waiting> = VecDeque::new();
         let mut held: Option<Box<Parsed>> = None;
@@ -156,6 +170,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                             let started = Started::Done(self.edge.refuse(bad));
                             waiting.push_back(Waiting {
                                 started,
+                                writes: false,
                                 version: Version::H11,
                                 keep_alive: false,
                             });
@@ -166,6 +181,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     },
                 };
                 head_due = None;
+                if !may_overtake(&waiting, parsed.head.method.writes()) {
+                    held = Some(parsed);
+                    break;
+                }
                 let whole = match parsed.framing {
                     Framing::Length(length) => usize::try_from(length)
                         .ok()
@@ -176,20 +195,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     let Parsed {
                         head, keep_alive, ..
                     } = *parsed;
-                    let version = head.version;
+                    let (version, writes) = (head.version, head.method.writes());
                     let body = self.input.get(..length).unwrap_or_default();
                     let started = self.edge.start(head, self.peer.clone(), body);
                     self.input.advance(length);
                     last |= !keep_alive;
                     waiting.push_back(Waiting {
                         started,
+                        writes,
                         version,
                         keep_alive,
                     });
                 } else if waiting.is_empty() {
                     last |= !parsed.keep_alive;
-                    self.exclusive(*parsed).await?;
-                    last |= self.unread;
+                    last |= !self.exclusive(*parsed).await?;
                 } else {
                     held = Some(parsed);
                     break;
@@ -204,20 +223,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     Poll::Pending => {
                         self.flush().await?;
                         let due = Instant::now() + self.edge.shared.config.store_timeout;
-                        let expires = front.started.expires();
+                        let is_bound = front.started.expires();
                         let expired = async {
-                            if !expires {
+                            if !is_bound {
                                 std::future::pending::<()>().await;
                             }
                             self.watchdog.expired(due).await;
                         };
                         let done = std::future::poll_fn(|context| front.started.poll(context));
-                        let done = tokio::select! {
+                        let in_time = tokio::select! {
                             biased;
                             reply = done => Some(reply),
                             () = expired => None,
                         };
-                        match done {
+                        match in_time {
                             Some(reply) => reply,
                             None => front.started.expire(),
                         }
@@ -306,7 +325,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     /// A request whose body is not there yet: nothing else is done meanwhile.
-    async fn exclusive(&mut self, parsed: Parsed) -> Result<(), End> {
+    async fn exclusive(&mut self, parsed: Parsed) -> Result<bool, End> {
         let Parsed {
             head,
             framing,
@@ -329,8 +348,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             return Err(End::Closed);
         }
         self.unread = rest;
-        self.answer(reply, version, keep_alive && !rest).await?;
-        self.flush().await
+        let goes_on = self.answer(reply, version, keep_alive && !rest).await?;
+        self.flush().await?;
+        Ok(goes_on)
     }
 
     /// Appends an answer to what is to be written. Returns whether the
@@ -349,7 +369,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         match reply.body {
             Body::None | Body::Length(_) | Body::Omitted => {}
             Body::Bytes(bytes) if bytes.len() <= INLINE_BYTES => {
-                self.output.extend_from_slice(&bytes)
+                self.output.extend_from_slice(&bytes);
             }
             Body::Bytes(bytes) => {
                 self.flush().await?;
@@ -463,10 +483,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             let more = self.input.len().clamp(INPUT_BYTES, READ_BYTES);
             self.input.reserve(more);
         }
-        let read = async {
-            let got = self.io.read_buf(&mut self.input).await;
-            got
-        };
+        let read = self.io.read_buf(&mut self.input);
         tokio::select! {
             biased;
             got = read => {

@@ -125,6 +125,9 @@ pub(crate) fn check(bytes: &[u8]) -> Option<usize> {
         Err(error) => return Some(error.valid_up_to()),
     };
     let error = serde_json::from_str::<&serde_json::value::RawValue>(text).err()?;
+    if error.is_eof() {
+        return Some(bytes.len());
+    }
     let before: usize = text
         .split_inclusive('\n')
         .take(error.line().saturating_sub(1))

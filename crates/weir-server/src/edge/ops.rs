@@ -19,7 +19,7 @@ pub(crate) fn get(edge: &Arc<Edge>, call: &Call, resource: Resource) -> Result<R
         Resource::Metrics => Ok(metrics(edge, call)),
         Resource::OpenApi => Ok(Reply::new(200)
             .field("cache-control", "no-cache")
-            .with("application/json", super::OPENAPI)),
+            .with("application/json", super::openapi::DOCUMENT.as_bytes())),
         Resource::Problem => explain(&call.matched.name),
         _ => Err(Problem::new(Kind::NotFound, "")),
     }

@@ -1,5 +1,7 @@
 //! Query parameters: each known, each once, each exact.
 
+use std::fmt::Write as _;
+
 use super::problem::Problem;
 use super::route::offset_of;
 
@@ -35,7 +37,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(byte) {
             out.push(char::from(*byte));
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            let _ = write!(out, "%{byte:02X}");
         }
     }
     out

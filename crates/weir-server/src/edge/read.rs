@@ -241,6 +241,10 @@ fn ranged(head: &Head, tag: &str, value: &[u8], mut reply: Reply) -> Result<Repl
     Ok(reply)
 }
 
+#[allow(
+    clippy::option_option,
+    reason = "no range, and a range of nothing, differ"
+)]
 /// The bytes of a single range; inner `None`: it lies outside; outer `None`: it
 /// is none that is understood, so it does not count.
 fn range_of(text: &str, length: usize) -> Option<Option<(usize, usize)>> {
@@ -443,6 +447,10 @@ impl Collector {
 }
 
 /// A page of records.
+#[allow(
+    clippy::too_many_lines,
+    reason = "parameters, page, head; in this order"
+)]
 pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     at_least(edge, call).await?;
     let query = &call.query;

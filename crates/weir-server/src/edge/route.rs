@@ -1,5 +1,5 @@
 //! The table of resources: the router, `Allow`, the query parameters that are
-//! known, the label of metrics, and the OpenAPI document are all held to it.
+//! known, the label of metrics, and the `OpenAPI` document are all held to it.
 
 use weir_core::{ErrorCode, TopicName};
 

@@ -169,7 +169,8 @@ impl Edge {
     pub(crate) fn enter(self: &Arc<Self>, client: ClientId) -> Option<Keyed> {
         let mut keyed = self.keyed.lock().unwrap_or_else(PoisonError::into_inner);
         let edge = Arc::clone(self);
-        keyed.insert(client).then_some(Keyed { edge, client })
+        // Made only when it is new: dropping one takes the mark away.
+        keyed.insert(client).then(|| Keyed { edge, client })
     }
 
     fn next_id(&self) -> String {
@@ -243,7 +244,7 @@ impl Edge {
                 .map_err(rate)?;
             let topic = &call.matched.topic;
             let allowed = self.shared.authorize(&call.principal, right, topic);
-            allowed.map_err(|denied| denial(&denied, topic))?;
+            allowed.map_err(|denied| denial(denied, topic))?;
         }
         let head = &call.head;
         call.query = Query::read(head.query(), params)?;
@@ -381,7 +382,7 @@ impl Edge {
             (Resource::Program, _) => program::get(edge, call),
             (Resource::Topic, _) => topics::get(edge, call),
             (Resource::Topics, _) => topics::list(edge, call).await,
-            (Resource::Events, _) if tail::is_wanted(call) => tail::open(edge, call).await,
+            (Resource::Events, _) if tail::is_wanted(call) => tail::open(edge, call),
             (Resource::Events, _) => read::page(edge, call).await,
             (Resource::Keys, _) => read::keys(edge, call).await,
             (Resource::Key, _) => read::key(edge, call).await,
@@ -477,7 +478,7 @@ fn rate(pause: std::time::Duration) -> Problem {
     problem
 }
 
-fn denial(denied: &Denied, topic: &str) -> Problem {
+fn denial(denied: Denied, topic: &str) -> Problem {
     if denied.code == ErrorCode::Unauthenticated {
         let problem = Problem::new(Kind::Unauthenticated, denied.code.sentence()).code(denied.code);
         return problem.field("www-authenticate", "Bearer");
@@ -519,12 +520,11 @@ fn right(call: &Call) -> Option<Right> {
 /// Bytes of the body that a request may have.
 fn body_max(call: &Call, config: &crate::config::ServerConfig) -> usize {
     match (call.matched.resource, call.head.method) {
-        (Resource::Events, Method::Post) if batch::is_batch(call) => config.body_max.0,
         (Resource::Transactions, _) => config.body_max.0,
+        _ if batch::is_batch(call) => config.body_max.0,
         (Resource::Events | Resource::Key, Method::Post | Method::Put) => config.payload_max.0,
         (Resource::Program, Method::Put) => weir_core::limits::CODE_BYTES_MAX,
-        (Resource::Topic, _) => config.json_max.0,
-        // These have no use for one.
+        // Options, or no use for a body at all.
         _ => config.json_max.0,
     }
 }

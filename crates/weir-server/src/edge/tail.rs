@@ -43,7 +43,11 @@ fn read_id(text: &str) -> Option<(Option<u64>, u64)> {
 }
 
 /// Opens a tail.
-pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+#[allow(
+    clippy::too_many_lines,
+    reason = "parameters, position, answer; in this order"
+)]
+pub(crate) fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let query = &call.query;
     query.word("live", &[("sse", ())])?;
     for name in [
@@ -248,9 +252,8 @@ impl Tail {
                 return Some(out.into());
             }
             match self.wait().await {
-                News::Some => {}
                 News::None if Instant::now() < self.ends => return Some(self.alive()),
-                News::None => {}
+                News::Some | News::None => {}
                 News::Over => return Some(self.bye("closed")),
             }
         }

@@ -599,21 +599,20 @@ pub(crate) async fn outcomes(
     permit: Permit,
 ) -> Result<Outcomes, Problem> {
     let mut proposal = proposal;
-    match tokio::time::timeout(edge.shared.config.store_timeout, &mut proposal).await {
-        Ok(result) => result.map_err(|error| problem::of_store(&error)),
-        Err(_) => {
-            edge.shared.metrics.timeout("store");
-            tokio::spawn(async move {
-                drop(proposal.await);
-                drop(permit);
-            });
-            Err(timed_out())
-        }
+    let limit = edge.shared.config.store_timeout;
+    if let Ok(result) = tokio::time::timeout(limit, &mut proposal).await {
+        return result.map_err(|error| problem::of_store(&error));
     }
+    edge.shared.metrics.timeout("store");
+    tokio::spawn(async move {
+        drop(proposal.await);
+        drop(permit);
+    });
+    Err(timed_out())
 }
 
 /// A write that is not [`quick`]: a large or coded payload, a structured
-/// CloudEvent, a list of tags.
+/// `CloudEvent`, a list of tags.
 pub(crate) async fn post(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Reply, Problem> {
     if cloudevents::is_structured(&call.head) {
         return cloudevents::post(edge, call, body).await;
@@ -686,7 +685,7 @@ fn first_tag(edge: &Edge, call: &Call, plan: &Plan) -> Option<One> {
         .copied()
 }
 
-/// A write of a CloudEvent whose parts are known.
+/// A write of a `CloudEvent` whose parts are known.
 pub(crate) async fn event(
     edge: &Arc<Edge>,
     call: &Call,

@@ -10,6 +10,7 @@
 mod audit;
 mod peer;
 mod reload;
+mod remote;
 mod rights;
 mod secrets;
 mod start;

@@ -7,23 +7,38 @@ use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::str::FromStr;
+#[cfg(feature = "tls")]
+use std::sync::Arc;
 use std::time::Duration;
+
+#[cfg(feature = "tls")]
+use super::tls::TlsStream;
+
+/// Whom connections over TLS trust, and what they show; none for others.
+#[cfg(feature = "tls")]
+pub(crate) type Trust = Option<Arc<rustls::ClientConfig>>;
+/// Whom connections over TLS would trust.
+#[cfg(not(feature = "tls"))]
+pub(crate) type Trust = Option<std::convert::Infallible>;
 
 /// Port of the native protocol when the address names none.
 const PORT: u16 = 7071;
 
-/// An address of a server: `weir://HOST[:PORT]` or `unix:PATH`.
+/// An address of a server: `weir://HOST[:PORT]`, `weirs://HOST[:PORT]` or
+/// `unix:PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     /// Host and port.
     Tcp(String),
+    /// Host and port, over TLS.
+    Tls(String),
     /// A socket in the file system.
     Unix(PathBuf),
 }
 
 /// A text that is no address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{given} is no address of a server; give weir://HOST:PORT or unix:PATH")]
+#[error("{given} is no address of a server; give weir://HOST:PORT, weirs://HOST:PORT or unix:PATH")]
 pub struct AddressError {
     given: String,
 }
@@ -41,7 +56,11 @@ impl FromStr for Address {
                 path => Ok(Self::Unix(path.into())),
             };
         }
-        let host = text.strip_prefix("weir://").ok_or_else(wrong)?;
+        let (host, form): (_, fn(String) -> Self) = match text.split_once("://") {
+            Some(("weir", host)) => (host, Self::Tcp),
+            Some(("weirs", host)) => (host, Self::Tls),
+            _ => return Err(wrong()),
+        };
         let host = host.strip_suffix('/').unwrap_or(host);
         if host.is_empty() || host.contains(['/', '@', ' ', '?', '#']) {
             return Err(wrong());
@@ -52,13 +71,20 @@ impl FromStr for Address {
         });
         match port {
             None if host.ends_with(']') || !host.contains(':') => {
-                Ok(Self::Tcp(format!("{host}:{PORT}")))
+                Ok(form(format!("{host}:{PORT}")))
             }
             Some((name, port)) if !name.is_empty() && port.parse::<u16>().is_ok() => {
-                Ok(Self::Tcp(host.to_owned()))
+                Ok(form(host.to_owned()))
             }
             _ => Err(wrong()),
         }
+    }
+}
+
+impl Address {
+    /// Whether nobody on the way can read or change what is sent.
+    pub(crate) fn is_private(&self) -> bool {
+        !matches!(self, Self::Tcp(_))
     }
 }
 
@@ -66,6 +92,7 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(host) => write!(f, "weir://{host}"),
+            Self::Tls(host) => write!(f, "weirs://{host}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -75,27 +102,30 @@ impl fmt::Display for Address {
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),
+    #[cfg(feature = "tls")]
+    Tls(Box<TlsStream>),
     #[cfg(unix)]
     Unix(UnixStream),
 }
 
 impl Stream {
     /// Connects; tries every address that the name has.
-    pub(crate) fn connect(address: &Address, time: Duration) -> io::Result<Self> {
+    pub(crate) fn connect(address: &Address, trust: &Trust, time: Duration) -> io::Result<Self> {
+        #[cfg(not(feature = "tls"))]
+        let _ = trust;
         match address {
-            Address::Tcp(host) => {
-                let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-                for found in host.to_socket_addrs()? {
-                    match TcpStream::connect_timeout(&found, time) {
-                        Ok(stream) => {
-                            stream.set_nodelay(true)?;
-                            return Ok(Self::Tcp(stream));
-                        }
-                        Err(error) => last = error,
-                    }
-                }
-                Err(last)
+            Address::Tcp(host) => tcp(host, time).map(Self::Tcp),
+            #[cfg(feature = "tls")]
+            Address::Tls(host) => {
+                let config = trust.as_ref().ok_or(io::ErrorKind::InvalidInput)?;
+                let name = host
+                    .rsplit_once(':')
+                    .map_or(host.as_str(), |(name, _)| name);
+                let stream = TlsStream::new(tcp(host, time)?, name, Arc::clone(config), time);
+                stream.map(|stream| Self::Tls(Box::new(stream)))
             }
+            #[cfg(not(feature = "tls"))]
+            Address::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
             #[cfg(unix)]
             Address::Unix(path) => UnixStream::connect(path).map(Self::Unix),
             #[cfg(not(unix))]
@@ -108,6 +138,8 @@ impl Stream {
         let time = Some(time).filter(|time| !time.is_zero());
         match self {
             Self::Tcp(stream) => stream.set_read_timeout(time),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.socket().set_read_timeout(time),
             #[cfg(unix)]
             Self::Unix(stream) => stream.set_read_timeout(time),
         }
@@ -118,6 +150,8 @@ impl Stream {
         // It may have ended already.
         drop(match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.socket().shutdown(Shutdown::Both),
             #[cfg(unix)]
             Self::Unix(stream) => stream.shutdown(Shutdown::Both),
         });
@@ -126,6 +160,8 @@ impl Stream {
     pub(crate) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => (&mut &*stream).read(into),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.read(into),
             #[cfg(unix)]
             Self::Unix(stream) => (&mut &*stream).read(into),
         }
@@ -134,10 +170,26 @@ impl Stream {
     pub(crate) fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => (&mut &*stream).write_all(bytes),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.write_all(bytes),
             #[cfg(unix)]
             Self::Unix(stream) => (&mut &*stream).write_all(bytes),
         }
     }
+}
+
+fn tcp(host: &str, time: Duration) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for found in host.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&found, time) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 #[cfg(test)]
@@ -154,6 +206,8 @@ mod tests {
             ("weir://127.0.0.1:1", "weir://127.0.0.1:1"),
             ("weir://[::1]", "weir://[::1]:7071"),
             ("weir://[::1]:9", "weir://[::1]:9"),
+            ("weirs://a.example", "weirs://a.example:7071"),
+            ("weirs://[::1]:9", "weirs://[::1]:9"),
             ("unix:/run/weir.sock", "unix:/run/weir.sock"),
         ] {
             assert_eq!(given.parse::<Address>().unwrap().to_string(), meant);
@@ -170,6 +224,8 @@ mod tests {
             "/a",
             "weir://a/b",
             "weir://u@a",
+            "weirs:a",
+            "weirz://a",
         ] {
             assert!(given.parse::<Address>().is_err(), "{given}");
         }

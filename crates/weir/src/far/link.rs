@@ -17,7 +17,7 @@ use weir_core::protocol::{ClientConnection, Deframer, Encoder, Message, Packet};
 use weir_core::{ClientId, ErrorCode, Outcome, OutcomeRun, Outcomes};
 use weir_store::{Answer, Proposal, StoreError};
 
-use super::address::{Address, Stream};
+use super::address::{Address, Stream, Trust};
 use super::{ConnectOptions, run};
 
 /// Bytes of intentions that wait to be sent before callers wait themselves.
@@ -95,6 +95,7 @@ pub(super) struct State {
 pub(super) struct Inner {
     pub(super) client: ClientId,
     pub(super) options: ConnectOptions,
+    pub(super) trust: Trust,
     state: Mutex<State>,
     /// There is something to be sent.
     pub(super) work: Condvar,
@@ -150,6 +151,23 @@ pub(crate) fn far(code: ErrorCode, text: impl Into<String>) -> StoreError {
     }
 }
 
+/// What connections to this address need; read once, before anything else.
+#[cfg(feature = "tls")]
+fn trust(address: &Address, options: &ConnectOptions) -> Result<Trust, StoreError> {
+    match address {
+        Address::Tls(_) => super::tls::config(options).map(Some),
+        _ => Ok(None),
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+fn trust(address: &Address, _: &ConnectOptions) -> Result<Trust, StoreError> {
+    match address {
+        Address::Tls(_) => Err(far(ErrorCode::Unsupported, "this build has no TLS")),
+        _ => Ok(None),
+    }
+}
+
 impl Link {
     /// Begins to connect, and goes on trying.
     pub(crate) fn new(
@@ -157,6 +175,7 @@ impl Link {
         client: ClientId,
         options: &ConnectOptions,
     ) -> Result<Self, StoreError> {
+        let trust = trust(&address, options)?;
         let state = State {
             address,
             writes: ClientConnection::new(client),
@@ -179,6 +198,7 @@ impl Link {
         };
         let inner = Arc::new(Inner {
             client,
+            trust,
             options: options.clone(),
             state: Mutex::new(state),
             work: Condvar::new(),

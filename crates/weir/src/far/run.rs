@@ -53,6 +53,12 @@ pub(super) fn read(inner: &Inner) {
                 state.die(code, &text);
                 break;
             }
+            // Whoever asked for TLS is not led away from it.
+            Broken::Redirect(to) if state.address.is_private() && !to.is_private() => {
+                let text = format!("{} sent us to {to}, without TLS", state.address);
+                state.die(ErrorCode::Protocol, &text);
+                break;
+            }
             Broken::Redirect(address) => {
                 state.address = address;
                 hops += 1;
@@ -115,7 +121,7 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32) -> Broken {
         (state.address.clone(), state.writes.hello())
     };
     let again = |error: std::io::Error| Broken::Again(error.to_string());
-    let stream = match Stream::connect(&address, CONNECT_TIME) {
+    let stream = match Stream::connect(&address, &inner.trust, CONNECT_TIME) {
         Ok(stream) => Arc::new(stream),
         Err(error) => return again(error),
     };

@@ -113,7 +113,9 @@ fn line(input: &mut BytesMut, max: usize) -> Result<Option<BytesMut>, BadChunk> 
     };
     let mut line = input.split_to(end + 1);
     line.truncate(end);
-    if line.last() != Some(&b'\r') || line.iter().filter(|byte| **byte == b'\r').count() != 1 {
+    if line.last() != Some(&b'\r')
+        || line.iter().position(|byte| *byte == b'\r') != Some(end.saturating_sub(1))
+    {
         return Err(BadChunk);
     }
     line.truncate(end - 1);

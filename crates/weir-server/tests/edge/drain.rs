@@ -1,0 +1,88 @@
+//! The end of a server under load: what was answered is there, once.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use weir_core::ConsequenceOffset;
+use weir_store::Store;
+
+use crate::client::PATIENCE;
+use crate::world::{options, request, world};
+
+/// Posts numbers until the server ends; those that were answered with 201.
+fn write(address: std::net::SocketAddr, me: u64, answered: &AtomicU64) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut n = 0;
+    while let Ok(mut stream) = TcpStream::connect(address) {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        loop {
+            n += 1;
+            let body = format!("{{\"me\":{me},\"n\":{n}}}");
+            if stream
+                .write_all(&request("POST /v1/topics/t/events", "", body.as_bytes()))
+                .is_err()
+            {
+                break;
+            }
+            let mut reply = Vec::new();
+            let mut piece = [0; 1024];
+            // The answer is one write, and ends with its object.
+            while !reply.ends_with(b"}") {
+                match stream.read(&mut piece) {
+                    Ok(got) if got > 0 => reply.extend_from_slice(&piece[..got]),
+                    _ => break,
+                }
+            }
+            if !reply.starts_with(b"HTTP/1.1 201") {
+                assert!(reply.is_empty(), "{}", String::from_utf8_lossy(&reply));
+                break;
+            }
+            kept.push(body);
+            answered.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    kept
+}
+
+#[test]
+fn a_drain_loses_and_doubles_nothing() {
+    let mut world = world();
+    let answered = Arc::new(AtomicU64::new(0));
+    let address = world.address;
+    let writers: Vec<_> = (0..5)
+        .map(|me| {
+            let answered = Arc::clone(&answered);
+            std::thread::spawn(move || write(address, me, &answered))
+        })
+        .collect();
+    while answered.load(Ordering::Relaxed) < 500 {
+        std::thread::yield_now();
+    }
+    let server = world.server.take().unwrap();
+    server.drain();
+    server.wait().unwrap();
+    let kept: Vec<String> = writers
+        .into_iter()
+        .flat_map(|writer| writer.join().unwrap())
+        .collect();
+    world.store.shut_down().unwrap();
+    let store = Store::open(world.directory.path(), &options()).unwrap();
+    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    let mut reader = store.read("t", ConsequenceOffset::ZERO).unwrap();
+    while let Some(page) = reader.next_page().unwrap() {
+        for record in &page {
+            let text = String::from_utf8(record.unwrap().value.to_vec()).unwrap();
+            *found.entry(text).or_default() += 1;
+        }
+    }
+    assert!(kept.len() >= 500);
+    for body in &kept {
+        assert_eq!(found.get(body), Some(&1), "{body}");
+    }
+    // In a drain every write that was accepted is answered, so nothing is
+    // there that nobody heard of.
+    assert_eq!(found.len(), kept.len() + 1);
+}

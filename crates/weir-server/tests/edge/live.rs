@@ -1,0 +1,212 @@
+//! Tails: nothing is missed, nothing comes twice.
+
+use crate::client::Client;
+use crate::world::{World, request, with, world};
+
+/// Reads events of a stream until one has this data; gives ids and data.
+fn events(client: &mut Client, until: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut text = String::new();
+    loop {
+        let line = String::from_utf8(client.until(b"\r\n")).unwrap();
+        let size = usize::from_str_radix(line.trim_end(), 16).unwrap();
+        assert_ne!(size, 0, "the stream ended: {found:?}");
+        let piece = client.take(size + 2);
+        text.push_str(std::str::from_utf8(&piece[..size]).unwrap());
+        while let Some(end) = text.find("\n\n") {
+            let event: String = text.drain(..end + 2).collect();
+            let of = |name: &str| {
+                let lines = event.lines().filter_map(|line| line.strip_prefix(name));
+                lines.collect::<Vec<_>>().join("\n")
+            };
+            let (id, data) = (of("id: "), of("data: "));
+            let done = data.contains(until) || of("event: ").contains(until);
+            if !id.is_empty() {
+                found.push((id, data));
+            }
+            if done {
+                return found;
+            }
+        }
+    }
+}
+
+fn follow(world: &World, target: &str, fields: &str) -> Client {
+    let mut client = world.client();
+    client.send(&request(&format!("GET {target}"), fields, b""));
+    let reply = client.head();
+    assert_eq!(
+        (reply.status, reply.get("content-type")),
+        (200, Some("text/event-stream")),
+        "{reply:?}"
+    );
+    client
+}
+
+fn post(world: &World, body: &str) {
+    assert_eq!(
+        world
+            .ask("POST /v1/topics/t/events", "", body.as_bytes())
+            .status,
+        201
+    );
+}
+
+#[test]
+fn a_tail_that_is_cut_goes_on_where_it_was() {
+    let world = world();
+    let mut seen: Vec<(String, String)> = Vec::new();
+    for round in 0..5 {
+        post(&world, &format!("\"{round}a\""));
+        let last = seen.last().map(|(id, _)| format!("Last-Event-ID: {id}"));
+        let mut client = follow(
+            &world,
+            "/v1/topics/t/events?live=sse",
+            &last.unwrap_or_default(),
+        );
+        seen.extend(events(&mut client, &format!("{round}a")));
+        // While it waits.
+        events(&mut client, "caught-up");
+        post(&world, &format!("\"{round}b\""));
+        seen.extend(events(&mut client, &format!("{round}b")));
+        post(&world, &format!("\"{round}c\""));
+    }
+    let ids: Vec<&str> = seen.iter().map(|(id, _)| id.as_str()).collect();
+    let want: Vec<String> = (1..=seen.len()).map(|n| n.to_string()).collect();
+    assert_eq!(ids, want);
+    assert_eq!(seen.last().unwrap().1, "\"4b\"");
+}
+
+#[test]
+fn many_tails_see_the_same() {
+    let world = world();
+    let mut clients: Vec<Client> = (0..40)
+        .map(|_| follow(&world, "/v1/topics/t/events", "Accept: text/event-stream"))
+        .collect();
+    for n in 0..100 {
+        post(&world, &n.to_string());
+    }
+    post(&world, "\"end\"");
+    let want: Vec<String> = (1..=102).map(|n| n.to_string()).collect();
+    for client in &mut clients {
+        let found = events(client, "end");
+        let ids: Vec<String> = found.into_iter().map(|(id, _)| id).collect();
+        assert_eq!(ids, want);
+    }
+}
+
+#[test]
+fn a_filtered_tail_says_where_it_is() {
+    let world = world();
+    let mut client = follow(&world, "/v1/topics/t/events?live=sse&key=k&after=0", "");
+    let lines: String = "1\n".repeat(2500);
+    assert_eq!(
+        world
+            .ask(
+                "POST /v1/topics/t/events",
+                "Content-Type: application/x-ndjson",
+                lines.as_bytes()
+            )
+            .status,
+        201
+    );
+    events(&mut client, "progress");
+    assert_eq!(
+        world.ask("PUT /v1/topics/t/keys/k", "", b"\"it\"").status,
+        201
+    );
+    let found = events(&mut client, "it");
+    assert_eq!(found, [("2502".to_owned(), "\"it\"".to_owned())]);
+}
+
+#[test]
+fn a_tail_of_a_topic_to_come_begins_with_its_creation() {
+    let world = world();
+    let mut client = follow(&world, "/v1/topics/later/events?live=sse&data=record", "");
+    events(&mut client, "caught-up");
+    assert_eq!(world.ask("PUT /v1/topics/later", "", b"").status, 201);
+    let found = events(&mut client, "CREATE");
+    assert_eq!(found[0].0, "1");
+}
+
+#[test]
+fn ids_of_an_earlier_life_are_gone() {
+    let world = world();
+    assert_eq!(world.ask("DELETE /v1/topics/t", "", b"").status, 200);
+    assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
+    let incarnation = world.store.topic("t").unwrap().incarnation.unwrap().0;
+    let reply = world.ask(
+        "GET /v1/topics/t/events?live=sse",
+        "Last-Event-ID: 1-2",
+        b"",
+    );
+    assert_eq!((reply.status, reply.problem().as_str()), (410, "gone"));
+    follow(
+        &world,
+        "/v1/topics/t/events?live=sse",
+        &format!("Last-Event-ID: {incarnation}-3"),
+    );
+    assert_eq!(
+        world
+            .ask("GET /v1/topics/t/events?live=sse", "Last-Event-ID: x", b"")
+            .status,
+        400
+    );
+}
+
+#[test]
+fn a_request_waits_for_what_is_not_there_yet() {
+    let world = world();
+    let mut client = world.client();
+    client.send(&request("GET /v1/topics/t/events?after=1&wait=60", "", b""));
+    // It is there when the server counts it.
+    while !world
+        .ask("GET /metrics", "", b"")
+        .text()
+        .contains("kind=\"long-poll\"} 1")
+    {}
+    post(&world, "7");
+    let reply = client.reply(false);
+    assert_eq!((reply.status, reply.get("weir-next")), (200, Some("2")));
+    assert_eq!(reply.json()[0]["value"], 7);
+    let reply = world.ask("GET /v1/topics/t/events?after=2&wait=0", "", b"");
+    assert_eq!(
+        (reply.status, reply.get("weir-up-to-date")),
+        (200, Some("?1"))
+    );
+    let reply = world.ask("GET /v1/topics/t/events?after=2", "Prefer: wait=1", b"");
+    assert_eq!((reply.status, reply.get("weir-next")), (204, Some("2")));
+}
+
+#[test]
+fn the_end_of_the_server_is_told() {
+    let world = with(&[]);
+    assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
+    let mut tail = follow(&world, "/v1/topics/t/events?live=sse", "");
+    events(&mut tail, "caught-up");
+    let mut poll = world.client();
+    poll.send(&request("GET /v1/topics/t/events?after=1&wait=60", "", b""));
+    while !world
+        .ask("GET /metrics", "", b"")
+        .text()
+        .contains("kind=\"long-poll\"} 1")
+    {}
+    let mut idle = world.client();
+    idle.send(&request("GET /healthz", "", b""));
+    assert_eq!(idle.reply(false).status, 200);
+    let server = world.server.as_ref().unwrap();
+    server.leave();
+    assert_eq!(world.ask("GET /readyz", "", b"").status, 503);
+    assert_eq!(world.ask("GET /healthz", "", b"").status, 200);
+    server.drain();
+    let reply = poll.reply(false);
+    assert_eq!(
+        (reply.status, reply.get("connection")),
+        (204, Some("close"))
+    );
+    events(&mut tail, "bye");
+    assert_eq!(tail.until(b"0\r\n\r\n"), b"0\r\n\r\n");
+    assert!(idle.is_closed());
+    let mut world = world;
+    world.server.take().unwrap().wait().unwrap();
+}

@@ -1,0 +1,22 @@
+//! The HTTP edge over real sockets.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    clippy::format_push_string,
+    clippy::cast_possible_truncation,
+    clippy::too_many_lines,
+    unreachable_pub,
+    missing_docs,
+    reason = "a test may fail by panicking"
+)]
+
+mod body;
+mod client;
+mod drain;
+mod live;
+mod once;
+mod strict;
+mod vectors;
+mod world;

@@ -1,0 +1,177 @@
+//! Conditions, nonces and keys: what is carried out once is carried out once.
+
+use std::sync::{Arc, Barrier};
+
+use crate::world::world;
+
+#[test]
+fn of_many_who_race_for_a_key_one_wins() {
+    let world = Arc::new(world());
+    let start = Arc::new(Barrier::new(16));
+    let threads: Vec<_> = (0..16)
+        .map(|me| {
+            let (world, start) = (Arc::clone(&world), Arc::clone(&start));
+            std::thread::spawn(move || {
+                start.wait();
+                let body = me.to_string();
+                world
+                    .ask(
+                        "PUT /v1/topics/t/keys/k",
+                        "If-None-Match: *",
+                        body.as_bytes(),
+                    )
+                    .status
+            })
+        })
+        .collect();
+    let mut statuses: Vec<u16> = threads
+        .into_iter()
+        .map(|thread| thread.join().unwrap())
+        .collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses[0], 201);
+    assert!(
+        statuses[1..].iter().all(|status| *status == 412),
+        "{statuses:?}"
+    );
+    assert_eq!(world.store.topic("t").unwrap().last.0, 2);
+}
+
+#[test]
+fn a_conflict_says_what_is_there() {
+    let world = world();
+    assert_eq!(world.ask("PUT /v1/topics/t/keys/k", "", b"1").status, 201);
+    let reply = world.ask("PUT /v1/topics/t/keys/k", "If-Match: \"k1\"", b"2");
+    assert_eq!((reply.status, reply.get("etag")), (412, Some("\"k2\"")));
+    let json = reply.json();
+    assert_eq!((&json["expected"], &json["actual"]), (&1.into(), &2.into()));
+    // One of several tags is enough, wherever it stands.
+    let reply = world.ask(
+        "PUT /v1/topics/t/keys/k",
+        "If-Match: \"k1\", \"k2\", \"k9\"",
+        b"2",
+    );
+    assert_eq!(reply.status, 204);
+    let reply = world.ask("POST /v1/topics/t/events", "If-Match: \"o3\"", b"3");
+    assert_eq!(reply.status, 201);
+    assert_eq!(
+        world
+            .ask("POST /v1/topics/t/events", "If-Match: \"o3\"", b"3")
+            .status,
+        412
+    );
+    assert_eq!(
+        world
+            .ask("DELETE /v1/topics/t", "If-Match: \"i9\"", b"")
+            .status,
+        412
+    );
+    assert_eq!(
+        world
+            .ask("DELETE /v1/topics/t", "If-Match: \"i1.o4\"", b"")
+            .status,
+        200
+    );
+}
+
+#[test]
+fn an_idempotency_key_is_good_for_one_request() {
+    let world = world();
+    let post = |key: &str, body: &[u8]| {
+        world.ask(
+            "POST /v1/topics/t/events",
+            &format!("Idempotency-Key: {key}"),
+            body,
+        )
+    };
+    let first = post("\"a b\"", b"1");
+    assert_eq!((first.status, first.get("weir-replayed")), (201, None));
+    let again = post("\"a b\"", b"1");
+    assert_eq!(
+        (again.status, again.get("weir-replayed")),
+        (201, Some("?1"))
+    );
+    assert_eq!(again.get("weir-offset"), first.get("weir-offset"));
+    let other = post("\"a b\"", b"2");
+    assert_eq!(
+        (other.status, other.problem().as_str()),
+        (422, "key-reused")
+    );
+    assert_eq!(post("", b"1").status, 400);
+    assert_eq!(post("\"\"", b"1").status, 400);
+    assert_eq!(world.store.topic("t").unwrap().last.0, 2);
+    // A verdict that says no is kept as well.
+    let no = world.ask(
+        "PUT /v1/topics/t/keys/k",
+        "Idempotency-Key: \"n\"\nIf-Match: *",
+        b"1",
+    );
+    assert_eq!(no.status, 412);
+    assert_eq!(world.ask("PUT /v1/topics/t/keys/k", "", b"1").status, 201);
+    let no = world.ask(
+        "PUT /v1/topics/t/keys/k",
+        "Idempotency-Key: \"n\"\nIf-Match: *",
+        b"1",
+    );
+    assert_eq!((no.status, no.get("weir-replayed")), (412, Some("?1")));
+}
+
+#[test]
+fn nonces_follow_one_another() {
+    let world = world();
+    let client = "Weir-Client: 000102030405060708090a0b0c0d0e0f";
+    let post = |nonce: &str, body: &[u8]| {
+        world.ask(
+            "POST /v1/topics/t/events",
+            &format!("{client}\nWeir-Nonce: {nonce}"),
+            body,
+        )
+    };
+    assert_eq!(post("1", b"1").status, 201);
+    assert_eq!(post("1", b"1").get("weir-replayed"), Some("?1"));
+    assert_eq!(post("1", b"2").problem(), "key-reused");
+    let gap = post("3", b"3");
+    assert_eq!((gap.status, gap.problem().as_str()), (409, "nonce-gap"));
+    assert_eq!(gap.json()["expected"], 2);
+    assert!(
+        gap.get("weir-intention").is_none(),
+        "a refusal has no place in the log"
+    );
+    assert_eq!(post("2", b"2").status, 201);
+    assert_eq!(post("0", b"2").status, 400);
+    assert_eq!(
+        world.ask("POST /v1/topics/t/events", client, b"1").status,
+        400
+    );
+    assert_eq!(world.store.topic("t").unwrap().last.0, 3);
+}
+
+#[test]
+fn a_connection_cut_anywhere_and_a_retry_give_one_event() {
+    let world = world();
+    let body = b"{\"a\":1}";
+    let whole = crate::world::request(
+        "POST /v1/topics/t/events",
+        "Idempotency-Key: \"0000\"",
+        body,
+    );
+    for cut in 0..=whole.len() {
+        let key = format!("Idempotency-Key: \"{cut:04}\"");
+        let bytes = crate::world::request("POST /v1/topics/t/events", &key, body);
+        let mut client = world.client();
+        client.send(&bytes[..cut]);
+        drop(client);
+        loop {
+            let reply = world.ask("POST /v1/topics/t/events", &key, body);
+            // The first one may still be on its way.
+            if reply.status != 409 {
+                assert_eq!(reply.status, 201, "cut at {cut}");
+                break;
+            }
+        }
+    }
+    assert_eq!(
+        world.store.topic("t").unwrap().last.0,
+        whole.len() as u64 + 2
+    );
+}

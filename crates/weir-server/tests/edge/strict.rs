@@ -1,0 +1,276 @@
+//! What is refused, and that the rest goes on.
+
+use crate::client::Client;
+use crate::world::{request, with, world};
+
+#[test]
+fn requests_that_could_be_read_in_two_ways_are_refused() {
+    let world = world();
+    let get = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n";
+    let flood: String = (0..200).map(|n| format!("x{n}: y\r\n")).collect();
+    let long = "x".repeat(70_000);
+    let cases: &[(&str, String, u16)] = &[
+        ("both lengths", format!("{get}Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc"), 400),
+        ("two lengths", format!("{get}Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc"), 400),
+        ("equal lengths", format!("{get}Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc"), 400),
+        ("signed length", format!("{get}Content-Length: +3\r\n\r\nabc"), 400),
+        ("list of lengths", format!("{get}Content-Length: 3, 3\r\n\r\nabc"), 400),
+        ("coding", format!("{get}Transfer-Encoding: gzip\r\n\r\n"), 501),
+        ("chunked in 1.0", "GET /healthz HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".to_owned(), 400),
+        ("no host", "GET /healthz HTTP/1.1\r\n\r\n".to_owned(), 400),
+        ("two hosts", format!("{get}Host: localhost\r\n\r\n"), 400),
+        ("space before colon", format!("{get}a : b\r\n\r\n"), 400),
+        ("folded", format!("{get}a: b\r\n c\r\n\r\n"), 400),
+        ("bare LF", "GET /healthz HTTP/1.1\nHost: localhost\n\n".to_owned(), 400),
+        ("NUL", format!("{get}a: b\0\r\n\r\n"), 400),
+        ("blank lines", format!("\r\n\r\n{get}\r\n"), 200),
+        ("200 fields", format!("{get}{flood}\r\n"), 431),
+        ("long field", format!("{get}a: {long}\r\n\r\n"), 431),
+        ("long target", format!("GET /{long} HTTP/1.1\r\nHost: localhost\r\n\r\n"), 414),
+        ("expectation", format!("{get}Expect: the-unexpected\r\n\r\n"), 417),
+        ("version", "GET /healthz HTTP/3.0\r\nHost: localhost\r\n\r\n".to_owned(), 505),
+        ("garbage", "\u{1}\u{2}\u{3}\r\n\r\n".to_owned(), 400),
+        ("TLS", "\u{16}\u{3}\u{1}\n".to_owned(), 400),
+        ("chunk size", "POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n".to_owned(), 400),
+        ("trailer", "POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1;a=b\r\n1\r\n0\r\nc: d\r\n\r\n".to_owned(), 201),
+        ("foreign host", "GET /healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n".to_owned(), 421),
+        ("method", "BREW /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 405),
+        ("connect", "CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 404),
+        ("options", "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 204),
+        ("1.0", "GET /healthz HTTP/1.0\r\n\r\n".to_owned(), 200),
+    ];
+    for (name, bytes, status) in cases {
+        // A good request before it is answered all the same.
+        let mut client = world.client();
+        let mut all = request("GET /healthz", "", b"");
+        all.extend_from_slice(bytes.as_bytes());
+        client.send_cut(&all, std::iter::once(all.len() / 2));
+        assert_eq!(client.reply(false).body, b"ok\n", "{name}");
+        let reply = client.reply(false);
+        assert_eq!(reply.status, *status, "{name}: {reply:?}");
+        if *status >= 400 {
+            assert_eq!(
+                reply.get("content-type"),
+                Some("application/problem+json"),
+                "{name}"
+            );
+            assert_eq!(reply.json()["status"], *status, "{name}");
+        }
+        if matches!(status, 400 | 414 | 431 | 501 | 505) {
+            assert_eq!(reply.get("connection"), Some("close"), "{name}");
+            assert!(client.is_closed(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn parameters_and_forms_are_strict() {
+    let world = world();
+    for (line, fields, status) in [
+        ("GET /v1/topics/t/events?afer=1", "", 400),
+        ("GET /v1/topics/t/events?limit=1&limit=2", "", 400),
+        ("GET /v1/topics/t/events?limit=10x", "", 400),
+        ("GET /v1/topics/t/events?limit=0", "", 400),
+        ("GET /v1/topics/t/events?limit=10001", "", 400),
+        ("GET /v1/topics/t/events?after=01", "", 400),
+        ("GET /v1/topics/t/events?after=%31", "", 200),
+        ("GET /v1/topics/t/events", "Accept: image/png", 406),
+        ("GET /v1/topics/nope/events", "", 404),
+        ("GET /v1/topics/t/events/99", "", 404),
+        ("GET /v1/topics/t/keys/x", "", 404),
+        ("GET /v1/topics/.weir", "", 400),
+        ("GET /v1/topics/t/events?consistency=weak", "", 400),
+        ("GET /v1/topics/t/keys/x?at-least=99&wait=0", "", 504),
+        ("DELETE /v1/topics/t/events", "", 405),
+        ("GET /v2", "", 404),
+    ] {
+        let reply = world.ask(line, fields, b"");
+        assert_eq!(reply.status, status, "{line}: {reply:?}");
+    }
+    let reply = world.ask(
+        "POST /v1/topics/t/events",
+        "Content-Type: application/json",
+        b"{\"a\":1,}",
+    );
+    assert_eq!(
+        (reply.status, reply.problem().as_str()),
+        (422, "invalid-payload")
+    );
+    assert_eq!(reply.json()["byte"], 7);
+    let reply = world.ask("POST /v1/topics/nope/events", "", b"1");
+    assert_eq!(reply.status, 404);
+    assert!(
+        reply.get("weir-intention").is_some(),
+        "a verdict has its place in the log"
+    );
+}
+
+#[test]
+fn sixty_four_requests_in_one_write_are_answered_in_order() {
+    let world = world();
+    let mut client = world.client();
+    let mut bytes = Vec::new();
+    for n in 0..200 {
+        let line = if n % 3 == 0 {
+            "GET /v1/topics/t/events?limit=1".to_owned()
+        } else {
+            "POST /v1/topics/t/events".to_owned()
+        };
+        let trace = format!("traceparent: 00-{n:032x}-00f067aa0ba902b7-01");
+        bytes.extend_from_slice(&request(
+            &line,
+            if n == 0 { "" } else { &trace },
+            if n % 3 == 0 { b"" } else { b"1" },
+        ));
+    }
+    client.send(&bytes);
+    for n in 0..200 {
+        let reply = client.reply(false);
+        assert_eq!(reply.status, if n % 3 == 0 { 200 } else { 201 });
+        if n > 0 {
+            assert_eq!(
+                reply.get("weir-request-id"),
+                Some(format!("{n:032x}").as_str()),
+                "in order"
+            );
+        }
+    }
+    assert_eq!(world.store.topic("t").unwrap().last.0, 134);
+}
+
+#[test]
+fn a_client_that_closed_its_side_gets_its_answers() {
+    let world = world();
+    let mut client = world.client();
+    client.send(&request("POST /v1/topics/t/events", "", b"1"));
+    client.send(&request("GET /v1/topics/t/events/2", "", b""));
+    client.shut();
+    assert_eq!(client.reply(false).status, 201);
+    assert_eq!(client.reply(false).body, b"1");
+    assert!(client.is_closed());
+    // One that ends within a request gets none.
+    let mut client = world.client();
+    client.send(b"POST /v1/topics/t/events HTTP/1.1\r\nHost: local");
+    client.shut();
+    assert!(client.is_closed());
+    let mut client = world.client();
+    client.send(
+        b"POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n123",
+    );
+    client.shut();
+    assert_eq!(client.reply(false).status, 400);
+    assert_eq!(
+        world.store.topic("t").unwrap().last.0,
+        2,
+        "half a body is none"
+    );
+}
+
+#[test]
+fn whoever_dawdles_is_shown_out() {
+    let world = with(&[
+        ("head_timeout", "200ms"),
+        ("idle_timeout", "300ms"),
+        ("body_timeout", "200ms"),
+        ("body_rate_after", "400ms"),
+    ]);
+    assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
+    // Says nothing: no answer.
+    assert!(world.client().is_closed());
+    let mut client = world.client();
+    client.send(&request("GET /healthz", "", b""));
+    assert_eq!(client.reply(false).status, 200);
+    assert!(client.is_closed(), "idle behind a request");
+    // Half a head, and one that drips.
+    let mut client = world.client();
+    client.send(b"GET /healthz HTTP/1.1\r\nHost: local");
+    assert_eq!(client.reply(false).status, 408);
+    assert!(client.is_closed());
+    let mut client = world.client();
+    drip(
+        &mut client,
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nx: ",
+    );
+    assert_eq!(client.reply(false).status, 408);
+    // Half a body, and one that drips.
+    let head =
+        b"POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n";
+    let mut client = world.client();
+    client.send(head);
+    client.send(b"123");
+    assert_eq!(client.reply(false).status, 408);
+    let mut client = world.client();
+    drip(&mut client, head);
+    assert_eq!(client.reply(false).status, 408);
+    assert!(client.is_closed());
+    assert_eq!(world.store.topic("t").unwrap().last.0, 1);
+    let metrics = world.ask("GET /metrics", "", b"");
+    assert!(
+        metrics
+            .text()
+            .contains("weir_http_timeouts_total{kind=\"body\"} 2")
+    );
+}
+
+/// Sends a byte every few milliseconds until the server answers.
+fn drip(client: &mut Client, first: &[u8]) {
+    client.send(first);
+    let pause = std::time::Duration::from_millis(20);
+    client.stream.set_read_timeout(Some(pause)).unwrap();
+    let end = std::time::Instant::now() + crate::client::PATIENCE;
+    loop {
+        assert!(std::time::Instant::now() < end, "nothing came");
+        let mut piece = [0; 4096];
+        match std::io::Read::read(&mut client.stream, &mut piece) {
+            Ok(got) => {
+                client.buffer.extend_from_slice(&piece[..got]);
+                client
+                    .stream
+                    .set_read_timeout(Some(crate::client::PATIENCE))
+                    .unwrap();
+                return;
+            }
+            Err(_) => drop(std::io::Write::write(&mut client.stream, b"x")),
+        }
+    }
+}
+
+#[test]
+fn there_is_room_for_so_many_and_no_more() {
+    let world = with(&[("connections_per_address_max", "3")]);
+    let mut kept: Vec<Client> = (0..3).map(|_| world.client()).collect();
+    for client in &mut kept {
+        client.send(&request("GET /healthz", "", b""));
+        assert_eq!(client.reply(false).status, 200);
+    }
+    assert!(world.client().is_closed());
+    drop(kept);
+    // Places become free as the server notices.
+    let end = std::time::Instant::now() + crate::client::PATIENCE;
+    loop {
+        let mut client = world.client();
+        drop(std::io::Write::write(
+            &mut client.stream,
+            &request("GET /healthz", "", b""),
+        ));
+        if client.fill() {
+            break;
+        }
+        assert!(std::time::Instant::now() < end);
+    }
+}
+
+#[test]
+fn others_are_not_served_without_protection() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = std::sync::Arc::new(
+        weir_store::Store::open(directory.path(), &crate::world::options()).unwrap(),
+    );
+    let mut config = weir_server::ServerConfig::default();
+    config.http = "0.0.0.0:0".parse().ok();
+    let refused = weir_server::Server::start(config, store);
+    assert!(matches!(
+        refused,
+        Err(weir_server::ServerError::Exposed { .. })
+    ));
+}

@@ -1,0 +1,82 @@
+//! A server on a port of its own, and its store.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use weir_server::{Server, ServerConfig};
+use weir_store::{Durability, OpenOptions, Store};
+
+use crate::client::{Client, Reply};
+
+pub struct World {
+    pub server: Option<Server>,
+    pub store: Arc<Store>,
+    pub directory: tempfile::TempDir,
+    pub address: SocketAddr,
+}
+
+pub fn options() -> OpenOptions {
+    OpenOptions {
+        durability: Durability::Memory,
+        ..OpenOptions::default()
+    }
+}
+
+/// A server with these settings instead of the defaults.
+pub fn with(settings: &[(&str, &str)]) -> World {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Arc::new(Store::open(directory.path(), &options()).unwrap());
+    let mut config = ServerConfig::default();
+    let ports = [("http", "127.0.0.1:0"), ("native", "off"), ("threads", "2")];
+    for (name, value) in ports.iter().chain(settings) {
+        let key = ServerConfig::KEYS.iter().find(|key| key.name == *name);
+        (key.expect(name).set)(&mut config, value).unwrap();
+    }
+    let server = Server::start(config, Arc::clone(&store)).unwrap();
+    World {
+        address: server.http_addr().unwrap(),
+        server: Some(server),
+        store,
+        directory,
+    }
+}
+
+/// A server as it is by default, with a topic `t`.
+pub fn world() -> World {
+    let world = with(&[]);
+    assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
+    world
+}
+
+impl World {
+    pub fn client(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// One request on a connection of its own. `line` is method and target.
+    pub fn ask(&self, line: &str, fields: &str, body: &[u8]) -> Reply {
+        let mut client = self.client();
+        client.send(&request(line, fields, body));
+        client.reply(line.starts_with("HEAD "))
+    }
+}
+
+/// A request with a length.
+pub fn request(line: &str, fields: &str, body: &[u8]) -> Vec<u8> {
+    let mut text = format!("{line} HTTP/1.1\r\nHost: localhost\r\n");
+    for field in fields
+        .lines()
+        .map(str::trim)
+        .filter(|field| !field.is_empty())
+    {
+        text.push_str(field);
+        text.push_str("\r\n");
+    }
+    if !body.is_empty() || line.starts_with("POST") {
+        text.push_str(&format!("Content-Length: {}\r\n", body.len()));
+    }
+    text.push_str("\r\n");
+    let mut bytes = text.into_bytes();
+    bytes.extend_from_slice(body);
+    bytes
+}

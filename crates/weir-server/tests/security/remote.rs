@@ -1,0 +1,152 @@
+//! The library as a client of a server with TLS and identities.
+
+use std::sync::Arc;
+
+use weir::{ConnectOptions, ErrorCode, StoreError, Weir, WeirError};
+use weir_server::security::{ClientCertificates, IdentitiesFile, now_ms};
+
+use crate::world::{Authority, Files, World};
+
+fn options(world: &World, token: Option<&str>) -> ConnectOptions {
+    let mut options = ConnectOptions::default();
+    options.authority = Some(world.files.write("trusted.pem", &world.files.authority.pem));
+    options.token = token.map(str::to_owned);
+    // Long enough for a busy machine, short enough for what never works.
+    options.connect_timeout = std::time::Duration::from_secs(5);
+    options
+}
+
+fn url(world: &World) -> String {
+    format!("weirs://localhost:{}", world.native.port())
+}
+
+fn code(error: &WeirError) -> ErrorCode {
+    match error {
+        WeirError::Store(StoreError::Far { code, .. }) => *code,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn files() -> Files {
+    let files = Files::new();
+    files.certificate(&files.authority, &["localhost", "127.0.0.1"]);
+    files
+}
+
+#[test]
+fn writes_and_reads_go_over_tls_with_a_token() {
+    let files = files();
+    let token = files.token("loader", &["create,put,read,delete t"]);
+    let world = files.start(|_| {});
+    let far = Weir::connect_with(&url(&world), &options(&world, Some(token.expose()))).unwrap();
+    let topic = far.topic("t").unwrap();
+    topic.create(&weir::TopicOptions::default()).unwrap();
+    let value = "x".repeat(300_000);
+    for n in 0..200 {
+        topic
+            .put(format!("k{n}").as_bytes(), value.as_bytes())
+            .unwrap();
+    }
+    let read = topic.get(b"k199").unwrap().unwrap();
+    assert_eq!(read.value().len(), value.len());
+    let mut records = 0;
+    for page in topic.pages(weir::ReadFrom::Start).unwrap() {
+        records += page.unwrap().iter().count();
+    }
+    assert_eq!(records, 201);
+    let denied = far.topic("u").unwrap().put(b"k", b"v").unwrap_err();
+    assert_eq!(code(&denied), ErrorCode::Forbidden);
+}
+
+#[test]
+fn readers_and_writers_of_one_connection_do_not_wait_for_each_other() {
+    let world = Arc::new(files().start(|_| {}));
+    world.create("t");
+    let far = Arc::new(Weir::connect_with(&url(&world), &options(&world, None)).unwrap());
+    let value = vec![b'x'; 100_000];
+    let threads: Vec<_> = (0..4)
+        .map(|n| {
+            let (far, value) = (Arc::clone(&far), value.clone());
+            std::thread::spawn(move || {
+                let topic = far.topic("t").unwrap();
+                for i in 0..100 {
+                    let key = format!("{n}-{i}");
+                    topic.put(key.as_bytes(), &value).unwrap();
+                    assert_eq!(
+                        topic.get(key.as_bytes()).unwrap().unwrap().value().len(),
+                        value.len()
+                    );
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert_eq!(world.store.topic("t").unwrap().last.0, 401);
+}
+
+#[test]
+fn a_server_that_is_not_trusted_gets_nothing() {
+    let world = files().start(|_| {});
+    let mut wrong = options(&world, None);
+    let other = Authority::new("other");
+    wrong.authority = Some(world.files.write("other.pem", &other.pem));
+    wrong.connect_timeout = std::time::Duration::from_millis(500);
+    let error = Weir::connect_with(&url(&world), &wrong).unwrap_err();
+    assert_eq!(code(&error), ErrorCode::Unreachable);
+    assert!(error.to_string().contains("UnknownIssuer"), "{error}");
+    // By a name that its certificate does not have.
+    let mut unnamed = options(&world, None);
+    unnamed.connect_timeout = std::time::Duration::from_millis(500);
+    let url = format!("weirs://127.0.0.2:{}", world.native.port());
+    let error = Weir::connect_with(&url, &unnamed).unwrap_err();
+    assert_eq!(code(&error), ErrorCode::Unreachable);
+    wrong.authority = Some(world.files.path("missing.pem"));
+    let error = Weir::connect_with(&url, &wrong).unwrap_err();
+    assert_eq!(code(&error), ErrorCode::BadOption);
+    assert!(error.to_string().contains("missing.pem"), "{error}");
+}
+
+#[test]
+fn a_token_that_is_taken_back_ends_a_connection_with_the_reason() {
+    let files = files();
+    let token = files.token("a", &["all **"]);
+    let world = files.start(|_| {});
+    world.create("t");
+    let options = options(&world, Some(token.expose()));
+    assert!(!format!("{options:?}").contains(token.expose()));
+    let far = Weir::connect_with(&url(&world), &options).unwrap();
+    let topic = far.topic("t").unwrap();
+    topic.put(b"k", b"1").unwrap();
+    let path = world.files.path("identities.toml");
+    let file = IdentitiesFile::read(&path).unwrap();
+    file.without_token(token.id(), now_ms())
+        .unwrap()
+        .write()
+        .unwrap();
+    world.server.reload().unwrap();
+    let denied = topic.put(b"k", b"2").unwrap_err();
+    assert_eq!(code(&denied), ErrorCode::Unauthenticated);
+    let again = Weir::connect_with(&url(&world), &options).unwrap_err();
+    assert_eq!(code(&again), ErrorCode::Unauthenticated);
+}
+
+#[test]
+fn a_client_can_show_a_certificate() {
+    let (files, clients) = (files(), Authority::new("clients"));
+    files.write("clients.pem", &clients.pem);
+    let text = "[[certificate]]\nname = \"loader.example\"\nrights = [\"put t\"]\n";
+    files.write("identities.toml", text);
+    let world = files.start(|config| config.tls_client = ClientCertificates::Required);
+    world.create("t");
+    let (certificate, key) = clients.sign(&["loader.example"]);
+    let mut options = options(&world, None);
+    options.identity = Some((
+        world.files.write("own.pem", &certificate),
+        world.files.write("own.key", &key),
+    ));
+    let far = Weir::connect_with(&url(&world), &options).unwrap();
+    far.topic("t").unwrap().put(b"k", b"v").unwrap();
+    assert_eq!(world.values("t").last().unwrap(), "v");
+}

@@ -1,0 +1,214 @@
+//! TLS over a socket that one thread reads and another one writes.
+//!
+//! Invariants: bytes leave in the order in which they were encrypted (`out` is
+//! held from the one to the other); nobody waits for the socket while holding
+//! the session, so a reader is never behind a writer who waits for the reader
+//! of the other side. What must never happen here: bytes in clear, or a peer
+//! that was not verified.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use weir_core::ErrorCode;
+use weir_store::StoreError;
+
+use super::ConnectOptions;
+use super::link::far;
+
+/// Bytes in clear that are encrypted at a time: one record.
+const RECORD_BYTES: usize = 16 << 10;
+/// Where systems keep the authorities they trust.
+const SYSTEM_AUTHORITIES: &[&str] = &[
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// A connection that is encrypted.
+#[derive(Debug)]
+pub(crate) struct TlsStream {
+    socket: TcpStream,
+    session: Mutex<ClientConnection>,
+    /// Encrypted bytes that arrived and were not looked at.
+    input: Mutex<Input>,
+    /// Encrypted bytes on their way out.
+    out: Mutex<Vec<u8>>,
+}
+
+#[derive(Debug)]
+struct Input {
+    bytes: Box<[u8]>,
+    begin: usize,
+    end: usize,
+}
+
+/// Whom to trust and what to show, read from files.
+///
+/// # Errors
+/// When a file cannot be read or used.
+pub(crate) fn config(options: &ConnectOptions) -> Result<Arc<ClientConfig>, StoreError> {
+    let mut roots = RootCertStore::empty();
+    let system = || {
+        let there = SYSTEM_AUTHORITIES.iter().map(PathBuf::from);
+        there.into_iter().find(|path| path.exists())
+    };
+    if let Some(path) = options.authority.clone().or_else(system) {
+        // A bundle of a system may hold some that this library does not take.
+        let (added, _) = roots.add_parsable_certificates(certificates(&path)?);
+        if added == 0 {
+            return Err(unusable(&path, "holds no certificate of an authority"));
+        }
+    }
+    let provider = Arc::new(ring::default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+    let verifier = verifier.build().map_err(|_| {
+        let text = "no authority is trusted: name the file of one (the system has none)";
+        far(ErrorCode::BadOption, text)
+    })?;
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| far(ErrorCode::Internal, error.to_string()))?
+        .with_webpki_verifier(verifier);
+    let mut config = match &options.identity {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let chain = certificates(certificate)?;
+            let key = PrivateKeyDer::from_pem_file(key)
+                .map_err(|_| unusable(key, "holds no private key in PEM form"))?;
+            builder
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| unusable(certificate, &error.to_string()))?
+        }
+    };
+    config.alpn_protocols = vec![b"weir/1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, StoreError> {
+    let wrong = |_| unusable(path, "holds no certificate in PEM form");
+    let found = CertificateDer::pem_file_iter(path).map_err(wrong)?;
+    found.collect::<Result<_, _>>().map_err(wrong)
+}
+
+fn unusable(path: &Path, why: &str) -> StoreError {
+    far(ErrorCode::BadOption, format!("{} {why}", path.display()))
+}
+
+impl TlsStream {
+    /// The handshake with the server of this name, at most `time` of silence.
+    pub(crate) fn new(
+        socket: TcpStream,
+        name: &str,
+        config: Arc<ClientConfig>,
+        time: Duration,
+    ) -> io::Result<Self> {
+        let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
+        let name = name.trim_start_matches('[').trim_end_matches(']');
+        let name = ServerName::try_from(name.to_owned())
+            .map_err(|_| invalid("the name of the server is no host name or address"))?;
+        let session = ClientConnection::new(config, name);
+        let mut session = session.map_err(|error| io::Error::other(error.to_string()))?;
+        socket.set_read_timeout(Some(time))?;
+        socket.set_write_timeout(Some(time))?;
+        while session.is_handshaking() {
+            session.complete_io(&mut &socket)?;
+        }
+        socket.set_write_timeout(None)?;
+        Ok(Self {
+            socket,
+            session: Mutex::new(session),
+            input: Mutex::new(Input {
+                bytes: vec![0; RECORD_BYTES].into(),
+                begin: 0,
+                end: 0,
+            }),
+            out: Mutex::default(),
+        })
+    }
+
+    /// The socket below.
+    pub(crate) fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// Bytes in clear; 0 at the end. For one thread at a time.
+    pub(crate) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        let mut input = lock(&self.input);
+        loop {
+            {
+                let mut session = lock(&self.session);
+                match session.reader().read(into) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    // The protocol says itself where it ends, so a stream that
+                    // was cut off is no danger.
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
+                    done => return done,
+                }
+                let Input { bytes, begin, end } = &mut *input;
+                let mut left = bytes.get(*begin..*end).unwrap_or_default();
+                if !left.is_empty() {
+                    *begin += session.read_tls(&mut left)?;
+                    let processed = session.process_new_packets();
+                    processed.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+                    let speaks = session.wants_write();
+                    drop(session);
+                    if speaks {
+                        self.answer()?;
+                    }
+                    // There may be something to hand out now.
+                    continue;
+                }
+            }
+            let count = (&self.socket).read(&mut input.bytes)?;
+            if count == 0 {
+                return Ok(0);
+            }
+            (input.begin, input.end) = (0, count);
+        }
+    }
+
+    /// Sends what the session itself has to say, such as a new key. If a write
+    /// is under way it goes with that one or the next.
+    fn answer(&self) -> io::Result<()> {
+        let mut out = match self.out.try_lock() {
+            Ok(out) => out,
+            Err(TryLockError::Poisoned(out)) => out.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        self.send(&mut out, &[])
+    }
+
+    /// Encrypts and sends everything.
+    pub(crate) fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut out = lock(&self.out);
+        bytes
+            .chunks(RECORD_BYTES)
+            .try_for_each(|chunk| self.send(&mut out, chunk))
+    }
+
+    fn send(&self, out: &mut Vec<u8>, bytes: &[u8]) -> io::Result<()> {
+        out.clear();
+        {
+            let mut session = lock(&self.session);
+            session.writer().write_all(bytes)?;
+            while session.wants_write() {
+                session.write_tls(out)?;
+            }
+        }
+        (&self.socket).write_all(out)
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What a panic left is an encrypted stream that the other side refuses.
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
