@@ -33,10 +33,16 @@ pub struct Group {
     name: String,
     mode: GroupMode,
     member: Vec<u8>,
+    /// Keyed and shared: of a claim; 0: the group's own.
+    lease_ms: u64,
     /// Exclusive: the ownership; 0 without.
     generation: u64,
-    /// Exclusive: the last record that was handed out.
+    /// Exclusive: the last record that was looked at.
     after: ConsequenceOffset,
+    /// Exclusive: the last one that was handed out, and the last one that is
+    /// done.
+    handed: ConsequenceOffset,
+    done: ConsequenceOffset,
 }
 
 /// A record that the member has.
@@ -117,8 +123,11 @@ impl Topic {
             name: name.to_owned(),
             mode: info.mode,
             member: format!("{}-{nanos:x}", std::process::id()).into_bytes(),
+            lease_ms: 0,
             generation: 0,
             after: ConsequenceOffset::ZERO,
+            handed: ConsequenceOffset::ZERO,
+            done: ConsequenceOffset::ZERO,
         })
     }
 }
@@ -130,6 +139,14 @@ impl Group {
     pub fn member(mut self, name: impl AsRef<[u8]>) -> Self {
         self.member = name.as_ref().to_vec();
         self.generation = 0;
+        self
+    }
+
+    /// The same with another lease for what it claims from a keyed or shared
+    /// group; `None`: that of the group.
+    #[must_use]
+    pub fn lease(mut self, lease: Option<Duration>) -> Self {
+        self.lease_ms = lease.map_or(0, |lease| millis(lease).max(1));
         self
     }
 
@@ -207,6 +224,7 @@ impl Group {
             None => {
                 self.generation = verdict.intention().0;
                 self.after = self.cursor()?;
+                (self.handed, self.done) = (self.after, self.after);
                 Ok(true)
             }
             Some(ErrorCode::NotOwner) => Ok(false),
@@ -235,6 +253,7 @@ impl Group {
                 if !matches!(record.kind, RecordKind::Put | RecordKind::Delete) {
                     continue;
                 }
+                self.handed = record.offset;
                 if let Some(value) = Value::new(page.starting(record.offset))? {
                     found.push(Work {
                         value,
@@ -244,6 +263,13 @@ impl Group {
                 }
             }
         }
+        if found.is_empty() && self.handed <= self.done && self.after > self.done {
+            // Nothing behind what is done but records that groups pass.
+            self.done = self.after;
+            let generation = self.generation;
+            self.store
+                .move_cursor(&self.topic, &self.name, generation, self.after)?;
+        }
         Ok((found, self.after, None))
     }
 
@@ -251,7 +277,7 @@ impl Group {
         let ask = Ask {
             member: &self.member,
             max,
-            lease_ms: 0,
+            lease_ms: self.lease_ms,
         };
         let claimed = self.store.claim(&self.topic, &self.name, &ask)?;
         let reason = claimed.commit.and_then(|commit| commit.reason);
@@ -290,6 +316,7 @@ impl Group {
             return Ok(());
         };
         let (offset, generation) = (last.record().offset, last.claim);
+        self.done = self.done.max(offset);
         Ok(self
             .store
             .move_cursor(&self.topic, &self.name, generation, offset)?)
@@ -304,7 +331,10 @@ impl Group {
             .store
             .move_cursor_now(&self.topic, &self.name, last.claim, offset)?;
         match moved.reason {
-            None => Ok(Vec::new()),
+            None => {
+                self.done = self.done.max(offset);
+                Ok(Vec::new())
+            }
             Some(ErrorCode::NotOwner) => {
                 self.generation = 0;
                 Ok(works.iter().map(|work| work.record().offset).collect())
@@ -422,6 +452,8 @@ impl Group {
     pub fn leave(&mut self) -> Result<(), WeirError> {
         let generation = std::mem::take(&mut self.generation);
         if generation != 0 {
+            // What waits to be written is the owner's to write.
+            self.store.flush_cursors();
             self.step(GroupStep::Leave { generation })?;
         }
         Ok(())

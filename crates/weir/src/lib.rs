@@ -64,6 +64,7 @@ pub use weir::{Weir, verify};
 #[cfg(feature = "programs")]
 pub use weir_program as program;
 
+pub use weir_core::group::Offsets as GroupOffsets;
 pub use weir_core::intention::{
     Expect, Intention, IntentionError, IntentionLimits, Operation, TxnOp,
 };
