@@ -255,21 +255,25 @@ fn announce(caller: &Caller, weir: &weir::Weir, server: &Server) {
     } else {
         "acknowledged does NOT mean synced to disk"
     };
-    let mut text = format!(
-        "serving {} (from {})",
-        caller.settings.at.value, caller.settings.at.origin
+    let settings = &caller.settings;
+    note(
+        false,
+        &format!(
+            "serving {} (from {})",
+            settings.at.value, settings.at.origin
+        ),
     );
     if let Some(address) = server.http_addr() {
-        text.push_str(&format!(
-            "\n  HTTP    {}://{address}",
-            if server.has_tls() { "https" } else { "http" }
-        ));
+        let scheme = if server.has_tls() { "https" } else { "http" };
+        note(false, &format!("HTTP at {scheme}://{address}"));
     }
     if let Some(address) = server.native_addr() {
-        text.push_str(&format!("\n  native  weir://{address}"));
+        note(false, &format!("native at weir://{address}"));
     }
-    text.push_str(&format!("\n  {means} (durability {})", durability.name()));
-    note(false, &text);
+    note(
+        false,
+        &format!("{means} (durability {})", durability.name()),
+    );
 }
 
 /// How the end was asked for.

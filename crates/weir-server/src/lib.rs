@@ -11,7 +11,6 @@
 //! parsed or written anew, a buffer or a queue without a limit, or a store call
 //! that makes the reactor wait for a disk (README, "What may block").
 #![forbid(unsafe_code)]
-#![allow(dead_code, reason = "the ports are filled in next")]
 
 mod access;
 mod admission;
@@ -21,6 +20,7 @@ mod error;
 pub mod logs;
 mod metrics;
 mod native;
+#[allow(dead_code, reason = "some of it is for tests and tools")]
 pub mod security;
 mod server;
 mod shared;

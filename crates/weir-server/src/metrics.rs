@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::edge::{Method, RESOURCES, Resource};
+use crate::security::Audit;
 use crate::shared::Shared;
 
 /// A number that any thread may change.
@@ -145,6 +146,7 @@ impl Metrics {
         };
         self.http(&mut page);
         store(&mut page, shared);
+        security(&mut page, shared);
         page.family("weir_build_info", "gauge", "Version of the server");
         page.sample(
             "weir_build_info",
@@ -277,6 +279,76 @@ fn label(resource: usize) -> &'static str {
 /// Microseconds as a decimal number of seconds.
 fn seconds(us: u64) -> String {
     format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
+}
+
+fn security(page: &mut Page, shared: &Shared) {
+    let security = &shared.security;
+    let counts = security.counts();
+    let audit = security.audit();
+    for (name, help, count) in [
+        (
+            "weir_forbidden",
+            "Requests whose principal lacks the right",
+            counts.forbidden.load(Ordering::Relaxed),
+        ),
+        (
+            "weir_unauthenticated",
+            "Requests and tokens of nobody who is known",
+            counts.unauthenticated.load(Ordering::Relaxed),
+        ),
+        (
+            "weir_paused",
+            "Requests that came too fast",
+            counts.paused.load(Ordering::Relaxed),
+        ),
+        (
+            "weir_reloads",
+            "Times that identities and certificates were read anew",
+            counts.reloads.load(Ordering::Relaxed),
+        ),
+        (
+            "weir_reloads_failed",
+            "Times that one of these files was wrong",
+            counts.reloads_failed.load(Ordering::Relaxed),
+        ),
+        (
+            "weir_audit_records",
+            "Records written to the audit",
+            audit.map_or(0, Audit::written),
+        ),
+        (
+            "weir_audit_lost",
+            "Records that the audit lacks",
+            audit.map_or(0, Audit::lost),
+        ),
+    ] {
+        page.counter(name, help);
+        page.sample(&format!("{name}_total"), "", count);
+    }
+    page.family(
+        "weir_insecure",
+        "gauge",
+        "Whether a flag allows others in without this protection",
+    );
+    for (what, on) in [
+        ("tls", shared.config.insecure_no_tls),
+        ("identities", shared.config.insecure_no_auth),
+    ] {
+        page.sample(
+            "weir_insecure",
+            &format!("{{missing=\"{what}\"}}"),
+            u64::from(on),
+        );
+    }
+    if let Some(ms) = security.certificate_expires_ms() {
+        let name = "weir_certificate_expires_seconds";
+        page.family(
+            name,
+            "gauge",
+            "When the certificate of the server ends, since 1970",
+        );
+        page.sample(name, "", ms / 1_000);
+    }
 }
 
 fn store(page: &mut Page, shared: &Shared) {

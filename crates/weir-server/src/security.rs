@@ -86,6 +86,26 @@ pub(crate) struct Security {
     audit: Option<Audit>,
     handshakes: Semaphore,
     epoch: AtomicU64,
+    counts: Counts,
+}
+
+/// What happened at the doors since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Requests without a right.
+    pub(crate) forbidden: AtomicU64,
+    /// Requests and proofs of nobody who is known.
+    pub(crate) unauthenticated: AtomicU64,
+    /// Requests that came too fast.
+    pub(crate) paused: AtomicU64,
+    /// Times that files were read anew, and that one was wrong.
+    pub(crate) reloads: AtomicU64,
+    /// Times that a file was wrong.
+    pub(crate) reloads_failed: AtomicU64,
+}
+
+fn count(of: &AtomicU64) {
+    of.fetch_add(1, Ordering::Relaxed);
 }
 
 impl Security {
@@ -121,12 +141,23 @@ impl Security {
             audit: audited.then(Audit::new),
             handshakes: Semaphore::new(HANDSHAKES_MAX),
             epoch: AtomicU64::new(1),
+            counts: Counts::default(),
         })
     }
 
     /// Whether callers must say who they are.
     pub(crate) fn required(&self) -> bool {
         self.identities.is_some()
+    }
+
+    /// What happened at the doors.
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// End of the own certificate, milliseconds since 1970.
+    pub(crate) fn certificate_expires_ms(&self) -> Option<u64> {
+        self.tls.as_ref().map(|tls| tls.served().expires_ms)
     }
 
     /// Whether connections are encrypted.
@@ -205,6 +236,7 @@ impl Security {
             let proof = Proof::Token(id.into());
             return Ok(self.principal(identity.name.clone(), caller.peer, proof));
         }
+        count(&self.counts.unauthenticated);
         if let Some(audit) = &self.audit {
             // The id is no secret and says which token somebody tries.
             let id = tokens::id_of(text).unwrap_or("no token");
@@ -235,6 +267,11 @@ impl Security {
         topic: &str,
     ) -> Result<(), Denied> {
         let allowed = self.asked(principal, right, topic);
+        match allowed {
+            Ok(()) => {}
+            Err(ErrorCode::Unauthenticated) => count(&self.counts.unauthenticated),
+            Err(_) => count(&self.counts.forbidden),
+        }
         if let Some(audit) = &self.audit {
             let decision = match allowed {
                 Ok(()) if right.is_administration() => Some(Decision::Allowed),
@@ -295,8 +332,9 @@ impl Security {
         items: u64,
         bytes: u64,
     ) -> Result<(), Duration> {
-        self.rates(principal.peer)
-            .admit(&principal.charged, items, bytes)
+        let rates = self.rates(principal.peer);
+        let admitted = rates.admit(&principal.charged, items, bytes);
+        admitted.inspect_err(|_| count(&self.counts.paused))
     }
 
     /// Adds the fuel that the answer to a request says was used.
@@ -309,6 +347,10 @@ impl Security {
     /// open connections too, or nothing has changed.
     pub(crate) fn reload(&self) -> Result<(), ServerError> {
         let reloaded = self.try_reload();
+        count(&self.counts.reloads);
+        if reloaded.is_err() {
+            count(&self.counts.reloads_failed);
+        }
         let text = match &reloaded {
             Ok(()) => {
                 let known = self.identities.as_ref().map(|known| known.table().len());

@@ -39,7 +39,6 @@ pub(crate) struct Shared {
     /// Who may come in, and do what.
     pub(crate) security: Security,
     /// When the server was started.
-    #[allow(dead_code, reason = "read by the status resources")]
     pub(crate) started: Instant,
     /// How far the end has come; changes wake whoever subscribed.
     pub(crate) phase: watch::Sender<Phase>,

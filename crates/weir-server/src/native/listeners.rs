@@ -245,9 +245,11 @@ impl Listeners {
         let mut ready = false;
         for listener in &mut self.list {
             if let Some(changed) = &mut listener.changed
-                && Pin::new(changed).poll(context).is_ready()
+                && let Poll::Ready(more) = Pin::new(changed).poll(context)
             {
                 listener.changed = None;
+                // The store is closed: nothing will ever come.
+                listener.follow &= more;
                 ready = true;
             }
         }

@@ -8,6 +8,7 @@
 )]
 
 mod audit;
+mod http;
 mod peer;
 mod reload;
 mod remote;

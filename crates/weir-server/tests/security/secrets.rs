@@ -76,7 +76,7 @@ fn a_token_is_in_no_log_no_record_no_file_and_no_answer() {
         .files
         .write("identities.toml", &text.replace(hash, wrong.expose()));
     let error = world.server.reload().unwrap_err();
-    answers += &format!("{error} {error:?} {:?}", world.server);
+    write!(answers, "{error} {error:?} {:?}", world.server).unwrap();
     world.files.write("identities.toml", &text);
     world.audited(&["\"failed\"", "identities.toml"]);
     is(&answers, "_notice_committed");

@@ -6,6 +6,7 @@
 //! answer is there, however often the connection breaks.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -76,6 +77,8 @@ pub(super) struct State {
     open_items: u64,
     open_bytes: usize,
     calls: VecDeque<Call>,
+    /// Answers to be given when the state is unlocked.
+    given: Vec<(Answer, Result<Outcomes, StoreError>)>,
     pub(super) out: Vec<u8>,
     encoder: Encoder,
     inboxes: HashMap<u64, Inbox>,
@@ -103,28 +106,96 @@ pub(super) struct Inner {
     pub(super) news: Condvar,
 }
 
+/// The state, locked. Answers are given when it is unlocked again: whoever they
+/// wake may come straight back.
+pub(super) struct Guard<'a> {
+    inner: &'a Inner,
+    state: Option<MutexGuard<'a, State>>,
+}
+
+impl Deref for Guard<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        match &self.state {
+            Some(state) => state,
+            None => unreachable!("a guard that waits is not used"),
+        }
+    }
+}
+
+impl DerefMut for Guard<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        match &mut self.state {
+            Some(state) => state,
+            None => unreachable!("a guard that waits is not used"),
+        }
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        let given = self
+            .state
+            .as_mut()
+            .map(|state| std::mem::take(&mut state.given));
+        drop(self.state.take());
+        for (answer, result) in given.into_iter().flatten() {
+            answer.complete(result);
+        }
+    }
+}
+
+impl<'a> Guard<'a> {
+    /// Waits for a signal. When there are answers to give it gives them
+    /// instead, and asks to look again.
+    fn sleep(mut self, signal: &Condvar, time: Option<Duration>) -> Guard<'a> {
+        let inner = self.inner;
+        if !self.given.is_empty() {
+            drop(self);
+            return inner.lock();
+        }
+        let Some(state) = self.state.take() else {
+            return self;
+        };
+        let state = match time {
+            None => signal.wait(state).unwrap_or_else(PoisonError::into_inner),
+            Some(time) => {
+                let waited = signal.wait_timeout(state, time);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        self.state = Some(state);
+        self
+    }
+}
+
 impl Inner {
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> Guard<'_> {
         // A panic under the lock is one of ours; what it left is still whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Guard {
+            inner: self,
+            state: Some(state),
+        }
     }
 
     /// Waits for news, at most until `until`; false when it is over.
     pub(super) fn wait<'a>(
-        &self,
-        state: MutexGuard<'a, State>,
+        &'a self,
+        state: Guard<'a>,
         until: Option<Instant>,
-    ) -> (MutexGuard<'a, State>, bool) {
-        let Some(until) = until else {
-            let waited = self.news.wait(state);
-            return (waited.unwrap_or_else(PoisonError::into_inner), true);
-        };
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+    ) -> (Guard<'a>, bool) {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
             return (state, false);
         }
-        let waited = self.news.wait_timeout(state, left);
-        (waited.unwrap_or_else(PoisonError::into_inner).0, true)
+        (state.sleep(&self.news, left), true)
+    }
+
+    /// Waits for something to be sent.
+    pub(super) fn idle<'a>(&'a self, state: Guard<'a>) -> Guard<'a> {
+        state.sleep(&self.work, None)
     }
 }
 
@@ -184,6 +255,7 @@ impl Link {
             open_items: 0,
             open_bytes: 0,
             calls: VecDeque::new(),
+            given: Vec::new(),
             out: Vec::new(),
             encoder: Encoder::default(),
             inboxes: HashMap::new(),
@@ -582,7 +654,7 @@ impl State {
                 break;
             };
             let left = u64::from(call.count - call.done);
-            call.answer.complete(Err(error(items)));
+            self.given.push((call.answer, Err(error(items))));
             items = items.saturating_sub(left);
         }
     }
@@ -593,7 +665,7 @@ impl State {
         self.open_bytes = 0;
         self.open_items = 0;
         for call in self.calls.drain(..) {
-            call.answer.complete(Err(error()));
+            self.given.push((call.answer, Err(error())));
         }
     }
 
@@ -641,7 +713,7 @@ impl State {
             if call.done == call.count
                 && let Some(call) = self.calls.pop_front()
             {
-                call.answer.complete(Ok(call.outcomes));
+                self.given.push((call.answer, Ok(call.outcomes)));
             }
         }
         Ok(())
@@ -673,12 +745,12 @@ impl State {
             self.open_bytes = 0;
             self.open_items = 0;
             for call in std::mem::take(&mut self.calls) {
-                if of_nonce {
-                    call.answer
-                        .complete(Ok(refusals(call.count, code, expected)));
+                let result = if of_nonce {
+                    Ok(refusals(call.count, code, expected))
                 } else {
-                    call.answer.complete(Err(far(code, text)));
-                }
+                    Err(far(code, text))
+                };
+                self.given.push((call.answer, result));
             }
         } else {
             self.fail_calls(items, |_| far(code, text));

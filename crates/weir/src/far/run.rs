@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_core::ErrorCode;
@@ -308,8 +308,7 @@ pub(super) fn write(inner: &Inner) {
         if state.dead.is_some() {
             break;
         }
-        let waited = inner.work.wait(state);
-        state = waited.unwrap_or_else(PoisonError::into_inner);
+        state = inner.idle(state);
     }
 }
 

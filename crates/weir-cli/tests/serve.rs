@@ -1,0 +1,228 @@
+//! `weir serve` as a process: where it listens, how it ends.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    missing_docs,
+    reason = "a test may fail by panicking"
+)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Far beyond what any step takes: only a hang reaches it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Served {
+    child: Child,
+    address: String,
+    lines: BufReader<std::process::ChildStderr>,
+    said: Vec<String>,
+}
+
+fn weir(directory: &std::path::Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command
+        .current_dir(directory)
+        .env_clear()
+        .env("HOME", directory);
+    command.stdin(Stdio::null());
+    command
+}
+
+fn serve(directory: &std::path::Path, flags: &[&str]) -> Served {
+    let mut command = weir(directory);
+    command.args(["serve", "--at", "data", "--http", ":0", "--native", "off"]);
+    command.args(flags).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    let mut said = Vec::new();
+    let mut address = String::new();
+    loop {
+        let mut line = String::new();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "{said:?}");
+        if let Some((_, at)) = line.trim().split_once("HTTP at http://") {
+            at.clone_into(&mut address);
+        }
+        let last = line.contains("acknowledged");
+        said.push(line);
+        if last {
+            return Served {
+                child,
+                address,
+                lines,
+                said,
+            };
+        }
+    }
+}
+
+fn ask(address: &str, line: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let length = body.len();
+    let text = format!(
+        "{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(text.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill")
+        .args(["-s", name, &child.id().to_string()])
+        .status();
+    assert!(status.unwrap().success());
+}
+
+#[test]
+fn it_says_where_it_serves_and_ends_in_order() {
+    let place = tempfile::tempdir().unwrap();
+    for name in ["TERM", "INT"] {
+        let mut served = serve(place.path(), &["--lame-duck", "50ms"]);
+        let said = served.said.concat();
+        assert!(said.contains("serving data (from flag)"), "{said}");
+        assert!(said.contains("acknowledged means synced"), "{said}");
+        let address = served.address.clone();
+        ask(&address, "PUT /v1/topics/t", "");
+        let answer = ask(&address, "POST /v1/topics/t/events", "1");
+        assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+        // Another process hears who has the store.
+        let second = weir(place.path())
+            .args([
+                "serve",
+                "--at",
+                "data",
+                "--lock-wait",
+                "0ms",
+                "--http",
+                ":0",
+            ])
+            .output()
+            .unwrap();
+        assert_eq!(second.status.code(), Some(75), "{second:?}");
+        signal(&served.child, name);
+        assert_eq!(served.child.wait().unwrap().code(), Some(0));
+        let mut rest = String::new();
+        served.lines.read_to_string(&mut rest).unwrap();
+        assert!(TcpStream::connect(&address).is_err());
+    }
+    let done = weir(place.path())
+        .args(["tail", "t", "--at", "data"])
+        .output()
+        .unwrap();
+    assert_eq!(
+        String::from_utf8(done.stdout)
+            .unwrap()
+            .matches("PUT")
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let place = tempfile::tempdir().unwrap();
+    let mut served = serve(place.path(), &["--lame-duck", "1h", "--drain", "1h"]);
+    signal(&served.child, "TERM");
+    // It has heard the first one when it is not ready any more.
+    while !ask(&served.address, "GET /readyz", "").starts_with("HTTP/1.1 503 ") {}
+    signal(&served.child, "TERM");
+    assert_eq!(served.child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn what_was_answered_survives_a_kill() {
+    let place = tempfile::tempdir().unwrap();
+    let mut served = serve(place.path(), &[]);
+    ask(&served.address, "PUT /v1/topics/t", "");
+    let answered = (0..20).filter(|n| {
+        let answer = ask(&served.address, "POST /v1/topics/t/events", &n.to_string());
+        answer.starts_with("HTTP/1.1 201 ")
+    });
+    assert_eq!(answered.count(), 20);
+    served.child.kill().unwrap();
+    served.child.wait().unwrap();
+    let mut served = serve(place.path(), &[]);
+    let answer = ask(&served.address, "GET /v1/topics/t?", "");
+    assert!(answer.contains("\"last\":21"), "{answer}");
+    signal(&served.child, "INT");
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn each_setting_says_where_it_came_from() {
+    let place = tempfile::tempdir().unwrap();
+    let file = "[serve]\ndrain = \"7s\"\nthreads = 3\naccess_log = true\nhosts = [\"a\", \"b\"]\n";
+    std::fs::write(place.path().join("weir.toml"), file).unwrap();
+    let shown = weir(place.path())
+        .args(["serve", "--print-config", "--threads", "5"])
+        .env("WEIR_SERVE_DRAIN", "8s")
+        .env("WEIR_SERVE_THREADS", "4")
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    let line = |key: &str| {
+        let line = shown
+            .lines()
+            .find(|line| line.starts_with(&format!("{key} =")));
+        line.unwrap()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert!(
+        line("threads").starts_with("threads = \"5\" # flag --threads:"),
+        "{shown}"
+    );
+    assert!(line("drain").starts_with("drain = \"8s\" # environment WEIR_SERVE_DRAIN:"));
+    assert!(
+        line("hosts").starts_with("hosts = \"a,b\" # weir.toml, line 5 column 1:"),
+        "{shown}"
+    );
+    assert!(line("body_max").starts_with("body_max = \"64MiB\" # default:"));
+    for (name, text) in [("WEIR_SERVE_DRAIN", "8"), ("WEIR_SERVE_HTTP", "nowhere")] {
+        let wrong = weir(place.path())
+            .args(["serve", "--print-config"])
+            .env(name, text)
+            .output()
+            .unwrap();
+        assert_ne!(wrong.status.code(), Some(0), "{name}={text}");
+        assert!(String::from_utf8(wrong.stderr).unwrap().contains(name));
+    }
+    std::fs::write(
+        place.path().join("weir.toml"),
+        "[serve]\ncolour = \"red\"\n",
+    )
+    .unwrap();
+    let wrong = weir(place.path())
+        .args(["serve", "--print-config"])
+        .output()
+        .unwrap();
+    assert!(
+        String::from_utf8(wrong.stderr)
+            .unwrap()
+            .contains("there is no key colour")
+    );
+    let open = weir(place.path())
+        .args([
+            "serve",
+            "--at",
+            "data",
+            "--http",
+            "0.0.0.0:0",
+            "--config",
+            "/dev/null",
+        ])
+        .output()
+        .unwrap();
+    assert_ne!(open.status.code(), Some(0));
+    assert!(
+        String::from_utf8(open.stderr)
+            .unwrap()
+            .contains("can be reached from other machines")
+    );
+}

@@ -1,0 +1,165 @@
+//! The doors of the HTTP port: bearer tokens, names, rights, over TLS.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use rustls::{ClientConnection, StreamOwned};
+use weir_server::Rate;
+use weir_server::security::Token;
+
+use crate::world::{Files, PATIENCE, World, client, loopback};
+
+fn world(rights: &[&str]) -> (World, Token) {
+    let files = Files::new();
+    files.certificate(&files.authority, &["localhost"]);
+    let token = files.token("loader", rights);
+    let world = files.start(|config| {
+        config.http = Some(loopback());
+        config.rate_bytes = Rate::Units(10_000);
+    });
+    (world, token)
+}
+
+/// The whole answer to one request.
+fn ask(world: &World, line: &str, fields: &[&str], body: &str) -> String {
+    let address = world.http.unwrap();
+    let socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut config = client(&[&world.files.authority.pem], None);
+    Arc::make_mut(&mut config).alpn_protocols = vec![b"http/1.1".to_vec()];
+    let name = "localhost".try_into().unwrap();
+    let session = ClientConnection::new(config, name).unwrap();
+    let mut stream = StreamOwned::new(session, socket);
+    let fields: Vec<String> = fields.iter().map(|field| format!("{field}\r\n")).collect();
+    let fields = fields.concat();
+    let host = format!("Host: localhost:{}", address.port());
+    let length = body.len();
+    let request = format!(
+        "{line} HTTP/1.1\r\n{host}\r\nContent-Length: {length}\r\nConnection: close\r\n{fields}\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    // A server may close without the farewell of TLS.
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).to_lowercase()
+}
+
+fn bearer(token: &Token) -> String {
+    format!("Authorization: Bearer {}", token.expose())
+}
+
+const PUT: &str = "POST /v1/topics/t/events";
+const JSON: &str = "Content-Type: application/json";
+
+#[test]
+fn a_bearer_token_opens_what_its_rights_say() {
+    let (world, token) = world(&["put t"]);
+    world.create("t");
+    world.create("u");
+    let own = bearer(&token);
+    let answer = ask(&world, PUT, &[&own, JSON], "{\"n\":1}");
+    assert!(answer.starts_with("http/1.1 20"), "{answer}");
+    assert!(world.values("t").contains(&"{\"n\":1}".to_owned()));
+    let other = ask(&world, "POST /v1/topics/u/events", &[&own, JSON], "{}");
+    assert!(other.starts_with("http/1.1 403 "), "{other}");
+    assert!(
+        other.contains("\"right\":\"put\"") && other.contains("\"topic\":\"u\""),
+        "{other}"
+    );
+    let read = ask(&world, "GET /v1/topics/t/events", &[&own], "");
+    assert!(read.starts_with("http/1.1 403 "), "{read}");
+    world.audited(&["\"denied\"", "\"put\"", "\"u\"", "loader"]);
+}
+
+#[test]
+fn without_a_token_that_holds_the_answer_is_401_and_says_how() {
+    let (world, token) = world(&["all **"]);
+    world.create("t");
+    let wrong = bearer(&Token::random().unwrap());
+    let own = bearer(&token);
+    for fields in [
+        &[JSON][..],
+        &[JSON, &wrong],
+        &[JSON, "Authorization: Basic eDp5"],
+        &[JSON, "Authorization: Bearer"],
+    ] {
+        let answer = ask(&world, PUT, fields, "{}");
+        assert!(answer.starts_with("http/1.1 401 "), "{fields:?}: {answer}");
+        assert!(answer.contains("\r\nwww-authenticate: bearer"), "{answer}");
+    }
+    // Not in the address: there it would be in logs of others.
+    let line = format!("{PUT}?token={}", token.expose());
+    let answer = ask(&world, &line, &[JSON], "{}");
+    assert!(!answer.starts_with("http/1.1 2"), "{answer}");
+    let twice = ask(&world, PUT, &[JSON, &own, &wrong], "{}");
+    assert!(twice.starts_with("http/1.1 400 "), "{twice}");
+    let health = ask(&world, "GET /healthz", &[], "");
+    assert!(health.starts_with("http/1.1 200 "), "{health}");
+    assert_eq!(world.values("t").len(), 1, "CREATE alone");
+}
+
+#[test]
+fn a_foreign_name_or_page_is_refused_whoever_asks() {
+    let (world, token) = world(&["all **"]);
+    world.create("t");
+    let own = bearer(&token);
+    let page = ask(
+        &world,
+        PUT,
+        &[JSON, &own, "Origin: https://evil.example"],
+        "{}",
+    );
+    assert!(page.starts_with("http/1.1 403 "), "{page}");
+    // A page that has made its own name lead here.
+    let absolute = "POST http://evil.example/v1/topics/t/events";
+    let rebound = ask(&world, absolute, &[JSON, &own], "{}");
+    assert!(!rebound.starts_with("http/1.1 2"), "{rebound}");
+    assert_eq!(world.values("t").len(), 1, "CREATE alone");
+}
+
+#[test]
+fn who_sends_too_fast_gets_429_and_a_pause() {
+    let (world, token) = world(&["all **"]);
+    world.create("t");
+    let own = bearer(&token);
+    let large = format!("\"{}\"", "x".repeat(100_000));
+    let first = ask(&world, PUT, &[JSON, &own], &large);
+    assert!(
+        first.starts_with("http/1.1 20"),
+        "{}",
+        &first[..200.min(first.len())]
+    );
+    let second = ask(&world, PUT, &[JSON, &own], "{}");
+    assert!(second.starts_with("http/1.1 429 "), "{second}");
+    assert!(second.contains("\r\nretry-after: "), "{second}");
+}
+
+#[test]
+fn metrics_tell_what_happened_at_the_doors() {
+    let (world, token) = world(&["admin"]);
+    world.create("t");
+    let own = bearer(&token);
+    let wrong = bearer(&Token::random().unwrap());
+    assert!(ask(&world, PUT, &[JSON, &own], "{}").starts_with("http/1.1 403 "));
+    assert!(ask(&world, PUT, &[JSON, &wrong], "{}").starts_with("http/1.1 401 "));
+    world.server.reload().unwrap();
+    world.audited(&["reload"]);
+    let metrics = ask(&world, "GET /metrics", &[&own], "");
+    for line in [
+        "weir_forbidden_total 1",
+        "weir_unauthenticated_total 1",
+        "weir_reloads_total 1",
+        "weir_insecure{missing=\"tls\"} 0",
+        "weir_audit_lost_total 0",
+    ] {
+        assert!(
+            metrics.contains(&format!("\n{line}\n")),
+            "{line}\n{metrics}"
+        );
+    }
+    assert!(
+        metrics.contains("\nweir_certificate_expires_seconds 25"),
+        "{metrics}"
+    );
+}
