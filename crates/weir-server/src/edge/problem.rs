@@ -311,8 +311,6 @@ pub(crate) fn of_store(error: &StoreError) -> Problem {
             return Problem::too_large(what, limit);
         }
         StoreError::TopicUnknown { .. } => (ErrorCode::TopicUnknown, ""),
-        StoreError::GroupUnknown { .. } => (ErrorCode::GroupUnknown, ""),
-        StoreError::RecordsGone { .. } => (ErrorCode::Gone, ""),
         StoreError::Closed => (ErrorCode::Draining, ""),
         StoreError::Poisoned => (ErrorCode::ReadOnly, "an earlier write or sync failed"),
         StoreError::DiskFull { .. } => (ErrorCode::DiskFull, ""),
