@@ -328,7 +328,7 @@ impl Running {
         marks.restore(bytes, initial);
         store.data_mut().marks = marks;
         let Live { store, globals, .. } = &mut *live;
-        for (global, value) in globals.iter() {
+        for (global, value) in globals.iter().filter(|_| report.sets_globals) {
             global.set(&mut *store, *value).ok()?;
         }
         Some(live)
@@ -400,12 +400,17 @@ impl Program for Running {
             ..
         } = &mut *live;
         store.set_fuel(fuel).map_err(|error| unable(&error))?;
-        let function = match entry {
-            Entry::Apply => apply.clone(),
-            other => instance
-                .get_typed_func(&mut *store, abi::entry_name(other))
-                .map_err(|error| unable(&error))?,
+        // The function of every call is at hand; copying it would cost more
+        // than calling it.
+        let other = match entry {
+            Entry::Apply => None,
+            other => Some(
+                instance
+                    .get_typed_func(&mut *store, abi::entry_name(other))
+                    .map_err(|error| unable(&error))?,
+            ),
         };
+        let function = other.as_ref().unwrap_or(apply);
         std::mem::swap(desk, &mut store.data_mut().desk);
         let returned = function.call(&mut *store, ());
         std::mem::swap(desk, &mut store.data_mut().desk);

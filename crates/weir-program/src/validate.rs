@@ -44,6 +44,8 @@ pub struct Report {
     pub facts: Facts,
     /// It may write into its own memory.
     pub stores: bool,
+    /// It may change one of its globals.
+    pub sets_globals: bool,
     /// It may change a table or drop a segment, so that an instance can be
     /// used only once.
     pub changes_segments: bool,
@@ -472,6 +474,7 @@ impl Look {
                 | Operator::TableInit { .. }
                 | Operator::ElemDrop { .. }
                 | Operator::DataDrop { .. } => self.report.changes_segments = true,
+                Operator::GlobalSet { .. } => self.report.sets_globals = true,
                 Operator::I32Store { .. }
                 | Operator::I64Store { .. }
                 | Operator::F32Store { .. }
