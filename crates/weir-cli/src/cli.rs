@@ -119,6 +119,8 @@ enum Command {
     Txn(With<crate::txn::TxnArgs>),
     /// Make, list, describe, change and remove topics
     Topic(With<crate::topic::TopicArgs>),
+    /// Share a topic between readers: work queues and durable positions
+    Group(With<crate::group::GroupArgs>),
     /// Check and test programs, and let them judge the writes of a topic
     Program(With<crate::program::ProgramArgs>),
     /// The main job on real data, shown as it happens
@@ -277,6 +279,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Delete(with) => call!(delete, with),
         Command::Txn(with) => call!(txn, with),
         Command::Topic(with) => call!(topic, with),
+        Command::Group(with) => call!(group, with),
         Command::Program(with) => call!(program, with),
         Command::Demo(with) => call!(demo, with),
         Command::Import(with) => call!(import, with),

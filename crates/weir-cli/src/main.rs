@@ -19,6 +19,7 @@ mod delete;
 mod demo;
 mod export;
 mod get;
+mod group;
 mod help;
 mod import;
 mod interrupt;

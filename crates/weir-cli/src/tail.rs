@@ -40,7 +40,8 @@ Examples:
   weir put orders '{\"id\":1}' && weir tail orders
   weir put orders '{\"id\":2}' && weir tail orders --from -10 -o jsonl
   weir put a.x 1 && weir put a.y 2 && weir tail 'a.*' --type put -o raw
-  weir put orders '{\"id\":3}' && weir tail orders -f -n 2")]
+  weir put orders '{\"id\":3}' && weir tail orders -f -n 2
+  weir put orders '{\"id\":4}' && weir tail orders --group mail")]
 pub(crate) struct TailArgs {
     /// Topics or patterns to read
     #[arg(required = true, value_name = "TOPIC")]
@@ -61,6 +62,9 @@ pub(crate) struct TailArgs {
     /// Only records whose key begins with this
     #[arg(long, value_name = "TEXT")]
     key_prefix: Option<String>,
+    /// Read as a member of this group: only what it has not done, which then counts as done
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["follow", "from", "kind", "key_prefix"])]
+    group: Option<String>,
     /// Values only, one a line; the same as -o raw
     #[arg(long)]
     raw: bool,
@@ -130,6 +134,15 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
     let Some(mut out) = style.open(Shape::Stream, record::FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
+    if let Some(group) = &args.group {
+        let limit = args.limit.unwrap_or(u64::MAX);
+        let [topic] = args.topics.as_slice() else {
+            return Err(crate::put::usage("a group reads one topic"));
+        };
+        crate::group::tail(caller, (topic, group), limit, &mut out)?;
+        out.finish()?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut state = State {
         args,
         from: args.from.0,

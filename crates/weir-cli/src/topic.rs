@@ -27,11 +27,15 @@ enum Verb {
     /// Make a topic
     #[command(after_long_help = "\
 Options: compaction=off|latest, tombstone-ttl=TIME, compaction-lag=TIME, key-bytes-max=SIZE,
-value-bytes-max=SIZE, keys-max=N; `none` takes one back.
+value-bytes-max=SIZE, keys-max=N, retention-age=TIME, retention-bytes=SIZE, retention-records=N,
+hold-for-groups=NAME,...; `none` takes one back. Retention lets go what is over any of its limits,
+whole segments at a time, but nothing that one of the groups has not done; a topic with
+retention-records=0 and a group to hold for keeps only what is still to be done.
 
 Examples:
   weir topic create orders
-  weir topic create state compaction=latest keys-max=1000000")]
+  weir topic create state compaction=latest keys-max=1000000
+  weir topic create jobs retention-records=0 hold-for-groups=work")]
     Create {
         /// Name: A-Z a-z 0-9 . _ -
         name: String,
@@ -57,6 +61,7 @@ Examples:
         name: String,
     },
     /// Change options of a topic; the others stay
+    #[command(visible_alias = "alter")]
     #[command(after_long_help = "Examples:\n  \
         weir topic create state && weir topic set state compaction=latest\n  \
         weir topic create sized && weir topic set sized value-bytes-max=64KiB keys-max=none")]
@@ -87,6 +92,18 @@ Examples:
   weir topic create s compaction=latest && weir put s 1 -k a && weir topic compact s
   weir topic create r compaction=latest && weir topic compact r -o json")]
     Compact {
+        /// Name of the topic
+        name: String,
+    },
+    /// Remove what the retention of the topic lets go
+    #[command(after_long_help = "\
+A server does this by itself, once a minute. Offsets stay as they are; a reader that would miss
+something is told so.
+
+Examples:
+  weir topic create log retention-records=0 && weir put log x && weir topic retain log
+  weir topic retain log -o json")]
+    Retain {
         /// Name of the topic
         name: String,
     },
@@ -144,6 +161,26 @@ pub(crate) const FIELDS: &[Field] = &[
         "limit of a value, null: that of the store",
     ),
     wide("keys_max", "number", "limit of keys, null: none"),
+    wide(
+        "retention_age_ms",
+        "number",
+        "how old a record may get, null: any age",
+    ),
+    wide(
+        "retention_bytes",
+        "number",
+        "bytes of records that stay, null: all",
+    ),
+    wide(
+        "retention_records",
+        "number",
+        "records that stay, null: all",
+    ),
+    wide(
+        "hold_for_groups",
+        "text",
+        "groups that must have done a record before it goes, null: none",
+    ),
 ];
 
 /// Fields of a check.
@@ -153,6 +190,19 @@ pub(crate) const VERIFY_FIELDS: &[Field] = &[
     field("first", "number", "offset of the first one, 0: none"),
     field("last", "number", "offset of the last one"),
     field("bytes", "number", "bytes of keys, values and metadata"),
+];
+
+/// Fields of a removal.
+pub(crate) const RETAIN_FIELDS: &[Field] = &[
+    field("name", "text", "name of the topic"),
+    field("segments", "number", "files that were removed"),
+    field("records", "number", "records that were in them"),
+    field("bytes", "number", "their bytes, as stored"),
+    field(
+        "first",
+        "number",
+        "offset of the oldest record that is left, 0: none",
+    ),
 ];
 
 /// Fields of a compaction.
@@ -168,7 +218,7 @@ pub(crate) const COMPACT_FIELDS: &[Field] = &[
     field("bytes_after", "number", "bytes of records that stay"),
 ];
 
-fn row(info: &TopicInfo) -> [Cell<'_>; 14] {
+fn row(info: &TopicInfo) -> [Cell<'_>; 18] {
     let count = |n: Option<u64>| n.map_or(Cell::Nothing, Cell::Count);
     let options = &info.options;
     [
@@ -186,6 +236,10 @@ fn row(info: &TopicInfo) -> [Cell<'_>; 14] {
         count(options.key_bytes_max),
         count(options.value_bytes_max),
         count(options.keys_max),
+        count(options.retention.age_ms),
+        count(options.retention.bytes),
+        count(options.retention.records),
+        options::hold(options).map_or(Cell::Nothing, |names| Cell::Text(Cow::Owned(names))),
     ]
 }
 
@@ -196,6 +250,7 @@ pub(crate) fn run(caller: &Caller, args: &TopicArgs) -> anyhow::Result<ExitCode>
         Verb::Info { name } => describe(caller, name),
         Verb::Verify { name } => verify(caller, name).map_err(report::tool),
         Verb::Compact { name } => compact(caller, name),
+        Verb::Retain { name } => retain(caller, name),
         Verb::Create { name, options } => {
             let options = options::parse(options, &weir::TopicOptions::default())?;
             let operation = Operation::Create { options: &options };
@@ -297,6 +352,25 @@ fn compact(caller: &Caller, name: &str) -> anyhow::Result<ExitCode> {
         Cell::Count(report.records_after),
         Cell::Size(report.bytes_before),
         Cell::Size(report.bytes_after),
+    ])?;
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn retain(caller: &Caller, name: &str) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::One, RETAIN_FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let weir = place::open(caller, Access::Read)?;
+    let failed = || format!("cannot remove records of {name}");
+    weir.topic(name).failed(failed)?;
+    let report = weir.store().retain(Some(name)).failed(failed)?;
+    out.row(&[
+        Cell::Text(name.into()),
+        Cell::Count(report.segments),
+        Cell::Count(report.records),
+        Cell::Size(report.bytes),
+        Cell::Count(info(&weir, name)?.first.0),
     ])?;
     out.finish()?;
     Ok(ExitCode::SUCCESS)

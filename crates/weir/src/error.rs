@@ -20,6 +20,12 @@ pub enum WeirError {
         /// Reason of the verdict on its CREATE.
         code: ErrorCode,
     },
+    /// The group is not there, has another mode, or cannot be made.
+    #[error("the group cannot be used: {code}")]
+    Group {
+        /// Reason of the verdict.
+        code: ErrorCode,
+    },
     /// The session's nonce was refused: it was not executed now. `expected` is
     /// the next nonce that would be.
     #[error("nonce {nonce} is refused ({code}); the session expects {expected}")]

@@ -39,6 +39,8 @@
 
 mod error;
 mod far;
+mod group;
+mod latest;
 mod place;
 mod reader;
 mod session;
@@ -49,6 +51,8 @@ mod weir;
 
 pub use error::WeirError;
 pub use far::{AddressError, ConnectOptions};
+pub use group::{Group, Work, Works};
+pub use latest::{Current, Latest};
 pub use reader::TopicReader;
 pub use session::{Pending, Session};
 pub use topic::{Pages, ReadFrom, Topic};
@@ -60,17 +64,19 @@ pub use weir::{Weir, verify};
 #[cfg(feature = "programs")]
 pub use weir_program as program;
 
+pub use weir_core::group::Offsets as GroupOffsets;
 pub use weir_core::intention::{
     Expect, Intention, IntentionError, IntentionLimits, Operation, TxnOp,
 };
 pub use weir_core::{
     ClientId, CodeHash, Commit, Compaction, ConsequenceOffset, Detail, Digest, Effect, ErrorCode,
-    IntentionOffset, NameError, Outcome, OutcomeRun, Outcomes, ProgramCounts, ProgramHost,
-    ProgramOptions, Record, RecordFlags, RecordKind, StateMode, TopicId, TopicName, TopicOptions,
-    limits,
+    GroupMode, GroupName, GroupSetup, GroupStep, IntentionOffset, NameError, Outcome, OutcomeRun,
+    Outcomes, ProgramCounts, ProgramHost, ProgramOptions, Record, RecordFlags, RecordKind,
+    Retention, StateMode, TopicId, TopicName, TopicOptions, limits,
 };
 pub use weir_store::{
-    Agreement, BackupReport, CompactReport, Durability, Finding, History, Identity, KeyEntry,
-    LogIndex, OpenOptions, OpenReport, OwnedRecord, Page, ProgramInfo, Proposal, Records, Replayed,
-    SCAN_KEYS_MAX, Severity, Stats, Store, StoreError, TopicCompactReport, TopicInfo, VerifyReport,
+    Agreement, BackupReport, CompactReport, Durability, Finding, GroupInfo, History, Identity,
+    KeyEntry, LogIndex, OpenOptions, OpenReport, OwnedRecord, Page, ProgramInfo, Proposal, Records,
+    Replayed, RetainReport, SCAN_KEYS_MAX, Severity, Stats, Store, StoreError, TopicCompactReport,
+    TopicInfo, VerifyReport,
 };

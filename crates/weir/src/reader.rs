@@ -94,8 +94,7 @@ impl TopicReader {
     pub(crate) fn seek_back(&mut self, records: u64) -> Result<(), StoreError> {
         match &mut self.source {
             Source::Near(reader) => {
-                let last = reader.last().0.saturating_sub(records);
-                reader.seek(ConsequenceOffset(last));
+                reader.seek_last(records);
                 Ok(())
             }
             Source::Far(listener) => listener.seek_to(After::Last(records)),

@@ -49,6 +49,10 @@ impl Topic {
         Self { place, name }
     }
 
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
     /// The name.
     #[must_use]
     pub fn name(&self) -> &TopicName {

@@ -32,6 +32,13 @@ impl Verdict {
         }
     }
 
+    pub(crate) fn of(commit: Commit) -> Self {
+        Self {
+            commit,
+            replayed: false,
+        }
+    }
+
     pub(crate) fn first(outcomes: &Outcomes) -> Result<Self, WeirError> {
         match outcomes.iter().next() {
             Some(outcome) => Self::from_outcome(&outcome, 0),

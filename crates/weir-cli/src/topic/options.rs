@@ -1,13 +1,14 @@
 //! Options of a topic as words.
 
-use weir::{Compaction, ErrorCode, StateMode, TopicOptions};
+use weir::{Compaction, ErrorCode, GroupName, StateMode, TopicOptions};
 
 use crate::report::Failure;
 use crate::settings;
 
 /// The names, as typed.
 const NAMES: &str = "compaction, tombstone-ttl, compaction-lag, key-bytes-max, \
-                     value-bytes-max, keys-max; for a program state, fuel-max, memory-bytes-max, \
+                     value-bytes-max, keys-max, retention-age, retention-bytes, \
+                     retention-records, hold-for-groups; for a program state, fuel-max, memory-bytes-max, \
                      emits-max, emit-bytes-max, state-entries-max, state-bytes-max";
 
 /// Reads `NAME=VALUE` words on top of what holds now.
@@ -51,6 +52,10 @@ fn set(options: &mut TopicOptions, word: &str) -> Result<(), String> {
         "key-bytes-max" => options.key_bytes_max = optional(text, settings::size)?,
         "value-bytes-max" => options.value_bytes_max = optional(text, settings::size)?,
         "keys-max" => options.keys_max = optional(text, number)?,
+        "retention-age" | "retention-age-ms" => options.retention.age_ms = time()?,
+        "retention-bytes" => options.retention.bytes = optional(text, settings::size)?,
+        "retention-records" => options.retention.records = optional(text, number)?,
+        "hold-for-groups" => options.retention.hold_for_groups = groups(text)?,
         "state" => {
             let modes = [StateMode::None, StateMode::Kv, StateMode::Memory];
             let mode = modes.into_iter().find(|mode| mode.name() == text);
@@ -68,6 +73,25 @@ fn set(options: &mut TopicOptions, word: &str) -> Result<(), String> {
         _ => return Err(format!("the options are {NAMES}")),
     }
     Ok(())
+}
+
+/// Names of groups, in any order.
+fn groups(text: &str) -> Result<Vec<GroupName>, String> {
+    if text == "none" {
+        return Ok(Vec::new());
+    }
+    let name = |name| GroupName::new(name).ok_or_else(|| format!("{name} is no name of a group"));
+    let mut names = text.split(',').map(name).collect::<Result<Vec<_>, _>>()?;
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+/// The groups that retention waits for, with commas; nothing without any.
+pub(super) fn hold(options: &TopicOptions) -> Option<String> {
+    let names = &options.retention.hold_for_groups;
+    let names: Vec<&str> = names.iter().map(GroupName::as_str).collect();
+    (!names.is_empty()).then(|| names.join(","))
 }
 
 fn number(text: &str) -> Result<u64, String> {
@@ -103,6 +127,9 @@ pub(crate) fn json(options: &TopicOptions) -> String {
     number("key_bytes_max", options.key_bytes_max);
     number("value_bytes_max", options.value_bytes_max);
     number("keys_max", options.keys_max);
+    number("retention_age_ms", options.retention.age_ms);
+    number("retention_bytes", options.retention.bytes);
+    number("retention_records", options.retention.records);
     let program = &options.program;
     number("fuel_max", program.fuel_max);
     number("memory_bytes_max", program.memory_bytes_max);
@@ -110,6 +137,10 @@ pub(crate) fn json(options: &TopicOptions) -> String {
     number("emit_bytes_max", program.emit_bytes_max);
     number("state_entries_max", program.state_entries_max);
     number("state_bytes_max", program.state_bytes_max);
+    if let Some(names) = hold(options) {
+        let names = names.replace(',', "\",\"");
+        members.push(format!("\"hold_for_groups\":[\"{names}\"]"));
+    }
     if program.state != StateMode::default() {
         members.push(format!("\"state\":\"{}\"", program.state.name()));
     }

@@ -9,6 +9,7 @@ mod daily;
 mod errors;
 mod examples;
 mod formats;
+mod groups;
 mod import;
 mod place;
 mod program;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use weir_core::protocol::{
     After, Encoder, LISTENERS_MAX, Listen, Message, PROGRESS_RECORDS, Packet,
 };
-use weir_core::{Compaction, ConsequenceOffset, ErrorCode, Record};
+use weir_core::{ConsequenceOffset, ErrorCode, Record};
 use weir_store::{Changed, Page, PageBuilder, Store, StoreError, TopicReader};
 
 use super::buffer::Outgoing;
@@ -113,22 +113,22 @@ impl Listeners {
         let (first, last) = info.as_ref().map_or((0, 0), |i| (i.first.0, i.last.0));
         let mut after = listen.after;
         if let After::Offset(offset) = after {
-            let removed = info.as_ref().is_some_and(|info| {
-                // Compaction leaves holes; records that others removed are gone.
-                info.options.compaction == Compaction::Off
-                    && offset != 0
-                    && offset < first.saturating_sub(1)
-            });
+            // Compaction leaves holes; what retention removed is gone.
+            let gone = store.removed(listen.topic).0;
+            let removed = offset != 0 && offset < gone;
             if removed && listen.reset_earliest {
                 after = After::Offset(0);
             } else if removed {
                 let mut refused = Refused::plain(ErrorCode::Gone);
-                refused.message.first = Some(first);
+                refused.message.first = Some(first.max(gone.saturating_add(1)));
                 refused.message.last = Some(last);
                 return Err(refused);
             }
         }
         let mut reader = store.listen(listen.topic, ConsequenceOffset::ZERO);
+        if listen.reset_earliest {
+            reader = reader.or_earliest();
+        }
         let mut replay = None;
         let seek = match after {
             After::Offset(offset) => {
@@ -140,7 +140,7 @@ impl Listeners {
                 Ok(())
             }
             After::Last(n) => {
-                reader.seek(ConsequenceOffset(reader.last().0.saturating_sub(n)));
+                reader.seek_last(n);
                 Ok(())
             }
             After::Time(ms) => reader.seek_time(ms),

@@ -56,6 +56,13 @@ pub(super) fn of_store(error: &StoreError) -> Refused {
             refused
         }
         StoreError::TopicUnknown { .. } => Refused::new(ErrorCode::TopicUnknown, error.to_string()),
+        StoreError::GroupUnknown { .. } => Refused::new(ErrorCode::GroupUnknown, error.to_string()),
+        StoreError::RecordsGone { first, last } => {
+            let mut refused = Refused::plain(ErrorCode::Gone);
+            refused.message.first = Some(*first);
+            refused.message.last = Some(*last);
+            refused
+        }
         StoreError::LimitExceeded { limit, .. } => {
             let mut refused = Refused::new(ErrorCode::TooLarge, error.to_string());
             refused.message.limit = Some(*limit);

@@ -317,7 +317,8 @@ impl Drop for Changed {
 
 impl Page {
     /// The same page from this record on.
-    pub(crate) fn starting(&self, offset: ConsequenceOffset) -> Self {
+    #[must_use]
+    pub fn starting(&self, offset: ConsequenceOffset) -> Self {
         Self {
             from: offset.0.max(self.from),
             ..self.clone()

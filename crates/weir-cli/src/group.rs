@@ -1,0 +1,526 @@
+//! `weir group`: durable positions that readers of a topic share.
+//!
+//! A lease is known by the claim that made it, so a command can acknowledge
+//! what an earlier command claimed. What must never happen here: an
+//! acknowledgement of what was not printed.
+
+use std::borrow::Cow;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use weir::{
+    ErrorCode, GroupInfo, GroupMode, GroupOffsets, GroupSetup, GroupStep, Intention, Operation,
+    Record, Store, Weir,
+};
+
+use crate::cli::Caller;
+use crate::output::{Cell, Field, Output, Shape, field, wide};
+use crate::place::{self, Access};
+use crate::put::{answer, one, usage};
+use crate::record;
+use crate::report::{Because, Failure};
+use crate::{settings, verdict};
+
+/// Name of a member that gives none.
+const MEMBER: &str = "cli";
+/// Records that are read together.
+const TAIL_RECORDS: usize = 100;
+
+#[derive(Debug, Args)]
+pub(crate) struct GroupArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// Which records of which group.
+#[derive(Debug, Args)]
+struct Taken {
+    /// Topic
+    topic: String,
+    /// Name of the group
+    group: String,
+    /// Offsets of the records
+    #[arg(required = true, value_name = "OFFSET")]
+    offsets: Vec<u64>,
+    /// What they were claimed with
+    #[arg(long, value_name = "CLAIM")]
+    claim: u64,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Make a group
+    #[command(after_long_help = "\
+Modes: `shared` is a work queue, `keyed` one in which the records of a key go to one member at a
+time and in order, `exclusive` a position that one member moves.
+
+Examples:
+  weir put jobs x && weir group create jobs work
+  weir put jobs y && weir group create jobs mail --mode exclusive --from end
+  weir put jobs z && weir group create jobs hard --attempts 3 --dead-letters dead")]
+    Create {
+        /// Topic
+        topic: String,
+        /// Name: A-Z a-z 0-9 . _ -
+        group: String,
+        /// How its members share the topic
+        #[arg(long, value_enum, default_value = "shared")]
+        mode: Mode,
+        /// Where it begins: start, end, or the offset up to which all counts as done
+        #[arg(long, default_value = "start", value_parser = parse_offset, value_name = "FROM")]
+        from: u64,
+        /// How long a member may be silent
+        #[arg(long, default_value = "30s", value_parser = settings::duration, value_name = "TIME")]
+        lease: Duration,
+        /// Deliveries of a record before it is given up [default: any number]
+        #[arg(long, requires = "dead_letters", value_name = "N")]
+        attempts: Option<u32>,
+        /// Topic for records that were given up
+        #[arg(long, requires = "attempts", value_name = "TOPIC")]
+        dead_letters: Option<String>,
+    },
+    /// List the groups of a topic, or of all topics
+    #[command(after_long_help = "Examples:\n  \
+        weir put jobs x && weir group create jobs work && weir group ls jobs\n  \
+        weir group ls -o json")]
+    Ls {
+        /// Topic
+        topic: Option<String>,
+    },
+    /// Describe a group: where it is, who has what, what waits
+    #[command(after_long_help = "Examples:\n  \
+        weir put jobs x && weir group create jobs work && weir group show jobs work\n  \
+        weir group show jobs work -o json")]
+    Show {
+        /// Topic
+        topic: String,
+        /// Name of the group
+        group: String,
+    },
+    /// Take records; they come again when the lease ends without an answer
+    #[command(after_long_help = "\
+Prints a line for each record, with the claim that acknowledges it.
+
+Examples:
+  weir put jobs x && weir group create jobs work && weir group claim jobs work
+  weir put jobs y && weir group claim jobs work --max 10 --lease 1m -o json")]
+    Claim {
+        /// Topic
+        topic: String,
+        /// Name of the group
+        group: String,
+        /// Records at most
+        #[arg(long, default_value = "1", value_name = "N")]
+        max: usize,
+        /// Name of the member
+        #[arg(long, default_value = MEMBER, value_name = "NAME")]
+        member: String,
+        /// How long they are kept for the member [default: that of the group]
+        #[arg(long, value_parser = settings::duration, value_name = "TIME")]
+        lease: Option<Duration>,
+    },
+    /// Say that records are done
+    #[command(after_long_help = "Examples:\n  \
+        weir put j x && weir group create j w && weir group claim j w && \
+        weir group ack j w 2 --claim 4\n  \
+        weir group ack j w 2 --claim 4 -o json")]
+    Ack(Taken),
+    /// Give records back
+    #[command(after_long_help = "Examples:\n  \
+        weir put j x && weir group create j w && weir group claim j w && \
+        weir group nack j w 2 --claim 4\n  \
+        weir put j y && weir group claim j w && weir group nack j w 2 --claim 7 --delay 1m")]
+    Nack {
+        #[command(flatten)]
+        taken: Taken,
+        /// Time before they may be claimed again
+        #[arg(long, default_value = "0s", value_parser = settings::duration, value_name = "TIME")]
+        delay: Duration,
+        /// Why, for the dead letter
+        #[arg(long, default_value = "", value_name = "TEXT")]
+        reason: String,
+    },
+    /// Put a group anywhere; whoever has records loses them
+    #[command(after_long_help = "Examples:\n  \
+        weir put jobs x && weir group create jobs work && weir group reset jobs work end\n  \
+        weir group reset jobs work start")]
+    Reset {
+        /// Topic
+        topic: String,
+        /// Name of the group
+        group: String,
+        /// start, end, or the offset up to which all counts as done
+        #[arg(value_parser = parse_offset, value_name = "TO")]
+        to: u64,
+    },
+    /// End a group; its position is forgotten
+    #[command(after_long_help = "Examples:\n  \
+        weir put jobs x && weir group create jobs work && weir group delete jobs work\n  \
+        weir group create jobs work && weir group delete jobs work -o json")]
+    Delete {
+        /// Topic
+        topic: String,
+        /// Name of the group
+        group: String,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Mode {
+    Shared,
+    Keyed,
+    Exclusive,
+}
+
+impl Mode {
+    fn mode(self) -> GroupMode {
+        match self {
+            Self::Shared => GroupMode::Shared,
+            Self::Keyed => GroupMode::Keyed,
+            Self::Exclusive => GroupMode::Exclusive,
+        }
+    }
+}
+
+fn parse_offset(text: &str) -> Result<u64, String> {
+    match text {
+        "start" => Ok(0),
+        "end" => Ok(u64::MAX),
+        _ => text
+            .parse()
+            .map_err(|_| format!("{text} is neither start, end nor an offset")),
+    }
+}
+
+/// Fields of a group.
+pub(crate) const FIELDS: &[Field] = &[
+    field("topic", "text", "topic that it reads"),
+    field("group", "text", "its name"),
+    field("mode", "text", "exclusive, keyed or shared"),
+    field("cursor", "number", "everything up to here is done"),
+    field("last", "number", "offset of the newest record"),
+    field("lag", "number", "offsets that are not done"),
+    field("leased", "number", "records that members have"),
+    field(
+        "waiting",
+        "number",
+        "records that were given back or must wait for others",
+    ),
+    field(
+        "oldest",
+        "time",
+        "when the first record that is not done was written, null: none",
+    ),
+    field(
+        "members",
+        "text",
+        "who has records, and how many; the owner of an exclusive group",
+    ),
+    wide(
+        "redeliveries",
+        "number",
+        "deliveries beyond the first of a record",
+    ),
+    wide("deaths", "number", "records that were given up"),
+    wide("letters", "number", "dead letters that are not written yet"),
+    wide("lease_ms", "number", "how long a member may be silent"),
+    wide(
+        "attempts_max",
+        "number",
+        "deliveries before a record is given up, null: any number",
+    ),
+    wide(
+        "dead_letters",
+        "text",
+        "topic for records that were given up, null: none",
+    ),
+];
+
+fn row(info: &GroupInfo) -> [Cell<'_>; 16] {
+    let name = |bytes: &[u8]| crate::bytes::printable(bytes);
+    let mut members: Vec<String> = info
+        .members
+        .iter()
+        .map(|(member, leases)| format!("{}:{leases}", name(member)))
+        .collect();
+    members.extend(info.owner.as_ref().map(|owner| name(&owner.member)));
+    let dead = (!info.dead_letters.is_empty()).then_some(info.dead_letters.as_str());
+    [
+        Cell::Text(Cow::Borrowed(&info.topic)),
+        Cell::Text(Cow::Borrowed(&info.name)),
+        Cell::Text(Cow::Borrowed(info.mode.name())),
+        Cell::Count(info.cursor.0),
+        Cell::Count(info.last.0),
+        Cell::Count(info.lag),
+        Cell::Count(info.leased),
+        Cell::Count(info.waiting),
+        info.oldest_ms.map_or(Cell::Nothing, Cell::Time),
+        Cell::Text(Cow::Owned(members.join(" "))),
+        Cell::Count(info.redeliveries),
+        Cell::Count(info.deaths),
+        Cell::Count(info.letters),
+        Cell::Count(info.lease_ms),
+        match info.attempts_max {
+            0 => Cell::Nothing,
+            max => Cell::Count(u64::from(max)),
+        },
+        dead.map_or(Cell::Nothing, |dead| Cell::Text(Cow::Borrowed(dead))),
+    ]
+}
+
+/// Fields of a record that was claimed.
+pub(crate) const CLAIM_FIELDS: &[Field] = &[
+    field("claim", "number", "what acknowledges it"),
+    field("offset", "number", "position in the topic"),
+    field(
+        "attempts",
+        "number",
+        "how often it was delivered, this time included",
+    ),
+    field("time", "time", "when it was written, RFC 3339 UTC"),
+    field("kind", "text", "PUT or DELETE"),
+    field(
+        "key",
+        "bytes",
+        "key; as `key64` in base64 when it is not UTF-8; null: none",
+    ),
+    field(
+        "value",
+        "bytes",
+        "the value as JSON; as `text` or `value64` (base64) when it is no JSON",
+    ),
+];
+
+fn claim_row<'a>(claim: u64, attempts: u32, record: &Record<'a>) -> [Cell<'a>; 7] {
+    let [_, offset, time, kind, key, value, ..] = record::row("", record);
+    [
+        Cell::Count(claim),
+        offset,
+        Cell::Count(u64::from(attempts)),
+        time,
+        kind,
+        key,
+        value,
+    ]
+}
+
+/// Carries out `weir group`.
+pub(crate) fn run(caller: &Caller, args: &GroupArgs) -> anyhow::Result<ExitCode> {
+    match &args.verb {
+        Verb::Create {
+            topic,
+            group,
+            mode,
+            from,
+            lease,
+            attempts,
+            dead_letters,
+        } => {
+            let mut setup = GroupSetup::new(mode.mode());
+            setup.start = *from;
+            setup.lease_ms = millis(*lease);
+            setup.attempts_max = attempts.unwrap_or(0);
+            setup.dead_letters = dead_letters.as_deref().unwrap_or_default();
+            step(caller, topic, group, |_| Ok(GroupStep::Open(setup)))
+        }
+        Verb::Ls { topic } => list(caller, topic.as_deref()),
+        Verb::Show { topic, group } => show(caller, topic, group),
+        Verb::Claim {
+            topic,
+            group,
+            max,
+            member,
+            lease,
+        } => claim(caller, (topic, group), *max, member, *lease),
+        Verb::Ack(taken) => {
+            let offsets = sorted(&taken.offsets);
+            let claim = taken.claim;
+            step(caller, &taken.topic, &taken.group, |info| {
+                // A claim of an exclusive group is its ownership.
+                if info.is_some_and(|info| info.mode == GroupMode::Exclusive) {
+                    let offset = offsets.last().copied().unwrap_or(0);
+                    let generation = claim;
+                    return Ok(GroupStep::Move { generation, offset });
+                }
+                let offsets = GroupOffsets::Plain(&offsets);
+                Ok(GroupStep::Ack { claim, offsets })
+            })
+        }
+        Verb::Nack {
+            taken,
+            delay,
+            reason,
+        } => {
+            let offsets = sorted(&taken.offsets);
+            step(caller, &taken.topic, &taken.group, |_| {
+                Ok(GroupStep::Nack {
+                    claim: taken.claim,
+                    delay_ms: millis(*delay),
+                    reason,
+                    offsets: GroupOffsets::Plain(&offsets),
+                })
+            })
+        }
+        Verb::Reset { topic, group, to } => step(caller, topic, group, |_| {
+            Ok(GroupStep::Reset { offset: *to })
+        }),
+        Verb::Delete { topic, group } => step(caller, topic, group, |_| Ok(GroupStep::Delete)),
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn sorted(offsets: &[u64]) -> Vec<u64> {
+    let mut offsets = offsets.to_vec();
+    offsets.sort_unstable();
+    offsets.dedup();
+    offsets
+}
+
+/// Does one step and prints the verdict.
+fn step<'a>(
+    caller: &Caller,
+    topic: &'a str,
+    group: &'a str,
+    make: impl FnOnce(Option<&GroupInfo>) -> anyhow::Result<GroupStep<'a>>,
+) -> anyhow::Result<ExitCode> {
+    let Some(out) = caller.style.open(Shape::One, verdict::FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let weir = place::open(caller, Access::Read)?;
+    let failed = || format!("cannot change group {group} of {topic}");
+    weir.topic(topic).failed(failed)?;
+    let info = weir.local().and_then(|store| store.group(topic, group));
+    let step = make(info.as_ref())?;
+    let intention = Intention::new(topic, Operation::Cursor { group, step });
+    let outcome = one(&weir, intention, failed)?;
+    let exit = answer(out, topic, &outcome, false)?;
+    weir.close().failed(failed)?;
+    Ok(exit)
+}
+
+fn local(weir: &Weir) -> anyhow::Result<&Store> {
+    let far = || {
+        Failure::new(ErrorCode::Unsupported, "cannot read groups".to_owned())
+            .because("the store is behind a server, and this version reads groups in directories")
+    };
+    Ok(weir.local().ok_or_else(far)?)
+}
+
+fn list(caller: &Caller, topic: Option<&str>) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::List, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let weir = place::open(caller, Access::Read)?;
+    let store = local(&weir)?;
+    let topics = match topic {
+        Some(topic) => vec![topic.to_owned()],
+        None => store
+            .topics(true)
+            .into_iter()
+            .map(|info| info.name)
+            .collect(),
+    };
+    for topic in topics {
+        let groups = store
+            .groups(&topic)
+            .failed(|| format!("cannot read {topic}"))?;
+        for info in &groups {
+            out.row(&row(info))?;
+        }
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(caller: &Caller, topic: &str, group: &str) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let weir = place::open(caller, Access::Read)?;
+    let missing = || {
+        let what = format!("topic {topic} has no group {group}");
+        Failure::new(ErrorCode::GroupUnknown, what)
+    };
+    let info = local(&weir)?.group(topic, group).ok_or_else(missing)?;
+    out.row(&row(&info))?;
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn claim(
+    caller: &Caller,
+    (topic, group): (&str, &str),
+    max: usize,
+    member: &str,
+    lease: Option<Duration>,
+) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::Stream, CLAIM_FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    if max == 0 {
+        return Err(usage("--max is at least 1"));
+    }
+    let weir = place::open(caller, Access::Read)?;
+    let failed = || format!("cannot claim from group {group} of {topic}");
+    let missing = || {
+        let what = format!("topic {topic} has no group {group}");
+        Failure::new(ErrorCode::GroupUnknown, what)
+    };
+    let info = local(&weir)?.group(topic, group).ok_or_else(missing)?;
+    let handle = weir.topic(topic).failed(failed)?;
+    let handle = handle.group(group, info.mode).failed(failed)?;
+    let mut handle = handle.member(member).lease(lease);
+    for work in handle.claim(max, Duration::ZERO).failed(failed)? {
+        out.row(&claim_row(work.claim(), work.attempts(), &work.record()))?;
+    }
+    out.finish()?;
+    weir.close().failed(failed)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `weir tail --group`: prints what the group has not done, and then counts it
+/// as done.
+pub(crate) fn tail(
+    caller: &Caller,
+    (topic, group): (&str, &str),
+    limit: u64,
+    out: &mut Output,
+) -> anyhow::Result<()> {
+    let weir = place::open(caller, Access::Read)?;
+    local(&weir)?;
+    let failed = || format!("cannot read {topic} as group {group}");
+    let handle = weir.topic(topic).failed(failed)?;
+    let mut handle = handle
+        .group(group, GroupMode::Exclusive)
+        .failed(failed)?
+        .member(MEMBER);
+    let mut left = limit;
+    while left > 0 {
+        let max = usize::try_from(left)
+            .unwrap_or(TAIL_RECORDS)
+            .min(TAIL_RECORDS);
+        let works = handle.claim(max, Duration::ZERO).failed(failed)?;
+        if works.is_empty() {
+            break;
+        }
+        for work in &works {
+            out.row(&record::row(topic, &work.record()))?;
+        }
+        out.flush()?;
+        let lost = handle.ack(&works).failed(failed)?;
+        if !lost.is_empty() {
+            let failure = Failure::new(ErrorCode::NotOwner, failed());
+            return Err(failure.because("another member took over").into());
+        }
+        left -= works.len() as u64;
+    }
+    handle.leave().failed(failed)?;
+    // What was printed and acknowledged is settled before anybody relies on it.
+    std::io::stdout().flush().failed(failed)?;
+    weir.close().failed(failed)
+}

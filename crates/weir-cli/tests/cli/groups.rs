@@ -1,0 +1,133 @@
+//! group, tail --group, and the retention of topics.
+
+use serde_json::json;
+
+use crate::run::Place;
+
+#[test]
+fn a_work_queue_over_several_commands() {
+    let place = Place::new();
+    for n in 1..=3 {
+        place.run(&format!("put jobs job{n}")).ok();
+    }
+    place
+        .run("group create jobs work --attempts 2 --dead-letters jobs.dead")
+        .ok();
+    let again = place.run("group create jobs work").code(3);
+    assert!(again.err.contains("E107"), "{}", again.err);
+    let claimed = place
+        .run("group claim jobs work --max 2 -o json")
+        .ok()
+        .json();
+    let claim = claimed[0]["claim"].as_u64().unwrap();
+    assert_eq!(claimed[0]["offset"], 2);
+    assert_eq!(claimed[0]["text"], "job1");
+    assert_eq!(claimed[1]["attempts"], 1);
+    place
+        .run(&format!("group ack jobs work 2 --claim {claim}"))
+        .ok();
+    place
+        .run(&format!(
+            "group nack jobs work 3 --claim {claim} --reason broken"
+        ))
+        .ok();
+    let late = place
+        .run(&format!("group ack jobs work 3 --claim {claim}"))
+        .code(3);
+    assert!(late.err.contains("E109"), "{}", late.err);
+    let shown = place.run("group show jobs work -o json").ok().json();
+    assert_eq!(shown["cursor"], 2);
+    assert_eq!((&shown["lag"], &shown["waiting"]), (&json!(2), &json!(1)));
+    let claimed = place
+        .run("group claim jobs work --max 1 --member other -o json")
+        .ok()
+        .json();
+    assert_eq!(
+        (&claimed[0]["offset"], &claimed[0]["attempts"]),
+        (&json!(3), &json!(2))
+    );
+    let claim = claimed[0]["claim"].as_u64().unwrap();
+    place
+        .run(&format!(
+            "group nack jobs work 3 --claim {claim} --reason broken"
+        ))
+        .ok();
+    // Given up: the next claim writes the letter and goes on.
+    let claimed = place
+        .run("group claim jobs work --max 9 -o json")
+        .ok()
+        .json();
+    assert_eq!(claimed.as_array().unwrap().len(), 1);
+    assert_eq!(claimed[0]["text"], "job3");
+    let letters = place.run("tail jobs.dead --type put -o json").ok().json();
+    assert_eq!(letters[0]["value"]["reason"], "broken");
+    assert_eq!(letters[1]["text"], "job2");
+    let list = place.run("group ls -o json").ok().json();
+    assert_eq!(
+        (&list[0]["topic"], &list[0]["leased"]),
+        (&json!("jobs"), &json!(1))
+    );
+    place.run("group reset jobs work start").ok();
+    assert_eq!(
+        place.run("group show jobs work -o json").ok().json()["cursor"],
+        0
+    );
+    place.run("group delete jobs work").ok();
+    place.run("group show jobs work").code(4);
+    place.run("group claim nothing work").code(4);
+    place.run("group delete jobs work").code(3);
+}
+
+#[test]
+fn tail_as_a_group_prints_each_record_once() {
+    let place = Place::new();
+    for n in 1..=3 {
+        place.run(&format!("put orders o{n}")).ok();
+    }
+    let tail = |words: &str| {
+        place
+            .run(&format!("tail orders --group mail --raw{words}"))
+            .ok()
+            .text()
+    };
+    assert_eq!(tail(" -n 2"), "o1\no2\n");
+    assert_eq!(tail(""), "o3\n");
+    assert_eq!(tail(""), "");
+    place.run("put orders o4").ok();
+    assert_eq!(tail(""), "o4\n");
+    place.run("tail orders other --group mail").code(2);
+    place.run("tail orders --group mail -f").code(2);
+}
+
+#[test]
+fn retention_waits_for_a_group_and_tells_who_comes_late() {
+    let place = Place::new();
+    place
+        .run("topic create log retention-records=0 hold-for-groups=b,a")
+        .ok();
+    let info = place.run("topic info log -o json").ok().json();
+    assert_eq!(info["hold_for_groups"], "a,b");
+    assert_eq!(info["retention_records"], 0);
+    place.run("put log x").ok();
+    let retained = |first: u64| {
+        let report = place.run("topic retain log -o json").ok().json();
+        assert_eq!(report["first"], first, "{report}");
+    };
+    retained(1);
+    place.run("topic alter log hold-for-groups=a").ok();
+    retained(1);
+    place.run("tail log --group a").ok();
+    // The ALTER is the newest record; groups pass it without being asked.
+    retained(0);
+    place.run("put log y").ok();
+    let gone = place.run("tail log --from 2").code(4);
+    assert!(gone.err.contains("E313"), "{}", gone.err);
+    assert_eq!(place.run("tail log --raw").ok().text(), "y\n");
+    assert_eq!(place.run("tail log --from -9 --raw").ok().text(), "y\n");
+    place
+        .run("topic set log retention-age=7d retention-bytes=1GiB retention-records=none")
+        .ok();
+    let info = place.run("topic info log -o json").ok().json();
+    assert_eq!(info["retention_age_ms"], 604_800_000);
+    place.run("topic set log hold-for-groups=a/b").code(2);
+}

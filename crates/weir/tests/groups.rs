@@ -1,0 +1,149 @@
+//! Groups and the latest values through the front door.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failed expectation is what a test is for"
+)]
+
+use std::time::Duration;
+
+use weir::{Current, ErrorCode, GroupMode, GroupSetup, Topic, Weir, WeirError};
+
+const NOW: Duration = Duration::ZERO;
+
+fn topic(dir: &tempfile::TempDir) -> (Weir, Topic) {
+    let weir = Weir::open(dir.path()).unwrap();
+    let topic = weir.topic("work").unwrap();
+    topic.ensure().unwrap();
+    (weir, topic)
+}
+
+#[test]
+fn a_work_queue_from_claim_to_cursor() {
+    let dir = tempfile::tempdir().unwrap();
+    let (weir, topic) = topic(&dir);
+    for n in 0..5 {
+        topic.put(format!("k{n}"), "v").unwrap();
+    }
+    let mut anna = topic
+        .group("jobs", GroupMode::Shared)
+        .unwrap()
+        .member("anna");
+    let mut bert = topic
+        .group("jobs", GroupMode::Shared)
+        .unwrap()
+        .member("bert");
+    let first = anna.claim(2, NOW).unwrap();
+    assert_eq!(first.len(), 2);
+    assert_eq!(
+        (first[0].record().key, first[0].attempts()),
+        (&b"k0"[..], 1)
+    );
+    let rest = bert.claim(10, NOW).unwrap();
+    assert_eq!(rest.len(), 3);
+    assert!(bert.claim(10, NOW).unwrap().is_empty());
+    assert_eq!(bert.ack(&rest).unwrap(), []);
+    assert_eq!(anna.nack(&first[..1], NOW, "busy").unwrap(), []);
+    let again = bert.claim(10, NOW).unwrap();
+    assert_eq!((again.len(), again[0].attempts()), (1, 2));
+    // One of the two is with bert now; the other one is done.
+    assert_eq!(anna.ack(&first).unwrap(), [first[0].record().offset]);
+    assert_eq!(
+        anna.extend(&first[..1], NOW).unwrap(),
+        [first[0].record().offset]
+    );
+    assert_eq!(bert.ack(&again).unwrap(), []);
+    assert_eq!((bert.cursor().unwrap().0, bert.lag().unwrap()), (6, 0));
+    let wrong = topic.group("jobs", GroupMode::Keyed);
+    assert!(matches!(
+        wrong,
+        Err(WeirError::Group {
+            code: ErrorCode::GroupMode
+        })
+    ));
+    drop((anna, bert));
+    weir.close().unwrap();
+}
+
+#[test]
+fn one_reads_and_another_takes_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let (weir, topic) = topic(&dir);
+    for n in 0..6 {
+        topic.put(format!("k{n}"), "v").unwrap();
+    }
+    let mut anna = topic
+        .group("mail", GroupMode::Exclusive)
+        .unwrap()
+        .member("anna");
+    let mut bert = topic
+        .group("mail", GroupMode::Exclusive)
+        .unwrap()
+        .member("bert");
+    let mut works = Vec::new();
+    for work in anna.works(NOW).take(4) {
+        works.push(work.unwrap());
+    }
+    assert_eq!(works.len(), 4);
+    assert!(bert.claim(10, NOW).unwrap().is_empty(), "anna is there");
+    assert_eq!(anna.ack(&works[..2]).unwrap(), []);
+    bert.take_over().unwrap();
+    let found = bert.claim(10, NOW).unwrap();
+    let keys: Vec<&[u8]> = found.iter().map(|work| work.record().key).collect();
+    assert_eq!(
+        keys,
+        [b"k2", b"k3", b"k4", b"k5"],
+        "behind what was acknowledged"
+    );
+    assert_eq!(
+        anna.ack(&works[2..]).unwrap().len(),
+        2,
+        "not anna's any more"
+    );
+    bert.nack(&found[1..], NOW, "").unwrap();
+    assert_eq!(bert.claim(10, NOW).unwrap().len(), 3, "read again");
+    bert.ack_soon(&found).unwrap();
+    weir.store().flush_cursors();
+    assert_eq!(bert.cursor().unwrap().0, 7);
+    bert.leave().unwrap();
+    topic.put("k6", "v").unwrap();
+    assert_eq!(anna.claim(10, NOW).unwrap().len(), 1, "free again");
+    assert!(anna.reset(weir::ConsequenceOffset(1)).unwrap().is_valid());
+    assert_eq!(anna.claim(10, NOW).unwrap().len(), 7);
+    assert!(anna.delete().unwrap().is_valid());
+    assert!(bert.info().is_err());
+}
+
+#[test]
+fn a_claim_waits_for_a_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_weir, topic) = topic(&dir);
+    let setup = GroupSetup::new(GroupMode::Shared);
+    let mut group = topic.group_with("jobs", &setup).unwrap();
+    let writer = topic.clone();
+    let later = std::thread::spawn(move || writer.put("k", "v").unwrap());
+    let works = group.claim(1, Duration::from_mins(1)).unwrap();
+    assert_eq!(works.len(), 1);
+    later.join().unwrap();
+}
+
+#[test]
+fn the_latest_values_come_first_and_then_what_is_new() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_weir, topic) = topic(&dir);
+    for (key, value) in [("b", "1"), ("a", "1"), ("b", "2"), ("c", "1")] {
+        topic.put(key, value).unwrap();
+    }
+    topic.delete("c").unwrap();
+    let mut latest = topic.latest(NOW).unwrap();
+    let next = |found: Option<Result<Current, WeirError>>| {
+        let found = found.unwrap().unwrap();
+        let record = found.value.record();
+        (record.key.to_vec(), record.value.to_vec(), found.replay)
+    };
+    assert_eq!(next(latest.next()), (b"a".to_vec(), b"1".to_vec(), true));
+    assert_eq!(next(latest.next()), (b"b".to_vec(), b"2".to_vec(), true));
+    assert!(latest.next().is_none());
+    topic.put("a", "2").unwrap();
+    assert_eq!(next(latest.next()), (b"a".to_vec(), b"2".to_vec(), false));
+    assert!(latest.next().is_none());
+}
