@@ -12,6 +12,7 @@ pub mod floor;
 pub mod json;
 pub mod program;
 pub mod psyc;
+pub mod served;
 pub mod store;
 pub mod synthetic;
 pub mod wire;
@@ -86,7 +87,7 @@ pub fn profile() -> String {
 }
 
 /// The contenders built into this program, with what each of them is.
-pub const BUILT_IN: [(&str, &str); 22] = [
+pub const BUILT_IN: [(&str, &str); 23] = [
     ("empty", "an empty loop body: the cost of the harness"),
     (
         "weir-psyc",
@@ -141,6 +142,10 @@ pub const BUILT_IN: [(&str, &str); 22] = [
         "weir-hostile",
         "this project's store: modules that do what they should not",
     ),
+    (
+        "weir-serve",
+        "this project's server: puts over its native port",
+    ),
     ("weir-crash", "makes the image for `weir-open` and aborts"),
     (
         "spin",
@@ -174,6 +179,7 @@ pub fn by_name(name: &str) -> Option<Box<dyn Contender>> {
         "weir-program" => Box::new(program::write::ProgramPut::default()),
         "weir-deploy" => Box::new(program::deploy::Deploy::default()),
         "weir-hostile" => Box::new(program::hostile::Hostile::default()),
+        "weir-serve" => Box::new(served::Served::default()),
         "weir-crash" => Box::new(store::open::Crash::default()),
         "spin" => Box::new(synthetic::Spin::default()),
         "synthetic" => Box::new(synthetic::Synthetic::new(0)),
