@@ -319,6 +319,13 @@ pub(crate) fn of_store(error: &StoreError) -> Problem {
             return Problem::too_large(what, limit);
         }
         StoreError::TopicUnknown { .. } => (ErrorCode::TopicUnknown, ""),
+        StoreError::GroupUnknown { .. } => (ErrorCode::GroupUnknown, ""),
+        StoreError::RecordsGone { first, last } => {
+            return Problem::new(Kind::Gone, ErrorCode::Gone.sentence())
+                .code(ErrorCode::Gone)
+                .number("first", *first)
+                .number("last", *last);
+        }
         StoreError::Closed => (ErrorCode::Draining, ""),
         StoreError::Poisoned => (ErrorCode::ReadOnly, "an earlier write or sync failed"),
         StoreError::DiskFull { .. } => (ErrorCode::DiskFull, ""),

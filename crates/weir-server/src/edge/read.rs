@@ -368,18 +368,12 @@ pub(crate) fn gone(
     after: u64,
     reset: bool,
 ) -> Result<bool, Problem> {
-    let first = reader.first().0;
-    if after == 0 || after.saturating_add(1) >= first {
+    // Compaction leaves holes; what retention removed is gone.
+    let removed = edge.shared.store.removed(&call.matched.topic).0;
+    if after == 0 || after >= removed {
         return Ok(false);
     }
-    let compacted = edge
-        .shared
-        .store
-        .standing(&call.matched.topic)
-        .is_some_and(|topic| topic.compaction != Compaction::Off);
-    if compacted {
-        return Ok(false);
-    }
+    let first = removed.saturating_add(1);
     if reset {
         reader.seek(ConsequenceOffset(first - 1));
         return Ok(true);

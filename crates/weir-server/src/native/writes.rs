@@ -215,6 +215,7 @@ fn rights(operation: &Operation<'_>) -> &'static [Right] {
         Operation::Destroy => &[Right::Destroy],
         Operation::Put { .. } | Operation::Alter { .. } => &[Right::Put],
         Operation::Delete { .. } => &[Right::Delete],
+        Operation::Cursor { .. } => &[Right::Group],
         Operation::Txn { .. } => &[Right::Put, Right::Delete],
         _ => &[Right::Admin],
     }

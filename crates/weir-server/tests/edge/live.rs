@@ -217,3 +217,29 @@ fn the_end_of_the_server_is_told() {
     let mut world = world;
     world.server.take().unwrap().wait().unwrap();
 }
+
+#[test]
+fn a_reader_before_the_first_record_that_is_left_is_told_or_goes_on_there() {
+    let world = world();
+    for round in 0..8 {
+        post(&world, &format!("\"{round}\""));
+    }
+    let mut options = weir_core::TopicOptions::default();
+    options.retention.records = Some(0);
+    let options = weir_core::Operation::Alter { options: &options };
+    let alter = weir_core::Intention::new("t", options);
+    world.store.propose(&[alter]).unwrap().wait().unwrap();
+    assert!(world.store.retain(None).unwrap().records > 0);
+    let removed = world.store.removed("t").0;
+    post(&world, "\"new\"");
+    let read = |query: &str| world.ask(&format!("GET /v1/topics/t/events?{query}"), "", b"");
+    let gone = read("after=2");
+    assert_eq!((gone.status, gone.problem().as_str()), (410, "gone"));
+    assert_eq!(gone.json()["first"], removed + 1);
+    assert_eq!(gone.json()["last"], removed + 1);
+    for query in ["after=2&reset=earliest", "after=0", ""] {
+        let reply = read(query);
+        assert_eq!(reply.status, 200, "{query}");
+        assert!(reply.text().contains("new"), "{query}: {}", reply.text());
+    }
+}
