@@ -87,7 +87,7 @@ pub fn profile() -> String {
 }
 
 /// The contenders built into this program, with what each of them is.
-pub const BUILT_IN: [(&str, &str); 23] = [
+pub const BUILT_IN: [(&str, &str); 24] = [
     ("empty", "an empty loop body: the cost of the harness"),
     (
         "weir-psyc",
@@ -146,6 +146,10 @@ pub const BUILT_IN: [(&str, &str); 23] = [
         "weir-serve",
         "this project's server: puts over its native port",
     ),
+    (
+        "weir-tail",
+        "this project's server: many listeners over server-sent events",
+    ),
     ("weir-crash", "makes the image for `weir-open` and aborts"),
     (
         "spin",
@@ -180,6 +184,7 @@ pub fn by_name(name: &str) -> Option<Box<dyn Contender>> {
         "weir-deploy" => Box::new(program::deploy::Deploy::default()),
         "weir-hostile" => Box::new(program::hostile::Hostile::default()),
         "weir-serve" => Box::new(served::Served::default()),
+        "weir-tail" => Box::new(served::tail::Tail::default()),
         "weir-crash" => Box::new(store::open::Crash::default()),
         "spin" => Box::new(synthetic::Spin::default()),
         "synthetic" => Box::new(synthetic::Synthetic::new(0)),

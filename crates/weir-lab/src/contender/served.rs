@@ -4,6 +4,8 @@
 //! The server is the program `weir` beside this one. While others are measured
 //! it is stopped, and what was written before is synced before a timed part.
 
+pub mod tail;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -16,6 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::sched_getaffinity;
 use weir::{ClientId, Intention, Operation, ReadFrom, RecordKind, Session, Weir};
 
+use super::store::keys::status_in;
 use super::store::{Load, failed, remove, scratch};
 use super::wire::part;
 use super::{Contender, ContenderError, parameter};
@@ -41,6 +44,8 @@ pub struct Served {
 struct Server {
     process: Child,
     url: String,
+    /// Address of the HTTP port.
+    http: Option<String>,
     dir: PathBuf,
 }
 
@@ -54,7 +59,7 @@ impl Server {
             .arg("--at")
             .arg(&dir)
             .args(["--durability", level, "serve"])
-            .args(["--http", "off", "--native", "127.0.0.1:0"])
+            .args(["--http", "127.0.0.1:0", "--native", "127.0.0.1:0"])
             .env_remove("WEIR_AT")
             .stderr(Stdio::piped())
             .process_group(0);
@@ -64,19 +69,28 @@ impl Server {
         })?;
         let mut said = String::new();
         let mut lines = BufReader::new(process.stderr.take().ok_or_else(|| failed("no pipe"))?);
+        let mut http = None;
         let url = loop {
             let from = said.len();
             if lines.read_line(&mut said).map_err(failed)? == 0 {
                 return Err(failed(format!("the server did not start: {said}")));
             }
             let line = said.get(from..).unwrap_or_default().trim();
+            if let Some((_, address)) = line.split_once("HTTP at http://") {
+                http = Some(address.to_owned());
+            }
             if let Some((_, url)) = line.split_once("native at ") {
                 break url.to_owned();
             }
         };
         // Whatever else it says must not block it.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
-        let server = Server { process, url, dir };
+        let server = Server {
+            process,
+            url,
+            http,
+            dir,
+        };
         server.signal(Signal::STOP)?;
         Ok(server)
     }
@@ -86,6 +100,12 @@ impl Server {
             .ok()
             .and_then(Pid::from_raw);
         kill_process(id.ok_or_else(|| failed("no process"))?, signal).map_err(failed)
+    }
+
+    /// A field of its status, bytes.
+    fn status(&self, name: &str) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.process.id()));
+        status_in(&text.unwrap_or_default(), name)
     }
 
     /// CPU time of all its threads, nanoseconds.

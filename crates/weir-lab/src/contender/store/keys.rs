@@ -26,7 +26,14 @@ fn key(number: u64, into: &mut Vec<u8>) {
 
 /// A field of this process's status, bytes.
 pub fn status(name: &str) -> u64 {
-    let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status_in(
+        &fs::read_to_string("/proc/self/status").unwrap_or_default(),
+        name,
+    )
+}
+
+/// A field of the status of a process, bytes.
+pub fn status_in(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let kibibytes =
         line.and_then(|rest| rest.trim_matches([':', ' ', '\t', 'k', 'B']).parse().ok());
