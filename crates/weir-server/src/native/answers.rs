@@ -9,7 +9,7 @@ use weir_core::protocol::{Encoder, Message, Packet, join_runs, write_outcome};
 use weir_core::{Outcome, OutcomeRun, Outcomes};
 use weir_store::{Proposal, StoreError};
 
-use super::buffer::Outgoing;
+use super::buffer::{OUT_BYTES_HIGH, Outgoing};
 use super::refuse;
 use crate::admission::Permit;
 
@@ -46,10 +46,17 @@ pub(super) struct Answered {
     pub(super) fall_back: Option<u64>,
 }
 
+/// Bytes that a packet holds while it waits, its place in the queue included.
+fn memory_of(packet: &Vec<u8>) -> usize {
+    packet.capacity() + size_of::<Owed>()
+}
+
 /// Answers that are owed.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     owed: VecDeque<Owed>,
+    /// Memory of the packets among them.
+    packet_bytes: usize,
     /// The answer of the oldest one, when it has come.
     front: Option<Result<Outcomes, StoreError>>,
     lines: Vec<u8>,
@@ -66,8 +73,16 @@ impl Answers {
         self.owed.push_back(Owed::Outcomes(waiting));
     }
 
+    /// Whether so many packets wait behind a write that no more requests may
+    /// be taken: each refused write is one of them, and costs no credit.
+    pub(super) fn is_high(&self) -> bool {
+        self.packet_bytes >= OUT_BYTES_HIGH
+    }
+
     /// A packet that must not overtake answers to earlier writes.
-    pub(super) fn packet(&mut self, packet: Vec<u8>) {
+    pub(super) fn packet(&mut self, mut packet: Vec<u8>) {
+        packet.shrink_to_fit();
+        self.packet_bytes += memory_of(&packet);
         self.owed.push_back(Owed::Packet(packet));
     }
 
@@ -105,6 +120,7 @@ impl Answers {
             some = true;
             match self.owed.pop_front() {
                 Some(Owed::Packet(packet)) => {
+                    self.packet_bytes -= memory_of(&packet);
                     self.flush(&[], encoder, out);
                     out.bytes.extend_from_slice(&packet);
                 }

@@ -133,8 +133,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.finish().await;
                 break;
             }
-            if progress {
-                // Others on this thread get their turn as well.
+            // Others on this thread get their turn as well.
+            if self.listeners.goes_on() {
+                // And what concerns this connection is looked at.
+                tokio::task::yield_now().await;
+            } else if progress {
                 tokio::task::consume_budget().await;
                 continue;
             }
@@ -208,7 +211,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Whether the next packet may be looked at.
     fn may_take(&self) -> bool {
-        self.closing == Closing::No && !self.out.is_high() && !self.stuck && self.state.may_read()
+        self.closing == Closing::No
+            && !self.out.is_high()
+            && !self.answers.is_high()
+            && !self.stuck
+            && self.state.may_read()
     }
 
     /// Deals with the packet at the front, if it is all there.
@@ -476,7 +483,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         ready |= self.answers.poll(context).is_ready() && !self.out.is_high();
-        ready |= self.listeners.poll(context).is_ready();
+        ready |= self.listeners.poll(context).is_ready() || self.listeners.goes_on();
         if timer.poll(context).is_ready() {
             return Poll::Ready(self.late());
         }

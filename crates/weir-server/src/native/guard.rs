@@ -32,6 +32,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// nothing.
     pub(super) fn may(&self, right: Right, topic: &str) -> Result<(), Refused> {
         self.paced(1, 0)?;
+        self.has(right, topic)
+    }
+
+    /// Whether the principal may do this, at whatever pace.
+    pub(super) fn has(&self, right: Right, topic: &str) -> Result<(), Refused> {
         let shared = &self.port.shared;
         shared
             .authorize(&self.principal, right, topic)

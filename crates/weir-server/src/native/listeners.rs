@@ -17,6 +17,11 @@ use super::refuse::{self, Refused};
 const REPLAY_KEYS: usize = 256;
 /// Pages that a filter looks through in one turn.
 const TURN_PAGES: usize = 16;
+/// Pages that all listeners of a connection look through before the connection
+/// and others get their turn.
+const SEND_PAGES: usize = 64;
+/// What looking up [`REPLAY_KEYS`] keys counts for, in pages.
+const REPLAY_PAGES: usize = 16;
 
 /// Which records a listener wants.
 #[derive(Debug)]
@@ -80,6 +85,8 @@ pub(super) struct Listeners {
     /// Whose turn it is.
     next: usize,
     page: Vec<u8>,
+    /// There is more to look through; it was only time for others.
+    goes_on: bool,
 }
 
 impl Listeners {
@@ -196,6 +203,7 @@ impl Listeners {
 
     /// Ends them all.
     pub(super) fn end(&mut self, encoder: &mut Encoder, out: &mut Outgoing) {
+        self.goes_on = false;
         for listener in self.list.drain(..) {
             let position = listener.reader.position().0;
             let message = Message::End { position };
@@ -213,14 +221,20 @@ impl Listeners {
     ) -> bool {
         let mut some = false;
         let mut waiting = 0;
+        let mut left = SEND_PAGES;
+        self.goes_on = false;
         while waiting < self.list.len() && !out.is_high() {
+            if left == 0 {
+                self.goes_on = true;
+                break;
+            }
             if self.next >= self.list.len() {
                 self.next = 0;
             }
             let Some(listener) = self.list.get_mut(self.next) else {
                 break;
             };
-            match listener.turn(store, &mut self.page, encoder, out) {
+            match listener.turn(store, &mut self.page, &mut left, encoder, out) {
                 Turn::Waits => {
                     waiting += 1;
                     self.next += 1;
@@ -237,6 +251,11 @@ impl Listeners {
             }
         }
         some
+    }
+
+    /// Whether [`send`](Self::send) stopped only for the sake of others.
+    pub(super) fn goes_on(&self) -> bool {
+        self.goes_on
     }
 
     /// Whether a listener that waits has something new; else the task is woken
@@ -270,6 +289,7 @@ impl Listener {
         &mut self,
         store: &Store,
         scratch: &mut Vec<u8>,
+        left: &mut usize,
         encoder: &mut Encoder,
         out: &mut Outgoing,
     ) -> Turn {
@@ -277,9 +297,10 @@ impl Listener {
             return Turn::Waits;
         }
         let turn = if self.replay.is_some() {
+            *left = left.saturating_sub(REPLAY_PAGES);
             self.replay(store, scratch, encoder, out)
         } else {
-            self.read(scratch, encoder, out)
+            self.read(scratch, left, encoder, out)
         };
         turn.unwrap_or_else(|error| {
             refuse::of_store(&error).encode(&self.tag, encoder, &mut out.bytes);
@@ -290,10 +311,12 @@ impl Listener {
     fn read(
         &mut self,
         scratch: &mut Vec<u8>,
+        left: &mut usize,
         encoder: &mut Encoder,
         out: &mut Outgoing,
     ) -> Result<Turn, StoreError> {
         for _ in 0..TURN_PAGES {
+            *left = left.saturating_sub(1);
             let Some(page) = self.reader.next_page()? else {
                 self.mark(self.skipped > 0, encoder, out);
                 if self.follow {

@@ -92,7 +92,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         at_least: u64,
         applied: u64,
     ) -> Result<Read, Refused> {
-        self.may(Right::Read, topic)?;
+        if self.waits_until.is_none() {
+            // Looked at again and again, and charged for once.
+            self.paced(1, 0)?;
+        }
+        self.has(Right::Read, topic)?;
         let store = Arc::clone(&self.port.shared.store);
         let behind = store.applied().0 < applied
             || (at_least > 0 && store.topic(topic).is_none_or(|info| info.last.0 < at_least));

@@ -34,6 +34,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         items: &[u8],
         size: usize,
     ) -> Result<Taken, Refused> {
+        let Some(permit) = self.room(size) else {
+            return Ok(Taken::NoRoom);
+        };
         let client = self.state.client();
         let held = match read_items(client, count, items) {
             Ok(held) => held,
@@ -45,9 +48,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             .iter()
             .map(|item| item.intention(principal.as_bytes()))
             .collect();
-        let Some((permit, before)) = self.admit(first, &intentions, size)? else {
-            return Ok(Taken::NoRoom);
-        };
+        let before = self.admit(first, &intentions, size)?;
         let proposal = if intentions.iter().any(brings_program) {
             // Compiling takes its time where it holds up nobody else.
             let store = Arc::clone(&self.port.shared.store);
@@ -70,6 +71,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         one: &OneWrite<'_>,
         size: usize,
     ) -> Result<Taken, Refused> {
+        let Some(permit) = self.room(size) else {
+            return Ok(Taken::NoRoom);
+        };
         let client = self.state.client();
         if client.is_none() && one.nonce.is_some() {
             return Err(Refused::new(ErrorCode::BadRequest, "a nonce without session").fatal());
@@ -100,21 +104,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             principal: principal.as_bytes(),
             fingerprint: None,
         };
-        let Some((permit, before)) = self.admit(nonce, &[intention], size)? else {
-            return Ok(Taken::NoRoom);
-        };
+        let before = self.admit(nonce, &[intention], size)?;
         let proposal = self.port.shared.store.propose(&[intention]);
         self.proposed(tag, nonce, 1, size, permit, before, proposal)
     }
 
-    /// Everything that is asked before a write may go to the store. `None`:
-    /// there is no room for it now. Else the state of the connection before it.
+    /// Room for a write of this size; asked first, because a write that finds
+    /// none is looked at again and again, and neither read nor charged for it.
+    fn room(&self, size: usize) -> Option<Permit> {
+        self.port.shared.admission.admit(size)
+    }
+
+    /// Everything that is asked before a write may go to the store. Returns the
+    /// state of the connection before it.
     fn admit(
         &mut self,
         first: u64,
         intentions: &[Intention<'_>],
         size: usize,
-    ) -> Result<Option<(Permit, ServerConnection)>, Refused> {
+    ) -> Result<ServerConnection, Refused> {
         let count = u32::try_from(intentions.len()).unwrap_or(u32::MAX);
         let shared = Arc::clone(&self.port.shared);
         if shared.phase() >= Phase::Draining {
@@ -125,12 +133,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Err(refused) = asked.and_then(|()| self.allowed(intentions)) {
             return Err(self.of_write(refused, first, count));
         }
-        let Some(permit) = shared.admission.admit(size) else {
-            return Ok(None);
-        };
         let before = self.state.clone();
         match self.state.write(first, count, size) {
-            Ok(()) => Ok(Some((permit, before))),
+            Ok(()) => Ok(before),
             Err(fault) => Err(self.of_write(Refused::plain(fault.code), first, count)),
         }
     }

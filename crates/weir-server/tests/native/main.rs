@@ -7,6 +7,7 @@
 )]
 
 mod bad;
+mod hostile;
 mod listen;
 mod peer;
 mod read;

@@ -1,0 +1,189 @@
+//! Clients that try to take more than their share: of memory, of the threads of
+//! the server, of what they are charged.
+
+use std::io::{ErrorKind, Write};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+use weir_core::protocol::{After, Hello, Listen, Message, Packet};
+use weir_core::{ErrorCode, Intention, Operation, Outcome};
+use weir_server::Rate;
+
+use crate::peer::{CLIENT, Peer, World, puts};
+
+/// Keeps the thread that answers writes from answering, until it is dropped.
+struct Held {
+    _release: SyncSender<()>,
+}
+
+/// A waker that comes back when the other end of the channel is gone.
+struct Hold {
+    held: SyncSender<()>,
+    release: Mutex<Receiver<()>>,
+}
+
+impl Wake for Hold {
+    fn wake(self: Arc<Self>) {
+        let _ = self.held.send(());
+        let _ = self.release.lock().unwrap().recv();
+    }
+}
+
+impl Held {
+    fn new(world: &World, topic: &str) -> Self {
+        let (held, holds) = sync_channel(1);
+        let (release, released) = sync_channel(0);
+        let waker = Waker::from(Arc::new(Hold {
+            held,
+            release: Mutex::new(released),
+        }));
+        loop {
+            let put = Operation::Put {
+                key: b"hold",
+                value: b"",
+            };
+            let proposed = world.store.propose(&[Intention::new(topic, put)]);
+            let mut proposal = std::pin::pin!(proposed.unwrap());
+            // Rarely it is answered before it is asked about.
+            let context = &mut Context::from_waker(&waker);
+            if proposal.as_mut().poll(context).is_pending() {
+                holds.recv().unwrap();
+                return Self { _release: release };
+            }
+        }
+    }
+}
+
+#[test]
+fn refusals_that_wait_behind_a_write_are_bounded() {
+    const MOST: usize = 96 << 20;
+    let world = World::new();
+    world.create("t");
+    let held = Held::new(&world, "t");
+    let (mut peer, next) = world.session(CLIENT);
+    peer.puts(CLIENT, "t", next, 1);
+    // Each is refused, and answered after the one above.
+    let gap = format!(
+        "\n:_topic\tt\n:_key\tk\n:_nonce\t{}\n_request_put\n{}\n|\n",
+        next + 1000,
+        "x".repeat(4000)
+    );
+    let many = gap.repeat(256);
+    let quiet = Some(Duration::from_millis(500));
+    peer.stream.set_write_timeout(quiet).unwrap();
+    let mut sent = 0;
+    while sent < MOST {
+        let from = sent % many.len();
+        match peer.stream.write(&many.as_bytes()[from..]) {
+            Ok(bytes) => sent += bytes,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(sent < MOST, "the server goes on reading");
+    drop(held);
+    // Nothing of what was taken is lost, and the order is kept.
+    assert!(matches!(peer.answers(1)[0], (_, Outcome::Committed(_))));
+    for _ in 0..sent / gap.len() {
+        let got = peer.next().unwrap();
+        assert_eq!(got.refusal().code(), Some(ErrorCode::NonceGap));
+    }
+}
+
+#[test]
+fn a_filter_that_finds_nothing_gives_others_their_turn() {
+    let world = World::new();
+    world.create("t");
+    let value = vec![b'v'; 8000];
+    let put = Operation::Put {
+        key: b"k",
+        value: &value,
+    };
+    let some = vec![Intention::new("t", put); 400];
+    for _ in 0..10 {
+        world.store.propose(&some).unwrap().wait().unwrap();
+    }
+    let mut peer = world.plain();
+    let nothing = Listen {
+        topic: "t",
+        after: After::Offset(0),
+        follow: false,
+        bytes: 1,
+        records: 1,
+        key: Some(b"there is no such key"),
+        prefix: None,
+        kinds: 0,
+        reset_earliest: false,
+    };
+    // More packets than are dealt with at a time, and then the end of the
+    // listener: all of them arrive together.
+    let mut bytes = Peer::bytes(&Packet::tagged(b"f", Message::Listen(nothing)));
+    for _ in 0..100 {
+        bytes.extend(Peer::bytes(&Packet::new(Message::Ping)));
+    }
+    bytes.extend(Peer::bytes(&Packet::tagged(b"f", Message::Unlisten)));
+    peer.stream.write_all(&bytes).unwrap();
+    let position = loop {
+        if let Message::End { position } = peer.next().unwrap().packet().message {
+            break position;
+        }
+    };
+    assert!(position < 4000, "all of it was read at once: {position}");
+}
+
+#[test]
+fn a_read_that_waits_for_the_node_is_one_request() {
+    let world = World::with(|config| {
+        config.rate_requests = Rate::Units(5);
+    });
+    world.create("t");
+    let mut peer = world.plain();
+    // The first record is CREATE; the second one never comes.
+    peer.text("\n:_topic\tt\n:_key\tk\n:_at_least\t2\n_request_get\n|\n");
+    let got = peer.next().unwrap();
+    assert_eq!(got.refusal().code(), Some(ErrorCode::Lagging));
+}
+
+#[test]
+fn a_write_that_waits_for_room_is_charged_once() {
+    let world = World::with(|config| {
+        config.rate_requests = Rate::Units(20);
+    });
+    world.create("t");
+    let held = Held::new(&world, "t");
+    // Alone it is let in; nothing else is beside it.
+    let mut large = world.raw();
+    large.hello(&Hello {
+        received: true,
+        ..Hello::default()
+    });
+    let value = vec![0; 61 << 20];
+    let put = Operation::Put {
+        key: b"k",
+        value: &value,
+    };
+    let mut builder = weir_core::batch::BatchBuilder::default();
+    let limits = weir_core::intention::IntentionLimits {
+        value_bytes_max: 64 << 20,
+        ..Default::default()
+    };
+    builder.push(&Intention::new("t", put), &limits).unwrap();
+    let items = builder.items();
+    large.send(&Packet::new(Message::Write { count: 1, items }));
+    let got = large.next().unwrap();
+    assert!(matches!(got.packet().message, Message::Received { .. }));
+    let mut small = world.plain();
+    let items = puts(weir_core::ClientId::NONE, "t", 0, 1);
+    let items = &items;
+    small.send(&Packet::new(Message::Write { count: 1, items }));
+    // Time in which it is looked at many times.
+    let mut other = world.plain();
+    for _ in 0..2000 {
+        other.send(&Packet::new(Message::Ping));
+        other.next().unwrap();
+    }
+    drop(held);
+    assert!(matches!(small.answers(1)[0], (_, Outcome::Committed(_))));
+}
