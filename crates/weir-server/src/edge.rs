@@ -55,6 +55,8 @@ use self::service::{Edge, Peer};
 use crate::security::Door;
 use crate::shared::{Phase, Shared};
 
+#[doc(hidden)]
+pub use self::h1::pieces;
 pub(crate) use self::head::Method;
 pub(crate) use self::route::{RESOURCES, Resource};
 

@@ -28,3 +28,7 @@ mod shared;
 pub use config::{Address, Key, KeyError, Rate, ServerConfig, Size};
 pub use error::{Missing, ServerError};
 pub use server::Server;
+
+/// For fuzzers and tests; no part of the interface.
+#[doc(hidden)]
+pub use edge::pieces;

@@ -10,6 +10,8 @@
 
 mod body;
 mod chunked;
+#[doc(hidden)]
+pub mod pieces;
 mod watch;
 
 use std::collections::VecDeque;
@@ -93,6 +95,22 @@ enum Found {
     Nothing,
     Refused(Bad),
     Request(Box<Parsed>),
+}
+
+/// Takes the next head from the input.
+fn find(scan: &mut Scan, input: &mut BytesMut, limits: HeadLimits, fields_max: usize) -> Found {
+    let end = match scan.end(input, limits) {
+        Ok(None) => return Found::Nothing,
+        Ok(Some(end)) => end,
+        Err(bad) => return Found::Refused(bad),
+    };
+    *scan = Scan::default();
+    let parsed = parse(input.get(..end).unwrap_or_default(), fields_max);
+    input.advance(end);
+    match parsed {
+        Ok(parsed) => Found::Request(Box::new(parsed)),
+        Err(bad) => Found::Refused(bad),
+    }
 }
 
 /// Serves a connection until its end. Gives it back when it speaks HTTP/2,
@@ -309,19 +327,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// The next request of the input.
     fn find(&mut self) -> Found {
         let limits = self.head_limits();
-        let end = match self.scan.end(&self.input, limits) {
-            Ok(None) => return Found::Nothing,
-            Ok(Some(end)) => end,
-            Err(bad) => return Found::Refused(bad),
-        };
-        self.scan = Scan::default();
-        let head = self.input.get(..end).unwrap_or_default();
-        let parsed = parse(head, self.edge.shared.config.head_fields_max);
-        self.input.advance(end);
-        match parsed {
-            Ok(parsed) => Found::Request(Box::new(parsed)),
-            Err(bad) => Found::Refused(bad),
-        }
+        let fields_max = self.edge.shared.config.head_fields_max;
+        find(&mut self.scan, &mut self.input, limits, fields_max)
     }
 
     /// A request whose body is not there yet: nothing else is done meanwhile.

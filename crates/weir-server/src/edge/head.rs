@@ -202,45 +202,41 @@ pub(crate) struct HeadLimits {
 impl Scan {
     /// Finds the end of the head: its length with the blank line, or `None`
     /// when it is not there yet.
+    ///
+    /// A head that is refused is refused at the first byte that makes it so, in
+    /// however many pieces it comes.
     pub(crate) fn end(&mut self, input: &[u8], limits: HeadLimits) -> Result<Option<usize>, Bad> {
         loop {
             let rest = input.get(self.seen..).unwrap_or_default();
-            let Some(at) = rest.iter().position(|byte| *byte == b'\n') else {
-                self.seen = input.len();
-                let line = self.seen - self.line;
-                if !self.begun && line > limits.line_max {
-                    return Err(Bad::Target);
-                }
-                if self.seen > limits.line_max + limits.head_max {
-                    return Err(Bad::Fields);
-                }
+            let found = rest.iter().position(|byte| *byte == b'\n');
+            let end = found.map_or(input.len(), |at| self.seen + at);
+            let line = input.get(self.line..end).unwrap_or_default();
+            // A CR at the end may be the line's or belong to its end.
+            let content = line.strip_suffix(b"\r");
+            if !self.begun && content.unwrap_or(line).len() > limits.line_max {
+                return Err(Bad::Target);
+            }
+            self.seen = end + usize::from(found.is_some());
+            if self.seen > limits.line_max + limits.head_max {
+                return Err(Bad::Fields);
+            }
+            if found.is_none() {
                 return Ok(None);
-            };
-            let end = self.seen + at;
-            let before = end.checked_sub(1).and_then(|at| input.get(at));
-            if before != Some(&b'\r') || end == self.line {
+            }
+            let Some(content) = content else {
                 return Err(Bad::Syntax("a line ends with LF alone"));
-            }
-            let length = end - 1 - self.line;
-            self.seen = end + 1;
+            };
             self.line = self.seen;
-            if length == 0 && self.begun {
-                if self.seen > limits.line_max + limits.head_max {
-                    return Err(Bad::Fields);
+            match (content.is_empty(), self.begun) {
+                (true, true) => return Ok(Some(self.seen)),
+                (true, false) => {
+                    // Some clients send a line too much behind a body.
+                    self.blank += 1;
+                    if self.blank > HEAD_LINES_BLANK_MAX {
+                        return Err(Bad::Syntax("blank lines before the request"));
+                    }
                 }
-                return Ok(Some(self.seen));
-            }
-            if length == 0 {
-                // Some clients send a line too much behind a body.
-                self.blank += 1;
-                if self.blank > HEAD_LINES_BLANK_MAX {
-                    return Err(Bad::Syntax("blank lines before the request"));
-                }
-            } else if !self.begun {
-                if length > limits.line_max {
-                    return Err(Bad::Target);
-                }
-                self.begun = true;
+                (false, _) => self.begun = true,
             }
         }
     }

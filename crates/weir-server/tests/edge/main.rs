@@ -20,6 +20,7 @@ mod client;
 mod drain;
 mod live;
 mod once;
+mod pieces;
 mod strict;
 mod vectors;
 mod world;

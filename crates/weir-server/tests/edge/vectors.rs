@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use crate::client::Client;
 use crate::world::{World, with};
 
-struct Exchange {
+pub struct Exchange {
     place: String,
-    request: Vec<u8>,
+    pub request: Vec<u8>,
     status: u16,
     fields: Vec<(String, String)>,
     body: Option<String>,
@@ -98,14 +98,23 @@ fn run(world: &World, exchange: &Exchange, way: usize) {
     }
 }
 
+/// The exchanges of each file, in the order of their names.
+pub fn all() -> Vec<Vec<Exchange>> {
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/http"));
+    let files = std::fs::read_dir(folder).unwrap();
+    let mut paths: Vec<PathBuf> = files.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let files = paths.iter().map(|path| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        read(&name, &std::fs::read_to_string(path).unwrap())
+    });
+    files.collect()
+}
+
 #[test]
 fn the_exchanges_of_the_vectors_hold() {
-    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/http"));
     let mut count = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let exchanges = read(&name, &std::fs::read_to_string(&path).unwrap());
+    for exchanges in all() {
         for way in 0..3 {
             let world = with(&[("cors_origins", "https://a.example")]);
             for exchange in &exchanges {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
@@ -15,10 +15,48 @@ use crate::edge::service::{BodyError, BodySource};
 
 /// What is left of a body.
 #[derive(Clone, Copy, Debug)]
-enum Left {
+pub(super) enum Left {
     Length(u64),
     Chunks(Chunked),
     Nothing,
+}
+
+impl Left {
+    /// All of a body.
+    pub(super) fn new(framing: Framing) -> Self {
+        match framing {
+            Framing::Length(0) => Self::Nothing,
+            Framing::Length(length) => Self::Length(length),
+            Framing::Chunked => Self::Chunks(Chunked::default()),
+        }
+    }
+
+    /// What the input holds of the body; empty: more is needed; `None`: the
+    /// body is over.
+    pub(super) fn take(&mut self, input: &mut BytesMut) -> Result<Option<Bytes>, BodyError> {
+        match self {
+            Self::Nothing => Ok(None),
+            Self::Length(length) => {
+                let take = usize::try_from(*length)
+                    .unwrap_or(usize::MAX)
+                    .min(input.len());
+                *length -= take as u64;
+                if *length == 0 {
+                    *self = Self::Nothing;
+                }
+                Ok(Some(input.split_to(take).freeze()))
+            }
+            Self::Chunks(chunked) => match chunked.step(input) {
+                Ok(Step::Data(bytes)) => Ok(Some(bytes)),
+                Ok(Step::Need) => Ok(Some(Bytes::new())),
+                Ok(Step::End) => {
+                    *self = Self::Nothing;
+                    Ok(None)
+                }
+                Err(_) => Err(BodyError::Framing),
+            },
+        }
+    }
 }
 
 /// Reads a body from its connection, within the times that are allowed.
@@ -37,11 +75,7 @@ impl<'a, S> BodyReader<'a, S> {
     pub(super) fn new(connection: &'a mut Connection<S>, framing: Framing, expects: bool) -> Self {
         Self {
             connection,
-            left: match framing {
-                Framing::Length(0) => Left::Nothing,
-                Framing::Length(length) => Left::Length(length),
-                Framing::Chunked => Left::Chunks(Chunked::default()),
-            },
+            left: Left::new(framing),
             expects,
             begun: None,
             bytes: 0,
@@ -57,33 +91,6 @@ impl<'a, S> BodyReader<'a, S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> BodyReader<'_, S> {
-    /// What the input holds of the body; empty: more is needed.
-    fn take(&mut self) -> Result<Option<Bytes>, BodyError> {
-        let input = &mut self.connection.input;
-        match &mut self.left {
-            Left::Nothing => Ok(None),
-            Left::Length(length) => {
-                let take = usize::try_from(*length)
-                    .unwrap_or(usize::MAX)
-                    .min(input.len());
-                *length -= take as u64;
-                if *length == 0 {
-                    self.left = Left::Nothing;
-                }
-                Ok(Some(input.split_to(take).freeze()))
-            }
-            Left::Chunks(chunked) => match chunked.step(input) {
-                Ok(Step::Data(bytes)) => Ok(Some(bytes)),
-                Ok(Step::Need) => Ok(Some(Bytes::new())),
-                Ok(Step::End) => {
-                    self.left = Left::Nothing;
-                    Ok(None)
-                }
-                Err(_) => Err(BodyError::Framing),
-            },
-        }
-    }
-
     async fn read(&mut self) -> Result<Option<Bytes>, BodyError> {
         if std::mem::take(&mut self.expects) && self.connection.input.is_empty() {
             let go_on = self
@@ -95,7 +102,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> BodyReader<'_, S> {
         }
         let begun = *self.begun.get_or_insert_with(Instant::now);
         loop {
-            let piece = self.take()?;
+            let piece = self.left.take(&mut self.connection.input)?;
             if piece.as_ref().is_none_or(|piece| !piece.is_empty()) {
                 self.bytes += piece.as_ref().map_or(0, |piece| piece.len() as u64);
                 return Ok(piece);

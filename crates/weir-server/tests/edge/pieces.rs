@@ -1,0 +1,309 @@
+//! Seeded fuzzing of HTTP/1.1: the exchanges of vectors/http, damaged and put
+//! behind each other, and bytes at random. Where the pieces end in which they
+//! come changes neither what is read nor what is answered, and nothing panics.
+
+use weir_server::pieces::{Limits, Reading, read};
+
+use crate::client::Client;
+use crate::vectors;
+use crate::world::{World, with};
+
+const SEED: u64 = 0x005e_ed0f_ed6e;
+/// Streams that are read without a server.
+const READ: usize = 20_000;
+/// Streams that are sent to one.
+const SENT: usize = 400;
+
+/// `SplitMix64`.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end.max(1) as u64) as usize
+    }
+
+    fn one<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+        &of[self.below(of.len())]
+    }
+}
+
+/// What HTTP is made of, and what breaks it.
+const WORDS: &[&str] = &[
+    "\r\n",
+    "\n",
+    "\r",
+    "\r\n\r\n",
+    ":",
+    " ",
+    "\0",
+    "\t",
+    "%00",
+    "%2f",
+    "?",
+    "#",
+    "Content-Length: 5\r\n",
+    "Content-Length: 0\r\n",
+    "Content-Length: 18446744073709551616\r\n",
+    "Transfer-Encoding: chunked\r\n",
+    "Transfer-Encoding: gzip\r\n",
+    "Expect: 100-continue\r\n",
+    "Connection: close\r\n",
+    "Host: localhost\r\n",
+    "0\r\n\r\n",
+    "5\r\nabcde\r\n",
+    "5;a=b\r\nabcde\r\n0\r\nx: y\r\n\r\n",
+    "ffffffffffffffff\r\n",
+    "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "HTTP/1.0",
+    "HTTP/2.0",
+    "\u{ff}",
+];
+
+/// Requests that change nothing in the form of the stream, so that what comes
+/// behind a damaged one is looked at too.
+fn seeds() -> Vec<Vec<u8>> {
+    let requests = vectors::all().into_iter().flatten();
+    let mut seeds: Vec<Vec<u8>> = requests.map(|exchange| exchange.request).collect();
+    seeds.extend(
+        [
+            "POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n00A;x=\"y\"\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n",
+            "PUT /v1/topics/t/keys/k HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nvalue",
+            "GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+        ]
+        .map(|text| text.as_bytes().to_vec()),
+    );
+    seeds
+}
+
+/// One to three requests, damaged at some places.
+fn stream(dice: &mut Dice, seeds: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for _ in 0..=dice.below(3) {
+        let seed: &Vec<u8> = dice.one(seeds);
+        bytes.extend_from_slice(seed);
+    }
+    for _ in 0..dice.below(5) {
+        let at = dice.below(bytes.len());
+        let end = (at + 1 + dice.below(8)).min(bytes.len());
+        match dice.below(6) {
+            0 => bytes[at] = dice.next() as u8,
+            1 => bytes[at] ^= 1 << dice.below(8),
+            2 => drop(bytes.drain(at..end)),
+            3 => {
+                let again = bytes[at..end].to_vec();
+                drop(bytes.splice(at..at, again));
+            }
+            4 => drop(bytes.splice(at..at, dice.one::<&str>(WORDS).bytes())),
+            _ => drop(bytes.splice(at..end, dice.one::<&str>(WORDS).bytes())),
+        }
+        if bytes.is_empty() {
+            bytes.push(b'\r');
+        }
+    }
+    if dice.below(8) == 0 {
+        bytes.truncate(dice.below(bytes.len()) + 1);
+    }
+    bytes
+}
+
+fn noise(dice: &mut Dice) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for _ in 0..dice.below(30) {
+        if dice.below(3) == 0 {
+            bytes.push(dice.next() as u8);
+        } else {
+            bytes.extend_from_slice(dice.one(WORDS).as_bytes());
+        }
+    }
+    bytes
+}
+
+/// The same in one piece, in two and byte by byte.
+fn same(bytes: &[u8], cut: usize, limits: Limits) -> Reading {
+    let whole = read(bytes, [], limits);
+    let shown = String::from_utf8_lossy(bytes);
+    assert_eq!(whole, read(bytes, [cut], limits), "cut at {cut}: {shown:?}");
+    assert_eq!(
+        whole,
+        read(bytes, 0..bytes.len(), limits),
+        "byte by byte: {shown:?}"
+    );
+    whole
+}
+
+#[test]
+fn what_is_read_does_not_depend_on_the_pieces() {
+    let (mut dice, seeds) = (Dice(SEED), seeds());
+    let usual = Limits::default();
+    // So low that heads are about as long as is allowed.
+    let mut low = usual;
+    (low.line, low.head, low.fields) = (40, 60, 4);
+    let (mut requests, mut refused) = (0, 0);
+    for n in 0..READ {
+        let bytes = match n % 4 {
+            0 => noise(&mut dice),
+            _ => stream(&mut dice, &seeds),
+        };
+        let limits = if n % 2 == 0 { usual } else { low };
+        let reading = same(&bytes, dice.below(bytes.len()), limits);
+        assert_eq!(reading.heads.len(), reading.bodies.len());
+        requests += reading.heads.len();
+        refused += usize::from(reading.end.contains("Syntax"));
+    }
+    // Else it would be no test of anything.
+    assert!(requests > READ / 4, "{requests}");
+    assert!(refused > READ / 10, "{refused}");
+}
+
+/// The lengths that are just allowed and just not, cut at every place.
+#[test]
+fn lengths_at_the_limits_are_read_alike_in_all_pieces() {
+    let mut limits = Limits::default();
+    (limits.line, limits.head, limits.fields) = (30, 40, 8);
+    for path in 10..24 {
+        for value in 0..40 {
+            for end in ["\r\n", "\n", "\r"] {
+                let (path, value) = ("p".repeat(path), "v".repeat(value));
+                let text = format!("GET /{path} HTTP/1.1{end}Host: a\r\nb: {value}{end}\r\n");
+                for cut in 0..text.len() {
+                    same(text.as_bytes(), cut, limits);
+                }
+            }
+        }
+    }
+}
+
+/// What a server answers to a stream: the answers up to the one it ends with.
+fn answers(world: &World, bytes: &[u8], cuts: impl Iterator<Item = usize>) -> Vec<String> {
+    let mut client = Client::connect(world.address);
+    client.send_cut(bytes, cuts);
+    // The server may have ended the connection already.
+    drop(client.stream.shutdown(std::net::Shutdown::Write));
+    while client.fill() {}
+    let text = String::from_utf8_lossy(&client.buffer).into_owned();
+    let answers = text.split("HTTP/1.1 ").skip(1);
+    answers
+        .filter(|answer| !answer.starts_with("100 "))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The same answers; but a body that is not there yet when its request is
+/// refused ends the connection, and one that is there does not.
+fn alike(whole: &[String], pieces: &[String], place: &str) {
+    for (whole, pieces) in whole.iter().zip(pieces) {
+        assert_eq!(plain(whole), plain(pieces), "{place}");
+    }
+    let shorter = if whole.len() < pieces.len() {
+        whole
+    } else {
+        pieces
+    };
+    if whole.len() != pieces.len() {
+        let last = shorter
+            .last()
+            .unwrap_or_else(|| panic!("no answer: {place}"));
+        assert!(last.contains("connection: close\r\n"), "{place}: {last}");
+    }
+}
+
+/// An answer without what differs between two servers at two times: their
+/// numbers of requests, and the time.
+fn plain(answer: &str) -> String {
+    let mut plain = String::new();
+    for line in answer.lines() {
+        let name = line.split(':').next().unwrap_or_default();
+        if matches!(
+            name,
+            "date"
+                | "ce-time"
+                | "weir-time"
+                | "weir-request-id"
+                | "content-length"
+                | "connection"
+                | "last-modified"
+        ) {
+            continue;
+        }
+        plain.push_str(line);
+        plain.push('\n');
+    }
+    let mut from = 0;
+    // The bytes of a topic depend on those of its times.
+    for (name, end) in [
+        ("\"instance\":\"", '"'),
+        ("\"time\":\"", '"'),
+        ("\"bytes\":", ','),
+    ] {
+        if let Some(at) = plain.find(name) {
+            let end = plain[at + name.len()..].find(end).unwrap_or(0);
+            plain.replace_range(at + name.len()..at + name.len() + end, "*");
+        }
+    }
+    // Milliseconds since 1970.
+    while let Some(at) = plain[from..].find(|one: char| one.is_ascii_digit()) {
+        from += at;
+        let rest = &plain[from..];
+        let digits = rest.len()
+            - rest
+                .trim_start_matches(|one: char| one.is_ascii_digit())
+                .len();
+        if digits == 13 {
+            plain.replace_range(from..from + 13, "*************");
+        }
+        from += digits;
+    }
+    plain
+}
+
+#[test]
+fn what_is_answered_does_not_depend_on_the_pieces() {
+    let mut dice = Dice(SEED ^ 1);
+    // Answers that tell the time or count requests differ anyhow.
+    let mut seeds = seeds();
+    seeds.retain(|seed| {
+        let text = String::from_utf8_lossy(seed);
+        !["metrics", "wait", "stream", "live"]
+            .iter()
+            .any(|word| text.contains(word))
+    });
+    let fresh = || {
+        let worlds = [with(&[]), with(&[]), with(&[])];
+        for world in &worlds {
+            assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
+        }
+        worlds
+    };
+    let mut worlds = fresh();
+    let mut count = 0;
+    for n in 0..SENT {
+        let bytes = match n % 8 {
+            0 => noise(&mut dice),
+            _ => stream(&mut dice, &seeds),
+        };
+        let cut = dice.below(bytes.len());
+        let whole = answers(&worlds[0], &bytes, std::iter::empty());
+        let two = answers(&worlds[1], &bytes, std::iter::once(cut));
+        let many = answers(&worlds[2], &bytes, 1..bytes.len().max(1));
+        let shown = String::from_utf8_lossy(&bytes);
+        alike(&whole, &two, &format!("cut at {cut}: {shown:?}"));
+        alike(&whole, &many, &format!("byte by byte: {shown:?}"));
+        count += whole.len();
+        if whole.len() != two.len() || whole.len() != many.len() {
+            // From here on they are told different things.
+            for world in &worlds {
+                assert_eq!(world.ask("GET /healthz", "", b"").body, b"ok\n");
+            }
+            worlds = fresh();
+        }
+    }
+    assert!(count > SENT / 2, "{count}");
+}
