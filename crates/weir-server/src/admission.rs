@@ -13,10 +13,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// store takes 64 MiB.
 pub(crate) const IN_FLIGHT_BYTES_MAX: usize = 60 << 20;
 
-/// The count. One for all ports of a server.
+/// Bytes of large answers of the native port that may wait for their readers
+/// at a time.
+pub(crate) const ANSWERS_BYTES_MAX: usize = 256 << 20;
+
+/// The counts. One for all ports of a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Admission {
     bytes: Arc<AtomicUsize>,
+    answers: Arc<AtomicUsize>,
 }
 
 /// Room that was given; given back when dropped. Keep it until the proposal is
@@ -31,22 +36,30 @@ impl Admission {
     /// Room for this many bytes, or none at present: answer BUSY, or read no
     /// further. A single call above the limit is let through when it is alone.
     pub(crate) fn admit(&self, bytes: usize) -> Option<Permit> {
-        let take = |now: usize| {
-            let then = now.saturating_add(bytes);
-            (now == 0 || then <= IN_FLIGHT_BYTES_MAX).then_some(then)
-        };
-        let order = Ordering::AcqRel;
-        let taken = self.bytes.fetch_update(order, Ordering::Acquire, take);
-        taken.is_ok().then(|| Permit {
-            bytes: Arc::clone(&self.bytes),
-            taken: bytes,
-        })
+        admit(&self.bytes, bytes, IN_FLIGHT_BYTES_MAX)
+    }
+
+    /// Room for a large answer, until its reader has taken it.
+    pub(crate) fn admit_answer(&self, bytes: usize) -> Option<Permit> {
+        admit(&self.answers, bytes, ANSWERS_BYTES_MAX)
     }
 
     /// Bytes on their way now.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
+}
+
+fn admit(count: &Arc<AtomicUsize>, bytes: usize, max: usize) -> Option<Permit> {
+    let take = |now: usize| {
+        let then = now.saturating_add(bytes);
+        (now == 0 || then <= max).then_some(then)
+    };
+    let taken = count.fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
+    taken.is_ok().then(|| Permit {
+        bytes: Arc::clone(count),
+        taken: bytes,
+    })
 }
 
 impl Drop for Permit {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Port;
+use crate::admission::{Admission, Permit};
 
 /// Bytes that a connection reads into at first, and keeps when it is idle.
 const FIRST_BYTES: usize = 8 << 10;
@@ -110,13 +111,43 @@ impl Drop for Received {
 }
 
 /// Bytes to be sent.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) bytes: Vec<u8>,
     sent: usize,
+    admission: Admission,
+    /// For long pages among the bytes.
+    permits: Vec<Permit>,
 }
 
 impl Outgoing {
+    pub(super) fn new(admission: Admission) -> Self {
+        Self {
+            bytes: Vec::new(),
+            sent: 0,
+            admission,
+            permits: Vec::new(),
+        }
+    }
+
+    /// Room for a page; a long one takes it from a budget of all connections.
+    /// False: not now.
+    pub(super) fn admit(&mut self, page: usize) -> bool {
+        if page > OUT_BYTES_HIGH {
+            let Some(permit) = self.admission.admit_answer(page) else {
+                return false;
+            };
+            self.permits.push(permit);
+        }
+        true
+    }
+
+    /// Whether a page that found no room would find it now, so that it is not
+    /// made for nothing.
+    pub(super) fn has_room(&self, page: usize) -> bool {
+        page <= OUT_BYTES_HIGH || self.admission.admit_answer(page).is_some()
+    }
+
     pub(super) fn unsent(&self) -> &[u8] {
         self.bytes.get(self.sent..).unwrap_or_default()
     }
@@ -135,9 +166,16 @@ impl Outgoing {
             self.bytes.clear();
             self.sent = 0;
             self.bytes.shrink_to(2 * OUT_BYTES_HIGH);
-        } else if self.sent > OUT_BYTES_HIGH {
+        } else if self.sent > OUT_BYTES_HIGH
+            && (!self.is_high() || self.sent > self.bytes.len() / 2)
+        {
+            // Not more often than it has halved: what is moved counts, too.
             self.bytes.drain(..self.sent);
             self.sent = 0;
+            self.bytes.shrink_to(2 * OUT_BYTES_HIGH);
+        }
+        if !self.is_high() {
+            self.permits.clear();
         }
     }
 }

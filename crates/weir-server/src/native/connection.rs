@@ -47,6 +47,8 @@ pub(super) struct Connection<S> {
     pub(super) idle: Duration,
     /// Until when the read at the front may wait for the node.
     pub(super) waits_until: Option<Instant>,
+    /// Bytes of the answer to it that found no room.
+    pub(super) lacks: usize,
     pub(super) listeners: Listeners,
     received: Option<Received>,
     pub(super) out: Outgoing,
@@ -91,6 +93,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Self {
             received: Some(Received::new(Arc::clone(&port))),
             idle: port.shared.config.idle_timeout,
+            out: Outgoing::new(port.shared.admission.clone()),
             port,
             number,
             stream,
@@ -101,8 +104,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             superseded: Arc::default(),
             answers: Answers::default(),
             waits_until: None,
+            lacks: 0,
             listeners: Listeners::default(),
-            out: Outgoing::default(),
             encoder: Encoder::default(),
             greeted: false,
             ended: false,
@@ -230,9 +233,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Ok(Some((packet, size))) => {
                 self.greet();
                 let dealt = self.packet(&packet, size).await;
-                match dealt {
-                    Dealt::Later => {}
-                    _ => self.waits_until = None,
+                if !matches!(dealt, Dealt::Later) {
+                    self.waits_until = None;
+                    self.lacks = 0;
                 }
                 if let Dealt::Refused(refused) = &dealt {
                     self.refuse(packet.tag, refused, &packet.message);
@@ -424,10 +427,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         unread > 0 && !self.stuck && self.state.may_read()
     }
 
+    /// Whether it waits for something that nobody wakes it for.
+    fn waits(&self) -> bool {
+        let page = self.closing == Closing::No && self.listeners.lacks_room();
+        self.stuck || self.no_room || (page && self.out.is_empty())
+    }
+
     /// When something has to happen even if nothing does.
     fn deadline(&self) -> Instant {
         let far = Duration::from_hours(1);
-        if self.stuck || self.no_room {
+        if self.waits() {
             return Instant::now() + LOOK_AGAIN;
         }
         if self.closing != Closing::No || !self.out.is_empty() {
@@ -446,7 +455,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// The deadline has passed.
     fn late(&mut self) -> Event {
-        if self.stuck || self.no_room {
+        if self.waits() {
             self.no_room = false;
             return Event::Progress;
         }

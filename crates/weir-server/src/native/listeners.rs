@@ -74,6 +74,8 @@ enum Turn {
     Waits,
     /// There may be more.
     Goes,
+    /// A page of so many bytes found no room; it is made again.
+    Lacks(usize),
     /// It is gone.
     Ends,
 }
@@ -87,6 +89,8 @@ pub(super) struct Listeners {
     page: Vec<u8>,
     /// There is more to look through; it was only time for others.
     goes_on: bool,
+    /// Bytes of the page that found no room.
+    lacks: usize,
 }
 
 impl Listeners {
@@ -204,6 +208,7 @@ impl Listeners {
     /// Ends them all.
     pub(super) fn end(&mut self, encoder: &mut Encoder, out: &mut Outgoing) {
         self.goes_on = false;
+        self.lacks = 0;
         for listener in self.list.drain(..) {
             let position = listener.reader.position().0;
             let message = Message::End { position };
@@ -223,7 +228,11 @@ impl Listeners {
         let mut waiting = 0;
         let mut left = SEND_PAGES;
         self.goes_on = false;
-        while waiting < self.list.len() && !out.is_high() {
+        if !out.has_room(self.lacks) {
+            return false;
+        }
+        self.lacks = 0;
+        while waiting < self.list.len() && !out.is_high() && self.lacks == 0 {
             if left == 0 {
                 self.goes_on = true;
                 break;
@@ -235,6 +244,7 @@ impl Listeners {
                 break;
             };
             match listener.turn(store, &mut self.page, &mut left, encoder, out) {
+                Turn::Lacks(bytes) => self.lacks = bytes,
                 Turn::Waits => {
                     waiting += 1;
                     self.next += 1;
@@ -251,6 +261,11 @@ impl Listeners {
             }
         }
         some
+    }
+
+    /// Whether a page waits for room.
+    pub(super) fn lacks_room(&self) -> bool {
+        self.lacks > 0
     }
 
     /// Whether [`send`](Self::send) stopped only for the sake of others.
@@ -317,6 +332,7 @@ impl Listener {
     ) -> Result<Turn, StoreError> {
         for _ in 0..TURN_PAGES {
             *left = left.saturating_sub(1);
+            let before = ConsequenceOffset(self.reader.position().0.saturating_sub(1));
             let Some(page) = self.reader.next_page()? else {
                 self.mark(self.skipped > 0, encoder, out);
                 if self.follow {
@@ -329,8 +345,7 @@ impl Listener {
                 return Ok(Turn::Ends);
             };
             let Some(filter) = &self.filter else {
-                self.page(&page, false, scratch, encoder, out);
-                return Ok(Turn::Goes);
+                return Ok(self.page_or_back(&page, before, scratch, encoder, out));
             };
             let mut chosen = PageBuilder::default();
             for record in &page {
@@ -342,8 +357,7 @@ impl Listener {
                 }
             }
             if let Some(page) = chosen.take() {
-                self.page(&page, false, scratch, encoder, out);
-                return Ok(Turn::Goes);
+                return Ok(self.page_or_back(&page, before, scratch, encoder, out));
             }
             self.mark(self.skipped >= PROGRESS_RECORDS, encoder, out);
         }
@@ -360,6 +374,25 @@ impl Listener {
         }
     }
 
+    /// Sends a page, or goes back to where it begins when there is no room.
+    fn page_or_back(
+        &mut self,
+        page: &Page,
+        before: ConsequenceOffset,
+        scratch: &mut Vec<u8>,
+        encoder: &mut Encoder,
+        out: &mut Outgoing,
+    ) -> Turn {
+        match self.page(page, false, scratch, encoder, out) {
+            Ok(()) => Turn::Goes,
+            Err(lacks) => {
+                self.reader.seek(before);
+                Turn::Lacks(lacks)
+            }
+        }
+    }
+
+    /// Sends a page, or says how many bytes it needs room for.
     fn page(
         &mut self,
         page: &Page,
@@ -367,9 +400,12 @@ impl Listener {
         scratch: &mut Vec<u8>,
         encoder: &mut Encoder,
         out: &mut Outgoing,
-    ) {
+    ) -> Result<(), usize> {
         scratch.clear();
         page.write_to(scratch);
+        if !out.admit(scratch.len()) {
+            return Err(std::mem::take(scratch).len());
+        }
         let message = Message::Records {
             from: page.from(),
             replay,
@@ -380,7 +416,9 @@ impl Listener {
         self.bytes -= clamp(scratch.len() as u64);
         self.records -= clamp(page.len() as u64);
         // A page of one long record is not kept for the next one.
+        scratch.clear();
         scratch.shrink_to(64 << 10);
+        Ok(())
     }
 
     /// The next keys of a `latest` listener, each in a page of its own: offsets
@@ -418,8 +456,10 @@ impl Listener {
             {
                 let mut one = PageBuilder::default();
                 one.push(&record);
-                if let Some(page) = one.take() {
-                    self.page(&page, true, scratch, encoder, out);
+                if let Some(page) = one.take()
+                    && let Err(lacks) = self.page(&page, true, scratch, encoder, out)
+                {
+                    return Ok(Turn::Lacks(lacks));
                 }
             }
             if let Some(replay) = &mut self.replay {

@@ -40,7 +40,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 at_least,
                 applied,
             } => return self.get(tag, topic, key, at_least, applied),
-            Message::GetRecord { topic, offset } => self.record(tag, topic, offset)?,
+            Message::GetRecord { topic, offset } => return self.record(tag, topic, offset),
             Message::Scan {
                 topic,
                 prefix,
@@ -84,6 +84,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(Read::Done)
     }
 
+    /// Whether a read that may be looked at again and again is allowed; it is
+    /// charged for once. False: there still is no room for its answer.
+    fn may_again(&self, topic: &str) -> Result<bool, Refused> {
+        if self.waits_until.is_none() && self.lacks == 0 {
+            self.paced(1, 0)?;
+        }
+        self.has(Right::Read, topic)?;
+        Ok(self.out.has_room(self.lacks))
+    }
+
     fn get(
         &mut self,
         tag: &[u8],
@@ -92,11 +102,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         at_least: u64,
         applied: u64,
     ) -> Result<Read, Refused> {
-        if self.waits_until.is_none() {
-            // Looked at again and again, and charged for once.
-            self.paced(1, 0)?;
+        if !self.may_again(topic)? {
+            return Ok(Read::Wait);
         }
-        self.has(Right::Read, topic)?;
         let store = Arc::clone(&self.port.shared.store);
         let behind = store.applied().0 < applied
             || (at_least > 0 && store.topic(topic).is_none_or(|info| info.last.0 < at_least));
@@ -109,12 +117,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let page = store.get(topic, key).map_err(|e| refuse::of_store(&e))?;
         let page = page.ok_or(Refused::plain(ErrorCode::KeyAbsent))?;
-        self.value(tag, &page)?;
-        Ok(Read::Done)
+        self.value(tag, &page)
     }
 
-    fn record(&mut self, tag: &[u8], topic: &str, offset: u64) -> Result<(), Refused> {
-        self.may(Right::Read, topic)?;
+    fn record(&mut self, tag: &[u8], topic: &str, offset: u64) -> Result<Read, Refused> {
+        if !self.may_again(topic)? {
+            return Ok(Read::Wait);
+        }
         let absent = || Refused::plain(ErrorCode::RecordAbsent);
         let before = offset.checked_sub(1).ok_or_else(absent)?;
         let store = &self.port.shared.store;
@@ -132,7 +141,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Sends the first record of a page in a page of its own.
-    fn value(&mut self, tag: &[u8], page: &Page) -> Result<(), Refused> {
+    fn value(&mut self, tag: &[u8], page: &Page) -> Result<Read, Refused> {
         let first = page.iter().next().transpose();
         let record = first.map_err(|error| refuse::of_store(&error))?;
         let record = record.ok_or(Refused::plain(ErrorCode::KeyAbsent))?;
@@ -147,8 +156,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 page.write_to(&mut bytes);
             }
         }
+        if !self.out.admit(bytes.len()) {
+            self.lacks = bytes.len();
+            return Ok(Read::Wait);
+        }
         self.send(&Packet::tagged(tag, Message::Value { page: &bytes }));
-        Ok(())
+        Ok(Read::Done)
     }
 
     async fn scan(

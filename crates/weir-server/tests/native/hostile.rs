@@ -93,6 +93,98 @@ fn refusals_that_wait_behind_a_write_are_bounded() {
 }
 
 #[test]
+fn values_that_nobody_takes_are_bounded() {
+    const READERS: usize = 20;
+    let world = World::new();
+    world.create("t");
+    let value = vec![7; 16 << 20];
+    for (key, value) in [(b"large", &value[..]), (b"small", b"v")] {
+        let put = Operation::Put { key, value };
+        let proposed = world.store.propose(&[Intention::new("t", put)]);
+        proposed.unwrap().wait().unwrap();
+    }
+    let get = "\n:_topic\tt\n:_key\tlarge\n_request_get\n|\n";
+    let mut readers: Vec<Peer> = (0..READERS).map(|_| world.plain()).collect();
+    for peer in &mut readers {
+        peer.text(get);
+    }
+    // Who wants little is answered meanwhile. By then all were looked at.
+    let mut other = world.plain();
+    for _ in 0..200 {
+        other.text("\n:_topic\tt\n:_key\tsmall\n_request_get\n|\n");
+        let got = other.next().unwrap();
+        assert!(matches!(got.packet().message, Message::Value { .. }));
+    }
+    let waits = |peer: &Peer| {
+        peer.stream.set_nonblocking(true).unwrap();
+        let nothing = peer.stream.peek(&mut [0]).is_err();
+        peer.stream.set_nonblocking(false).unwrap();
+        nothing
+    };
+    let waiting = readers.iter().filter(|peer| waits(peer)).count();
+    assert!(
+        waiting >= READERS - 16,
+        "{waiting} wait; 256 MiB are sixteen"
+    );
+    // Each gets its own when those before have taken theirs.
+    readers.sort_by_key(waits);
+    for peer in &mut readers {
+        let got = peer.next().unwrap();
+        let Message::Value { page } = got.packet().message else {
+            panic!("{:?}", got.packet().message);
+        };
+        assert!(page.len() > value.len());
+    }
+}
+
+#[test]
+fn listeners_go_on_when_there_is_room_again() {
+    const READERS: usize = 17;
+    let world = World::new();
+    world.create("t");
+    let value = vec![7; 16 << 20];
+    let put = Operation::Put {
+        key: b"large",
+        value: &value,
+    };
+    let proposed = world.store.propose(&[Intention::new("t", put)]);
+    proposed.unwrap().wait().unwrap();
+    for after in [After::Offset(0), After::Latest] {
+        let all = Listen {
+            topic: "t",
+            after,
+            follow: false,
+            bytes: 1 << 40,
+            records: 1 << 40,
+            key: None,
+            prefix: None,
+            kinds: 0,
+            reset_earliest: false,
+        };
+        let mut readers: Vec<Peer> = (0..READERS).map(|_| world.plain()).collect();
+        for peer in &mut readers {
+            peer.send(&Packet::tagged(b"l", Message::Listen(all)));
+        }
+        let most = value.len();
+        std::thread::scope(|scope| {
+            for peer in &mut readers {
+                scope.spawn(move || {
+                    let mut large = 0;
+                    loop {
+                        match peer.next().unwrap().packet().message {
+                            Message::Records { page, .. } if page.len() > most => large += 1,
+                            Message::End { position } => break assert_eq!(position, 3),
+                            _ => {}
+                        }
+                    }
+                    assert_eq!(large, 1);
+                });
+            }
+        });
+    }
+}
+
+#[test]
 fn a_filter_that_finds_nothing_gives_others_their_turn() {
     let world = World::new();
     world.create("t");
