@@ -38,7 +38,12 @@ pub(crate) fn run(caller: &Caller, args: &BackupArgs) -> anyhow::Result<ExitCode
         return Ok(ExitCode::SUCCESS);
     };
     let started = Instant::now();
-    let weir = place::open(caller, Access::Read)?;
+    let weir = place::open_files(
+        caller,
+        Access::Read,
+        "weir backup",
+        "run it on the machine of the server, with `--at DIR`, while nothing serves it",
+    )?;
     let shown = args.target.display().to_string();
     let report = weir.store().backup(&args.target);
     let report = report

@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use weir::{Durability, IntentionLimits};
 
+use crate::credentials::Credentials;
 use crate::output::{Format, Style};
 use crate::settings::{self, Flags, Settings};
 
@@ -28,7 +29,8 @@ Try these:
   weir import data.ndjson --topic things --key '$.id'
                                              load a file; safe to interrupt and repeat
 
-Where: a directory, by `--at DIR`, WEIR_AT or `weir context`; else ./weir-data.
+Where: a directory or a server, by `--at DIR`, `--at weir://HOST`, WEIR_AT or `weir context`;
+       else ./weir-data. `weir serve` makes a server.
 More:  `weir help` lists all commands, `weir help COMMAND` explains one with examples,
        `weir help E104` explains an error, `weir help exit` the exit codes,
        `weir man DIR` writes the manual pages.
@@ -56,8 +58,8 @@ pub(crate) struct Cli {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Common options")]
 pub(crate) struct Common {
-    /// Directory of the store [else WEIR_AT, the current context, ./weir-data]
-    #[arg(long, global = true, value_name = "DIR")]
+    /// Directory, weir://HOST:PORT, weirs:// (TLS) or unix:PATH [else WEIR_AT, context, ./weir-data]
+    #[arg(long, global = true, value_name = "PLACE")]
     at: Option<String>,
     /// Output format; `help` lists the fields
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
@@ -87,13 +89,15 @@ pub(crate) struct Common {
     #[arg(long, global = true, value_parser = settings::size, value_name = "SIZE")]
     #[arg(hide_short_help = true)]
     value_max: Option<u64>,
-    /// How long to wait while another process has the store open [default: 2s]
+    /// How long to wait for another process that has the store, or for a server [default: 2s]
     #[arg(long, global = true, value_parser = settings::duration, value_name = "TIME")]
     #[arg(hide_short_help = true)]
     lock_wait: Option<Duration>,
     /// Configuration file [else ./weir.toml, then those of the person and the system]
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    credentials: Credentials,
 }
 
 /// A command's own arguments with the common ones.
@@ -129,6 +133,8 @@ enum Command {
     Import(With<crate::import::ImportArgs>),
     /// Print the records of a topic as JSON that import takes
     Export(With<crate::export::ExportArgs>),
+    /// Measure how fast the store answers: writes, reads, listeners
+    Bench(With<crate::bench::BenchArgs>),
     /// Serve the store: HTTP for everybody, the native protocol for speed
     Serve(Box<With<crate::serve::ServeArgs>>),
     /// Check every byte of a store that nobody has open
@@ -169,6 +175,8 @@ pub(crate) struct Caller {
     pub(crate) settings: Settings,
     /// How rows are printed.
     pub(crate) style: Style,
+    /// `--token-file` and the like, as they were typed.
+    pub(crate) credentials: Credentials,
     /// Whether only data and errors are wanted.
     pub(crate) quiet: bool,
     /// Whether explanations are wanted.
@@ -210,6 +218,7 @@ impl Common {
             value_max: self.value_max.or(first.value_max),
             lock_wait: self.lock_wait.or(first.lock_wait),
             config: self.config.or(first.config),
+            credentials: self.credentials.or(first.credentials),
         }
     }
 
@@ -219,6 +228,7 @@ impl Common {
             at: self.at,
             output: self.output,
             durability: self.durability,
+            credentials: self.credentials.clone(),
         })?;
         let mut limits = IntentionLimits::default();
         if let Some(bytes) = self.value_max {
@@ -232,6 +242,7 @@ impl Common {
                 no_headers: self.no_headers,
             },
             settings,
+            credentials: self.credentials,
             quiet: self.quiet,
             verbose: self.verbose,
             lock_wait: self.lock_wait.unwrap_or(Duration::from_secs(2)),
@@ -284,6 +295,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Demo(with) => call!(demo, with),
         Command::Import(with) => call!(import, with),
         Command::Export(with) => call!(export, with),
+        Command::Bench(with) => call!(bench, with),
         Command::Serve(with) => tool!(serve, with),
         Command::Verify(with) => tool!(verify, with),
         Command::Backup(with) => tool!(backup, with),

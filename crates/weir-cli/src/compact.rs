@@ -35,7 +35,12 @@ pub(crate) fn run(caller: &Caller, _args: &CompactArgs) -> anyhow::Result<ExitCo
     let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let weir = place::open(caller, Access::Read)?;
+    let weir = place::open_files(
+        caller,
+        Access::Read,
+        "weir compact",
+        "run it on the machine of the server, with `--at DIR`, while nothing serves it",
+    )?;
     let report = weir.store().compact_log();
     let report = report.failed(|| "cannot compact the log".to_owned())?;
     out.row(&[

@@ -1,6 +1,7 @@
 //! Contexts: names for places, so that nobody types an address twice.
 //!
-//! They are kept in `contexts.toml` beside the configuration file. What must
+//! A place may be a server; then its context says where the token is, which
+//! authority to trust and which certificate to show. They are kept in `contexts.toml` beside the configuration file. What must
 //! never happen here: a secret in that file.
 
 use std::collections::BTreeMap;
@@ -12,20 +13,23 @@ use serde::{Deserialize, Serialize};
 use weir::ErrorCode;
 
 use crate::cli::Caller;
-use crate::output::{Cell, Field, Format, Shape, field};
+use crate::credentials::Credentials;
+use crate::output::{Cell, Field, Format, Shape, field, wide};
 use crate::put::usage;
 use crate::report::{Because, Failure, note};
 use crate::settings::home;
 
 /// A place with a name.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Context {
     /// Where.
     pub(crate) at: String,
     /// Output format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) output: Option<String>,
+    /// For a server.
+    #[serde(flatten)]
+    pub(crate) credentials: Credentials,
 }
 
 /// All contexts.
@@ -49,13 +53,17 @@ enum Verb {
     /// Give a place a name
     #[command(after_long_help = "Examples:\n  \
         weir context add local ./data\n  \
-        weir context add notes ./notes --format json")]
+        weir context add notes ./notes --format json\n  \
+        weir context add far weirs://store.example --server-ca ./ca.pem --token-env STORE_TOKEN")]
     Add {
         /// Name of the context
         name: String,
-        /// The directory
-        #[arg(value_name = "DIR")]
+        /// A directory, weir://HOST:PORT, weirs://HOST:PORT (TLS) or unix:PATH
+        #[arg(value_name = "PLACE")]
         place: String,
+        /// Environment variable that will hold the token
+        #[arg(long, value_name = "NAME")]
+        token_env: Option<String>,
         /// Output format in this context
         #[arg(long, value_enum)]
         format: Option<Format>,
@@ -103,6 +111,21 @@ pub(crate) const FIELDS: &[Field] = &[
     ),
     field("at", "text", "where the store is"),
     field("output", "text", "output format, null for the usual one"),
+    field(
+        "token",
+        "text",
+        "where the token is, null for none; it is never shown",
+    ),
+    wide(
+        "server_ca",
+        "text",
+        "file with the authority to trust, null: the system's",
+    ),
+    wide(
+        "client_cert",
+        "text",
+        "file with the certificate to show, null for none",
+    ),
 ];
 
 /// Carries out `weir context`.
@@ -112,20 +135,32 @@ pub(crate) fn run(caller: &Caller, args: &ContextArgs) -> anyhow::Result<ExitCod
         Verb::Add {
             name,
             place,
+            token_env,
             format,
         } => {
             let mut contexts = Contexts::load()?;
             let output = format.map(|format| format.name().to_owned());
             // A name stands for one place, wherever the command is typed.
-            let path = std::path::absolute(place).failed(|| format!("cannot name {place}"))?;
-            let at = if place.contains("://") {
-                place.clone()
-            } else {
-                path.display().to_string()
+            let whole = |path: &str| {
+                let path = std::path::absolute(path).failed(|| format!("cannot name {path}"))?;
+                anyhow::Ok(path.display().to_string())
             };
-            contexts
-                .by_name
-                .insert(name.clone(), Context { at, output });
+            let at = match place.strip_prefix("unix:") {
+                Some(path) => format!("unix:{}", whole(path)?),
+                None if place.contains("://") => place.clone(),
+                None => whole(place)?,
+            };
+            let mut credentials = caller.credentials.absolute()?;
+            credentials.identity()?;
+            credentials.token_env.clone_from(token_env);
+            contexts.by_name.insert(
+                name.clone(),
+                Context {
+                    at,
+                    output,
+                    credentials,
+                },
+            );
             contexts.save()?;
             note(caller.quiet, &format!("context {name} is {place}"));
         }
@@ -189,11 +224,17 @@ fn show(caller: &Caller, verb: &Verb) -> anyhow::Result<()> {
             continue;
         }
         let output = context.output.as_deref();
+        let text =
+            |text: Option<String>| text.map_or(Cell::Nothing, |text| Cell::Text(text.into()));
+        let path = |path: &Option<PathBuf>| Some(path.as_ref()?.display().to_string());
         out.row(&[
             Cell::Text(name.as_str().into()),
             Cell::Flag(contexts.current.as_ref() == Some(name)),
             Cell::Text(context.at.as_str().into()),
             output.map_or(Cell::Nothing, |output| Cell::Text(output.into())),
+            text(context.credentials.shown_token()),
+            text(path(&context.credentials.server_ca)),
+            text(path(&context.credentials.client_cert)),
         ])?;
     }
     out.finish()

@@ -40,7 +40,7 @@ pub(crate) fn run(caller: &Caller, args: &ExportArgs) -> anyhow::Result<ExitCode
     let name = args.topic.as_str();
     let failed = || format!("cannot export {name}");
     let topic = weir.topic(name).failed(failed)?;
-    let info = topic.info();
+    let info = topic.try_info().failed(failed)?;
     let info = info.ok_or_else(|| Failure::new(ErrorCode::TopicUnknown, failed()))?;
     if args.latest {
         latest(name, &topic, &mut out)?;

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod backup;
+mod bench;
 mod bytes;
 mod cert;
 mod cli;
@@ -15,6 +16,7 @@ mod completion;
 mod config;
 mod context;
 mod crash;
+mod credentials;
 mod delete;
 mod demo;
 mod export;

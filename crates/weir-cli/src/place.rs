@@ -1,4 +1,5 @@
-//! Opening the store that a command works on.
+//! Opening the store that a command works on: in a directory, or behind a
+//! server. A directory that another process serves is worked on through it.
 //!
 //! What must never happen here: a new store where somebody wanted to read, or
 //! a weaker durability than asked for without a word.
@@ -6,7 +7,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use weir::{Durability, ErrorCode, OpenOptions, StoreError, Weir, WeirError};
+use weir::{
+    ConnectOptions, Durability, ErrorCode, OpenOptions, Store, StoreError, Weir, WeirError,
+};
 
 use crate::cli::Caller;
 use crate::report::{Failure, note};
@@ -15,6 +18,12 @@ use crate::report::{Failure, note};
 pub(crate) const PROGRAM: &str = "weir";
 /// How often a held lock is tried again.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// Least time for a first connection.
+const CONNECT_MIN: Duration = Duration::from_millis(100);
+/// Time without a connection to the server of a directory before the directory
+/// itself is looked at again.
+const SOCKET_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the command will do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +34,16 @@ pub(crate) enum Access {
     Write,
 }
 
-/// Opens the store of the call.
+/// Where a command works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Where<'a> {
+    /// On the files.
+    Directory(&'a str),
+    /// On a server: an address that `Weir::connect` takes.
+    Server(&'a str),
+}
+
+/// Opens the store of the call, or connects to it.
 pub(crate) fn open(caller: &Caller, access: Access) -> anyhow::Result<Weir> {
     open_as(caller, access, PROGRAM, caller.lock_wait)
 }
@@ -37,16 +55,47 @@ pub(crate) fn open_as(
     program: &str,
     wait: Duration,
 ) -> anyhow::Result<Weir> {
-    let at = directory(caller)?;
-    let weir = open_at(caller, Path::new(at), access, program, wait)?;
-    let report = weir.store().report();
+    let weir = match place(caller)? {
+        Where::Server(url) => connect(caller, url)?,
+        Where::Directory(at) => open_at(caller, Path::new(at), access, program, wait, true)?,
+    };
+    if let Some(store) = weir.local() {
+        said(caller, access, store);
+    } else if caller.settings.durability.origin != "default" {
+        let text = "the durability is the server's; what was asked for holds for directories only";
+        note(caller.quiet, text);
+    }
+    Ok(weir)
+}
+
+/// Opens the store of the call in this process, which `verb` needs; `instead`
+/// says what to do where it is not possible.
+pub(crate) fn open_files(
+    caller: &Caller,
+    access: Access,
+    verb: &str,
+    instead: &str,
+) -> anyhow::Result<Weir> {
+    let at = directory(caller, verb, instead)?;
+    let at = Path::new(at);
+    let weir = open_at(caller, at, access, PROGRAM, caller.lock_wait, false)?;
+    if let Some(store) = weir.local() {
+        said(caller, access, store);
+    }
+    Ok(weir)
+}
+
+/// Says what opening the store meant.
+pub(crate) fn said(caller: &Caller, access: Access, store: &Store) {
+    let (at, report) = (&caller.settings.at, store.report());
     if report.created {
-        note(caller.quiet, &format!("made a new store in {at}"));
+        note(caller.quiet, &format!("made a new store in {}", at.value));
     }
     if caller.verbose {
         let text = format!(
-            "opened {at} ({}): {} log entries applied again, {} files derived again",
-            caller.settings.at.origin,
+            "opened {} ({}): {} log entries applied again, {} files derived again",
+            at.value,
+            at.origin,
             report.replayed_entries,
             report.set_aside.len(),
         );
@@ -55,16 +104,59 @@ pub(crate) fn open_as(
     if access == Access::Write {
         warn(caller);
     }
+}
+
+/// Connects to the server at this address.
+fn connect(caller: &Caller, url: &str) -> anyhow::Result<Weir> {
+    let options = connect_options(caller)?;
+    if options.token.is_some() && can_be_read(url) {
+        let text = format!("{url} has no TLS: the token can be read on the way; weirs:// has");
+        note(caller.quiet, &text);
+    }
+    let weir = Weir::connect_with(url, &options)
+        .map_err(|error| Failure::weir(format!("cannot work at {url}"), &error))?;
+    if caller.verbose {
+        let origin = &caller.settings.at.origin;
+        let level = weir.durability().map_or("?", |level| level.name());
+        note(
+            false,
+            &format!("connected to {url} ({origin}), durability {level}"),
+        );
+    }
     Ok(weir)
 }
 
+/// How to connect, as the call says.
+pub(crate) fn connect_options(caller: &Caller) -> anyhow::Result<ConnectOptions> {
+    let credentials = &caller.settings.credentials;
+    let mut options = ConnectOptions::default();
+    options.token = credentials.token()?;
+    options.authority.clone_from(&credentials.server_ca);
+    options.identity = credentials.identity()?;
+    options.connect_timeout = caller.lock_wait.max(CONNECT_MIN);
+    Ok(options)
+}
+
+/// Whether others could see what is sent to an address.
+fn can_be_read(url: &str) -> bool {
+    let Some(host) = url.strip_prefix("weir://") else {
+        return false;
+    };
+    !["localhost", "127.", "[::1]"]
+        .iter()
+        .any(|own| host.starts_with(own))
+}
+
 /// Opens the store in a directory; waits a little when another process has it.
+/// With `served`, a process that serves it is asked instead.
+#[allow(clippy::fn_params_excessive_bools, reason = "one of them")]
 pub(crate) fn open_at(
     caller: &Caller,
     at: &Path,
     access: Access,
     program: &str,
     wait: Duration,
+    served: bool,
 ) -> anyhow::Result<Weir> {
     let options = OpenOptions {
         create: access == Access::Write,
@@ -75,18 +167,50 @@ pub(crate) fn open_at(
     };
     if access == Access::Read && !is_store(at) {
         let missing = StoreError::Missing { what: "store" };
-        return Err(cannot_open(caller, at, &missing.into()));
+        return Err(cannot_open(caller, at, &missing));
     }
     let deadline = Instant::now() + wait;
     loop {
         match Weir::open_with(at, &options) {
             Ok(weir) => return Ok(weir),
-            Err(WeirError::Store(StoreError::Locked { .. })) if Instant::now() < deadline => {
+            Err(WeirError::Store(ref locked @ StoreError::Locked { pid, .. })) => {
+                if served && let Some(weir) = through(caller, at, locked, pid)? {
+                    return Ok(weir);
+                }
+                if Instant::now() >= deadline {
+                    return Err(cannot_open(caller, at, locked));
+                }
                 std::thread::sleep(LOCK_PAUSE);
             }
-            Err(error) => return Err(cannot_open(caller, at, &error)),
+            Err(WeirError::Store(ref error)) => return Err(cannot_open(caller, at, error)),
+            Err(error) => {
+                let what = format!("cannot open the store in {}", at.display());
+                return Err(Failure::weir(what, &error).into());
+            }
         }
     }
+}
+
+/// The server that has the directory open, if there is one.
+fn through(
+    caller: &Caller,
+    at: &Path,
+    locked: &StoreError,
+    pid: u32,
+) -> anyhow::Result<Option<Weir>> {
+    let mut options = connect_options(caller)?;
+    // Whoever may read the files needs no token.
+    options.token = None;
+    options.patience = SOCKET_PATIENCE;
+    let Some(Ok(weir)) = Weir::served(locked, &options) else {
+        return Ok(None);
+    };
+    let at = at.display();
+    note(
+        caller.quiet,
+        &format!("process {pid} serves {at}: working through its socket"),
+    );
+    Ok(Some(weir))
 }
 
 /// Whether there is a store, or what is left of one. An open would leave a
@@ -97,30 +221,49 @@ fn is_store(at: &Path) -> bool {
     there("weir.id").unwrap_or(true) || there("log").unwrap_or(true)
 }
 
-fn cannot_open(caller: &Caller, at: &Path, error: &WeirError) -> anyhow::Error {
+fn cannot_open(caller: &Caller, at: &Path, error: &StoreError) -> anyhow::Error {
     let what = format!("cannot open the store in {}", at.display());
-    let failure = Failure::weir(what, error);
+    let failure = Failure::store(what, error);
     if caller.tool { failure.tool() } else { failure }.into()
 }
 
-/// The directory of the call.
-pub(crate) fn directory(caller: &Caller) -> anyhow::Result<&str> {
+/// The place of the call.
+pub(crate) fn place(caller: &Caller) -> anyhow::Result<Where<'_>> {
     let at = caller.settings.at.value.as_str();
-    let Some((scheme, _)) = at.split_once("://") else {
-        return Ok(at);
+    let scheme = match at.split_once("://") {
+        _ if at.starts_with("unix:") => return Ok(Where::Server(at)),
+        None => return Ok(Where::Directory(at)),
+        Some(("weir" | "weirs", _)) => return Ok(Where::Server(at)),
+        Some((scheme, _)) => scheme,
     };
-    let code = match scheme {
-        "weir" | "http" | "https" => ErrorCode::Unsupported,
-        _ => ErrorCode::BadAddress,
-    };
-    let failure = Failure::new(code, format!("cannot work at {at}"));
-    Err(match code {
-        ErrorCode::Unsupported => failure
-            .because("this version works on directories only")
-            .advise("give a directory: `--at DIR`"),
-        _ => failure.because(format!("{scheme} is no kind of address that is known")),
+    let failure = Failure::new(ErrorCode::BadAddress, format!("cannot work at {at}"));
+    Err(match scheme {
+        "http" | "https" => failure
+            .because("commands speak the native protocol of a server, not HTTP")
+            .advise("give its native port: `--at weir://HOST:7071`, with TLS weirs://"),
+        _ => failure
+            .because(format!("{scheme} is no kind of address that is known"))
+            .advise("give a directory, weir://HOST:PORT, weirs://HOST:PORT or unix:PATH"),
     }
     .into())
+}
+
+/// The directory of the call, whose files `verb` needs; `instead` says what to
+/// do at a server.
+pub(crate) fn directory<'a>(
+    caller: &'a Caller,
+    verb: &str,
+    instead: &str,
+) -> anyhow::Result<&'a str> {
+    match place(caller)? {
+        Where::Directory(at) => Ok(at),
+        Where::Server(url) => {
+            let what = format!("{verb} cannot work at {url}");
+            let why = "it needs the files of the store, and this is a server";
+            let failure = Failure::new(ErrorCode::BadAddress, what);
+            Err(failure.because(why).advise(instead).into())
+        }
+    }
 }
 
 fn warn(caller: &Caller) {

@@ -144,8 +144,17 @@ pub(crate) fn one(
     } else {
         "open the store again and look whether it is there, before it is sent again"
     };
-    let proposal = weir.propose(&[intention]).failed(&what)?;
-    let outcomes = proposal.wait().answered(&what, again)?;
+    let answer = if intention.nonce > 0 {
+        // A server numbers what comes on the connection of a session.
+        let mut session = weir.session(intention.client);
+        session.try_next_nonce().failed(&what)?;
+        session.resume(intention.nonce);
+        let pending = session.send(&[intention]).failed(&what)?;
+        pending.into_proposal().wait()
+    } else {
+        weir.propose(&[intention]).failed(&what)?.wait()
+    };
+    let outcomes = answer.answered(&what, again)?;
     let first = outcomes.iter().next();
     Ok(first.ok_or_else(|| Failure::new(ErrorCode::Internal, what()))?)
 }

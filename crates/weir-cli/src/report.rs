@@ -71,6 +71,7 @@ impl Failure {
                 pid,
                 program,
                 started_unix_s,
+                ..
             } => {
                 let program = if program.is_empty() {
                     "a program"
@@ -160,7 +161,14 @@ impl<T, E: Into<WeirError>> Answered<T> for Result<T, E> {
         };
         Err(match &error {
             // It may be in the log or not.
-            WeirError::Store(store @ (StoreError::Io { .. } | StoreError::Poisoned)) => {
+            WeirError::Store(
+                store @ (StoreError::Io { .. }
+                | StoreError::Poisoned
+                | StoreError::Far {
+                    code: ErrorCode::Indeterminate,
+                    ..
+                }),
+            ) => {
                 let what = format!("{}: its outcome is not known", what());
                 Failure::new(ErrorCode::Indeterminate, what)
                     .because(store)
@@ -276,6 +284,7 @@ pub(crate) fn store_code(error: &StoreError) -> ErrorCode {
         StoreError::Closed => ErrorCode::Closed,
         StoreError::NotEmpty { .. } => ErrorCode::StoreExists,
         StoreError::CompactionOff { .. } => ErrorCode::BadOption,
+        StoreError::Far { code, .. } => *code,
         StoreError::Io { source, .. } => io_code(source),
         _ => ErrorCode::Internal,
     }

@@ -98,6 +98,7 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
         Access::Read,
         place::PROGRAM,
         caller.lock_wait,
+        false,
     )?;
     out.row(&[
         Cell::Text(shown.as_str().into()),

@@ -5,10 +5,12 @@
 //! the second one ends at once. What must never happen here: a wish that is not
 //! understood and passed over, or a start that does not say where.
 
+use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,11 +19,11 @@ use std::time::{Duration, Instant};
 use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use weir::ErrorCode;
+use weir::{ErrorCode, SOCKET_FILE, Weir};
 use weir_server::{Key, Server, ServerConfig, ServerError};
 
 use crate::cli::Caller;
-use crate::place::{self, Access};
+use crate::place::{self, Access, Where};
 use crate::report::{Because, Failure, note, stdout};
 
 /// How often it is looked whether the server has ended by itself.
@@ -141,6 +143,7 @@ fn configure(caller: &Caller, args: &ServeArgs) -> anyhow::Result<(ServerConfig,
             .into());
     }
     let mut config = ServerConfig::default();
+    config.socket = socket(caller);
     let mut origins = Vec::new();
     for key in ServerConfig::KEYS {
         let variable = format!("WEIR_SERVE_{}", key.name.to_ascii_uppercase());
@@ -172,12 +175,41 @@ fn configure(caller: &Caller, args: &ServeArgs) -> anyhow::Result<(ServerConfig,
     Ok((config, origins))
 }
 
+/// Bytes of the name of a socket, with what it is made under.
+const SOCKET_NAME_BYTES_MAX: usize = 105;
+
+/// The socket in the directory of the call, by which other processes find the
+/// server; none where its name would be too long for the system.
+fn socket(caller: &Caller) -> Option<PathBuf> {
+    let Ok(Where::Directory(at)) = place::place(caller) else {
+        return None;
+    };
+    let path = Path::new(at).join(SOCKET_FILE);
+    (path.as_os_str().len() <= SOCKET_NAME_BYTES_MAX).then_some(path)
+}
+
+fn open(caller: &Caller) -> anyhow::Result<Weir> {
+    let at = place::directory(caller, "weir serve", "give a directory: `--at DIR`")?;
+    let weir = place::open_at(
+        caller,
+        Path::new(at),
+        Access::Write,
+        "weir serve",
+        caller.lock_wait,
+        false,
+    )?;
+    if let Some(store) = weir.local() {
+        place::said(caller, Access::Write, store);
+    }
+    Ok(weir)
+}
+
 fn print(config: &ServerConfig, origins: &[Origin]) -> anyhow::Result<()> {
     let mut text = String::from("[serve]\n");
     for Origin { key, origin } in origins {
         let value = (key.get)(config).replace('\\', "\\\\").replace('"', "\\\"");
         let line = format!("{} = \"{value}\"", key.name);
-        text.push_str(&format!("{line:<40} # {origin}: {}\n", key.about));
+        let _ = writeln!(text, "{line:<40} # {origin}: {}", key.about);
     }
     stdout(std::io::stdout().write_all(text.as_bytes()))
 }
@@ -190,7 +222,7 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
         return Ok(ExitCode::SUCCESS);
     }
     let signals = Signals::watch().failed(|| "cannot watch for signals".to_owned())?;
-    let weir = place::open_as(caller, Access::Write, "weir serve", caller.lock_wait)?;
+    let weir = open(caller)?;
     let level = if caller.verbose {
         tracing::Level::DEBUG
     } else {
@@ -269,6 +301,9 @@ fn announce(caller: &Caller, weir: &weir::Weir, server: &Server) {
     }
     if let Some(address) = server.native_addr() {
         note(false, &format!("native at weir://{address}"));
+    }
+    if let Some(socket) = &server.config().socket {
+        note(false, &format!("this machine at unix:{}", socket.display()));
     }
     note(
         false,

@@ -13,6 +13,7 @@ use clap::ValueEnum;
 use weir::{Durability, ErrorCode};
 
 use crate::context::Contexts;
+use crate::credentials::Credentials;
 use crate::output::Format;
 use crate::report::Failure;
 
@@ -41,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) durability: Sourced<Durability>,
     /// The file that was read.
     pub(crate) file: Option<PathBuf>,
+    /// How to show a server who is asking, and what to trust.
+    pub(crate) credentials: Credentials,
     /// What its table `[serve]` says: key, value as text, place.
     pub(crate) serve: Vec<(String, String, String)>,
 }
@@ -56,6 +59,8 @@ pub(crate) struct Flags {
     pub(crate) output: Option<Format>,
     /// `--durability`.
     pub(crate) durability: Option<Durability>,
+    /// `--token-file`, `--server-ca`, `--client-cert`, `--client-key`.
+    pub(crate) credentials: Credentials,
 }
 
 impl Settings {
@@ -107,10 +112,19 @@ impl Settings {
             (None, None) => Sourced::default(Durability::Group),
         };
         let (value, origin) = at;
+        // Those of a context are for its own place, and for no other server.
+        let kept = context.filter(|(name, _)| origin == format!("context {name}"));
+        let kept = kept.map(|(_, context)| context.credentials);
+        let credentials = flags
+            .credentials
+            .clone()
+            .or(Credentials::of_environment())
+            .or(kept.unwrap_or_default());
         Ok(Self {
             at: Sourced { value, origin },
             output,
             durability,
+            credentials,
             file,
             serve: values.serve,
         })

@@ -2,9 +2,11 @@
 //!
 //! Several topics are merged by the order of their intentions. Following
 //! (`-f`) opens the store only when somebody may have written, so that other
-//! processes can write; the lock file tells (`watch`). What must never happen
+//! processes can write; the lock file tells (`watch`). A server is listened to
+//! all the time (`follow`). What must never happen
 //! here: a record twice or out of order, a look without a pause before it.
 
+mod follow;
 mod merge;
 mod watch;
 
@@ -14,13 +16,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use weir::{ConsequenceOffset, ErrorCode, ReadFrom, Record, RecordKind, Weir};
+use weir::{ConsequenceOffset, ErrorCode, ReadFrom, Record, RecordKind, TopicReader, Weir};
 
+use self::follow::Follow;
 use self::merge::Merge;
 use self::watch::{FOLLOWER, Watch};
 use crate::cli::Caller;
 use crate::output::{Format, Output, Shape};
-use crate::place::{self, Access};
+use crate::place::{self, Access, Where};
 use crate::record;
 use crate::report::{Because, Failure};
 
@@ -145,6 +148,8 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
     }
     let mut state = State {
         args,
+        quiet: caller.quiet,
+        away: false,
         from: args.from.0,
         places: BTreeMap::new(),
         left: args.limit.unwrap_or(u64::MAX),
@@ -156,11 +161,35 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
         out.finish()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut watch = Watch::new(Path::new(place::directory(caller)?));
+    match place::place(caller)? {
+        Where::Server(_) => {
+            let weir = place::open(caller, Access::Read)?;
+            while state.left > 0 {
+                // It ends when the server is away, and goes on behind what was
+                // printed.
+                Follow::new(&weir).run(&mut state, &mut out)?;
+            }
+        }
+        Where::Directory(at) => directory(caller, Path::new(at), &mut state, &mut out)?,
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Follows in a directory: open for moments, or through whoever serves it.
+fn directory(
+    caller: &Caller,
+    at: &Path,
+    state: &mut State<'_>,
+    out: &mut Output,
+) -> anyhow::Result<()> {
+    let mut watch = Watch::new(at);
     let mut opened = Some(open(caller, caller.lock_wait)?);
     while state.left > 0 {
-        if let Some(weir) = opened {
-            state.read(&weir, &mut out)?;
+        if let Some(weir) = opened.as_ref().filter(|weir| weir.local().is_none()) {
+            Follow::new(weir).run(state, out)?;
+        } else if let Some(weir) = opened {
+            state.read(&weir, out)?;
             let line = watch.read(&weir);
             drop(weir);
             if let Some(line) = line {
@@ -178,8 +207,7 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
             }
         }
     }
-    out.finish()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn open(caller: &Caller, wait: Duration) -> anyhow::Result<Weir> {
@@ -202,6 +230,9 @@ fn open_now(caller: &Caller) -> anyhow::Result<Option<Weir>> {
 /// What was read so far.
 struct State<'a> {
     args: &'a TailArgs,
+    quiet: bool,
+    /// Whether a server was away at the last look.
+    away: bool,
     from: ReadFrom,
     /// Topics with the last offset that was read.
     places: BTreeMap<String, ConsequenceOffset>,
@@ -223,14 +254,25 @@ impl State<'_> {
 
     /// Prints what is there behind the places.
     fn read(&mut self, weir: &Weir, out: &mut Output) -> anyhow::Result<()> {
-        let mut merge = Merge::default();
-        let known = weir.store().topics(true);
-        for info in &known {
-            if !self
-                .args
-                .topics
-                .iter()
-                .any(|pattern| matches(pattern, &info.name))
+        let mut readers = BTreeMap::new();
+        self.open(weir, &mut readers)?;
+        self.print(&mut readers, out)
+    }
+
+    /// Adds readers of the topics that are meant and have none yet, behind the
+    /// places.
+    fn open(
+        &mut self,
+        weir: &Weir,
+        readers: &mut BTreeMap<String, TopicReader>,
+    ) -> anyhow::Result<()> {
+        let known = weir
+            .topics(true)
+            .failed(|| "cannot list the topics".to_owned())?;
+        for info in known {
+            let patterns = &mut self.args.topics.iter();
+            if readers.contains_key(&info.name)
+                || !patterns.any(|pattern| matches(pattern, &info.name))
             {
                 continue;
             }
@@ -244,10 +286,26 @@ impl State<'_> {
                 let before = ConsequenceOffset(reader.position().0 - 1);
                 self.places.insert(info.name.clone(), before);
             }
-            merge.add(info.name.clone(), reader);
+            readers.insert(info.name, reader);
+        }
+        Ok(())
+    }
+
+    /// Prints what the readers have.
+    fn print(
+        &mut self,
+        readers: &mut BTreeMap<String, TopicReader>,
+        out: &mut Output,
+    ) -> anyhow::Result<()> {
+        if self.left == 0 {
+            return Ok(());
+        }
+        let mut merge = Merge::default();
+        for (name, reader) in readers {
+            merge.add(name, reader);
         }
         let (args, places, left) = (self.args, &mut self.places, &mut self.left);
-        let print = |topic: &str, record: &Record<'_>| {
+        merge.run(|topic, record| {
             if args.takes(record) {
                 out.row(&record::row(topic, record))?;
                 *left -= 1;
@@ -256,11 +314,7 @@ impl State<'_> {
                 *last = record.offset;
             }
             Ok(*left > 0)
-        };
-        if self.args.limit == Some(0) {
-            return Ok(());
-        }
-        merge.run(print)
+        })
     }
 }
 

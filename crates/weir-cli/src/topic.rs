@@ -278,7 +278,8 @@ fn list(caller: &Caller, all: bool) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let weir = place::open(caller, Access::Read)?;
-    for info in weir.store().topics(all) {
+    let topics = weir.topics(all);
+    for info in topics.failed(|| "cannot list the topics".to_owned())? {
         out.row(&row(&info))?;
     }
     out.finish()?;
@@ -301,7 +302,10 @@ fn info(weir: &Weir, name: &str) -> anyhow::Result<TopicInfo> {
         .topic(name)
         .failed(|| format!("cannot use topic {name}"))?;
     let missing = || Failure::new(ErrorCode::TopicUnknown, format!("there is no topic {name}"));
-    Ok(topic.info().ok_or_else(missing)?)
+    let info = topic
+        .try_info()
+        .failed(|| format!("cannot ask about topic {name}"))?;
+    Ok(info.ok_or_else(missing)?)
 }
 
 pub(crate) fn write(
@@ -342,7 +346,12 @@ fn compact(caller: &Caller, name: &str) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::One, COMPACT_FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let weir = place::open(caller, Access::Read)?;
+    let weir = place::open_files(
+        caller,
+        Access::Read,
+        "weir topic compact",
+        "run it on the machine of the server, with `--at DIR`, while nothing serves it",
+    )?;
     let failed = || format!("cannot compact {name}");
     weir.topic(name).failed(failed)?;
     let report = weir.store().compact_topic(name).failed(failed)?;

@@ -62,7 +62,11 @@ pub(crate) fn run(caller: &Caller, args: &VerifyArgs) -> anyhow::Result<ExitCode
     };
     let at = match &args.directory {
         Some(directory) => directory.as_path(),
-        None => Path::new(place::directory(caller)?),
+        None => Path::new(place::directory(
+            caller,
+            "weir verify",
+            "check one topic from here: `weir topic verify NAME`; the files, where they are: `--at DIR`",
+        )?),
     };
     let report = check(at)?;
     let findings = report

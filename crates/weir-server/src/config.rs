@@ -330,6 +330,7 @@ const fn loopback(port: u16) -> Address {
 config! {
     http: Option<Address> = Some(loopback(7070)), "Address of the HTTP port, or off";
     native: Option<Address> = Some(loopback(7071)), "Address of the native port, or off";
+    socket: Option<PathBuf> = None, "Socket of the native protocol for processes of the same person, or off; weir serve: weir.sock in the directory";
     threads: usize = 0, "Threads that serve; 0: as many as processors";
     identities: Option<PathBuf> = None, "File of tokens and certificates that are known; none: everything is allowed";
     tls_cert: Option<PathBuf> = None, "File with the certificate of the server and those between it and its authority, PEM";
@@ -407,8 +408,8 @@ impl ServerConfig {
                 }
             }
         }
-        if self.http.is_none() && self.native.is_none() {
-            let what = "both ports are off, so there is nothing to serve";
+        if self.http.is_none() && self.native.is_none() && self.socket.is_none() {
+            let what = "all ports are off, so there is nothing to serve";
             return Err(ServerError::Config { what });
         }
         Ok(())

@@ -17,6 +17,7 @@ mod admission;
 mod config;
 mod edge;
 mod error;
+mod local;
 pub mod logs;
 mod metrics;
 mod native;

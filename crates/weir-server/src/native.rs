@@ -14,12 +14,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use weir_core::ClientId;
 
 use crate::access::Principal;
+use crate::local::LocalSocket;
 use crate::security::Door;
 use crate::shared::{Phase, Shared};
 
@@ -118,10 +119,11 @@ impl Port {
     }
 }
 
-/// Serves connections of this listener until the server drains; returns when
+/// Serves connections of these listeners until the server drains; returns when
 /// the last one has ended. In `Phase::Cut` it ends at once.
 pub(crate) async fn serve(
-    listener: TcpListener,
+    listener: Option<TcpListener>,
+    local: Option<LocalSocket>,
     shared: Arc<Shared>,
     mut shutdown: watch::Receiver<Phase>,
 ) {
@@ -134,7 +136,7 @@ pub(crate) async fn serve(
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
+            accepted = of_other(listener.as_ref()) => match accepted {
                 Ok((stream, peer)) if connections.len() < port.shared.config.connections_max => {
                     // Answers are whole when they are written: nothing to wait for.
                     drop(stream.set_nodelay(true));
@@ -143,12 +145,36 @@ pub(crate) async fn serve(
                 Ok(_) => {}
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
+            accepted = of_this(local.as_ref()) => match accepted {
+                Ok(stream) if connections.len() < port.shared.config.connections_max => {
+                    let principal = port.shared.security.owner();
+                    connections.spawn(connect(Arc::clone(&port), stream, principal));
+                }
+                Ok(_) => {}
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            },
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             () = reached(&mut shutdown, Phase::Draining) => break,
         }
     }
-    drop(listener);
+    drop((listener, local));
     while connections.join_next().await.is_some() {}
+}
+
+/// The next connection of the port; never without one.
+async fn of_other(listener: Option<&TcpListener>) -> std::io::Result<(TcpStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The next connection of the socket of this machine; never without one.
+async fn of_this(local: Option<&LocalSocket>) -> std::io::Result<UnixStream> {
+    match local {
+        Some(local) => local.accept().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Makes the connection, encrypted if the server has TLS, and serves it.

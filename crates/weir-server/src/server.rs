@@ -15,6 +15,7 @@ use weir_store::Store;
 
 use crate::config::{Address, ServerConfig};
 use crate::error::ServerError;
+use crate::local::LocalSocket;
 use crate::security::{LOOK_EVERY, Security};
 use crate::shared::{Phase, Shared};
 use crate::{edge, native};
@@ -47,6 +48,10 @@ impl Server {
         let runtime = runtime(config.threads)?;
         let http = bind(&runtime, config.http.as_ref())?;
         let native = bind(&runtime, config.native.as_ref())?;
+        let local = config.socket.as_deref();
+        let local = local
+            .map(|path| LocalSocket::bind(&runtime, path))
+            .transpose()?;
         let address = |listener: &Option<TcpListener>| {
             let listener = listener.as_ref()?;
             listener.local_addr().ok()
@@ -57,7 +62,7 @@ impl Server {
         let thread = std::thread::Builder::new()
             .name("weir-serve".into())
             .spawn(move || {
-                runtime.block_on(run(serving, http, native));
+                runtime.block_on(run(serving, http, native, local));
                 // Threads that are still in a store call end with it.
                 runtime.shutdown_background();
             })
@@ -80,6 +85,12 @@ impl Server {
     #[must_use]
     pub fn native_addr(&self) -> Option<SocketAddr> {
         self.native
+    }
+
+    /// What it was told.
+    #[must_use]
+    pub fn config(&self) -> &ServerConfig {
+        &self.shared.config
     }
 
     /// Whether connections are encrypted.
@@ -202,15 +213,20 @@ fn bind(runtime: &Runtime, address: Option<&Address>) -> Result<Option<TcpListen
     })
 }
 
-async fn run(shared: Arc<Shared>, http: Option<TcpListener>, native: Option<TcpListener>) {
+async fn run(
+    shared: Arc<Shared>,
+    http: Option<TcpListener>,
+    native: Option<TcpListener>,
+    local: Option<LocalSocket>,
+) {
     let mut ports = tokio::task::JoinSet::new();
     if let Some(listener) = http {
         let phase = shared.phase.subscribe();
         ports.spawn(edge::serve(listener, Arc::clone(&shared), phase));
     }
-    if let Some(listener) = native {
+    if native.is_some() || local.is_some() {
         let phase = shared.phase.subscribe();
-        ports.spawn(native::serve(listener, Arc::clone(&shared), phase));
+        ports.spawn(native::serve(native, local, Arc::clone(&shared), phase));
     }
     let looking = tokio::spawn(look(Arc::clone(&shared)));
     let auditing = tokio::spawn(audit(Arc::clone(&shared)));

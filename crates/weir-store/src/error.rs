@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 use weir_core::intention::IntentionError;
 use weir_core::{ApplyError, ErrorCode, IntentionOffset};
@@ -132,6 +133,9 @@ pub enum StoreError {
         program: String,
         /// When the holder opened the store, Unix time in seconds, 0 unknown.
         started_unix_s: u64,
+        /// Socket in the directory on which a server of it may be reached,
+        /// unless there is none; a server that was killed leaves one behind.
+        socket: Option<PathBuf>,
     },
     /// A write or sync failed before; nothing more can be written through this
     /// handle. Reads go on.

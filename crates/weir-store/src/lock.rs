@@ -17,6 +17,9 @@ use crate::error::{IoVerb, StoreError};
 
 /// Name of the lock file.
 pub const LOCK_FILE: &str = "LOCK";
+/// Name of the socket on which a server of the directory is reached by other
+/// processes of this machine; only whoever holds the lock may make or remove it.
+pub const SOCKET_FILE: &str = "weir.sock";
 /// How long a second opener waits for the holder to have written who it is.
 const WAIT_FOR_TEXT: Duration = Duration::from_millis(300);
 /// Longest text read from the lock file, in bytes.
@@ -78,6 +81,7 @@ impl DirLock {
                             pid: holder.pid,
                             program: holder.program,
                             started_unix_s: holder.started_unix_s,
+                            socket: Some(directory.join(SOCKET_FILE)).filter(|path| path.exists()),
                         });
                     }
                     std::thread::sleep(Duration::from_millis(5));

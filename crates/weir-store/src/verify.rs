@@ -13,7 +13,7 @@ use weir_core::{
 use crate::disk::{Disk, FileDisk, OpenMode};
 use crate::error::{IoVerb, StoreError};
 use crate::identity::{self, Identity};
-use crate::lock::DirLock;
+use crate::lock::{DirLock, SOCKET_FILE};
 use crate::log::{self, LogIndex, LogReaders};
 use crate::snapshot::{self, Snapshot};
 use crate::topic::block::{BlockCursor, HEADER_BYTES, Header, Place};
@@ -294,6 +294,7 @@ fn topics(
     let known = [
         "weir.id",
         "LOCK",
+        SOCKET_FILE,
         "log",
         "cut",
         "topics",

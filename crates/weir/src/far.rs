@@ -76,6 +76,14 @@ impl Default for ConnectOptions {
     }
 }
 
+/// Whether anybody listens at a socket in the file system.
+pub(crate) fn answers(socket: &std::path::Path) -> bool {
+    #[cfg(unix)]
+    return std::os::unix::net::UnixStream::connect(socket).is_ok();
+    #[cfg(not(unix))]
+    return false;
+}
+
 /// A store that a server has open.
 #[derive(Debug)]
 pub(crate) struct Remote {

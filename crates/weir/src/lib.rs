@@ -74,6 +74,7 @@ pub use weir_core::{
     Outcomes, ProgramCounts, ProgramHost, ProgramOptions, Record, RecordFlags, RecordKind,
     Retention, StateMode, TopicId, TopicName, TopicOptions, limits,
 };
+pub use weir_store::lock::SOCKET_FILE;
 pub use weir_store::{
     Agreement, BackupReport, CompactReport, Durability, Finding, GroupInfo, History, Identity,
     KeyEntry, LogIndex, OpenOptions, OpenReport, OwnedRecord, Page, ProgramInfo, Proposal, Records,

@@ -66,6 +66,18 @@ impl Session {
         }
     }
 
+    /// The same, if the store can be asked.
+    ///
+    /// # Errors
+    /// When a server cannot be reached; never for a store of this process.
+    pub fn try_next_nonce(&self) -> Result<u64, WeirError> {
+        match &self.way {
+            Way::Near { next, .. } => Ok(*next),
+            Way::Far(Ok(link)) => Ok(link.try_next()?),
+            Way::Far(Err((code, text))) => Err(far(*code, text.clone()).into()),
+        }
+    }
+
     /// Goes back to a nonce whose answer was not seen; the store answers those
     /// it knows and executes the others. Over a connection, what is in flight
     /// is waited for first.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_core::{ClientId, Intention, ProgramHost, TopicName};
+use weir_core::{ClientId, ErrorCode, Intention, ProgramHost, TopicName};
 use weir_store::{
     Durability, OpenOptions, ProgramInfo, Proposal, Stats, Store, StoreError, TopicInfo,
     VerifyReport,
@@ -45,6 +45,47 @@ impl Weir {
         Ok(Self {
             place: Place::Near(Arc::new(store)),
         })
+    }
+
+    /// Opens the store, or becomes a client of the server that has it open,
+    /// through the socket in the directory. `connect` holds for the second.
+    ///
+    /// # Errors
+    /// `Locked` with the process id when another process has the directory
+    /// open and does not serve it there.
+    pub fn open_or_connect(
+        directory: impl AsRef<Path>,
+        options: &OpenOptions,
+        connect: &ConnectOptions,
+    ) -> Result<Self, WeirError> {
+        let error = match Self::open_with(directory, options) {
+            Err(WeirError::Store(error)) => error,
+            opened => return opened,
+        };
+        match Self::served(&error, connect) {
+            Some(connected) => connected,
+            None => Err(error.into()),
+        }
+    }
+
+    /// The server that answers at the socket which `Locked` names; nothing
+    /// when there is none, or the error is another one.
+    pub fn served(error: &StoreError, connect: &ConnectOptions) -> Option<Result<Self, WeirError>> {
+        let StoreError::Locked {
+            socket: Some(socket),
+            ..
+        } = error
+        else {
+            return None;
+        };
+        // Left by a server that is gone, or by one that is about to be there.
+        if !crate::far::answers(socket) {
+            return None;
+        }
+        Some(Self::connect_with(
+            &format!("unix:{}", socket.display()),
+            connect,
+        ))
     }
 
     /// Connects to a server: `weir://HOST[:PORT]`, `weirs://HOST[:PORT]` (TLS)
@@ -131,6 +172,22 @@ impl Weir {
         }
     }
 
+    /// All topics that have a program, with it, by name.
+    pub fn programs(&self) -> Result<Vec<(String, ProgramInfo)>, WeirError> {
+        let Place::Far(remote) = &self.place else {
+            return Ok(self.store().programs());
+        };
+        let mut found = Vec::new();
+        for info in remote.topics(false)? {
+            found.extend(
+                remote
+                    .program(&info.name)?
+                    .map(|program| (info.name, program)),
+            );
+        }
+        Ok(found)
+    }
+
     /// Counts since the store was opened.
     pub fn stats(&self) -> Result<Stats, WeirError> {
         match &self.place {
@@ -161,7 +218,19 @@ impl Weir {
     }
 
     /// Hands over intentions without waiting for them.
+    ///
+    /// # Errors
+    /// `Far` with `BadRequest` for intentions with a nonce at a server: their
+    /// numbers are those of a connection of a [`session`](Self::session).
     pub fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, WeirError> {
+        let numbered = |intention: &Intention<'_>| intention.nonce > 0;
+        if matches!(self.place, Place::Far(_)) && intentions.iter().any(numbered) {
+            return Err(StoreError::Far {
+                code: ErrorCode::BadRequest,
+                text: "intentions with a nonce go through Weir::session at a server".to_owned(),
+            }
+            .into());
+        }
         Ok(self.place.propose(intentions)?)
     }
 

@@ -84,16 +84,18 @@ impl<'a> Sender<'a> {
         args: &'a ImportArgs,
         identity: Option<&str>,
     ) -> anyhow::Result<Self> {
-        let session = identity.map(|path| session(weir, args, path));
-        if let Some(session) = session.as_ref().filter(|session| session.next_nonce() == 1)
+        let session = identity.map(|path| session(weir, args, path)).transpose()?;
+        let last = match &session {
+            Some(session) => number(session)?,
+            None => 0,
+        };
+        if let Some(session) = session.as_ref().filter(|_| last == 0)
             && !args.again
         {
             not_forgotten(weir, args, session.client())?;
         }
         Ok(Self {
-            last: session
-                .as_ref()
-                .map_or(0, |session| session.next_nonce() - 1),
+            last,
             weir,
             args,
             session,
@@ -261,7 +263,7 @@ fn intentions<'a>(items: &'a Items, topic: &'a str, chains: &[u64]) -> Vec<Inten
 fn not_forgotten(weir: &Weir, args: &ImportArgs, client: ClientId) -> anyhow::Result<()> {
     let failed = || format!("cannot read {}", args.topic);
     let topic = weir.topic(&args.topic).failed(failed)?;
-    if topic.info().is_none() {
+    if topic.try_info().failed(failed)?.is_none() {
         return Ok(());
     }
     for page in topic.pages(ReadFrom::Start).failed(failed)? {
@@ -281,9 +283,11 @@ fn not_forgotten(weir: &Weir, args: &ImportArgs, client: ClientId) -> anyhow::Re
 }
 
 /// The newest session of this import, or a new one.
-fn session(weir: &Weir, args: &ImportArgs, path: &str) -> Session {
-    let store = hex(&weir.store().identity().store_id);
-    let topic = weir.store().topic(&args.topic);
+fn session(weir: &Weir, args: &ImportArgs, path: &str) -> anyhow::Result<Session> {
+    let failed = || format!("cannot ask about {}", args.topic);
+    let store = hex(&weir.store_id().failed(failed)?);
+    let topic = weir.topic(&args.topic).failed(failed)?;
+    let topic = topic.try_info().failed(failed)?;
     let life = topic.and_then(|topic| topic.incarnation);
     let life = life.map_or(0, |offset| offset.0).to_string();
     let key = args
@@ -311,14 +315,21 @@ fn session(weir: &Weir, args: &ImportArgs, path: &str) -> Session {
             &run,
         ])
     };
-    let known = |run: &u32| weir.store().last_nonce(id(*run)) > 0;
-    let runs = (0..RUNS_MAX).take_while(known).count();
-    let runs = u32::try_from(runs).unwrap_or(RUNS_MAX);
+    let mut runs = 0;
+    while runs < RUNS_MAX && number(&weir.session(id(runs)))? > 0 {
+        runs += 1;
+    }
     // The newest run goes on, unless a new one was asked for.
     let run = if args.again {
         runs
     } else {
         runs.saturating_sub(1)
     };
-    weir.session(id(run))
+    Ok(weir.session(id(run)))
+}
+
+/// Number of the newest item of a session that is in.
+fn number(session: &Session) -> anyhow::Result<u64> {
+    let next = session.try_next_nonce();
+    Ok(next.failed(|| "cannot ask how far the import came".to_owned())? - 1)
 }

@@ -8,7 +8,7 @@ use weir::{ErrorCode, ProgramInfo};
 use crate::cli::Caller;
 use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::{self, Access};
-use crate::report::Failure;
+use crate::report::{Because, Failure};
 
 const FIELDS: &[Field] = &[
     field("topic", "text", "name of the topic"),
@@ -53,7 +53,8 @@ pub(super) fn list(caller: &Caller) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let weir = place::open(caller, Access::Read)?;
-    for (topic, program) in weir.store().programs() {
+    let programs = weir.programs();
+    for (topic, program) in programs.failed(|| "cannot list the programs".to_owned())? {
         out.row(&row(&topic, &program))?;
     }
     out.finish()?;
@@ -66,7 +67,9 @@ pub(super) fn run(caller: &Caller, topic: &str) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let weir = place::open(caller, Access::Read)?;
-    let program = weir.store().program(topic).ok_or_else(|| {
+    let found = weir.program(topic);
+    let found = found.failed(|| format!("cannot ask about the program of {topic}"))?;
+    let program = found.ok_or_else(|| {
         let what = format!("there is no program in topic {topic}");
         Failure::new(ErrorCode::TopicUnknown, what)
     })?;

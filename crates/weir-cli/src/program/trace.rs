@@ -95,7 +95,11 @@ struct Seen {
 
 /// Opens the history of the call's store on a host of its own.
 pub(super) fn history(caller: &Caller, tracer: &Arc<Tracer>) -> anyhow::Result<History> {
-    let at = place::directory(caller)?;
+    let at = place::directory(
+        caller,
+        "weir program trace",
+        "run it on the machine of the server with `--at DIR`; it only reads, while it is served too",
+    )?;
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(tracer)));
     let history = History::open(Path::new(at), Some(host));
     history.failed(|| format!("cannot read the store in {at}"))

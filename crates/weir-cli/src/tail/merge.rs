@@ -12,13 +12,13 @@ use crate::report::Because;
 
 /// The topics that are read, each with what was fetched of it.
 #[derive(Default)]
-pub(super) struct Merge {
-    sources: Vec<Source>,
+pub(super) struct Merge<'a> {
+    sources: Vec<Source<'a>>,
 }
 
-struct Source {
-    name: String,
-    reader: TopicReader,
+struct Source<'a> {
+    name: &'a str,
+    reader: &'a mut TopicReader,
     heads: VecDeque<Kept>,
 }
 
@@ -72,9 +72,9 @@ impl Kept {
     }
 }
 
-impl Merge {
+impl<'a> Merge<'a> {
     /// Adds a topic.
-    pub(super) fn add(&mut self, name: String, reader: TopicReader) {
+    pub(super) fn add(&mut self, name: &'a str, reader: &'a mut TopicReader) {
         self.sources.push(Source {
             name,
             reader,
@@ -82,7 +82,8 @@ impl Merge {
         });
     }
 
-    /// Hands over all records that are there, until `print` says no.
+    /// Hands over all records that are there, until `print` says no. When it
+    /// ends otherwise, the readers may be behind what was handed over.
     pub(super) fn run(
         mut self,
         mut print: impl FnMut(&str, &Record<'_>) -> anyhow::Result<bool>,
@@ -92,7 +93,7 @@ impl Merge {
             while let Some(page) = only.page()? {
                 for record in &page {
                     let record = record.failed(|| format!("cannot read {}", only.name))?;
-                    if !print(&only.name, &record)? {
+                    if !print(only.name, &record)? {
                         return Ok(());
                     }
                 }
@@ -109,7 +110,7 @@ impl Merge {
                 break;
             };
             if let Some(head) = source.heads.pop_front()
-                && !print(&source.name, &head.record())?
+                && !print(source.name, &head.record())?
             {
                 break;
             }
@@ -119,9 +120,9 @@ impl Merge {
     }
 }
 
-impl Source {
+impl Source<'_> {
     fn page(&mut self) -> anyhow::Result<Option<Page>> {
-        let name = &self.name;
+        let name = self.name;
         self.reader
             .next_page()
             .failed(|| format!("cannot read {name}"))

@@ -23,7 +23,8 @@ fn errors_have_three_lines_and_codes_that_help_explains() {
     let place = Place::new();
     for (line, code, exit) in [
         ("get t 1", "E406", 4),
-        ("--at weir://host:1 get t 1", "E311", 1),
+        ("--at weir://127.0.0.1:1 --lock-wait 0 get t 1", "E503", 1),
+        ("--at http://host get t 1", "E505", 2),
         ("get t 1 --at ftp://host", "E505", 2),
         ("put bad/name x", "E321", 2),
         ("context show none", "E406", 4),

@@ -15,4 +15,5 @@ mod place;
 mod program;
 mod run;
 mod security;
+mod served;
 mod tools;

@@ -13,6 +13,9 @@ pub(super) enum Proof {
     None,
     /// By the token of this id.
     Token(Box<str>),
+    /// By running as the person of the server, on the same machine: the files
+    /// of the store are open to it anyway.
+    Owner,
     /// By a certificate that the TLS library has verified.
     Certificate,
 }

@@ -81,7 +81,8 @@ impl Table {
     /// Whoever was proved before, if that still holds.
     pub(super) fn find(&self, name: &str, proof: &Proof) -> Option<&Identity> {
         match proof {
-            Proof::None => None,
+            // The owner is in no file.
+            Proof::None | Proof::Owner => None,
             Proof::Token(id) => self.tokens.get(&**id).filter(|found| found.name == name),
             Proof::Certificate => self.certificates.get(name),
         }

@@ -323,6 +323,12 @@ impl Link {
         self.inner.lock().next()
     }
 
+    /// The same, if the server was reached.
+    pub(crate) fn try_next(&self) -> Result<u64, StoreError> {
+        self.facts()?;
+        Ok(self.inner.lock().next())
+    }
+
     /// Goes back to a nonce, when nothing is in flight any more.
     pub(crate) fn rewind(&self, nonce: u64) {
         let mut state = self.inner.lock();

@@ -1,0 +1,243 @@
+//! `weir bench`: how fast a store answers, in a directory or at a server.
+//!
+//! Clients are threads, each with a connection of its own where there is a
+//! server. What is measured is what a program sees: from handing a call over
+//! to its answer. The level of durability stands beside every figure, for a
+//! figure without it says nothing. What must never happen here: a figure over
+//! work that failed, or memory that grows with the number of messages.
+
+mod histogram;
+mod read;
+mod tail;
+mod write;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use weir::{Durability, ErrorCode, Weir};
+
+use self::histogram::Histogram;
+use crate::cli::Caller;
+use crate::interrupt::Interrupt;
+use crate::output::{Cell, Field, Shape, field, wide};
+use crate::place::{self, Access, Where};
+use crate::report::{Because, Failure};
+
+/// Most clients of one run.
+const CLIENTS_MAX: u64 = 1024;
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// Options of all three.
+#[derive(Debug, Args)]
+pub(crate) struct Load {
+    /// Topic to work on; it is made when it is not there, and stays
+    #[arg(short, long, default_value = "bench")]
+    topic: String,
+    /// Clients at once, each with a connection of its own
+    #[arg(short, long, default_value_t = 1, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=CLIENTS_MAX))]
+    clients: u64,
+    /// Messages, of all clients together
+    #[arg(short, long, default_value_t = 10_000, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    messages: u64,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Write messages and wait for their verdicts
+    #[command(after_long_help = "\
+Latency is from handing over a call of --batch messages to its verdict. With --window 1 a client waits
+for each verdict; with more, so many calls of it are on their way. Ctrl-C prints what there is.
+
+Examples:
+  weir bench write --messages 500
+  weir bench write --clients 5 --messages 1000 --bytes 200 --batch 10 --window 4 -o json")]
+    Write(write::WriteArgs),
+    /// Read a topic from its beginning, or single records
+    #[command(after_long_help = "\
+Latency is that of a page, or with --single that of a record at a random offset. Each client reads
+its share: the first messages of the topic, or so many single records.
+
+Examples:
+  weir bench write -m 500 --quiet && weir bench read
+  weir bench write -m 500 --quiet && weir bench read --single --clients 2 -m 200 -o json")]
+    Read(read::ReadArgs),
+    /// Write messages and see how long they take to listeners
+    #[command(after_long_help = "\
+One writer, --clients listeners. Latency is from handing a message over to its arrival at a listener,
+so it holds the time of the write too.
+
+Examples:
+  weir bench tail --clients 2 --messages 200
+  weir bench tail --messages 200 --rate 1000 -o json")]
+    Tail(tail::TailArgs),
+}
+
+/// Fields of a measurement.
+pub(crate) const FIELDS: &[Field] = &[
+    field("verb", "text", "write, read or tail"),
+    field("at", "text", "where the store is"),
+    field(
+        "durability",
+        "text",
+        "what a verdict means for the disk: group, each, interval:MS or memory",
+    ),
+    field("clients", "number", "clients at once"),
+    field("messages", "number", "messages that were answered or read"),
+    field("bytes", "number", "bytes of their values"),
+    wide("batch", "number", "messages in a call"),
+    wide("window", "number", "calls of a client on their way"),
+    field("ms", "number", "milliseconds it took"),
+    field("per_second", "number", "messages a second"),
+    wide("samples", "number", "latencies that were taken"),
+    field(
+        "p50_us",
+        "number",
+        "half of the latencies are at most so long",
+    ),
+    field("p90_us", "number", "90 of 100 are"),
+    field("p99_us", "number", "99 of 100 are"),
+    field("p999_us", "number", "999 of 1000 are"),
+    field("max_us", "number", "the longest"),
+    field("invalid", "number", "verdicts that were not VALID"),
+    field("complete", "bool", "whether it ran to its end"),
+];
+
+/// What one client, or all of them, have seen.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    messages: u64,
+    bytes: u64,
+    invalid: u64,
+    latency: Histogram,
+}
+
+impl Seen {
+    fn add(&mut self, other: &Self) {
+        self.messages += other.messages;
+        self.bytes += other.bytes;
+        self.invalid += other.invalid;
+        self.latency.add(&other.latency);
+    }
+}
+
+/// A measurement that has ended.
+struct Measured {
+    verb: &'static str,
+    clients: u64,
+    batch: u64,
+    window: u64,
+    time: Duration,
+    seen: Seen,
+}
+
+/// What a run needs.
+pub(crate) struct Bench<'a> {
+    caller: &'a Caller,
+    weir: &'a Weir,
+    interrupt: &'a Interrupt,
+}
+
+impl Bench<'_> {
+    /// The store for one client: a connection of its own, or the one open
+    /// store of this process.
+    fn client(&self) -> anyhow::Result<Weir> {
+        match (self.weir.local(), place::place(self.caller)?) {
+            (None, Where::Server(_)) => place::open(self.caller, Access::Read),
+            _ => Ok(self.weir.clone()),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.interrupt.asked()
+    }
+}
+
+/// The share of one of `clients` in `messages`.
+fn share(messages: u64, clients: u64, client: u64) -> u64 {
+    messages / clients + u64::from(client < messages % clients)
+}
+
+/// Carries out `weir bench`.
+pub(crate) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let no_signals = || "cannot prepare for Ctrl-C".to_owned();
+    let interrupt = Interrupt::new().failed(no_signals)?;
+    let access = match args.verb {
+        Verb::Read(_) => Access::Read,
+        _ => Access::Write,
+    };
+    let weir = place::open(caller, access)?;
+    interrupt.watch().failed(no_signals)?;
+    let bench = Bench {
+        caller,
+        weir: &weir,
+        interrupt: &interrupt,
+    };
+    let measured = match &args.verb {
+        Verb::Write(args) => write::run(&bench, args)?,
+        Verb::Read(args) => read::run(&bench, args)?,
+        Verb::Tail(args) => tail::run(&bench, args)?,
+    };
+    let level = weir.durability();
+    let level = match level.failed(|| "cannot ask for the durability".to_owned())? {
+        Durability::Interval(time) => format!("interval:{}", time.as_millis()),
+        level => level.name().to_owned(),
+    };
+    let complete = !interrupt.asked();
+    row(&mut out, caller, &measured, level, complete)?;
+    out.finish()?;
+    weir.close()
+        .failed(|| "cannot close the store".to_owned())?;
+    if !complete {
+        let failure = Failure::new(ErrorCode::Cancelled, "the measurement was interrupted");
+        let why = format!("{} messages were measured", measured.seen.messages);
+        return Err(failure.because(why).into());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(
+    out: &mut crate::output::Output,
+    caller: &Caller,
+    measured: &Measured,
+    level: String,
+    complete: bool,
+) -> anyhow::Result<()> {
+    let seen = &measured.seen;
+    let nanos = measured.time.as_nanos().max(1);
+    let rate = u128::from(seen.messages) * 1_000_000_000 / nanos;
+    let quantile = |per_mille| {
+        let ns = seen.latency.quantile(per_mille);
+        ns.map_or(Cell::Nothing, |ns| Cell::Count(ns.div_ceil(1000)))
+    };
+    out.row(&[
+        Cell::Text(measured.verb.into()),
+        Cell::Text(caller.settings.at.value.as_str().into()),
+        Cell::Text(level.into()),
+        Cell::Count(measured.clients),
+        Cell::Count(seen.messages),
+        Cell::Size(seen.bytes),
+        Cell::Count(measured.batch),
+        Cell::Count(measured.window),
+        Cell::Count(u64::try_from(measured.time.as_millis()).unwrap_or(u64::MAX)),
+        Cell::Count(u64::try_from(rate).unwrap_or(u64::MAX)),
+        Cell::Count(seen.latency.count()),
+        quantile(500),
+        quantile(900),
+        quantile(990),
+        quantile(999),
+        quantile(1000),
+        Cell::Count(seen.invalid),
+        Cell::Flag(complete),
+    ])
+}

@@ -1,0 +1,127 @@
+//! `weir bench write`.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use clap::Args;
+use weir::{Effect, Intention, Operation, Proposal};
+
+use super::{Bench, Load, Measured, Seen, share};
+use crate::put::ensure;
+use crate::report::{Answered, Because};
+
+/// Arguments of `weir bench write`.
+#[derive(Debug, Args)]
+pub(crate) struct WriteArgs {
+    #[command(flatten)]
+    load: Load,
+    /// Bytes of a value
+    #[arg(short, long, default_value_t = 100, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=(64 << 20)))]
+    bytes: u64,
+    /// Messages that are handed over together
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    batch: u64,
+    /// Calls of a client that are on their way
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    window: u64,
+}
+
+pub(super) fn run(bench: &Bench<'_>, args: &WriteArgs) -> anyhow::Result<Measured> {
+    let load = &args.load;
+    ensure(bench.caller, bench.weir, &load.topic, false)?;
+    // Connected before the clock runs.
+    let clients: Vec<weir::Weir> = (0..load.clients)
+        .map(|_| bench.client())
+        .collect::<Result<_, _>>()?;
+    let value = vec![b'x'; usize::try_from(args.bytes).unwrap_or(usize::MAX)];
+    let started = Instant::now();
+    let all: Vec<anyhow::Result<Seen>> = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..)
+            .zip(&clients)
+            .map(|(number, weir)| {
+                let (value, messages) = (&value, share(load.messages, load.clients, number));
+                scope.spawn(move || client(bench, args, weir, value, messages))
+            })
+            .collect();
+        running
+            .into_iter()
+            .map(|client| match client.join() {
+                Ok(seen) => seen,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+            .collect()
+    });
+    let time = started.elapsed();
+    let mut seen = Seen::default();
+    for client in all {
+        seen.add(&client?);
+    }
+    Ok(Measured {
+        verb: "write",
+        clients: load.clients,
+        batch: args.batch,
+        window: args.window,
+        time,
+        seen,
+    })
+}
+
+struct Call {
+    proposal: Proposal,
+    started: Instant,
+}
+
+fn client(
+    bench: &Bench<'_>,
+    args: &WriteArgs,
+    weir: &weir::Weir,
+    value: &[u8],
+    messages: u64,
+) -> anyhow::Result<Seen> {
+    let topic = args.load.topic.as_str();
+    let failed = || format!("cannot write to {topic}");
+    let one = Intention::new(topic, Operation::Put { key: b"", value });
+    let mut seen = Seen::default();
+    let mut calls = VecDeque::new();
+    let mut left = messages;
+    while left > 0 || !calls.is_empty() {
+        if bench.is_over() {
+            left = 0;
+        }
+        if left > 0 && (calls.len() as u64) < args.window {
+            let count = args.batch.min(left);
+            left -= count;
+            let intentions = vec![one; usize::try_from(count).unwrap_or(1)];
+            let started = Instant::now();
+            let proposal = weir.propose(&intentions).failed(failed)?;
+            calls.push_back(Call { proposal, started });
+            // What is answered already is not made to wait for more.
+            if !calls
+                .front()
+                .is_some_and(|call: &Call| call.proposal.is_done())
+            {
+                continue;
+            }
+        }
+        let Some(call) = calls.pop_front() else {
+            continue;
+        };
+        let outcomes = call.proposal.wait();
+        let ns = u64::try_from(call.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let outcomes = outcomes.answered(failed, "measure again")?;
+        seen.latency.record(ns);
+        for outcome in outcomes.iter() {
+            let commit = outcome.commit();
+            if commit.is_some_and(|commit| commit.effect == Effect::Valid) {
+                seen.messages += 1;
+                seen.bytes += value.len() as u64;
+            } else {
+                seen.invalid += 1;
+            }
+        }
+    }
+    Ok(seen)
+}

@@ -1,0 +1,145 @@
+//! What shows a server who is asking, and what to trust: by flag, environment
+//! or context.
+//!
+//! What must never happen here: a token on a command line, or one that is
+//! shown; a token of one place that is sent to another one (the settings see
+//! to it).
+
+#![allow(clippy::doc_markdown, reason = "some are help texts")]
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use weir::ErrorCode;
+
+use crate::put::usage;
+use crate::report::{Because, Failure};
+
+/// Where that is which shows a server who is asking, and what to trust: names
+/// of files and variables, never a secret itself.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, Args)]
+pub(crate) struct Credentials {
+    /// File with the token for a server [else WEIR_TOKEN, WEIR_TOKEN_FILE, the context]
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Name of the environment variable with the token.
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token_env: Option<String>,
+    /// File with the authority of servers of weirs://, PEM [else WEIR_SERVER_CA, the system's]
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) server_ca: Option<PathBuf>,
+    /// File with the certificate to show to servers of weirs://, PEM [else WEIR_CLIENT_CERT]
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) client_cert: Option<PathBuf>,
+    /// File with the key of that certificate, PEM [else WEIR_CLIENT_KEY]
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) client_key: Option<PathBuf>,
+}
+
+/// The variable that holds a token.
+const TOKEN: &str = "WEIR_TOKEN";
+/// Bytes of a file with a token.
+const TOKEN_FILE_BYTES_MAX: u64 = 4096;
+
+impl Credentials {
+    /// What the environment says.
+    pub(crate) fn of_environment() -> Self {
+        let set = |name: &str| std::env::var_os(name).filter(|text| !text.is_empty());
+        let path = |name: &str| set(name).map(PathBuf::from);
+        Self {
+            token_env: set(TOKEN).map(|_| TOKEN.to_owned()),
+            token_file: path("WEIR_TOKEN_FILE"),
+            server_ca: path("WEIR_SERVER_CA"),
+            client_cert: path("WEIR_CLIENT_CERT"),
+            client_key: path("WEIR_CLIENT_KEY"),
+        }
+    }
+
+    /// The same, with what is not said taken from `other`.
+    pub(crate) fn or(self, other: Self) -> Self {
+        let token = self.token_file.is_some() || self.token_env.is_some();
+        let (token_file, token_env) = if token {
+            (self.token_file, self.token_env)
+        } else {
+            (other.token_file, other.token_env)
+        };
+        let identity = self.client_cert.is_some() || self.client_key.is_some();
+        let (client_cert, client_key) = if identity {
+            (self.client_cert, self.client_key)
+        } else {
+            (other.client_cert, other.client_key)
+        };
+        Self {
+            token_file,
+            token_env,
+            server_ca: self.server_ca.or(other.server_ca),
+            client_cert,
+            client_key,
+        }
+    }
+
+    /// Reads the token.
+    pub(crate) fn token(&self) -> anyhow::Result<Option<String>> {
+        if let Some(path) = &self.token_file {
+            let failed = || format!("cannot read the token in {}", path.display());
+            let file = std::fs::File::open(path).failed(failed)?;
+            let mut text = String::new();
+            let read = file.take(TOKEN_FILE_BYTES_MAX).read_to_string(&mut text);
+            read.failed(failed)?;
+            return Ok(Some(text.trim().to_owned()));
+        }
+        let Some(name) = &self.token_env else {
+            return Ok(None);
+        };
+        match std::env::var(name) {
+            Ok(token) if !token.trim().is_empty() => Ok(Some(token.trim().to_owned())),
+            _ => Err(
+                Failure::new(ErrorCode::BadOption, "cannot find the token of the context")
+                    .because(format!("the variable {name} is not set"))
+                    .advise(format!("set {name}, or name a file: `--token-file FILE`"))
+                    .into(),
+            ),
+        }
+    }
+
+    /// The certificate to show and its key.
+    pub(crate) fn identity(&self) -> anyhow::Result<Option<(PathBuf, PathBuf)>> {
+        match (&self.client_cert, &self.client_key) {
+            (None, None) => Ok(None),
+            (Some(certificate), Some(key)) => Ok(Some((certificate.clone(), key.clone()))),
+            _ => Err(usage("--client-cert and --client-key belong together")),
+        }
+    }
+
+    /// Where the token is, in words that give nothing away.
+    pub(crate) fn shown_token(&self) -> Option<String> {
+        match (&self.token_file, &self.token_env) {
+            (Some(file), _) => Some(format!("(file {})", file.display())),
+            (None, Some(name)) => Some(format!("(environment {name})")),
+            (None, None) => None,
+        }
+    }
+
+    /// The same with names of files that hold wherever they are used.
+    pub(crate) fn absolute(&self) -> anyhow::Result<Self> {
+        let whole = |path: &Option<PathBuf>| {
+            let path = path.as_ref().map(std::path::absolute);
+            path.transpose()
+                .failed(|| "cannot name the file".to_owned())
+        };
+        Ok(Self {
+            token_file: whole(&self.token_file)?,
+            token_env: self.token_env.clone(),
+            server_ca: whole(&self.server_ca)?,
+            client_cert: whole(&self.client_cert)?,
+            client_key: whole(&self.client_key)?,
+        })
+    }
+}

@@ -1,0 +1,96 @@
+//! Following topics of a server.
+//!
+//! Invariant: what was printed is in the state's places, so readers can be
+//! made anew at any time. What must never happen here: a reader that goes on
+//! after an error, for it may be ahead of what was printed.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use weir::{ErrorCode, ReadFrom, TopicReader, Weir};
+
+use super::{FOLLOW_PAUSE, State};
+use crate::output::Output;
+use crate::report::{Failure, note};
+
+/// How often it is asked for topics that are new.
+const LIST_EVERY: Duration = Duration::from_secs(1);
+
+/// Topics of one server that are followed.
+pub(super) struct Follow<'a> {
+    weir: &'a Weir,
+    readers: BTreeMap<String, TopicReader>,
+    listed: Option<Instant>,
+}
+
+impl<'a> Follow<'a> {
+    pub(super) fn new(weir: &'a Weir) -> Self {
+        Self {
+            weir,
+            readers: BTreeMap::new(),
+            listed: None,
+        }
+    }
+
+    /// Prints what comes until there is enough, or the server is away.
+    pub(super) fn run(mut self, state: &mut State<'_>, out: &mut Output) -> anyhow::Result<()> {
+        while state.left > 0 {
+            if let Err(error) = self.round(state, out) {
+                let failed = error.downcast_ref::<Failure>();
+                let away = failed.is_some_and(|failure| {
+                    matches!(failure.code, ErrorCode::Unreachable | ErrorCode::Deadline)
+                });
+                if !away {
+                    return Err(error);
+                }
+                out.flush()?;
+                if !state.away {
+                    note(state.quiet, "the server is away: waiting for it");
+                }
+                state.away = true;
+                std::thread::sleep(FOLLOW_PAUSE);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn round(&mut self, state: &mut State<'_>, out: &mut Output) -> anyhow::Result<()> {
+        if self.is_list_old(state) {
+            state.open(self.weir, &mut self.readers)?;
+            self.listed = Some(Instant::now());
+        }
+        state.print(&mut self.readers, out)?;
+        // From now on, topics that come up are new.
+        state.from = ReadFrom::Start;
+        state.away = false;
+        out.flush()?;
+        if state.left == 0 {
+            return Ok(());
+        }
+        let now = Instant::now();
+        if self.readers.len() == 1 {
+            for reader in self.readers.values_mut() {
+                // What it found, or why it failed, comes with the next page.
+                let _ = reader.wait(Some(now + LIST_EVERY));
+            }
+        } else {
+            let waiting = self.readers.values_mut();
+            let found = waiting.fold(false, |found, reader| reader.wait(Some(now)) || found);
+            if !found {
+                std::thread::sleep(FOLLOW_PAUSE);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there may be topics that are meant and have no reader.
+    fn is_list_old(&self, state: &State<'_>) -> bool {
+        let Some(listed) = self.listed else {
+            return true;
+        };
+        let topics = &state.args.topics;
+        let complete = topics.iter().all(|name| self.readers.contains_key(name));
+        !complete && listed.elapsed() >= LIST_EVERY
+    }
+}

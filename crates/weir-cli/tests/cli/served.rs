@@ -1,0 +1,424 @@
+//! Verbs at a server: the same words, the same answers, the same exit codes;
+//! through the socket of a directory, with a token, over restarts.
+
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::Path;
+use std::process::{Child, ChildStderr, ChildStdout, Stdio};
+
+use crate::run::{Done, Place, done};
+
+/// A server in a place; killed when it is dropped.
+pub(crate) struct Served {
+    child: Child,
+    pub(crate) url: String,
+    _said: Lines<BufReader<ChildStderr>>,
+}
+
+impl Served {
+    /// Serves the directory `data` at this address, or at one of its own.
+    pub(crate) fn new(place: &Place, native: &str, flags: &[&str]) -> Self {
+        let mut child = place
+            .weir()
+            .args(["serve", "--at", "data", "--http", "off", "--native", native])
+            .args(flags)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut url = String::new();
+        loop {
+            let line = said.next().expect("the server starts").unwrap();
+            if let Some((_, at)) = line.split_once("native at ") {
+                at.clone_into(&mut url);
+            }
+            if line.contains("acknowledged") {
+                return Self {
+                    child,
+                    url,
+                    _said: said,
+                };
+            }
+        }
+    }
+
+    /// Kills it and serves again at the same address.
+    fn again(mut self, place: &Place) -> Self {
+        self.kill();
+        let native = self.url.strip_prefix("weir://").unwrap().to_owned();
+        Self::new(place, &native, &[])
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn run(&self, place: &Place, line: &str) -> Done {
+        place.run(&format!("{line} --at {}", self.url))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// The verbs of a day, each with its exit code; `module` is a program.
+const DAY: &[(&str, i32)] = &[
+    ("topic create orders", 0),
+    ("put orders {\"id\":1} --key 1 --no-create", 0),
+    ("put orders {\"id\":2} --key 1 --if-absent", 3),
+    ("put nothing x --no-create", 3),
+    ("get orders --key 1", 0),
+    ("get orders 2 -o json --columns offset,kind,key,value", 0),
+    ("get orders 9", 4),
+    ("get orders --key 9", 4),
+    ("delete orders --key 1 --if-present", 0),
+    ("tail nothing", 4),
+    ("tail orders -o jsonl --columns offset,kind,key,value", 0),
+    (
+        "tail orders --from -1 -o jsonl --columns offset,kind,key",
+        0,
+    ),
+    ("topic set orders compaction=latest", 0),
+    (
+        "topic info orders -o json --columns name,live,first,last,keys,compaction",
+        0,
+    ),
+    ("topic ls -o json --columns name,first,last,keys", 0),
+    ("topic verify orders -o json", 0),
+    ("txn orders steps.ndjson", 0),
+    (
+        "import lines.ndjson -t things -k $.id -o json --columns imported,already,complete",
+        0,
+    ),
+    (
+        "import lines.ndjson -t things -k $.id -o json --columns imported,already,complete",
+        0,
+    ),
+    ("export things --columns key,value", 0),
+    ("export things --latest --columns key,value", 0),
+    ("program deploy bank balance.wasm", 0),
+    ("program deploy bank balance.wasm", 3),
+    (
+        "program show bank -o json --columns topic,state,entries,sha256",
+        0,
+    ),
+    ("program ls -o json --columns topic,state,sha256", 0),
+    ("program show orders", 4),
+    ("program replace bank balance.wasm", 0),
+    ("put bank junk", 3),
+    ("put bad/name x", 2),
+    ("put orders x --session s --nonce 1", 0),
+    ("put orders x --session s --nonce 1", 0),
+    ("put orders y --session s --nonce 1", 1),
+    ("put orders y --session s --nonce 9", 1),
+    ("topic rm orders --yes", 0),
+    ("topic info orders -o json --columns live,last", 0),
+];
+
+fn prepared() -> Place {
+    let place = Place::new();
+    place.write(
+        "steps.ndjson",
+        "{\"key\":\"a\",\"value\":1}\n{\"key\":\"b\",\"value\":2}\n",
+    );
+    place.write("lines.ndjson", "{\"id\":1}\n{\"id\":2}\n");
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let module = std::fs::read(root.join("programs/prebuilt/balance.wasm")).unwrap();
+    place.write("balance.wasm", module);
+    place
+}
+
+/// What is printed, without what differs from day to day.
+fn lasting(err: &str) -> String {
+    let lines = err.lines().filter(|line| {
+        !line.contains("working through its socket") && !line.contains("made a new store")
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn every_verb_answers_at_a_server_as_it_does_in_a_directory() {
+    let (near, far, through) = (prepared(), prepared(), prepared());
+    let served = Served::new(&far, ":0", &[]);
+    let behind = Served::new(&through, "off", &[]);
+    assert_eq!(behind.url, "", "only the socket is there");
+    for (line, code) in DAY {
+        let here = near.run(&format!("{line} --at data"));
+        assert_eq!(here.code, *code, "{line}: {}", here.err);
+        for there in [
+            served.run(&far, line),
+            through.run(&format!("{line} --at data")),
+        ] {
+            assert_eq!(there.code, *code, "{line}: {}", there.err);
+            assert_eq!(there.text(), here.text(), "{line}");
+            assert_eq!(lasting(&there.err), lasting(&here.err), "{line}");
+        }
+    }
+}
+
+#[test]
+fn verbs_that_need_the_files_say_so_and_what_to_do() {
+    let place = prepared();
+    let served = Served::new(&place, ":0", &[]);
+    place.run("topic create t --at data").ok();
+    for line in [
+        "backup copy",
+        "compact",
+        "verify",
+        "topic compact t",
+        "program trace t 1",
+        "program logs t",
+        "serve",
+    ] {
+        let done = served.run(&place, line).code(2);
+        assert!(done.err.contains("needs the files"), "{line}: {}", done.err);
+        assert!(done.err.contains("--at DIR"), "{line}: {}", done.err);
+    }
+    // Where the server is, they are refused by the lock, which names it.
+    let owner = format!("process {} (weir serve)", served.child.id());
+    let done = place.run("backup copy --at data --lock-wait 0").code(75);
+    assert!(done.err.contains(&owner), "{}", done.err);
+}
+
+#[test]
+fn the_socket_is_private_and_goes_with_the_server() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = prepared();
+    let mut served = Served::new(&place, ":0", &[]);
+    let socket = place.path("data/weir.sock");
+    let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let said = place.run("put t x --at data").ok().err;
+    let owner = format!("process {} serves data", served.child.id());
+    assert_eq!(said.matches(&owner).count(), 1, "{said}");
+    // What a killed server leaves is in nobody's way.
+    served.kill();
+    assert!(socket.exists());
+    place.run("put t x --at data").ok();
+    place.run("verify --at data").ok();
+    let mut served = Served::new(&place, ":0", &[]);
+    place.run("put t x --at data").ok();
+    let mut kill = place.command("/bin/sh");
+    kill.args(["-c", &format!("kill -INT {}", served.child.id())]);
+    assert!(kill.status().unwrap().success());
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+    assert!(!socket.exists());
+    assert_eq!(
+        place.run("tail t --at data -o raw --type put").ok().text(),
+        "x\nx\nx\n"
+    );
+}
+
+#[test]
+fn a_token_comes_from_a_file_or_the_environment_and_is_never_shown() {
+    let place = prepared();
+    let words = [
+        "token",
+        "new",
+        "loader",
+        "--right",
+        "put,create,read **",
+        "-o",
+        "json",
+    ];
+    let made = place.words(&words).ok();
+    let token = made.json()["token"].as_str().unwrap().to_owned();
+    place.write("token", format!("{token}\n"));
+    let served = Served::new(&place, ":0", &["--identities", "identities.toml"]);
+    let url = &served.url;
+    let denied = place.run(&format!("put t x --at {url}")).code(7);
+    assert!(denied.err.contains("(E307)"), "{}", denied.err);
+    place
+        .run(&format!("put t x --at {url} --token-file token"))
+        .ok();
+    let with = |name: &str, value: &str, line: &str| {
+        let mut command = place.weir();
+        command.args(line.split(' ')).env(name, value);
+        done(command.output().unwrap())
+    };
+    with("WEIR_TOKEN", &token, &format!("get t 2 --at {url}")).ok();
+    with("WEIR_TOKEN_FILE", "token", &format!("get t 2 --at {url}")).ok();
+    place
+        .run(&format!("context add far {url} --token-file token"))
+        .ok();
+    place
+        .run(&format!("context add var {url} --token-env MINE"))
+        .ok();
+    place.run("context use far").ok();
+    place.run("get t 2").ok();
+    // A token is for the place of its context.
+    let other = format!(
+        "get t 2 --at weir://localhost:{}",
+        url.rsplit_once(':').unwrap().1
+    );
+    place.run(&other).code(7);
+    place.run("context use var").ok();
+    with("MINE", &token, "get t 2").ok();
+    let unset = place.run("get t 2").code(2);
+    assert!(unset.err.contains("MINE is not set"), "{}", unset.err);
+    for line in [
+        "context ls -o json",
+        "context show far -o wide",
+        "config show",
+        "get t 2 -v",
+    ] {
+        let shown = with("MINE", &token, line).ok();
+        assert!(
+            !shown.text().contains(&token) && !shown.err.contains(&token),
+            "{line}"
+        );
+    }
+    let kept = std::fs::read_to_string(place.path(".config/weir/contexts.toml")).unwrap();
+    assert!(!kept.contains(&token), "{kept}");
+    // Whoever may read the files needs none.
+    place.run("get t 2 --at data").ok();
+    place.run("put t y --at data").ok();
+}
+
+fn follow(place: &Place, words: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut child = place
+        .weir()
+        .args(["tail", "-f", "-o", "raw", "--type", "put"])
+        .args(words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    (child, lines)
+}
+
+#[test]
+fn a_tail_goes_on_over_restarts_without_loss_or_doubling() {
+    let place = prepared();
+    let mut served = Served::new(&place, ":0", &[]);
+    served.run(&place, "topic create a.x").ok();
+    let url = served.url.clone();
+    let both = ["a.x", "a.y", "--at", &url, "-n", "20"];
+    let (mut one, mut of_one) = follow(&place, &["a.x", "--at", &url, "-n", "10"]);
+    let (mut two, mut of_two) = follow(&place, &both);
+    let (mut file, mut of_file) = follow(&place, &["a.*", "--at", "data", "-n", "20"]);
+    for n in 0..10 {
+        for topic in ["a.x", "a.y"] {
+            served.run(&place, &format!("put {topic} {topic}{n}")).ok();
+            let wanted = format!("{topic}{n}");
+            assert_eq!(of_two.next().unwrap().unwrap(), wanted);
+            assert_eq!(of_file.next().unwrap().unwrap(), wanted);
+            if topic == "a.x" {
+                assert_eq!(of_one.next().unwrap().unwrap(), wanted);
+            }
+        }
+        if n % 3 == 1 {
+            served = served.again(&place);
+        }
+    }
+    for (child, rest) in [
+        (&mut one, &mut of_one),
+        (&mut two, &mut of_two),
+        (&mut file, &mut of_file),
+    ] {
+        assert!(rest.next().is_none());
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn imports_over_killed_servers_and_killed_imports_give_exactly_the_rows() {
+    const ROWS: usize = 3000;
+    const WRITERS: usize = 5;
+    let place = prepared();
+    let mut served = Served::new(&place, ":0", &["--durability", "memory"]);
+    let mut wanted = String::new();
+    for n in 0..ROWS {
+        wanted.push_str(&format!("{{\"id\":{n}}}\n"));
+    }
+    place.write("rows.ndjson", &wanted);
+    let line = |n: usize, at: &str| {
+        format!("import rows.ndjson -t t{n} -k $.id --batch 20 --quiet --at {at}")
+    };
+    let import = |n: usize, at: &str| {
+        let mut command = place.weir();
+        command.args(line(n, at).split(' '));
+        command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    };
+    // Each round all of them begin or go on, the server dies under them, and
+    // the importers of every other round with it.
+    for round in 0..6 {
+        let at = served.url.clone();
+        let mut running: Vec<Child> = (0..WRITERS).map(|n| import(n, &at)).collect();
+        let done = |served: &Served| {
+            let topics = served.run(&place, "topic ls -o jsonl --columns last").ok();
+            topics
+                .lines()
+                .iter()
+                .map(|row| row["last"].as_u64().unwrap())
+                .sum::<u64>()
+        };
+        let goal = done(&served) + 400;
+        while done(&served) < goal.min((ROWS * WRITERS) as u64) {}
+        served = served.again(&place);
+        for child in &mut running {
+            if round % 2 == 0 {
+                child.kill().unwrap();
+                child.wait().unwrap();
+            } else {
+                assert_eq!(child.wait().unwrap().code(), Some(0));
+            }
+        }
+        if round % 2 == 1 {
+            break;
+        }
+    }
+    for n in 0..WRITERS {
+        served
+            .run(
+                &place,
+                &line(n, &served.url).replace(&format!(" --at {}", served.url), ""),
+            )
+            .ok();
+        let found = served
+            .run(&place, &format!("export t{n} -o raw"))
+            .ok()
+            .text();
+        assert!(found == wanted, "t{n}: each row once and in order");
+    }
+}
+
+#[test]
+fn input_of_lines_is_answered_at_a_server_while_it_comes() {
+    let place = prepared();
+    let served = Served::new(&place, ":0", &[]);
+    let mut child = place
+        .weir()
+        .args([
+            "put",
+            "t",
+            "-",
+            "--jsonl",
+            "-o",
+            "jsonl",
+            "--at",
+            &served.url,
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for n in 0..3 {
+        writeln!(input, "{{\"key\":\"k\",\"value\":{n}}}").unwrap();
+        let verdict = lines.next().unwrap().unwrap();
+        assert!(verdict.contains("\"effect\":\"VALID\""), "{verdict}");
+    }
+    drop(input);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

@@ -1,0 +1,87 @@
+//! The socket in the file system by which processes of the same person reach
+//! the server of a directory.
+//!
+//! Invariants: it has mode 0600 from the moment it has its name; whoever
+//! connects runs as the person of the server, or as root; it goes when the
+//! server takes no more connections. A socket that a killed server left is
+//! replaced, which the lock of the store makes safe. What must never happen
+//! here: a file that is no socket is removed.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use tokio::net::{UnixListener, UnixStream};
+use tokio::runtime::Runtime;
+
+use crate::error::ServerError;
+
+/// A listening socket; removed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct LocalSocket {
+    listener: UnixListener,
+    path: PathBuf,
+    /// The person of this process.
+    user: u32,
+}
+
+impl LocalSocket {
+    /// Listens at this path.
+    pub(crate) fn bind(runtime: &Runtime, path: &Path) -> Result<Self, ServerError> {
+        let _entered = runtime.enter();
+        let bound = || {
+            match fs::symlink_metadata(path) {
+                Ok(found) if !found.file_type().is_socket() => {
+                    return Err(io::Error::new(
+                        io::ErrorKind::AlreadyExists,
+                        "there is a file that is no socket",
+                    ));
+                }
+                _ => {}
+            }
+            // Under its name only when nobody else can connect.
+            let mut new = path.as_os_str().to_owned();
+            new.push(".n");
+            let new = PathBuf::from(new);
+            match fs::remove_file(&new) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let listener = UnixListener::bind(&new)?;
+            fs::set_permissions(&new, Permissions::from_mode(0o600))?;
+            fs::rename(&new, path)?;
+            // What the connection to oneself says is what is compared later.
+            let (one, _other) = UnixStream::pair()?;
+            let user = one.peer_cred()?.uid();
+            Ok((listener, user))
+        };
+        let (listener, user) = bound().map_err(|source| ServerError::Listen {
+            address: path.display().to_string(),
+            source,
+        })?;
+        Ok(Self {
+            listener,
+            path: path.to_owned(),
+            user,
+        })
+    }
+
+    /// The next connection of the same person.
+    pub(crate) async fn accept(&self) -> io::Result<UnixStream> {
+        loop {
+            let (stream, _) = self.listener.accept().await?;
+            match stream.peer_cred() {
+                Ok(who) if who.uid() == self.user || who.uid() == 0 => return Ok(stream),
+                _ => drop(stream),
+            }
+        }
+    }
+}
+
+impl Drop for LocalSocket {
+    fn drop(&mut self) {
+        // One that stays refuses connections, and the next server replaces it.
+        drop(fs::remove_file(&self.path));
+    }
+}
