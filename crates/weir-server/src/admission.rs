@@ -17,11 +17,16 @@ pub(crate) const IN_FLIGHT_BYTES_MAX: usize = 60 << 20;
 /// at a time.
 pub(crate) const ANSWERS_BYTES_MAX: usize = 256 << 20;
 
+/// Writes of the native port that bring programs and are compiled at a time:
+/// each keeps its room for as long as that takes.
+pub(crate) const COMPILES_MAX: usize = 2;
+
 /// The counts. One for all ports of a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Admission {
     bytes: Arc<AtomicUsize>,
     answers: Arc<AtomicUsize>,
+    compiles: Arc<AtomicUsize>,
 }
 
 /// Room that was given; given back when dropped. Keep it until the proposal is
@@ -48,6 +53,11 @@ impl Admission {
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
+
+    /// Leave to have programs compiled, or none at present.
+    pub(crate) fn admit_compile(&self) -> Option<Permit> {
+        admit(&self.compiles, 1, COMPILES_MAX)
+    }
 }
 
 fn admit(count: &Arc<AtomicUsize>, bytes: usize, max: usize) -> Option<Permit> {
@@ -70,7 +80,20 @@ impl Drop for Permit {
 
 #[cfg(test)]
 mod tests {
-    use super::{Admission, IN_FLIGHT_BYTES_MAX};
+    use super::{Admission, COMPILES_MAX, IN_FLIGHT_BYTES_MAX};
+
+    #[test]
+    fn few_are_compiled_at_a_time() {
+        let admission = Admission::default();
+        let turns: Vec<_> = (0..COMPILES_MAX)
+            .map(|_| admission.admit_compile())
+            .collect();
+        assert!(turns.iter().all(Option::is_some));
+        assert!(admission.admit_compile().is_none());
+        assert!(admission.admit(1).is_some(), "others write meanwhile");
+        drop(turns);
+        assert!(admission.admit_compile().is_some());
+    }
 
     #[test]
     fn room_ends_and_comes_back() {

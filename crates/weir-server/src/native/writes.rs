@@ -17,6 +17,10 @@ use crate::access::Right;
 use crate::admission::Permit;
 use crate::shared::Phase;
 
+/// Programs that one write may bring: each is compiled, and kept until the
+/// write is applied.
+const PROGRAMS_MAX: usize = 64;
+
 /// How a packet was dealt with.
 pub(super) enum Taken {
     /// It was.
@@ -48,8 +52,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             .iter()
             .map(|item| item.intention(principal.as_bytes()))
             .collect();
+        let programs = intentions.iter().filter(|one| brings_program(one)).count();
+        if programs > PROGRAMS_MAX {
+            let mut refused = Refused::new(ErrorCode::TooLarge, "too many programs in one write");
+            refused.message.limit = Some(PROGRAMS_MAX as u64);
+            return Err(self.of_write(refused, first, count));
+        }
+        let mut turn = None;
+        if programs > 0 {
+            turn = self.port.shared.admission.admit_compile();
+            if turn.is_none() {
+                return Ok(Taken::NoRoom);
+            }
+        }
         let before = self.admit(first, &intentions, size)?;
-        let proposal = if intentions.iter().any(brings_program) {
+        let proposal = if programs > 0 {
             // Compiling takes its time where it holds up nobody else.
             let store = Arc::clone(&self.port.shared.store);
             let items = items.to_vec();
@@ -61,6 +78,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         } else {
             self.port.shared.store.propose(&intentions)
         };
+        drop(turn);
         self.proposed(tag, first, count, size, permit, before, proposal)
     }
 

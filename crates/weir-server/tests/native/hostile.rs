@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
+use weir_core::batch::BatchBuilder;
+use weir_core::intention::IntentionLimits;
 use weir_core::protocol::{After, Hello, Listen, Message, Packet};
-use weir_core::{ErrorCode, Intention, Operation, Outcome};
+use weir_core::{ErrorCode, Intention, Operation, Outcome, TopicOptions};
 use weir_server::Rate;
 
 use crate::peer::{CLIENT, Peer, World, puts};
@@ -256,8 +258,8 @@ fn a_write_that_waits_for_room_is_charged_once() {
         key: b"k",
         value: &value,
     };
-    let mut builder = weir_core::batch::BatchBuilder::default();
-    let limits = weir_core::intention::IntentionLimits {
+    let mut builder = BatchBuilder::default();
+    let limits = IntentionLimits {
         value_bytes_max: 64 << 20,
         ..Default::default()
     };
@@ -278,4 +280,36 @@ fn a_write_that_waits_for_room_is_charged_once() {
     }
     drop(held);
     assert!(matches!(small.answers(1)[0], (_, Outcome::Committed(_))));
+}
+
+#[test]
+fn a_write_brings_a_bounded_number_of_programs() {
+    let world = World::new();
+    let options = TopicOptions::default();
+    let limits = IntentionLimits::default();
+    let write = |count: u32| {
+        let mut builder = BatchBuilder::default();
+        for n in 0..count {
+            let create = Operation::CreateProgram {
+                options: &options,
+                code: &n.to_le_bytes(),
+                args: &[],
+            };
+            let topic = format!("p{n}");
+            builder
+                .push(&Intention::new(&topic, create), &limits)
+                .unwrap();
+        }
+        let items = builder.items();
+        Peer::bytes(&Packet::new(Message::Write { count, items }))
+    };
+    let mut peer = world.plain();
+    peer.stream.write_all(&write(65)).unwrap();
+    let got = peer.next().unwrap();
+    assert_eq!(got.refusal().code(), Some(ErrorCode::TooLarge));
+    assert_eq!(got.refusal().limit, Some(64));
+    // As many as are allowed get further: to a store without an engine.
+    peer.stream.write_all(&write(64)).unwrap();
+    let got = peer.next().unwrap();
+    assert_eq!(got.refusal().code(), Some(ErrorCode::EngineMissing));
 }
