@@ -53,7 +53,15 @@ pub(crate) fn test() -> anyhow::Result<bool> {
     }
     suites::rust(&mut summary)?;
     suites::programs(&mut summary);
+    suites::api(&mut summary);
     Ok(summary.close())
+}
+
+/// The description of the HTTP edge against a server, alone.
+pub(crate) fn api() -> bool {
+    let mut summary = suites::Summary::default();
+    suites::api(&mut summary);
+    summary.close()
 }
 
 /// The tests of the Rust workspace alone; ends with the totals.

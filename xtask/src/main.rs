@@ -11,6 +11,7 @@ mod deny;
 mod error_table;
 mod generate;
 mod metadata;
+mod schemathesis;
 mod setup;
 mod steps;
 mod suites;
@@ -36,6 +37,8 @@ cargo xtask COMMAND
                  WEIR_ADVISORY_DB=DIR adds advisories from an unpacked RustSec data base
   wasm [--write] build the programs of topics from source, in each language, and compare them with
                  programs/prebuilt or write them there; build and run a new project of each
+  api            requests drawn from the description of the HTTP edge, sent to a server by
+                 schemathesis (fetched into target/tools when missing)
   setup          toolchain parts the checks need, installed when missing
 ";
 
@@ -59,6 +62,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<bool> {
     let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
     match (command, rest.as_slice()) {
         ("test", []) => return check::test(),
+        ("api", []) => return Ok(check::api()),
         ("wasm", []) => return wasm::wasm(false),
         ("wasm", ["--write"]) => return wasm::wasm(true),
         ("test-rust", []) => return check::test_rust(),

@@ -4,6 +4,7 @@
 //! ended without a report, and a command that failed without naming a failed test, count as one
 //! failure each, so that nothing can go wrong without being counted.
 
+use crate::schemathesis;
 use crate::steps::{cargo, shown};
 use crate::wasm::{self, Verdict};
 use anyhow::Context as _;
@@ -104,6 +105,15 @@ pub(crate) fn programs(summary: &mut Summary) {
     });
     if let Err(error) = result {
         summary.fail(suite, &format!("{error:#}"));
+    }
+}
+
+/// The HTTP edge against its description.
+pub(crate) fn api(summary: &mut Summary) {
+    let suite = "HTTP edge by its description";
+    match schemathesis::verdict() {
+        Ok(verdict) => summary.verdict(suite, "schemathesis", verdict),
+        Err(error) => summary.fail(suite, &format!("{error:#}")),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::steps::{cargo, succeed};
 use crate::tree;
 use anyhow::Context as _;
 use compilers::Compilers;
+pub(crate) use compilers::{fetched, whole};
 use language::LANGUAGES;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -124,7 +125,7 @@ fn list() -> anyhow::Result<()> {
 }
 
 /// The command `weir`, built beside this one.
-fn weir() -> anyhow::Result<PathBuf> {
+pub(crate) fn weir() -> anyhow::Result<PathBuf> {
     succeed(&mut cargo(&[
         "build",
         "--quiet",
@@ -137,7 +138,7 @@ fn weir() -> anyhow::Result<PathBuf> {
 }
 
 /// Runs a command to its end: what it printed, or its name and its last words.
-fn finish(command: &mut Command) -> Result<Vec<u8>, String> {
+pub(crate) fn finish(command: &mut Command) -> Result<Vec<u8>, String> {
     let shown = crate::steps::shown(command);
     let output = command.stdin(Stdio::null()).output();
     let output = output.map_err(|error| format!("cannot start `{shown}`: {error}"))?;

@@ -121,7 +121,7 @@ pub(super) fn get_rust() -> Result<(), String> {
 }
 
 /// Whether a package could be fetched; if not, the first line that `mark` begins.
-fn fetched(result: Result<Vec<u8>, String>, mark: &str) -> Result<(), String> {
+pub(crate) fn fetched(result: Result<Vec<u8>, String>, mark: &str) -> Result<(), String> {
     let Err(why) = result else { return Ok(()) };
     let mut lines = why.split(" | ").filter_map(|line| line.split_once(mark));
     Err(match lines.next() {
@@ -131,7 +131,7 @@ fn fetched(result: Result<Vec<u8>, String>, mark: &str) -> Result<(), String> {
 }
 
 /// Makes a folder of a tool by `make`, unless it was made from this very list.
-fn whole(
+pub(crate) fn whole(
     folder: &Path,
     list: &Path,
     make: impl FnOnce(&Path) -> Result<(), String>,

@@ -16,10 +16,11 @@ use super::route::{ROWS, Resource, Row};
 pub(crate) static DOCUMENT: LazyLock<String> = LazyLock::new(|| document().to_string());
 
 /// What a query parameter is: its schema and its meaning.
-fn parameter(row: &Row, name: &str) -> Value {
+fn parameter(row: &Row, method: Method, name: &str) -> Value {
     let number = |low: u64, high: u64| json!({"type": "integer", "minimum": low, "maximum": high});
     let word = |words: &[&str]| json!({"type": "string", "enum": words});
     let text = || json!({"type": "string"});
+    let flag = || json!({"type": "string", "enum": ["true", "false", ""]});
     let entries = match row.resource {
         Resource::Topics => TOPICS_PAGE_MAX,
         _ => PAGE_RECORDS_MAX,
@@ -39,7 +40,8 @@ fn parameter(row: &Row, name: &str) -> Value {
             number(1, 16 << 20),
             "Bytes behind which a page ends; it has one record at least.",
         ),
-        "key" => (json!({"type": "string", "minLength": 1}), "The key."),
+        "key" if method.writes() => (json!({"type": "string", "minLength": 1}), "The key."),
+        "key" => (text(), "Records of this key only; empty: those without."),
         "prefix" => (text(), "What the key or name begins with."),
         "type" => (
             word(&["put", "delete", "create", "destroy", "alter", "replace"]),
@@ -67,8 +69,8 @@ fn parameter(row: &Row, name: &str) -> Value {
         "data" => (word(&["value", "record"]), "What the data of an event is."),
         "numbers" => (word(&["number", "string"]), "How numbers are written."),
         "mode" => (word(&["values", "records"]), "What an item of a batch is."),
-        "values" => (json!({"type": "boolean"}), "Values besides keys."),
-        "atomic" => (json!({"type": "boolean"}), "All items or none."),
+        "values" => (flag(), "Values besides keys."),
+        "atomic" => (flag(), "All items or none."),
         "as" => (
             word(&["cloudevent"]),
             "Attributes of the event as header fields.",
@@ -77,7 +79,7 @@ fn parameter(row: &Row, name: &str) -> Value {
             word(&["none", "kv", "memory"]),
             "What the program of a new topic keeps.",
         ),
-        "verbose" => (json!({"type": "boolean"}), "The checks by name."),
+        "verbose" => (flag(), "The checks by name."),
         _ => (text(), ""),
     };
     json!({"name": name, "in": "query", "required": false, "schema": schema, "description": about})
@@ -287,6 +289,27 @@ fn answer(row: &Row, method: Method, status: u16) -> Option<Value> {
     })
 }
 
+/// Where an answer leads.
+fn links(row: &Row, method: Method, status: u16) -> Option<Value> {
+    let topic = "$request.path.topic";
+    let link = |operation: &str, parameters: Value| json!({"operationId": operation, "parameters": parameters});
+    Some(match (row.resource, method, status) {
+        (Resource::Topic, Method::Put, 200 | 201) => json!({
+            "events": link("getEvents", json!({"topic": topic})),
+            "publish": link("postEvents", json!({"topic": topic})),
+            "put": link("putKey", json!({"topic": topic})),
+        }),
+        (Resource::Events, Method::Post, 201) => json!({
+            "record": link("getEvent", json!({"topic": topic, "offset": "$response.header.Weir-Offset"})),
+        }),
+        (Resource::Key, Method::Put, 201 | 204) => {
+            let key = json!({"topic": topic, "key": "$request.path.key"});
+            json!({"value": link("getKey", key.clone()), "remove": link("deleteKey", key)})
+        }
+        _ => return None,
+    })
+}
+
 fn about(row: &Row, method: Method) -> &'static str {
     match (row.resource, method) {
         (Resource::Root, _) => "Name, version and links.",
@@ -323,6 +346,11 @@ fn operation(row: &Row, method: Method, params: &[&str]) -> Value {
         {
             members.insert("content".to_owned(), content);
         }
+        if let (Some(links), Some(members)) =
+            (links(row, method, *status), response.as_object_mut())
+        {
+            members.insert("links".to_owned(), links);
+        }
         responses.insert(status.to_string(), response);
     }
     for status in bad(row, method) {
@@ -331,7 +359,10 @@ fn operation(row: &Row, method: Method, params: &[&str]) -> Value {
             json!({"$ref": format!("#/components/responses/Problem{status}")}),
         );
     }
-    let mut parameters: Vec<Value> = params.iter().map(|name| parameter(row, name)).collect();
+    let mut parameters: Vec<Value> = params
+        .iter()
+        .map(|name| parameter(row, method, name))
+        .collect();
     parameters.extend(fields(row, method));
     let mut operation = json!({
         "operationId": format!("{}{:?}", method.name().to_ascii_lowercase(), row.resource),
@@ -352,7 +383,7 @@ fn path_parameters(template: &str) -> Vec<Value> {
         .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let schema = |name: &str| match name {
         "topic" => json!({"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}$"}),
-        "offset" => json!({"type": "integer", "minimum": 1}),
+        "offset" => json!({"type": "integer", "minimum": 1, "maximum": u64::MAX}),
         _ => json!({"type": "string", "minLength": 1}),
     };
     names

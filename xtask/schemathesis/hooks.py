@@ -1,0 +1,17 @@
+"""What schemathesis must be told about the HTTP edge beyond its description."""
+
+import schemathesis
+
+
+@schemathesis.serializer("application/wasm")
+def wasm(_context, value):
+    """A module is sent as it is, also when it is none."""
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+@schemathesis.hook
+def filter_query(_context, query):
+    """Reads that wait, and tails, are for the tests of the server: nobody writes here meanwhile."""
+    query = query or {}
+    waits = query.get("wait") not in (None, 0, "0")
+    return not waits and query.get("live") != "sse"
