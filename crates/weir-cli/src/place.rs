@@ -113,8 +113,7 @@ fn connect(caller: &Caller, url: &str) -> anyhow::Result<Weir> {
         let text = format!("{url} has no TLS: the token can be read on the way; weirs:// has");
         note(caller.quiet, &text);
     }
-    let weir = Weir::connect_with(url, &options)
-        .map_err(|error| Failure::weir(format!("cannot work at {url}"), &error))?;
+    let weir = Weir::connect_with(url, &options).map_err(|error| cannot_connect(url, &error))?;
     if caller.verbose {
         let origin = &caller.settings.at.origin;
         let level = weir.durability().map_or("?", |level| level.name());
@@ -124,6 +123,18 @@ fn connect(caller: &Caller, url: &str) -> anyhow::Result<Weir> {
         );
     }
     Ok(weir)
+}
+
+fn cannot_connect(url: &str, error: &WeirError) -> Failure {
+    let failure = Failure::weir(format!("cannot work at {url}"), error);
+    match failure.code {
+        ErrorCode::Unreachable if error.to_string().contains("certificate") => {
+            failure.advise("name the authority that the server has: `--server-ca FILE`")
+        }
+        ErrorCode::Unauthenticated => failure
+            .advise("give a token that holds: `--token-file FILE`, WEIR_TOKEN, or in a context"),
+        _ => failure,
+    }
 }
 
 /// How to connect, as the call says.

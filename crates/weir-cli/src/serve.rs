@@ -300,7 +300,8 @@ fn announce(caller: &Caller, weir: &weir::Weir, server: &Server) {
         note(false, &format!("HTTP at {scheme}://{address}"));
     }
     if let Some(address) = server.native_addr() {
-        note(false, &format!("native at weir://{address}"));
+        let scheme = if server.has_tls() { "weirs" } else { "weir" };
+        note(false, &format!("native at {scheme}://{address}"));
     }
     if let Some(socket) = &server.config().socket {
         note(false, &format!("this machine at unix:{}", socket.display()));

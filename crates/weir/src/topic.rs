@@ -105,8 +105,15 @@ impl Topic {
     /// Makes the topic live unless it does already. Returns whether it was
     /// made now.
     pub fn ensure(&self) -> Result<bool, WeirError> {
-        if self.try_info()?.is_some_and(|info| info.live) {
-            return Ok(false);
+        match self.try_info() {
+            Ok(info) if info.as_ref().is_some_and(|info| info.live) => return Ok(false),
+            // Who may not look may still make it.
+            Ok(_)
+            | Err(WeirError::Store(StoreError::Far {
+                code: ErrorCode::Forbidden,
+                ..
+            })) => {}
+            Err(error) => return Err(error),
         }
         let verdict = self.create(&TopicOptions::default())?;
         match verdict.reason() {

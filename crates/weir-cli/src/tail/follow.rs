@@ -75,8 +75,11 @@ impl<'a> Follow<'a> {
                 let _ = reader.wait(Some(now + LIST_EVERY));
             }
         } else {
-            let waiting = self.readers.values_mut();
-            let found = waiting.fold(false, |found, reader| reader.wait(Some(now)) || found);
+            let mut found = false;
+            for reader in self.readers.values_mut() {
+                // All of them, so that each one listens.
+                found |= reader.wait(Some(now));
+            }
             if !found {
                 std::thread::sleep(FOLLOW_PAUSE);
             }

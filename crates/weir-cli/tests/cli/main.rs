@@ -11,6 +11,7 @@ mod examples;
 mod formats;
 mod groups;
 mod import;
+mod pages;
 mod place;
 mod program;
 mod run;

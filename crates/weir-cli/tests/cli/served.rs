@@ -15,6 +15,10 @@ pub(crate) struct Served {
 }
 
 impl Served {
+    #[allow(
+        clippy::zombie_processes,
+        reason = "it is waited for when this is dropped"
+    )]
     /// Serves the directory `data` at this address, or at one of its own.
     pub(crate) fn new(place: &Place, native: &str, flags: &[&str]) -> Self {
         let mut child = place
@@ -226,6 +230,16 @@ fn a_token_comes_from_a_file_or_the_environment_and_is_never_shown() {
         "json",
     ];
     let made = place.words(&words).ok();
+    let writer = [
+        "token",
+        "new",
+        "writer",
+        "--right",
+        "create,put w.**",
+        "--out",
+        "./writer.token",
+    ];
+    place.words(&writer).ok();
     let token = made.json()["token"].as_str().unwrap().to_owned();
     place.write("token", format!("{token}\n"));
     let served = Served::new(&place, ":0", &["--identities", "identities.toml"]);
@@ -250,6 +264,16 @@ fn a_token_comes_from_a_file_or_the_environment_and_is_never_shown() {
         .ok();
     place.run("context use far").ok();
     place.run("get t 2").ok();
+    // Whoever may make and write needs no right to look.
+    let as_writer = format!("--at {url} --token-file writer.token");
+    place.run(&format!("put w.a x {as_writer}")).ok();
+    place.run(&format!("put w.a x {as_writer}")).ok();
+    let denied = place.run(&format!("put v.a x {as_writer}")).code(7);
+    assert!(
+        denied.err.contains("the right `create` on v.a"),
+        "{}",
+        denied.err
+    );
     // A token is for the place of its context.
     let other = format!(
         "get t 2 --at weir://localhost:{}",
@@ -332,10 +356,8 @@ fn imports_over_killed_servers_and_killed_imports_give_exactly_the_rows() {
     const WRITERS: usize = 5;
     let place = prepared();
     let mut served = Served::new(&place, ":0", &["--durability", "memory"]);
-    let mut wanted = String::new();
-    for n in 0..ROWS {
-        wanted.push_str(&format!("{{\"id\":{n}}}\n"));
-    }
+    let rows: Vec<String> = (0..ROWS).map(|n| format!("{{\"id\":{n}}}\n")).collect();
+    let wanted = rows.concat();
     place.write("rows.ndjson", &wanted);
     let line = |n: usize, at: &str| {
         format!("import rows.ndjson -t t{n} -k $.id --batch 20 --quiet --at {at}")

@@ -1,0 +1,150 @@
+//! The transcripts of servers that the README and the guide print, run as they
+//! stand, but for the ports: the kernel chooses others.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Lines};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use crate::run::Place;
+
+const README: &str = include_str!("../../../../README.md");
+const GUIDE: &str = include_str!("../../../../docs/guide/serve.md");
+
+/// The contents of the `console` blocks, in order.
+fn blocks(page: &str) -> Vec<&str> {
+    let parts = page.split("```console\n").skip(1);
+    parts
+        .map(|part| part.split("```").next().unwrap())
+        .collect()
+}
+
+/// The commands of a transcript with what each of them prints.
+fn steps(transcript: &str) -> Vec<(String, String)> {
+    let mut steps: Vec<(String, String)> = Vec::new();
+    for line in transcript.lines() {
+        if let Some(command) = line.strip_prefix("$ ") {
+            steps.push((command.to_owned(), String::new()));
+        } else {
+            let (_, printed) = steps.last_mut().expect("a command comes first");
+            printed.push_str(line);
+            printed.push('\n');
+        }
+    }
+    steps
+}
+
+/// Two ports that nobody listens at.
+fn ports() -> [u16; 2] {
+    let any = || TcpListener::bind("127.0.0.1:0").unwrap();
+    let (one, two) = (any(), any());
+    [&one, &two].map(|listener| listener.local_addr().unwrap().port())
+}
+
+/// A shell in which a page is typed.
+struct Shell {
+    place: Place,
+    variables: BTreeMap<String, String>,
+    ports: [u16; 2],
+    /// What was started with `&`, and what it says.
+    behind: Option<(Child, Lines<BufReader<ChildStderr>>)>,
+}
+
+impl Shell {
+    fn new() -> Self {
+        Self {
+            place: Place::new(),
+            variables: BTreeMap::new(),
+            ports: ports(),
+            behind: None,
+        }
+    }
+
+    fn command(&self, text: &str) -> Command {
+        let bin = Path::new(env!("CARGO_BIN_EXE_weir")).parent().unwrap();
+        let path = std::env::var("PATH").unwrap();
+        let mut shell = self.place.command("/bin/sh");
+        shell.args(["-c", text]).envs(&self.variables);
+        // Where it listens is what the page says, under other numbers.
+        let [http, native] = self.ports;
+        shell.env("WEIR_SERVE_HTTP", format!("127.0.0.1:{http}"));
+        shell.env("WEIR_SERVE_NATIVE", format!("127.0.0.1:{native}"));
+        shell.env("WEIR_SERVE_LAME_DUCK", "0ms");
+        shell.env("PATH", format!("{}:{path}", bin.display()));
+        shell
+    }
+
+    fn there(&self, text: &str) -> String {
+        let [http, native] = self.ports;
+        let text = text.replace(":7070", &format!(":{http}"));
+        text.replace(":7071", &format!(":{native}"))
+    }
+
+    fn run(&mut self, command: &str, printed: &str) {
+        if let Some(command) = command.strip_suffix(" &") {
+            let mut child = self.command(&format!("exec {command}"));
+            let mut child = child.stderr(Stdio::piped()).spawn().unwrap();
+            let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+            let wanted = printed.lines().count();
+            let lines: Vec<String> = said.by_ref().take(wanted).map(Result::unwrap).collect();
+            assert_eq!(lines.join("\n") + "\n", printed, "{command}");
+            self.behind = Some((child, said));
+            return;
+        }
+        let set = command
+            .strip_prefix("export ")
+            .and_then(|set| set.split_once('='));
+        if let Some((name, value)) = set {
+            self.variables.insert(name.to_owned(), value.to_owned());
+        } else if let Some(name) = command.strip_prefix("unset ") {
+            self.variables.remove(name);
+        } else if command == "kill %1" {
+            let (mut child, said) = self.behind.take().unwrap();
+            let kill = format!("kill {}", child.id());
+            assert!(self.command(&kill).status().unwrap().success());
+            assert_eq!(child.wait().unwrap().code(), Some(0));
+            // The journal of the server, in lines of JSON, is no part of it.
+            let rest: Vec<String> = said.map(Result::unwrap).collect();
+            assert!(rest.iter().all(|line| line.starts_with('{')), "{rest:?}");
+        } else {
+            let done = self
+                .command(&format!("{{ {command}\n}} 2>&1"))
+                .output()
+                .unwrap();
+            let mut seen = String::from_utf8(done.stdout).unwrap();
+            if !seen.is_empty() && !seen.ends_with('\n') {
+                // The next prompt begins a line of its own.
+                seen.push('\n');
+            }
+            assert_eq!(seen, printed, "{command}");
+        }
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        if let Some((mut child, _)) = self.behind.take() {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
+
+#[test]
+fn the_readme_serves_what_it_prints() {
+    let mut shell = Shell::new();
+    for (command, printed) in steps(blocks(README)[1]) {
+        shell.run(&shell.there(&command), &shell.there(&printed));
+    }
+}
+
+#[test]
+fn the_guide_to_serving_does_what_it_prints() {
+    let mut shell = Shell::new();
+    let blocks = blocks(GUIDE);
+    assert!(blocks.len() >= 8, "{}", blocks.len());
+    for (command, printed) in blocks.into_iter().flat_map(steps) {
+        shell.run(&shell.there(&command), &shell.there(&printed));
+    }
+}
