@@ -370,7 +370,12 @@ fn retain(caller: &Caller, name: &str) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::One, RETAIN_FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let weir = place::open(caller, Access::Read)?;
+    let weir = place::open_files(
+        caller,
+        Access::Read,
+        "weir topic retain",
+        "a server does it by itself; or run it there, with `--at DIR`, while nothing serves it",
+    )?;
     let failed = || format!("cannot remove records of {name}");
     weir.topic(name).failed(failed)?;
     let report = weir.store().retain(Some(name)).failed(failed)?;

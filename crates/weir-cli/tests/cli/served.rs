@@ -174,6 +174,7 @@ fn verbs_that_need_the_files_say_so_and_what_to_do() {
         "compact",
         "verify",
         "topic compact t",
+        "topic retain t",
         "program trace t 1",
         "program logs t",
         "serve",
@@ -371,41 +372,31 @@ fn imports_over_killed_servers_and_killed_imports_give_exactly_the_rows() {
             .spawn()
             .unwrap()
     };
-    // Each round all of them begin or go on, the server dies under them, and
-    // the importers of every other round with it.
-    for round in 0..6 {
-        let at = served.url.clone();
-        let mut running: Vec<Child> = (0..WRITERS).map(|n| import(n, &at)).collect();
-        let done = |served: &Served| {
+    // In each round all of them begin or go on, and the server dies under them
+    // and comes back; in all but the last one the importers die as well.
+    for round in 0..4 {
+        let mut running: Vec<Child> = (0..WRITERS).map(|n| import(n, &served.url)).collect();
+        let written = |served: &Served| {
             let topics = served.run(&place, "topic ls -o jsonl --columns last").ok();
-            topics
-                .lines()
-                .iter()
+            let last = topics.lines();
+            last.iter()
                 .map(|row| row["last"].as_u64().unwrap())
                 .sum::<u64>()
         };
-        let goal = done(&served) + 400;
-        while done(&served) < goal.min((ROWS * WRITERS) as u64) {}
+        let goal = written(&served) + 400;
+        while written(&served) < goal.min((ROWS * WRITERS) as u64) {}
         served = served.again(&place);
         for child in &mut running {
-            if round % 2 == 0 {
+            if round < 3 {
                 child.kill().unwrap();
                 child.wait().unwrap();
             } else {
                 assert_eq!(child.wait().unwrap().code(), Some(0));
             }
         }
-        if round % 2 == 1 {
-            break;
-        }
     }
     for n in 0..WRITERS {
-        served
-            .run(
-                &place,
-                &line(n, &served.url).replace(&format!(" --at {}", served.url), ""),
-            )
-            .ok();
+        place.run(&line(n, &served.url)).ok();
         let found = served
             .run(&place, &format!("export t{n} -o raw"))
             .ok()
@@ -443,4 +434,98 @@ fn input_of_lines_is_answered_at_a_server_while_it_comes() {
     }
     drop(input);
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_file_in_the_place_of_the_socket_stays_and_stops_the_server() {
+    let place = prepared();
+    place.run("put t x --at data").ok();
+    place.write("data/weir.sock", "mine");
+    let done = place.run("serve --at data --http off --native :0").code(77);
+    assert!(done.err.contains("no socket"), "{}", done.err);
+    assert_eq!(
+        std::fs::read(place.path("data/weir.sock")).unwrap(),
+        b"mine"
+    );
+}
+
+#[test]
+fn a_program_learns_who_has_the_directory_and_may_work_through_the_socket() {
+    use weir::{ConnectOptions, OpenOptions, StoreError, Weir, WeirError};
+    let place = prepared();
+    let (data, options) = (place.path("data"), OpenOptions::default());
+    let connect = ConnectOptions::default();
+    let served = Served::new(&place, "off", &[]);
+    let locked = Weir::open(&data).unwrap_err();
+    let WeirError::Store(StoreError::Locked { pid, socket, .. }) = &locked else {
+        panic!("{locked}");
+    };
+    assert_eq!(*pid, served.child.id());
+    assert_eq!(socket.as_deref(), Some(data.join("weir.sock").as_path()));
+    let far = Weir::open_or_connect(&data, &options, &connect).unwrap();
+    far.topic("t").unwrap().ensure().unwrap();
+    // What has a number needs a session, or the number would be lost.
+    let put = weir::Operation::Put {
+        key: b"",
+        value: b"",
+    };
+    let client = weir::ClientId([1; 16]);
+    let numbered = weir::Intention::new("t", put).under(client, 1);
+    assert!(far.propose(&[numbered]).is_err());
+    assert_eq!(far.session(client).try_next_nonce().unwrap(), 1);
+    far.close().unwrap();
+    drop(served);
+    // The socket that the killed server left leads nowhere.
+    let near = Weir::open_or_connect(&data, &options, &connect).unwrap();
+    assert!(near.local().is_some() && near.topic("t").unwrap().info().unwrap().live);
+    let locked = Weir::open_or_connect(&data, &options, &connect).unwrap_err();
+    let is_locked = matches!(locked, WeirError::Store(StoreError::Locked { .. }));
+    assert!(is_locked, "{locked}");
+    near.close().unwrap();
+}
+
+#[test]
+fn a_measurement_counts_what_was_asked_and_shows_what_there_is_when_it_is_stopped() {
+    let place = prepared();
+    let served = Served::new(&place, ":0", &[]);
+    for at in [served.url.as_str(), "data", "other"] {
+        let lines = [
+            "bench write -c 3 -m 100 --batch 7 --window 2 -t b",
+            "bench read -c 2 -m 50 -t b",
+            "bench read --single -c 2 -m 30 -t b",
+            "bench tail -c 2 -m 40 -t c",
+        ];
+        // The first one worked through the same store.
+        let topic = if at == "data" { "d" } else { "b" };
+        for (line, messages) in lines.into_iter().zip([100, 50, 30, 80]) {
+            let line = line.replace("-t b", &format!("-t {topic}"));
+            let row = place.run(&format!("{line} --at {at} -o json")).ok().json();
+            assert_eq!(row["messages"], messages, "{row}");
+            assert_eq!(
+                (&row["invalid"], &row["complete"]),
+                (&0.into(), &true.into())
+            );
+            assert_eq!(row["durability"], "group");
+            let us = |name: &str| row[name].as_u64().unwrap();
+            let sorted = ["p50_us", "p90_us", "p99_us", "p999_us", "max_us"].map(us);
+            assert!(sorted.is_sorted() && us("per_second") > 0, "{row}");
+        }
+        let info = place.run(&format!("topic info {topic} --at {at} -o json"));
+        assert_eq!(info.ok().json()["last"], 101, "each message once");
+    }
+    let mut bench = place.weir();
+    bench
+        .args(["bench", "write", "-m", "1000000000", "-t", "long"])
+        .args(["-o", "json", "--at", &served.url]);
+    bench.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = bench.spawn().unwrap();
+    // It is at work when some are written.
+    while served.run(&place, "get long 20").code != 0 {}
+    let mut kill = place.command("/bin/sh");
+    kill.args(["-c", &format!("kill -INT {}", child.id())]);
+    assert!(kill.status().unwrap().success());
+    let stopped = done(child.wait_with_output().unwrap()).code(130);
+    let row = stopped.json();
+    assert!(row["messages"].as_u64().unwrap() >= 18, "{row}");
+    assert_eq!(row["complete"], false);
 }
