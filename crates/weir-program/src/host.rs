@@ -16,6 +16,9 @@ pub mod limits {
     pub const FUNCTION_BYTES_MAX: usize = 128 << 10;
     /// Functions of a module.
     pub const FUNCTIONS_MAX: u32 = 10_000;
+    /// Types, imports, globals and exports of a module, each kind: an instance
+    /// has a place for each import and global, and there are many instances.
+    pub const ITEMS_MAX: u32 = 10_000;
     /// Elements of a table.
     pub const TABLE_ELEMENTS_MAX: u64 = 10_000;
     /// Tables of a module.
@@ -32,6 +35,11 @@ pub mod limits {
     pub const LOCALS_TOTAL_MAX: u64 = 200_000;
     /// Blocks within each other in a function.
     pub const NESTING_MAX: usize = 4096;
+    /// Blocks, loops, branches and targets of branch tables in a function. A
+    /// compiler's time grows with their square.
+    pub const BRANCHES_MAX: u64 = 8192;
+    /// The same in all functions of a module.
+    pub const BRANCHES_TOTAL_MAX: u64 = 100_000;
     /// Bytes of stack that nested calls may take.
     pub const STACK_BYTES_MAX: usize = 512 << 10;
     /// Compiled modules that no topic runs but are kept for the next one.

@@ -15,8 +15,9 @@ use weir_core::{Facts, Setup, StateMode};
 
 use crate::abi::{IMPORTS, MODULE, Returns};
 use crate::host::limits::{
-    FUNCTION_BYTES_MAX, FUNCTIONS_MAX, LOCALS_MAX, LOCALS_TOTAL_MAX, MODULE_BYTES_MAX, NESTING_MAX,
-    PARAMETERS_MAX, RESULTS_MAX, SEGMENTS_MAX, TABLE_ELEMENTS_MAX, TABLES_MAX,
+    BRANCHES_MAX, BRANCHES_TOTAL_MAX, FUNCTION_BYTES_MAX, FUNCTIONS_MAX, ITEMS_MAX, LOCALS_MAX,
+    LOCALS_TOTAL_MAX, MODULE_BYTES_MAX, NESTING_MAX, PARAMETERS_MAX, RESULTS_MAX, SEGMENTS_MAX,
+    TABLE_ELEMENTS_MAX, TABLES_MAX,
 };
 use crate::rewrite::RESERVED;
 
@@ -57,13 +58,7 @@ impl Report {
     /// # Errors
     /// A sentence about what does not fit.
     pub fn fits(&self, setup: &Setup) -> Result<(), String> {
-        let max = setup.memory_bytes_max / PAGE_BYTES;
-        let pages = self.memory_bytes_max / PAGE_BYTES;
-        if pages > max {
-            return Err(format!(
-                "the memory may grow to {pages} pages of 64 KiB, allowed are {max}"
-            ));
-        }
+        may_grow(self.memory_bytes_max, setup.memory_bytes_max)?;
         if setup.mode == StateMode::Memory && self.memory_bytes == 0 {
             // An image without memory says that there is none yet.
             return Err("state mode memory needs a memory of at least one page".to_owned());
@@ -98,6 +93,29 @@ pub fn widest() -> Setup {
         memory_bytes_max: MEMORY_BYTES_MAX,
         meter: METER,
     }
+}
+
+/// How many places of a function an instruction begins or leads to.
+fn branches_of(operator: &Operator<'_>) -> u64 {
+    match operator {
+        Operator::Block { .. }
+        | Operator::Loop { .. }
+        | Operator::If { .. }
+        | Operator::Br { .. }
+        | Operator::BrIf { .. } => 1,
+        Operator::BrTable { targets } => 1 + u64::from(targets.len()),
+        _ => 0,
+    }
+}
+
+fn may_grow(bytes: u64, max: u64) -> Result<(), String> {
+    let (pages, max) = (bytes / PAGE_BYTES, max / PAGE_BYTES);
+    if pages <= max {
+        return Ok(());
+    }
+    Err(format!(
+        "the memory may grow to {pages} pages of 64 KiB, allowed are {max}"
+    ))
 }
 
 fn features() -> WasmFeatures {
@@ -155,12 +173,13 @@ fn place(offset: &ConstExpr<'_>) -> Option<u64> {
     }
 }
 
-fn segment_count(count: u32, what: &str, at: usize) -> Result<(), Fault> {
-    if count <= SEGMENTS_MAX {
+/// Whether a section has few enough of what is in it.
+fn few(count: u32, what: &str, at: usize, max: u32) -> Result<(), Fault> {
+    if count <= max {
         return Ok(());
     }
     rule(format!(
-        "the module has {count} {what} segments (at byte {at}), allowed are {SEGMENTS_MAX}"
+        "the module has {count} {what} (at byte {at}), allowed are {max}"
     ))
 }
 
@@ -191,6 +210,7 @@ struct Look {
     tables: Vec<u64>,
     global_count: u32,
     locals: u64,
+    branches: u64,
     report: Report,
 }
 
@@ -200,6 +220,7 @@ impl Look {
             match payload? {
                 Payload::TypeSection(types) => {
                     let at = types.range().start;
+                    few(types.count(), "types", at, ITEMS_MAX)?;
                     for kind in types.into_iter_err_on_gc_types() {
                         self.kind(kind?, at)?;
                     }
@@ -232,11 +253,15 @@ impl Look {
                     }
                 }
                 Payload::GlobalSection(globals) => {
+                    let at = globals.range().start;
+                    few(globals.count(), "globals", at, ITEMS_MAX)?;
                     for global in globals {
                         self.global(global?.ty)?;
                     }
                 }
                 Payload::ExportSection(exports) => {
+                    let at = exports.range().start;
+                    few(exports.count(), "exports", at, ITEMS_MAX)?;
                     for export in exports {
                         let export = export?;
                         if export.name.starts_with(RESERVED) {
@@ -256,13 +281,23 @@ impl Look {
                     ));
                 }
                 Payload::ElementSection(segments) => {
-                    segment_count(segments.count(), "element", segments.range().start)?;
+                    few(
+                        segments.count(),
+                        "element segments",
+                        segments.range().start,
+                        SEGMENTS_MAX,
+                    )?;
                     for (number, segment) in segments.into_iter().enumerate() {
                         self.elements(number, &segment?)?;
                     }
                 }
                 Payload::DataSection(segments) => {
-                    segment_count(segments.count(), "data", segments.range().start)?;
+                    few(
+                        segments.count(),
+                        "data segments",
+                        segments.range().start,
+                        SEGMENTS_MAX,
+                    )?;
                     for (number, segment) in segments.into_iter().enumerate() {
                         self.data(number, &segment?)?;
                     }
@@ -281,6 +316,11 @@ impl Look {
     }
 
     fn import(&mut self, module: &str, name: &str, ty: TypeRef, at: usize) -> Result<(), Fault> {
+        if self.report.imports.len() >= ITEMS_MAX as usize {
+            return rule(format!(
+                "the module has more than {ITEMS_MAX} imports (at byte {at})"
+            ));
+        }
         let full = format!("{module}.{name}");
         let TypeRef::Func(kind) = ty else {
             return rule(format!(
@@ -456,8 +496,11 @@ impl Look {
             ));
         }
         let mut depth = 0_usize;
+        let mut branches = 0;
         for operator in body.get_operators_reader()? {
             let operator = operator?;
+            branches += branches_of(&operator);
+            self.branches_fit(branches, range.start)?;
             match operator {
                 Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } => depth += 1,
                 Operator::End => depth = depth.saturating_sub(1),
@@ -496,6 +539,22 @@ impl Look {
                 _ => {}
             }
         }
+        self.branches += branches;
+        Ok(())
+    }
+
+    /// Whether a function may have so many, behind those before it.
+    fn branches_fit(&self, here: u64, at: usize) -> Result<(), Fault> {
+        if here > BRANCHES_MAX {
+            return rule(format!(
+                "a function has more than {BRANCHES_MAX} blocks and branches (at byte {at})"
+            ));
+        }
+        if self.branches + here > BRANCHES_TOTAL_MAX {
+            return rule(format!(
+                "the functions up to the one at byte {at} have more than {BRANCHES_TOTAL_MAX} blocks and branches"
+            ));
+        }
         Ok(())
     }
 
@@ -510,6 +569,9 @@ impl Look {
             );
         };
         self.report.memory_bytes_max = pages.saturating_mul(PAGE_BYTES);
+        // Asked before anything is compiled: the first instance of a module
+        // has all the memory that it begins with.
+        may_grow(self.report.memory_bytes_max, MEMORY_BYTES_MAX)?;
         if !self
             .exported
             .iter()

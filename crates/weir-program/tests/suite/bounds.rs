@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use weir_core::intention::{Intention, IntentionLimits, Operation};
 use weir_core::limits::ARGUMENT_BYTES_MAX;
-use weir_core::{BatchBuilder, TopicOptions};
-use weir_program::{inspect, limits};
+use weir_core::{BatchBuilder, ProgramHost, TopicOptions};
+use weir_program::{WasmtimeHost, inspect, limits, widest};
 
 use crate::world::{module, play};
 
@@ -288,6 +288,22 @@ fn memory() {
     }
 }
 
+/// What a module begins with is asked before anything of it is there.
+#[test]
+fn memory_at_the_start() {
+    let host = WasmtimeHost::default();
+    for (pages, fine) in [(255, true), (256, true), (257, false), (65_536, false)] {
+        let wat = module("", "", "i32.const 0").replace("1 2)", &format!("{pages} {pages})"));
+        let found = inspect(&wat::parse_str(&wat).unwrap());
+        assert_eq!(found.is_ok(), fine, "{pages}: {found:?}");
+        let sentence = format!("may grow to {pages} pages of 64 KiB, allowed are 256");
+        assert!(fine || found.unwrap_err().contains(&sentence));
+    }
+    let wat = module("", "", "i32.const 0").replace("1 2)", "256 256)");
+    let code = wat::parse_str(wat).unwrap();
+    assert!(host.admit(&code, &widest()).is_ok());
+}
+
 /// Limits of a module's form; those decide before anything is compiled.
 #[test]
 fn forms() {
@@ -326,6 +342,32 @@ fn forms() {
         let body = "block ".repeat(n_) + &"end ".repeat(n_) + "i32.const 0";
         fine(n, max, with("", &body), "nested more than 4096 deep");
     }
+    for (n, max) in around(limits::BRANCHES_MAX) {
+        let targets = " 0".repeat(n as usize - 2);
+        for body in [
+            "block end ".repeat(n as usize),
+            "loop end ".repeat(n as usize),
+            "i32.const 0 if end ".repeat(n as usize),
+            "i32.const 0 br_if 0 ".repeat(n as usize),
+            // The last target is the default one, which is in every table.
+            format!("block i32.const 0 br_table{targets} 0 end "),
+        ] {
+            let parts = format!("(func {body})");
+            let sentence = "more than 8192 blocks and branches (at byte";
+            fine(n, max, with(&parts, "i32.const 0"), sentence);
+        }
+    }
+    for (n, max) in around(limits::BRANCHES_TOTAL_MAX) {
+        let mut parts = String::new();
+        let mut left = n;
+        while left > 0 {
+            let here = left.min(8000);
+            let _ = write!(parts, "(func {})", "block end ".repeat(here as usize));
+            left -= here;
+        }
+        let sentence = "have more than 100000 blocks and branches";
+        fine(n, max, with(&parts, "i32.const 0"), sentence);
+    }
     for (n, max) in around(limits::PARAMETERS_MAX as u64) {
         let parts = format!("(func (param{}))", " i32".repeat(n as usize));
         fine(n, max, with(&parts, "i32.const 0"), "has 129 parameters");
@@ -354,6 +396,38 @@ fn forms() {
     for (n, max) in around(limits::TABLE_ELEMENTS_MAX) {
         let parts = format!("(table {n} funcref)");
         fine(n, max, with(&parts, "i32.const 0"), "10001 elements");
+    }
+    for (n, max) in around(u64::from(limits::ITEMS_MAX)) {
+        let n = n as usize;
+        // A module without parts has one type, no import, three exports.
+        for (parts, before, sentence) in [
+            ("(type (func (param i32)))", 1, "has 10001 types (at byte"),
+            (
+                "(global i32 (i32.const 0))",
+                0,
+                "has 10001 globals (at byte",
+            ),
+            (
+                r#"(import "weir1" "emit_input" (func))"#,
+                0,
+                "has more than 10000 imports (at byte",
+            ),
+        ] {
+            // The text has the imports in front of the memory.
+            let text = module("", "", "i32.const 0");
+            let text = text.replacen(
+                "(module ",
+                &format!("(module {}", parts.repeat(n - before)),
+                1,
+            );
+            fine(n as u64, max, wat::parse_str(text).unwrap(), sentence);
+        }
+        let mut parts = String::from("(func $f)");
+        for number in 0..n - 3 {
+            let _ = write!(parts, r#"(export "e{number}" (func $f))"#);
+        }
+        let sentence = "has 10001 exports (at byte";
+        fine(n as u64, max, with(&parts, "i32.const 0"), sentence);
     }
     for (n, max) in around(1000) {
         let parts = "(global (mut i32) (i32.const 0))".repeat(n as usize);
