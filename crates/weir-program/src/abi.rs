@@ -125,6 +125,12 @@ fn hand(
     })
 }
 
+/// A key that was looked for is paid for: it was compared with others.
+fn looked(mut done: Done, klen: i32) -> Done {
+    done.fuel += size(klen) as u64 / 8;
+    done
+}
+
 pub(crate) fn input_info(m: &mut [u8], d: &mut Desk, ptr: i32) -> Result<Done, Stop> {
     let header = d.header();
     let len = i32::try_from(header.len()).unwrap_or(i32::MAX);
@@ -191,7 +197,7 @@ pub(crate) fn state_get(
     (kptr, klen, off, ptr, cap): (i32, i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let value = d.state_get(piece(m, kptr, klen)?)?;
-    hand(m, value, (off, ptr, cap))
+    Ok(looked(hand(m, value, (off, ptr, cap))?, klen))
 }
 
 pub(crate) fn state_put(
@@ -216,7 +222,7 @@ pub(crate) fn state_next(
     (kptr, klen, ptr, cap): (i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let next = d.state_next(piece(m, kptr, klen)?)?;
-    hand(m, next, (0, ptr, cap))
+    Ok(looked(hand(m, next, (0, ptr, cap))?, klen))
 }
 
 pub(crate) fn key_get(
@@ -225,12 +231,13 @@ pub(crate) fn key_get(
     (kptr, klen, off, ptr, cap): (i32, i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let value = d.key(piece(m, kptr, klen)?).map(|(_, value)| value);
-    hand(m, value, (off, ptr, cap))
+    Ok(looked(hand(m, value, (off, ptr, cap))?, klen))
 }
 
 pub(crate) fn key_offset(m: &mut [u8], d: &mut Desk, kptr: i32, klen: i32) -> Result<Done, Stop> {
     let offset = d.key(piece(m, kptr, klen)?).map_or(0, |(offset, _)| offset);
-    Ok(done(i64::try_from(offset).unwrap_or(i64::MAX), 0))
+    let result = i64::try_from(offset).unwrap_or(i64::MAX);
+    Ok(looked(done(result, 0), klen))
 }
 
 pub(crate) fn hash(m: &mut [u8], (alg, ptr, len, out): (i32, i32, i32, i32)) -> Result<Done, Stop> {

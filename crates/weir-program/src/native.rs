@@ -5,8 +5,8 @@ mod traced;
 use std::sync::{Arc, OnceLock};
 
 use wasmtime::{
-    Config, Engine, Error, Extern, Global, Instance, InstancePre, Linker, Memory, Module, OptLevel,
-    ResourceLimiter, Store, TypedFunc, Val,
+    Config, Engine, Error, Extern, Global, Instance, InstancePre, Linker, Memory, Module,
+    OperatorCost, OptLevel, ResourceLimiter, Store, TypedFunc, Val,
 };
 use weir_core::desk::{Desk, Image, Stop};
 use weir_core::limits::METER;
@@ -22,6 +22,9 @@ use crate::validate::{PAGE_BYTES, Report, inspect};
 
 /// The version that the workspace pins; a test compares it with the lock file.
 pub(crate) const WASMTIME_VERSION: &str = "48.0.8";
+
+/// Fuel of an instruction that grows the memory.
+const GROW_FUEL: u8 = 100;
 
 /// Runs programs with wasmtime. Cheap to share; all topics of a store use one.
 #[derive(Default)]
@@ -121,9 +124,14 @@ struct Running {
 
 impl Compiler {
     fn new(lines: &Arc<Lines>, tracer: Option<&Arc<Tracer>>) -> Result<Self, Error> {
+        let mut cost = OperatorCost::new();
+        // It leaves the program, as a host call does, and may well fail: two
+        // million of them at the price of an addition take a third of a second.
+        cost.MemoryGrow = GROW_FUEL;
         let mut config = Config::default();
         config
             .consume_fuel(true)
+            .operator_cost(cost)
             .cranelift_nan_canonicalization(true)
             .cranelift_opt_level(OptLevel::Speed)
             .max_wasm_stack(limits::STACK_BYTES_MAX)
