@@ -14,6 +14,7 @@ mod decode;
 mod encode;
 mod fields;
 mod framing;
+mod groups;
 mod items;
 mod lines;
 mod message;
@@ -24,6 +25,7 @@ pub use decode::ProtocolError;
 pub use encode::Encoder;
 pub use fields::{parse_id, write_id};
 pub use framing::{Deframer, FrameError};
+pub use groups::{GroupAnswer, GroupClaim, GroupLine, GroupLines, GroupOwner, write_group};
 pub use items::{Held, ItemsError, read_items};
 pub use lines::{OutcomeLines, TopicLine, TopicLines, join_runs, write_outcome, write_topic};
 pub use message::{
@@ -63,8 +65,16 @@ pub const WINDOW_MAX: u64 = crate::limits::SESSION_WINDOW;
 pub const WRITES_MAX: usize = 10_000;
 /// Listeners of a connection.
 pub const LISTENERS_MAX: usize = 1024;
-/// Bytes at which a list of keys or topics is cut.
+/// Bytes at which a list of keys, topics or groups is cut, and what a claim brings.
 pub const ANSWER_BYTES_MAX: usize = 256 << 10;
+/// Records of a claim.
+pub const CLAIM_RECORDS_MAX: u64 = 1000;
+/// Claims of a connection that wait for their answer.
+pub const CLAIMS_MAX: usize = 256;
+/// Milliseconds that a claim may wait for records.
+pub const CLAIM_WAIT_MS_MAX: u64 = 30_000;
+/// Members in the line of a group.
+pub const GROUP_MEMBERS_MAX: usize = 1000;
 /// Bytes of the text of a refusal.
 pub const TEXT_BYTES_MAX: usize = 1024;
 /// Bytes in front of the records of a page.

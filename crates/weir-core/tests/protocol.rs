@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use weir_core::protocol::{
-    After, ClientConnection, Conditions, Deframer, Encoder, Hello, HelloOk, Listen, Message,
-    OneKind, OneWrite, OutcomeLines, Packet, RefusalMessage, TopicLine, TopicLines, write_outcome,
-    write_topic,
+    After, ClientConnection, Conditions, Deframer, Encoder, GroupAnswer, GroupClaim, GroupLines,
+    Hello, HelloOk, Listen, Message, OneKind, OneWrite, OutcomeLines, Packet, RefusalMessage,
+    TopicLine, TopicLines, write_outcome, write_topic,
 };
 use weir_core::{
     ClientId, Commit, ConsequenceOffset, Detail, Effect, ErrorCode, IntentionOffset, Outcome,
@@ -281,6 +281,24 @@ proptest! {
         let mut lines = Vec::new();
         write_topic(&mut lines, &topic);
         prop_assert_eq!(TopicLines::new(&lines).collect::<Vec<_>>(), vec![Some(topic)]);
+    }
+
+    #[test]
+    fn groups_come_back(
+        topic in word(), group in "[a-z0-9_][a-z0-9._-]{0,50}", member in filled(64), n in any::<[u64; 4]>(),
+        max in 1..=1_000_u64, lease_ms in 0..86_400_000_u64, more: bool, data in bytes(300),
+    ) {
+        let claim = GroupClaim { topic: &topic, group: &group, member: &member, max, wait_ms: n[0], lease_ms };
+        round(&Packet::tagged(b"1", Message::GroupClaim(claim)));
+        let due_ms = Some(n[3]).filter(|_| more);
+        let answer = GroupAnswer { claim: n[0], reason: n[1], frontier: n[2], due_ms, data: &data };
+        // Whatever the data is, reading it ends.
+        prop_assert!(answer.records().is_none_or(|(attempts, _)| attempts.len() <= data.len()));
+        round(&Packet::tagged(b"1", Message::GroupRecords(answer)));
+        round(&Packet::tagged(b"1", Message::Group { topic: &topic, group: &group }));
+        round(&Packet::tagged(b"1", Message::Groups { topic: &topic, behind: &group }));
+        round(&Packet::tagged(b"1", Message::GroupsAre { more, lines: &data }));
+        prop_assert!(GroupLines::new(&data).count() <= data.len());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use weir_core::limits::GROUP_LIST_MAX;
 use weir_core::machine::groups::{Group, KeyGate, Owner, Place};
 use weir_core::{
     Commit, ConsequenceOffset, ErrorCode, GroupMode, GroupStep, Intention, Operation, Outcome,
-    RecordKind,
+    Record, RecordKind,
 };
 
 use crate::commit::now_ms;
@@ -103,6 +103,9 @@ pub struct Ask<'a> {
     pub max: usize,
     /// Milliseconds; 0: the group's own.
     pub lease_ms: u64,
+    /// Bytes of records: keys, values and metadata. The first one comes
+    /// however long it is.
+    pub bytes_max: usize,
 }
 
 /// A record that a member has.
@@ -152,6 +155,21 @@ struct Fresh {
     keys: Vec<u64>,
     pages: BTreeMap<u64, Page>,
     through: u64,
+    /// Bytes of the records that are asked for.
+    bytes: usize,
+}
+
+impl Fresh {
+    /// Counts a record; false, and nothing is counted, when it is too much.
+    fn fits(&mut self, record: &Record<'_>, bytes_max: usize) -> bool {
+        let size = record.key.len() + record.value.len() + record.meta.len();
+        let then = self.bytes.saturating_add(size);
+        let fits = self.pages.is_empty() || then <= bytes_max;
+        if fits {
+            self.bytes = then;
+        }
+        fits
+    }
 }
 
 impl Store {
@@ -280,7 +298,7 @@ impl Store {
     fn claim_once(&self, topic: &str, group: &str, ask: &Ask<'_>) -> Result<Claimed, StoreError> {
         let now_ms = now_ms();
         let max = ask.max.clamp(1, GROUP_LIST_MAX);
-        let plan = {
+        let mut plan = {
             let machine = self.engine.machine.read_ok();
             machine.topic(topic).ok_or_else(|| unknown(topic))?;
             let found = machine.group(topic, group);
@@ -291,8 +309,10 @@ impl Store {
             through: plan.frontier,
             ..Fresh::default()
         };
-        if plan.takes_new && plan.count < max {
-            self.look(topic, group, ask.member, (max, now_ms), &plan, &mut fresh)?;
+        let fits = ask.bytes_max == usize::MAX
+            || self.look_again(topic, ask.bytes_max, &mut plan, &mut fresh)?;
+        if fits && plan.takes_new && plan.count < max {
+            self.look(topic, group, ask, (max, now_ms), &plan, &mut fresh)?;
         }
         let mut claimed = Claimed {
             due_ms: plan.due_ms,
@@ -320,12 +340,45 @@ impl Store {
         Ok(claimed)
     }
 
+    /// Reads the records that were seen before, and asks only for those that
+    /// fit. Whether all did.
+    fn look_again(
+        &self,
+        topic: &str,
+        bytes_max: usize,
+        plan: &mut Plan,
+        fresh: &mut Fresh,
+    ) -> Result<bool, StoreError> {
+        let mut last: Option<Page> = None;
+        for (at, &offset) in plan.again.iter().enumerate() {
+            let offset = ConsequenceOffset(offset);
+            // Neighbours are often in one page.
+            let near = last.take().filter(|page| page.last() >= offset);
+            let near = near.map(|page| page.starting(offset));
+            let page = match near {
+                Some(page) if first_offset(&page)? == Some(offset) => Some(page),
+                _ => self.page_at(topic, offset)?,
+            };
+            let Some(page) = page else { continue };
+            if let Some(record) = page.iter().next().transpose()?
+                && !fresh.fits(&record, bytes_max)
+            {
+                plan.again.truncate(at);
+                plan.again_keys.truncate(at);
+                return Ok(false);
+            }
+            fresh.pages.insert(offset.0, page.clone());
+            last = Some(page);
+        }
+        Ok(true)
+    }
+
     /// Looks for new records behind the frontier.
     fn look(
         &self,
         topic: &str,
         group: &str,
-        member: &[u8],
+        ask: &Ask<'_>,
         (max, now_ms): (usize, u64),
         plan: &Plan,
         fresh: &mut Fresh,
@@ -349,8 +402,8 @@ impl Store {
                     return Ok(());
                 }
                 let offset = record.offset.0;
-                fresh.through = offset;
                 if !delivers(record.kind) {
+                    fresh.through = offset;
                     continue;
                 }
                 let key = match plan.mode {
@@ -363,8 +416,12 @@ impl Store {
                         let now_ms = now_ms.max(machine.time_ms());
                         machine
                             .group(topic, group)
-                            .is_none_or(|group| is_free(group, key, member, now_ms, &again))
+                            .is_none_or(|group| is_free(group, key, ask.member, now_ms, &again))
                     });
+                if goes && !fresh.fits(&record, ask.bytes_max) {
+                    return Ok(());
+                }
+                fresh.through = offset;
                 left -= usize::from(goes);
                 fresh.offsets.push(offset);
                 fresh.keys.push(key);
@@ -432,9 +489,12 @@ impl Store {
         let Some(page) = reader.next_page()? else {
             return Ok(None);
         };
-        let first = page.iter().next().transpose()?.map(|record| record.offset);
-        Ok((first == Some(offset)).then_some(page))
+        Ok((first_offset(&page)? == Some(offset)).then_some(page))
     }
+}
+
+fn first_offset(page: &Page) -> Result<Option<ConsequenceOffset>, StoreError> {
+    Ok(page.iter().next().transpose()?.map(|record| record.offset))
 }
 
 fn unknown(topic: &str) -> StoreError {

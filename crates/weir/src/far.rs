@@ -22,8 +22,10 @@ pub use self::address::AddressError;
 use self::link::{Link, far, packet_of};
 
 mod address;
+mod groups;
 pub(crate) mod link;
 pub(crate) mod listener;
+pub(crate) mod replay;
 mod run;
 #[cfg(feature = "tls")]
 mod tls;
@@ -332,6 +334,10 @@ pub(crate) fn other(bytes: &[u8]) -> StoreError {
 pub(crate) fn refused(refusal: &RefusalMessage<'_>) -> StoreError {
     let text = String::from_utf8_lossy(refusal.text);
     far(refusal.code().unwrap_or(ErrorCode::Protocol), text)
+}
+
+fn late() -> StoreError {
+    far(ErrorCode::Deadline, "the server did not answer in time")
 }
 
 fn unexpected() -> StoreError {

@@ -1,21 +1,25 @@
 //! A member of a group: takes records, says what became of them.
 //!
-//! Works on a store that this process has open. What must never happen here: a
-//! record that counts as done before its `ack` was answered.
+//! The same near and far; what differs is in [`at`]. What must never happen
+//! here: a record that counts as done before its `ack` was answered.
 
-use std::sync::Arc;
+mod at;
+mod work;
+
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_core::group::Offsets;
-use weir_core::{
-    ConsequenceOffset, ErrorCode, GroupMode, GroupSetup, GroupStep, Record, RecordKind,
-};
-use weir_store::{Ask, Delivery, GroupInfo, Page, Store, StoreError};
+use weir_core::{ConsequenceOffset, ErrorCode, GroupMode, GroupSetup, GroupStep, RecordKind};
+use weir_store::{Ask, GroupInfo, Page, StoreError};
 
+pub(crate) use self::at::Got;
+pub use self::work::{Work, Works};
+
+use self::work::Word;
 use crate::error::WeirError;
 use crate::place::Place;
+use crate::reader::TopicReader;
 use crate::topic::Topic;
-use crate::value::Value;
 use crate::verdict::Verdict;
 
 /// How long to wait at most before looking again while somebody else may give
@@ -28,7 +32,7 @@ const ITER_RECORDS: usize = 100;
 /// under its name is the same one.
 #[derive(Debug)]
 pub struct Group {
-    store: Arc<Store>,
+    place: Place,
     topic: String,
     name: String,
     mode: GroupMode,
@@ -39,39 +43,12 @@ pub struct Group {
     generation: u64,
     /// Exclusive: the last record that was looked at.
     after: ConsequenceOffset,
+    /// Exclusive: reads behind that, and what it read and did not hand out.
+    reader: Option<(TopicReader, Option<Page>)>,
     /// Exclusive: the last one that was handed out, and the last one that is
     /// done.
     handed: ConsequenceOffset,
     done: ConsequenceOffset,
-}
-
-/// A record that the member has.
-#[derive(Clone, Debug)]
-pub struct Work {
-    value: Value,
-    claim: u64,
-    attempts: u32,
-}
-
-impl Work {
-    /// The record.
-    #[must_use]
-    pub fn record(&self) -> Record<'_> {
-        self.value.record()
-    }
-
-    /// How often it was delivered, this time included; 1 in an exclusive
-    /// group.
-    #[must_use]
-    pub fn attempts(&self) -> u32 {
-        self.attempts
-    }
-
-    /// What it was claimed with.
-    #[must_use]
-    pub fn claim(&self) -> u64 {
-        self.claim
-    }
 }
 
 impl Topic {
@@ -79,8 +56,7 @@ impl Topic {
     /// there. The topic must live then.
     ///
     /// # Errors
-    /// `Group` when the group has another mode, or cannot be made; `Far` with
-    /// `Unsupported` for a store behind a server.
+    /// `Group` when the group has another mode, or cannot be made.
     pub fn group(&self, name: &str, mode: GroupMode) -> Result<Group, WeirError> {
         self.group_with(name, &GroupSetup::new(mode))
     }
@@ -90,26 +66,21 @@ impl Topic {
     /// # Errors
     /// As for [`group`](Self::group).
     pub fn group_with(&self, name: &str, setup: &GroupSetup<'_>) -> Result<Group, WeirError> {
-        let store = match self.place() {
-            Place::Near(store) => Arc::clone(store),
-            Place::Far(_) => {
-                return Err(WeirError::Store(StoreError::Far {
-                    code: ErrorCode::Unsupported,
-                    text: "groups of a store behind a server are not there yet".to_owned(),
-                }));
-            }
-        };
+        let place = self.place().clone();
         let topic = self.name().as_str().to_owned();
-        if store.group(&topic, name).is_none() {
-            let opened = store.group_step(&topic, name, GroupStep::Open(*setup))?;
+        let known = place.group(&topic, name)?;
+        let info = if let Some(info) = known {
+            info
+        } else {
+            let opened = place.group_step(&topic, name, GroupStep::Open(*setup))?;
             // Somebody else may have been faster.
             if let Some(code) = opened.reason.filter(|code| *code != ErrorCode::GroupExists) {
                 return Err(WeirError::Group { code });
             }
-        }
-        let info = store.group(&topic, name).ok_or(WeirError::Group {
-            code: ErrorCode::GroupUnknown,
-        })?;
+            let code = ErrorCode::GroupUnknown;
+            let made = place.group(&topic, name)?;
+            made.ok_or(WeirError::Group { code })?
+        };
         if info.mode != setup.mode {
             return Err(WeirError::Group {
                 code: ErrorCode::GroupMode,
@@ -118,7 +89,7 @@ impl Topic {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let nanos = since.map_or(0, |since| since.as_nanos());
         Ok(Group {
-            store,
+            place,
             topic,
             name: name.to_owned(),
             mode: info.mode,
@@ -126,9 +97,27 @@ impl Topic {
             lease_ms: 0,
             generation: 0,
             after: ConsequenceOffset::ZERO,
+            reader: None,
             handed: ConsequenceOffset::ZERO,
             done: ConsequenceOffset::ZERO,
         })
+    }
+
+    /// The group as it is; `None` when there is none.
+    ///
+    /// # Errors
+    /// Those of a server.
+    pub fn group_info(&self, name: &str) -> Result<Option<GroupInfo>, WeirError> {
+        Ok(self.place().group(self.name().as_str(), name)?)
+    }
+
+    /// The groups of the topic, by name. Behind a server a group names its
+    /// first 1,000 members.
+    ///
+    /// # Errors
+    /// `TopicUnknown`; those of a server.
+    pub fn groups(&self) -> Result<Vec<GroupInfo>, WeirError> {
+        Ok(self.place().groups(self.name().as_str())?)
     }
 }
 
@@ -155,7 +144,7 @@ impl Group {
     /// # Errors
     /// `GroupUnknown` when it was deleted.
     pub fn info(&self) -> Result<GroupInfo, WeirError> {
-        let found = self.store.group(&self.topic, &self.name);
+        let found = self.place.group(&self.topic, &self.name)?;
         found.ok_or_else(|| {
             WeirError::Store(StoreError::GroupUnknown {
                 topic: self.topic.clone(),
@@ -181,31 +170,51 @@ impl Group {
     }
 
     fn step(&self, step: GroupStep<'_>) -> Result<Verdict, WeirError> {
-        let commit = self.store.group_step(&self.topic, &self.name, step)?;
+        let commit = self.place.group_step(&self.topic, &self.name, step)?;
         Ok(Verdict::of(commit))
     }
 
     /// Takes up to `max` records, waiting up to `wait` for the first one. In an
     /// exclusive group the member becomes the owner first, as soon as nobody
-    /// else is.
+    /// else is. A server gives at most 1,000 records and 256 KiB at a time, or
+    /// one longer record; when the connection breaks before its answer is
+    /// here, the records come back when their leases end.
     ///
     /// # Errors
     /// `Group` when the group is not what it was; those of reading.
     pub fn claim(&mut self, max: usize, wait: Duration) -> Result<Vec<Work>, WeirError> {
         let deadline = Instant::now().checked_add(wait);
+        if self.mode != GroupMode::Exclusive {
+            let ask = Ask {
+                member: &self.member,
+                max,
+                lease_ms: self.lease_ms,
+                bytes_max: usize::MAX,
+            };
+            return self.place.claim(&self.topic, &self.name, &ask, deadline);
+        }
         loop {
-            let (found, behind, due) = match self.mode {
-                GroupMode::Exclusive => self.read(max)?,
-                _ => self.ask(max)?,
+            let due = if self.generation != 0 || self.join(false)? {
+                let found = self.read(max)?;
+                if !found.is_empty() {
+                    return Ok(found);
+                }
+                None
+            } else {
+                let owner = self.info()?.owner;
+                Some(left(owner.map_or(0, |owner| owner.until_ms)))
             };
             let now = Instant::now();
-            if !found.is_empty() || deadline.is_some_and(|deadline| deadline <= now) {
-                return Ok(found);
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                return Ok(Vec::new());
             }
             let soon = now.checked_add(due.unwrap_or(LOOK_EVERY).min(LOOK_EVERY));
             let until = [deadline, soon].into_iter().flatten().min();
-            // Whether there is one is found out by asking again.
-            let _ = self.store.listen(&self.topic, behind).wait(until);
+            match (&mut self.reader, due) {
+                // Whether there is one is found out by reading again.
+                (Some((reader, _)), None) => drop(reader.wait(until)),
+                _ => at::sleep(until),
+            }
         }
     }
 
@@ -223,6 +232,7 @@ impl Group {
         match verdict.reason() {
             None => {
                 self.generation = verdict.intention().0;
+                self.reader = None;
                 self.after = self.cursor()?;
                 (self.handed, self.done) = (self.after, self.after);
                 Ok(true)
@@ -232,21 +242,25 @@ impl Group {
         }
     }
 
-    fn read(&mut self, max: usize) -> Result<Found, WeirError> {
-        if self.generation == 0 && !self.join(false)? {
-            let info = self.info()?;
-            let until = info.owner.map_or(0, |owner| owner.until_ms);
-            return Ok((Vec::new(), info.last, Some(left(until))));
-        }
-        let reader = self.store.read(&self.topic, self.after)?;
-        let mut reader = reader.or_earliest();
+    /// The next records of the owner.
+    fn read(&mut self, max: usize) -> Result<Vec<Work>, WeirError> {
+        let (mut reader, mut page) = match self.reader.take() {
+            Some(reading) => reading,
+            None => (self.place.read_left(&self.topic, self.after)?, None),
+        };
         let mut found = Vec::new();
-        while found.len() < max
-            && let Some(page) = reader.next_page()?
-        {
-            for record in &page {
+        while found.len() < max {
+            let Some(now) = page.take() else {
+                page = reader.next_page()?;
+                match page {
+                    None => break,
+                    Some(_) => continue,
+                }
+            };
+            for record in &now {
                 let record = record?;
                 if found.len() >= max {
+                    page = Some(now.starting(record.offset));
                     break;
                 }
                 self.after = record.offset;
@@ -254,39 +268,19 @@ impl Group {
                     continue;
                 }
                 self.handed = record.offset;
-                if let Some(value) = Value::new(page.starting(record.offset))? {
-                    found.push(Work {
-                        value,
-                        claim: self.generation,
-                        attempts: 1,
-                    });
-                }
+                let page = now.starting(record.offset);
+                found.extend(Work::new(page, self.generation, 1)?);
             }
         }
+        self.reader = Some((reader, page));
         if found.is_empty() && self.handed <= self.done && self.after > self.done {
             // Nothing behind what is done but records that groups pass.
             self.done = self.after;
             let generation = self.generation;
-            self.store
+            self.place
                 .move_cursor(&self.topic, &self.name, generation, self.after)?;
         }
-        Ok((found, self.after, None))
-    }
-
-    fn ask(&self, max: usize) -> Result<Found, WeirError> {
-        let ask = Ask {
-            member: &self.member,
-            max,
-            lease_ms: self.lease_ms,
-        };
-        let claimed = self.store.claim(&self.topic, &self.name, &ask)?;
-        let reason = claimed.commit.and_then(|commit| commit.reason);
-        if let Some(code) = reason.filter(|code| *code != ErrorCode::Conflict) {
-            return Err(WeirError::Group { code });
-        }
-        let works = claimed.deliveries.into_iter().map(work);
-        let found = works.collect::<Result<Vec<_>, _>>()?;
-        Ok((found, claimed.frontier, claimed.due_ms.map(left)))
+        Ok(found)
     }
 
     /// These are done, for good when this returns. Returns the offsets of those
@@ -303,7 +297,8 @@ impl Group {
     }
 
     /// The same for an exclusive group, without waiting: written soon, together
-    /// with what follows, or by a close. A crash can bring them again.
+    /// with what follows, or by a close. A crash can bring them again, and behind
+    /// a server so can a connection that breaks.
     ///
     /// # Errors
     /// `Group` with `GroupMode` in the other modes.
@@ -315,10 +310,10 @@ impl Group {
         let Some(last) = works.iter().max_by_key(|work| work.record().offset) else {
             return Ok(());
         };
-        let (offset, generation) = (last.record().offset, last.claim);
+        let (offset, generation) = (last.record().offset, last.claim());
         self.done = self.done.max(offset);
         Ok(self
-            .store
+            .place
             .move_cursor(&self.topic, &self.name, generation, offset)?)
     }
 
@@ -328,8 +323,8 @@ impl Group {
         };
         let offset = last.record().offset;
         let moved = self
-            .store
-            .move_cursor_now(&self.topic, &self.name, last.claim, offset)?;
+            .place
+            .move_cursor_now(&self.topic, &self.name, last.claim(), offset)?;
         match moved.reason {
             None => {
                 self.done = self.done.max(offset);
@@ -358,6 +353,7 @@ impl Group {
         if self.mode == GroupMode::Exclusive {
             let first = works.iter().map(|work| work.record().offset).min();
             if let Some(first) = first {
+                self.reader = None;
                 self.after = ConsequenceOffset(self.after.0.min(first.0.saturating_sub(1)));
             }
             return Ok(Vec::new());
@@ -394,7 +390,7 @@ impl Group {
     fn each(&self, works: &[Work], word: Word<'_>) -> Result<Vec<ConsequenceOffset>, WeirError> {
         let mut all: Vec<(u64, u64)> = works
             .iter()
-            .map(|work| (work.claim, work.record().offset.0))
+            .map(|work| (work.claim(), work.record().offset.0))
             .collect();
         all.sort_unstable();
         all.dedup();
@@ -453,7 +449,7 @@ impl Group {
         let generation = std::mem::take(&mut self.generation);
         if generation != 0 {
             // What waits to be written is the owner's to write.
-            self.store.flush_cursors();
+            self.place.flush_cursors();
             self.step(GroupStep::Leave { generation })?;
         }
         Ok(())
@@ -468,76 +464,6 @@ impl Group {
             ready: Vec::new().into_iter(),
         }
     }
-}
-
-/// Records, the offset behind which to wait, and when one is due.
-type Found = (Vec<Work>, ConsequenceOffset, Option<Duration>);
-
-/// See [`Group::works`].
-#[derive(Debug)]
-pub struct Works<'a> {
-    group: &'a mut Group,
-    patience: Duration,
-    ready: std::vec::IntoIter<Work>,
-}
-
-impl Works<'_> {
-    /// The group, to say what became of a record.
-    pub fn group(&mut self) -> &mut Group {
-        self.group
-    }
-}
-
-impl Iterator for Works<'_> {
-    type Item = Result<Work, WeirError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if let Some(work) = self.ready.next() {
-            return Some(Ok(work));
-        }
-        match self.group.claim(ITER_RECORDS, self.patience) {
-            Ok(works) => self.ready = works.into_iter(),
-            Err(error) => return Some(Err(error)),
-        }
-        self.ready.next().map(Ok)
-    }
-}
-
-/// What a member says about records.
-#[derive(Clone, Copy)]
-enum Word<'a> {
-    Ack,
-    Nack { delay_ms: u64, reason: &'a str },
-    Extend { lease_ms: u64 },
-}
-
-impl<'a> Word<'a> {
-    fn step(self, claim: u64, offsets: Offsets<'a>) -> GroupStep<'a> {
-        match self {
-            Self::Ack => GroupStep::Ack { claim, offsets },
-            Self::Nack { delay_ms, reason } => GroupStep::Nack {
-                claim,
-                delay_ms,
-                reason,
-                offsets,
-            },
-            Self::Extend { lease_ms } => GroupStep::Extend {
-                claim,
-                lease_ms,
-                offsets,
-            },
-        }
-    }
-}
-
-fn work(delivery: Delivery) -> Result<Work, WeirError> {
-    let missing = || WeirError::Store(StoreError::Closed);
-    let page: Page = delivery.page;
-    Ok(Work {
-        value: Value::new(page)?.ok_or_else(missing)?,
-        claim: delivery.claim,
-        attempts: delivery.attempts,
-    })
 }
 
 fn millis(time: Duration) -> u64 {

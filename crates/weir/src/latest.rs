@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_core::ErrorCode;
-use weir_store::{Store, StoreError};
+use weir_core::ConsequenceOffset;
+use weir_store::{Page, Store, StoreError};
 
 use crate::error::WeirError;
+use crate::far;
 use crate::place::Place;
+use crate::reader::TopicReader;
 use crate::topic::Topic;
 use crate::value::Value;
 
@@ -25,12 +27,27 @@ pub struct Current {
 /// as replay; then new records, in order.
 #[derive(Debug)]
 pub struct Latest {
-    store: Arc<Store>,
-    replay: Option<weir_store::Latest>,
-    live: weir_store::TopicReader,
+    replay: Option<Replay>,
+    live: TopicReader,
     /// The records of the newest page that were not handed out.
     ready: std::vec::IntoIter<Value>,
     patience: Duration,
+}
+
+/// The part that comes first.
+#[derive(Debug)]
+enum Replay {
+    Near(Arc<Store>, weir_store::Latest),
+    Far(far::replay::Replay),
+}
+
+impl Replay {
+    fn next(&mut self) -> Result<Option<Page>, StoreError> {
+        match self {
+            Self::Near(store, latest) => latest.next(store),
+            Self::Far(replay) => replay.next(),
+        }
+    }
 }
 
 impl Topic {
@@ -38,19 +55,24 @@ impl Topic {
     /// for a new record. The topic need not be there yet.
     ///
     /// # Errors
-    /// `Far` with `Unsupported` for a store behind a server.
+    /// Those of a server.
     pub fn latest(&self, patience: Duration) -> Result<Latest, WeirError> {
-        let Place::Near(store) = self.place() else {
-            return Err(WeirError::Store(StoreError::Far {
-                code: ErrorCode::Unsupported,
-                text: "the latest values of a store behind a server are read by a listener"
-                    .to_owned(),
-            }));
+        let name = self.name().as_str();
+        let (replay, live) = match self.place() {
+            Place::Near(store) => {
+                let latest = store.latest(name);
+                let live = TopicReader::near(latest.live(store));
+                (Replay::Near(Arc::clone(store), latest), live)
+            }
+            Place::Far(remote) => {
+                let replay = far::replay::Replay::new(Arc::clone(remote), name)?;
+                let mut live = self.place().listen(name);
+                live.seek(ConsequenceOffset(replay.position().saturating_sub(1)));
+                (Replay::Far(replay), live)
+            }
         };
-        let replay = store.latest(self.name().as_str());
         Ok(Latest {
-            live: replay.live(store),
-            store: Arc::clone(store),
+            live,
             replay: Some(replay),
             ready: Vec::new().into_iter(),
             patience,
@@ -61,7 +83,7 @@ impl Topic {
 impl Latest {
     fn step(&mut self) -> Result<Option<Current>, WeirError> {
         if let Some(replay) = &mut self.replay {
-            if let Some(page) = replay.next(&self.store)? {
+            if let Some(page) = replay.next()? {
                 let value = Value::new(page)?;
                 return Ok(value.map(|value| Current {
                     value,

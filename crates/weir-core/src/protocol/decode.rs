@@ -4,15 +4,21 @@ use thiserror::Error;
 use weir_psyc::{Operator, PacketView};
 
 use super::fields::{hex, number, parse_id, words};
+use super::groups::{GroupAnswer, GroupClaim};
 use super::message::{
     After, Conditions, Hello, HelloOk, Listen, Message, OneKind, OneWrite, Packet, ProgramAnswer,
     RefusalMessage,
 };
 use super::{
-    AGENT_BYTES_MAX, PAGE_HEAD_BYTES, TAG_BYTES_MAX, TEXT_BYTES_MAX, TOKEN_BYTES_MAX, WORDS_MAX,
+    AGENT_BYTES_MAX, CLAIM_RECORDS_MAX, PAGE_HEAD_BYTES, TAG_BYTES_MAX, TEXT_BYTES_MAX,
+    TOKEN_BYTES_MAX, WORDS_MAX,
 };
+use crate::group::GroupName;
 use crate::ids::ClientId;
-use crate::limits::{CALL_ITEMS_MAX, META_BYTES_MAX, OPTION_BYTES_MAX, TOPIC_NAME_BYTES_MAX};
+use crate::limits::{
+    CALL_ITEMS_MAX, GROUP_LEASE_MS_MAX, GROUP_MEMBER_BYTES_MAX, GROUP_NAME_BYTES_MAX,
+    META_BYTES_MAX, OPTION_BYTES_MAX, TOPIC_NAME_BYTES_MAX,
+};
 use crate::program::ProgramCounts;
 use crate::record::RecordKind;
 
@@ -112,6 +118,13 @@ impl<'a> Fields<'_, 'a> {
             .ok()
             .filter(|name| !name.is_empty());
         text.ok_or(bad("_topic", "a topic name"))
+    }
+
+    fn group(&self, name: Name) -> Read<&'a str> {
+        let bytes = self.or_empty(name, GROUP_NAME_BYTES_MAX)?;
+        let text = std::str::from_utf8(bytes).ok();
+        text.filter(|text| GroupName::new(text).is_some())
+            .ok_or(bad(name.0, "the name of a group"))
     }
 }
 
@@ -259,6 +272,29 @@ fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<
             topic: fields.topic()?,
         },
         b"_data_program" => Message::ProgramIs(program(fields, data)?),
+        b"_request_group_claim" => Message::GroupClaim(claim(fields)?),
+        b"_data_group_records" => Message::GroupRecords(GroupAnswer {
+            claim: fields.maybe(var!("_claim"))?.unwrap_or(0),
+            reason: fields.maybe(var!("_reason"))?.unwrap_or(0),
+            frontier: fields.number(var!("_frontier"))?,
+            due_ms: fields.maybe(var!("_due_ms"))?,
+            data,
+        }),
+        b"_request_group" => Message::Group {
+            topic: fields.topic()?,
+            group: fields.group(var!("_group"))?,
+        },
+        b"_request_groups" => Message::Groups {
+            topic: fields.topic()?,
+            behind: match fields.get(var!("_behind"))? {
+                None => "",
+                Some(_) => fields.group(var!("_behind"))?,
+            },
+        },
+        b"_data_groups" => Message::GroupsAre {
+            more: fields.flag(var!("_more"))?,
+            lines: data,
+        },
         b"_request_status" => Message::Status,
         b"_data_status" => Message::StatusIs { lines: data },
         b"_request_sync" => Message::Sync,
@@ -271,6 +307,29 @@ fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<
             within_ms: fields.number(var!("_within_ms"))?,
         },
         method => Message::Unknown { method },
+    })
+}
+
+fn claim<'a>(fields: &Fields<'_, 'a>) -> Read<GroupClaim<'a>> {
+    let member = fields.or_empty(var!("_member"), GROUP_MEMBER_BYTES_MAX)?;
+    if member.is_empty() {
+        return Err(bad("_member", "1 to 64 bytes"));
+    }
+    let max = fields.number(var!("_max"))?;
+    if !(1..=CLAIM_RECORDS_MAX).contains(&max) {
+        return Err(bad("_max", "1 to 1,000 records"));
+    }
+    let lease_ms = fields.maybe(var!("_lease_ms"))?.unwrap_or(0);
+    if lease_ms > GROUP_LEASE_MS_MAX {
+        return Err(bad("_lease_ms", "at most a day"));
+    }
+    Ok(GroupClaim {
+        topic: fields.topic()?,
+        group: fields.group(var!("_group"))?,
+        member,
+        max,
+        wait_ms: fields.maybe(var!("_wait_ms"))?.unwrap_or(0),
+        lease_ms,
     })
 }
 

@@ -247,6 +247,36 @@ impl Encoder {
                 self.not_zero(b"_traps", program.counts.traps);
                 (b"_data_program", program.args)
             }
+            Message::GroupClaim(ref claim) => {
+                self.bytes(b"_topic", claim.topic.as_bytes());
+                self.bytes(b"_group", claim.group.as_bytes());
+                self.bytes(b"_member", claim.member);
+                self.number(b"_max", claim.max);
+                self.not_zero(b"_wait_ms", claim.wait_ms);
+                self.not_zero(b"_lease_ms", claim.lease_ms);
+                (b"_request_group_claim", NONE)
+            }
+            Message::GroupRecords(ref answer) => {
+                self.not_zero(b"_claim", answer.claim);
+                self.not_zero(b"_reason", answer.reason);
+                self.number(b"_frontier", answer.frontier);
+                self.maybe(b"_due_ms", answer.due_ms);
+                (b"_data_group_records", answer.data)
+            }
+            Message::Group { topic, group } => {
+                self.bytes(b"_topic", topic.as_bytes());
+                self.bytes(b"_group", group.as_bytes());
+                (b"_request_group", NONE)
+            }
+            Message::Groups { topic, behind } => {
+                self.bytes(b"_topic", topic.as_bytes());
+                self.filled(b"_behind", behind.as_bytes());
+                (b"_request_groups", NONE)
+            }
+            Message::GroupsAre { more, lines } => {
+                self.flag(b"_more", more);
+                (b"_data_groups", lines)
+            }
             Message::Status => (b"_request_status", NONE),
             Message::StatusIs { lines } => (b"_data_status", lines),
             Message::Sync => (b"_request_sync", NONE),

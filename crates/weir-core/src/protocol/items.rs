@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::batch::{Action, BATCH_HEAD_BYTES, Batch, BatchError};
+use crate::group::GroupStep;
 use crate::ids::ClientId;
 use crate::intention::{Expect, Intention, Operation, TxnOp};
 use crate::options::TopicOptions;
@@ -176,6 +177,13 @@ fn what<'a>(action: &Action<'a>) -> Option<What<'a>> {
             ..
         } => What::Plain(replace(*expected, code, args)),
         Action::Txn(steps) => What::Txn(steps.iter().collect()),
+        // What a claim looked at, and what the store wrote, a client cannot
+        // say.
+        Action::Cursor {
+            step: GroupStep::Claim { .. } | GroupStep::Buried { .. },
+            ..
+        } => return None,
+        Action::Cursor { group, step } => What::Plain(Operation::Cursor { group, step: *step }),
         _ => return None,
     })
 }

@@ -9,6 +9,7 @@ use crate::intention::Expect;
 use crate::program::ProgramCounts;
 
 use super::fields;
+use super::groups::{GroupAnswer, GroupClaim};
 
 /// A packet: a message, and the tag that ties an answer to its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -465,6 +466,31 @@ pub enum Message<'a> {
     },
     /// 8.
     ProgramIs(Option<ProgramAnswer<'a>>),
+    /// 8, "Groups".
+    GroupClaim(GroupClaim<'a>),
+    /// 8, "Groups".
+    GroupRecords(GroupAnswer<'a>),
+    /// 8, "Groups".
+    Group {
+        /// Topic name.
+        topic: &'a str,
+        /// Its name.
+        group: &'a str,
+    },
+    /// 8, "Groups".
+    Groups {
+        /// Topic name.
+        topic: &'a str,
+        /// Names are greater; empty from the first.
+        behind: &'a str,
+    },
+    /// 8, "Groups": lines about groups.
+    GroupsAre {
+        /// Whether there are more.
+        more: bool,
+        /// See [`GroupLines`](super::GroupLines).
+        lines: &'a [u8],
+    },
     /// 8.
     Status,
     /// 8: name and number, a line each.

@@ -142,6 +142,11 @@ impl Outgoing {
         true
     }
 
+    /// Keeps room that was given for what is sent now.
+    pub(super) fn keep(&mut self, room: Permit) {
+        self.permits.push(room);
+    }
+
     /// Whether a page that found no room would find it now, so that it is not
     /// made for nothing.
     pub(super) fn has_room(&self, page: usize) -> bool {

@@ -14,6 +14,8 @@ use weir_core::protocol::{Encoder, FrameError, Message, Packet, Phase as State, 
 
 use super::answers::Answers;
 use super::buffer::{Outgoing, Received};
+use super::groups::Claims;
+use super::hello::FEATURES;
 use super::listeners::Listeners;
 use super::reads::Read;
 use super::refuse::Refused;
@@ -50,6 +52,7 @@ pub(super) struct Connection<S> {
     /// Bytes of the answer to it that found no room.
     pub(super) lacks: usize,
     pub(super) listeners: Listeners,
+    pub(super) claims: Claims,
     received: Option<Received>,
     pub(super) out: Outgoing,
     pub(super) encoder: Encoder,
@@ -106,6 +109,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             waits_until: None,
             lacks: 0,
             listeners: Listeners::default(),
+            claims: Claims::default(),
             encoder: Encoder::default(),
             greeted: false,
             ended: false,
@@ -198,6 +202,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             });
         let security = &self.port.shared.security;
         security.charge_fuel(&self.principal, fuel);
+        progress |= self.send_claims();
         self.recheck();
         if self.closing == Closing::No {
             let store = Arc::clone(&self.port.shared.store);
@@ -273,7 +278,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     async fn packet(&mut self, packet: &Packet<'_>, size: usize) -> Dealt {
         let tag = packet.tag;
-        if !packet.require.is_empty() {
+        let mut words = packet.require.split(|&byte| byte == b' ');
+        if !packet.require.is_empty() && !words.all(|word| word == FEATURES) {
             return Dealt::Refused(Refused::plain(ErrorCode::Unsupported));
         }
         match (self.state.phase(), &packet.message) {
@@ -303,6 +309,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             _ if listens => unexpected("the tag is that of a listener"),
             Message::Write { count, items } => self.write(tag, *count, items, size).await.into(),
             Message::One(one) => self.write_one(tag, one, size).into(),
+            Message::GroupClaim(claim) => match self.claim(tag, claim) {
+                Ok(()) => Dealt::Yes,
+                Err(refused) => Dealt::Refused(refused),
+            },
             Message::Listen(listen) => {
                 if tag.is_empty() {
                     return unexpected("a listener needs a tag");
@@ -375,6 +385,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.closing = closing;
         self.written = Instant::now();
         self.listeners.end(&mut self.encoder, &mut self.out);
+        self.claims.leave();
     }
 
     fn drain(&mut self) {
@@ -395,7 +406,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Whether everything that was owed is sent.
     fn is_over(&mut self) -> bool {
-        if self.closing == Closing::No || !self.answers.is_empty() {
+        if self.closing == Closing::No || !self.answers.is_empty() || !self.claims.is_empty() {
             return false;
         }
         if self.closing == Closing::Bye {
@@ -445,7 +456,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match self.state.phase() {
             State::Fresh => self.started + HELLO_TIME,
             // The store is what we wait for.
-            _ if !self.answers.is_empty() => self.heard.max(self.written) + far,
+            _ if !self.answers.is_empty() || !self.claims.is_empty() => {
+                self.heard.max(self.written) + far
+            }
             _ if self.is_inside_packet() => self.heard + STALL_TIME,
             _ if self.idle.is_zero() => self.heard + far,
             _ if self.pinged => self.heard + self.idle,
@@ -493,6 +506,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         ready |= self.answers.poll(context).is_ready() && !self.out.is_high();
         ready |= self.listeners.poll(context).is_ready() || self.listeners.goes_on();
+        ready |= self.claims.poll(context).is_ready() && !self.out.is_high();
         if timer.poll(context).is_ready() {
             return Poll::Ready(self.late());
         }

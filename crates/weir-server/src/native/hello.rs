@@ -15,6 +15,9 @@ use crate::shared::Phase;
 /// What this server says about itself.
 const AGENT: &str = concat!("weir-server/", env!("CARGO_PKG_VERSION"));
 
+/// What is known beyond version 1.
+pub(super) const FEATURES: &[u8] = b"groups";
+
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Answers HELLO; a refusal ends the connection.
     pub(super) fn hello(&mut self, hello: &Hello<'_>) -> Result<(), Refused> {
@@ -51,7 +54,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             key_bytes_max: limits.key_bytes_max as u64,
             value_bytes_max: limits.value_bytes_max as u64,
             idle_ms: u64::try_from(self.idle.as_millis()).unwrap_or(u64::MAX),
-            features: b"",
+            features: FEATURES,
             agent: AGENT.as_bytes(),
         };
         self.send(&Packet::new(Message::HelloOk(answer)));

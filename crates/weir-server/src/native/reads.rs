@@ -65,6 +65,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.lines(tag, false, &lines);
             }
             Message::Program { topic } => self.program(tag, topic)?,
+            Message::Group { topic, group } => self.group(tag, topic, group).await?,
+            Message::Groups { topic, behind } => self.groups(tag, topic, behind).await?,
             Message::Status => {
                 self.may(Right::Admin, "")?;
                 let lines = status(&self.port.shared.store.stats());

@@ -6,7 +6,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use weir_core::protocol::{
     Held, ItemsError, Message, OneKind, OneWrite, Packet, ServerConnection, read_items,
 };
-use weir_core::{ClientId, ErrorCode, Intention, Operation, TopicOptions};
+use weir_core::{ClientId, ErrorCode, GroupStep, Intention, Operation, TopicOptions};
 use weir_store::{Proposal, Store, StoreError};
 
 use super::answers::Waiting;
@@ -205,15 +205,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn allowed(&self, intentions: &[Intention<'_>]) -> Result<(), Refused> {
         let mut before = None;
         for (index, intention) in (0_u64..).zip(intentions) {
-            for right in rights(&intention.operation) {
-                let asked = (*right, intention.topic);
+            let own = rights(&intention.operation).iter();
+            let own = own.map(|right| (*right, intention.topic));
+            for asked in own.chain(letters(&intention.operation)) {
                 if before == Some(asked) {
                     continue;
                 }
                 before = Some(asked);
+                let (right, topic) = asked;
                 let shared = &self.port.shared;
-                if let Err(denied) = shared.authorize(&self.principal, *right, intention.topic) {
-                    let mut refused = guard::refused(denied, intention.topic);
+                if let Err(denied) = shared.authorize(&self.principal, right, topic) {
+                    let mut refused = guard::refused(denied, topic);
                     refused.message.item = Some(index);
                     return Err(refused);
                 }
@@ -242,6 +244,22 @@ fn rights(operation: &Operation<'_>) -> &'static [Right] {
         Operation::Txn { .. } => &[Right::Put, Right::Delete],
         _ => &[Right::Admin],
     }
+}
+
+/// What a group that gives records up needs elsewhere: the store writes its
+/// letters, and makes the topic for them.
+fn letters<'a>(operation: &Operation<'a>) -> impl Iterator<Item = (Right, &'a str)> + use<'a> {
+    let dead = match operation {
+        Operation::Cursor {
+            step: GroupStep::Open(setup),
+            ..
+        } => setup.dead_letters,
+        _ => "",
+    };
+    let rights = [Right::Create, Right::Put].into_iter();
+    rights
+        .filter(|_| !dead.is_empty())
+        .map(move |right| (right, dead))
 }
 
 fn bad_items(error: &ItemsError) -> Refused {

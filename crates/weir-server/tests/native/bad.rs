@@ -75,8 +75,8 @@ fn what_is_only_unknown_is_refused_or_ignored_and_the_connection_goes_on() {
     let mut peer = world.plain();
     for unsupported in [
         ":_tag\tx\n\n_request_dance\n|\n",
-        ":_tag\tx\n\n:_require\tgroups\n_request_ping\n|\n",
-        ":_tag\tx\n\n_request_group_claim\n|\n",
+        ":_tag\tx\n\n:_require\tgroups dances\n_request_ping\n|\n",
+        ":_tag\tx\n\n_request_group_dance\n|\n",
     ] {
         peer.text(unsupported);
         let got = peer.next().unwrap();

@@ -10,5 +10,6 @@
 mod alike;
 mod cuts;
 mod follow;
+mod groups;
 mod proxy;
 mod world;

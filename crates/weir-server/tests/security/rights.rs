@@ -1,5 +1,6 @@
 //! Tokens and what they allow, over the wire.
 
+use weir_core::{GroupStep, Intention, Operation};
 use weir_server::Rate;
 use weir_server::security::{IdentitiesFile, Token, now_ms};
 
@@ -201,4 +202,107 @@ fn who_asks_too_fast_is_told_when_to_come_back() {
     is(&peer.hello(modest.expose()), "_notice_hello");
     is(&peer.put("t", "y"), "_failure_rate");
     assert_eq!(world.values("t").len(), 2, "CREATE and one record");
+}
+
+/// Groups: the right `group`, and what the store would do for a group.
+#[test]
+fn a_group_cannot_be_used_to_write_where_its_maker_may_not() {
+    let files = Files::new();
+    let tokens = [
+        files.token("worker", &["group,read jobs"]),
+        files.token("maker", &["group,read jobs", "create,put jobs.dead"]),
+        files.token("half", &["group,read jobs", "put jobs.dead"]),
+        files.token("reader", &["read jobs"]),
+    ];
+    let ids = tokens.each_ref().map(|token| token.id().to_owned());
+    let world = files.start(|_| {});
+    world.create("jobs");
+    let url = format!("weir://{}", world.native);
+    let [worker, maker, half, reader] = tokens.map(|token| {
+        let mut options = weir::ConnectOptions::default();
+        options.token = Some(token.expose().to_owned());
+        let weir = weir::Weir::connect_with(&url, &options).unwrap();
+        weir.topic("jobs").unwrap()
+    });
+    let code = |error: weir::WeirError| match error {
+        weir::WeirError::Store(weir::StoreError::Far { code, .. }) => code,
+        other => panic!("{other:?}"),
+    };
+    let forbidden = weir::ErrorCode::Forbidden;
+    let mut setup = weir::GroupSetup::new(weir::GroupMode::Shared);
+    // Without dead letters `group` is enough, and nothing less.
+    let mut plain = worker.group_with("plain", &setup).unwrap();
+    let denied = reader.group_with("plain", &setup).unwrap_err();
+    assert_eq!(code(denied), forbidden);
+    assert_eq!(code(reader.groups().unwrap_err()), forbidden);
+    setup.attempts_max = 1;
+    setup.dead_letters = "jobs.dead";
+    for without in [&worker, &half] {
+        let denied = without.group_with("deadly", &setup).unwrap_err();
+        assert_eq!(code(denied), forbidden);
+    }
+    world.audited(&["\"denied\"", "create", "jobs.dead"]);
+    assert!(worker.group_info("deadly").unwrap().is_none());
+    drop(maker.group_with("deadly", &setup).unwrap());
+    // Whoever works in it then may give records up.
+    let now = std::time::Duration::ZERO;
+    let put = Intention::new(
+        "jobs",
+        Operation::Put {
+            key: b"k",
+            value: b"v",
+        },
+    );
+    world.store.propose(&[put]).unwrap().wait().unwrap();
+    let mut deadly = worker.group_with("deadly", &setup).unwrap().member("m");
+    let works = deadly.claim(1, now).unwrap();
+    assert_eq!(works.len(), 1);
+    assert_eq!(deadly.nack(&works, now, "no").unwrap(), []);
+    assert!(deadly.claim(1, now).unwrap().is_empty());
+    assert_eq!(deadly.info().unwrap().deaths, 1);
+    assert_eq!(world.values("jobs.dead").len(), 3, "CREATE, why, record");
+    // Taken back while a claim waits.
+    assert_eq!(plain.claim(1, now).unwrap().len(), 1);
+    let waiting = std::thread::spawn(move || plain.claim(1, crate::world::PATIENCE));
+    let path = world.files.path("identities.toml");
+    let mut file = IdentitiesFile::read(&path).unwrap();
+    for id in ids {
+        file = file.without_token(&id, now_ms()).unwrap();
+    }
+    file.write().unwrap();
+    world.server.reload().unwrap();
+    let denied = code(waiting.join().unwrap().unwrap_err());
+    let gone = weir::ErrorCode::Unauthenticated;
+    assert!(denied == gone || denied == forbidden, "{denied:?}");
+}
+
+/// Steps of groups that clients cannot ask for.
+#[test]
+fn claims_and_burials_are_not_taken_as_items() {
+    let world = Files::new().start(|_| {});
+    world.create("t");
+    let list = weir_core::group::Offsets::Plain(&[1]);
+    let steps = [
+        GroupStep::Buried { letters: list },
+        GroupStep::Claim {
+            member: b"m",
+            lease_ms: 0,
+            seen: 0,
+            through: 1,
+            offsets: list,
+            keys: None,
+        },
+    ];
+    let url = format!("weir://{}", world.native);
+    for step in steps {
+        let far = weir::Weir::connect(&url).unwrap();
+        let group = "g";
+        let intention = Intention::new("t", Operation::Cursor { group, step });
+        let mut session = far.session(weir::ClientId([1; 16]));
+        let refused = session.execute(&[intention]).unwrap_err();
+        let weir::WeirError::Store(weir::StoreError::Far { text, .. }) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(text.contains("clients cannot send"), "{text}");
+    }
 }

@@ -37,6 +37,7 @@ fn claim(store: &Store, topic: &str, member: &str, max: usize) -> Claimed {
         member: member.as_bytes(),
         max,
         lease_ms: 0,
+        bytes_max: usize::MAX,
     };
     store.claim(topic, "g", &ask).unwrap()
 }
@@ -118,6 +119,7 @@ fn members_of_a_shared_group_have_each_record_once_and_the_cursor_follows() {
         member: b"m",
         max: 1,
         lease_ms: 0,
+        bytes_max: usize::MAX,
     };
     assert!(matches!(
         store.claim("t", "x", &ask),

@@ -9,7 +9,7 @@ use weir_core::{ConsequenceOffset, ErrorCode};
 use weir_store::{Page, StoreError};
 
 use super::link::{Received, packet_of};
-use super::{Remote, other, refused};
+use super::{Remote, late, other, refused};
 
 /// Bytes of pages that may be on their way.
 const CREDIT_BYTES: u64 = 1 << 20;
@@ -27,6 +27,8 @@ pub(crate) struct Listener {
     asked: Option<Asked>,
     /// A page that a wait has found.
     found: Option<Page>,
+    /// Whether it goes on at the first record that is left.
+    earliest: bool,
 }
 
 #[derive(Debug)]
@@ -48,6 +50,7 @@ impl Clone for Listener {
             next: self.next,
             asked: None,
             found: self.found.clone(),
+            earliest: self.earliest,
         }
     }
 }
@@ -66,7 +69,15 @@ impl Listener {
             next: after.0.saturating_add(1),
             asked: None,
             found: None,
+            earliest: false,
         }
+    }
+
+    /// The same; where records were removed it goes on at the first one that
+    /// is left.
+    pub(crate) fn or_earliest(mut self) -> Self {
+        self.earliest = true;
+        self
     }
 
     pub(crate) fn position(&self) -> ConsequenceOffset {
@@ -144,7 +155,7 @@ impl Listener {
             key: None,
             prefix: None,
             kinds: 0,
-            reset_earliest: false,
+            reset_earliest: self.earliest,
         });
         let tag = self.remote.link.begin(&message, until)?;
         self.asked = Some(Asked {
@@ -272,8 +283,4 @@ enum Fetched {
     End,
     /// Nothing in time.
     Nothing,
-}
-
-fn late() -> StoreError {
-    super::link::far(ErrorCode::Deadline, "the server did not answer in time")
 }

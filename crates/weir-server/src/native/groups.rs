@@ -1,0 +1,414 @@
+//! Groups: claims that wait for records, and what groups look like.
+//!
+//! A claim is a task of its own, so that what is behind it on the connection
+//! goes on. Invariants: of one connection only one claim at a time is with the
+//! store or has records that are not sent, which bounds the memory of all of
+//! them; rights are asked for before each look. What must never happen here: a
+//! claim after the client has left, or a look without a pause when nothing has
+//! changed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
+use weir_core::limits::META_BYTES_MAX;
+use weir_core::protocol::{
+    ANSWER_BYTES_MAX, CLAIM_WAIT_MS_MAX, CLAIMS_MAX, GroupAnswer, GroupClaim, GroupLine,
+    GroupOwner, Message, Packet, write_group,
+};
+use weir_core::{ConsequenceOffset, ErrorCode};
+use weir_store::{Ask, Claimed, GroupInfo, PageBuilder, Store, StoreError};
+
+use super::buffer::OUT_BYTES_HIGH;
+use super::connection::Connection;
+use super::guard;
+use super::refuse::{self, Refused};
+use crate::access::{Principal, Right};
+use crate::admission::Permit;
+use crate::security::now_ms;
+use crate::shared::{Phase, Shared};
+
+/// How long to wait at most before looking again while somebody else may give
+/// something back.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Bytes of the log that a claim is counted with, for each record and for
+/// itself.
+const RECORD_BYTES: usize = 18;
+const CLAIM_BYTES: usize = 128;
+/// Pause, and how often, while others have all room for long answers.
+const ROOM_PAUSE: Duration = Duration::from_millis(10);
+const ROOM_TRIES: u32 = 500;
+
+/// What a claim came to.
+struct Found {
+    claim: u64,
+    reason: u64,
+    frontier: u64,
+    due_ms: Option<u64>,
+    data: Vec<u8>,
+    is_empty: bool,
+    /// Of a long answer, until it is sent.
+    room: Option<Permit>,
+}
+
+/// A claim that has ended.
+struct Done {
+    tag: Box<[u8]>,
+    found: Result<Found, Refused>,
+    /// The place that it has until it is sent.
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+/// The claims of a connection.
+pub(super) struct Claims {
+    tasks: JoinSet<Done>,
+    done: VecDeque<Done>,
+    place: Arc<Semaphore>,
+    leaving: watch::Sender<bool>,
+}
+
+impl Default for Claims {
+    fn default() -> Self {
+        Self {
+            tasks: JoinSet::new(),
+            done: VecDeque::new(),
+            place: Arc::new(Semaphore::new(1)),
+            leaving: watch::Sender::new(false),
+        }
+    }
+}
+
+impl Claims {
+    /// Whether none is waited for.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tasks.is_empty() && self.done.is_empty()
+    }
+
+    /// None waits any longer; what they have is answered.
+    pub(super) fn leave(&self) {
+        self.leaving.send_replace(true);
+    }
+
+    /// Whether one has ended; else the task is woken when one has.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        while let Poll::Ready(Some(ended)) = self.tasks.poll_join_next(context) {
+            self.ended(ended);
+        }
+        if self.done.is_empty() {
+            Poll::Pending
+        } else {
+            Poll::Ready(())
+        }
+    }
+
+    fn ended(&mut self, ended: Result<Done, JoinError>) {
+        // A panic was printed where it happened; nobody is left to answer.
+        self.done.extend(ended.ok());
+    }
+
+    fn next(&mut self) -> Option<Done> {
+        while let Some(ended) = self.tasks.try_join_next() {
+            self.ended(ended);
+        }
+        self.done.pop_front()
+    }
+}
+
+/// What a task needs to know.
+struct Asked {
+    shared: Arc<Shared>,
+    principal: Principal,
+    topic: String,
+    group: String,
+    member: Vec<u8>,
+    max: usize,
+    lease_ms: u64,
+    until: Instant,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Begins a claim.
+    pub(super) fn claim(&mut self, tag: &[u8], claim: &GroupClaim<'_>) -> Result<(), Refused> {
+        self.may(Right::Group, claim.topic)?;
+        if self.port.shared.phase() >= Phase::Draining {
+            return Err(Refused::plain(ErrorCode::Draining));
+        }
+        if self.claims.tasks.len() + self.claims.done.len() >= CLAIMS_MAX {
+            let mut refused = Refused::new(ErrorCode::TooLarge, "too many claims that wait");
+            refused.message.limit = Some(CLAIMS_MAX as u64);
+            return Err(refused);
+        }
+        let wait = Duration::from_millis(claim.wait_ms.min(CLAIM_WAIT_MS_MAX));
+        let asked = Asked {
+            shared: Arc::clone(&self.port.shared),
+            principal: self.principal.clone(),
+            topic: claim.topic.to_owned(),
+            group: claim.group.to_owned(),
+            member: claim.member.to_vec(),
+            max: usize::try_from(claim.max).unwrap_or(1),
+            lease_ms: claim.lease_ms,
+            until: Instant::now() + wait,
+        };
+        let tag = tag.into();
+        let place = Arc::clone(&self.claims.place);
+        let leaving = self.claims.leaving.subscribe();
+        self.claims.tasks.spawn(async move {
+            let (found, place) = match asked.run(place, leaving).await {
+                Ok((found, place)) => (Ok(found), Some(place)),
+                Err(refused) => (Err(refused), None),
+            };
+            Done {
+                tag,
+                found,
+                _place: place,
+            }
+        });
+        Ok(())
+    }
+
+    /// Answers claims that have ended, while there is room. Whether there was
+    /// one.
+    pub(super) fn send_claims(&mut self) -> bool {
+        let mut some = false;
+        while !self.out.is_high()
+            && let Some(done) = self.claims.next()
+        {
+            some = true;
+            match done.found {
+                Ok(mut found) => {
+                    if let Some(room) = found.room.take() {
+                        self.out.keep(room);
+                    }
+                    let answer = GroupAnswer {
+                        claim: found.claim,
+                        reason: found.reason,
+                        frontier: found.frontier,
+                        due_ms: found.due_ms,
+                        data: &found.data,
+                    };
+                    self.send(&Packet::tagged(&done.tag, Message::GroupRecords(answer)));
+                }
+                Err(refused) => {
+                    refused.encode(&done.tag, &mut self.encoder, &mut self.out.bytes);
+                }
+            }
+        }
+        some
+    }
+
+    /// Answers what a group looks like.
+    pub(super) async fn group(
+        &mut self,
+        tag: &[u8],
+        topic: &str,
+        group: &str,
+    ) -> Result<(), Refused> {
+        self.may(Right::Group, topic)?;
+        let (topic, group) = (topic.to_owned(), group.to_owned());
+        let info = self.blocking(move |store| {
+            let known = store.topic(&topic).is_some();
+            let found = store.group(&topic, &group);
+            found.ok_or(if known {
+                StoreError::GroupUnknown { topic, group }
+            } else {
+                StoreError::TopicUnknown { name: topic }
+            })
+        });
+        let info = info.await?;
+        let mut lines = Vec::new();
+        write_group(&mut lines, &line(&info));
+        let more = false;
+        let message = Message::GroupsAre {
+            more,
+            lines: &lines,
+        };
+        self.send(&Packet::tagged(tag, message));
+        Ok(())
+    }
+
+    /// Answers which groups a topic has.
+    pub(super) async fn groups(
+        &mut self,
+        tag: &[u8],
+        topic: &str,
+        behind: &str,
+    ) -> Result<(), Refused> {
+        self.may(Right::Group, topic)?;
+        let topic = topic.to_owned();
+        let infos = self.blocking(move |store| store.groups(&topic)).await?;
+        let mut lines = Vec::new();
+        let mut more = false;
+        for info in infos.iter().filter(|info| *info.name > *behind) {
+            if lines.len() >= ANSWER_BYTES_MAX {
+                more = true;
+                break;
+            }
+            if !lines.is_empty() {
+                lines.push(b'\n');
+            }
+            write_group(&mut lines, &line(info));
+        }
+        let message = Message::GroupsAre {
+            more,
+            lines: &lines,
+        };
+        self.send(&Packet::tagged(tag, message));
+        Ok(())
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, Refused> {
+        let store = Arc::clone(&self.port.shared.store);
+        let worked = tokio::task::spawn_blocking(move || work(&store)).await;
+        worked
+            .unwrap_or(Err(StoreError::Poisoned))
+            .map_err(|error| refuse::of_store(&error))
+    }
+}
+
+impl Asked {
+    /// Looks until there is something, or nobody waits any longer.
+    async fn run(
+        self,
+        place: Arc<Semaphore>,
+        mut leaving: watch::Receiver<bool>,
+    ) -> Result<(Found, OwnedSemaphorePermit), Refused> {
+        let asked = Arc::new(self);
+        let mut seen = None;
+        loop {
+            let permit = Arc::clone(&place).acquire_owned().await;
+            let permit = permit.map_err(|_| Refused::plain(ErrorCode::Internal))?;
+            let found = asked.look().await?;
+            let over = Instant::now() >= asked.until || *leaving.borrow();
+            if !found.is_empty || found.reason != 0 || over {
+                return Ok((found, permit));
+            }
+            drop(permit);
+            let due = found.due_ms.map_or(LOOK_EVERY, |due| {
+                Duration::from_millis(due.saturating_sub(now_ms()).max(1))
+            });
+            let pause = (Instant::now() + due.min(LOOK_EVERY)).min(asked.until);
+            // Records that could not be had last time are no news.
+            let stands = seen.replace(found.frontier) == Some(found.frontier);
+            let store = &asked.shared.store;
+            let reader = store.listen(&asked.topic, ConsequenceOffset(found.frontier));
+            tokio::select! {
+                _ = reader.changed(), if !stands => {}
+                _ = leaving.wait_for(|leaving| *leaving) => {}
+                () = tokio::time::sleep_until(pause) => {}
+            }
+        }
+    }
+
+    /// Looks once.
+    async fn look(self: &Arc<Self>) -> Result<Found, Refused> {
+        let shared = &self.shared;
+        shared
+            .authorize(&self.principal, Right::Group, &self.topic)
+            .map_err(|denied| guard::refused(denied, &self.topic))?;
+        let bytes = self.max * RECORD_BYTES + CLAIM_BYTES;
+        let Some(permit) = shared.admission.admit(bytes) else {
+            return Err(Refused::plain(ErrorCode::Busy));
+        };
+        // What will come is not known: room for the longest record.
+        let limits = shared.store.limits();
+        let record = limits.key_bytes_max + limits.value_bytes_max + META_BYTES_MAX;
+        let mut patience = ROOM_TRIES;
+        let room = loop {
+            match shared.admission.admit_answer(record.max(ANSWER_BYTES_MAX)) {
+                Some(room) => break room,
+                None if patience == 0 => return Err(Refused::plain(ErrorCode::Busy)),
+                None => {
+                    patience -= 1;
+                    tokio::time::sleep(ROOM_PAUSE).await;
+                }
+            }
+        };
+        let asked = Arc::clone(self);
+        let looked = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            asked.claim()
+        });
+        let looked = looked.await.unwrap_or(Err(StoreError::Poisoned));
+        let mut found = looked.map_err(|error| refuse::of_store(&error))?;
+        found.room = Some(room).filter(|_| found.data.len() > OUT_BYTES_HIGH);
+        Ok(found)
+    }
+
+    fn claim(&self) -> Result<Found, StoreError> {
+        let ask = Ask {
+            member: &self.member,
+            max: self.max,
+            lease_ms: self.lease_ms,
+            bytes_max: ANSWER_BYTES_MAX,
+        };
+        found(&self.shared.store.claim(&self.topic, &self.group, &ask)?)
+    }
+}
+
+fn found(claimed: &Claimed) -> Result<Found, StoreError> {
+    let commit = claimed.commit.as_ref();
+    let reason = commit.and_then(|commit| commit.reason);
+    // A group that was put back meanwhile is looked at again.
+    let reason = reason.filter(|code| *code != ErrorCode::Conflict);
+    let mut attempts = Vec::new();
+    let mut page = PageBuilder::default();
+    for delivery in &claimed.deliveries {
+        if let Some(record) = delivery.page.iter().next().transpose()? {
+            attempts.push(delivery.attempts);
+            page.push(&record);
+        }
+    }
+    let mut bytes = Vec::new();
+    if let Some(page) = page.take() {
+        page.write_to(&mut bytes);
+    }
+    let mut data = Vec::with_capacity(bytes.len() + 2 * attempts.len() + 10);
+    GroupAnswer::write(&mut data, &attempts, &bytes);
+    Ok(Found {
+        claim: commit.map_or(0, |commit| commit.intention.0),
+        reason: reason.map_or(0, |code| u64::from(code.number())),
+        frontier: claimed.frontier.0,
+        due_ms: claimed.due_ms,
+        data,
+        is_empty: attempts.is_empty(),
+        room: None,
+    })
+}
+
+fn line(info: &GroupInfo) -> GroupLine<'_> {
+    let members = info.members.iter();
+    GroupLine {
+        name: &info.name,
+        mode: info.mode,
+        cursor: info.cursor.0,
+        frontier: info.frontier.0,
+        last: info.last.0,
+        lag: info.lag,
+        leased: info.leased,
+        waiting: info.waiting,
+        oldest_ms: info.oldest_ms,
+        redeliveries: info.redeliveries,
+        deaths: info.deaths,
+        letters: info.letters,
+        lease_ms: info.lease_ms,
+        attempts_max: info.attempts_max,
+        pending_max: info.pending_max,
+        dead_letters: &info.dead_letters,
+        owner: info.owner.as_ref().map(|owner| GroupOwner {
+            member: owner.member.to_vec(),
+            generation: owner.generation,
+            until_ms: owner.until_ms,
+        }),
+        members: members
+            .map(|(member, records)| (member.to_vec(), *records))
+            .collect(),
+    }
+}

@@ -1,0 +1,412 @@
+//! Groups and the latest values: near and far give the same answers.
+
+use std::time::Duration;
+
+use weir::{
+    ConsequenceOffset, Current, Durability, ErrorCode, Group, GroupMode, GroupSetup, OpenOptions,
+    StoreError, Topic, Weir, WeirError, Work,
+};
+
+use crate::proxy::Proxy;
+use crate::world::World;
+
+const NOW: Duration = Duration::ZERO;
+/// Longest time that a test waits for something: reaching it is a failure.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn offsets(works: &[Work]) -> Vec<(u64, u32)> {
+    let pair = |work: &Work| (work.record().offset.0, work.attempts());
+    works.iter().map(pair).collect()
+}
+
+fn info(group: &Group) -> String {
+    let mut info = group.info().unwrap();
+    // Stamps are those of the clock.
+    info.oldest_ms = info.oldest_ms.map(|_| 1);
+    if let Some(owner) = &mut info.owner {
+        owner.until_ms = 1;
+    }
+    format!("{info:?}")
+}
+
+fn filled(weir: &Weir, name: &str, keys: &[&str]) -> Topic {
+    let topic = weir.topic(name).unwrap();
+    topic.ensure().unwrap();
+    for (n, key) in keys.iter().enumerate() {
+        topic.put(key, n.to_string()).unwrap();
+    }
+    topic
+}
+
+fn member(topic: &Topic, group: &str, mode: GroupMode, name: &str) -> Group {
+    topic.group(group, mode).unwrap().member(name)
+}
+
+/// A work queue: claims, acknowledgements, records given back, dead letters.
+fn shared(weir: &Weir, say: &mut impl FnMut(String)) {
+    let topic = filled(weir, "work", &["a", "b", "c", "d", "e"]);
+    let mut setup = GroupSetup::new(GroupMode::Shared);
+    setup.attempts_max = 2;
+    setup.dead_letters = "work.dead";
+    let mut anna = topic.group_with("jobs", &setup).unwrap().member("anna");
+    let mut bert = member(&topic, "jobs", GroupMode::Shared, "bert");
+    let first = anna.claim(2, NOW).unwrap();
+    let rest = bert.claim(10, NOW).unwrap();
+    say(format!("{:?} {:?}", offsets(&first), offsets(&rest)));
+    say(format!("{:?}", offsets(&bert.claim(10, NOW).unwrap())));
+    say(info(&anna));
+    say(format!("{:?}", bert.ack(&rest).unwrap()));
+    say(format!(
+        "{:?}",
+        anna.nack(&first[..1], NOW, "busy").unwrap()
+    ));
+    let again = bert.claim(10, NOW).unwrap();
+    say(format!("{:?}", offsets(&again)));
+    say(format!("{:?}", anna.ack(&first).unwrap()));
+    say(format!("{:?}", anna.extend(&first[..1], NOW).unwrap()));
+    let longer = Duration::from_hours(1);
+    say(format!("{:?}", bert.extend(&again, longer).unwrap()));
+    say(format!("{:?}", bert.nack(&again, NOW, "broken").unwrap()));
+    // Only a claim gives it up, and writes the letter.
+    say(format!("{:?}", offsets(&bert.claim(10, NOW).unwrap())));
+    let dead = weir.topic("work.dead").unwrap();
+    for entry in dead.scan(b"", None, 10).unwrap() {
+        let value = dead.value(&entry).unwrap().unwrap();
+        let text = String::from_utf8(value.value().to_vec()).unwrap();
+        let text = text.split("\"time_ms\"").next().unwrap().to_owned();
+        say(format!("{text} {}", entry.key.len()));
+    }
+    say(info(&bert));
+    say(format!("{:?}", topic.group("jobs", GroupMode::Keyed).err()));
+    say(format!("{:?}", topic.group_info("none").unwrap()));
+    say(format!("{:?}", weir.topic("none").unwrap().groups().err()));
+    let none = weir.topic("none").unwrap();
+    say(format!("{:?}", none.group("g", GroupMode::Shared).err()));
+    say(format!("{:?}", bert.reset(ConsequenceOffset(0)).unwrap()));
+    say(format!("{:?}", offsets(&anna.claim(1, NOW).unwrap())));
+    say(format!("{:?}", anna.delete().unwrap()));
+    say(format!("{:?}", bert.claim(1, NOW).err()));
+}
+
+/// Two members who share keys: one key is with one of them, in order.
+fn keyed(weir: &Weir, say: &mut impl FnMut(String)) {
+    let topic = filled(weir, "keyed", &["x", "y", "x", "y", "x"]);
+    let mut anna = member(&topic, "keys", GroupMode::Keyed, "anna");
+    let mut bert = member(&topic, "keys", GroupMode::Keyed, "bert");
+    let first = anna.claim(1, NOW).unwrap();
+    let second = bert.claim(10, NOW).unwrap();
+    // Everything of x waits for anna.
+    say(format!("{:?} {:?}", offsets(&first), offsets(&second)));
+    say(info(&anna));
+    let more = anna.claim(10, NOW).unwrap();
+    say(format!("{:?}", offsets(&more)));
+    say(format!("{:?}", anna.ack(&more).unwrap()));
+    say(format!("{:?}", anna.ack(&first).unwrap()));
+    say(format!("{:?}", bert.ack(&second).unwrap()));
+    say(info(&bert));
+    let names: Vec<String> = topic
+        .groups()
+        .unwrap()
+        .iter()
+        .map(|group| group.name.clone())
+        .collect();
+    say(format!("{names:?}"));
+}
+
+/// One reads, another takes over.
+fn exclusive(weir: &Weir, say: &mut impl FnMut(String)) {
+    let topic = filled(weir, "mail", &["a", "b", "c", "d", "e", "f"]);
+    let mut anna = member(&topic, "mail", GroupMode::Exclusive, "anna");
+    let mut bert = member(&topic, "mail", GroupMode::Exclusive, "bert");
+    let mut works = Vec::new();
+    for _ in 0..4 {
+        works.extend(anna.claim(1, NOW).unwrap());
+    }
+    say(format!("{:?}", offsets(&works)));
+    say(format!("{:?}", offsets(&bert.claim(10, NOW).unwrap())));
+    say(format!("{:?}", anna.ack(&works[..2]).unwrap()));
+    say(info(&anna));
+    bert.take_over().unwrap();
+    let found = bert.claim(10, NOW).unwrap();
+    say(format!("{:?}", offsets(&found)));
+    say(format!("{:?}", anna.ack(&works[2..]).unwrap()));
+    bert.nack(&found[1..], NOW, "").unwrap();
+    say(format!("{:?}", offsets(&bert.claim(10, NOW).unwrap())));
+    bert.ack_soon(&found).unwrap();
+    bert.leave().unwrap();
+    topic.put("g", "7").unwrap();
+    let next = anna.claim(10, PATIENCE).unwrap();
+    say(format!("{:?}", offsets(&next)));
+    say(format!("{:?}", anna.extend(&next, NOW).unwrap()));
+    say(format!("{:?}", anna.reset(ConsequenceOffset(3)).unwrap()));
+    say(format!("{:?}", offsets(&anna.claim(2, NOW).unwrap())));
+    say(info(&anna));
+}
+
+fn latest(weir: &Weir, say: &mut impl FnMut(String)) {
+    let topic = filled(weir, "now", &["b", "a", "b", "c"]);
+    topic.delete("c").unwrap();
+    let mut latest = topic.latest(NOW).unwrap();
+    let mut next = |found: Option<Result<Current, WeirError>>| {
+        let found = found.map(Result::unwrap);
+        let found = found.map(|found| {
+            let record = found.value.record();
+            (
+                record.offset,
+                record.key.to_vec(),
+                record.value.to_vec(),
+                found.replay,
+            )
+        });
+        say(format!("{found:?}"));
+    };
+    for _ in 0..3 {
+        next(latest.next());
+    }
+    topic.put("a", "2").unwrap();
+    let patient = latest.next();
+    // A server is asked without waiting, and may not have sent it yet.
+    next(patient.or_else(|| {
+        let mut again = topic.latest(PATIENCE).unwrap().skip(1);
+        let found = again.next();
+        assert!(found.as_ref().unwrap().is_ok());
+        latest.find(|found| found.is_ok())
+    }));
+}
+
+fn script(weir: &Weir) -> Vec<String> {
+    let mut said = Vec::new();
+    let mut say = |what: String| said.push(what);
+    shared(weir, &mut say);
+    keyed(weir, &mut say);
+    exclusive(weir, &mut say);
+    said
+}
+
+fn near() -> (Weir, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let options = OpenOptions {
+        durability: Durability::Memory,
+        ..OpenOptions::default()
+    };
+    (Weir::open_with(dir.path(), &options).unwrap(), dir)
+}
+
+#[test]
+fn a_script_of_groups_gets_the_same_answers_near_and_far() {
+    let world = World::new();
+    let (near, _dir) = near();
+    let (near, far) = (script(&near), script(&world.connect()));
+    for (near, far) in near.iter().zip(&far) {
+        assert_eq!(near, far);
+    }
+    assert_eq!(near.len(), far.len());
+    // And the answers are the right ones.
+    assert_eq!(near[0], "[(2, 1), (3, 1)] [(4, 1), (5, 1), (6, 1)]");
+    assert!(
+        near.iter()
+            .any(|line| line.contains("\"reason\":\"broken\""))
+    );
+    assert!(
+        near.contains(&"[(2, 1)] [(3, 1), (5, 1)]".to_owned()),
+        "{near:#?}"
+    );
+}
+
+#[test]
+fn the_latest_values_are_the_same_near_and_far() {
+    let world = World::new();
+    let (near, _dir) = near();
+    let (mut here, mut there) = (Vec::new(), Vec::new());
+    latest(&near, &mut |what| here.push(what));
+    latest(&world.connect(), &mut |what| there.push(what));
+    assert_eq!(here[..3], there[..3]);
+    assert!(here[0].contains("[97]") && here[2] == "None", "{here:?}");
+}
+
+#[test]
+fn new_records_follow_the_latest_values() {
+    let world = World::new();
+    let far = world.connect();
+    let topic = filled(&far, "t", &["b", "a"]);
+    let mut latest = topic.latest(PATIENCE).unwrap();
+    let replayed: Vec<_> = latest.by_ref().take(2).map(Result::unwrap).collect();
+    assert!(replayed.iter().all(|current| current.replay));
+    topic.put("a", "new").unwrap();
+    let new = latest.next().unwrap().unwrap();
+    assert_eq!((new.replay, new.value.value()), (false, &b"new"[..]));
+}
+
+#[test]
+fn the_latest_values_survive_a_broken_connection() {
+    let world = World::new();
+    let topic = filled(&world.connect(), "t", &[]);
+    let mut session = world.connect().session(crate::world::CLIENT);
+    let keys: Vec<String> = (0..3_000).map(|n| format!("{n:05}")).collect();
+    let value = "x".repeat(2_000);
+    for key in &keys {
+        drop(
+            session
+                .send(&[crate::world::put("t", key, &value)])
+                .unwrap(),
+        );
+    }
+    drop((session, topic));
+    // The whole of it is 6 MB.
+    let proxy = Proxy::new(world.address, 1 << 40, 1_500_000);
+    let far = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();
+    let mut latest = far.topic("t").unwrap().latest(NOW).unwrap();
+    let mut seen = Vec::new();
+    for found in latest.by_ref() {
+        let found = found.unwrap();
+        assert!(found.replay);
+        seen.push(String::from_utf8(found.value.record().key.to_vec()).unwrap());
+    }
+    assert_eq!(seen, keys);
+    assert!(proxy.connections() > 1);
+}
+
+#[test]
+fn records_come_again_when_a_lease_ends() {
+    let world = World::new();
+    let far = world.connect();
+    let topic = filled(&far, "t", &["a", "b"]);
+    let short = Some(Duration::from_millis(50));
+    let mut anna = member(&topic, "g", GroupMode::Shared, "anna").lease(short);
+    let mut bert = member(&topic, "g", GroupMode::Shared, "bert");
+    let taken = anna.claim(10, NOW).unwrap();
+    assert_eq!(offsets(&taken), [(2, 1), (3, 1)]);
+    // Nobody writes: the claim that waits finds out by itself.
+    let again = bert.claim(10, PATIENCE).unwrap();
+    assert_eq!(offsets(&again), [(2, 2), (3, 2)]);
+    assert_eq!(anna.ack(&taken).unwrap().len(), 2, "bert has them");
+    assert_eq!(bert.ack(&again).unwrap(), []);
+    assert_eq!(bert.lag().unwrap(), 0);
+}
+
+#[test]
+fn claims_that_wait_hold_up_nothing_and_end_with_a_record() {
+    let world = World::new();
+    let far = world.connect();
+    let topic = filled(&far, "t", &[]);
+    drop(topic.group("g", GroupMode::Shared).unwrap());
+    let waiting: Vec<_> = (0..3)
+        .map(|n| {
+            let topic = topic.clone();
+            std::thread::spawn(move || {
+                let name = format!("m{n}");
+                let mut group = member(&topic, "g", GroupMode::Shared, &name);
+                let works = group.claim(1, PATIENCE).unwrap();
+                assert_eq!(group.ack(&works).unwrap(), []);
+                offsets(&works)
+            })
+        })
+        .collect();
+    // On the same connection, with claims in front of them.
+    for key in ["a", "b", "c"] {
+        topic.put(key, "v").unwrap();
+        assert!(topic.get(key).unwrap().is_some());
+    }
+    let mut got: Vec<_> = waiting
+        .into_iter()
+        .flat_map(|t| t.join().unwrap())
+        .collect();
+    got.sort_unstable();
+    assert_eq!(got, [(2, 1), (3, 1), (4, 1)]);
+}
+
+#[test]
+fn a_claim_brings_no_more_than_fits_and_long_records_one_by_one() {
+    let world = World::new();
+    let far = world.connect();
+    let topic = filled(&far, "t", &[]);
+    let long = vec![b'x'; 200_000];
+    for _ in 0..3 {
+        topic.append(long.clone()).unwrap();
+    }
+    topic.append(vec![b'y'; 900_000]).unwrap();
+    let mut group = member(&topic, "g", GroupMode::Shared, "m");
+    let mut sizes = Vec::new();
+    loop {
+        let works = group.claim(10, NOW).unwrap();
+        if works.is_empty() {
+            break;
+        }
+        let bytes: usize = works.iter().map(|work| work.record().value.len()).sum();
+        assert!(works.len() == 1 || bytes <= 256 << 10);
+        sizes.push(bytes);
+        // And so does what is claimed again.
+        if sizes.len() == 1 {
+            group.nack(&works, NOW, "").unwrap();
+        } else {
+            group.ack(&works).unwrap();
+        }
+    }
+    assert_eq!(sizes, [200_000, 200_000, 200_000, 200_000, 900_000]);
+    assert_eq!(group.lag().unwrap(), 0);
+}
+
+#[test]
+fn a_member_goes_on_after_cuts_and_a_restart() {
+    let mut world = World::new();
+    let proxy = Proxy::new(world.address, 2_000, 6_000);
+    let far = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();
+    let keys: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+    let names: Vec<&str> = keys.iter().map(String::as_str).collect();
+    drop(filled(&world.connect(), "t", &names));
+    let topic = far.topic("t").unwrap();
+    let lease = Some(Duration::from_millis(300));
+    let mut shared = member(&topic, "s", GroupMode::Shared, "m").lease(lease);
+    let mut owner = member(&topic, "x", GroupMode::Exclusive, "m");
+    let (mut done, mut read) = (std::collections::BTreeSet::new(), Vec::new());
+    let mut rounds = 0;
+    while done.len() < keys.len() {
+        rounds += 1;
+        if rounds == 4 {
+            world.restart();
+        }
+        let works = shared.claim(10, Duration::from_secs(1)).unwrap();
+        let lost = shared.ack(&works).unwrap();
+        let mine = works.iter().map(|work| work.record().offset);
+        done.extend(mine.filter(|offset| !lost.contains(offset)));
+        let works = owner.claim(7, NOW).unwrap();
+        read.extend(works.iter().map(|work| work.record().offset.0));
+        assert_eq!(owner.ack(&works).unwrap(), []);
+        assert!(rounds < 200);
+    }
+    while let works = owner.claim(7, NOW).unwrap()
+        && !works.is_empty()
+    {
+        read.extend(works.iter().map(|work| work.record().offset.0));
+        assert_eq!(owner.ack(&works).unwrap(), []);
+    }
+    assert_eq!(read, (2..102).collect::<Vec<u64>>(), "in order, each once");
+    assert_eq!(shared.lag().unwrap(), 0);
+    assert!(proxy.connections() > 2);
+}
+
+#[test]
+fn a_waiting_claim_ends_when_the_server_stops() {
+    let world = World::new();
+    let far = world.connect();
+    let topic = filled(&far, "t", &[]);
+    let mut options = weir::ConnectOptions::default();
+    options.patience = Duration::from_secs(2);
+    let other = Weir::connect_with(&format!("weir://{}", world.address), &options).unwrap();
+    let mut group = member(&other.topic("t").unwrap(), "g", GroupMode::Shared, "m");
+    drop(topic);
+    let waiting = std::thread::spawn(move || group.claim(1, PATIENCE).err());
+    let mut world = world;
+    if let Some(server) = world.server.take() {
+        server.drain();
+        drop(server);
+    }
+    let error = waiting.join().unwrap().unwrap();
+    let WeirError::Store(StoreError::Far { code, .. }) = error else {
+        panic!("{error:?}");
+    };
+    assert!(
+        matches!(code, ErrorCode::Unreachable | ErrorCode::Draining),
+        "{code:?}"
+    );
+}

@@ -1,0 +1,165 @@
+//! Groups of a store behind a server.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use weir_core::machine::groups::Owner;
+use weir_core::protocol::{CLAIM_RECORDS_MAX, GroupClaim, GroupLine, GroupLines, Message};
+use weir_core::{ConsequenceOffset, ErrorCode};
+use weir_store::{Ask, GroupInfo, Page, StoreError};
+
+use super::link::packet_of;
+use super::{Remote, other, refused, unexpected};
+use crate::error::WeirError;
+use crate::group::{Got, Work};
+
+/// Longest time that a server is asked to wait for a record: its answer must
+/// be there before the connection is given up.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+/// Pause before a server is asked again that is about to stop.
+const PAUSE: Duration = Duration::from_millis(100);
+
+impl Remote {
+    pub(crate) fn group(&self, topic: &str, group: &str) -> Result<Option<GroupInfo>, StoreError> {
+        let bytes = self.link.ask(&Message::Group { topic, group })?;
+        match packet_of(&bytes)?.message {
+            Message::GroupsAre { lines, .. } => Ok(infos(topic, lines)?.pop()),
+            Message::Refusal(refusal) => match refusal.code() {
+                Some(ErrorCode::GroupUnknown | ErrorCode::TopicUnknown) => Ok(None),
+                _ => Err(refused(&refusal)),
+            },
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub(crate) fn groups(&self, topic: &str) -> Result<Vec<GroupInfo>, StoreError> {
+        let mut found: Vec<GroupInfo> = Vec::new();
+        loop {
+            let behind = found.last().map_or("", |info| &info.name).to_owned();
+            let behind = behind.as_str();
+            let bytes = self.link.ask(&Message::Groups { topic, behind })?;
+            let (more, lines) = match packet_of(&bytes)?.message {
+                Message::GroupsAre { more, lines } => (more, lines),
+                Message::Refusal(refusal) if refusal.code() == Some(ErrorCode::TopicUnknown) => {
+                    let name = topic.to_owned();
+                    return Err(StoreError::TopicUnknown { name });
+                }
+                _ => return Err(other(&bytes)),
+            };
+            let page = infos(topic, lines)?;
+            let empty = page.is_empty();
+            found.extend(page);
+            if !more || empty {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Claims records; waits up to `wait` for one, or for less.
+    pub(crate) fn claim(
+        &self,
+        topic: &str,
+        group: &str,
+        ask: &Ask<'_>,
+        wait: Duration,
+    ) -> Result<Got, WeirError> {
+        let wait = wait.min(WAIT_MAX).min(self.options.patience / 2);
+        let message = Message::GroupClaim(GroupClaim {
+            topic,
+            group,
+            member: ask.member,
+            max: (ask.max as u64).clamp(1, CLAIM_RECORDS_MAX),
+            wait_ms: u64::try_from(wait.as_millis()).unwrap_or(0),
+            lease_ms: ask.lease_ms,
+        });
+        let until = Instant::now() + self.options.patience;
+        let bytes = loop {
+            let bytes = Bytes::from(self.link.ask(&message)?);
+            let Message::Refusal(refusal) = packet_of(&bytes)?.message else {
+                break bytes;
+            };
+            match refusal.code() {
+                Some(ErrorCode::Draining | ErrorCode::Busy) if Instant::now() < until => {
+                    let pause = refusal.retry_ms.map_or(PAUSE, Duration::from_millis);
+                    std::thread::sleep(pause.min(WAIT_MAX));
+                }
+                Some(ErrorCode::TopicUnknown) => {
+                    let name = topic.to_owned();
+                    return Err(StoreError::TopicUnknown { name }.into());
+                }
+                Some(ErrorCode::GroupUnknown) => {
+                    let (topic, group) = (topic.to_owned(), group.to_owned());
+                    return Err(StoreError::GroupUnknown { topic, group }.into());
+                }
+                _ => return Err(refused(&refusal).into()),
+            }
+        };
+        let Message::GroupRecords(answer) = packet_of(&bytes)?.message else {
+            return Err(other(&bytes).into());
+        };
+        let (attempts, page) = answer.records().ok_or_else(unexpected)?;
+        let mut works = Vec::new();
+        if !page.is_empty() {
+            let page = Page::read_from(&bytes.slice_ref(page), 0)?;
+            for (record, attempts) in page.iter().zip(&attempts) {
+                let page = page.starting(record?.offset);
+                works.extend(Work::new(page, answer.claim, *attempts)?);
+            }
+        }
+        if works.len() != attempts.len() {
+            return Err(unexpected().into());
+        }
+        let code = u16::try_from(answer.reason).ok();
+        let reason = match answer.reason {
+            0 => None,
+            _ => Some(
+                code.and_then(ErrorCode::from_number)
+                    .ok_or_else(unexpected)?,
+            ),
+        };
+        Ok(Got {
+            works,
+            reason,
+            frontier: ConsequenceOffset(answer.frontier),
+            due_ms: answer.due_ms,
+        })
+    }
+}
+
+fn infos(topic: &str, lines: &[u8]) -> Result<Vec<GroupInfo>, StoreError> {
+    GroupLines::new(lines)
+        .map(|line| Ok(info(topic, line.ok_or_else(unexpected)?)))
+        .collect()
+}
+
+fn info(topic: &str, line: GroupLine<'_>) -> GroupInfo {
+    GroupInfo {
+        topic: topic.to_owned(),
+        name: line.name.to_owned(),
+        mode: line.mode,
+        cursor: ConsequenceOffset(line.cursor),
+        frontier: ConsequenceOffset(line.frontier),
+        last: ConsequenceOffset(line.last),
+        lag: line.lag,
+        leased: line.leased,
+        waiting: line.waiting,
+        oldest_ms: line.oldest_ms,
+        redeliveries: line.redeliveries,
+        deaths: line.deaths,
+        letters: line.letters,
+        owner: line.owner.map(|owner| Owner {
+            generation: owner.generation,
+            member: owner.member.into(),
+            until_ms: owner.until_ms,
+        }),
+        members: line
+            .members
+            .into_iter()
+            .map(|(member, records)| (member.into(), records))
+            .collect(),
+        lease_ms: line.lease_ms,
+        attempts_max: line.attempts_max,
+        pending_max: line.pending_max,
+        dead_letters: line.dead_letters.to_owned(),
+    }
+}

@@ -1,0 +1,197 @@
+//! What groups ask of a store: of one in this process, or of a server.
+//!
+//! What must never happen here: a step that would do something else the second
+//! time, sent twice.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_core::{Commit, ConsequenceOffset, ErrorCode, GroupStep, Intention, Operation, Outcome};
+use weir_store::{Ask, GroupInfo, Proposal, Store, StoreError};
+
+use super::work::Work;
+use super::{LOOK_EVERY, left};
+use crate::error::WeirError;
+use crate::far::listener::Listener;
+use crate::place::Place;
+use crate::reader::TopicReader;
+
+/// Times that a step is sent whose answers were lost.
+const TRIES: usize = 8;
+
+/// Sleeps; not at all when nothing says until when.
+pub(super) fn sleep(until: Option<Instant>) {
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    std::thread::sleep(left.unwrap_or_default());
+}
+
+/// Whether a step may be sent again when nobody knows whether it was done.
+fn repeats(step: &GroupStep<'_>) -> bool {
+    // A group that is deleted or put back twice may have done something in
+    // between.
+    !matches!(step, GroupStep::Delete | GroupStep::Reset { .. })
+}
+
+impl Place {
+    /// Does one step and waits for the verdict.
+    pub(super) fn group_step(
+        &self,
+        topic: &str,
+        group: &str,
+        step: GroupStep<'_>,
+    ) -> Result<Commit, StoreError> {
+        let intention = Intention::new(topic, Operation::Cursor { group, step });
+        let mut tries = 1;
+        loop {
+            let answered = self.propose(&[intention]).and_then(Proposal::wait);
+            let outcomes = match answered {
+                Err(StoreError::Far {
+                    code: ErrorCode::Indeterminate,
+                    ..
+                }) if tries < TRIES && repeats(&step) => {
+                    tries += 1;
+                    continue;
+                }
+                answered => answered?,
+            };
+            return match outcomes.iter().next() {
+                Some(Outcome::Committed(commit) | Outcome::Replayed(commit)) => Ok(commit),
+                _ => Err(StoreError::Closed),
+            };
+        }
+    }
+
+    pub(super) fn group(&self, topic: &str, group: &str) -> Result<Option<GroupInfo>, StoreError> {
+        match self {
+            Self::Near(store) => Ok(store.group(topic, group)),
+            Self::Far(remote) => remote.group(topic, group),
+        }
+    }
+
+    pub(super) fn groups(&self, topic: &str) -> Result<Vec<GroupInfo>, StoreError> {
+        match self {
+            Self::Near(store) => store.groups(topic),
+            Self::Far(remote) => remote.groups(topic),
+        }
+    }
+
+    /// Reads behind `after`, or from the first record that is left.
+    pub(super) fn read_left(
+        &self,
+        topic: &str,
+        after: ConsequenceOffset,
+    ) -> Result<TopicReader, StoreError> {
+        Ok(match self {
+            Self::Near(store) => TopicReader::near(store.read(topic, after)?.or_earliest()),
+            Self::Far(remote) => {
+                let listener = Listener::new(Arc::clone(remote), topic, after);
+                TopicReader::far(listener.or_earliest())
+            }
+        })
+    }
+
+    /// Moves the cursor of an exclusive group soon, without waiting.
+    pub(super) fn move_cursor(
+        &self,
+        topic: &str,
+        group: &str,
+        generation: u64,
+        offset: ConsequenceOffset,
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Near(store) => store.move_cursor(topic, group, generation, offset),
+            Self::Far(_) => {
+                let offset = offset.0;
+                let step = GroupStep::Move { generation, offset };
+                let intention = Intention::new(topic, Operation::Cursor { group, step });
+                // What is sent behind it is done behind it.
+                self.propose(&[intention]).map(drop)
+            }
+        }
+    }
+
+    /// The same, and waits for the verdict.
+    pub(super) fn move_cursor_now(
+        &self,
+        topic: &str,
+        group: &str,
+        generation: u64,
+        offset: ConsequenceOffset,
+    ) -> Result<Commit, StoreError> {
+        match self {
+            Self::Near(store) => store.move_cursor_now(topic, group, generation, offset),
+            Self::Far(_) => {
+                let offset = offset.0;
+                self.group_step(topic, group, GroupStep::Move { generation, offset })
+            }
+        }
+    }
+
+    pub(super) fn flush_cursors(&self) {
+        if let Self::Near(store) = self {
+            store.flush_cursors();
+        }
+    }
+
+    /// Claims records, waiting until `deadline` for the first one.
+    pub(super) fn claim(
+        &self,
+        topic: &str,
+        group: &str,
+        ask: &Ask<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Work>, WeirError> {
+        let mut seen = None;
+        loop {
+            let got = match self {
+                Self::Near(store) => near(store, topic, group, ask)?,
+                Self::Far(remote) => {
+                    let wait = deadline.map_or(Duration::MAX, |deadline| {
+                        deadline.saturating_duration_since(Instant::now())
+                    });
+                    remote.claim(topic, group, ask, wait)?
+                }
+            };
+            if let Some(code) = got.reason.filter(|code| *code != ErrorCode::Conflict) {
+                return Err(WeirError::Group { code });
+            }
+            let now = Instant::now();
+            if !got.works.is_empty() || deadline.is_some_and(|deadline| deadline <= now) {
+                return Ok(got.works);
+            }
+            let Self::Near(store) = self else { continue };
+            let due = got.due_ms.map_or(LOOK_EVERY, left);
+            let soon = now.checked_add(due.min(LOOK_EVERY));
+            let until = [deadline, soon].into_iter().flatten().min();
+            if seen.replace(got.frontier) == Some(got.frontier) {
+                // Records that could not be had last time are no news.
+                sleep(until);
+            } else {
+                // Whether there is one is found out by asking again.
+                let _ = store.listen(topic, got.frontier).wait(until);
+            }
+        }
+    }
+}
+
+/// What a claim got.
+pub(crate) struct Got {
+    pub(crate) works: Vec<Work>,
+    pub(crate) reason: Option<ErrorCode>,
+    pub(crate) frontier: ConsequenceOffset,
+    pub(crate) due_ms: Option<u64>,
+}
+
+fn near(store: &Store, topic: &str, group: &str, ask: &Ask<'_>) -> Result<Got, WeirError> {
+    let claimed = store.claim(topic, group, ask)?;
+    let mut works = Vec::new();
+    for delivery in claimed.deliveries {
+        works.extend(Work::new(delivery.page, delivery.claim, delivery.attempts)?);
+    }
+    Ok(Got {
+        works,
+        reason: claimed.commit.and_then(|commit| commit.reason),
+        frontier: claimed.frontier,
+        due_ms: claimed.due_ms,
+    })
+}
