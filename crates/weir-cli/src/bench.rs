@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use weir::{Durability, ErrorCode, Weir};
+use weir::{Durability, ErrorCode, SOCKET_FILE, Weir};
 
 use self::histogram::Histogram;
 use crate::cli::Caller;
@@ -149,10 +149,14 @@ impl Bench<'_> {
     /// The store for one client: a connection of its own, or the one open
     /// store of this process.
     fn client(&self) -> anyhow::Result<Weir> {
-        match (self.weir.local(), place::place(self.caller)?) {
-            (None, Where::Server(_)) => place::open(self.caller, Access::Read),
-            _ => Ok(self.weir.clone()),
-        }
+        let url = match (self.weir.local(), place::place(self.caller)?) {
+            (Some(_), _) => return Ok(self.weir.clone()),
+            (None, Where::Server(url)) => url.to_owned(),
+            (None, Where::Directory(at)) => format!("unix:{at}/{SOCKET_FILE}"),
+        };
+        let options = place::connect_options(self.caller)?;
+        let connected = Weir::connect_with(&url, &options);
+        connected.failed(|| format!("cannot work at {url}"))
     }
 
     fn is_over(&self) -> bool {

@@ -56,8 +56,8 @@ use crate::config::{Rate, ServerConfig};
 use crate::error::ServerError;
 
 /// Name of whoever comes in by the socket of this machine, where names are
-/// asked for. No topic, token or certificate has such a name.
-const OWNER: &str = "(owner)";
+/// asked for. Names in the file of identities have no blanks.
+const OWNER: &str = "store owner";
 /// Handshakes of TLS that may be under way at a time.
 const HANDSHAKES_MAX: usize = 256;
 /// How often files are looked at for a change.
