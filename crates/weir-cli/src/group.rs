@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use weir::{
     ErrorCode, GroupInfo, GroupMode, GroupOffsets, GroupSetup, GroupStep, Intention, Operation,
-    Record, Store, Weir,
+    Record, Weir,
 };
 
 use crate::cli::Caller;
@@ -27,6 +27,8 @@ use crate::{settings, verdict};
 const MEMBER: &str = "cli";
 /// Records that are read together.
 const TAIL_RECORDS: usize = 100;
+/// How long to wait for records before the ownership is renewed.
+const FOLLOW_WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
 pub(crate) struct GroupArgs {
@@ -393,8 +395,8 @@ fn step<'a>(
     };
     let weir = place::open(caller, Access::Read)?;
     let failed = || format!("cannot change group {group} of {topic}");
-    weir.topic(topic).failed(failed)?;
-    let info = weir.local().and_then(|store| store.group(topic, group));
+    let handle = weir.topic(topic).failed(failed)?;
+    let info = handle.group_info(group).failed(failed)?;
     let step = make(info.as_ref())?;
     let intention = Intention::new(topic, Operation::Cursor { group, step });
     let outcome = one(&weir, intention, failed)?;
@@ -403,12 +405,16 @@ fn step<'a>(
     Ok(exit)
 }
 
-fn local(weir: &Weir) -> anyhow::Result<&Store> {
-    let far = || {
-        Failure::new(ErrorCode::Unsupported, "cannot read groups".to_owned())
-            .because("the store is behind a server, and this version reads groups in directories")
+/// The group, which must be there.
+fn find(weir: &Weir, topic: &str, group: &str) -> anyhow::Result<GroupInfo> {
+    let failed = || format!("cannot read group {group} of {topic}");
+    let handle = weir.topic(topic).failed(failed)?;
+    let missing = || {
+        let what = format!("topic {topic} has no group {group}");
+        Failure::new(ErrorCode::GroupUnknown, what)
     };
-    Ok(weir.local().ok_or_else(far)?)
+    let info = handle.group_info(group).failed(failed)?;
+    Ok(info.ok_or_else(missing)?)
 }
 
 fn list(caller: &Caller, topic: Option<&str>) -> anyhow::Result<ExitCode> {
@@ -416,19 +422,17 @@ fn list(caller: &Caller, topic: Option<&str>) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let weir = place::open(caller, Access::Read)?;
-    let store = local(&weir)?;
-    let topics = match topic {
-        Some(topic) => vec![topic.to_owned()],
-        None => store
-            .topics(true)
-            .into_iter()
-            .map(|info| info.name)
-            .collect(),
+    let topics = if let Some(topic) = topic {
+        vec![topic.to_owned()]
+    } else {
+        let known = weir.topics(true);
+        let known = known.failed(|| "cannot list the topics".to_owned())?;
+        known.into_iter().map(|info| info.name).collect()
     };
     for topic in topics {
-        let groups = store
-            .groups(&topic)
-            .failed(|| format!("cannot read {topic}"))?;
+        let failed = || format!("cannot read {topic}");
+        let groups = weir.topic(&topic).failed(failed)?.groups();
+        let groups = groups.failed(failed)?;
         for info in &groups {
             out.row(&row(info))?;
         }
@@ -442,12 +446,7 @@ fn show(caller: &Caller, topic: &str, group: &str) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let weir = place::open(caller, Access::Read)?;
-    let missing = || {
-        let what = format!("topic {topic} has no group {group}");
-        Failure::new(ErrorCode::GroupUnknown, what)
-    };
-    let info = local(&weir)?.group(topic, group).ok_or_else(missing)?;
-    out.row(&row(&info))?;
+    out.row(&row(&find(&weir, topic, group)?))?;
     out.finish()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -467,11 +466,7 @@ fn claim(
     }
     let weir = place::open(caller, Access::Read)?;
     let failed = || format!("cannot claim from group {group} of {topic}");
-    let missing = || {
-        let what = format!("topic {topic} has no group {group}");
-        Failure::new(ErrorCode::GroupUnknown, what)
-    };
-    let info = local(&weir)?.group(topic, group).ok_or_else(missing)?;
+    let info = find(&weir, topic, group)?;
     let handle = weir.topic(topic).failed(failed)?;
     let handle = handle.group(group, info.mode).failed(failed)?;
     let mut handle = handle.member(member).lease(lease);
@@ -489,10 +484,15 @@ pub(crate) fn tail(
     caller: &Caller,
     (topic, group): (&str, &str),
     limit: u64,
+    follow: bool,
     out: &mut Output,
 ) -> anyhow::Result<()> {
     let weir = place::open(caller, Access::Read)?;
-    local(&weir)?;
+    if follow && weir.local().is_some() {
+        return Err(usage(
+            "-f as a group would keep the directory from everybody else: start `weir serve` there",
+        ));
+    }
     let failed = || format!("cannot read {topic} as group {group}");
     let handle = weir.topic(topic).failed(failed)?;
     let mut handle = handle
@@ -504,7 +504,13 @@ pub(crate) fn tail(
         let max = usize::try_from(left)
             .unwrap_or(TAIL_RECORDS)
             .min(TAIL_RECORDS);
-        let works = handle.claim(max, Duration::ZERO).failed(failed)?;
+        let wait = if follow { FOLLOW_WAIT } else { Duration::ZERO };
+        let works = handle.claim(max, wait).failed(failed)?;
+        if works.is_empty() && follow {
+            // It is still there.
+            handle.extend(&works, wait).failed(failed)?;
+            continue;
+        }
         if works.is_empty() {
             break;
         }

@@ -66,7 +66,7 @@ pub(crate) struct TailArgs {
     #[arg(long, value_name = "TEXT")]
     key_prefix: Option<String>,
     /// Read as a member of this group: only what it has not done, which then counts as done
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["follow", "from", "kind", "key_prefix"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["from", "kind", "key_prefix"])]
     group: Option<String>,
     /// Values only, one a line; the same as -o raw
     #[arg(long)]
@@ -142,7 +142,7 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
         let [topic] = args.topics.as_slice() else {
             return Err(crate::put::usage("a group reads one topic"));
         };
-        crate::group::tail(caller, (topic, group), limit, &mut out)?;
+        crate::group::tail(caller, (topic, group), limit, args.follow, &mut out)?;
         out.finish()?;
         return Ok(ExitCode::SUCCESS);
     }

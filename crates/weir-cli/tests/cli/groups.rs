@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::run::Place;
+use crate::served::Served;
 
 #[test]
 fn a_work_queue_over_several_commands() {
@@ -130,4 +131,48 @@ fn retention_waits_for_a_group_and_tells_who_comes_late() {
     let info = place.run("topic info log -o json").ok().json();
     assert_eq!(info["retention_age_ms"], 604_800_000);
     place.run("topic set log hold-for-groups=a/b").code(2);
+}
+
+#[test]
+fn groups_at_a_server_answer_as_in_a_directory() {
+    let here = Place::new();
+    let there = Place::new();
+    let server = Served::new(&there, "127.0.0.1:0", &[]);
+    let lines = [
+        "put jobs a",
+        "put jobs b",
+        "put jobs c",
+        "group create jobs work --attempts 1 --dead-letters jobs.dead",
+        "group create jobs work",
+        "group ls -o json --columns topic,group,mode,cursor,lag,leased,dead_letters",
+        "group claim jobs work --max 2 -o json --columns claim,offset,attempts,value",
+        "group ack jobs work 2 --claim 6",
+        "group nack jobs work 3 --claim 6 --reason broken",
+        "group ack jobs work 3 --claim 6",
+        "group claim jobs work --max 9 -o json --columns claim,offset,attempts,value",
+        "tail jobs.dead -o jsonl --columns offset,kind,value --from 3",
+        "group show jobs work -o json --columns mode,cursor,lag,leased,waiting,members,deaths",
+        "group show jobs none",
+        "group claim none work",
+        "tail jobs --group mail -n 2 -o raw",
+        "tail jobs --group mail -o raw",
+        "tail jobs --group work",
+        "group ls jobs -o json --columns group,mode,lag",
+        "group reset jobs work start",
+        "group delete jobs work",
+        "group delete jobs work",
+    ];
+    for line in lines {
+        let near = here.run(line);
+        let far = there.run(&format!("{line} --at {}", server.url));
+        assert_eq!(near.code, far.code, "{line}: {} {}", near.err, far.err);
+        assert_eq!(near.text(), far.text(), "{line}");
+    }
+    // Following as a group needs a server, and ends after so many.
+    here.run("tail jobs --group mail -f").code(2);
+    let far = there.run(&format!(
+        "tail jobs --group new -f -n 3 -o raw --at {}",
+        server.url
+    ));
+    assert_eq!(far.ok().text().lines().count(), 3);
 }
