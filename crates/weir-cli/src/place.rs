@@ -16,14 +16,16 @@ use crate::report::{Failure, note};
 
 /// What the lock file calls this program.
 pub(crate) const PROGRAM: &str = "weir";
+/// The same for one that follows, opens often and waits for nobody.
+pub(crate) const FOLLOWER: &str = "weir tail -f";
 /// How often a held lock is tried again.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Least time for a first connection.
 const CONNECT_MIN: Duration = Duration::from_millis(100);
-/// Time without a connection to the server of a directory before the directory
-/// itself is looked at again.
-const SOCKET_PATIENCE: Duration = Duration::from_secs(5);
+/// Time without an answer of the server of a directory before a follower looks
+/// at the directory itself again.
+const FOLLOWER_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What the command will do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +187,7 @@ pub(crate) fn open_at(
         match Weir::open_with(at, &options) {
             Ok(weir) => return Ok(weir),
             Err(WeirError::Store(ref locked @ StoreError::Locked { pid, .. })) => {
-                if served && let Some(weir) = through(caller, at, locked, pid)? {
+                if served && let Some(weir) = through(caller, at, program, (locked, pid))? {
                     return Ok(weir);
                 }
                 if Instant::now() >= deadline {
@@ -206,13 +208,15 @@ pub(crate) fn open_at(
 fn through(
     caller: &Caller,
     at: &Path,
-    locked: &StoreError,
-    pid: u32,
+    program: &str,
+    (locked, pid): (&StoreError, u32),
 ) -> anyhow::Result<Option<Weir>> {
     let mut options = connect_options(caller)?;
     // Whoever may read the files needs no token.
     options.token = None;
-    options.patience = SOCKET_PATIENCE;
+    if program == FOLLOWER {
+        options.patience = FOLLOWER_PATIENCE;
+    }
     let Some(Ok(weir)) = Weir::served(locked, &options) else {
         return Ok(None);
     };

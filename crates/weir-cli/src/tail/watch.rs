@@ -20,12 +20,12 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::fs::{FlockOperation, flock};
 use weir::Weir;
 
+pub(super) use crate::place::FOLLOWER;
+
 /// Longest text that is looked at, in bytes.
 const TEXT_BYTES_MAX: u64 = 1024;
 /// Beginning of the line.
 const READ: &str = "read=";
-/// What a follower calls itself in the lock file.
-pub(super) const FOLLOWER: &str = "weir tail -f";
 /// Looks at the text of another follower at work, before it may be dead.
 const LOOKS_AT_WORK: u32 = 10;
 /// Looks at an empty file, in which a follower may be about to write.

@@ -529,3 +529,24 @@ fn a_measurement_counts_what_was_asked_and_shows_what_there_is_when_it_is_stoppe
     assert!(row["messages"].as_u64().unwrap() >= 18, "{row}");
     assert_eq!(row["complete"], false);
 }
+
+#[test]
+fn a_tail_of_a_directory_goes_on_whether_it_is_served_or_not() {
+    let place = prepared();
+    place.run("put t here0 --at data").ok();
+    let (mut child, mut shown) = follow(&place, &["t", "--at", "data", "-n", "7"]);
+    assert_eq!(shown.next().unwrap().unwrap(), "here0");
+    for round in 1..4 {
+        let served = Served::new(&place, ":0", &[]);
+        let put = |what: &str, at: &str| {
+            place.run(&format!("put t {what}{round} --at {at}")).ok();
+        };
+        put("there", &served.url);
+        assert_eq!(shown.next().unwrap().unwrap(), format!("there{round}"));
+        drop(served);
+        put("here", "data");
+        assert_eq!(shown.next().unwrap().unwrap(), format!("here{round}"));
+    }
+    assert!(shown.next().is_none(), "each once");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
