@@ -263,7 +263,7 @@ impl Contexts {
             let what = format!("cannot use the file {}", path.display());
             Failure::new(ErrorCode::BadOption, what)
                 .because(error.message())
-                .advise("correct or remove the file")
+                .advise("correct that line; a newer weir may have written it")
                 .into()
         })
     }

@@ -503,7 +503,9 @@ impl ErrorCode {
             Self::Limit => {
                 "Write or emit less, or raise the limit that is named, as with `weir topic set`."
             }
-            Self::BadProgram => "Check it with `weir program check`.",
+            Self::BadProgram => {
+                "Correct what is named; `weir program check FILE` tries a module without a store."
+            }
             Self::Quarantined => "Have the operator compare the nodes and release the topic.",
             Self::Redirect => "Send the same again to the address that is named.",
             Self::NoLeader => {

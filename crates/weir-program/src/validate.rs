@@ -114,7 +114,7 @@ fn may_grow(bytes: u64, max: u64) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "the memory may grow to {pages} pages of 64 KiB, allowed are {max}"
+        "the memory may grow to {pages} pages of 64 KiB, allowed are {max} (option memory-bytes-max)"
     ))
 }
 
@@ -216,6 +216,12 @@ struct Look {
 
 impl Look {
     fn walk(&mut self, code: &[u8]) -> Result<(), Fault> {
+        if !code.starts_with(b"\0asm") {
+            return rule(
+                "this is no WebAssembly module: a binary one begins with the bytes 00 61 73 6d"
+                    .to_owned(),
+            );
+        }
         for payload in Parser::new(0).parse_all(code) {
             match payload? {
                 Payload::TypeSection(types) => {

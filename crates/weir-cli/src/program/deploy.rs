@@ -5,13 +5,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use weir::program::script;
-use weir::{CodeHash, ErrorCode, Operation, TopicOptions};
+use weir::{CodeHash, ErrorCode, Operation, TopicOptions, Weir};
 
 use super::read;
 use crate::bytes;
 use crate::cli::Caller;
 use crate::place::{self, Access};
-use crate::report::Failure;
+use crate::report::{Failure, note};
 use crate::topic::{self, options};
 
 /// Arguments of `weir program deploy`.
@@ -54,7 +54,21 @@ pub(super) fn deploy(caller: &Caller, args: &DeployArgs) -> anyhow::Result<ExitC
         code,
         args: arguments,
     };
-    topic::write(caller, &weir, &args.topic, create)
+    let answered = topic::write(caller, &weir, &args.topic, create)?;
+    if answered != ExitCode::SUCCESS {
+        warn(caller, &weir, &args.topic);
+    }
+    Ok(answered)
+}
+
+/// A topic that was not made is made by the next put, without a program.
+fn warn(caller: &Caller, weir: &Weir, name: &str) {
+    let info = weir.topic(name).and_then(|topic| topic.try_info());
+    if info.is_ok_and(|info| info.is_none_or(|info| !info.live)) {
+        let text =
+            "was not made; `weir put` would make it without a program (not with --no-create)";
+        note(caller.quiet, &format!("topic {name} {text}"));
+    }
 }
 
 /// Carries out `weir program replace`.

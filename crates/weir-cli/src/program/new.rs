@@ -130,7 +130,7 @@ pub(super) fn run(caller: &Caller, args: &NewArgs) -> anyhow::Result<ExitCode> {
     let bad = |why: String| -> anyhow::Error {
         let what = format!("cannot make a project {}", args.name);
         let failure = Failure::new(ErrorCode::BadOption, what).because(why);
-        let advice = "take another name, such as `seats`, or name a new directory with `--dir`";
+        let advice = "take another name, or name a directory that is not there yet with `--dir`";
         failure.advise(advice).into()
     };
     if let Some(why) = unfit(&args.name) {

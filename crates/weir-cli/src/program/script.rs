@@ -64,6 +64,11 @@ pub(super) fn run(caller: &Caller, args: &TestArgs) -> anyhow::Result<ExitCode> 
         let what = format!("cannot run {}", path.display());
         Failure::new(ErrorCode::BadRequest, what).because(error)
     })?;
+    if blocks.is_empty() {
+        let what = format!("cannot run {}", path.display());
+        let failure = Failure::new(ErrorCode::BadRequest, what);
+        return Err(failure.because("the script has no step").into());
+    }
     if args.write {
         let text = script::rewritten(&text, &blocks);
         std::fs::write(path, text).failed(|| format!("cannot write {}", path.display()))?;

@@ -71,7 +71,13 @@ pub(super) fn run(caller: &Caller, topic: &str) -> anyhow::Result<ExitCode> {
     let found = found.failed(|| format!("cannot ask about the program of {topic}"))?;
     let program = found.ok_or_else(|| {
         let what = format!("there is no program in topic {topic}");
-        Failure::new(ErrorCode::TopicUnknown, what)
+        let failure = Failure::new(ErrorCode::TopicUnknown, what);
+        match weir.topic(topic).and_then(|topic| topic.try_info()) {
+            Ok(Some(info)) if info.live => failure
+                .because("the topic is a plain one")
+                .advise("`weir program ls` lists the topics with programs"),
+            _ => failure,
+        }
     })?;
     out.row(&row(topic, &program))?;
     out.finish()?;

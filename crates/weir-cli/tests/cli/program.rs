@@ -427,3 +427,31 @@ fn a_bench_counts_what_it_measured_and_leaves_nothing_behind() {
     crate::run::done(own.output().unwrap()).ok();
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
 }
+
+#[test]
+fn what_was_not_deployed_is_not_left_to_a_plain_put_in_silence() {
+    let place = Place::new();
+    place.write("text.wasm", "(module)");
+    let failed = place.run("program deploy guarded text.wasm").code(3);
+    assert!(
+        failed.err.contains("no WebAssembly module"),
+        "{}",
+        failed.err
+    );
+    assert!(
+        failed.err.contains("topic guarded was not made"),
+        "{}",
+        failed.err
+    );
+    place.run("put guarded x --key k --no-create").code(3);
+    // A topic that is there keeps what it has, and nothing is said of it.
+    place.run("put plain x --key k").ok();
+    let failed = place.run("program deploy plain text.wasm").code(3);
+    assert!(!failed.err.contains("was not made"), "{}", failed.err);
+    let shown = place.run("program show plain").code(1);
+    assert!(shown.err.contains("a plain one"), "{}", shown.err);
+    place.write("none.txt", "");
+    place.write("balance.wasm", file("programs/prebuilt/balance.wasm"));
+    let empty = place.run("program test balance.wasm none.txt").code(1);
+    assert!(empty.err.contains("no step"), "{}", empty.err);
+}

@@ -153,7 +153,7 @@ fn options_must_go_on_fitting_the_program() {
             .skip(1)
             .collect::<Vec<_>>(),
         [
-            "2 ERROR BAD_PROGRAM the memory may grow to 2 pages of 64 KiB, allowed are 1",
+            "2 ERROR BAD_PROGRAM the memory may grow to 2 pages of 64 KiB, allowed are 1 (option memory-bytes-max)",
             "3 VALID: t 2 PUT a=1 last",
             "4 ERROR BAD_PROGRAM the state mode of a topic is fixed when it is created",
             "5 VALID: t 3 ALTER last",
