@@ -134,6 +134,11 @@ fn features() -> WasmFeatures {
 /// # Errors
 /// A sentence about the first rule that is broken.
 pub fn inspect(code: &[u8]) -> Result<Report, String> {
+    if !code.starts_with(b"\0asm") {
+        return Err(
+            "this is no WebAssembly module: a binary one begins with the bytes 00 61 73 6d".into(),
+        );
+    }
     if code.len() > MODULE_BYTES_MAX {
         return Err(format!(
             "the module has {} bytes, allowed are {MODULE_BYTES_MAX}",
@@ -216,12 +221,6 @@ struct Look {
 
 impl Look {
     fn walk(&mut self, code: &[u8]) -> Result<(), Fault> {
-        if !code.starts_with(b"\0asm") {
-            return rule(
-                "this is no WebAssembly module: a binary one begins with the bytes 00 61 73 6d"
-                    .to_owned(),
-            );
-        }
         for payload in Parser::new(0).parse_all(code) {
             match payload? {
                 Payload::TypeSection(types) => {

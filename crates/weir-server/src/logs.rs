@@ -2,7 +2,7 @@
 //!
 //! Whoever starts the server may install this or another subscriber; the server
 //! itself only emits. What must never stand in a line: a payload, a secret, or
-//! text from outside that is longer than [`TEXT_MAX`].
+//! text from outside that is longer than `TEXT_MAX`.
 
 use std::fmt::{self, Write as _};
 use std::io::Write;
