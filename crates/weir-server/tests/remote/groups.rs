@@ -170,7 +170,7 @@ fn latest(weir: &Weir, say: &mut impl FnMut(String)) {
         let mut again = topic.latest(PATIENCE).unwrap().skip(1);
         let found = again.next();
         assert!(found.as_ref().unwrap().is_ok());
-        latest.find(|found| found.is_ok())
+        latest.find(Result::is_ok)
     }));
 }
 
