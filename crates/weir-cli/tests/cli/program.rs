@@ -448,7 +448,7 @@ fn what_was_not_deployed_is_not_left_to_a_plain_put_in_silence() {
     place.run("put plain x --key k").ok();
     let failed = place.run("program deploy plain text.wasm").code(3);
     assert!(!failed.err.contains("was not made"), "{}", failed.err);
-    let shown = place.run("program show plain").code(1);
+    let shown = place.run("program show plain").code(4);
     assert!(shown.err.contains("a plain one"), "{}", shown.err);
     place.write("none.txt", "");
     place.write("balance.wasm", file("programs/prebuilt/balance.wasm"));

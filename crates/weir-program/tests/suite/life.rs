@@ -30,7 +30,7 @@ fn a_start_that_fails_leaves_no_topic_and_no_offset() {
     assert_eq!(
         play(script, &[("p", &wat)]),
         "1 INVALID REJECTED 5\n2 ERROR TRAP unreachable\n3 ERROR OUT_OF_FUEL limit 100000000\n\
-         4 ERROR BAD_PROGRAM not a module that may run here: unexpected end-of-file (at byte 0)\n\
+         4 ERROR BAD_PROGRAM this is no WebAssembly module: a binary one begins with the bytes 00 61 73 6d\n\
          5 ERROR NO_TOPIC\n6 INVALID TOPIC_ABSENT\n\
          7 VALID: t 1 CREATE; t 2 PUT 0=0 last\n8 VALID: t 3 PUT a=1 last\n0=0\n1 entries\n"
     );
@@ -51,7 +51,7 @@ fn a_replacement_takes_over_whole_or_the_old_program_stays() {
         play(script, &[("old", &old), ("new", &new)]),
         "1 VALID: t 1 CREATE last\n2 VALID: t 2 PUT a=1 last\n3 INVALID REJECTED 5\n\
          4 ERROR TRAP unreachable\n5 ERROR OUT_OF_FUEL limit 100000000\n\
-         6 ERROR BAD_PROGRAM not a module that may run here: unexpected end-of-file (at byte 0)\n\
+         6 ERROR BAD_PROGRAM this is no WebAssembly module: a binary one begins with the bytes 00 61 73 6d\n\
          7 VALID: t 3 PUT a=2 last\ns=1\n1 entries\n\
          8 VALID: t 4 REPLACE; t 5 PUT 0=0 last\n9 VALID: t 6 PUT a=3 last\n0=0\ns=1\n2 entries\n\
          10 VALID: t 7 REPLACE last\n11 VALID: t 8 PUT a=4 last\n0=0\ns=1\n2 entries\n"

@@ -69,7 +69,7 @@ fn features_that_are_none_of_ours() {
     let sentence = weir_program::inspect(&component).unwrap_err();
     assert!(sentence.contains("component"), "{sentence}");
     let text = weir_program::inspect(b"(module)").unwrap_err();
-    assert!(text.contains("not a module that may run here"), "{text}");
+    assert!(text.contains("no WebAssembly module"), "{text}");
 }
 
 #[test]
