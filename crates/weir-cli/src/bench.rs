@@ -12,6 +12,7 @@ mod tail;
 mod write;
 
 use std::process::ExitCode;
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -126,6 +127,26 @@ impl Seen {
         self.invalid += other.invalid;
         self.latency.add(&other.latency);
     }
+}
+
+/// What the clients of a measurement saw, each for itself.
+type Clients = Vec<anyhow::Result<Seen>>;
+
+/// Waits for all clients; a panic of one goes on here.
+fn join(running: Vec<ScopedJoinHandle<'_, anyhow::Result<Seen>>>) -> Clients {
+    let ended = running.into_iter().map(ScopedJoinHandle::join);
+    ended
+        .map(|seen| seen.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        .collect()
+}
+
+/// What all of them saw together, or why the first that failed did.
+fn sum(clients: Clients) -> anyhow::Result<Seen> {
+    let mut all = Seen::default();
+    for seen in clients {
+        all.add(&seen?);
+    }
+    Ok(all)
 }
 
 /// A measurement that has ended.

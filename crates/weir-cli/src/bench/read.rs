@@ -6,7 +6,7 @@ use clap::Args;
 use twox_hash::XxHash3_64;
 use weir::{ConsequenceOffset, ErrorCode, ReadFrom, Topic};
 
-use super::{Bench, Load, Measured, Seen, share};
+use super::{Bench, Load, Measured, Seen, join, share, sum};
 use crate::report::{Because, Failure};
 
 /// Arguments of `weir bench read`.
@@ -35,7 +35,7 @@ pub(super) fn run(bench: &Bench<'_>, args: &ReadArgs) -> anyhow::Result<Measured
     })?;
     let offsets = info.first.0.max(1)..=info.last.0;
     let started = Instant::now();
-    let all: Vec<anyhow::Result<Seen>> = std::thread::scope(|scope| {
+    let all = std::thread::scope(|scope| {
         let running: Vec<_> = (0..)
             .zip(&topics)
             .map(|(number, topic)| {
@@ -50,19 +50,10 @@ pub(super) fn run(bench: &Bench<'_>, args: &ReadArgs) -> anyhow::Result<Measured
                 })
             })
             .collect();
-        running
-            .into_iter()
-            .map(|client| match client.join() {
-                Ok(seen) => seen,
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-            .collect()
+        join(running)
     });
     let time = started.elapsed();
-    let mut seen = Seen::default();
-    for client in all {
-        seen.add(&client?);
-    }
+    let seen = sum(all)?;
     Ok(Measured {
         verb: "read",
         clients: load.clients,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use weir::{ReadFrom, TopicReader};
 
-use super::{Bench, Load, Measured, Seen};
+use super::{Bench, Load, Measured, Seen, join, sum};
 use crate::put::ensure;
 use crate::report::Because;
 
@@ -54,20 +54,10 @@ pub(super) fn run(bench: &Bench<'_>, args: &TailArgs) -> anyhow::Result<Measured
             .collect();
         let wrote = write(bench, args, started);
         ended.store(true, Ordering::Release);
-        let all: Vec<anyhow::Result<Seen>> = running
-            .into_iter()
-            .map(|listener| match listener.join() {
-                Ok(seen) => seen,
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-            .collect();
-        (wrote, all)
+        (wrote, join(running))
     });
     let time = started.elapsed();
-    let mut seen = Seen::default();
-    for listener in all {
-        seen.add(&listener?);
-    }
+    let mut seen = sum(all)?;
     seen.invalid = wrote?;
     Ok(Measured {
         verb: "tail",

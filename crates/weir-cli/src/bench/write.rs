@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::Args;
 use weir::{Effect, Intention, Operation, Proposal};
 
-use super::{Bench, Load, Measured, Seen, share};
+use super::{Bench, Load, Measured, Seen, join, share, sum};
 use crate::put::ensure;
 use crate::report::{Answered, Because};
 
@@ -38,7 +38,7 @@ pub(super) fn run(bench: &Bench<'_>, args: &WriteArgs) -> anyhow::Result<Measure
         .collect::<Result<_, _>>()?;
     let value = vec![b'x'; usize::try_from(args.bytes).unwrap_or(usize::MAX)];
     let started = Instant::now();
-    let all: Vec<anyhow::Result<Seen>> = std::thread::scope(|scope| {
+    let all = std::thread::scope(|scope| {
         let running: Vec<_> = (0..)
             .zip(&clients)
             .map(|(number, weir)| {
@@ -46,19 +46,10 @@ pub(super) fn run(bench: &Bench<'_>, args: &WriteArgs) -> anyhow::Result<Measure
                 scope.spawn(move || client(bench, args, weir, value, messages))
             })
             .collect();
-        running
-            .into_iter()
-            .map(|client| match client.join() {
-                Ok(seen) => seen,
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-            .collect()
+        join(running)
     });
     let time = started.elapsed();
-    let mut seen = Seen::default();
-    for client in all {
-        seen.add(&client?);
-    }
+    let seen = sum(all)?;
     Ok(Measured {
         verb: "write",
         clients: load.clients,
