@@ -26,5 +26,5 @@ pub use host::limits;
 pub use interpreted::WasmiHost;
 pub use lines::{LINE_BYTES_MAX, LINES_MAX, LINES_PER_SECOND, Level, LogLine};
 pub use native::WasmtimeHost;
-pub use validate::{Report, inspect, widest};
+pub use validate::{Report, inspect, usual, widest};
 pub use weir_core::program::Refusal;

@@ -10,7 +10,7 @@ use wasmparser::{
     Payload, TypeRef, ValType, Validator, WasmFeatures,
 };
 use weir_core::desk::Image;
-use weir_core::limits::{GLOBALS_MAX, MEMORY_BYTES_MAX, METER};
+use weir_core::limits::{GLOBALS_MAX, MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MAX, METER};
 use weir_core::{Facts, Setup, StateMode};
 
 use crate::abi::{IMPORTS, MODULE, Returns};
@@ -116,6 +116,15 @@ fn may_grow(bytes: u64, max: u64) -> Result<(), String> {
     Err(format!(
         "the memory may grow to {pages} pages of 64 KiB, allowed are {max} (option memory-bytes-max)"
     ))
+}
+
+/// What a topic allows whose options say nothing.
+#[must_use]
+pub fn usual() -> Setup {
+    Setup {
+        memory_bytes_max: MEMORY_BYTES_DEFAULT,
+        ..widest()
+    }
 }
 
 fn features() -> WasmFeatures {

@@ -9,7 +9,7 @@ use weir::{ErrorCode, ProgramHost};
 use super::read;
 use crate::cli::Caller;
 use crate::output::{Cell, Field, Shape, field};
-use crate::report::Failure;
+use crate::report::{Failure, note};
 
 const CHECKED: &[Field] = &[
     field("bytes", "bytes", "of the module"),
@@ -51,5 +51,8 @@ pub(super) fn run(caller: &Caller, file: &Path) -> anyhow::Result<ExitCode> {
         Cell::Text(host.hash(&code).to_string().into()),
     ])?;
     out.finish()?;
+    if let Err(why) = report.fits(&weir::program::usual()) {
+        note(caller.quiet, &format!("deploy it with an option: {why}"));
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -455,3 +455,26 @@ fn what_was_not_deployed_is_not_left_to_a_plain_put_in_silence() {
     let empty = place.run("program test balance.wasm none.txt").code(1);
     assert!(empty.err.contains("no step"), "{}", empty.err);
 }
+
+#[test]
+fn a_module_that_needs_an_option_is_told_so_before_it_is_deployed() {
+    let place = Place::new();
+    // Bytes of counter.wasm up to its memory, which may then be 17 pages.
+    let module = file("programs/prebuilt/counter.wasm");
+    let one_page = b"\x05\x04\x01\x01\x01\x01";
+    let at = module
+        .windows(one_page.len())
+        .position(|bytes| bytes == one_page);
+    let mut wide = module.clone();
+    wide[at.expect("a memory of one page") + 5] = 17;
+    place.write("wide.wasm", wide);
+    place.write("small.wasm", module);
+    let checked = place.run("program check wide.wasm").ok();
+    assert!(checked.err.contains("memory-bytes-max"), "{}", checked.err);
+    place.run("program deploy t wide.wasm").code(3);
+    place
+        .run("program deploy t wide.wasm memory-bytes-max=2MiB")
+        .ok();
+    let checked = place.run("program check small.wasm").ok();
+    assert_eq!(checked.err, "");
+}
