@@ -20,6 +20,8 @@ pub enum Class {
     Store,
     /// Found out by a client library or a command itself.
     Client,
+    /// Of a query, a page it was given, or what it would have to hold.
+    Query,
     /// A mistake of ours.
     Internal,
 }
@@ -175,13 +177,71 @@ pub enum ErrorCode {
     SourceChanged = 507,
     /// The caller cancelled the operation.
     Cancelled = 508,
+    /// The text of a query cannot be read at the place that is named.
+    Syntax = 701,
+    /// A path that may find several values stands where one value is needed.
+    NotSingular = 702,
+    /// A query has more text, nesting, paths, keys or sources than is allowed.
+    TooComplex = 703,
+    /// A query uses a parameter that was given no value.
+    NoParam = 704,
+    /// The resume token is of another query.
+    TokenMismatch = 705,
+    /// The resume token is damaged, or of a format that is not known.
+    TokenCorrupt = 706,
+    /// A resume token for this place would be larger than is allowed.
+    TokenTooLarge = 707,
+    /// A query of this kind cannot be resumed.
+    NoToken = 708,
+    /// A page holds bytes that are not UTF-8.
+    NotUtf8 = 709,
+    /// A page breaks the grammar of JSON where the query has to read it.
+    NotJson = 710,
+    /// A string in a page holds a control character.
+    ControlCharacter = 711,
+    /// A string in a page does not end.
+    UnterminatedString = 712,
+    /// Brackets or braces in a page do not match.
+    Unbalanced = 713,
+    /// Something else than white space follows the end of a page.
+    TrailingData = 714,
+    /// A value in a page is nested deeper than is allowed.
+    TooDeep = 715,
+    /// A page or an item in it is larger than is allowed.
+    PageTooLarge = 716,
+    /// A page lacks the array that its shape says holds the items.
+    BadEnvelope = 717,
+    /// A member name on the way to a selected value occurs twice in one object.
+    RepeatedName = 718,
+    /// A source that was said to be sorted has an item out of order.
+    SourceNotSorted = 719,
+    /// A value to order by is an array or an object.
+    OrderKeyType = 720,
+    /// A value to group by is an array or an object.
+    GroupKeyType = 721,
+    /// A number to add up reaches beyond 10 to the power of 400, or below its inverse.
+    NumberRange = 722,
+    /// The query has no source of this number or name.
+    UnknownSource = 723,
+    /// The source was finished or replaced before.
+    SourceFinished = 724,
+    /// The page was not taken, because pages in memory would exceed the budget.
+    OverBudget = 725,
+    /// Sorting would hold more bytes than the budget allows.
+    SortBudget = 726,
+    /// There are more groups than the budget allows.
+    GroupBudget = 727,
+    /// There are more distinct values than the budget allows.
+    DistinctBudget = 728,
+    /// A source was split too often in a row without giving a page.
+    SplitLoop = 729,
     /// Weir made a mistake; an assertion of its own did not hold.
     Internal = 901,
 }
 
 impl ErrorCode {
     /// All codes, by ascending number.
-    pub const ALL: [Self; 62] = [
+    pub const ALL: [Self; 91] = [
         Self::TopicExists,
         Self::TopicAbsent,
         Self::Rejected,
@@ -243,6 +303,35 @@ impl ErrorCode {
         Self::BadLine,
         Self::SourceChanged,
         Self::Cancelled,
+        Self::Syntax,
+        Self::NotSingular,
+        Self::TooComplex,
+        Self::NoParam,
+        Self::TokenMismatch,
+        Self::TokenCorrupt,
+        Self::TokenTooLarge,
+        Self::NoToken,
+        Self::NotUtf8,
+        Self::NotJson,
+        Self::ControlCharacter,
+        Self::UnterminatedString,
+        Self::Unbalanced,
+        Self::TrailingData,
+        Self::TooDeep,
+        Self::PageTooLarge,
+        Self::BadEnvelope,
+        Self::RepeatedName,
+        Self::SourceNotSorted,
+        Self::OrderKeyType,
+        Self::GroupKeyType,
+        Self::NumberRange,
+        Self::UnknownSource,
+        Self::SourceFinished,
+        Self::OverBudget,
+        Self::SortBudget,
+        Self::GroupBudget,
+        Self::DistinctBudget,
+        Self::SplitLoop,
         Self::Internal,
     ];
 
@@ -316,6 +405,35 @@ impl ErrorCode {
             506 => Some(Self::BadLine),
             507 => Some(Self::SourceChanged),
             508 => Some(Self::Cancelled),
+            701 => Some(Self::Syntax),
+            702 => Some(Self::NotSingular),
+            703 => Some(Self::TooComplex),
+            704 => Some(Self::NoParam),
+            705 => Some(Self::TokenMismatch),
+            706 => Some(Self::TokenCorrupt),
+            707 => Some(Self::TokenTooLarge),
+            708 => Some(Self::NoToken),
+            709 => Some(Self::NotUtf8),
+            710 => Some(Self::NotJson),
+            711 => Some(Self::ControlCharacter),
+            712 => Some(Self::UnterminatedString),
+            713 => Some(Self::Unbalanced),
+            714 => Some(Self::TrailingData),
+            715 => Some(Self::TooDeep),
+            716 => Some(Self::PageTooLarge),
+            717 => Some(Self::BadEnvelope),
+            718 => Some(Self::RepeatedName),
+            719 => Some(Self::SourceNotSorted),
+            720 => Some(Self::OrderKeyType),
+            721 => Some(Self::GroupKeyType),
+            722 => Some(Self::NumberRange),
+            723 => Some(Self::UnknownSource),
+            724 => Some(Self::SourceFinished),
+            725 => Some(Self::OverBudget),
+            726 => Some(Self::SortBudget),
+            727 => Some(Self::GroupBudget),
+            728 => Some(Self::DistinctBudget),
+            729 => Some(Self::SplitLoop),
             901 => Some(Self::Internal),
             _ => None,
         }
@@ -386,6 +504,35 @@ impl ErrorCode {
             Self::BadLine => "BAD_LINE",
             Self::SourceChanged => "SOURCE_CHANGED",
             Self::Cancelled => "CANCELLED",
+            Self::Syntax => "SYNTAX",
+            Self::NotSingular => "NOT_SINGULAR",
+            Self::TooComplex => "TOO_COMPLEX",
+            Self::NoParam => "NO_PARAM",
+            Self::TokenMismatch => "TOKEN_MISMATCH",
+            Self::TokenCorrupt => "TOKEN_CORRUPT",
+            Self::TokenTooLarge => "TOKEN_TOO_LARGE",
+            Self::NoToken => "NO_TOKEN",
+            Self::NotUtf8 => "NOT_UTF8",
+            Self::NotJson => "NOT_JSON",
+            Self::ControlCharacter => "CONTROL_CHARACTER",
+            Self::UnterminatedString => "UNTERMINATED_STRING",
+            Self::Unbalanced => "UNBALANCED",
+            Self::TrailingData => "TRAILING_DATA",
+            Self::TooDeep => "TOO_DEEP",
+            Self::PageTooLarge => "PAGE_TOO_LARGE",
+            Self::BadEnvelope => "BAD_ENVELOPE",
+            Self::RepeatedName => "REPEATED_NAME",
+            Self::SourceNotSorted => "SOURCE_NOT_SORTED",
+            Self::OrderKeyType => "ORDER_KEY_TYPE",
+            Self::GroupKeyType => "GROUP_KEY_TYPE",
+            Self::NumberRange => "NUMBER_RANGE",
+            Self::UnknownSource => "UNKNOWN_SOURCE",
+            Self::SourceFinished => "SOURCE_FINISHED",
+            Self::OverBudget => "OVER_BUDGET",
+            Self::SortBudget => "SORT_BUDGET",
+            Self::GroupBudget => "GROUP_BUDGET",
+            Self::DistinctBudget => "DISTINCT_BUDGET",
+            Self::SplitLoop => "SPLIT_LOOP",
             Self::Internal => "INTERNAL",
         }
     }
@@ -475,6 +622,47 @@ impl ErrorCode {
             Self::BadLine => "A line or item of the input cannot be read.",
             Self::SourceChanged => "The input to resume from is not the one that was begun with.",
             Self::Cancelled => "The caller cancelled the operation.",
+            Self::Syntax => "The text of a query cannot be read at the place that is named.",
+            Self::NotSingular => {
+                "A path that may find several values stands where one value is needed."
+            }
+            Self::TooComplex => {
+                "A query has more text, nesting, paths, keys or sources than is allowed."
+            }
+            Self::NoParam => "A query uses a parameter that was given no value.",
+            Self::TokenMismatch => "The resume token is of another query.",
+            Self::TokenCorrupt => "The resume token is damaged, or of a format that is not known.",
+            Self::TokenTooLarge => "A resume token for this place would be larger than is allowed.",
+            Self::NoToken => "A query of this kind cannot be resumed.",
+            Self::NotUtf8 => "A page holds bytes that are not UTF-8.",
+            Self::NotJson => "A page breaks the grammar of JSON where the query has to read it.",
+            Self::ControlCharacter => "A string in a page holds a control character.",
+            Self::UnterminatedString => "A string in a page does not end.",
+            Self::Unbalanced => "Brackets or braces in a page do not match.",
+            Self::TrailingData => "Something else than white space follows the end of a page.",
+            Self::TooDeep => "A value in a page is nested deeper than is allowed.",
+            Self::PageTooLarge => "A page or an item in it is larger than is allowed.",
+            Self::BadEnvelope => "A page lacks the array that its shape says holds the items.",
+            Self::RepeatedName => {
+                "A member name on the way to a selected value occurs twice in one object."
+            }
+            Self::SourceNotSorted => {
+                "A source that was said to be sorted has an item out of order."
+            }
+            Self::OrderKeyType => "A value to order by is an array or an object.",
+            Self::GroupKeyType => "A value to group by is an array or an object.",
+            Self::NumberRange => {
+                "A number to add up reaches beyond 10 to the power of 400, or below its inverse."
+            }
+            Self::UnknownSource => "The query has no source of this number or name.",
+            Self::SourceFinished => "The source was finished or replaced before.",
+            Self::OverBudget => {
+                "The page was not taken, because pages in memory would exceed the budget."
+            }
+            Self::SortBudget => "Sorting would hold more bytes than the budget allows.",
+            Self::GroupBudget => "There are more groups than the budget allows.",
+            Self::DistinctBudget => "There are more distinct values than the budget allows.",
+            Self::SplitLoop => "A source was split too often in a row without giving a page.",
             Self::Internal => "Weir made a mistake; an assertion of its own did not hold.",
         }
     }
@@ -576,6 +764,45 @@ impl ErrorCode {
             }
             Self::SourceChanged => "Give the same input again, or begin a new import.",
             Self::Cancelled => "Start it again when it is wanted.",
+            Self::Syntax => "Correct the text at that place; docs/guide/query.md has the grammar.",
+            Self::NotSingular => "Use names and indexes only, such as `$.a.b` or `$['a'][0]`.",
+            Self::TooComplex => "Make it simpler, or raise the limit that is named.",
+            Self::NoParam => "Give the parameter a value.",
+            Self::TokenMismatch => {
+                "Ask the same query with the same options, or begin without a token."
+            }
+            Self::TokenCorrupt => "Hand back the token as it was given, or begin without one.",
+            Self::TokenTooLarge => "Order by shorter keys, or use fewer sources.",
+            Self::NoToken => {
+                "Look at what `explain` says about resuming, and order the query accordingly."
+            }
+            Self::NotUtf8 => "Correct the data at the byte that is named.",
+            Self::NotJson => "Correct the data at the byte that is named.",
+            Self::ControlCharacter => "Escape the character at the byte that is named.",
+            Self::UnterminatedString => "Correct the data at the byte that is named.",
+            Self::Unbalanced => "Correct the data at the byte that is named.",
+            Self::TrailingData => {
+                "Check the shape that was named for the page, and the byte that is named."
+            }
+            Self::TooDeep => "Raise the limit of depth if the data is to be trusted.",
+            Self::PageTooLarge => "Ask for smaller pages, or raise the limit that is named.",
+            Self::BadEnvelope => "Check the shape that was named for the page.",
+            Self::RepeatedName => {
+                "Correct the data, or check at the level `structural`, where the first one counts."
+            }
+            Self::SourceNotSorted => "Sort the source, or let the query sort it.",
+            Self::OrderKeyType => "Order by a scalar, or choose `complex` = `rank`.",
+            Self::GroupKeyType => "Group by a scalar.",
+            Self::NumberRange => "Correct the number that is named, or leave it out with a filter.",
+            Self::UnknownSource => "Use a number that adding a source has given.",
+            Self::SourceFinished => "Give it no more pages.",
+            Self::OverBudget => {
+                "Take results, release result pages, and give the page again; or raise the budget."
+            }
+            Self::SortBudget => "Set a limit, read sources that are sorted, or raise the budget.",
+            Self::GroupBudget => "Order by what is grouped by, filter, or raise the budget.",
+            Self::DistinctBudget => "Order by the selected value, filter, or raise the budget.",
+            Self::SplitLoop => "Look at the service that answers with splits.",
             Self::Internal => "Report it with the text of the message.",
         }
     }
@@ -645,6 +872,35 @@ impl ErrorCode {
             Self::BadLine => "_error_line_bad",
             Self::SourceChanged => "_error_source_changed",
             Self::Cancelled => "_failure_cancelled",
+            Self::Syntax => "_error_query_syntax",
+            Self::NotSingular => "_error_query_singular",
+            Self::TooComplex => "_error_query_complex",
+            Self::NoParam => "_error_query_param",
+            Self::TokenMismatch => "_error_token_mismatch",
+            Self::TokenCorrupt => "_error_token_corrupt",
+            Self::TokenTooLarge => "_error_token_large",
+            Self::NoToken => "_error_token_none",
+            Self::NotUtf8 => "_error_page_utf8",
+            Self::NotJson => "_error_page_json",
+            Self::ControlCharacter => "_error_page_control",
+            Self::UnterminatedString => "_error_page_string",
+            Self::Unbalanced => "_error_page_unbalanced",
+            Self::TrailingData => "_error_page_trailing",
+            Self::TooDeep => "_error_page_deep",
+            Self::PageTooLarge => "_error_page_large",
+            Self::BadEnvelope => "_error_page_envelope",
+            Self::RepeatedName => "_error_page_repeated",
+            Self::SourceNotSorted => "_error_source_unsorted",
+            Self::OrderKeyType => "_error_key_order",
+            Self::GroupKeyType => "_error_key_group",
+            Self::NumberRange => "_error_number_range",
+            Self::UnknownSource => "_error_source_unknown",
+            Self::SourceFinished => "_error_source_finished",
+            Self::OverBudget => "_failure_budget_buffer",
+            Self::SortBudget => "_failure_budget_sort",
+            Self::GroupBudget => "_failure_budget_group",
+            Self::DistinctBudget => "_failure_budget_distinct",
+            Self::SplitLoop => "_failure_source_split",
             Self::Internal => "_failure_internal",
         }
     }
@@ -714,6 +970,35 @@ impl ErrorCode {
             | Self::BadLine
             | Self::SourceChanged
             | Self::Cancelled => Class::Client,
+            Self::Syntax
+            | Self::NotSingular
+            | Self::TooComplex
+            | Self::NoParam
+            | Self::TokenMismatch
+            | Self::TokenCorrupt
+            | Self::TokenTooLarge
+            | Self::NoToken
+            | Self::NotUtf8
+            | Self::NotJson
+            | Self::ControlCharacter
+            | Self::UnterminatedString
+            | Self::Unbalanced
+            | Self::TrailingData
+            | Self::TooDeep
+            | Self::PageTooLarge
+            | Self::BadEnvelope
+            | Self::RepeatedName
+            | Self::SourceNotSorted
+            | Self::OrderKeyType
+            | Self::GroupKeyType
+            | Self::NumberRange
+            | Self::UnknownSource
+            | Self::SourceFinished
+            | Self::OverBudget
+            | Self::SortBudget
+            | Self::GroupBudget
+            | Self::DistinctBudget
+            | Self::SplitLoop => Class::Query,
             Self::Internal => Class::Internal,
         }
     }
@@ -763,7 +1048,36 @@ impl ErrorCode {
             | Self::BadAddress
             | Self::BadLine
             | Self::SourceChanged
-            | Self::Cancelled => Fault::Caller,
+            | Self::Cancelled
+            | Self::Syntax
+            | Self::NotSingular
+            | Self::TooComplex
+            | Self::NoParam
+            | Self::TokenMismatch
+            | Self::TokenCorrupt
+            | Self::TokenTooLarge
+            | Self::NoToken
+            | Self::NotUtf8
+            | Self::NotJson
+            | Self::ControlCharacter
+            | Self::UnterminatedString
+            | Self::Unbalanced
+            | Self::TrailingData
+            | Self::TooDeep
+            | Self::PageTooLarge
+            | Self::BadEnvelope
+            | Self::RepeatedName
+            | Self::SourceNotSorted
+            | Self::OrderKeyType
+            | Self::GroupKeyType
+            | Self::NumberRange
+            | Self::UnknownSource
+            | Self::SourceFinished
+            | Self::OverBudget
+            | Self::SortBudget
+            | Self::GroupBudget
+            | Self::DistinctBudget
+            | Self::SplitLoop => Fault::Caller,
             Self::Quarantined | Self::Diverged | Self::Internal => Fault::Us,
             Self::Redirect
             | Self::NoLeader
@@ -824,6 +1138,34 @@ impl ErrorCode {
             | Self::BadAddress
             | Self::BadLine
             | Self::SourceChanged
+            | Self::Syntax
+            | Self::NotSingular
+            | Self::TooComplex
+            | Self::NoParam
+            | Self::TokenMismatch
+            | Self::TokenCorrupt
+            | Self::TokenTooLarge
+            | Self::NoToken
+            | Self::NotUtf8
+            | Self::NotJson
+            | Self::ControlCharacter
+            | Self::UnterminatedString
+            | Self::Unbalanced
+            | Self::TrailingData
+            | Self::TooDeep
+            | Self::PageTooLarge
+            | Self::BadEnvelope
+            | Self::RepeatedName
+            | Self::SourceNotSorted
+            | Self::OrderKeyType
+            | Self::GroupKeyType
+            | Self::NumberRange
+            | Self::UnknownSource
+            | Self::SourceFinished
+            | Self::SortBudget
+            | Self::GroupBudget
+            | Self::DistinctBudget
+            | Self::SplitLoop
             | Self::Internal => Retry::No,
             Self::Conflict
             | Self::Quota
@@ -847,7 +1189,8 @@ impl ErrorCode {
             | Self::Locked
             | Self::NotPermitted
             | Self::TooFewDescriptors
-            | Self::Unreachable => Retry::After,
+            | Self::Unreachable
+            | Self::OverBudget => Retry::After,
             Self::Indeterminate | Self::Deadline | Self::Cancelled => Retry::Yes,
         }
     }
@@ -864,20 +1207,38 @@ impl ErrorCode {
             | Self::NonceGap
             | Self::Superseded
             | Self::StoreExists
-            | Self::SourceChanged => 409,
+            | Self::SourceChanged
+            | Self::TokenMismatch
+            | Self::NoToken
+            | Self::SourceNotSorted
+            | Self::SourceFinished
+            | Self::SplitLoop => 409,
             Self::TopicAbsent
             | Self::GroupAbsent
             | Self::NoTopic
             | Self::TopicUnknown
             | Self::KeyAbsent
             | Self::RecordAbsent
-            | Self::GroupUnknown => 404,
+            | Self::GroupUnknown
+            | Self::UnknownSource => 404,
             Self::Rejected
             | Self::Trap
             | Self::OutOfFuel
             | Self::Limit
             | Self::BadProgram
-            | Self::NonceReused => 422,
+            | Self::NonceReused
+            | Self::NotUtf8
+            | Self::NotJson
+            | Self::ControlCharacter
+            | Self::UnterminatedString
+            | Self::Unbalanced
+            | Self::TrailingData
+            | Self::TooDeep
+            | Self::BadEnvelope
+            | Self::RepeatedName
+            | Self::OrderKeyType
+            | Self::GroupKeyType
+            | Self::NumberRange => 422,
             Self::Conflict => 412,
             Self::Quota => 507,
             Self::Quarantined
@@ -891,16 +1252,26 @@ impl ErrorCode {
             | Self::Closed
             | Self::Cancelled => 503,
             Self::Redirect => 307,
-            Self::Rate => 429,
+            Self::Rate | Self::OverBudget => 429,
             Self::SessionExpired | Self::Gone => 410,
             Self::Unauthenticated => 401,
             Self::Forbidden => 403,
-            Self::TooLarge => 413,
+            Self::TooLarge
+            | Self::TokenTooLarge
+            | Self::PageTooLarge
+            | Self::SortBudget
+            | Self::GroupBudget
+            | Self::DistinctBudget => 413,
             Self::BadRequest
             | Self::BadName
             | Self::BadOption
             | Self::BadAddress
-            | Self::BadLine => 400,
+            | Self::BadLine
+            | Self::Syntax
+            | Self::NotSingular
+            | Self::TooComplex
+            | Self::NoParam
+            | Self::TokenCorrupt => 400,
             Self::Unsupported => 501,
             Self::Lagging | Self::Indeterminate | Self::Deadline => 504,
             Self::Io
@@ -965,7 +1336,15 @@ impl ErrorCode {
             | Self::Unreachable
             | Self::Protocol
             | Self::BadLine
-            | Self::SourceChanged => 1,
+            | Self::SourceChanged
+            | Self::TokenTooLarge
+            | Self::NoToken
+            | Self::SourceFinished
+            | Self::OverBudget
+            | Self::SortBudget
+            | Self::GroupBudget
+            | Self::DistinctBudget
+            | Self::SplitLoop => 1,
             Self::SessionExpired | Self::Indeterminate => 6,
             Self::Unauthenticated | Self::Forbidden | Self::NotPermitted => 7,
             Self::Gone
@@ -974,9 +1353,32 @@ impl ErrorCode {
             | Self::RecordAbsent
             | Self::GroupUnknown
             | Self::NotAStore => 4,
-            Self::BadName | Self::BadOption | Self::BadAddress => 2,
+            Self::BadName
+            | Self::BadOption
+            | Self::BadAddress
+            | Self::Syntax
+            | Self::NotSingular
+            | Self::TooComplex
+            | Self::NoParam
+            | Self::TokenMismatch
+            | Self::TokenCorrupt
+            | Self::UnknownSource => 2,
             Self::Diverged | Self::Internal => 70,
             Self::Cancelled => 130,
+            Self::NotUtf8
+            | Self::NotJson
+            | Self::ControlCharacter
+            | Self::UnterminatedString
+            | Self::Unbalanced
+            | Self::TrailingData
+            | Self::TooDeep
+            | Self::PageTooLarge
+            | Self::BadEnvelope
+            | Self::RepeatedName
+            | Self::SourceNotSorted
+            | Self::OrderKeyType
+            | Self::GroupKeyType
+            | Self::NumberRange => 65,
         }
     }
 
@@ -1016,7 +1418,15 @@ impl ErrorCode {
             | Self::Closed
             | Self::Protocol
             | Self::BadLine
-            | Self::SourceChanged => 1,
+            | Self::SourceChanged
+            | Self::TokenTooLarge
+            | Self::NoToken
+            | Self::SourceFinished
+            | Self::OverBudget
+            | Self::SortBudget
+            | Self::GroupBudget
+            | Self::DistinctBudget
+            | Self::SplitLoop => 1,
             Self::SessionExpired | Self::Indeterminate => 6,
             Self::Unauthenticated | Self::Forbidden | Self::NotPermitted => 77,
             Self::ReadOnly | Self::Io | Self::IoFatal | Self::DiskFull => 74,
@@ -1025,9 +1435,31 @@ impl ErrorCode {
             | Self::KeyAbsent
             | Self::RecordAbsent
             | Self::GroupUnknown => 4,
-            Self::BadName | Self::BadAddress => 2,
+            Self::BadName
+            | Self::BadAddress
+            | Self::Syntax
+            | Self::NotSingular
+            | Self::TooComplex
+            | Self::NoParam
+            | Self::TokenMismatch
+            | Self::TokenCorrupt
+            | Self::UnknownSource => 2,
             Self::Locked => 75,
-            Self::Damaged => 65,
+            Self::Damaged
+            | Self::NotUtf8
+            | Self::NotJson
+            | Self::ControlCharacter
+            | Self::UnterminatedString
+            | Self::Unbalanced
+            | Self::TrailingData
+            | Self::TooDeep
+            | Self::PageTooLarge
+            | Self::BadEnvelope
+            | Self::RepeatedName
+            | Self::SourceNotSorted
+            | Self::OrderKeyType
+            | Self::GroupKeyType
+            | Self::NumberRange => 65,
             Self::NotAStore
             | Self::FormatNewer
             | Self::Volatile

@@ -32,6 +32,8 @@ pub enum Class {
     Store,
     /// Found out by a client library or a command itself.
     Client,
+    /// Of a query, a page it was given, or what it would have to hold.
+    Query,
     /// A mistake of ours.
     Internal,
 }
@@ -190,7 +192,7 @@ pub(super) fn make(entries: &[Entry]) -> anyhow::Result<String> {
     out.push_str(FOOT);
     // The enums in the head are text: hold them to the table they name.
     ensure!(
-        CLASSES.len() == 6 && FAULTS.len() == 4 && RETRIES.len() == 3,
+        CLASSES.len() == 7 && FAULTS.len() == 4 && RETRIES.len() == 3,
         "HEAD is out of date"
     );
     formatted(&out)
