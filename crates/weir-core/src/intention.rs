@@ -123,13 +123,22 @@ pub enum Operation<'a> {
     },
 }
 
+/// The nonce of an intention whose client id is good for it alone: it is
+/// executed once, and its outcome is kept for
+/// [`ONCE_MS_MAX`](crate::limits::ONCE_MS_MAX), for
+/// [`ONCE_MS_MIN`](crate::limits::ONCE_MS_MIN) at least. The id may be the hash
+/// of an idempotency key; it takes no session and cannot have one. Sessions
+/// never count so far.
+pub const ONCE: u64 = 1 << 63;
+
 /// An intention as a client hands it over. Nothing is copied until it is
 /// pushed into a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Intention<'a> {
     /// Who asks; [`ClientId::NONE`] for no session.
     pub client: ClientId,
-    /// The client's number, 1 for its first; 0 without session.
+    /// The client's number, 1 for its first; 0 without session; [`ONCE`] for
+    /// an id that is good for one intention.
     pub nonce: u64,
     /// Topic name; empty for operations that name none.
     pub topic: &'a str,

@@ -93,6 +93,18 @@ pub const SESSION_WINDOW: u64 = 10_000;
 pub const SESSIONS_MAX: usize = 4096;
 /// Milliseconds of log time for which an idle session is kept in any case.
 pub const SESSION_TTL_MS: u64 = 24 * 60 * 60 * 1000;
+/// Units of what is kept of ids that are good for one intention
+/// ([`ONCE`](crate::intention::ONCE)): one for each id, one more for each
+/// begun [`ONCE_TEXT_UNIT`] of the text of its verdict. A unit takes less than
+/// 200 bytes of memory.
+pub const ONCE_UNITS_MAX: u64 = 1 << 18;
+/// Bytes of text in a unit.
+pub const ONCE_TEXT_UNIT: usize = 128;
+/// Milliseconds of log time for which such an id is kept in any case; when
+/// there is no room, and the oldest one is younger, a new one is refused.
+pub const ONCE_MS_MIN: u64 = 15 * 60 * 1000;
+/// Milliseconds of log time for which it is kept while there is room.
+pub const ONCE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 /// Bytes of a group's name.
 pub const GROUP_NAME_BYTES_MAX: usize = 64;
 /// Bytes of the name of a group's member.

@@ -3,17 +3,23 @@
 //! The table makes a repeated intention harmless: the nonce check that counts
 //! is made here, on apply, against state that is part of the machine. It keeps
 //! the outcomes of the last [`SESSION_WINDOW`] nonces of each session,
-//! run-length coded, and at most [`SESSIONS_MAX`] sessions (I6).
+//! run-length coded, and at most [`SESSIONS_MAX`] sessions (I6). Ids that are
+//! good for one intention are kept beside them, see [`ONCE`].
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::effect::{Commit, Detail, Effect};
 use crate::error_code::ErrorCode;
 use crate::ids::{ClientId, ConsequenceOffset, IntentionOffset};
+use crate::intention::ONCE;
 use crate::limits::{DETAIL_TEXT_BYTES_MAX, SESSION_TTL_MS, SESSION_WINDOW, SESSIONS_MAX};
 use crate::program::TrapKind;
 use crate::snapshot::{Input, SnapshotError, Writer};
 use std::sync::Arc;
+
+mod once;
+
+use once::OnceTable;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Run {
@@ -114,6 +120,7 @@ pub struct SessionTable {
     /// first one whose use is still its last is the oldest of all. Derived;
     /// spares a walk through the table for each client that finds it full.
     ages: VecDeque<(IntentionOffset, ClientId)>,
+    once: OnceTable,
 }
 
 impl SessionTable {
@@ -121,6 +128,12 @@ impl SessionTable {
     #[must_use]
     pub fn len(&self) -> usize {
         self.sessions.len()
+    }
+
+    /// Number of ids that were good for one intention and are kept.
+    #[must_use]
+    pub fn once_len(&self) -> usize {
+        self.once.len()
     }
 
     /// Whether there is no session.
@@ -138,6 +151,9 @@ impl SessionTable {
     /// The kept outcome of a nonce.
     #[must_use]
     pub fn outcome(&self, client: ClientId, nonce: u64) -> Option<Commit> {
+        if nonce == ONCE {
+            return self.once.outcome(client);
+        }
         self.sessions.get(&client)?.outcome(nonce)
     }
 
@@ -152,7 +168,16 @@ impl SessionTable {
         time_ms: u64,
     ) -> Seen {
         if let Some(session) = self.sessions.get(&client) {
+            if nonce == ONCE {
+                return Seen::Refuse(ErrorCode::NonceReused, session.last + 1);
+            }
             return session.check(nonce, fingerprint);
+        }
+        if nonce == ONCE {
+            return self.once.check(client, fingerprint, time_ms);
+        }
+        if self.once.contains(client) {
+            return Seen::Refuse(ErrorCode::NonceReused, ONCE);
         }
         if nonce != 1 {
             return Seen::Refuse(ErrorCode::SessionExpired, 1);
@@ -195,6 +220,10 @@ impl SessionTable {
         fingerprint: u64,
         time_ms: u64,
     ) {
+        if commit.nonce == ONCE {
+            self.once.executed(client, commit, fingerprint, time_ms);
+            return;
+        }
         if let Some(session) = self.sessions.get_mut(&client) {
             session.executed(commit, fingerprint, time_ms);
             return;
@@ -213,19 +242,22 @@ impl SessionTable {
     pub(crate) fn expire(&mut self, before_ms: u64, asking: ClientId) {
         self.sessions
             .retain(|client, session| session.used_ms >= before_ms || *client == asking);
+        self.once.expire(before_ms);
     }
 
     pub(crate) fn fold(&self, digest: crate::Digest) -> crate::Digest {
-        self.sessions.iter().fold(digest, |digest, (id, session)| {
+        let digest = self.sessions.iter().fold(digest, |digest, (id, session)| {
             digest
                 .fold(crate::digest::hash(0, &id.0))
                 .fold(session.last)
                 .fold(session.used.0)
-        })
+        });
+        self.once.fold(digest)
     }
 
     pub(crate) fn save(&self, out: &mut Writer<'_>) -> Result<(), SnapshotError> {
-        out.number(self.sessions.len() as u64)?;
+        let has_once = self.once.len() > 0;
+        out.number(self.sessions.len() as u64 + if has_once { MORE } else { 0 })?;
         for (id, session) in &self.sessions {
             out.bytes(&id.0)?;
             out.number(session.last)?;
@@ -241,7 +273,11 @@ impl SessionTable {
                 save_commit(&run.commit, out)?;
             }
         }
-        Ok(())
+        if has_once {
+            self.once.save(out)
+        } else {
+            Ok(())
+        }
     }
 
     pub(crate) fn load(
@@ -250,7 +286,9 @@ impl SessionTable {
     ) -> Result<Self, SnapshotError> {
         let mut table = Self::default();
         let mut before = ClientId::NONE;
-        for _ in 0..input.count(SESSIONS_MAX as u64, "at most 4,096 sessions")? {
+        let what = "at most 4,096 sessions";
+        let count = input.count(MORE + SESSIONS_MAX as u64, what)?;
+        for _ in 0..count.checked_sub(MORE).unwrap_or(count) {
             let id = ClientId(input.array()?);
             if id <= before {
                 return Err(SnapshotError::Malformed("client ids in ascending order"));
@@ -258,9 +296,19 @@ impl SessionTable {
             table.sessions.insert(id, load_session(input, applied)?);
             before = id;
         }
+        if count >= MORE {
+            table.once = OnceTable::load(input, applied)?;
+            if table.sessions.keys().any(|id| table.once.contains(*id)) {
+                return Err(SnapshotError::Malformed("an id for one purpose"));
+            }
+        }
         Ok(table)
     }
 }
+
+/// Added to the number of sessions in a snapshot when ids that were good for
+/// one intention follow them; states without any keep the bytes they had.
+const MORE: u64 = SESSIONS_MAX as u64 + 1;
 
 fn load_session(input: &mut Input<'_>, applied: IntentionOffset) -> Result<Session, SnapshotError> {
     let mut session = Session {

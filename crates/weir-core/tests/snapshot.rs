@@ -11,7 +11,7 @@
 
 use proptest::prelude::*;
 use weir_core::batch::{Batch, BatchBuilder};
-use weir_core::intention::{Intention, IntentionLimits};
+use weir_core::intention::{Intention, IntentionLimits, ONCE};
 use weir_core::limits::{KEY_BYTES_MAX, MACHINE_VERSION};
 use weir_core::record::ConsequenceSink;
 use weir_core::{
@@ -112,6 +112,18 @@ fn machine() -> Machine {
                 },
             ),
             Intention::new("last", create).under(b, 3),
+        ],
+    );
+    let say = Operation::Put {
+        key: b"",
+        value: b"",
+    };
+    apply(
+        &mut machine,
+        70_500,
+        &[
+            Intention::new("orders", say).under(ClientId([9; 16]), ONCE),
+            Intention::new("nowhere", say).under(ClientId([2; 16]), ONCE),
         ],
     );
     machine

@@ -473,7 +473,7 @@ pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Resu
     let mut writer = Writer {
         edge,
         call,
-        session: Session::read(edge, call, b"")?,
+        session: Session::counted(edge, call, b"")?,
         items: Vec::new(),
         bytes: 0,
         summary: Summary::default(),
@@ -545,17 +545,17 @@ async fn at_once(
             }
         }
     }
-    let session = Session::read(edge, call, body)?;
     if let Some(conditions) = atomic {
         if let Some((problem, line, byte)) = failed {
             return Err(problem.number("line", line).number("byte", byte));
         }
+        let session = Session::read(edge, call, body)?;
         return all_or_none(edge, call, session, &conditions, &items).await;
     }
     let mut writer = Writer {
         edge,
         call,
-        session,
+        session: Session::counted(edge, call, body)?,
         items: Vec::new(),
         bytes: 0,
         summary: Summary::default(),

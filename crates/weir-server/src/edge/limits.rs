@@ -40,6 +40,9 @@ pub(crate) const LAG_SECONDS: u64 = 2;
 pub(crate) const TAIL_BYTES: usize = 64 << 10;
 /// Records that a filter may skip before a tail says where it is.
 pub(crate) const PROGRESS_RECORDS: u64 = 1000;
+/// Milliseconds after which somebody comes again whose idempotency key found
+/// no room.
+pub(crate) const KEYS_FULL_RETRY_MS: u64 = 60_000;
 /// Bytes of an idempotency key.
 pub(crate) const IDEMPOTENCY_KEY_MAX: usize = 255;
 /// Decoded bytes from which their ratio to the coded ones counts.

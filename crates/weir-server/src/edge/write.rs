@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
+use weir_core::intention::ONCE;
 use weir_core::{ClientId, Effect, ErrorCode, Intention, Operation, Outcome, Outcomes};
 use weir_store::{Proposal, StoreError};
 
@@ -18,7 +19,7 @@ use super::cloudevents;
 use super::condition::{About, Conditions, One};
 use super::head::{Head, Known, Method};
 use super::json::Object;
-use super::limits::{IDEMPOTENCY_KEY_MAX, INLINE_WORK_BYTES, TAG_ATTEMPTS_MAX};
+use super::limits::{IDEMPOTENCY_KEY_MAX, INLINE_WORK_BYTES, KEYS_FULL_RETRY_MS, TAG_ATTEMPTS_MAX};
 use super::meta::{Declared, MetaWriter, declared};
 use super::problem::{self, Kind, Problem};
 use super::reply::Reply;
@@ -103,7 +104,7 @@ impl Session {
                 let nonce = std::str::from_utf8(nonce)
                     .ok()
                     .and_then(offset_of)
-                    .filter(|nonce| *nonce != 0);
+                    .filter(|nonce| (1..ONCE).contains(nonce));
                 let nonce = nonce.ok_or_else(|| Problem::bad("Weir-Nonce is a number from 1"))?;
                 Ok(Self {
                     client,
@@ -118,8 +119,17 @@ impl Session {
         }
     }
 
-    /// The session of an idempotency key: its id is a hash of principal, topic
-    /// and key, the request its first nonce.
+    /// The same for a request that is many intentions, one behind the other.
+    pub(crate) fn counted(edge: &Arc<Edge>, call: &Call, body: &[u8]) -> Result<Self, Problem> {
+        let mut session = Self::read(edge, call, body)?;
+        if session.nonce == ONCE {
+            session.nonce = 1;
+        }
+        Ok(session)
+    }
+
+    /// What an idempotency key stands for: an id that is a hash of principal,
+    /// topic and key, and good for one intention.
     fn of_key(edge: &Arc<Edge>, call: &Call, key: &[u8], body: &[u8]) -> Result<Self, Problem> {
         let key = read_idempotency_key(key).ok_or_else(|| {
             Problem::bad("Idempotency-Key is a text of 1 to 255 characters in double quotes")
@@ -143,7 +153,7 @@ impl Session {
             .ok_or_else(|| Problem::new(Kind::InProgress, ""))?;
         Ok(Self {
             client,
-            nonce: 1,
+            nonce: ONCE,
             fingerprint: Some(fingerprint),
             keyed: Some(keyed),
         })
@@ -409,7 +419,15 @@ fn current_tag(
 pub(crate) fn refused(code: ErrorCode, expected: u64) -> Problem {
     let problem = Problem::new(problem::kind_of(code), code.sentence()).code(code);
     match code {
-        ErrorCode::NonceGap | ErrorCode::NonceReused => problem.number("expected", expected),
+        ErrorCode::NonceGap | ErrorCode::NonceReused if expected != ONCE => {
+            problem.number("expected", expected)
+        }
+        // An idempotency key found no room: not before others are forgotten.
+        ErrorCode::Busy if expected == ONCE => {
+            let mut problem = problem;
+            problem.retry_after_ms = Some(KEYS_FULL_RETRY_MS);
+            problem
+        }
         _ => problem,
     }
 }

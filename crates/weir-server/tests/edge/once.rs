@@ -175,3 +175,75 @@ fn a_connection_cut_anywhere_and_a_retry_give_one_event() {
         whole.len() as u64 + 2
     );
 }
+
+#[test]
+fn many_thousand_keys_are_kept_and_take_no_session() {
+    let world = world();
+    let keyed = |n: usize| format!("Idempotency-Key: \"order-{n}\"");
+    let post = "POST /v1/topics/t/events";
+    // More than there are sessions, on one connection.
+    let mut client = world.client();
+    for n in 0..6400 {
+        client.send(&crate::world::request(post, &keyed(n), b"1"));
+        if n % 32 == 31 {
+            let all = (0..32).all(|_| client.reply(false).status == 201);
+            assert!(all, "up to {n}");
+        }
+    }
+    // And as many as a busy day has, by the shorter way.
+    let ids = (1_u128..=120_000).map(|n| weir_core::ClientId(n.to_be_bytes()));
+    let put = weir_core::Operation::Put {
+        key: b"",
+        value: b"",
+    };
+    let writes: Vec<_> = ids
+        .map(|id| weir_core::Intention::new("t", put).under(id, weir_core::intention::ONCE))
+        .collect();
+    for part in writes.chunks(10_000) {
+        let outcomes = world.store.propose(part).unwrap().wait().unwrap();
+        assert!(outcomes.iter().all(|outcome| outcome.commit().is_some()));
+    }
+    let last = world.store.topic("t").unwrap().last;
+    let again = |world: &crate::world::World, n: usize| {
+        let reply = world.ask(post, &keyed(n), b"1");
+        let replayed = reply.get("weir-replayed") == Some("?1");
+        (
+            reply.status,
+            replayed,
+            reply.get("weir-offset").map(str::to_owned),
+        )
+    };
+    assert_eq!(again(&world, 0), (201, true, Some("2".to_owned())));
+    assert_eq!(again(&world, 6399), (201, true, Some("6401".to_owned())));
+    assert_eq!(world.ask(post, &keyed(17), b"2").problem(), "key-reused");
+    assert_eq!(world.store.topic("t").unwrap().last, last);
+    // Sessions have their room, and a restart forgets nothing.
+    let session = "Weir-Client: 000102030405060708090a0b0c0d0e0f\nWeir-Nonce: 1";
+    assert_eq!(world.ask(post, session, b"1").status, 201);
+    let world = world.restarted();
+    assert_eq!(again(&world, 0), (201, true, Some("2".to_owned())));
+    assert_eq!(world.ask(post, &keyed(17), b"2").problem(), "key-reused");
+    assert_eq!(
+        world.ask(post, session, b"1").get("weir-replayed"),
+        Some("?1")
+    );
+}
+
+#[test]
+fn a_key_is_for_one_request_whatever_its_kind() {
+    let world = world();
+    let key = "Idempotency-Key: \"k\"";
+    let lines = "Content-Type: application/x-ndjson\nIdempotency-Key: \"k\"";
+    let post = "POST /v1/topics/t/events";
+    assert_eq!(world.ask(post, lines, b"1\n2\n").status, 201);
+    let again = world.ask(post, lines, b"1\n2\n");
+    assert_eq!(
+        (again.status, again.get("weir-replayed")),
+        (201, Some("?1"))
+    );
+    assert_eq!(world.ask(post, key, b"1").problem(), "key-reused");
+    // A nonce is a number that a session can reach.
+    let client = "Weir-Client: 000102030405060708090a0b0c0d0e0f\nWeir-Nonce: 9223372036854775808";
+    assert_eq!(world.ask(post, client, b"1").status, 400);
+    assert_eq!(world.store.topic("t").unwrap().last.0, 3);
+}

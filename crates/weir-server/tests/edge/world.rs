@@ -24,7 +24,10 @@ pub fn options() -> OpenOptions {
 
 /// A server with these settings instead of the defaults.
 pub fn with(settings: &[(&str, &str)]) -> World {
-    let directory = tempfile::tempdir().unwrap();
+    on(tempfile::tempdir().unwrap(), settings)
+}
+
+fn on(directory: tempfile::TempDir, settings: &[(&str, &str)]) -> World {
     let store = Arc::new(Store::open(directory.path(), &options()).unwrap());
     let mut config = ServerConfig::default();
     let ports = [("http", "127.0.0.1:0"), ("native", "off"), ("threads", "2")];
@@ -51,6 +54,14 @@ pub fn world() -> World {
 impl World {
     pub fn client(&self) -> Client {
         Client::connect(self.address)
+    }
+
+    /// A new server, with default settings, on the same directory.
+    pub fn restarted(mut self) -> Self {
+        drop(self.server.take());
+        self.store.shut_down().unwrap();
+        drop(self.store);
+        on(self.directory, &[])
     }
 
     /// One request on a connection of its own. `line` is method and target.

@@ -1,0 +1,298 @@
+//! Ids that are good for one intention: what is kept of them.
+//!
+//! An intention with the nonce [`ONCE`] is executed once for its client id,
+//! which stands for nothing else: the hash of an idempotency key. Such an id
+//! takes no session. The table is a queue in order of execution with an index;
+//! its size is counted in units, so that texts of verdicts are bounded with
+//! it. Whoever is a day old goes; when the table is full the oldest one goes
+//! if it is older than [`ONCE_MS_MIN`], else a new id is refused. An id that is
+//! asked for again does not get younger.
+//!
+//! What must never happen here: an id forgotten before [`ONCE_MS_MIN`], or one
+//! that is found by the index and not in the queue.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::{Seen, load_commit, save_commit};
+use crate::effect::{Commit, Detail};
+use crate::error_code::ErrorCode;
+use crate::ids::{ClientId, IntentionOffset};
+use crate::intention::ONCE;
+use crate::limits::{ONCE_MS_MAX, ONCE_MS_MIN, ONCE_TEXT_UNIT, ONCE_UNITS_MAX};
+use crate::snapshot::{Input, SnapshotError, Writer};
+
+#[derive(Clone, Debug)]
+struct Entry {
+    client: ClientId,
+    fingerprint: u64,
+    time_ms: u64,
+    commit: Commit,
+}
+
+impl Entry {
+    /// One, and one more for each begun [`ONCE_TEXT_UNIT`] of text.
+    fn units(&self) -> u64 {
+        let text = match &self.commit.detail {
+            Detail::Rejected { text, .. } | Detail::Text(text) => text.len(),
+            _ => 0,
+        };
+        1 + text.div_ceil(ONCE_TEXT_UNIT) as u64
+    }
+}
+
+/// The ids, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OnceTable {
+    entries: VecDeque<Entry>,
+    /// Number of each id; that of the oldest entry is `gone`. Derived.
+    index: BTreeMap<ClientId, u64>,
+    gone: u64,
+    units: u64,
+}
+
+impl OnceTable {
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn contains(&self, client: ClientId) -> bool {
+        !self.index.is_empty() && self.index.contains_key(&client)
+    }
+
+    fn find(&self, client: ClientId) -> Option<&Entry> {
+        let at = self.index.get(&client)?.checked_sub(self.gone)?;
+        self.entries.get(usize::try_from(at).ok()?)
+    }
+
+    pub(crate) fn outcome(&self, client: ClientId) -> Option<Commit> {
+        self.find(client).map(|entry| entry.commit.clone())
+    }
+
+    /// What to do with an id. Changes nothing.
+    pub(crate) fn check(&self, client: ClientId, fingerprint: u64, time_ms: u64) -> Seen {
+        if let Some(entry) = self.find(client)
+            && !is_over(entry, time_ms, ONCE_MS_MAX)
+        {
+            return if entry.fingerprint == fingerprint {
+                Seen::Before(entry.commit.clone())
+            } else {
+                Seen::Refuse(ErrorCode::NonceReused, ONCE)
+            };
+        }
+        let oldest = self.entries.front();
+        let has_room = self.units < ONCE_UNITS_MAX
+            || oldest.is_none_or(|entry| is_over(entry, time_ms, ONCE_MS_MIN));
+        if has_room {
+            Seen::New
+        } else {
+            Seen::Refuse(ErrorCode::Busy, ONCE)
+        }
+    }
+
+    /// Keeps the outcome of an id that [`check`](Self::check) called new.
+    pub(crate) fn executed(
+        &mut self,
+        client: ClientId,
+        commit: &Commit,
+        fingerprint: u64,
+        time_ms: u64,
+    ) {
+        let entry = Entry {
+            client,
+            fingerprint,
+            time_ms,
+            commit: commit.clone(),
+        };
+        let units = entry.units();
+        while let Some(oldest) = self.entries.front() {
+            let full = self.units + units > ONCE_UNITS_MAX;
+            let age = if full { ONCE_MS_MIN } else { ONCE_MS_MAX };
+            if !is_over(oldest, time_ms, age) {
+                break;
+            }
+            self.forget_oldest();
+        }
+        self.add(entry);
+    }
+
+    fn add(&mut self, entry: Entry) {
+        let number = self.gone + self.entries.len() as u64;
+        let before = self.index.insert(entry.client, number);
+        assert!(before.is_none(), "an id is executed once (I6)");
+        self.units += entry.units();
+        self.entries.push_back(entry);
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(entry) = self.entries.pop_front() {
+            self.index.remove(&entry.client);
+            self.units -= entry.units();
+            self.gone += 1;
+        }
+    }
+
+    /// Forgets the ids that were executed before a time.
+    pub(crate) fn expire(&mut self, before_ms: u64) {
+        while (self.entries.front()).is_some_and(|entry| entry.time_ms < before_ms) {
+            self.forget_oldest();
+        }
+    }
+
+    pub(crate) fn fold(&self, digest: crate::Digest) -> crate::Digest {
+        self.entries.iter().fold(digest, |digest, entry| {
+            digest
+                .fold(crate::digest::hash(0, &entry.client.0))
+                .fold(entry.commit.intention.0)
+        })
+    }
+
+    pub(crate) fn save(&self, out: &mut Writer<'_>) -> Result<(), SnapshotError> {
+        out.number(self.entries.len() as u64)?;
+        let mut time_ms = 0;
+        for entry in &self.entries {
+            out.bytes(&entry.client.0)?;
+            out.word(entry.fingerprint)?;
+            out.number(entry.time_ms - time_ms)?;
+            time_ms = entry.time_ms;
+            // Its nonce goes without saying.
+            let commit = Commit {
+                nonce: 0,
+                ..entry.commit.clone()
+            };
+            save_commit(&commit, out)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn load(
+        input: &mut Input<'_>,
+        applied: IntentionOffset,
+    ) -> Result<Self, SnapshotError> {
+        let wrong = |what| Err(SnapshotError::Malformed(what));
+        let mut table = Self::default();
+        let (mut time_ms, mut newest) = (0_u64, IntentionOffset::ZERO);
+        let count = input.count(ONCE_UNITS_MAX, "no more ids than units")?;
+        if count == 0 {
+            return wrong("at least one id that is good for one intention");
+        }
+        for _ in 0..count {
+            let client = ClientId(input.array()?);
+            let fingerprint = input.word()?;
+            let Some(time) = time_ms.checked_add(input.number()?) else {
+                return wrong("the time of an intention");
+            };
+            time_ms = time;
+            let mut commit = load_commit(input)?;
+            if commit.nonce != 0 || commit.intention <= newest || commit.intention > applied {
+                return wrong("ids in order of their intentions");
+            }
+            commit.nonce = ONCE;
+            newest = commit.intention;
+            if client.is_none() || table.contains(client) {
+                return wrong("an id once");
+            }
+            table.add(Entry {
+                client,
+                fingerprint,
+                time_ms,
+                commit,
+            });
+        }
+        Ok(table)
+    }
+}
+
+fn is_over(entry: &Entry, time_ms: u64, age_ms: u64) -> bool {
+    time_ms.saturating_sub(entry.time_ms) >= age_ms
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effect::Effect;
+    use crate::ids::ConsequenceOffset;
+
+    fn id(n: u64) -> ClientId {
+        let mut id = [1; 16];
+        id.iter_mut()
+            .zip(n.to_be_bytes())
+            .for_each(|(to, b)| *to = b);
+        ClientId(id)
+    }
+
+    fn commit(n: u64, text: usize) -> Commit {
+        let no = text > 0;
+        Commit {
+            nonce: ONCE,
+            effect: if no { Effect::Invalid } else { Effect::Valid },
+            reason: no.then_some(ErrorCode::Rejected),
+            detail: if no {
+                Detail::Rejected {
+                    code: 1,
+                    text: "x".repeat(text).into(),
+                }
+            } else {
+                Detail::None
+            },
+            intention: IntentionOffset(n),
+            first: ConsequenceOffset(if no { 0 } else { n }),
+            records: u32::from(!no),
+            fuel: 0,
+        }
+    }
+
+    fn fill(table: &mut OnceTable, from: u64, time_ms: u64, text: usize) -> u64 {
+        for n in from.. {
+            if table.check(id(n), n, time_ms) != Seen::New {
+                return n;
+            }
+            table.executed(id(n), &commit(n, text), n, time_ms);
+        }
+        from
+    }
+
+    #[test]
+    fn a_full_table_forgets_what_is_old_enough_and_nothing_younger() {
+        let mut table = OnceTable::default();
+        let next = fill(&mut table, 1, 1_000, 0);
+        assert_eq!(next - 1, ONCE_UNITS_MAX);
+        let later = 1_000 + ONCE_MS_MIN;
+        let late = id(next);
+        assert_eq!(
+            table.check(late, 0, later - 1),
+            Seen::Refuse(ErrorCode::Busy, ONCE)
+        );
+        assert!(matches!(table.check(id(1), 1, later), Seen::Before(_)));
+        assert_eq!(table.check(late, 0, later), Seen::New);
+        table.executed(late, &commit(next, 0), 0, later);
+        assert_eq!(table.len() as u64, ONCE_UNITS_MAX);
+        assert_eq!(table.outcome(id(1)), None);
+        assert_eq!(table.outcome(id(2)), Some(commit(2, 0)));
+        assert_eq!(
+            table.check(id(2), 9, later),
+            Seen::Refuse(ErrorCode::NonceReused, ONCE)
+        );
+    }
+
+    #[test]
+    fn texts_of_verdicts_count() {
+        let mut table = OnceTable::default();
+        let next = fill(&mut table, 1, 1_000, 256);
+        let each = 1 + 256_u64.div_ceil(ONCE_TEXT_UNIT as u64);
+        assert_eq!(next - 1, ONCE_UNITS_MAX.div_ceil(each));
+    }
+
+    #[test]
+    fn a_day_later_an_id_is_new() {
+        let mut table = OnceTable::default();
+        table.executed(id(1), &commit(1, 0), 1, 5);
+        assert!(matches!(
+            table.check(id(1), 1, ONCE_MS_MAX + 4),
+            Seen::Before(_)
+        ));
+        assert_eq!(table.check(id(1), 2, ONCE_MS_MAX + 5), Seen::New);
+        table.executed(id(1), &commit(2, 0), 2, ONCE_MS_MAX + 5);
+        assert_eq!(table.outcome(id(1)), Some(commit(2, 0)));
+        assert_eq!(table.len(), 1);
+    }
+}
