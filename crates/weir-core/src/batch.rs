@@ -567,8 +567,36 @@ impl<'a> Batch<'a> {
             client: ClientId::NONE,
             nonce: 0,
             topic: &[],
+            topic_at: 0,
         }
     }
+
+    /// Goes on where [`Items::mark`] was asked, in the same batch.
+    #[must_use]
+    pub fn items_from(&self, mark: &Mark) -> Items<'a> {
+        let topic = Reader::behind(self.items, mark.topic_at).rest();
+        Items {
+            reader: Reader::behind(self.items, mark.at),
+            left: mark.left,
+            index: mark.index,
+            client: mark.client,
+            nonce: mark.nonce,
+            topic: topic.get(..mark.topic_bytes).unwrap_or_default(),
+            topic_at: mark.topic_at,
+        }
+    }
+}
+
+/// A place between two items of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    at: usize,
+    left: u32,
+    index: u32,
+    client: ClientId,
+    nonce: u64,
+    topic_at: usize,
+    topic_bytes: usize,
 }
 
 /// An item of a batch. Slices point into the batch.
@@ -664,6 +692,16 @@ pub enum Action<'a> {
     },
 }
 
+impl Action<'_> {
+    /// Whether it is for the topic's program to judge: a PUT, a DELETE or a
+    /// transaction of them.
+    #[inline]
+    #[must_use]
+    pub const fn is_write(&self) -> bool {
+        matches!(self, Self::Put { .. } | Self::Delete { .. } | Self::Txn(_))
+    }
+}
+
 /// Conditions of an item, still encoded; already checked to be readable.
 #[derive(Clone, Copy, Debug)]
 pub struct Expects<'a> {
@@ -721,6 +759,8 @@ pub struct Items<'a> {
     client: ClientId,
     nonce: u64,
     topic: &'a [u8],
+    /// Where it was read.
+    topic_at: usize,
 }
 
 impl<'a> Iterator for Items<'a> {
@@ -752,6 +792,26 @@ impl<'a> Iterator for Items<'a> {
 }
 
 impl<'a> Items<'a> {
+    /// The place in front of the next item.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        Mark {
+            at: self.reader.at(),
+            left: self.left,
+            index: self.index,
+            client: self.client,
+            nonce: self.nonce,
+            topic_at: self.topic_at,
+            topic_bytes: self.topic.len(),
+        }
+    }
+
+    /// Number of items that come.
+    #[must_use]
+    pub fn left(&self) -> u32 {
+        self.left
+    }
+
     fn error(&self, what: &'static str) -> BatchError {
         BatchError {
             at: BATCH_HEAD_BYTES + self.reader.at(),
@@ -792,6 +852,7 @@ impl<'a> Items<'a> {
         }
         if flags & flag::TOPIC != 0 {
             self.topic = r.short_bytes().map_err(|Short| "a topic name")?;
+            self.topic_at = r.at() - self.topic.len();
             if !self.topic.iter().copied().all(name_byte) {
                 return Err("a topic name");
             }

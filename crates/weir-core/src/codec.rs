@@ -26,6 +26,15 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Goes on in `bytes` behind the first `at` of them; at their end if there
+    /// are fewer.
+    pub fn behind(bytes: &'a [u8], at: usize) -> Self {
+        Self {
+            rest: bytes.get(at..).unwrap_or_default(),
+            whole: bytes.len(),
+        }
+    }
+
     /// Bytes read so far.
     #[inline]
     pub fn at(&self) -> usize {

@@ -5,6 +5,7 @@
 //! (I1); an intention whose effect is not VALID leaves no record (I10); a
 //! repeated nonce is answered and not executed (I6).
 
+pub mod deferred;
 pub mod groups;
 mod programs;
 mod saved;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::batch::{Action, Batch, BatchError, Item, Steps};
+use crate::batch::{Action, Batch, BatchError, Item, Items, Steps};
 use crate::digest::{Digest, hash};
 use crate::effect::{Commit, Detail, Effect, Outcome, Outcomes};
 use crate::error_code::ErrorCode;
@@ -31,6 +32,7 @@ use crate::record::{ConsequenceSink, Record, RecordFlags, RecordKind};
 use crate::session::{Seen, SessionTable};
 use crate::snapshot::{Input, SnapshotError, SnapshotSink, SnapshotSource, Writer};
 use crate::topic::{Live, No, Topic, holds};
+pub(crate) use deferred::Away;
 use programs::Codes;
 pub(crate) use programs::Running;
 use saved::Saved;
@@ -55,6 +57,15 @@ pub enum ApplyError {
         /// What is missing.
         why: String,
     },
+}
+
+/// How much of a batch is applied in one piece.
+#[derive(Clone, Copy, Debug)]
+pub struct Slice {
+    /// Items at most.
+    pub items_max: u32,
+    /// Ends behind the item with which its programs have used as much.
+    pub fuel_max: u64,
 }
 
 /// What an applied batch amounted to.
@@ -109,6 +120,7 @@ pub struct Machine {
     pending: usize,
 }
 
+#[derive(Debug)]
 struct Stamp {
     intention: IntentionOffset,
     term: u64,
@@ -212,21 +224,50 @@ impl Machine {
         outcomes: &mut Outcomes,
     ) -> Result<Applied, ApplyError> {
         let before = self.applied;
-        self.time_ms = self.time_ms.max(batch.time_ms);
-        let mut topic = None;
-        for item in batch.items() {
-            let item = item?;
-            if !item.same_topic || topic.is_none() {
-                topic = std::str::from_utf8(item.topic)
-                    .ok()
-                    .and_then(|name| self.by_name.get(name).copied());
-            }
-            outcomes.push(self.item(&item, topic, batch.term, sink)?);
-        }
+        let no_limit = Slice {
+            items_max: u32::MAX,
+            fuel_max: u64::MAX,
+        };
+        self.apply_slice(batch, &mut batch.items(), &no_limit, sink, outcomes)?;
         Ok(Applied {
             executed: self.applied.0 - before.0,
             last: self.applied,
         })
+    }
+
+    /// The same for some of a batch's items: takes them from `items` until
+    /// there are none or a limit of the slice is reached, and says how much
+    /// fuel their programs used. The rest must be applied before any other
+    /// batch, or be [deferred](Self::defer).
+    pub fn apply_slice<S: ConsequenceSink + ?Sized>(
+        &mut self,
+        batch: &Batch<'_>,
+        items: &mut Items<'_>,
+        slice: &Slice,
+        sink: &mut S,
+        outcomes: &mut Outcomes,
+    ) -> Result<u64, ApplyError> {
+        self.time_ms = self.time_ms.max(batch.time_ms);
+        let (mut topic, mut left, mut fuel) = (None, slice.items_max, 0_u64);
+        while left > 0 && fuel < slice.fuel_max {
+            let Some(item) = items.next() else { break };
+            let item = item?;
+            if !item.same_topic || topic.is_none() {
+                topic = self.topic_number(&item);
+            }
+            let outcome = self.item(&item, topic, batch.term, sink)?;
+            if let Outcome::Committed(commit) = &outcome {
+                fuel = fuel.saturating_add(commit.fuel);
+            }
+            outcomes.push(outcome);
+            left -= 1;
+        }
+        Ok(fuel)
+    }
+
+    fn topic_number(&self, item: &Item<'_>) -> Option<TopicId> {
+        let name = std::str::from_utf8(item.topic).ok()?;
+        self.by_name.get(name).copied()
     }
 
     #[inline]
@@ -237,9 +278,7 @@ impl Machine {
         term: u64,
         sink: &mut S,
     ) -> Result<Outcome, ApplyError> {
-        let known = topic.and_then(|id| self.topics.get(id.index()));
-        let name_hash = known.map_or_else(|| hash(0, item.topic), |topic| topic.name_hash);
-        let content = hash(name_hash ^ u64::from(item.shape), item.content);
+        let content = self.content(item, topic);
         let fingerprint = item.fingerprint.unwrap_or(content);
         if !item.client.is_none() {
             match self
@@ -262,7 +301,33 @@ impl Machine {
         };
         let verdict = self.execute(item, topic, &stamp, sink)?;
         self.applied = intention;
-        let commit = commit(&stamp, verdict);
+        let commit = self.conclude(topic, content, &stamp, verdict);
+        if !item.client.is_none() {
+            self.remember(item.client, &commit, fingerprint, stamp.time_ms);
+        }
+        sink.executed(intention, commit.effect);
+        Ok(Outcome::Committed(commit))
+    }
+
+    /// Hash of what an item says about which topic.
+    #[inline]
+    fn content(&self, item: &Item<'_>, topic: Option<TopicId>) -> u64 {
+        let known = topic.and_then(|id| self.topics.get(id.index()));
+        let name_hash = known.map_or_else(|| hash(0, item.topic), |topic| topic.name_hash);
+        hash(name_hash ^ u64::from(item.shape), item.content)
+    }
+
+    /// Folds an executed intention into its history.
+    #[inline]
+    fn conclude(
+        &mut self,
+        topic: Option<TopicId>,
+        content: u64,
+        stamp: &Stamp,
+        verdict: Result<Emitted, No>,
+    ) -> Commit {
+        let intention = stamp.intention;
+        let commit = commit(stamp, verdict);
         let verdict_word = (commit.effect as u64) << 16
             | commit.reason.map_or(0, |reason| u64::from(reason.number()));
         let fold = |digest: Digest| digest.fold(intention.0).fold(verdict_word).fold(content);
@@ -270,16 +335,11 @@ impl Machine {
             Some(topic) => topic.digest = fold(topic.digest),
             None => self.digest = fold(self.digest),
         }
-        if !item.client.is_none() {
-            self.remember(item.client, &commit, fingerprint);
-        }
-        sink.executed(intention, commit.effect);
-        Ok(Outcome::Committed(commit))
+        commit
     }
 
     #[inline]
-    fn remember(&mut self, client: ClientId, commit: &Commit, fingerprint: u64) {
-        let time_ms = self.time_ms;
+    fn remember(&mut self, client: ClientId, commit: &Commit, fingerprint: u64, time_ms: u64) {
         if commit.fuel == 0 {
             self.sessions.executed(client, commit, fingerprint, time_ms);
         } else {
@@ -301,55 +361,19 @@ impl Machine {
         stamp: &Stamp,
         sink: &mut S,
     ) -> Result<Result<Emitted, No>, ApplyError> {
-        let live = topic
-            .and_then(|id| self.topics.get(id.index()))
-            .filter(|t| t.live.is_some());
-        let own_key = match item.action {
-            Action::Put { key, .. } | Action::Delete { key } => key,
-            _ => &[],
-        };
-        let writes = matches!(
-            item.action,
-            Action::Put { .. } | Action::Delete { .. } | Action::Txn(_)
-        );
-        match (&item.action, live.is_some()) {
-            (Action::ExpireSessions { idle_ms }, _) => {
+        match item.action {
+            Action::ExpireSessions { idle_ms } => {
                 self.sessions
-                    .expire(self.time_ms.saturating_sub(*idle_ms), item.client);
+                    .expire(self.time_ms.saturating_sub(idle_ms), item.client);
                 return Ok(Ok((ConsequenceOffset::ZERO, 0)));
             }
-            (Action::Cursor { group, step }, _) => {
-                return Ok(self.cursor(topic, group, step, stamp.intention.0));
-            }
-            (Action::Create { .. }, true) => return Ok(Err(No::bare(ErrorCode::TopicExists))),
-            (_, false) if writes => return Ok(Err(No::bare(ErrorCode::NoTopic))),
-            (
-                Action::Destroy
-                | Action::Alter { .. }
-                | Action::Replace { .. }
-                | Action::Quarantine { .. },
-                false,
-            ) => {
-                return Ok(Err(No::bare(ErrorCode::TopicAbsent)));
+            Action::Cursor { group, step } => {
+                return Ok(self.cursor(topic, group, &step, stamp.intention.0));
             }
             _ => {}
         }
-        if writes
-            && live
-                .and_then(|t| t.live.as_ref())
-                .is_some_and(|live| live.stopped)
-        {
-            return Ok(Err(No::bare(ErrorCode::Quarantined)));
-        }
-        if !item.expects.is_empty() {
-            let seen = topic.and_then(|id| self.topics.get(id.index()));
-            let failed = item
-                .expects
-                .iter()
-                .find_map(|e| holds(&e, seen, own_key).err());
-            if let Some(no) = failed {
-                return Ok(Err(no));
-            }
+        if let Err(no) = self.guard(item, topic) {
+            return Ok(Err(no));
         }
         if let Action::Create {
             options,
@@ -381,7 +405,7 @@ impl Machine {
             return Ok(Err(No::bare(ErrorCode::NoTopic)));
         };
         if let Some(running) = topic.live.as_ref().and_then(|live| live.program.as_ref()) {
-            if writes {
+            if item.action.is_write() {
                 return programs::write(id, topic, item, stamp, sink);
             }
             if matches!(item.action, Action::Destroy) {
@@ -389,6 +413,39 @@ impl Machine {
             }
         }
         Ok(change(id, topic, item, stamp, sink))
+    }
+
+    /// What is asked before an intention is executed.
+    #[inline]
+    fn guard(&self, item: &Item<'_>, topic: Option<TopicId>) -> Result<(), No> {
+        let seen = topic.and_then(|id| self.topics.get(id.index()));
+        let live = seen.and_then(|topic| topic.live.as_ref());
+        let writes = item.action.is_write();
+        match (&item.action, live) {
+            (Action::Create { .. }, Some(_)) => return Err(No::bare(ErrorCode::TopicExists)),
+            (_, None) if writes => return Err(No::bare(ErrorCode::NoTopic)),
+            (
+                Action::Destroy
+                | Action::Alter { .. }
+                | Action::Replace { .. }
+                | Action::Quarantine { .. },
+                None,
+            ) => return Err(No::bare(ErrorCode::TopicAbsent)),
+            _ => {}
+        }
+        if writes && live.is_some_and(|live| live.stopped) {
+            return Err(No::bare(ErrorCode::Quarantined));
+        }
+        if item.expects.is_empty() {
+            return Ok(());
+        }
+        let own_key = match item.action {
+            Action::Put { key, .. } | Action::Delete { key } => key,
+            _ => &[],
+        };
+        item.expects
+            .iter()
+            .try_for_each(|expect| holds(&expect, seen, own_key))
     }
 
     fn create<S: ConsequenceSink + ?Sized>(
@@ -431,6 +488,7 @@ impl Machine {
             options: TopicOptions::decode(options).unwrap_or_default(),
             keys: KeyIndex::new(seed),
             program: None,
+            away: None,
             stopped: false,
         });
         Ok(Ok((offset, 1)))
@@ -464,6 +522,7 @@ impl Machine {
 
     /// Writes the state. Equal states give equal bytes, whatever the seeds.
     pub fn save(&self, to: &mut dyn SnapshotSink) -> Result<(), SnapshotError> {
+        assert!(!self.is_waiting(), "no snapshot while a program is away");
         let mut out = Writer::new(to);
         out.number(u64::from(MACHINE_VERSION))?;
         out.number(self.applied.0)?;
@@ -660,6 +719,7 @@ fn load_topic(
         options,
         keys,
         program: None,
+        away: None,
         stopped,
     });
     Ok((topic, program))
@@ -675,24 +735,26 @@ fn view(id: TopicId, topic: &Topic) -> TopicView<'_> {
         created: live.map(|live| live.created),
         options: live.map(|live| &live.options),
         keys: live.map(|live| &live.keys),
-        program: live
-            .and_then(|live| live.program.as_deref())
-            .map(program_view),
+        program: live.and_then(program_view),
         quarantined: live.is_some_and(|live| live.stopped),
         digest: topic.digest,
     }
 }
 
-fn program_view(running: &Running) -> ProgramView<'_> {
-    ProgramView {
+fn program_view(live: &Live) -> Option<ProgramView<'_>> {
+    if let Some(away) = &live.away {
+        return Some(away.view());
+    }
+    let running = live.program.as_deref()?;
+    Some(ProgramView {
         code: running.code,
         args: &running.args,
         meter: running.meter,
         mode: running.mode,
-        state: running.desk.state(),
+        state_entries: running.desk.state().len() as u64,
         state_bytes: running.state_bytes(),
         counts: running.counts,
-    }
+    })
 }
 
 fn commit(stamp: &Stamp, verdict: Result<Emitted, No>) -> Commit {

@@ -11,7 +11,6 @@
 use std::fmt;
 
 use crate::desk::{Desk, Image};
-use crate::kv::KvMap;
 
 /// SHA-256 of a module's bytes: its identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -255,8 +254,8 @@ pub struct ProgramView<'a> {
     pub meter: u32,
     /// What it keeps.
     pub mode: StateMode,
-    /// The entries of mode `kv`.
-    pub state: &'a KvMap,
+    /// Number of entries of mode `kv`.
+    pub state_entries: u64,
     /// Bytes of its state: keys and values, or memory.
     pub state_bytes: u64,
     /// What it and those before it did.

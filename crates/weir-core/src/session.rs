@@ -210,6 +210,16 @@ impl SessionTable {
         (time_ms.saturating_sub(used_ms) >= SESSION_TTL_MS).then_some(oldest.1)
     }
 
+    /// Whether so many new clients and ids fit without one that goes.
+    pub(crate) fn has_room(&self, clients: usize, ids: usize) -> bool {
+        self.sessions.len() + clients <= SESSIONS_MAX && self.once.has_room(ids as u64)
+    }
+
+    /// Puts the outcome in place of the one that an id was kept with.
+    pub(crate) fn fill(&mut self, id: ClientId, commit: Commit) {
+        self.once.fill(id, commit);
+    }
+
     /// Keeps the outcome of the client's next nonce. A new client in a full
     /// table takes the place of the session whose time is over (I6).
     #[inline]

@@ -9,8 +9,8 @@ use crate::ids::{ConsequenceOffset, IntentionOffset, TopicName};
 use crate::intention::{Expect, TxnOp};
 use crate::keys::KeyIndex;
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::machine::Running;
 use crate::machine::groups::Groups;
+use crate::machine::{Away, Running};
 use crate::options::TopicOptions;
 
 /// A name that was created at least once.
@@ -39,6 +39,8 @@ pub(crate) struct Live {
     pub(crate) keys: KeyIndex,
     /// What judges each write; none in a plain topic.
     pub(crate) program: Option<Box<Running>>,
+    /// What can be told of the program while it judges elsewhere.
+    pub(crate) away: Option<Box<Away>>,
     /// In quarantine (P8): no write is taken.
     pub(crate) stopped: bool,
 }
@@ -99,26 +101,47 @@ pub(crate) fn holds(expect: &Expect<'_>, topic: Option<&Topic>, own_key: &[u8]) 
     })
 }
 
+/// How long keys and values of a topic may be, where its options say so.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    key_max: Option<u64>,
+    value_max: Option<u64>,
+}
+
+impl Bounds {
+    /// See [`Live::admits`].
+    #[inline]
+    pub(crate) fn admit(self, key: &[u8], value: Option<&[u8]>) -> Result<(), No> {
+        let key_max = self.key_max.filter(|_| value.is_some());
+        let key_max = key_max.unwrap_or(KEY_BYTES_MAX as u64);
+        if key.len() as u64 > key_max {
+            return Err(No::limit(ErrorCode::Limit, key_max));
+        }
+        let value = value.unwrap_or_default();
+        let value_max = self.value_max.unwrap_or(VALUE_BYTES_MAX as u64);
+        if value.len() as u64 > value_max {
+            return Err(No::limit(ErrorCode::Limit, value_max));
+        }
+        Ok(())
+    }
+}
+
 impl Live {
     /// Whether a record with this key may be written: with a value, or with
     /// none to delete it. What could ever be set can be deleted, whatever the
     /// options say by now.
     #[inline]
     pub(crate) fn admits(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), No> {
-        let key_max = self.options.key_bytes_max.filter(|_| value.is_some());
-        let key_max = key_max.unwrap_or(KEY_BYTES_MAX as u64);
-        if key.len() as u64 > key_max {
-            return Err(No::limit(ErrorCode::Limit, key_max));
+        self.bounds().admit(key, value)
+    }
+
+    /// How long keys and values may be.
+    #[inline]
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            key_max: self.options.key_bytes_max,
+            value_max: self.options.value_bytes_max,
         }
-        let value = value.unwrap_or_default();
-        let value_max = self
-            .options
-            .value_bytes_max
-            .unwrap_or(VALUE_BYTES_MAX as u64);
-        if value.len() as u64 > value_max {
-            return Err(No::limit(ErrorCode::Limit, value_max));
-        }
-        Ok(())
     }
 
     /// Whether one more PUT of `key` keeps the number of keys in its quota.

@@ -467,7 +467,7 @@ fn program(view: &ProgramView<'_>) -> ProgramInfo {
         code: view.code,
         args: view.args.to_vec(),
         mode: view.mode,
-        state_entries: view.state.len() as u64,
+        state_entries: view.state_entries,
         state_bytes: view.state_bytes,
         counts: view.counts,
     }

@@ -25,7 +25,7 @@ use crate::program::{
     Verdict,
 };
 use crate::record::{ConsequenceSink, RecordFlags, RecordKind};
-use crate::topic::{Live, No, Topic};
+use crate::topic::{Bounds, Live, No, Topic};
 
 /// A program at work in a topic.
 pub(crate) struct Running {
@@ -129,6 +129,12 @@ impl Running {
                 why,
             }),
         }
+    }
+
+    /// Makes ready for an intention whose first record has this offset.
+    pub(super) fn open(&mut self, first: ConsequenceOffset, item: &Item<'_>) {
+        self.desk.open(first);
+        self.desk.lay_principal(item.principal);
     }
 
     fn settle(&mut self, kept: bool) {
@@ -254,35 +260,46 @@ pub(super) fn write<S: ConsequenceSink + ?Sized>(
     let Some(mut running) = live.program.take() else {
         return absent();
     };
-    running.desk.open(first);
-    running.desk.lay_principal(item.principal);
-    let judged = judge(&mut running, live, item, stamp)
-        .map(|judged| judged.and_then(|()| within_quota(&running.desk, live, item)));
-    let verdict = match judged {
-        Err(error) => Err(error),
-        Ok(judged) => {
-            stamp.fuel.set(running.desk.fuel());
-            running.settle(judged.is_ok());
-            Ok(judged.map(|()| {
-                topic.digest = topic.digest.fold(running.desk.folded());
-                publish(id, topic, &running.desk, item, stamp, sink, true);
-                let count = running.desk.emits().len();
-                let first = if count == 0 {
-                    ConsequenceOffset::ZERO
-                } else {
-                    first
-                };
-                (first, u32::try_from(count).unwrap_or(u32::MAX))
-            }))
-        }
-    };
-    if let Ok(Err(no)) = &verdict {
+    running.open(first, item);
+    let judged = judge(&mut running, live.bounds(), item, stamp);
+    settle((id, topic), running, judged, item, stamp, sink)
+}
+
+/// Draws the consequences of what a program said.
+pub(super) fn settle<S: ConsequenceSink + ?Sized>(
+    (id, topic): (TopicId, &mut Topic),
+    mut running: Box<Running>,
+    judged: Result<Result<(), No>, ApplyError>,
+    item: &Item<'_>,
+    stamp: &Stamp,
+    sink: &mut S,
+) -> Result<Result<Emitted, No>, ApplyError> {
+    let first = topic.last.plus(1);
+    let live = topic.live.as_ref();
+    let judged = judged?.and_then(|()| match live {
+        Some(live) => within_quota(&running.desk, live, item),
+        None => Err(No::bare(ErrorCode::NoTopic)),
+    });
+    stamp.fuel.set(running.desk.fuel());
+    running.settle(judged.is_ok());
+    let verdict = judged.map(|()| {
+        topic.digest = topic.digest.fold(running.desk.folded());
+        publish(id, topic, &running.desk, item, stamp, sink, true);
+        let count = running.desk.emits().len();
+        let first = if count == 0 {
+            ConsequenceOffset::ZERO
+        } else {
+            first
+        };
+        (first, u32::try_from(count).unwrap_or(u32::MAX))
+    });
+    if let Err(no) = &verdict {
         topic.digest = topic.digest.fold(told(&no.detail));
     }
     if let Some(live) = topic.live.as_mut() {
         live.program = Some(running);
     }
-    verdict
+    Ok(verdict)
 }
 
 /// What a verdict says beyond its reason, in one number.
@@ -296,20 +313,20 @@ fn told(detail: &Detail) -> u64 {
     }
 }
 
-/// Calls the program once for each operation.
-fn judge(
+/// Calls the program once for each operation. Touches nothing but the program.
+pub(super) fn judge(
     running: &mut Running,
-    live: &Live,
+    bounds: Bounds,
     item: &Item<'_>,
     stamp: &Stamp,
 ) -> Result<Result<(), No>, ApplyError> {
     let apply = Entry::Apply;
     match item.action {
-        Action::Put { key, value } => match live.admits(key, Some(value)) {
+        Action::Put { key, value } => match bounds.admit(key, Some(value)) {
             Ok(()) => running.call(apply, info(stamp, op::PUT), (key, value)),
             Err(no) => Ok(Err(no)),
         },
-        Action::Delete { key } => match live.admits(key, None) {
+        Action::Delete { key } => match bounds.admit(key, None) {
             Ok(()) => running.call(apply, info(stamp, op::DELETE), (key, &[])),
             Err(no) => Ok(Err(no)),
         },
@@ -321,7 +338,7 @@ fn judge(
                 };
                 let mut about = info(stamp, op);
                 (about.txn, about.op_index, about.op_count) = (true, index, steps.len());
-                let judged = match live.admits(key, value) {
+                let judged = match bounds.admit(key, value) {
                     Ok(()) => running.call(apply, about, (key, value.unwrap_or(&[])))?,
                     Err(no) => Err(no),
                 };
@@ -507,10 +524,10 @@ impl Machine {
             options,
             keys: KeyIndex::new(self.seed),
             program: None,
+            away: None,
             stopped: false,
         };
-        running.desk.open(last.plus(2));
-        running.desk.lay_principal(item.principal);
+        running.open(last.plus(2), item);
         if running.facts.has_init {
             let judged = running.call(Entry::Init, info(stamp, op::INIT), (&[], &[]))?;
             let judged = judged.and_then(|()| within_quota(&running.desk, &live, item));
@@ -600,8 +617,7 @@ impl Machine {
         let watches = old.watches || facts.reads_keys;
         let mut running = Running::new((hash, meter), args, old.mode, program, desk, watches);
         running.counts = old.counts;
-        running.desk.open(last.plus(2));
-        running.desk.lay_principal(item.principal);
+        running.open(last.plus(2), item);
         let judged = if facts.has_upgrade {
             running.call(Entry::Upgrade, info(stamp, op::UPGRADE), (&[], &[]))?
         } else {

@@ -18,7 +18,9 @@ use crate::effect::{Commit, Detail};
 use crate::error_code::ErrorCode;
 use crate::ids::{ClientId, IntentionOffset};
 use crate::intention::ONCE;
-use crate::limits::{ONCE_MS_MAX, ONCE_MS_MIN, ONCE_TEXT_UNIT, ONCE_UNITS_MAX};
+use crate::limits::{
+    DETAIL_TEXT_BYTES_MAX, ONCE_MS_MAX, ONCE_MS_MIN, ONCE_TEXT_UNIT, ONCE_UNITS_MAX,
+};
 use crate::snapshot::{Input, SnapshotError, Writer};
 
 #[derive(Clone, Debug)]
@@ -128,6 +130,26 @@ impl OnceTable {
             self.index.remove(&entry.client);
             self.units -= entry.units();
             self.gone += 1;
+        }
+    }
+
+    /// Whether so many ids fit, whatever their texts, without one that goes.
+    pub(crate) fn has_room(&self, new: u64) -> bool {
+        let most = 1 + DETAIL_TEXT_BYTES_MAX.div_ceil(ONCE_TEXT_UNIT) as u64;
+        self.units + new.saturating_mul(most) <= ONCE_UNITS_MAX
+    }
+
+    /// Puts the outcome in place of the one that an id was kept with.
+    pub(crate) fn fill(&mut self, client: ClientId, commit: Commit) {
+        let at = self
+            .index
+            .get(&client)
+            .and_then(|n| n.checked_sub(self.gone));
+        let entry = at.and_then(|at| self.entries.get_mut(usize::try_from(at).ok()?));
+        if let Some(entry) = entry {
+            self.units -= entry.units();
+            entry.commit = commit;
+            self.units += entry.units();
         }
     }
 
