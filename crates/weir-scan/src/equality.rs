@@ -1,0 +1,239 @@
+//! Equality of JSON values, and a fingerprint that equal values share.
+//!
+//! Numbers are equal by value, strings by their characters, arrays element by element, objects
+//! without regard to the order of members; of a repeated name the first counts.
+//!
+//! Invariants: recursion is bounded by the limit of nesting; work is n log n in the size of the
+//! values. What is not JSON equals nothing, itself included.
+
+use crate::children::{Child, Children, tag_of};
+use crate::error::ScanError;
+use crate::items::Tag;
+use crate::kernel::Kernel;
+use crate::number::{Number, compare_numbers};
+use crate::path_set::PathSet;
+use crate::plan::{Limits, PAGE_BYTES_LIMIT};
+use crate::scan::{at_item, too_large};
+use crate::strict;
+use crate::text::Text;
+use crate::token::blanks;
+use crate::walk::Walk;
+use std::cmp::Ordering;
+
+/// Whether two JSON values are equal. White space around them does not count.
+pub fn equal(a: &[u8], b: &[u8]) -> bool {
+    let long = |value: &[u8]| value.len() as u64 > PAGE_BYTES_LIMIT;
+    if long(a) || long(b) {
+        return false;
+    }
+    same(trim(a), trim(b), Limits::default().depth_max)
+}
+
+fn trim(value: &[u8]) -> &[u8] {
+    let value = value.get(blanks(value, 0)..).unwrap_or(&[]);
+    let blank = |b: &u8| matches!(b, b' ' | b'\n' | b'\r' | b'\t');
+    let end = value.iter().rposition(|b| !blank(b));
+    value.get(..end.map_or(0, |end| end + 1)).unwrap_or(&[])
+}
+
+fn same(a: &[u8], b: &[u8], depth: u32) -> bool {
+    let tag = tag_of(a.first());
+    if tag != tag_of(b.first()) {
+        return false;
+    }
+    match tag {
+        Tag::Undefined => false,
+        Tag::Null | Tag::False | Tag::True => a == b,
+        Tag::Number => compare_numbers(a, b) == Ordering::Equal,
+        Tag::String => Text::new(a) == Text::new(b),
+        Tag::Array | Tag::Object => depth > 0 && same_children(a, b, tag, depth),
+    }
+}
+
+fn same_children(a: &[u8], b: &[u8], tag: Tag, depth: u32) -> bool {
+    let no_paths = PathSet::none();
+    let (Some(first), Some(second)) = (children(a, &no_paths), children(b, &no_paths)) else {
+        return false;
+    };
+    let mut first = first;
+    let mut second = second;
+    if tag == Tag::Object {
+        first = unique(a, first);
+        second = unique(b, second);
+    }
+    first.len() == second.len()
+        && first.iter().zip(&second).all(|(x, y)| {
+            name_of(a, x) == name_of(b, y)
+                && same(x.value.span.of(a), y.value.span.of(b), depth - 1)
+        })
+}
+
+fn children(bytes: &[u8], no_paths: &PathSet) -> Option<Vec<Child>> {
+    let mut walk = Walk {
+        bytes,
+        paths: no_paths,
+        kernel: Kernel::chosen(),
+        strict: false,
+        depth_max: Limits::default().depth_max,
+        high: false,
+    };
+    Children::new(&mut walk, 0)
+        .collect::<Result<Vec<_>, _>>()
+        .ok()
+}
+
+fn name_of<'a>(bytes: &'a [u8], child: &Child) -> Text<'a> {
+    Text::new(child.name.unwrap_or_default().of(bytes))
+}
+
+/// Sorted by name, the first of each name.
+fn unique(bytes: &[u8], mut members: Vec<Child>) -> Vec<Child> {
+    // Stable, so that of equal names the first stays in front.
+    members.sort_by(|x, y| name_of(bytes, x).cmp(&name_of(bytes, y)));
+    members.dedup_by(|x, y| name_of(bytes, x) == name_of(bytes, y));
+    members
+}
+
+/// A number that equal values share, made with `hash`; different values share it as rarely as `hash`
+/// repeats itself.
+///
+/// # Errors
+/// The value is not one JSON value, or nested deeper than the default limit.
+pub fn fingerprint(value: &[u8], hash: fn(&[u8]) -> u128) -> Result<u128, ScanError> {
+    if value.len() as u64 > PAGE_BYTES_LIMIT {
+        return Err(too_large(0, 0));
+    }
+    let start = blanks(value, 0);
+    let depth = Limits::default().depth_max;
+    let checked = strict::value(Kernel::chosen(), value, start, depth);
+    let end = checked.map_err(|fault| at_item(fault, 0))?.end;
+    let rest = blanks(value, end);
+    if rest < value.len() {
+        let fault = (crate::ScanErrorKind::TrailingData, rest);
+        return Err(at_item(fault, 0));
+    }
+    Ok(digest(value.get(start..end).unwrap_or(&[]), hash, depth))
+}
+
+fn digest(value: &[u8], hash: fn(&[u8]) -> u128, depth: u32) -> u128 {
+    let tag = tag_of(value.first());
+    // One byte of type first, so that values of different types do not meet.
+    let mut bytes = vec![tag as u8];
+    match tag {
+        Tag::Number => canonical(value, &mut bytes),
+        Tag::String => Text::new(value).decode_into(&mut bytes),
+        Tag::Array | Tag::Object if depth > 0 => {
+            let mut all = children(value, &PathSet::none()).unwrap_or_default();
+            if tag == Tag::Object {
+                all = unique(value, all);
+            }
+            for child in &all {
+                if tag == Tag::Object {
+                    let mut name = Vec::new();
+                    name_of(value, child).decode_into(&mut name);
+                    bytes.extend(hash(&name).to_le_bytes());
+                }
+                let inner = digest(child.value.span.of(value), hash, depth - 1);
+                bytes.extend(inner.to_le_bytes());
+            }
+        }
+        _ => {}
+    }
+    hash(&bytes)
+}
+
+/// One form for each number: sign, digits without zeros at either end, magnitude in decimal.
+fn canonical(literal: &[u8], out: &mut Vec<u8>) {
+    let Some(number) = Number::parse(literal) else {
+        return;
+    };
+    if number.is_zero() {
+        return;
+    }
+    out.push(if number.is_negative() { b'-' } else { b'+' });
+    out.extend(number.digits());
+    while out.last() == Some(&0) {
+        out.pop();
+    }
+    out.push(b'e');
+    number.write_magnitude(out);
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::{equal, fingerprint};
+
+    /// FNV-1a, enough to tell test values apart.
+    fn hash(bytes: &[u8]) -> u128 {
+        bytes
+            .iter()
+            .fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |h, b| {
+                (h ^ u128::from(*b)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+            })
+    }
+
+    /// What stands in one row is equal, rows differ.
+    const ROWS: &[&[&str]] = &[
+        &["null", " null\n"],
+        &["false"],
+        &["true"],
+        &["0", "-0", "0e9"],
+        &["10", "1e1", "10.0", " 100e-1"],
+        &["-10"],
+        &[
+            "1e1000000000000000000000000000000",
+            "10e999999999999999999999999999999",
+        ],
+        &["1e1000000000000000000000000000001"],
+        &[
+            "1e-1000000000000000000000000000001",
+            "0.1e-1000000000000000000000000000000",
+        ],
+        &[
+            "1e-999999999999999999999999999999",
+            "0.1e-999999999999999999999999999998",
+        ],
+        &[r#""10""#, r#""\u0031\u0030""#],
+        &[r#""""#],
+        &["[]", "[ ]"],
+        &["[[]]"],
+        &["{}", "{ }"],
+        &["[1,2]", "[ 1.0 , 2 ]"],
+        &["[2,1]"],
+        &["[1,[2]]"],
+        &[
+            r#"{"a":1,"b":[2]}"#,
+            r#"{"b":[2.0],"a":1}"#,
+            r#"{"\u0061":1,"b":[2],"a":7}"#,
+        ],
+        &[r#"{"a":7,"b":[2]}"#],
+        &[r#"{"a":1}"#],
+    ];
+
+    #[test]
+    fn equality_is_that_of_values() {
+        for (i, row) in ROWS.iter().enumerate() {
+            for (j, other) in ROWS.iter().enumerate() {
+                for (a, b) in row.iter().flat_map(|a| other.iter().map(move |b| (a, b))) {
+                    let (a, b) = (a.as_bytes(), b.as_bytes());
+                    assert_eq!(equal(a, b), i == j, "{i} {j}");
+                    let prints = [a, b].map(|v| fingerprint(v, hash).unwrap());
+                    assert_eq!(prints[0] == prints[1], i == j, "{i} {j}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_json_equals_nothing() {
+        for broken in ["", "[1", "[1,]", "{\"a\"}", "tru", "1 2"] {
+            assert!(fingerprint(broken.as_bytes(), hash).is_err(), "{broken}");
+        }
+        assert!(!equal(b"[1,]", b"[1,]"));
+        assert!(!equal(b"", b""));
+        let deep = "[".repeat(2000) + &"]".repeat(2000);
+        assert!(!equal(deep.as_bytes(), deep.as_bytes()));
+    }
+}

@@ -1,0 +1,137 @@
+//! What can be wrong with a page, a path, a plan.
+//!
+//! Invariant: an error carries the place of the first offending byte, and nothing of the payload.
+
+use std::fmt;
+
+/// Why a page was refused, and where. Nothing of the page may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanError {
+    /// What is wrong.
+    pub kind: ScanErrorKind,
+    /// Offset of the first offending byte in the page; the length of the page where it ends too
+    /// soon. For a string that is not closed: of its opening quote.
+    pub offset: usize,
+    /// Index of the item it happened in, counted from 0 (bad items that were skipped included);
+    /// the number of items before the place if it lies outside of items.
+    pub item: usize,
+}
+
+/// Kinds of faults of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ScanErrorKind {
+    /// Bytes that are not UTF-8.
+    NotUtf8,
+    /// A byte that RFC 8259 does not allow in this place, a byte order mark included.
+    NotJson,
+    /// An unescaped control character inside a string.
+    ControlCharacter,
+    /// A string whose closing quote is missing.
+    UnterminatedString,
+    /// Brackets do not balance, or the page ends inside a value.
+    Unbalanced,
+    /// Something other than white space after the value of the page (or line, or frame).
+    TrailingData,
+    /// More levels of nesting than the limit.
+    TooDeep,
+    /// The page or an item is larger than its limit.
+    TooLarge,
+    /// The page is not an array, or the array is not where the shape says.
+    BadEnvelope,
+    /// Strict only: a member name occurs twice in an object that a path passes.
+    DuplicateName,
+}
+
+impl fmt::Display for ScanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            ScanErrorKind::NotUtf8 => "bytes that are not UTF-8 begin",
+            ScanErrorKind::NotJson => "not JSON",
+            ScanErrorKind::ControlCharacter => "unescaped control character in a string",
+            ScanErrorKind::UnterminatedString => "unterminated string starting",
+            ScanErrorKind::Unbalanced => "brackets do not balance",
+            ScanErrorKind::TrailingData => "data after the end of the value",
+            ScanErrorKind::TooDeep => "nested too deeply",
+            ScanErrorKind::TooLarge => "larger than its limit, starting",
+            ScanErrorKind::BadEnvelope => "no array of items",
+            ScanErrorKind::DuplicateName => "member name repeated",
+        };
+        write!(f, "{what} at byte {} (item {})", self.offset, self.item)
+    }
+}
+
+impl std::error::Error for ScanError {}
+
+/// Why a path or expression was refused, and where in its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathError {
+    /// What is wrong.
+    pub kind: PathErrorKind,
+    /// Byte offset in the text.
+    pub offset: usize,
+}
+
+/// Kinds of faults of a path or expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PathErrorKind {
+    /// Not by the grammar of RFC 9535; what was expected here.
+    Syntax(&'static str),
+    /// A selector that can yield several nodes, where a singular query is needed.
+    NotSingular,
+    /// Longer, deeper or with more parts than the limits allow.
+    TooComplex,
+    /// A function that does not exist.
+    UnknownFunction,
+    /// Something of another type than the place needs (RFC 9535, 2.4.3).
+    WrongType,
+    /// A regular expression outside of RFC 9485.
+    BadRegex,
+}
+
+impl fmt::Display for PathError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            PathErrorKind::Syntax(expected) => write!(f, "expected {expected}")?,
+            PathErrorKind::NotSingular => f.write_str("a path of names and indexes is needed")?,
+            PathErrorKind::TooComplex => f.write_str("too long or nested too deeply")?,
+            PathErrorKind::UnknownFunction => f.write_str("unknown function")?,
+            PathErrorKind::WrongType => f.write_str("wrong type for this place")?,
+            PathErrorKind::BadRegex => f.write_str("not a regular expression of RFC 9485")?,
+        }
+        write!(f, " at byte {}", self.offset)
+    }
+}
+
+impl std::error::Error for PathError {}
+
+/// Why a plan cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// More than [`PATHS_MAX`](crate::PATHS_MAX) paths.
+    TooManyPaths,
+    /// A limit above what the scanner can do.
+    LimitTooHigh,
+    /// Level `none` is for framed and single items without paths.
+    LevelNeedsChecks,
+    /// Bad items can be passed over only where items are framed independently: lines, frames.
+    NotIndependent,
+    /// The kernel does not exist on this machine.
+    NoKernel,
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooManyPaths => "more than 64 paths",
+            Self::LimitTooHigh => "a limit is higher than the scanner allows",
+            Self::LevelNeedsChecks => "level none is for framed or single items without paths",
+            Self::NotIndependent => "bad items can be passed over only in lines and frames",
+            Self::NoKernel => "this machine does not have that kernel",
+        })
+    }
+}
+
+impl std::error::Error for PlanError {}

@@ -1,0 +1,145 @@
+//! What a scan finds: items, and values in them, as spans.
+//!
+//! Invariants: a span lies inside the page (I8); an item costs 8 bytes and 12 for each path. What
+//! must never happen here: holding bytes of the page.
+
+/// A run of bytes of a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Span {
+    /// Offset of the first byte in the page.
+    pub offset: u32,
+    /// Number of bytes.
+    pub len: u32,
+}
+
+impl Span {
+    /// `start..end` of a page. Both are checked against the page before a scan begins, so that they
+    /// fit; what would not becomes an empty span at the end of all.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "pages are at most u32::MAX bytes"
+    )]
+    pub(crate) fn new(start: usize, end: usize) -> Self {
+        debug_assert!(start <= end && u32::try_from(end).is_ok());
+        Self {
+            offset: start as u32,
+            len: end.saturating_sub(start) as u32,
+        }
+    }
+
+    /// First byte after the span.
+    pub fn end(self) -> usize {
+        self.offset as usize + self.len as usize
+    }
+
+    /// The bytes in `page`; empty if the page is not the one that was scanned and too short.
+    pub fn of(self, page: &[u8]) -> &[u8] {
+        page.get(self.offset as usize..self.end()).unwrap_or(&[])
+    }
+}
+
+/// Type of a value, in the ascending order of values of different types.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Tag {
+    /// The path found nothing.
+    #[default]
+    Undefined = 0,
+    /// `null`
+    Null = 1,
+    /// `false`
+    False = 2,
+    /// `true`
+    True = 3,
+    /// A number; see [`Number`](crate::Number).
+    Number = 4,
+    /// A string, its span includes the quotes; see [`Text`](crate::Text).
+    String = 5,
+    /// An array.
+    Array = 6,
+    /// An object.
+    Object = 7,
+}
+
+/// A value in an item: its type and where it is. White space around it is not part of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Value {
+    /// Where it is, in the page (or in the item, from [`find`](crate::find)); empty if undefined.
+    pub span: Span,
+    /// What it is.
+    pub tag: Tag,
+    /// For a string: whether it holds a backslash. Without one, its bytes are its characters.
+    pub escaped: bool,
+}
+
+/// The items of a page, in their order, each with the values of the paths of the plan. Kept by the
+/// caller and used again for the next page, it allocates only to grow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Items {
+    pub(crate) spans: Vec<Span>,
+    /// `width` values for each item.
+    pub(crate) values: Vec<Value>,
+    pub(crate) width: usize,
+    pub(crate) skipped: usize,
+}
+
+impl Items {
+    /// Number of items.
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether the page held no item.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// Where item `index` is.
+    pub fn item(&self, index: usize) -> Option<Span> {
+        self.spans.get(index).copied()
+    }
+
+    /// Where all items are.
+    pub fn spans(&self) -> &[Span] {
+        &self.spans
+    }
+
+    /// Value of path number `path` (in the order of the plan) in item `index`; undefined if there is
+    /// no such item or path.
+    pub fn value(&self, index: usize, path: usize) -> Value {
+        self.values(index).get(path).copied().unwrap_or_default()
+    }
+
+    /// Values of all paths in item `index`, in the order of the plan; empty if there is no such item.
+    pub fn values(&self, index: usize) -> &[Value] {
+        let start = index.saturating_mul(self.width);
+        self.values
+            .get(start..start.saturating_add(self.width))
+            .unwrap_or(&[])
+    }
+
+    /// Number of paths, the width of [`values`](Self::values).
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Bad items that were left out (see [`BadItem::Skip`](crate::BadItem)).
+    pub fn skipped(&self) -> usize {
+        self.skipped
+    }
+
+    /// Gives back memory beyond what the items need: for those that are kept for long.
+    pub fn shrink_to_fit(&mut self) {
+        self.spans.shrink_to_fit();
+        self.values.shrink_to_fit();
+    }
+
+    pub(crate) fn clear(&mut self, width: usize) {
+        self.spans.clear();
+        self.values.clear();
+        self.width = width;
+        self.skipped = 0;
+    }
+}
+
+const _: () = assert!(size_of::<Span>() == 8 && size_of::<Value>() == 12);

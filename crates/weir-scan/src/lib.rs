@@ -1,0 +1,44 @@
+//! JSON span scanner: bytes in, spans out.
+//!
+//! Invariants: a span lies inside the page it was found in (I8); every kernel gives the same answer
+//! for the same bytes, the error and its offset included; memory is a fixed number of bytes an item.
+//! What must never happen here: a copy of payload bytes, a tree, a float, I/O, a panic on input
+//! bytes, a read outside the page. Unsafe code stands in `kernel/` only.
+//!
+//! | need | use |
+//! | --- | --- |
+//! | items of a page and values in them | [`Plan`], [`scan`], [`scan_into`], [`Items`] |
+//! | values in one item | [`PathSet`], [`find`] |
+//! | comparing values by their spans | [`compare_numbers`], [`Number`], [`Text`], [`equal`], [`fingerprint`] |
+//!
+#![doc = include_str!("../README.md")]
+#![deny(unsafe_code)]
+
+mod children;
+mod cursor;
+mod equality;
+mod error;
+mod find;
+mod items;
+mod kernel;
+mod number;
+mod path;
+mod path_set;
+mod plan;
+mod scan;
+mod strict;
+mod text;
+mod token;
+mod walk;
+
+pub use equality::{equal, fingerprint};
+pub use error::{PathError, PathErrorKind, PlanError, ScanError, ScanErrorKind};
+pub use find::find;
+pub use items::{Items, Span, Tag, Value};
+pub use kernel::{Simd, build_info};
+pub use number::{Number, compare_numbers};
+pub use path::{EXPRESSION_BYTES_MAX, PATH_STEPS_MAX, Path, Step};
+pub use path_set::{PATHS_MAX, PathSet};
+pub use plan::{BadItem, DEPTH_LIMIT, Level, Limits, PAGE_BYTES_LIMIT, Plan, Shape};
+pub use scan::{scan, scan_framed, scan_into};
+pub use text::Text;

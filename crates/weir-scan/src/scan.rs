@@ -1,0 +1,368 @@
+//! From a page to its items.
+//!
+//! Invariants: a page is taken as a whole or not at all; if more than one thing is wrong with it, the
+//! first place wins, and what is not UTF-8 wins over what is not JSON at the same place.
+
+use crate::error::{ScanError, ScanErrorKind};
+use crate::items::{Items, Span, Value};
+use crate::kernel::scalar::Fault;
+use crate::path::Step;
+use crate::plan::{BadItem, Level, Plan, Shape};
+use crate::token::{blanks, unexpected};
+use crate::walk::Walk;
+
+/// Finds the items of `page` by `plan`. O(page) in time, O(items) in memory.
+///
+/// # Errors
+/// What is wrong with the page, and where; no part of it is handed out then.
+pub fn scan(page: &[u8], plan: &Plan) -> Result<Items, ScanError> {
+    let mut items = Items::default();
+    scan_into(page, plan, &mut items)?;
+    Ok(items)
+}
+
+/// As [`scan`], into `items`, whose memory is used again.
+///
+/// # Errors
+/// As [`scan`]; `items` is empty then.
+pub fn scan_into(page: &[u8], plan: &Plan, items: &mut Items) -> Result<(), ScanError> {
+    run(page, plan, items, |job| match &job.plan.shape {
+        Shape::Array => job.whole(&[]),
+        Shape::Member(path) => job.whole(path.steps()),
+        Shape::Lines => job.lines(),
+        Shape::Single | Shape::Framed => job.frames(&[Span::new(0, page.len())]),
+    })
+}
+
+/// As [`scan_into`] for a plan of shape `Framed`: the items are the `frames` of the page, in the
+/// order given. Bytes of the page outside of them are not looked at.
+///
+/// # Errors
+/// As [`scan`]; a frame that is not inside the page is `TooLarge`.
+pub fn scan_framed(
+    page: &[u8],
+    frames: &[Span],
+    plan: &Plan,
+    items: &mut Items,
+) -> Result<(), ScanError> {
+    run(page, plan, items, |job| job.frames(frames))
+}
+
+pub(crate) fn at_item((kind, offset): Fault, item: usize) -> ScanError {
+    ScanError { kind, offset, item }
+}
+
+pub(crate) fn too_large(offset: usize, item: usize) -> ScanError {
+    at_item((ScanErrorKind::TooLarge, offset), item)
+}
+
+fn run(
+    page: &[u8],
+    plan: &Plan,
+    items: &mut Items,
+    work: impl FnOnce(&mut Job<'_>) -> Result<(), ScanError>,
+) -> Result<(), ScanError> {
+    items.clear(plan.paths.len());
+    if page.len() as u64 > plan.limits.page_bytes_max {
+        return Err(too_large(0, 0));
+    }
+    let mut job = Job { page, plan, items };
+    let done = work(&mut job);
+    if done.is_err() {
+        items.clear(plan.paths.len());
+    }
+    done
+}
+
+/// A scan under way.
+struct Job<'a> {
+    page: &'a [u8],
+    plan: &'a Plan,
+    items: &'a mut Items,
+}
+
+impl<'a> Job<'a> {
+    fn walk(&self, bytes: &'a [u8]) -> Walk<'a> {
+        Walk {
+            bytes,
+            paths: &self.plan.paths,
+            kernel: self.plan.kernel,
+            strict: self.plan.level == Level::Strict,
+            depth_max: self.plan.limits.depth_max,
+            high: false,
+        }
+    }
+
+    /// A page that is one value, with the array of items at the end of `steps`.
+    fn whole(&mut self, steps: &[Step]) -> Result<(), ScanError> {
+        let page = self.page;
+        let mut walk = self.walk(page);
+        let done = self.envelope(&mut walk, steps);
+        let high = walk.high;
+        let done = self.utf8(page, 0, high, done);
+        done.map_err(|fault| at_item(fault, self.items_before(fault.1)))
+    }
+
+    /// How many of the items found so far end before `offset`.
+    fn items_before(&self, offset: usize) -> usize {
+        let spans = &self.items.spans;
+        spans.partition_point(|span| span.end() <= offset)
+    }
+
+    /// Adds the check of UTF-8 to the result of a scan of `bytes[start..]`: needed if bytes that are
+    /// not ASCII were seen, or if the scan failed and may have met such bytes first.
+    fn utf8(
+        &self,
+        bytes: &[u8],
+        start: usize,
+        high: bool,
+        done: Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let rest = bytes.get(start..).unwrap_or(&[]);
+        if done.is_ok() && (!high || self.plan.kernel.utf8(rest)) {
+            return done;
+        }
+        let Err(error) = std::str::from_utf8(rest) else {
+            return done;
+        };
+        let offset = start + error.valid_up_to();
+        match done {
+            Err(first) if first.1 < offset => done,
+            _ => Err((ScanErrorKind::NotUtf8, offset)),
+        }
+    }
+
+    fn envelope(&mut self, walk: &mut Walk<'_>, steps: &[Step]) -> Result<(), Fault> {
+        let at = blanks(self.page, 0);
+        if at == self.page.len() {
+            return Err((ScanErrorKind::BadEnvelope, at));
+        }
+        let end = self.descend(walk, at, 0, steps)?;
+        let end = blanks(self.page, end);
+        if end < self.page.len() {
+            return Err((ScanErrorKind::TrailingData, end));
+        }
+        Ok(())
+    }
+
+    /// The value at `at` is on the way to the array; returns its end. As deep as the path is long.
+    fn descend(
+        &mut self,
+        walk: &mut Walk<'_>,
+        at: usize,
+        depth: u32,
+        steps: &[Step],
+    ) -> Result<usize, Fault> {
+        let page = self.page;
+        let Some((step, rest)) = steps.split_first() else {
+            return self.elements(walk, at);
+        };
+        let open = if matches!(step, Step::Name(_)) {
+            b'{'
+        } else {
+            b'['
+        };
+        match page.get(at) {
+            Some(byte) if *byte == open => {}
+            Some(b'{' | b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => {
+                return Err((ScanErrorKind::BadEnvelope, at));
+            }
+            _ => return Err(unexpected(page, at)),
+        }
+        if depth >= self.plan.limits.depth_max {
+            return Err((ScanErrorKind::TooDeep, at));
+        }
+        match step {
+            Step::Name(name) => self.member(walk, at, depth, name, rest),
+            Step::Index(index) => self.element(walk, at, depth, *index, rest),
+        }
+    }
+
+    fn member(
+        &mut self,
+        walk: &mut Walk<'_>,
+        at: usize,
+        depth: u32,
+        name: &str,
+        rest: &[Step],
+    ) -> Result<usize, Fault> {
+        let page = self.page;
+        let mut found = false;
+        let mut at = blanks(page, at + 1);
+        if page.get(at) == Some(&b'}') {
+            return Err((ScanErrorKind::BadEnvelope, at));
+        }
+        loop {
+            let name_at = at;
+            if page.get(at) != Some(&b'"') {
+                return Err(unexpected(page, at));
+            }
+            let (same, after) = walk.is_name(at, name)?;
+            at = blanks(page, after);
+            if page.get(at) != Some(&b':') {
+                return Err(unexpected(page, at));
+            }
+            at = blanks(page, at + 1);
+            at = if same && !found {
+                found = true;
+                self.descend(walk, at, depth + 1, rest)?
+            } else if same && walk.strict {
+                return Err((ScanErrorKind::DuplicateName, name_at));
+            } else {
+                walk.checked(at, depth + 1)?
+            };
+            at = blanks(page, at);
+            match page.get(at) {
+                Some(b',') => at = blanks(page, at + 1),
+                Some(b'}') if found => return Ok(at + 1),
+                Some(b'}') => return Err((ScanErrorKind::BadEnvelope, at)),
+                Some(b']') => return Err((ScanErrorKind::Unbalanced, at)),
+                _ => return Err(unexpected(page, at)),
+            }
+        }
+    }
+
+    fn element(
+        &mut self,
+        walk: &mut Walk<'_>,
+        at: usize,
+        depth: u32,
+        index: i64,
+        rest: &[Step],
+    ) -> Result<usize, Fault> {
+        let page = self.page;
+        let first = blanks(page, at + 1);
+        if page.get(first) == Some(&b']') {
+            return Err((ScanErrorKind::BadEnvelope, first));
+        }
+        let mut wanted = u64::try_from(index).ok();
+        if wanted.is_none() {
+            let (count, _) = walk.elements(first, |walk, at, _| walk.checked(at, depth + 1))?;
+            wanted = count.checked_sub(index.unsigned_abs());
+        }
+        let mut found = false;
+        let (_, end) = walk.elements(first, |walk, at, number| {
+            if Some(number) == wanted {
+                found = true;
+                self.descend(walk, at, depth + 1, rest)
+            } else {
+                walk.checked(at, depth + 1)
+            }
+        })?;
+        if !found {
+            return Err((ScanErrorKind::BadEnvelope, end - 1));
+        }
+        Ok(end)
+    }
+
+    /// The array of items itself.
+    fn elements(&mut self, walk: &mut Walk<'_>, at: usize) -> Result<usize, Fault> {
+        let page = self.page;
+        match page.get(at) {
+            Some(b'[') => {}
+            Some(b'{' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => {
+                return Err((ScanErrorKind::BadEnvelope, at));
+            }
+            _ => return Err(unexpected(page, at)),
+        }
+        let mut at = blanks(page, at + 1);
+        if page.get(at) == Some(&b']') {
+            return Ok(at + 1);
+        }
+        loop {
+            let end = self.item(walk, at)?;
+            match walk.after_element(end)? {
+                (end, true) => return Ok(end),
+                (next, false) => at = next,
+            }
+        }
+    }
+
+    /// One item that begins at `at`; returns its end.
+    fn item(&mut self, walk: &mut Walk<'_>, at: usize) -> Result<usize, Fault> {
+        let first = self.items.values.len();
+        let all = first + self.items.width;
+        self.items.values.resize(all, Value::default());
+        let out = self.items.values.get_mut(first..).unwrap_or(&mut []);
+        let end = walk.value(at, 0, 0, out)?;
+        if (end - at) as u64 > self.plan.limits.item_bytes_max {
+            return Err((ScanErrorKind::TooLarge, at));
+        }
+        self.items.spans.push(Span::new(at, end));
+        Ok(end)
+    }
+
+    fn lines(&mut self) -> Result<(), ScanError> {
+        let mut start = 0;
+        while start < self.page.len() {
+            let end = self.plan.kernel.line(self.page, start);
+            let first = blanks(self.page.get(..end).unwrap_or(&[]), start);
+            if first < end {
+                let line = self.page.get(first..end).unwrap_or(&[]);
+                let blank = |b: &u8| matches!(b, b' ' | b'\t' | b'\r');
+                let kept = line.iter().rposition(|b| !blank(b)).unwrap_or(0);
+                self.framed(first, first + kept + 1)?;
+            }
+            start = end + 1;
+        }
+        Ok(())
+    }
+
+    fn frames(&mut self, frames: &[Span]) -> Result<(), ScanError> {
+        for frame in frames {
+            if frame.end() > self.page.len() {
+                return Err(too_large(frame.offset as usize, self.items.len()));
+            }
+            self.framed(frame.offset as usize, frame.end())?;
+        }
+        Ok(())
+    }
+
+    /// One item that is `page[start..end]`.
+    fn framed(&mut self, start: usize, end: usize) -> Result<(), ScanError> {
+        let number = self.items.len() + self.items.skipped;
+        if (end - start) as u64 > self.plan.limits.item_bytes_max {
+            return Err(too_large(start, number));
+        }
+        let span = Span::new(start, end);
+        if self.plan.level == Level::None {
+            self.items.spans.push(span);
+            return Ok(());
+        }
+        let Some(frame) = self.page.get(..end) else {
+            return Err(too_large(start, number));
+        };
+        let (items, values) = (self.items.spans.len(), self.items.values.len());
+        let mut walk = self.walk(frame);
+        let at = blanks(frame, start);
+        let mut done = self.item(&mut walk, at).and_then(|end| {
+            let end = blanks(frame, end);
+            if end < frame.len() {
+                return Err((ScanErrorKind::TrailingData, end));
+            }
+            Ok(())
+        });
+        if at == end {
+            done = Err((ScanErrorKind::NotJson, at));
+        }
+        let Err(fault) = self.utf8(frame, start, walk.high, done) else {
+            // Frames stay as they were given.
+            if let Some(last) = self.items.spans.last_mut() {
+                *last = span;
+            }
+            return Ok(());
+        };
+        self.items.spans.truncate(items);
+        self.items.values.truncate(values);
+        match self.plan.bad_item {
+            BadItem::Error => return Err(at_item(fault, number)),
+            BadItem::Skip => self.items.skipped += 1,
+            BadItem::Undefined => {
+                self.items.spans.push(span);
+                let width = values + self.items.width;
+                self.items.values.resize(width, Value::default());
+            }
+        }
+        Ok(())
+    }
+}

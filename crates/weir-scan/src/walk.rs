@@ -1,0 +1,296 @@
+//! The walk over one item along the paths that are wanted.
+//!
+//! An object or array that a path passes is read member by member; every other value is passed over
+//! (structural) or checked (strict). When all that is wanted in an object was found, the rest of it
+//! is passed over as well.
+//!
+//! Invariants: recursion is as deep as the longest path; the same bytes give the same answer with
+//! every kernel. What must never happen here: allocation.
+
+use crate::error::ScanErrorKind;
+use crate::items::{Span, Tag, Value};
+use crate::kernel::scalar::{Fault, pass_or_fault, string_or_fault};
+use crate::kernel::{Kernel, Open, PassedString};
+use crate::path_set::{Node, PathSet};
+use crate::strict;
+use crate::text::Text;
+use crate::token::{blanks, escapes, literal, number, unexpected};
+
+/// What stays the same during a walk, and what it collects.
+pub(crate) struct Walk<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) paths: &'a PathSet,
+    pub(crate) kernel: &'static Kernel,
+    pub(crate) strict: bool,
+    pub(crate) depth_max: u32,
+    /// Whether bytes that are not ASCII may have been passed.
+    pub(crate) high: bool,
+}
+
+/// Kind and end of a value that was walked over.
+pub(crate) type Walked = (Tag, bool, usize);
+
+impl Walk<'_> {
+    /// Walks over the value at `at`, which lies below `depth` open brackets and is at `node` of the
+    /// paths, and notes what was found in `out`, one place for each path.
+    pub(crate) fn value(
+        &mut self,
+        at: usize,
+        depth: u32,
+        node: usize,
+        out: &mut [Value],
+    ) -> Result<usize, Fault> {
+        let paths = self.paths;
+        let Some(node) = paths.nodes.get(node) else {
+            return self.other(at, depth).map(|walked| walked.2);
+        };
+        let (tag, escaped, end) = match self.bytes.get(at) {
+            Some(b'{') if !node.names.is_empty() => {
+                (Tag::Object, false, self.object(at, depth, node, out)?)
+            }
+            Some(b'[') if !(node.front.is_empty() && node.back.is_empty()) => {
+                (Tag::Array, false, self.array(at, depth, node, out)?)
+            }
+            _ => self.other(at, depth)?,
+        };
+        for output in &node.outputs {
+            if let Some(value) = out.get_mut(usize::from(*output)) {
+                *value = Value {
+                    span: Span::new(at, end),
+                    tag,
+                    escaped,
+                };
+            }
+        }
+        Ok(end)
+    }
+
+    /// Passes over a value that no path enters. Scalars are checked, containers only at `strict`.
+    pub(crate) fn other(&mut self, at: usize, depth: u32) -> Result<Walked, Fault> {
+        let bytes = self.bytes;
+        Ok(match bytes.get(at) {
+            Some(b'{') => (Tag::Object, false, self.container(at, depth, true)?),
+            Some(b'[') => (Tag::Array, false, self.container(at, depth, false)?),
+            Some(b'"') => {
+                let passed = self.string(at)?;
+                (Tag::String, passed.escaped, passed.close + 1)
+            }
+            Some(b'-' | b'0'..=b'9') => (Tag::Number, false, number(bytes, at)?),
+            Some(b't') => (Tag::True, false, literal(bytes, at, b"true")?),
+            Some(b'f') => (Tag::False, false, literal(bytes, at, b"false")?),
+            Some(b'n') => (Tag::Null, false, literal(bytes, at, b"null")?),
+            _ => return Err(unexpected(bytes, at)),
+        })
+    }
+
+    fn container(&mut self, at: usize, depth: u32, curly: bool) -> Result<usize, Fault> {
+        let max = self.depth_max.saturating_sub(depth);
+        if max == 0 {
+            return Err((ScanErrorKind::TooDeep, at));
+        }
+        if self.strict {
+            let walked = strict::value(self.kernel, self.bytes, at, max)?;
+            self.high |= walked.high;
+            return Ok(walked.end);
+        }
+        self.pass(at + 1, curly, max)
+    }
+
+    /// Passes from inside one bracket to after the one that closes it.
+    fn pass(&mut self, at: usize, curly: bool, max: u32) -> Result<usize, Fault> {
+        let open = Open {
+            total: 1,
+            curly: u32::from(curly),
+            max,
+        };
+        let passed = match self.kernel.pass(self.bytes, at, open) {
+            Some(passed) => passed,
+            None => pass_or_fault(self.bytes, at, open)?,
+        };
+        self.high |= passed.high;
+        Ok(passed.end)
+    }
+
+    /// A string whose opening quote is at `at`, escapes checked.
+    pub(crate) fn string(&mut self, at: usize) -> Result<PassedString, Fault> {
+        let passed = match self.kernel.string(self.bytes, at + 1) {
+            Some(passed) => passed,
+            None => string_or_fault(self.bytes, at + 1)?,
+        };
+        self.high |= passed.high;
+        if passed.escaped {
+            escapes(self.bytes, at + 1, passed.close)?;
+        }
+        Ok(passed)
+    }
+
+    fn object(
+        &mut self,
+        at: usize,
+        depth: u32,
+        node: &Node,
+        out: &mut [Value],
+    ) -> Result<usize, Fault> {
+        if depth >= self.depth_max {
+            return Err((ScanErrorKind::TooDeep, at));
+        }
+        let bytes = self.bytes;
+        let mut at = blanks(bytes, at + 1);
+        if bytes.get(at) == Some(&b'}') {
+            return Ok(at + 1);
+        }
+        let mut missing = u64::MAX >> (64 - node.names.len().clamp(1, 64));
+        loop {
+            if bytes.get(at) != Some(&b'"') {
+                return Err(unexpected(bytes, at));
+            }
+            let (wanted, after) = self.name(at, node)?;
+            let name_at = at;
+            at = blanks(bytes, after);
+            if bytes.get(at) != Some(&b':') {
+                return Err(unexpected(bytes, at));
+            }
+            at = blanks(bytes, at + 1);
+            let index = wanted.filter(|index| missing >> index & 1 == 1);
+            at = if let Some(index) = index {
+                missing &= !(1 << index);
+                let child = node.names.get(index).map_or(usize::MAX, |name| name.node);
+                self.value(at, depth + 1, child, out)?
+            } else {
+                if self.strict && wanted.is_some() {
+                    return Err((ScanErrorKind::DuplicateName, name_at));
+                }
+                self.other(at, depth + 1)?.2
+            };
+            if missing == 0 && !self.strict {
+                return self.pass(at, true, self.depth_max - depth);
+            }
+            at = blanks(bytes, at);
+            match bytes.get(at) {
+                Some(b',') => at = blanks(bytes, at + 1),
+                Some(b'}') => return Ok(at + 1),
+                Some(b']') => return Err((ScanErrorKind::Unbalanced, at)),
+                _ => return Err(unexpected(bytes, at)),
+            }
+        }
+    }
+
+    /// The member name at `at`: its index among the wanted ones, and where it ends.
+    fn name(&mut self, at: usize, node: &Node) -> Result<(Option<usize>, usize), Fault> {
+        let rest = self.bytes.get(at..).unwrap_or(&[]);
+        for (index, name) in node.names.iter().enumerate() {
+            if let Some(quoted) = &name.quoted
+                && rest.starts_with(quoted)
+            {
+                return Ok((Some(index), at + quoted.len()));
+            }
+        }
+        let passed = self.string(at)?;
+        let end = passed.close + 1;
+        // Without a backslash it would have been found above, unless it needs one.
+        let found = passed.escaped.then(|| {
+            let text = Text::new(self.bytes.get(at..end).unwrap_or(&[]));
+            let mut names = node.names.iter();
+            names.position(|name| text.is(&name.text))
+        });
+        Ok((found.flatten(), end))
+    }
+
+    /// Whether the member name at `at` is `name`, and where it ends.
+    pub(crate) fn is_name(&mut self, at: usize, name: &str) -> Result<(bool, usize), Fault> {
+        let end = self.string(at)?.close + 1;
+        let text = Text::new(self.bytes.get(at..end).unwrap_or(&[]));
+        Ok((text.is(name), end))
+    }
+
+    /// Checks a value entirely, whatever the level; returns its end.
+    pub(crate) fn checked(&mut self, at: usize, depth: u32) -> Result<usize, Fault> {
+        let max = self.depth_max.saturating_sub(depth);
+        let walked = strict::value(self.kernel, self.bytes, at, max)?;
+        self.high |= walked.high;
+        Ok(walked.end)
+    }
+
+    fn array(
+        &mut self,
+        at: usize,
+        depth: u32,
+        node: &Node,
+        out: &mut [Value],
+    ) -> Result<usize, Fault> {
+        if depth >= self.depth_max {
+            return Err((ScanErrorKind::TooDeep, at));
+        }
+        let start = blanks(self.bytes, at + 1);
+        if self.bytes.get(start) == Some(&b']') {
+            return Ok(start + 1);
+        }
+        let mut length = None;
+        if !node.back.is_empty() {
+            // Once to count, so that it is known which element each negative index means.
+            let counted = self.elements(start, |walk, at, _| {
+                walk.other(at, depth + 1).map(|walked| walked.2)
+            });
+            length = Some(counted?.0);
+        }
+        let last = node.front.iter().map(|(index, _)| *index).max();
+        let from_back = |index: u64| {
+            let is_here = |back: &&(u64, usize)| {
+                length.is_some_and(|n: u64| n.checked_sub(back.0) == Some(index))
+            };
+            let back = node.back.iter().find(|back| is_here(back));
+            back.map(|back| back.1)
+        };
+        let mut at = start;
+        let mut index = 0;
+        loop {
+            let front = node.front.iter().find(|front| front.0 == index);
+            let children = [front.map(|front| front.1), from_back(index)];
+            let mut end = None;
+            for child in children.into_iter().flatten() {
+                end = Some(self.value(at, depth + 1, child, out)?);
+            }
+            at = match end {
+                Some(end) => end,
+                None => self.other(at, depth + 1)?.2,
+            };
+            if length.is_none() && last == Some(index) && !self.strict {
+                return self.pass(at, false, self.depth_max - depth);
+            }
+            match self.after_element(at)? {
+                (end, true) => return Ok(end),
+                (next, false) => at = next,
+            }
+            index += 1;
+        }
+    }
+
+    /// Visits the elements of an array from the first of them, at `at`; returns how many there are
+    /// and the first byte after the array.
+    pub(crate) fn elements(
+        &mut self,
+        at: usize,
+        mut each: impl FnMut(&mut Self, usize, u64) -> Result<usize, Fault>,
+    ) -> Result<(u64, usize), Fault> {
+        let (mut at, mut count) = (at, 0);
+        loop {
+            let end = each(self, at, count)?;
+            count += 1;
+            match self.after_element(end)? {
+                (end, true) => return Ok((count, end)),
+                (next, false) => at = next,
+            }
+        }
+    }
+
+    /// After an element: the start of the next one, or the end of the array and `true`.
+    pub(crate) fn after_element(&self, at: usize) -> Result<(usize, bool), Fault> {
+        let at = blanks(self.bytes, at);
+        match self.bytes.get(at) {
+            Some(b',') => Ok((blanks(self.bytes, at + 1), false)),
+            Some(b']') => Ok((at + 1, true)),
+            Some(b'}') => Err((ScanErrorKind::Unbalanced, at)),
+            _ => Err(unexpected(self.bytes, at)),
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Items and values of pages, through the public interface.
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+use weir_scan::{
+    BadItem, Items, Level, Limits, Path, PathSet, Plan, ScanErrorKind, Shape, Span, Tag, find,
+    scan, scan_framed, scan_into,
+};
+
+fn plan(shape: Shape, paths: &[&str]) -> Plan {
+    let paths: Vec<Path> = paths.iter().map(|p| p.parse().unwrap()).collect();
+    Plan::new(shape, Level::Structural, &paths).unwrap()
+}
+
+fn member(path: &str) -> Shape {
+    Shape::Member(path.parse().unwrap())
+}
+
+/// Items as text, each followed by its values.
+fn shown(page: &str, plan: &Plan) -> Vec<Vec<String>> {
+    let items = scan(page.as_bytes(), plan).unwrap();
+    let text = |span: Span| String::from_utf8(span.of(page.as_bytes()).to_vec()).unwrap();
+    (0..items.len())
+        .map(|i| {
+            let values = items.values(i).iter().map(|v| match v.tag {
+                Tag::Undefined => "-".to_owned(),
+                _ => text(v.span),
+            });
+            std::iter::once(text(items.item(i).unwrap()))
+                .chain(values)
+                .collect()
+        })
+        .collect()
+}
+
+#[track_caller]
+fn check(shape: Shape, paths: &[&str], page: &str, expected: &[&[&str]]) {
+    assert_eq!(shown(page, &plan(shape, paths)), expected);
+}
+
+#[test]
+fn items_are_found_in_each_shape() {
+    let array = r#" [ {"a":1} , 2,"x", [ ] ,null ] "#;
+    check(
+        Shape::Array,
+        &["$.a", "$"],
+        array,
+        &[
+            &[r#"{"a":1}"#, "1", r#"{"a":1}"#],
+            &["2", "-", "2"],
+            &[r#""x""#, "-", r#""x""#],
+            &["[ ]", "-", "[ ]"],
+            &["null", "-", "null"],
+        ],
+    );
+    check(Shape::Array, &["$.a"], "[]", &[]);
+    let envelope = r#"{"n":[1,{"x":[]}],"d":{"e":[{"a":true}]},"d":[], "z":"é"}"#;
+    check(
+        member("$.d.e"),
+        &["$.a"],
+        envelope,
+        &[&[r#"{"a":true}"#, "true"]],
+    );
+    check(member("$[1]"), &[], "[[1],[2,3]]", &[&["2"], &["3"]]);
+    check(member("$[-1]"), &[], "[[1],[2,3]]", &[&["2"], &["3"]]);
+    check(
+        Shape::Lines,
+        &["$.a"],
+        "{\"a\":1}\r\n\n \t\n  {\"a\":\"b\"} \n3",
+        &[
+            &["{\"a\":1}", "1"],
+            &["{\"a\":\"b\"}", "\"b\""],
+            &["3", "-"],
+        ],
+    );
+    check(
+        Shape::Single,
+        &["$.a"],
+        " {\"a\":1}\n",
+        &[&[" {\"a\":1}\n", "1"]],
+    );
+}
+
+#[test]
+fn paths_reach_names_and_indexes() {
+    let page = r#"[{"\u0061":{"b":[1,[2,3],{"c":4}]},"x":0},{"a":[5]},{"a":{"b":[]}}]"#;
+    check(
+        Shape::Array,
+        &[
+            "$.a.b[1][0]",
+            "$.a.b[-1].c",
+            "$.a[0]",
+            "$.a.b",
+            "$.a.b[-3]",
+            "$.a.b[-3]",
+        ],
+        page,
+        &[
+            &[
+                r#"{"\u0061":{"b":[1,[2,3],{"c":4}]},"x":0}"#,
+                "2",
+                "4",
+                "-",
+                r#"[1,[2,3],{"c":4}]"#,
+                "1",
+                "1",
+            ],
+            &[r#"{"a":[5]}"#, "-", "-", "5", "-", "-", "-"],
+            &[r#"{"a":{"b":[]}}"#, "-", "-", "-", "[]", "-", "-"],
+        ],
+    );
+    // The first of a repeated name counts.
+    check(
+        Shape::Array,
+        &["$.a"],
+        r#"[{"a":1,"a":2}]"#,
+        &[&[r#"{"a":1,"a":2}"#, "1"]],
+    );
+    // Names that must be escaped, and a prefix of a name.
+    check(
+        Shape::Array,
+        &["$['\"\\\\\\n']", "$.ab"],
+        r#"[{"abc":1,"a":2,"\"\\\n":3,"ab":4}]"#,
+        &[&[r#"{"abc":1,"a":2,"\"\\\n":3,"ab":4}"#, "3", "4"]],
+    );
+}
+
+#[test]
+fn a_fault_beside_the_paths_is_handed_on() {
+    let page = r#"[{"a":1,"b":[1,,2],"c" 5},{"b":{]},"a":2}}]"#;
+    let page = page.replace("{]}", "{\"q\" 1}");
+    let page = page.replace("2}}", "2}");
+    check(
+        Shape::Array,
+        &["$.a"],
+        &page,
+        &[
+            &[r#"{"a":1,"b":[1,,2],"c" 5}"#, "1"],
+            &[r#"{"b":{"q" 1},"a":2}"#, "2"],
+        ],
+    );
+    assert!(
+        scan(
+            page.as_bytes(),
+            &Plan::new(Shape::Array, Level::Strict, &[]).unwrap()
+        )
+        .is_err()
+    );
+}
+
+#[track_caller]
+fn refuse(plan: &Plan, page: &[u8], kind: ScanErrorKind, offset: usize, item: usize) {
+    let error = scan(page, plan).unwrap_err();
+    assert_eq!((error.kind, error.offset, error.item), (kind, offset, item));
+}
+
+#[test]
+fn errors_name_kind_and_place() {
+    use ScanErrorKind as K;
+    let array = plan(Shape::Array, &["$.a"]);
+    refuse(&array, b"", K::BadEnvelope, 0, 0);
+    refuse(&array, b"{}", K::BadEnvelope, 0, 0);
+    refuse(&array, b"\xef\xbb\xbf[]", K::NotJson, 0, 0);
+    refuse(&array, b"[1 2]", K::NotJson, 3, 1);
+    refuse(&array, b"[1,]", K::NotJson, 3, 1);
+    refuse(&array, b"[01]", K::NotJson, 2, 1);
+    refuse(&array, b"[1", K::Unbalanced, 2, 1);
+    refuse(&array, b"[1}", K::Unbalanced, 2, 1);
+    refuse(&array, b"[{\"b\":[}]}]", K::Unbalanced, 7, 0);
+    refuse(&array, b"[1] 2", K::TrailingData, 4, 1);
+    refuse(&array, b"[1,{\"b\":\"x", K::UnterminatedString, 8, 1);
+    refuse(&array, b"[1,[\"x\n\"]]", K::ControlCharacter, 6, 1);
+    refuse(&array, b"[1,\"\xff\",]", K::NotUtf8, 4, 1);
+    refuse(&array, b"[1,\"\xff\"]", K::NotUtf8, 4, 1);
+    refuse(&array, b"[1,x\"\xff\"]", K::NotJson, 3, 1);
+    refuse(&array, b"[1,\xff]", K::NotUtf8, 3, 1);
+    refuse(&array, b"[{\"a\":\"\\q\"}]", K::NotJson, 8, 0);
+    refuse(&array, b"[[\\\"]]", K::NotJson, 2, 0);
+    refuse(
+        &plan(member("$.d"), &[]),
+        b"{\"e\":[]}",
+        K::BadEnvelope,
+        7,
+        0,
+    );
+    refuse(
+        &plan(member("$.d"), &[]),
+        b"{\"d\":{}}",
+        K::BadEnvelope,
+        5,
+        0,
+    );
+    refuse(
+        &plan(member("$.d"), &[]),
+        b"{\"e\":[1,],\"d\":[]}",
+        K::NotJson,
+        8,
+        0,
+    );
+    let deep = Limits {
+        depth_max: 2,
+        ..Limits::default()
+    };
+    let array = array.with_limits(deep).unwrap();
+    refuse(&array, b"[0,[[]],[[[]]]]", K::TooDeep, 10, 2);
+    refuse(&array, b"[{\"a\":[[]]}]", K::TooDeep, 7, 0);
+    let small = Limits {
+        item_bytes_max: 3,
+        ..Limits::default()
+    };
+    let array = array.with_limits(small).unwrap();
+    refuse(&array, b"[123,1234]", K::TooLarge, 5, 1);
+    let strict = Plan::new(Shape::Array, Level::Strict, &["$.a".parse().unwrap()]).unwrap();
+    refuse(
+        &strict,
+        b"[{\"a\":1,\"b\":0,\"b\":0,\"\\u0061\":2}]",
+        K::DuplicateName,
+        20,
+        0,
+    );
+    refuse(&strict, b"[{\"a\":1,\"b\":[1,]}]", K::NotJson, 15, 0);
+}
+
+#[test]
+fn bad_lines_are_passed_over_when_asked_for() {
+    let page = b"{\"a\":1}\n{\"a\":\n{\"a\":\"\xff\"}\n4 5\n{\"a\":2}";
+    let lines = plan(Shape::Lines, &["$.a"]);
+    refuse(&lines, page, ScanErrorKind::Unbalanced, 13, 1);
+    let passing = lines.clone().with_bad_item(BadItem::Skip).unwrap();
+    let items = scan(page, &passing).unwrap();
+    assert_eq!((items.len(), items.skipped()), (2, 3));
+    assert_eq!(items.value(1, 0).span.of(page), b"2");
+    let undefined = lines.with_bad_item(BadItem::Undefined).unwrap();
+    let items = scan(page, &undefined).unwrap();
+    let tags: Vec<Tag> = (0..5).map(|i| items.value(i, 0).tag).collect();
+    let (n, u) = (Tag::Number, Tag::Undefined);
+    assert_eq!(tags, [n, u, u, u, n]);
+    assert_eq!(items.item(3).unwrap().of(page), b"4 5");
+}
+
+#[test]
+fn frames_keep_their_spans() {
+    let page = b"xx{\"a\":1} yy 7 ";
+    let frames = [Span { offset: 2, len: 8 }, Span { offset: 12, len: 3 }];
+    let by_hand = plan(Shape::Framed, &["$.a"]);
+    let mut items = Items::default();
+    scan_framed(page, &frames, &by_hand, &mut items).unwrap();
+    assert_eq!(items.spans(), frames);
+    assert_eq!(items.value(0, 0).span, Span { offset: 7, len: 1 });
+    let outside = [Span { offset: 12, len: 4 }];
+    let error = scan_framed(page, &outside, &by_hand, &mut items).unwrap_err();
+    assert_eq!(error.kind, ScanErrorKind::TooLarge);
+    assert!(items.is_empty());
+    let none = Plan::new(Shape::Framed, Level::None, &[]).unwrap();
+    scan_framed(page, &frames, &none, &mut items).unwrap();
+    assert_eq!(items.spans(), frames);
+}
+
+#[test]
+fn an_item_is_searched_alone() {
+    let paths = PathSet::new(&["$.b[0]".parse().unwrap(), "$.a".parse().unwrap()]).unwrap();
+    let text = br#" {"a":null,"b":["x\n"]}"#;
+    let mut out = Vec::new();
+    find(text, &paths, &mut out).unwrap();
+    assert_eq!(out[0].span.of(text), br#""x\n""#);
+    assert!(out[0].escaped);
+    assert_eq!(out[1].tag, Tag::Null);
+    assert!(find(b"{\"a\":1,\"b\":[x]}", &paths, &mut out).is_err());
+    assert_eq!(out.iter().filter(|v| v.tag != Tag::Undefined).count(), 0);
+}
+
+#[test]
+fn memory_is_kept_for_the_next_page() {
+    let array = plan(Shape::Array, &["$.a"]);
+    let mut items = scan(b"[1,2,3]", &array).unwrap();
+    scan_into(b"[{\"a\":0}]", &array, &mut items).unwrap();
+    assert_eq!((items.len(), items.width()), (1, 1));
+    assert_eq!(items.value(0, 0).tag, Tag::Number);
+    assert_eq!(items.value(7, 0).tag, Tag::Undefined);
+}
