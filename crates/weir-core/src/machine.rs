@@ -33,6 +33,7 @@ use crate::session::{Seen, SessionTable};
 use crate::snapshot::{Input, SnapshotError, SnapshotSink, SnapshotSource, Writer};
 use crate::topic::{Live, No, Topic, holds};
 pub(crate) use deferred::Away;
+use deferred::COSTLY_FUEL;
 use programs::Codes;
 pub(crate) use programs::Running;
 use saved::Saved;
@@ -66,6 +67,17 @@ pub struct Slice {
     pub items_max: u32,
     /// Ends behind the item with which its programs have used as much.
     pub fuel_max: u64,
+    /// Whether it ends behind a costly call.
+    pub stops: bool,
+}
+
+/// A call that took long.
+#[derive(Clone, Copy, Debug)]
+pub struct Costly {
+    /// The topic whose program was called.
+    pub topic: TopicId,
+    /// What it used.
+    pub fuel: u64,
 }
 
 /// What an applied batch amounted to.
@@ -227,6 +239,7 @@ impl Machine {
         let no_limit = Slice {
             items_max: u32::MAX,
             fuel_max: u64::MAX,
+            stops: false,
         };
         self.apply_slice(batch, &mut batch.items(), &no_limit, sink, outcomes)?;
         Ok(Applied {
@@ -236,9 +249,9 @@ impl Machine {
     }
 
     /// The same for some of a batch's items: takes them from `items` until
-    /// there are none or a limit of the slice is reached, and says how much
-    /// fuel their programs used. The rest must be applied before any other
-    /// batch, or be [deferred](Self::defer).
+    /// there are none, a limit of the slice is reached, or a call was
+    /// [costly](deferred::COSTLY_FUEL); then it says which one. The rest must
+    /// be applied before any other batch, or be [deferred](Self::defer).
     pub fn apply_slice<S: ConsequenceSink + ?Sized>(
         &mut self,
         batch: &Batch<'_>,
@@ -246,7 +259,7 @@ impl Machine {
         slice: &Slice,
         sink: &mut S,
         outcomes: &mut Outcomes,
-    ) -> Result<u64, ApplyError> {
+    ) -> Result<Option<Costly>, ApplyError> {
         self.time_ms = self.time_ms.max(batch.time_ms);
         let (mut topic, mut left, mut fuel) = (None, slice.items_max, 0_u64);
         while left > 0 && fuel < slice.fuel_max {
@@ -256,13 +269,21 @@ impl Machine {
                 topic = self.topic_number(&item);
             }
             let outcome = self.item(&item, topic, batch.term, sink)?;
-            if let Outcome::Committed(commit) = &outcome {
-                fuel = fuel.saturating_add(commit.fuel);
-            }
+            let spent = match &outcome {
+                Outcome::Committed(commit) => commit.fuel,
+                _ => 0,
+            };
             outcomes.push(outcome);
+            if spent >= COSTLY_FUEL
+                && slice.stops
+                && let Some(topic) = topic
+            {
+                return Ok(Some(Costly { topic, fuel: spent }));
+            }
+            fuel = fuel.saturating_add(spent);
             left -= 1;
         }
-        Ok(fuel)
+        Ok(None)
     }
 
     fn topic_number(&self, item: &Item<'_>) -> Option<TopicId> {

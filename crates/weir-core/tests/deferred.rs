@@ -219,6 +219,7 @@ struct Late {
 const SLICE: Slice = Slice {
     items_max: 3,
     fuel_max: COSTLY_FUEL,
+    stops: true,
 };
 
 impl Late {
@@ -266,11 +267,11 @@ impl Late {
         let mut items = batch.items();
         let mut outcomes = Outcomes::default();
         while items.left() > 0 {
-            let fuel = self
+            let costly = self
                 .machine
                 .apply_slice(&batch, &mut items, &SLICE, &mut self.records, &mut outcomes)
                 .unwrap();
-            if fuel < COSTLY_FUEL || self.waiting.is_some() {
+            if costly.is_none() || self.waiting.is_some() {
                 continue;
             }
             if let Some(deferred) = self.machine.defer(&batch, &items) {

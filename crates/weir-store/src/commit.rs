@@ -5,22 +5,24 @@
 //! the level promises. After a failed write or sync nothing is written again
 //! through this handle.
 
+mod apply;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use weir_core::{Batch, Outcome, OutcomeRun, Outcomes};
+use weir_core::Outcomes;
 
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::StoreError;
-use crate::lock_ext::RwLockExt;
 use crate::log::{Log, LogIndex};
 use crate::options::Durability;
 use crate::permit::Maintenance;
-use crate::queue::{Pending, Shut};
+use crate::queue::{Pending, Shut, Task};
 use crate::snapshot::{Checkpoint, Snapshot};
 use crate::topic::sink::Topics;
+use apply::{Away, Judge};
 
 /// Idle time after which the log is sealed, so that a later open can prove its
 /// last batch durable.
@@ -35,6 +37,13 @@ pub(crate) struct Committer {
     pub(crate) log: Log,
     pub(crate) topics: Topics,
     outcomes: Outcomes,
+    /// The newest entry that is applied, or deferred.
+    applied: LogIndex,
+    /// The batch that is judged beside the others.
+    away: Option<Away>,
+    judge: Judge,
+    /// Tasks that wait until no batch is away.
+    tasks: Vec<Task>,
     /// Entries that are logged and not synced.
     unsynced: bool,
     last_sync: Instant,
@@ -76,6 +85,10 @@ impl Committer {
             log,
             topics,
             outcomes: Outcomes::default(),
+            applied: LogIndex::ZERO,
+            away: None,
+            judge: Judge::default(),
+            tasks: Vec::new(),
             unsynced: false,
             last_sync: Instant::now(),
             unsealed: false,
@@ -98,23 +111,48 @@ impl Committer {
     /// The body of the commit thread.
     pub(crate) fn run(mut self) -> Result<(), StoreError> {
         let door = Doorkeeper(Arc::clone(&self.engine));
+        self.applied = self.engine.applied_index();
         loop {
-            let work = self.engine.queue.take(self.patience());
-            let idle = work.batches.is_empty() && work.tasks.is_empty();
+            let work = self.engine.queue.take(self.patience(), self.away.is_none());
+            let idle = work.is_empty();
+            if let Some(judging) = work.judged
+                && self.judged(judging).is_err()
+            {
+                self.fault();
+            }
             if !work.batches.is_empty() {
                 self.commit(work.batches);
             }
-            for task in work.tasks {
-                task(&mut self);
+            // They may look at the whole machine.
+            self.tasks.extend(work.tasks);
+            if self.away.is_none() {
+                self.run_tasks();
             }
             self.sync_when_due(idle);
             if idle && work.shut == Some(Shut::Closed) {
+                if self.finish_away().is_err() {
+                    self.fault();
+                }
+                self.run_tasks();
                 break;
             }
         }
         let ended = self.finish();
         drop(door);
         ended
+    }
+
+    fn run_tasks(&mut self) {
+        for task in std::mem::take(&mut self.tasks) {
+            task(self);
+        }
+    }
+
+    /// What was encoded here cannot be read here: a fault of ours.
+    fn fault(&mut self) {
+        self.poison();
+        // Whoever waits for it is told by its answer that is dropped.
+        self.away = None;
     }
 
     /// How long the thread may sleep without work.
@@ -177,7 +215,7 @@ impl Committer {
         } else {
             self.commit_group(batches);
         }
-        if self.log_since_snapshot() > self.snapshot_log_bytes {
+        if self.away.is_none() && self.log_since_snapshot() > self.snapshot_log_bytes {
             // Also when it fails: the next try comes after as much log again.
             self.replayed_bytes = 0;
             self.snapshot_at = self.log.stats().payload_bytes;
@@ -220,6 +258,7 @@ impl Committer {
                     };
                     slot.complete(Err(error.take().unwrap_or_else(same)));
                 }
+                self.engine.queue.recycle(pending);
             }
         }
         if logged == 0 {
@@ -238,16 +277,11 @@ impl Committer {
             }
             return;
         }
-        for mut pending in batches {
-            self.outcomes.clear();
-            if self.apply(&pending, time_ms).is_err() {
-                // What was encoded here cannot be read here: a fault of ours.
-                self.poison();
+        for pending in batches {
+            if self.apply(pending, time_ms).is_err() {
+                self.fault();
                 return;
             }
-            answer(&self.outcomes, &mut pending);
-            self.engine.queue.recycle(pending);
-            self.topics.write_out();
         }
     }
 
@@ -286,41 +320,6 @@ impl Committer {
         (batches.len(), None)
     }
 
-    fn apply(&mut self, pending: &Pending, time_ms: u64) -> Result<(), StoreError> {
-        let index = LogIndex(self.engine.counters.applied_index.get()).next();
-        let batch = Batch {
-            count: u32::try_from(pending.builder.len()).unwrap_or(u32::MAX),
-            time_ms,
-            term: LOCAL_TERM,
-            items: pending.builder.items(),
-        };
-        let mut machine = self.engine.machine.write_ok();
-        let applied = machine.apply(&batch, &mut self.topics, &mut self.outcomes);
-        self.topics.publish();
-        drop(machine);
-        self.engine.arrivals.notify();
-        applied.map_err(|error| StoreError::Apply { index, error })?;
-        self.engine.counters.applied_index.set(index.0);
-        self.count();
-        Ok(())
-    }
-
-    fn count(&self) {
-        let counters = &self.engine.counters;
-        for run in self.outcomes.runs() {
-            let n = u64::from(run.count);
-            match &run.outcome {
-                Outcome::Committed(commit) => match commit.effect {
-                    weir_core::Effect::Valid => counters.valid.add(n),
-                    weir_core::Effect::Invalid => counters.invalid.add(n),
-                    weir_core::Effect::Error => counters.errors.add(n),
-                },
-                Outcome::Replayed(_) => counters.replayed.add(n),
-                Outcome::Refused { .. } => counters.refused.add(n),
-            }
-        }
-    }
-
     /// Takes the state for a snapshot. Afterwards it can be written by any
     /// thread while this one goes on.
     pub(crate) fn begin_checkpoint(&mut self) -> Result<Checkpoint, StoreError> {
@@ -354,7 +353,8 @@ impl Committer {
     }
 
     /// Clean end: everything synced, the clean mark behind it.
-    fn finish(self) -> Result<(), StoreError> {
+    fn finish(mut self) -> Result<(), StoreError> {
+        self.judge.end();
         if self.is_poisoned() {
             return Err(StoreError::Poisoned);
         }
@@ -369,33 +369,4 @@ pub(crate) fn now_ms() -> u64 {
     since.map_or(0, |time| {
         u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
     })
-}
-
-/// Hands each waiter the outcomes of its own items.
-fn answer(outcomes: &Outcomes, pending: &mut Pending) {
-    let mut runs = outcomes.runs().iter();
-    let mut current: Option<OutcomeRun> = None;
-    for (items, slot) in pending.waiters.drain(..) {
-        let mut own = Outcomes::default();
-        let mut missing = items;
-        while missing > 0 {
-            let Some(run) = current.take().or_else(|| runs.next().cloned()) else {
-                break;
-            };
-            let taken = run.count.min(missing);
-            own.push_run(OutcomeRun {
-                count: taken,
-                outcome: run.outcome.clone(),
-            });
-            missing -= taken;
-            if taken < run.count {
-                current = Some(OutcomeRun {
-                    count: run.count - taken,
-                    outcome: run.outcome.nth(u64::from(taken)),
-                });
-            }
-        }
-        assert!(missing == 0, "every item has an outcome");
-        slot.complete(Ok(own));
-    }
 }

@@ -15,13 +15,14 @@ use crate::options::Durability;
 use crate::queue::{Prepared, Queue, Shut};
 use crate::topic::files::TopicFiles;
 use crate::topic::signal::Signal;
+use crate::turnstile::Turnstile;
 
 /// The shared state of an open store. Lock order: queue, machine, topics,
 /// contents of a topic; none is held across I/O while the store is open.
 pub(crate) struct Engine {
     pub(crate) identity: Identity,
     pub(crate) durability: Durability,
-    pub(crate) machine: RwLock<Machine>,
+    pub(crate) machine: Turnstile<Machine>,
     pub(crate) topics: RwLock<Vec<Arc<TopicFiles>>>,
     pub(crate) queue: Queue,
     /// Told when a topic is made.

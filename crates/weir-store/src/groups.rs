@@ -19,7 +19,7 @@ use weir_core::{
 
 use crate::commit::now_ms;
 use crate::error::StoreError;
-use crate::lock_ext::{LockExt, RwLockExt};
+use crate::lock_ext::LockExt;
 use crate::store::Store;
 use crate::topic::reader::{Page, TopicReader};
 

@@ -17,7 +17,6 @@ use weir_core::{
 };
 
 use crate::error::StoreError;
-use crate::lock_ext::RwLockExt;
 use crate::store::Store;
 use crate::topic::reader::Page;
 

@@ -34,6 +34,7 @@ mod scan;
 mod snapshot;
 mod store;
 mod topic;
+mod turnstile;
 mod upkeep;
 mod verify;
 

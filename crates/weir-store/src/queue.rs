@@ -6,14 +6,15 @@
 //! to group commit, no timer. The queue is bounded in bytes; a caller who finds
 //! it full waits.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use weir_core::Program;
 use weir_core::batch::{Author, BatchBuilder};
 use weir_core::intention::{Intention, IntentionLimits};
 use weir_core::limits::{BATCH_BYTES_MAX, BATCH_ITEMS_MAX, CALL_ITEMS_MAX};
+use weir_core::machine::deferred::{COSTLY_FUEL, Judging};
+use weir_core::{ClientId, Program};
 
 use crate::error::StoreError;
 use crate::lock_ext::LockExt;
@@ -21,6 +22,13 @@ use crate::proposal::{Answer, Proposal};
 
 /// Bytes of encoded intentions that may wait. One call may exceed it.
 pub(crate) const QUEUE_BYTES_MAX: usize = 64 << 20;
+/// The same for those behind costly programs.
+pub(crate) const SLOW_BYTES_MAX: usize = 64 << 20;
+/// Fuel that the calls of such a batch are expected to use together: some
+/// milliseconds. One call may exceed it.
+const SLOW_BATCH_FUEL: u64 = 100 * COSTLY_FUEL;
+/// Topics that are known to be costly.
+const COSTLY_TOPICS_MAX: usize = 1024;
 /// Memory that an emptied batch keeps.
 const SPARE_BYTES: usize = BATCH_BYTES_MAX + (64 << 10);
 
@@ -34,6 +42,12 @@ pub(crate) struct Pending {
     pub(crate) waiters: Vec<(u32, Answer)>,
     /// Compiled programs that its items bring: they stay known until then.
     pub(crate) prepared: Prepared,
+    /// Holds calls of costly programs, and what must not overtake them.
+    pub(crate) is_slow: bool,
+    /// Whom it makes wait: topics and clients of a slow batch.
+    holds: Vec<(Box<str>, ClientId)>,
+    /// Fuel that it is expected to use.
+    fuel: u64,
 }
 
 /// Programs that were compiled when they were received.
@@ -66,6 +80,17 @@ impl Shut {
 struct Inner {
     batches: VecDeque<Pending>,
     bytes: usize,
+    /// Batches that are logged one by one, each when the one before it is
+    /// applied.
+    slow: VecDeque<Pending>,
+    slow_bytes: usize,
+    /// Topics with costly programs: fuel of a call, lately.
+    costly: BTreeMap<Box<str>, u64>,
+    /// Topics and clients with calls in slow batches: how many.
+    held_topics: BTreeMap<Box<str>, usize>,
+    held_clients: BTreeMap<ClientId, usize>,
+    /// The call that was judged beside.
+    judged: Option<Judged>,
     tasks: VecDeque<Task>,
     spare: Vec<Pending>,
     shut: Option<Shut>,
@@ -83,11 +108,88 @@ pub(crate) struct Queue {
     apart: bool,
 }
 
+/// A call that was judged beside the commit thread.
+pub(crate) type Judged = Result<Box<Judging>, JudgeDied>;
+
+/// The thread that judged it has panicked.
+#[derive(Debug)]
+pub(crate) struct JudgeDied;
+
 /// What the commit thread finds.
 pub(crate) struct Work {
     pub(crate) batches: VecDeque<Pending>,
+    pub(crate) judged: Option<Judged>,
     pub(crate) tasks: VecDeque<Task>,
     pub(crate) shut: Option<Shut>,
+}
+
+impl Work {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.batches.is_empty() && self.tasks.is_empty() && self.judged.is_none()
+    }
+}
+
+impl Inner {
+    /// Fuel that a call is expected to use when it must go with the slow ones:
+    /// its topics are costly, or something of the same topic or client waits
+    /// there already.
+    fn slow_fuel(&self, intentions: &[Intention<'_>]) -> Option<u64> {
+        if self.costly.is_empty() && self.held_topics.is_empty() {
+            return None;
+        }
+        let mut slow = false;
+        let mut sum = 0_u64;
+        for intention in intentions {
+            let fuel = self.costly.get(intention.topic);
+            sum = sum.saturating_add(fuel.copied().unwrap_or(0));
+            slow |= fuel.is_some()
+                || self.held_topics.contains_key(intention.topic)
+                || self.held_clients.contains_key(&intention.client);
+        }
+        slow.then_some(sum)
+    }
+
+    /// Makes others of the same topics and clients wait behind these.
+    fn hold(&mut self, intentions: &[Intention<'_>]) -> Vec<(Box<str>, ClientId)> {
+        let mut holds: Vec<(Box<str>, ClientId)> = Vec::new();
+        for intention in intentions {
+            let (topic, client) = (intention.topic, intention.client);
+            if holds
+                .last()
+                .is_some_and(|last| *last.0 == *topic && last.1 == client)
+            {
+                continue;
+            }
+            *self.held_topics.entry(Box::from(topic)).or_default() += 1;
+            if !client.is_none() {
+                *self.held_clients.entry(client).or_default() += 1;
+            }
+            holds.push((Box::from(topic), client));
+        }
+        holds
+    }
+
+    fn release(&mut self, holds: &[(Box<str>, ClientId)]) {
+        for (topic, client) in holds {
+            release(&mut self.held_topics, topic);
+            if !client.is_none() {
+                release(&mut self.held_clients, client);
+            }
+        }
+    }
+}
+
+fn release<K, Q>(counts: &mut BTreeMap<K, usize>, key: &Q)
+where
+    K: Ord + std::borrow::Borrow<Q>,
+    Q: Ord + ?Sized,
+{
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
 }
 
 impl Queue {
@@ -130,39 +232,69 @@ impl Queue {
         // A call that is too large for company gets a batch of its own.
         let size = intentions.iter().map(Intention::size_hint).sum::<usize>();
         let mut inner = self.inner.lock_ok();
-        while inner.bytes >= QUEUE_BYTES_MAX && inner.shut.is_none() {
+        let slow_fuel = loop {
+            let slow_fuel = inner.slow_fuel(intentions);
+            let is_full = match slow_fuel {
+                Some(_) => inner.slow_bytes >= SLOW_BYTES_MAX,
+                None => inner.bytes >= QUEUE_BYTES_MAX,
+            };
+            if !is_full || inner.shut.is_some() {
+                break slow_fuel;
+            }
             inner = self
                 .room
                 .wait(inner)
                 .unwrap_or_else(PoisonError::into_inner);
-        }
+        };
         if let Some(shut) = inner.shut {
             return Err(shut.error());
         }
-        let fits = inner.batches.back().is_some_and(|last| {
+        let fuel = slow_fuel.unwrap_or(0);
+        let lane = match slow_fuel {
+            Some(_) => &inner.slow,
+            None => &inner.batches,
+        };
+        let fits = lane.back().is_some_and(|last| {
             !self.apart
                 && last.builder.bytes() + size <= BATCH_BYTES_MAX
                 && last.builder.len() + intentions.len() <= BATCH_ITEMS_MAX
+                && last.fuel.saturating_add(fuel) <= SLOW_BATCH_FUEL
         });
+        let fresh = if fits { None } else { inner.spare.pop() };
+        let holds = match slow_fuel {
+            Some(_) => inner.hold(intentions),
+            None => Vec::new(),
+        };
+        let lane = match slow_fuel {
+            Some(_) => &mut inner.slow,
+            None => &mut inner.batches,
+        };
         if !fits {
-            let fresh = inner.spare.pop().unwrap_or_default();
-            inner.batches.push_back(fresh);
+            lane.push_back(fresh.unwrap_or_default());
         }
-        let Some(last) = inner.batches.back_mut() else {
+        let Some(last) = lane.back_mut() else {
             return Err(StoreError::Closed);
         };
         let before = last.builder.bytes();
         if let Err((index, error)) = last.builder.push_all_from(author, intentions, &self.limits) {
             if last.waiters.is_empty() {
-                inner.batches.pop_back();
+                lane.pop_back();
             }
+            inner.release(&holds);
             return Err(StoreError::Refused { index, error });
         }
         let added = last.builder.bytes() - before;
         let count = u32::try_from(intentions.len()).unwrap_or(u32::MAX);
         last.waiters.push((count, answer));
         last.prepared.0.extend(prepared.0);
-        inner.bytes += added;
+        last.is_slow = slow_fuel.is_some();
+        last.fuel = last.fuel.saturating_add(fuel);
+        last.holds.extend(holds);
+        if slow_fuel.is_some() {
+            inner.slow_bytes += added;
+        } else {
+            inner.bytes += added;
+        }
         let asleep = std::mem::take(&mut inner.asleep);
         drop(inner);
         if asleep {
@@ -185,10 +317,15 @@ impl Queue {
     }
 
     /// Takes everything that waits; sleeps while there is nothing, at most for
-    /// `patience`.
-    pub(crate) fn take(&self, patience: Option<Duration>) -> Work {
+    /// `patience`. Of the slow batches at most one comes, and only to one who
+    /// is ready for it.
+    pub(crate) fn take(&self, patience: Option<Duration>, slow_too: bool) -> Work {
         let mut inner = self.inner.lock_ok();
-        while inner.batches.is_empty() && inner.tasks.is_empty() && inner.shut != Some(Shut::Closed)
+        while inner.batches.is_empty()
+            && inner.tasks.is_empty()
+            && inner.judged.is_none()
+            && (inner.slow.is_empty() || !slow_too)
+            && inner.shut != Some(Shut::Closed)
         {
             inner.asleep = true;
             match patience {
@@ -210,8 +347,14 @@ impl Queue {
         }
         inner.asleep = false;
         inner.bytes = 0;
+        let mut batches = std::mem::take(&mut inner.batches);
+        if slow_too && let Some(slow) = inner.slow.pop_front() {
+            inner.slow_bytes = inner.slow_bytes.saturating_sub(slow.builder.bytes());
+            batches.push_back(slow);
+        }
         let work = Work {
-            batches: std::mem::take(&mut inner.batches),
+            batches,
+            judged: inner.judged.take(),
             tasks: std::mem::take(&mut inner.tasks),
             shut: inner.shut,
         };
@@ -225,9 +368,54 @@ impl Queue {
         pending.builder.clear(SPARE_BYTES);
         pending.waiters.clear();
         pending.prepared.0.clear();
+        pending.is_slow = false;
+        pending.fuel = 0;
         let mut inner = self.inner.lock_ok();
+        inner.release(&pending.holds);
+        pending.holds.clear();
         if inner.spare.len() < 4 {
             inner.spare.push(pending);
+        }
+    }
+
+    /// A program of this topic used so much fuel in a call. Topics that need
+    /// much are kept apart from the others until they need less.
+    pub(crate) fn spent(&self, topic: &str, fuel: u64) {
+        let mut inner = self.inner.lock_ok();
+        let Some(known) = inner.costly.get_mut(topic) else {
+            if fuel >= COSTLY_FUEL {
+                if inner.costly.len() >= COSTLY_TOPICS_MAX {
+                    inner.costly.pop_first();
+                }
+                inner.costly.insert(Box::from(topic), fuel);
+            }
+            return;
+        };
+        *known = *known / 4 * 3 + fuel / 4;
+        if *known < COSTLY_FUEL / 2 {
+            inner.costly.remove(topic);
+        }
+    }
+
+    /// A call was judged, or its judge died.
+    pub(crate) fn judged(&self, judging: Judged) {
+        let mut inner = self.inner.lock_ok();
+        inner.judged = Some(judging);
+        drop(inner);
+        self.work.notify_one();
+    }
+
+    /// Waits for the call that is being judged.
+    pub(crate) fn wait_judged(&self) -> Judged {
+        let mut inner = self.inner.lock_ok();
+        loop {
+            if let Some(judging) = inner.judged.take() {
+                return judging;
+            }
+            inner = self
+                .work
+                .wait(inner)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -238,19 +426,27 @@ impl Queue {
         inner.gone = true;
         inner.shut = Some(why);
         let batches = std::mem::take(&mut inner.batches);
+        let slow = std::mem::take(&mut inner.slow);
         let tasks = std::mem::take(&mut inner.tasks);
         drop(inner);
         self.room.notify_all();
-        drop((batches, tasks));
+        drop((batches, slow, tasks));
     }
 
-    /// Takes no more calls. Closing replaces any earlier reason.
+    /// Takes no more calls. Closing replaces any earlier reason. Batches that
+    /// are not logged because costly ones are before them are not waited for.
     pub(crate) fn shut(&self, why: Shut) {
         let mut inner = self.inner.lock_ok();
         if inner.shut.is_none() || why == Shut::Closed {
             inner.shut = Some(why);
         }
+        let slow = std::mem::take(&mut inner.slow);
         drop(inner);
+        for pending in slow {
+            for (_, answer) in pending.waiters {
+                answer.complete(Err(why.error()));
+            }
+        }
         self.work.notify_one();
         self.room.notify_all();
     }

@@ -29,6 +29,7 @@ use crate::topic::files::{REBUILD_MARK, directory};
 use crate::topic::signal::Signal;
 use crate::topic::sink::Topics;
 use crate::topic::writer::SegmentList;
+use crate::turnstile::Turnstile;
 
 /// Bytes of replayed payload after which records are published and written.
 const PUBLISH_BYTES: usize = 1 << 20;
@@ -233,7 +234,7 @@ fn engine(identity: &Identity, options: &OpenOptions, machine: Machine) -> Arc<E
     Arc::new(Engine {
         identity: *identity,
         durability: options.durability,
-        machine: RwLock::new(machine),
+        machine: Turnstile::new(machine),
         topics: RwLock::default(),
         queue: Queue::new(options.limits, options.durability == Durability::Each),
         counters: Counters::default(),

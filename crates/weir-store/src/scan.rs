@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use weir_core::{Compaction, ConsequenceOffset, IntentionOffset, TopicId};
 
 use crate::error::StoreError;
-use crate::lock_ext::{LockExt, RwLockExt};
+use crate::lock_ext::LockExt;
 use crate::store::Store;
 use crate::topic::reader::Page;
 

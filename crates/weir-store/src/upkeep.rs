@@ -14,7 +14,7 @@ use weir_core::limits::CALL_ITEMS_MAX;
 use weir_core::{GroupStep, Intention, Operation};
 
 use crate::hands::Hands;
-use crate::lock_ext::{LockExt, RwLockExt};
+use crate::lock_ext::LockExt;
 use crate::retention;
 
 /// Cursors that may wait to be written; one more is written at once.

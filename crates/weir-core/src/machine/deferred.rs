@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::programs::{self, Running};
-use super::{ApplyError, Machine, Slice, Stamp, change};
+use super::{ApplyError, Costly, Machine, Slice, Stamp, change};
 use crate::batch::{Action, Batch, Item, Items, Mark};
 use crate::effect::{Commit, Detail, Effect, Outcome, Outcomes};
 use crate::error_code::ErrorCode;
@@ -151,11 +151,12 @@ impl Judging {
 }
 
 impl Machine {
-    /// Takes the offsets of what is left of a batch, so that later ones can
-    /// be applied. `None` where that cannot be done without knowing verdicts:
+    /// Takes the offsets of a batch, or of what is left of one, so that later
+    /// ones can be applied. `None` where that cannot be done without knowing verdicts:
     /// then the items must be applied here and now. At most one batch is
     /// deferred at a time.
     pub fn defer(&mut self, batch: &Batch<'_>, items: &Items<'_>) -> Option<Deferred> {
+        self.time_ms = self.time_ms.max(batch.time_ms);
         let mut deferred = Deferred {
             mark: items.mark(),
             slots: VecDeque::new(),
@@ -378,7 +379,7 @@ impl Machine {
     }
 
     /// Takes a program back and draws the consequences of its verdict. Answers
-    /// the fuel of the call.
+    /// what the call used.
     pub fn settle<S: ConsequenceSink + ?Sized>(
         &mut self,
         deferred: &mut Deferred,
@@ -386,7 +387,7 @@ impl Machine {
         batch: &Batch<'_>,
         sink: &mut S,
         outcomes: &mut Outcomes,
-    ) -> Result<u64, ApplyError> {
+    ) -> Result<Costly, ApplyError> {
         let Judging {
             topic: id,
             running,
@@ -417,7 +418,7 @@ impl Machine {
             sink,
             outcomes,
         );
-        Ok(fuel)
+        Ok(Costly { topic: id, fuel })
     }
 
     #[expect(

@@ -22,7 +22,6 @@ use super::files::{BlockRef, Home, Segment, TopicFiles};
 use super::writer::{SEGMENT_BYTES, create};
 use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
-use crate::lock_ext::RwLockExt;
 use crate::snapshot;
 use crate::store::Store;
 

@@ -14,6 +14,7 @@
 )]
 
 mod commit;
+mod costly;
 mod crash;
 mod damage;
 mod disks;

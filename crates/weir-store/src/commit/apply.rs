@@ -1,0 +1,346 @@
+//! What follows a sync: batches are applied in slices, published, answered.
+//!
+//! The machine is let go between two slices. A batch whose programs are costly
+//! is deferred: a thread of its own judges its calls, and the batches behind it
+//! are applied meanwhile (weir-core's `machine::deferred` says which can be).
+//! At most one batch is deferred. What must never happen here: an applied
+//! index that covers it before its last call is settled.
+
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use weir_core::batch::{BatchBuilder, Items};
+use weir_core::machine::deferred::{COSTLY_FUEL, Deferred, Judging, Turn};
+use weir_core::machine::{Costly, Slice};
+use weir_core::{Batch, Outcome, OutcomeRun, Outcomes};
+
+use super::{Committer, LOCAL_TERM};
+use crate::engine::Engine;
+use crate::error::StoreError;
+use crate::log::LogIndex;
+use crate::queue::{JudgeDied, Judged, Pending};
+
+/// For how long the machine is held in one piece: some 100 us.
+const SLICE: Slice = Slice {
+    items_max: 1024,
+    fuel_max: 2 * COSTLY_FUEL,
+    stops: true,
+};
+
+/// A batch that is judged while others are applied.
+pub(super) struct Away {
+    pending: Pending,
+    builder: Arc<BatchBuilder>,
+    index: LogIndex,
+    time_ms: u64,
+    deferred: Deferred,
+    outcomes: Outcomes,
+    /// A call is with the other thread.
+    judged: bool,
+}
+
+/// A call on its way to the thread that judges.
+struct Call {
+    judging: Box<Judging>,
+    builder: Arc<BatchBuilder>,
+    time_ms: u64,
+}
+
+impl Call {
+    fn run(mut self) -> Box<Judging> {
+        self.judging.run(&batch(&self.builder, self.time_ms));
+        self.judging
+    }
+}
+
+/// The thread that judges costly calls, made when the first one comes.
+#[derive(Default)]
+pub(super) struct Judge(Option<(mpsc::Sender<Call>, JoinHandle<()>)>);
+
+impl Judge {
+    /// Hands a call over, or gives it back when there is no thread.
+    fn send(&mut self, engine: &Arc<Engine>, call: Call) -> Result<(), Call> {
+        if self.0.is_none() {
+            let (sender, calls) = mpsc::channel();
+            let engine = Arc::clone(engine);
+            let thread = std::thread::Builder::new().name("weir-judge".to_owned());
+            let thread = thread.spawn(move || judge(&engine, &calls));
+            self.0 = thread.ok().map(|thread| (sender, thread));
+        }
+        match &self.0 {
+            Some((sender, _)) => sender.send(call).map_err(|mpsc::SendError(call)| call),
+            None => Err(call),
+        }
+    }
+
+    /// Waits for its thread; a call that it has in hand is judged before.
+    pub(super) fn end(&mut self) {
+        if let Some((sender, thread)) = self.0.take() {
+            drop(sender);
+            // It has told when it died.
+            drop(thread.join());
+        }
+    }
+}
+
+fn judge(engine: &Engine, calls: &mpsc::Receiver<Call>) {
+    /// Tells the commit thread when this one dies in a call.
+    struct Alarm<'a>(&'a Engine);
+    impl Drop for Alarm<'_> {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                self.0.poison();
+                self.0.queue.judged(Err(JudgeDied));
+            }
+        }
+    }
+    let _alarm = Alarm(engine);
+    while let Ok(call) = calls.recv() {
+        engine.queue.judged(Ok(call.run()));
+    }
+}
+
+fn batch(builder: &BatchBuilder, time_ms: u64) -> Batch<'_> {
+    Batch {
+        count: u32::try_from(builder.len()).unwrap_or(u32::MAX),
+        time_ms,
+        term: LOCAL_TERM,
+        items: builder.items(),
+    }
+}
+
+impl Committer {
+    /// Applies a batch of the log and answers it, now or when its costly calls
+    /// are judged.
+    pub(super) fn apply(&mut self, mut pending: Pending, time_ms: u64) -> Result<(), StoreError> {
+        let builder = std::mem::take(&mut pending.builder);
+        let batch = batch(&builder, time_ms);
+        if let Some(away) = &self.away
+            && (self.engine.machine.read_ok()).conflicts(&away.deferred, &batch)
+        {
+            self.finish_away()?;
+        }
+        self.applied = self.applied.next();
+        let index = self.applied;
+        let mut outcomes = std::mem::take(&mut self.outcomes);
+        outcomes.clear();
+        let mut items = batch.items();
+        let mut deferred = None;
+        if pending.is_slow {
+            deferred = self.defer(&batch, &items);
+        }
+        while deferred.is_none() && items.left() > 0 {
+            let costly = self.slice(&batch, &mut items, &mut outcomes);
+            let costly = costly.map_err(|error| StoreError::Apply { index, error })?;
+            if costly.is_some() && items.left() > 0 {
+                deferred = self.defer(&batch, &items);
+            }
+        }
+        if let Some(deferred) = deferred {
+            self.away = Some(Away {
+                pending,
+                builder: Arc::new(builder),
+                index,
+                time_ms,
+                deferred,
+                outcomes,
+                judged: false,
+            });
+            self.show_applied();
+            return self.advance();
+        }
+        pending.builder = builder;
+        self.done(&mut outcomes, pending);
+        self.outcomes = outcomes;
+        Ok(())
+    }
+
+    fn defer(&self, batch: &Batch<'_>, items: &Items<'_>) -> Option<Deferred> {
+        if self.away.is_some() {
+            return None;
+        }
+        self.engine.machine.write_ok().defer(batch, items)
+    }
+
+    fn slice(
+        &mut self,
+        batch: &Batch<'_>,
+        items: &mut Items<'_>,
+        outcomes: &mut Outcomes,
+    ) -> Result<Option<Costly>, weir_core::ApplyError> {
+        let mut machine = self.engine.machine.write_ok();
+        let applied = machine.apply_slice(batch, items, &SLICE, &mut self.topics, outcomes);
+        self.topics.publish();
+        drop(machine);
+        if let Ok(Some(costly)) = &applied {
+            self.note(*costly);
+        }
+        self.engine.machine.give_way();
+        applied
+    }
+
+    /// Tells the queue, which is locked before the machine.
+    fn note(&self, costly: Costly) {
+        let machine = self.engine.machine.read_ok();
+        let topic = machine.topic_by_id(costly.topic);
+        let name = topic.map(|topic| topic.name.clone());
+        drop(machine);
+        if let Some(name) = name {
+            self.engine.queue.spent(name.as_str(), costly.fuel);
+        }
+    }
+
+    /// Goes on with the deferred batch until a call must be judged.
+    pub(super) fn advance(&mut self) -> Result<(), StoreError> {
+        let Some(mut away) = self.away.take() else {
+            return Ok(());
+        };
+        let index = away.index;
+        let fault = |error| StoreError::Apply { index, error };
+        let builder = Arc::clone(&away.builder);
+        let batch = batch(&builder, away.time_ms);
+        loop {
+            let mut machine = self.engine.machine.write_ok();
+            let turn = machine.resume(
+                &mut away.deferred,
+                &batch,
+                &SLICE,
+                &mut self.topics,
+                &mut away.outcomes,
+            );
+            self.topics.publish();
+            drop(machine);
+            match turn.map_err(fault)? {
+                Turn::Pause => self.engine.machine.give_way(),
+                Turn::End => break,
+                Turn::Judge(judging) => {
+                    let call = Call {
+                        judging,
+                        builder: Arc::clone(&away.builder),
+                        time_ms: away.time_ms,
+                    };
+                    match self.judge.send(&self.engine, call) {
+                        Ok(()) => {
+                            away.judged = true;
+                            self.away = Some(away);
+                            return Ok(());
+                        }
+                        Err(call) => self.settle(&mut away, *call.run()).map_err(fault)?,
+                    }
+                }
+            }
+        }
+        let Away {
+            mut pending,
+            mut outcomes,
+            ..
+        } = away;
+        pending.builder = Arc::into_inner(builder).unwrap_or_default();
+        self.done(&mut outcomes, pending);
+        Ok(())
+    }
+
+    fn settle(&mut self, away: &mut Away, judging: Judging) -> Result<(), weir_core::ApplyError> {
+        let builder = Arc::clone(&away.builder);
+        let batch = batch(&builder, away.time_ms);
+        let mut machine = self.engine.machine.write_ok();
+        let settled = machine.settle(
+            &mut away.deferred,
+            judging,
+            &batch,
+            &mut self.topics,
+            &mut away.outcomes,
+        );
+        self.topics.publish();
+        drop(machine);
+        settled.map(|costly| self.note(costly))
+    }
+
+    /// Goes on behind a call that has been judged.
+    pub(super) fn judged(&mut self, judging: Judged) -> Result<(), StoreError> {
+        let (Some(mut away), Ok(judging)) = (self.away.take(), judging) else {
+            return Err(StoreError::Poisoned);
+        };
+        let index = away.index;
+        away.judged = false;
+        let settled = self.settle(&mut away, *judging);
+        self.away = Some(away);
+        settled.map_err(|error| StoreError::Apply { index, error })?;
+        self.advance()
+    }
+
+    /// Waits until no batch is deferred.
+    pub(super) fn finish_away(&mut self) -> Result<(), StoreError> {
+        while let Some(away) = &self.away {
+            if away.judged {
+                let judging = self.engine.queue.wait_judged();
+                self.judged(judging)?;
+            } else {
+                self.advance()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A batch is applied: counts and answers it.
+    fn done(&mut self, outcomes: &mut Outcomes, mut pending: Pending) {
+        self.engine.arrivals.notify();
+        self.show_applied();
+        self.count(outcomes);
+        answer(outcomes, &mut pending);
+        self.engine.queue.recycle(pending);
+        self.topics.write_out();
+    }
+
+    /// Everything up to the applied index is applied: a deferred batch is not.
+    fn show_applied(&self) {
+        let deferred = self.away.as_ref().map(|away| away.index.0 - 1);
+        let index = deferred.unwrap_or(self.applied.0);
+        self.engine.counters.applied_index.set(index);
+    }
+
+    fn count(&self, outcomes: &Outcomes) {
+        let counters = &self.engine.counters;
+        for run in outcomes.runs() {
+            let n = u64::from(run.count);
+            match &run.outcome {
+                Outcome::Committed(commit) => match commit.effect {
+                    weir_core::Effect::Valid => counters.valid.add(n),
+                    weir_core::Effect::Invalid => counters.invalid.add(n),
+                    weir_core::Effect::Error => counters.errors.add(n),
+                },
+                Outcome::Replayed(_) => counters.replayed.add(n),
+                Outcome::Refused { .. } => counters.refused.add(n),
+            }
+        }
+    }
+}
+
+/// Hands each waiter the outcomes of its own items.
+fn answer(outcomes: &Outcomes, pending: &mut Pending) {
+    let mut runs = outcomes.runs().iter();
+    let mut current: Option<OutcomeRun> = None;
+    for (items, slot) in pending.waiters.drain(..) {
+        let mut own = Outcomes::default();
+        let mut missing = items;
+        while missing > 0 {
+            let Some(run) = current.take().or_else(|| runs.next().cloned()) else {
+                break;
+            };
+            let taken = run.count.min(missing);
+            own.push_run(OutcomeRun {
+                count: taken,
+                outcome: run.outcome.clone(),
+            });
+            missing -= taken;
+            if taken < run.count {
+                current = Some(OutcomeRun {
+                    count: run.count - taken,
+                    outcome: run.outcome.nth(u64::from(taken)),
+                });
+            }
+        }
+        assert!(missing == 0, "every item has an outcome");
+        slot.complete(Ok(own));
+    }
+}

@@ -1,0 +1,331 @@
+//! Programs that take long: what they hold up, and what not. The program here
+//! is held by the test until it lets it go, so nothing depends on time.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex};
+
+use weir_core::desk::{Desk, Image};
+use weir_core::intention::{Intention, Operation};
+use weir_core::machine::deferred::COSTLY_FUEL;
+use weir_core::program::{Entry, Trap, Verdict};
+use weir_core::{
+    ClientId, CodeHash, Effect, Facts, Program, ProgramHost, Refusal, Setup, TopicOptions,
+};
+use weir_store::disk::{Disk, FileDisk};
+use weir_store::{OpenOptions, Proposal, Store, StoreError};
+
+use crate::world::{CLIENT, Draw, create, execute, options, put};
+
+/// Holds calls whose value says so.
+#[derive(Debug, Default)]
+struct Gate {
+    state: Mutex<Held>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    arrived: usize,
+    open: bool,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let mut held = self.state.lock().unwrap();
+        held.arrived += 1;
+        self.changed.notify_all();
+        drop(self.changed.wait_while(held, |held| !held.open).unwrap());
+    }
+
+    /// Waits until so many calls have come.
+    fn await_calls(&self, number: usize) {
+        let held = self.state.lock().unwrap();
+        let enough = |held: &mut Held| held.arrived < number;
+        drop(self.changed.wait_while(held, enough).unwrap());
+    }
+
+    fn open(&self) {
+        self.state.lock().unwrap().open = true;
+        self.changed.notify_all();
+    }
+}
+
+/// Costly unless the value is "cheap"; waits at the gate for "hold", dies for
+/// "die". Writes what it was given.
+#[derive(Clone, Debug)]
+struct Slow(Arc<Gate>);
+
+impl ProgramHost for Slow {
+    fn hash(&self, code: &[u8]) -> CodeHash {
+        CodeHash([code[0]; 32])
+    }
+
+    fn admit(&self, _: &[u8], _: &Setup) -> Result<Box<dyn Program>, Refusal> {
+        Ok(Box::new(self.clone()))
+    }
+
+    fn fingerprint(&self) -> String {
+        "slow".to_owned()
+    }
+}
+
+impl Program for Slow {
+    fn facts(&self) -> Facts {
+        Facts {
+            reads_input: true,
+            ..Facts::default()
+        }
+    }
+
+    fn fits(&self, _: &Setup) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn accepts(&self, _: &Image) -> bool {
+        true
+    }
+
+    fn judge(&mut self, _: Entry, _: u64, desk: &mut Desk) -> Result<Verdict, Trap> {
+        let value = desk.input(1, 0).unwrap().to_vec();
+        match &value[..] {
+            b"hold" => self.0.pass(),
+            b"die" => panic!("the test wants it"),
+            _ => {}
+        }
+        desk.burn(if value == b"cheap" { 1 } else { COSTLY_FUEL });
+        desk.emit_input().unwrap();
+        Ok(Verdict::Valid)
+    }
+
+    fn settle(&mut self, _: bool, _: &mut Desk) {}
+
+    fn fork(&self) -> Box<dyn Program> {
+        Box::new(self.clone())
+    }
+}
+
+struct World {
+    dir: tempfile::TempDir,
+    gate: Arc<Gate>,
+    options: OpenOptions,
+}
+
+impl World {
+    fn new() -> Self {
+        let gate = Arc::new(Gate::default());
+        let options = OpenOptions {
+            host: Some(Arc::new(Slow(Arc::clone(&gate)))),
+            ..options()
+        };
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            gate,
+            options,
+        }
+    }
+
+    fn open(&self) -> Store {
+        let disk: Arc<dyn Disk> = Arc::new(FileDisk::open(self.dir.path()).unwrap());
+        Store::open_disk(disk, &self.options).unwrap()
+    }
+
+    /// A store whose topics `slow` and `slower` are known to be costly, and
+    /// `plain` has no program.
+    fn start(&self) -> Store {
+        let store = self.open();
+        create(&store, "plain");
+        for topic in ["slow", "slower"] {
+            let options = TopicOptions::default();
+            let operation = Operation::CreateProgram {
+                options: &options,
+                code: b"code",
+                args: b"",
+            };
+            let made = execute(&store, &[Intention::new(topic, operation)]);
+            assert_eq!(made[0].effect, Effect::Valid);
+            execute(&store, &[put(topic, b"k", b"costly")]);
+        }
+        store
+    }
+
+    /// The digest after a replay of the whole log.
+    fn reopened(&self) -> weir_core::Digest {
+        let store = self.open();
+        let digest = store.digest();
+        store.close().unwrap();
+        digest
+    }
+}
+
+fn send(store: &Store, topic: &str, value: &str) -> Proposal {
+    store
+        .propose(&[put(topic, b"k", value.as_bytes())])
+        .unwrap()
+}
+
+fn valid(proposal: Proposal) {
+    let outcomes = proposal.wait().unwrap();
+    assert!(
+        outcomes
+            .iter()
+            .all(|o| o.commit().is_some_and(|c| c.effect == Effect::Valid))
+    );
+}
+
+#[test]
+fn others_go_on_while_a_program_judges() {
+    let world = World::new();
+    let store = world.start();
+    let held = send(&store, "slow", "hold");
+    world.gate.await_calls(1);
+    // Writes, reads and questions about the topic itself are answered.
+    for _ in 0..10 {
+        valid(send(&store, "plain", "value"));
+    }
+    assert!(store.get("plain", b"k").unwrap().is_some());
+    assert!(store.get("slow", b"k").unwrap().is_some());
+    assert!(store.program("slow").is_some());
+    assert_eq!(store.programs().len(), 2);
+    let behind = send(&store, "slower", "costly");
+    assert!(!held.is_done());
+    world.gate.open();
+    valid(held);
+    valid(behind);
+    let digest = store.digest();
+    store.close().unwrap();
+    assert_eq!(world.reopened(), digest);
+}
+
+#[test]
+fn a_client_is_answered_in_its_order() {
+    let world = World::new();
+    let store = world.start();
+    let session = |topic, nonce, value| Intention {
+        client: CLIENT,
+        nonce,
+        ..put(topic, b"k", value)
+    };
+    let first = store.propose(&[session("slow", 1, b"hold")]).unwrap();
+    world.gate.await_calls(1);
+    // Overtaking would be a gap in its nonces.
+    let second = store.propose(&[session("plain", 2, b"value")]).unwrap();
+    let other = store.propose(&[Intention {
+        client: ClientId([0x22; 16]),
+        ..session("plain", 1, b"value")
+    }]);
+    world.gate.open();
+    valid(first);
+    valid(second);
+    valid(other.unwrap());
+    assert_eq!(store.last_nonce(CLIENT), 2);
+    let digest = store.digest();
+    store.close().unwrap();
+    assert_eq!(world.reopened(), digest);
+}
+
+#[test]
+fn one_call_with_many_is_judged_one_by_one_and_answered_whole() {
+    let world = World::new();
+    let store = world.start();
+    let values: Vec<Vec<u8>> = (0..50)
+        .map(|n| {
+            if n % 3 == 0 {
+                b"cheap".to_vec()
+            } else {
+                vec![n]
+            }
+        })
+        .collect();
+    let many: Vec<_> = values
+        .iter()
+        .map(|value| put("slow", b"k", value))
+        .collect();
+    let done = execute(&store, &many);
+    assert!(done.iter().all(|commit| commit.effect == Effect::Valid));
+    let dense = done.windows(2).all(|two| {
+        two[1].intention.0 == two[0].intention.0 + 1 && two[1].first.0 == two[0].first.0 + 1
+    });
+    assert!(dense, "offsets are dense: {done:?}");
+    store.close().unwrap();
+}
+
+#[test]
+fn a_checkpoint_waits_for_the_judge() {
+    let world = World::new();
+    let store = world.start();
+    let held = send(&store, "slow", "hold");
+    world.gate.await_calls(1);
+    std::thread::scope(|scope| {
+        let checkpoint = scope.spawn(|| store.checkpoint());
+        valid(send(&store, "plain", "value"));
+        world.gate.open();
+        valid(held);
+        checkpoint.join().unwrap().unwrap();
+    });
+    let digest = store.digest();
+    store.close().unwrap();
+    assert_eq!(world.reopened(), digest);
+}
+
+#[test]
+fn closing_answers_what_is_logged_and_refuses_what_waits() {
+    let world = World::new();
+    let store = world.start();
+    let held = send(&store, "slow", "hold");
+    world.gate.await_calls(1);
+    let behind = send(&store, "slower", "costly");
+    std::thread::scope(|scope| {
+        let closing = scope.spawn(|| store.close());
+        assert!(matches!(behind.wait(), Err(StoreError::Closed)));
+        world.gate.open();
+        valid(held);
+        closing.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_judge_that_dies_poisons_the_store() {
+    let world = World::new();
+    let store = world.start();
+    let dead = send(&store, "slow", "die");
+    assert!(matches!(dead.wait(), Err(StoreError::Poisoned)));
+    let refused = store.propose(&[put("plain", b"k", b"v")]);
+    assert!(matches!(refused, Err(StoreError::Poisoned)));
+}
+
+#[test]
+fn any_mix_of_writers_is_replayed_alike() {
+    let world = World::new();
+    let store = world.start();
+    std::thread::scope(|scope| {
+        for writer in 0..4_u8 {
+            let store = &store;
+            scope.spawn(move || {
+                let mut draw = Draw(u64::from(writer));
+                let mut sent = VecDeque::new();
+                for nonce in 1..=600 {
+                    let topic = ["slow", "slower", "plain"][draw.below(3) as usize];
+                    // Mostly cheap, so that topics are taken for cheap and are not.
+                    let value: &[u8] = if draw.below(20) == 0 {
+                        b"costly"
+                    } else {
+                        b"cheap"
+                    };
+                    let intention = Intention {
+                        client: ClientId([writer + 1; 16]),
+                        nonce,
+                        ..put(topic, b"k", value)
+                    };
+                    sent.push_back(store.propose(&[intention]).unwrap());
+                    if sent.len() > 10 {
+                        valid(sent.pop_front().unwrap());
+                    }
+                }
+                sent.into_iter().for_each(valid);
+            });
+        }
+    });
+    let digest = store.digest();
+    store.close().unwrap();
+    assert_eq!(world.reopened(), digest);
+}
