@@ -7,7 +7,20 @@
 //! Invariants: all kernels accept the same inputs with the same result; none reads outside of the
 //! slice it was given. What must never happen here: choosing at compile time what the machine can do.
 
+#![allow(
+    unsafe_code,
+    reason = "calls of functions that need an instruction set"
+)]
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod block;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 pub(crate) mod scalar;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod utf8;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 use std::sync::OnceLock;
 
@@ -15,17 +28,35 @@ use std::sync::OnceLock;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Simd {
+    /// x86-64 with AVX-512BW.
+    Avx512,
+    /// x86-64 with AVX2.
+    Avx2,
+    /// x86-64 with SSE4.2.
+    Sse42,
+    /// 64-bit ARM.
+    Neon,
     /// No more than the language has.
     Scalar,
 }
 
 impl Simd {
     /// All there are, best first.
-    pub const ALL: &'static [Self] = &[Self::Scalar];
+    pub const ALL: &'static [Self] = &[
+        Self::Avx512,
+        Self::Avx2,
+        Self::Sse42,
+        Self::Neon,
+        Self::Scalar,
+    ];
 
     /// Name for messages and for the environment variable `WEIR_SIMD`.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Avx512 => "avx512bw",
+            Self::Avx2 => "avx2",
+            Self::Sse42 => "sse4.2",
+            Self::Neon => "neon",
             Self::Scalar => "scalar",
         }
     }
@@ -68,18 +99,19 @@ pub(crate) struct PassedString {
     pub(crate) escaped: bool,
 }
 
-/// The functions of one kernel. `None` and `false` mean: something is wrong.
+/// The functions of one kernel. `None` and `false` mean: something is wrong. They are not safe to call
+/// on a machine that lacks the instruction set: `Kernel::of` is the only way to one, and asks first.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     pub(crate) simd: Simd,
     /// From `at` to where the brackets that are open are closed.
-    pass: fn(&[u8], usize, Open) -> Option<Passed>,
+    pass: unsafe fn(&[u8], usize, Open) -> Option<Passed>,
     /// From after the opening quote at `at - 1` to the closing quote.
-    string: fn(&[u8], usize) -> Option<PassedString>,
+    string: unsafe fn(&[u8], usize) -> Option<PassedString>,
     /// From `at` to the next line feed, or the end.
-    line: fn(&[u8], usize) -> usize,
+    line: unsafe fn(&[u8], usize) -> usize,
     /// Whether all of it is UTF-8.
-    utf8: fn(&[u8]) -> bool,
+    utf8: unsafe fn(&[u8]) -> bool,
 }
 
 impl Kernel {
@@ -106,27 +138,37 @@ impl Kernel {
     pub(crate) fn of(simd: Simd) -> Option<&'static Self> {
         match simd {
             Simd::Scalar => Some(&scalar::KERNEL),
+            #[cfg(target_arch = "aarch64")]
+            Simd::Neon => Some(&neon::KERNEL),
+            #[cfg(target_arch = "x86_64")]
+            simd => x86::of(simd),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => None,
         }
     }
 
     /// Passes from `at` to after the bracket that closes the last of those that are `open`.
     pub(crate) fn pass(&self, bytes: &[u8], at: usize, open: Open) -> Option<Passed> {
-        (self.pass)(bytes, at, open)
+        // SAFETY: `of` handed this kernel out, so the machine has its instruction set.
+        unsafe { (self.pass)(bytes, at, open) }
     }
 
     /// Passes from `at`, just after an opening quote, to the closing one.
     pub(crate) fn string(&self, bytes: &[u8], at: usize) -> Option<PassedString> {
-        (self.string)(bytes, at)
+        // SAFETY: `of` handed this kernel out, so the machine has its instruction set.
+        unsafe { (self.string)(bytes, at) }
     }
 
     /// Offset of the next line feed from `at`, or the length.
     pub(crate) fn line(&self, bytes: &[u8], at: usize) -> usize {
-        (self.line)(bytes, at)
+        // SAFETY: `of` handed this kernel out, so the machine has its instruction set.
+        unsafe { (self.line)(bytes, at) }
     }
 
     /// Whether `bytes` are UTF-8.
     pub(crate) fn utf8(&self, bytes: &[u8]) -> bool {
-        (self.utf8)(bytes)
+        // SAFETY: `of` handed this kernel out, so the machine has its instruction set.
+        unsafe { (self.utf8)(bytes) }
     }
 }
 
@@ -137,4 +179,62 @@ pub fn build_info() -> String {
         env!("CARGO_PKG_VERSION"),
         Kernel::chosen().simd.name()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kernel, Simd};
+
+    /// Each kernel of this machine says of `bytes` what the standard library says.
+    fn check(kernels: &[&Kernel], bytes: &[u8]) {
+        let expected = std::str::from_utf8(bytes).is_ok();
+        for kernel in kernels {
+            let simd = kernel.simd;
+            assert_eq!(
+                kernel.utf8(bytes),
+                expected,
+                "{simd:?} {}",
+                bytes.escape_ascii()
+            );
+        }
+    }
+
+    #[test]
+    fn utf8_is_what_the_standard_library_says() {
+        let kernels: Vec<_> = Simd::ALL
+            .iter()
+            .filter_map(|simd| Kernel::of(*simd))
+            .collect();
+        // Every beginning of a character, whole, cut and continued, ending at places around the
+        // boundaries of all vectors.
+        let mut places = (12..20).chain(28..36).chain(60..68).cycle();
+        for first in 0x80..=0xff {
+            for second in 0..=0xff {
+                for third in [0x20, 0x80, 0xbf, 0xe1] {
+                    for fourth in [0x20, 0x80, 0xc2] {
+                        let mut bytes = vec![b'x'; places.next().unwrap_or(0)];
+                        bytes.extend([first, second, third, fourth]);
+                        check(&kernels, &bytes);
+                    }
+                }
+            }
+        }
+        let text = "aé€😀".repeat(700);
+        for cut in (0..200).chain(text.len() - 200..=text.len()) {
+            check(&kernels, &text.as_bytes()[..cut]);
+            check(&kernels, &text.as_bytes()[cut..]);
+        }
+    }
+
+    #[test]
+    fn lines_end_at_line_feeds() {
+        for kernel in Simd::ALL.iter().filter_map(|simd| Kernel::of(*simd)) {
+            for length in 0..200 {
+                let mut bytes = vec![b'x'; length];
+                assert_eq!(kernel.line(&bytes, length / 2), length);
+                bytes.extend(b"\n\n");
+                assert_eq!(kernel.line(&bytes, length / 2), length);
+            }
+        }
+    }
 }
