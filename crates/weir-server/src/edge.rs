@@ -5,7 +5,7 @@
 //! | `head`, `h1`, `h2` | requests as they come in, answers as they go out |
 //! | `route`, `query`, `accept`, `origin`, `condition` | what a request says |
 //! | `service` | what is checked, and what happens then |
-//! | `write`, `batch`, `topics`, `program` | writes |
+//! | `write`, `batch`, `topics`, `program`, `groups` | writes |
 //! | `read`, `records`, `tail`, `hub` | reads |
 //! | `meta`, `cloudevents`, `coding`, `json`, `base64`, `date` | forms |
 //! | `problem`, `reply`, `ops` | answers |
@@ -19,6 +19,7 @@ mod cloudevents;
 mod coding;
 mod condition;
 mod date;
+mod groups;
 mod h1;
 mod h2;
 mod head;

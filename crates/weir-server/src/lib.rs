@@ -14,6 +14,7 @@
 
 mod access;
 mod admission;
+mod claiming;
 mod config;
 mod edge;
 mod error;

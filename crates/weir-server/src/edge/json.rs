@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use serde::{Deserialize, Deserializer};
+
 /// Appends a number in decimal.
 pub(crate) fn number(out: &mut Vec<u8>, mut value: u64) {
     let mut digits = [0_u8; 20];
@@ -47,6 +49,34 @@ pub(crate) fn text(out: &mut Vec<u8>, text: &str) {
     }
     out.extend_from_slice(bytes.get(clean..).unwrap_or_default());
     out.push(b'"');
+}
+
+/// A whole number from 0, however it is written: `7`, `7.0` and `7e0` are one
+/// number in JSON.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Number(pub(crate) u64);
+
+/// Largest number of which a floating point number knows the units.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let number = serde_json::Number::deserialize(from)?;
+        let whole = |value: &f64| value.fract() == 0.0 && (0.0..=EXACT_MAX).contains(value);
+        let exact = number.as_f64().filter(whole);
+        let found = number
+            .as_u64()
+            .or_else(|| format!("{:.0}", exact?).parse().ok());
+        let wrong = || serde::de::Error::custom("a whole number from 0");
+        found.map(Self).ok_or_else(wrong)
+    }
+}
+
+/// A member that may be left out, but not be null.
+pub(crate) fn some<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
 }
 
 /// An object that is being written.
@@ -154,6 +184,27 @@ mod tests {
         let expected = "{\"a\":0,\"b\":18446744073709551615,\"c\":\"\\\"\\\\\\n\\u0001é\",\"d\":true,\"e\":\"/wA=\",\"f\":[1, 2]}";
         assert_eq!(std::str::from_utf8(&out), Ok(expected));
         assert_eq!(check(&out), None);
+    }
+
+    #[test]
+    fn whole_numbers_are_read() {
+        let read = |text: &str| serde_json::from_str::<Number>(text).ok().map(|n| n.0);
+        assert_eq!(read("18446744073709551615"), Some(u64::MAX));
+        assert_eq!(
+            (read("7"), read("7.0"), read("7e2")),
+            (Some(7), Some(7), Some(700))
+        );
+        for wrong in [
+            "-1",
+            "7.5",
+            "1e300",
+            "18446744073709551616",
+            "\"7\"",
+            "null",
+            "true",
+        ] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -79,6 +79,12 @@ pub(crate) const CROWD_PAUSE_MS_MAX: u64 = 500;
 pub(crate) const ENTRY_BYTES_MAX: usize = 4 << 20;
 /// Runs of equal outcomes that the answer to a batch lists.
 pub(crate) const RUNS_MAX: usize = 10_000;
+/// Records of a claim unless asked otherwise.
+pub(crate) const CLAIM_RECORDS: u64 = 100;
+/// Groups that one page lists, at most; a topic has no more.
+pub(crate) const GROUPS_PAGE_MAX: u64 = 1024;
+/// Members that the description of a group names.
+pub(crate) const MEMBERS_MAX: usize = 1000;
 /// Topics that one page lists unless asked otherwise, and at most.
 pub(crate) const TOPICS_PAGE: u64 = 100;
 /// Most topics of a page.

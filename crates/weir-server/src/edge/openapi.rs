@@ -5,9 +5,10 @@
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
+use weir_core::limits::{GROUP_ATTEMPTS_MAX, GROUP_LEASE_MS_MAX, GROUP_PENDING_MAX};
 
 use super::head::Method;
-use super::limits::{PAGE_RECORDS_MAX, TOPICS_PAGE_MAX};
+use super::limits::{GROUPS_PAGE_MAX, PAGE_RECORDS_MAX, TOPICS_PAGE_MAX};
 use super::problem::Kind;
 use super::records::Form;
 use super::route::{ROWS, Resource, Row};
@@ -23,6 +24,7 @@ fn parameter(row: &Row, method: Method, name: &str) -> Value {
     let flag = || json!({"type": "string", "enum": ["true", "false", ""]});
     let entries = match row.resource {
         Resource::Topics => TOPICS_PAGE_MAX,
+        Resource::Groups => GROUPS_PAGE_MAX,
         _ => PAGE_RECORDS_MAX,
     };
     let (schema, about) = match name {
@@ -51,7 +53,17 @@ fn parameter(row: &Row, method: Method, name: &str) -> Value {
             json!({"type": "string", "pattern": "^(offset|intention|time|type|key|value|last|meta|client|nonce|term)(,(offset|intention|time|type|key|value|last|meta|client|nonce|term))*$"}),
             "Members of a record, as a list.",
         ),
+        "wait" if method.writes() => (number(0, 30), "Seconds to wait for a record."),
         "wait" => (number(0, 60), "Seconds to wait for a record."),
+        "member" => (
+            json!({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"}),
+            "Who asks; must be given.",
+        ),
+        "max" => (number(1, 1000), "Records."),
+        "lease-ms" => (
+            number(1, GROUP_LEASE_MS_MAX),
+            "Milliseconds until the records may be claimed by others.",
+        ),
         "consistency" => (word(&["local", "linear"]), "What a read must have seen."),
         "at-least" => (
             number(0, 1 << 53),
@@ -82,7 +94,8 @@ fn parameter(row: &Row, method: Method, name: &str) -> Value {
         "verbose" => (flag(), "The checks by name."),
         _ => (text(), ""),
     };
-    json!({"name": name, "in": "query", "required": false, "schema": schema, "description": about})
+    let required = name == "member";
+    json!({"name": name, "in": "query", "required": required, "schema": schema, "description": about})
 }
 
 fn field(name: &str, schema: &Value, about: &str) -> Value {
@@ -178,15 +191,75 @@ fn request(row: &Row, method: Method) -> Option<Value> {
         (Resource::Program, Method::Put) => {
             json!({"application/wasm": {"schema": {"type": "string", "format": "binary"}}})
         }
+        (resource, Method::Put | Method::Post) if resource.is_of_group() => {
+            json!({"application/json": {"schema": group_body(resource)?}})
+        }
         _ => return None,
     };
-    Some(json!({"required": false, "content": content}))
+    let required = row.resource.is_of_group() && method == Method::Post;
+    Some(json!({"required": required, "content": content}))
+}
+
+/// What a step of a group says.
+fn group_body(resource: Resource) -> Option<Value> {
+    let number = json!({"type": "integer", "minimum": 0, "maximum": u64::MAX});
+    let positive = json!({"type": "integer", "minimum": 1, "maximum": u64::MAX});
+    let lease = json!({"type": "integer", "minimum": 1, "maximum": GROUP_LEASE_MS_MAX});
+    let offsets = json!({"type": "array", "minItems": 1, "maxItems": 10_000, "items": positive});
+    let named = |members: &[(&str, &Value)], required: &[&str]| {
+        let members: Map<String, Value> = members
+            .iter()
+            .map(|(name, schema)| ((*name).to_owned(), (*schema).clone()))
+            .collect();
+        json!({"type": "object", "properties": members, "required": required, "additionalProperties": false})
+    };
+    let delay = json!({"type": "integer", "minimum": 0, "maximum": GROUP_LEASE_MS_MAX});
+    let reason = json!({"type": "string", "maxLength": 60});
+    let member = json!({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"});
+    let flag = json!({"type": "boolean"});
+    let claim = [("claim", &positive), ("offsets", &offsets)];
+    Some(match resource {
+        Resource::Group => {
+            let mode = json!({"enum": ["exclusive", "keyed", "shared"]});
+            let start = json!({"oneOf": [number, {"enum": ["first", "tail"]}]});
+            let attempts = json!({"type": "integer", "minimum": 0, "maximum": GROUP_ATTEMPTS_MAX});
+            let pending = json!({"type": "integer", "minimum": 1, "maximum": GROUP_PENDING_MAX});
+            let text = json!({"type": "string"});
+            let members = [
+                ("mode", &mode),
+                ("start", &start),
+                ("lease_ms", &lease),
+                ("attempts_max", &attempts),
+                ("pending_max", &pending),
+                ("dead_letters", &text),
+            ];
+            named(&members, &[])
+        }
+        Resource::GroupAck => named(&claim, &["claim", "offsets"]),
+        Resource::GroupNack => {
+            let [claim, offsets] = claim;
+            let more = [("delay_ms", &delay), ("reason", &reason)];
+            named(&[claim, offsets, more[0], more[1]], &["claim", "offsets"])
+        }
+        Resource::GroupExtend => {
+            let [claim, offsets] = claim;
+            let members = [claim, offsets, ("lease_ms", &lease)];
+            named(&members, &["claim", "offsets", "lease_ms"])
+        }
+        Resource::GroupJoin => named(&[("member", &member), ("takeover", &flag)], &["member"]),
+        Resource::GroupRenew | Resource::GroupLeave => {
+            named(&[("generation", &positive)], &["generation"])
+        }
+        Resource::GroupMove => named(&[("generation", &number), ("offset", &number)], &["offset"]),
+        Resource::GroupReset => named(&[("offset", &number)], &["offset"]),
+        _ => return None,
+    })
 }
 
 /// Statuses of success.
 fn good(row: &Row, method: Method) -> &'static [u16] {
     match (row.resource, method) {
-        (Resource::Topic | Resource::Program, Method::Put) => &[200, 201],
+        (Resource::Topic | Resource::Program | Resource::Group, Method::Put) => &[200, 201],
         (Resource::Events, Method::Post) | (Resource::Key, Method::Put) => &[200, 201, 202, 204],
         (Resource::Key, Method::Delete) => &[200, 202, 204],
         (Resource::Transactions, _) => &[201],
@@ -224,6 +297,7 @@ pub(crate) fn bad(row: &Row, method: Method) -> Vec<u16> {
         | Resource::Topic
         | Resource::Program
         | Resource::Problem => list.push(404),
+        resource if resource.is_of_group() => list.push(404),
         _ => {}
     }
     if matches!(
@@ -302,6 +376,14 @@ fn links(row: &Row, method: Method, status: u16) -> Option<Value> {
         (Resource::Events, Method::Post, 201) => json!({
             "record": link("getEvent", json!({"topic": topic, "offset": "$response.header.Weir-Offset"})),
         }),
+        (Resource::Group, Method::Put, 200 | 201) => {
+            let group = json!({"topic": topic, "group": "$request.path.group"});
+            json!({
+                "state": link("getGroup", group.clone()),
+                "claim": link("postGroupClaim", group.clone()),
+                "remove": link("deleteGroup", group),
+            })
+        }
         (Resource::Key, Method::Put, 201 | 204) => {
             let key = json!({"topic": topic, "key": "$request.path.key"});
             json!({"value": link("getKey", key.clone()), "remove": link("deleteKey", key)})
@@ -328,6 +410,19 @@ fn about(row: &Row, method: Method) -> &'static str {
         (Resource::Key, _) => "The current value of a key.",
         (Resource::Program, Method::Put) => "Make a topic with a program, or replace its program.",
         (Resource::Program, _) => "The program of a topic.",
+        (Resource::Groups, _) => "Groups of a topic by name.",
+        (Resource::Group, Method::Put) => "Make a group, or find that it is as it should be.",
+        (Resource::Group, Method::Delete) => "End a group.",
+        (Resource::Group, _) => "What a group is, and how far it has come.",
+        (Resource::GroupClaim, _) => "Take records of a keyed or shared group.",
+        (Resource::GroupAck, _) => "Records of a claim are done.",
+        (Resource::GroupNack, _) => "Give records of a claim back.",
+        (Resource::GroupExtend, _) => "Keep records of a claim for longer.",
+        (Resource::GroupJoin, _) => "Become the owner of an exclusive group.",
+        (Resource::GroupRenew, _) => "Stay the owner.",
+        (Resource::GroupLeave, _) => "Be the owner no longer.",
+        (Resource::GroupMove, _) => "Everything up to an offset is done.",
+        (Resource::GroupReset, _) => "Put the cursor anywhere; leases and ownership end.",
         (Resource::Healthz, _) => "Whether the server runs.",
         (Resource::Readyz, _) => "Whether the server should get requests.",
         (Resource::Metrics, _) => "What the server has counted.",
@@ -384,6 +479,7 @@ fn path_parameters(template: &str) -> Vec<Value> {
     let schema = |name: &str| match name {
         "topic" => json!({"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}$"}),
         "offset" => json!({"type": "integer", "minimum": 1, "maximum": u64::MAX}),
+        "group" => json!({"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$"}),
         _ => json!({"type": "string", "minLength": 1}),
     };
     names

@@ -192,8 +192,21 @@ pub(crate) fn object(
     line: bool,
     out: &mut Vec<u8>,
 ) -> bool {
-    let mut reframed = false;
     let mut object = Object::new(out);
+    let reframed = members(record, fields, texts, line, &mut object);
+    object.end();
+    reframed
+}
+
+/// The same into an object that has other members, too.
+pub(crate) fn members(
+    record: &Record<'_>,
+    fields: Fields,
+    texts: bool,
+    line: bool,
+    object: &mut Object<'_>,
+) -> bool {
+    let mut reframed = false;
     let number = |object: &mut Object<'_>, name: &str, value: u64| {
         if texts {
             object.text(name, &value.to_string());
@@ -207,39 +220,34 @@ pub(crate) fn object(
         (2, record.time_ms),
     ] {
         if fields.has(at) {
-            number(
-                &mut object,
-                NAMES.get(usize::from(at)).unwrap_or(&""),
-                value,
-            );
+            number(object, NAMES.get(usize::from(at)).unwrap_or(&""), value);
         }
     }
     if fields.has(3) {
         object.text("type", record.kind.name());
     }
     if fields.has(4) && !record.key.is_empty() {
-        put_key(&mut object, record.key);
+        put_key(object, record.key);
     }
     let meta = Meta::read(record.meta);
     if fields.has(5) {
-        reframed = put_value(&mut object, record, &meta, line);
+        reframed = put_value(object, record, &meta, line);
     }
     if fields.has(6) {
         object.flag("last", record.flags.last());
     }
     if fields.has(7) {
-        meta.describe(record.meta, &mut object);
+        meta.describe(record.meta, object);
     }
     if fields.has(8) && !record.client.is_none() {
         object.text("client", &record.client.to_string());
     }
     if fields.has(9) && record.nonce != 0 {
-        number(&mut object, "nonce", record.nonce);
+        number(object, "nonce", record.nonce);
     }
     if fields.has(10) {
-        number(&mut object, "term", record.term);
+        number(object, "term", record.term);
     }
-    object.end();
     reframed
 }
 

@@ -1,7 +1,7 @@
 //! The table of resources: the router, `Allow`, the query parameters that are
 //! known, the label of metrics, and the `OpenAPI` document are all held to it.
 
-use weir_core::{ErrorCode, TopicName};
+use weir_core::{ErrorCode, GroupName, TopicName};
 
 use super::base64;
 use super::head::Method;
@@ -21,6 +21,17 @@ pub(crate) enum Resource {
     Keys,
     Key,
     Program,
+    Groups,
+    Group,
+    GroupClaim,
+    GroupAck,
+    GroupNack,
+    GroupExtend,
+    GroupJoin,
+    GroupRenew,
+    GroupLeave,
+    GroupMove,
+    GroupReset,
     Healthz,
     Readyz,
     Metrics,
@@ -139,6 +150,69 @@ pub(crate) const ROWS: &[Row] = &[
         ],
     },
     Row {
+        resource: Resource::Groups,
+        template: "/v1/topics/{topic}/groups",
+        methods: &[
+            (Method::Get, &["after", "limit"]),
+            (Method::Head, &["after", "limit"]),
+        ],
+    },
+    Row {
+        resource: Resource::Group,
+        template: "/v1/topics/{topic}/groups/{group}",
+        methods: &[
+            (Method::Get, &[]),
+            (Method::Head, &[]),
+            (Method::Put, &[]),
+            (Method::Delete, &[]),
+        ],
+    },
+    Row {
+        resource: Resource::GroupClaim,
+        template: "/v1/topics/{topic}/groups/{group}/claim",
+        methods: &[(Method::Post, &["member", "max", "lease-ms", "wait"])],
+    },
+    Row {
+        resource: Resource::GroupAck,
+        template: "/v1/topics/{topic}/groups/{group}/ack",
+        methods: &[(Method::Post, &[])],
+    },
+    Row {
+        resource: Resource::GroupNack,
+        template: "/v1/topics/{topic}/groups/{group}/nack",
+        methods: &[(Method::Post, &[])],
+    },
+    Row {
+        resource: Resource::GroupExtend,
+        template: "/v1/topics/{topic}/groups/{group}/extend",
+        methods: &[(Method::Post, &[])],
+    },
+    Row {
+        resource: Resource::GroupJoin,
+        template: "/v1/topics/{topic}/groups/{group}/join",
+        methods: &[(Method::Post, &[])],
+    },
+    Row {
+        resource: Resource::GroupRenew,
+        template: "/v1/topics/{topic}/groups/{group}/renew",
+        methods: &[(Method::Post, &[])],
+    },
+    Row {
+        resource: Resource::GroupLeave,
+        template: "/v1/topics/{topic}/groups/{group}/leave",
+        methods: &[(Method::Post, &[])],
+    },
+    Row {
+        resource: Resource::GroupMove,
+        template: "/v1/topics/{topic}/groups/{group}/move",
+        methods: &[(Method::Post, &[])],
+    },
+    Row {
+        resource: Resource::GroupReset,
+        template: "/v1/topics/{topic}/groups/{group}/reset",
+        methods: &[(Method::Post, &[])],
+    },
+    Row {
         resource: Resource::Healthz,
         template: "/healthz",
         methods: &[(Method::Get, &[]), (Method::Head, &[])],
@@ -173,6 +247,11 @@ impl Resource {
         ROWS.get(self as usize)
     }
 
+    /// Whether it is a group, or what is done with one.
+    pub(crate) fn is_of_group(self) -> bool {
+        (Self::Groups as u8..=Self::GroupReset as u8).contains(&(self as u8))
+    }
+
     /// Label of metrics and logs.
     pub(crate) fn label(self) -> &'static str {
         self.row().map_or("unknown", |row| row.template)
@@ -205,6 +284,7 @@ pub(crate) struct Matched {
     pub(crate) topic: String,
     pub(crate) key: Vec<u8>,
     pub(crate) offset: u64,
+    /// Of a group, or of a problem.
     pub(crate) name: String,
 }
 
@@ -259,6 +339,12 @@ pub(crate) fn find(path: &str) -> Result<Matched, Problem> {
         ["v1", "topics", topic, "keys"] => on_topic(Resource::Keys, topic),
         ["v1", "topics", topic, "transactions"] => on_topic(Resource::Transactions, topic),
         ["v1", "topics", topic, "program"] => on_topic(Resource::Program, topic),
+        ["v1", "topics", topic, "groups"] => on_topic(Resource::Groups, topic),
+        ["v1", "topics", topic, "groups", group] => on_group(Resource::Group, topic, group),
+        ["v1", "topics", topic, "groups", group, step] => {
+            let found = STEPS.iter().find(|(name, _)| name == step);
+            on_group(found.ok_or_else(unknown)?.1, topic, group)
+        }
         ["v1", "topics", topic] => on_topic(Resource::Topic, topic),
         ["v1", "topics"] => Ok(Matched::of(Resource::Topics)),
         ["v1"] => Ok(Matched::of(Resource::Root)),
@@ -282,6 +368,34 @@ fn on_topic(resource: Resource, topic: &str) -> Result<Matched, Problem> {
     TopicName::new(&name).map_err(|error| wrong(error.to_string()))?;
     let mut found = Matched::of(resource);
     found.topic = name;
+    Ok(found)
+}
+
+/// Last parts of paths: what can be done with a group.
+const STEPS: &[(&str, Resource)] = &[
+    ("claim", Resource::GroupClaim),
+    ("ack", Resource::GroupAck),
+    ("nack", Resource::GroupNack),
+    ("extend", Resource::GroupExtend),
+    ("join", Resource::GroupJoin),
+    ("renew", Resource::GroupRenew),
+    ("leave", Resource::GroupLeave),
+    ("move", Resource::GroupMove),
+    ("reset", Resource::GroupReset),
+];
+
+fn on_group(resource: Resource, topic: &str, group: &str) -> Result<Matched, Problem> {
+    let mut found = on_topic(resource, topic)?;
+    let wrong = |why: String| Problem::new(Kind::BadRequest, why).code(ErrorCode::BadName);
+    let name = decode(group, false).and_then(|name| String::from_utf8(name).ok());
+    let name = name.ok_or_else(|| wrong("the group's name has a wrong escape".to_owned()))?;
+    if GroupName::new(&name).is_none() {
+        return Err(wrong(
+            "a group's name is 1 to 64 letters, digits, dots, hyphens and underscores, no dot first"
+                .to_owned(),
+        ));
+    }
+    found.name = name;
     Ok(found)
 }
 
@@ -314,6 +428,7 @@ mod tests {
                 .replace("{topic}", "t")
                 .replace("{key}", "k")
                 .replace("{offset}", "7")
+                .replace("{group}", "g")
                 .replace("{name}", "n");
             assert_eq!(find(&path).unwrap().resource, row.resource, "{path}");
         }

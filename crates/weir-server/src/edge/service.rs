@@ -25,7 +25,7 @@ use super::query::Query;
 use super::reply::{Boxed, Reply};
 use super::route::{self, Matched, Resource};
 use super::write::Commit;
-use super::{batch, coding, ops, program, read, tail, topics, write};
+use super::{batch, coding, groups, ops, program, read, tail, topics, write};
 use crate::access::{Principal, Right};
 use crate::security::Denied;
 use crate::shared::{Phase, Shared};
@@ -381,6 +381,14 @@ impl Edge {
             (Resource::Program, Method::Put) => program::put(edge, call, body).await,
             (Resource::Program, _) => program::get(edge, call),
             (Resource::Topic, _) => topics::get(edge, call),
+            (Resource::Groups, _) => groups::list(edge, call).await,
+            (Resource::Group, Method::Put) => groups::open(edge, call, &body).await,
+            (Resource::Group, Method::Delete) => groups::delete(edge, call).await,
+            (Resource::Group, _) => groups::get(edge, call).await,
+            (Resource::GroupClaim, _) => groups::claim(edge, call).await,
+            (resource, Method::Post) if resource.is_of_group() => {
+                groups::step(edge, call, &body).await
+            }
             (Resource::Topics, _) => topics::list(edge, call).await,
             (Resource::Events, _) if tail::is_wanted(call) => tail::open(edge, call),
             (Resource::Events, _) => read::page(edge, call).await,
@@ -478,7 +486,7 @@ fn rate(pause: std::time::Duration) -> Problem {
     problem
 }
 
-fn denial(denied: Denied, topic: &str) -> Problem {
+pub(crate) fn denial(denied: Denied, topic: &str) -> Problem {
     if denied.code == ErrorCode::Unauthenticated {
         let problem = Problem::new(Kind::Unauthenticated, denied.code.sentence()).code(denied.code);
         return problem.field("www-authenticate", "Bearer");
@@ -508,6 +516,7 @@ fn right(call: &Call) -> Option<Right> {
         }
         (Resource::Root, _) => return None,
         (Resource::Metrics, _) => Right::Admin,
+        (resource, _) if resource.is_of_group() => Right::Group,
         (Resource::Topic, Method::Put) => Right::Create,
         (Resource::Topic, Method::Delete) => Right::Destroy,
         (Resource::Program, Method::Put) => Right::Program,

@@ -117,7 +117,8 @@ fn describe(options: &TopicOptions, out: &mut Vec<u8>) {
     object.end();
 }
 
-fn json_object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+/// Reads a body that is a JSON object.
+pub(crate) fn json_object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     serde_json::from_slice(body)
         .map_err(|error| Problem::bad(format!("the body cannot be read: {error}")))
 }

@@ -3,9 +3,7 @@
 //! A claim is a task of its own, so that what is behind it on the connection
 //! goes on. Invariants: of one connection only one claim at a time is with the
 //! store or has records that are not sent, which bounds the memory of all of
-//! them; rights are asked for before each look. What must never happen here: a
-//! claim after the client has left, or a look without a pause when nothing has
-//! changed.
+//! them. What must never happen here: a claim after the client has left.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,33 +14,21 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
-use weir_core::limits::META_BYTES_MAX;
+use weir_core::ErrorCode;
 use weir_core::protocol::{
     ANSWER_BYTES_MAX, CLAIM_WAIT_MS_MAX, CLAIMS_MAX, GroupAnswer, GroupClaim, GroupLine,
     GroupOwner, Message, Packet, write_group,
 };
-use weir_core::{ConsequenceOffset, ErrorCode};
-use weir_store::{Ask, Claimed, GroupInfo, PageBuilder, Store, StoreError};
+use weir_store::{Claimed, GroupInfo, PageBuilder, Store, StoreError};
 
 use super::buffer::OUT_BYTES_HIGH;
 use super::connection::Connection;
 use super::guard;
 use super::refuse::{self, Refused};
-use crate::access::{Principal, Right};
+use crate::access::Right;
 use crate::admission::Permit;
-use crate::security::now_ms;
-use crate::shared::{Phase, Shared};
-
-/// How long to wait at most before looking again while somebody else may give
-/// something back.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Bytes of the log that a claim is counted with, for each record and for
-/// itself.
-const RECORD_BYTES: usize = 18;
-const CLAIM_BYTES: usize = 128;
-/// Pause, and how often, while others have all room for long answers.
-const ROOM_PAUSE: Duration = Duration::from_millis(10);
-const ROOM_TRIES: u32 = 500;
+use crate::claiming::{self, Claim, NoLook};
+use crate::shared::Phase;
 
 /// What a claim came to.
 struct Found {
@@ -119,18 +105,6 @@ impl Claims {
     }
 }
 
-/// What a task needs to know.
-struct Asked {
-    shared: Arc<Shared>,
-    principal: Principal,
-    topic: String,
-    group: String,
-    member: Vec<u8>,
-    max: usize,
-    lease_ms: u64,
-    until: Instant,
-}
-
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Begins a claim.
     pub(super) fn claim(&mut self, tag: &[u8], claim: &GroupClaim<'_>) -> Result<(), Refused> {
@@ -144,7 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Err(refused);
         }
         let wait = Duration::from_millis(claim.wait_ms.min(CLAIM_WAIT_MS_MAX));
-        let asked = Asked {
+        let asked = Claim {
             shared: Arc::clone(&self.port.shared),
             principal: self.principal.clone(),
             topic: claim.topic.to_owned(),
@@ -158,7 +132,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let place = Arc::clone(&self.claims.place);
         let leaving = self.claims.leaving.subscribe();
         self.claims.tasks.spawn(async move {
-            let (found, place) = match asked.run(place, leaving).await {
+            let (found, place) = match run(asked, place, leaving).await {
                 Ok((found, place)) => (Ok(found), Some(place)),
                 Err(refused) => (Err(refused), None),
             };
@@ -273,91 +247,39 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-impl Asked {
-    /// Looks until there is something, or nobody waits any longer.
-    async fn run(
-        self,
-        place: Arc<Semaphore>,
-        mut leaving: watch::Receiver<bool>,
-    ) -> Result<(Found, OwnedSemaphorePermit), Refused> {
-        let asked = Arc::new(self);
-        let mut seen = None;
-        loop {
-            let permit = Arc::clone(&place).acquire_owned().await;
-            let permit = permit.map_err(|_| Refused::plain(ErrorCode::Internal))?;
-            let found = asked.look().await?;
-            let over = Instant::now() >= asked.until || *leaving.borrow();
-            if !found.is_empty || found.reason != 0 || over {
-                return Ok((found, permit));
-            }
-            drop(permit);
-            let due = found.due_ms.map_or(LOOK_EVERY, |due| {
-                Duration::from_millis(due.saturating_sub(now_ms()).max(1))
-            });
-            let pause = (Instant::now() + due.min(LOOK_EVERY)).min(asked.until);
-            // Records that could not be had last time are no news.
-            let stands = seen.replace(found.frontier) == Some(found.frontier);
-            let store = &asked.shared.store;
-            let reader = store.listen(&asked.topic, ConsequenceOffset(found.frontier));
-            tokio::select! {
-                _ = reader.changed(), if !stands => {}
-                _ = leaving.wait_for(|leaving| *leaving) => {}
-                () = tokio::time::sleep_until(pause) => {}
-            }
+/// Looks until there is something, or nobody waits any longer.
+async fn run(
+    claim: Claim,
+    place: Arc<Semaphore>,
+    mut leaving: watch::Receiver<bool>,
+) -> Result<(Found, OwnedSemaphorePermit), Refused> {
+    let claim = Arc::new(claim);
+    let mut seen = None;
+    loop {
+        let permit = Arc::clone(&place).acquire_owned().await;
+        let permit = permit.map_err(|_| Refused::plain(ErrorCode::Internal))?;
+        let looked = claim.look(found).await;
+        let (mut found, room) = looked.map_err(|error| match error {
+            NoLook::Denied(denied) => guard::refused(denied, &claim.topic),
+            NoLook::Busy => Refused::plain(ErrorCode::Busy),
+            NoLook::Store(error) => refuse::of_store(&error),
+        })?;
+        let over = Instant::now() >= claim.until || *leaving.borrow();
+        if !found.is_empty || found.reason != 0 || over {
+            found.room = Some(room).filter(|_| found.data.len() > OUT_BYTES_HIGH);
+            return Ok((found, permit));
         }
-    }
-
-    /// Looks once.
-    async fn look(self: &Arc<Self>) -> Result<Found, Refused> {
-        let shared = &self.shared;
-        shared
-            .authorize(&self.principal, Right::Group, &self.topic)
-            .map_err(|denied| guard::refused(denied, &self.topic))?;
-        let bytes = self.max * RECORD_BYTES + CLAIM_BYTES;
-        let Some(permit) = shared.admission.admit(bytes) else {
-            return Err(Refused::plain(ErrorCode::Busy));
-        };
-        // What will come is not known: room for the longest record.
-        let limits = shared.store.limits();
-        let record = limits.key_bytes_max + limits.value_bytes_max + META_BYTES_MAX;
-        let mut patience = ROOM_TRIES;
-        let room = loop {
-            match shared.admission.admit_answer(record.max(ANSWER_BYTES_MAX)) {
-                Some(room) => break room,
-                None if patience == 0 => return Err(Refused::plain(ErrorCode::Busy)),
-                None => {
-                    patience -= 1;
-                    tokio::time::sleep(ROOM_PAUSE).await;
-                }
-            }
-        };
-        let asked = Arc::clone(self);
-        let looked = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            asked.claim()
-        });
-        let looked = looked.await.unwrap_or(Err(StoreError::Poisoned));
-        let mut found = looked.map_err(|error| refuse::of_store(&error))?;
-        found.room = Some(room).filter(|_| found.data.len() > OUT_BYTES_HIGH);
-        Ok(found)
-    }
-
-    fn claim(&self) -> Result<Found, StoreError> {
-        let ask = Ask {
-            member: &self.member,
-            max: self.max,
-            lease_ms: self.lease_ms,
-            bytes_max: ANSWER_BYTES_MAX,
-        };
-        found(&self.shared.store.claim(&self.topic, &self.group, &ask)?)
+        drop((permit, room));
+        tokio::select! {
+            () = claim.pause(&mut seen, found.frontier, found.due_ms) => {}
+            _ = leaving.wait_for(|leaving| *leaving) => {}
+        }
     }
 }
 
 fn found(claimed: &Claimed) -> Result<Found, StoreError> {
     let commit = claimed.commit.as_ref();
-    let reason = commit.and_then(|commit| commit.reason);
-    // A group that was put back meanwhile is looked at again.
-    let reason = reason.filter(|code| *code != ErrorCode::Conflict);
+    let reason = claiming::reason(claimed);
     let mut attempts = Vec::new();
     let mut page = PageBuilder::default();
     for delivery in &claimed.deliveries {

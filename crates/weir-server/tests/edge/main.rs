@@ -18,6 +18,7 @@
 mod body;
 mod client;
 mod drain;
+mod groups;
 mod live;
 mod once;
 mod pieces;

@@ -163,3 +163,30 @@ fn metrics_tell_what_happened_at_the_doors() {
         "{metrics}"
     );
 }
+
+#[test]
+fn groups_need_their_right_and_those_of_the_topic_for_letters() {
+    let (world, token) = world(&["group t", "read u", "create,put t.dead"]);
+    world.create("t");
+    world.create("u");
+    let own = bearer(&token);
+    let ask = |line: &str, body: &str| ask(&world, line, &[&own, JSON], body);
+    let is = |answer: &str, status: &str| {
+        let head = format!("http/1.1 {status} ");
+        assert!(answer.starts_with(&head), "{answer}");
+    };
+    is(&ask("PUT /v1/topics/t/groups/g", "{}"), "201");
+    is(&ask("GET /v1/topics/t/groups", ""), "200");
+    is(&ask("POST /v1/topics/t/groups/g/claim?member=a", ""), "200");
+    is(
+        &ask("POST /v1/topics/t/groups/g/reset", "{\"offset\":0}"),
+        "200",
+    );
+    is(&ask("PUT /v1/topics/u/groups/g", "{}"), "403");
+    is(&ask("GET /v1/topics/u/groups", ""), "403");
+    is(&ask("POST /v1/topics/u/groups/g/claim?member=a", ""), "403");
+    let letters = |topic: &str| format!("{{\"attempts_max\":1,\"dead_letters\":\"{topic}\"}}");
+    is(&ask("PUT /v1/topics/t/groups/h", &letters("u")), "403");
+    is(&ask("PUT /v1/topics/t/groups/h", &letters("t.dead")), "201");
+    is(&ask("DELETE /v1/topics/t/groups/h", ""), "200");
+}

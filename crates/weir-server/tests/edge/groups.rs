@@ -1,0 +1,110 @@
+//! Groups over HTTP: who waits is woken, and nothing is lost or done twice.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::world::{World, world};
+
+fn made(world: &World, setup: &str) {
+    let reply = world.ask("PUT /v1/topics/t/groups/g", "", setup.as_bytes());
+    assert_eq!(reply.status, 201, "{}", reply.text());
+}
+
+fn step(world: &World, what: &str, body: &Value) -> u16 {
+    let line = format!("POST /v1/topics/t/groups/g/{what}");
+    let fields = "Content-Type: application/json";
+    world.ask(&line, fields, body.to_string().as_bytes()).status
+}
+
+#[test]
+fn a_claim_waits_for_a_record() {
+    let world = Arc::new(world());
+    made(&world, "{}");
+    let waits = Arc::clone(&world);
+    let begun = Instant::now();
+    let waiting = std::thread::spawn(move || {
+        waits.ask("POST /v1/topics/t/groups/g/claim?member=a&wait=30", "", b"")
+    });
+    // Whether it is there before the claim or after: it gets it.
+    assert_eq!(world.ask("POST /v1/topics/t/events", "", b"1").status, 201);
+    let reply = waiting.join().unwrap();
+    assert_eq!((reply.status, reply.get("weir-count")), (200, Some("1")));
+    assert!(begun.elapsed() < Duration::from_secs(25));
+}
+
+#[test]
+fn many_members_do_each_record_once() {
+    let world = Arc::new(world());
+    made(&world, r#"{"lease_ms":60000}"#);
+    for n in 0..60 {
+        let body = n.to_string();
+        let reply = world.ask("POST /v1/topics/t/events", "", body.as_bytes());
+        assert_eq!(reply.status, 201);
+    }
+    let members = (0..4).map(|me| {
+        let world = Arc::clone(&world);
+        std::thread::spawn(move || {
+            let mut done = Vec::new();
+            loop {
+                let line = format!("POST /v1/topics/t/groups/g/claim?member=m{me}&max=7");
+                let reply = world.ask(&line, "", b"");
+                assert_eq!(reply.status, 200);
+                let json = reply.json();
+                let records = json["records"].as_array().unwrap();
+                if records.is_empty() {
+                    return done;
+                }
+                let offsets: Vec<u64> = records
+                    .iter()
+                    .map(|record| record["offset"].as_u64().unwrap())
+                    .collect();
+                let body = serde_json::json!({"claim": json["claim"], "offsets": offsets});
+                assert_eq!(step(&world, "ack", &body), 200);
+                done.extend(offsets);
+            }
+        })
+    });
+    let threads: Vec<_> = members.collect();
+    let mut times = BTreeMap::new();
+    for offset in threads.into_iter().flat_map(|t| t.join().unwrap()) {
+        *times.entry(offset).or_insert(0) += 1;
+    }
+    // A member may leave while another one claims; what is left is had now.
+    let rest = world.ask("POST /v1/topics/t/groups/g/claim?member=z", "", b"");
+    for record in rest.json()["records"].as_array().unwrap() {
+        *times.entry(record["offset"].as_u64().unwrap()).or_insert(0) += 1;
+    }
+    let all: BTreeMap<u64, i32> = (2..62).map(|offset| (offset, 1)).collect();
+    assert_eq!(times, all);
+}
+
+#[test]
+fn a_record_that_is_given_back_too_often_becomes_a_letter() {
+    let world = world();
+    made(&world, r#"{"attempts_max":2,"dead_letters":"dead"}"#);
+    assert_eq!(world.ask("POST /v1/topics/t/events", "", b"1").status, 201);
+    for attempt in 1..=2 {
+        let line = "POST /v1/topics/t/groups/g/claim?member=a&wait=5";
+        let json = world.ask(line, "", b"").json();
+        assert_eq!(json["records"][0]["attempts"], attempt);
+        let body = serde_json::json!({"claim": json["claim"], "offsets": [2], "reason": "no"});
+        assert_eq!(step(&world, "nack", &body), 200);
+    }
+    let line = "POST /v1/topics/t/groups/g/claim?member=a";
+    assert_eq!(world.ask(line, "", b"").get("weir-count"), Some("0"));
+    let reply = world.ask("GET /v1/topics/t/groups/g", "", b"");
+    assert_eq!(reply.json()["deaths"], 1);
+    // The store makes the topic; the letter comes by itself, with its reason.
+    let reply = world.ask("GET /v1/topics/dead/events?wait=10&type=put", "", b"");
+    let json = reply.json();
+    let letters = json.as_array().map_or(0, Vec::len);
+    let body = String::from_utf8_lossy(&reply.body).into_owned();
+    assert!(
+        reply.status == 200 && letters == 2,
+        "{} {body}",
+        reply.status
+    );
+}
