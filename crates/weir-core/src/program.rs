@@ -11,6 +11,7 @@
 use std::fmt;
 
 use crate::desk::{Desk, Image};
+use crate::kv::KvMap;
 
 /// SHA-256 of a module's bytes: its identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -254,7 +255,10 @@ pub struct ProgramView<'a> {
     pub meter: u32,
     /// What it keeps.
     pub mode: StateMode,
-    /// Number of entries of mode `kv`.
+    /// The entries of mode `kv`; none to be seen while it judges beside the
+    /// machine.
+    pub state: Option<&'a KvMap>,
+    /// Their number.
     pub state_entries: u64,
     /// Bytes of its state: keys and values, or memory.
     pub state_bytes: u64,

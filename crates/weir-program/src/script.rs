@@ -329,10 +329,10 @@ impl World {
     fn state(&self, topic: &str, out: &mut String) -> Result<(), String> {
         let view = self.machine.topic(topic).and_then(|view| view.program);
         let program = view.ok_or("a topic without a program has no state")?;
-        for (key, value) in program.state.iter() {
+        for (key, value) in program.state.iter().flat_map(|state| state.iter()) {
             let _ = writeln!(out, "{}={}", show(key), show(value));
         }
-        let count = program.state.len();
+        let count = program.state_entries;
         let _ = writeln!(out, "{count} entries");
         Ok(())
     }

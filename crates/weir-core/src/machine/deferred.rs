@@ -63,6 +63,7 @@ impl Away {
             args: &self.args,
             meter: self.meter,
             mode: self.mode,
+            state: None,
             state_entries: self.state_entries,
             state_bytes: self.state_bytes,
             counts: self.counts,
