@@ -27,6 +27,7 @@ pub mod machine;
 pub mod options;
 pub mod program;
 pub mod protocol;
+pub mod query;
 pub mod record;
 pub mod session;
 pub mod snapshot;

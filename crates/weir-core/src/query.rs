@@ -1,0 +1,78 @@
+//! Queries: ordered merge, filter, groups and limits over items that stay where
+//! they are.
+//!
+//! Pages of JSON items come in from any number of sources (partitions of a
+//! foreign database, files, topics) and spans of the same pages go out, in
+//! order: payloads are not parsed into trees, not written again, not copied.
+//! The engine does no I/O; its caller fetches the pages it asks for. See
+//! `docs/guide/query.md`.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use weir_core::query::{Bounds, Budgets, Query, QueryText, SourceOptions, Step};
+//!
+//! let text = QueryText { order: "$.n desc".into(), limit: Some(2), ..QueryText::default() };
+//! let mut query = Query::new(Arc::new(text.compile()?), Budgets::default());
+//! let (a, b) = (
+//!     query.add_source(SourceOptions { sorted: true, ..SourceOptions::default() })?,
+//!     query.add_source(SourceOptions { sorted: true, ..SourceOptions::default() })?,
+//! );
+//! query.enqueue(a, bytes::Bytes::from_static(br#"[{"n":3},{"n":1}]"#), None)?;
+//! assert!(matches!(query.next(Bounds::default())?, Step::Need(_)));
+//! query.enqueue(b, bytes::Bytes::from_static(br#"[{"n":2.5}]"#), None)?;
+//! let Step::Ready(page) = query.next(Bounds::default())? else { panic!() };
+//! let items: Vec<&[u8]> = page.iter().collect();
+//! assert_eq!(items, [&br#"{"n":3}"#[..], br#"{"n":2.5}"#]);
+//! assert!(matches!(query.next(Bounds::default())?, Step::Done));
+//! # Ok::<(), weir_core::query::QueryError>(())
+//! ```
+//!
+//! | file | is |
+//! |---|---|
+//! | `options`, `text`, `plan` | what is asked, and its compiled form |
+//! | `source`, `load` | a source; a page on its way to rows |
+//! | `key`, `decimal`, `json` | order of values, exact numbers, strings |
+//! | `engine`, `flow`, `heap`, `sort` | stages, modes, the merge, the sort |
+//! | `filter`, `expression`, `fold`, `distinct` | what the stages do |
+//! | `manage`, `resume`, `token` | sources come and split; stopping and going on |
+//! | `explain` | what a query will do |
+//!
+//! What must never happen here: I/O, a clock, a thread, a hash order that
+//! shows, a float, a partial result in place of an error.
+
+mod buffer;
+mod decimal;
+mod distinct;
+mod engine;
+mod error;
+mod explain;
+mod expression;
+mod filter;
+mod flow;
+mod fold;
+mod heap;
+mod json;
+mod key;
+mod load;
+mod manage;
+mod options;
+mod page;
+mod plan;
+mod resume;
+mod sort;
+mod source;
+mod text;
+mod token;
+
+pub use buffer::Buffer;
+pub use engine::{Query, Step};
+pub use error::{Place, QueryError};
+pub use explain::Explain;
+pub use key::{Kind, Strings};
+pub use manage::{SOURCE_NAME_BYTES_MAX, SPLITS_MAX};
+pub use options::{Bounds, Budgets, Complex, Missing, Mode, QueryText, SourceOptions};
+pub use page::{Item, ResultPage};
+pub use plan::{AGGREGATES_MAX, KEYS_MAX, Plan, TEXT_BYTES_MAX};
+pub use source::{Frames, Meta, Need, PageIn, SourceId};
+pub use token::{TOKEN_BYTES_MAX, TOKEN_KEY_BYTES_MAX};
+pub use weir_scan::{BadItem, Level, Path, Shape, Span};

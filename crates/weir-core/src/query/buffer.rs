@@ -1,0 +1,79 @@
+//! Bytes that several hold and nobody copies.
+//!
+//! A page comes in as [`Bytes`], which may own its memory or lend that of
+//! somebody else (`Bytes::from_owner`). It is wrapped once; everything handed
+//! out later is a span in it and keeps it alive. When the last holder lets go,
+//! on whatever thread, the memory goes back to its owner, and the query's
+//! account is told. What must never happen here: a copy of a payload byte.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+
+/// Bytes of pages that are referenced by anybody.
+#[derive(Debug, Default)]
+pub(crate) struct Account(AtomicU64);
+
+impl Account {
+    /// Bytes held now.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+struct Held {
+    bytes: Bytes,
+    account: Arc<Account>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let bytes = self.bytes.len() as u64;
+        self.account.0.fetch_sub(bytes, Ordering::AcqRel);
+    }
+}
+
+/// A page's bytes, shared: cloning counts, it does not copy. `Send` and `Sync`;
+/// outlives its query.
+#[derive(Clone)]
+pub struct Buffer(Arc<Held>);
+
+impl Buffer {
+    pub(crate) fn new(bytes: Bytes, account: &Arc<Account>) -> Self {
+        account.0.fetch_add(bytes.len() as u64, Ordering::AcqRel);
+        Self(Arc::new(Held {
+            bytes,
+            account: Arc::clone(account),
+        }))
+    }
+
+    /// The bytes between two places; nothing when they are not inside (I8).
+    pub(crate) fn span(&self, offset: u32, len: u32) -> &[u8] {
+        let (offset, len) = (offset as usize, len as usize);
+        self.get(offset..offset.saturating_add(len))
+            .unwrap_or_default()
+    }
+
+    /// Whether two are the same memory.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0.bytes
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len())
+    }
+}

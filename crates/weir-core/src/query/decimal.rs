@@ -1,0 +1,444 @@
+//! Numbers as their literals say, without a float.
+//!
+//! A JSON number is a sign, decimal digits and a power of ten. [`Number`] is a
+//! view of a literal; [`Sum`] adds any of them up exactly within ±10^400;
+//! [`Decimal`] is a result, written in one form for equal values. What must
+//! never happen here: rounding, but for [`Decimal::divided`], which says so; a
+//! wrap; a result that depends on the order of the terms.
+
+/// Largest exponent a term of a sum may have: below 10^401 in magnitude.
+const EXPONENT_MAX: i64 = 401;
+/// Power of ten of the lowest digit a sum can hold.
+const LOWEST: i64 = -405;
+/// Digits in a limb.
+const LIMB_DIGITS: i64 = 9;
+/// A limb is below this, in magnitude.
+const LIMB: i64 = 1_000_000_000;
+/// Limbs of a wide sum: from 10^-405 to 10^441, so that 2^64 of the largest
+/// terms fit.
+const LIMBS: usize = 94;
+/// Terms after which carries are moved up, long before a limb could overflow.
+const TERMS_MAX: u32 = 1 << 30;
+/// Significant digits of a quotient.
+const QUOTIENT_DIGITS: usize = 17;
+/// Up to this many places before the point, a number is written without `e`.
+const PLAIN_BEFORE: i64 = 40;
+/// Up to this many zeros behind the point, a number is written without `e`.
+const PLAIN_BEHIND: i64 = 6;
+
+/// A literal taken apart: `0.DIGITS * 10^exponent`, the first digit not 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Number<'a> {
+    /// Whether it is below zero; never for a zero.
+    pub(crate) negative: bool,
+    /// Power of ten; saturates far outside of what is added up.
+    pub(crate) exponent: i64,
+    /// From the first to the last digit that is not 0, a point in between.
+    digits: &'a [u8],
+}
+
+impl<'a> Number<'a> {
+    /// Of a literal that the scanner has checked. Other bytes give some
+    /// number.
+    pub(crate) fn parse(literal: &'a [u8]) -> Self {
+        let (sign, rest) = match literal.split_first() {
+            Some((b'-', rest)) => (true, rest),
+            _ => (false, literal),
+        };
+        let e = rest.iter().position(|byte| matches!(byte, b'e' | b'E'));
+        let (mantissa, power) = rest.split_at(e.unwrap_or(rest.len()));
+        let is_digit = |byte: &u8| matches!(byte, b'1'..=b'9');
+        let (Some(first), Some(last)) = (
+            mantissa.iter().position(is_digit),
+            mantissa.iter().rposition(is_digit),
+        ) else {
+            return Self {
+                negative: false,
+                exponent: 0,
+                digits: &[],
+            };
+        };
+        let point = mantissa.iter().position(|byte| *byte == b'.');
+        let point = point.unwrap_or(mantissa.len());
+        let lead = if first < point {
+            signed(point - first)
+        } else {
+            -signed(first - point - 1)
+        };
+        Self {
+            negative: sign,
+            exponent: power_of(power).saturating_add(lead),
+            digits: mantissa.get(first..=last).unwrap_or_default(),
+        }
+    }
+
+    /// The digits, 0 to 9 each.
+    pub(crate) fn digits(&self) -> impl Iterator<Item = u8> + use<'a> {
+        let digits = self.digits.iter();
+        digits
+            .filter(|byte| byte.is_ascii_digit())
+            .map(|byte| byte - b'0')
+    }
+
+    /// Whether it is zero.
+    pub(crate) const fn is_zero(&self) -> bool {
+        self.digits.is_empty()
+    }
+}
+
+fn signed(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// The number behind `e`, saturated.
+fn power_of(text: &[u8]) -> i64 {
+    let text = text.get(1..).unwrap_or_default();
+    let (negative, digits) = match text.split_first() {
+        Some((b'-', digits)) => (true, digits),
+        Some((b'+', digits)) => (false, digits),
+        _ => (false, text),
+    };
+    let mut power = 0i64;
+    for byte in digits {
+        let digit = i64::from(byte.wrapping_sub(b'0'));
+        power = power.saturating_mul(10).saturating_add(digit);
+    }
+    // Room for what the place of the point adds.
+    let power = power.min(i64::MAX / 4);
+    if negative { -power } else { power }
+}
+
+/// An exact sum of literals.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sum {
+    /// Integers of up to 18 digits: 2^64 of them fit.
+    small: i128,
+    /// Everything else.
+    wide: Option<Box<Wide>>,
+}
+
+#[derive(Clone, Debug)]
+struct Wide {
+    limbs: [i64; LIMBS],
+    terms: u32,
+}
+
+impl Sum {
+    /// Adds a literal; false, and nothing added, when it is out of range.
+    #[must_use]
+    pub(crate) fn add(&mut self, literal: &[u8]) -> bool {
+        if let Some(integer) = small(literal) {
+            self.small = self.small.saturating_add(i128::from(integer));
+            return true;
+        }
+        let number = Number::parse(literal);
+        if number.is_zero() {
+            return true;
+        }
+        let count = signed(number.digits().count());
+        if number.exponent > EXPONENT_MAX || number.exponent - count < LOWEST {
+            return false;
+        }
+        self.restore(&number);
+        true
+    }
+
+    /// Adds a value that a sum had before, which may be above what a term may
+    /// be.
+    pub(crate) fn restore(&mut self, number: &Number<'_>) {
+        let wide = self.wide.get_or_insert_with(|| {
+            Box::new(Wide {
+                limbs: [0; LIMBS],
+                terms: 0,
+            })
+        });
+        wide.add(number);
+    }
+
+    /// The exact value.
+    pub(crate) fn value(&self) -> Decimal {
+        let small = self.small.to_string();
+        let small = Number::parse(small.as_bytes());
+        let Some(wide) = &self.wide else {
+            return Decimal::of(&small);
+        };
+        let mut wide = wide.clone();
+        if !small.is_zero() {
+            wide.add(&small);
+        }
+        wide.value()
+    }
+}
+
+/// An integer of up to 18 digits.
+fn small(literal: &[u8]) -> Option<i64> {
+    let (negative, digits) = match literal.split_first()? {
+        (b'-', digits) => (true, digits),
+        _ => (false, literal),
+    };
+    if digits.len() > 18 {
+        return None;
+    }
+    let mut value = 0i64;
+    for byte in digits {
+        if !byte.is_ascii_digit() {
+            return None;
+        }
+        value = value * 10 + i64::from(byte - b'0');
+    }
+    Some(if negative { -value } else { value })
+}
+
+impl Wide {
+    fn add(&mut self, number: &Number<'_>) {
+        let mut power = number.exponent - 1 - LOWEST;
+        for digit in number.digits() {
+            let (limb, within) = (power.div_euclid(LIMB_DIGITS), power.rem_euclid(LIMB_DIGITS));
+            let within = u32::try_from(within).unwrap_or(0);
+            let digit = i64::from(digit) * 10i64.pow(within);
+            let limb = usize::try_from(limb).ok();
+            if let Some(limb) = limb.and_then(|limb| self.limbs.get_mut(limb)) {
+                *limb += if number.negative { -digit } else { digit };
+            }
+            power -= 1;
+        }
+        self.terms += 1;
+        if self.terms >= TERMS_MAX {
+            self.carry();
+        }
+    }
+
+    /// Brings all limbs but the last into 0..10^9.
+    fn carry(&mut self) {
+        self.terms = 0;
+        let mut carry = 0;
+        let last = LIMBS - 1;
+        for (at, limb) in self.limbs.iter_mut().enumerate() {
+            *limb += carry;
+            carry = 0;
+            if at != last {
+                carry = limb.div_euclid(LIMB);
+                *limb = limb.rem_euclid(LIMB);
+            }
+        }
+    }
+
+    fn value(mut self) -> Decimal {
+        self.carry();
+        let negative = self.limbs.last().is_some_and(|limb| *limb < 0);
+        if negative {
+            for limb in &mut self.limbs {
+                *limb = -*limb;
+            }
+            self.carry();
+        }
+        let mut digits = Vec::with_capacity(LIMBS * 9);
+        for limb in self.limbs.iter().rev() {
+            let mut unit = LIMB / 10;
+            while unit > 0 {
+                let digit = limb / unit % 10;
+                digits.push(u8::try_from(digit).unwrap_or(0));
+                unit /= 10;
+            }
+        }
+        let exponent = LOWEST + signed(digits.len());
+        Decimal::normal(negative, digits, exponent)
+    }
+}
+
+/// A number as a result: `0.DIGITS * 10^exponent` without zeros at either end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Decimal {
+    negative: bool,
+    exponent: i64,
+    digits: Vec<u8>,
+}
+
+impl Decimal {
+    /// The value of a literal.
+    pub(crate) fn of(number: &Number<'_>) -> Self {
+        Self::normal(number.negative, number.digits().collect(), number.exponent)
+    }
+
+    fn normal(negative: bool, mut digits: Vec<u8>, mut exponent: i64) -> Self {
+        while digits.last() == Some(&0) {
+            digits.pop();
+        }
+        let lead = digits.iter().take_while(|digit| **digit == 0).count();
+        digits.drain(..lead);
+        exponent -= signed(lead);
+        if digits.is_empty() {
+            exponent = 0;
+        }
+        Self {
+            negative: negative && !digits.is_empty(),
+            exponent,
+            digits,
+        }
+    }
+
+    /// This by `count`, rounded half to even at 17 significant digits. `count`
+    /// must not be 0.
+    pub(crate) fn divided(&self, count: u64) -> Self {
+        let count = u128::from(count.max(1));
+        let mut quotient: Vec<u8> = Vec::with_capacity(QUOTIENT_DIGITS + 1);
+        let (mut rest, mut exponent, mut at) = (0u128, self.exponent, 0);
+        while quotient.len() <= QUOTIENT_DIGITS && (at < self.digits.len() || rest != 0) {
+            rest = rest * 10 + u128::from(self.digits.get(at).copied().unwrap_or(0));
+            at += 1;
+            let digit = u8::try_from(rest / count).unwrap_or(9);
+            rest %= count;
+            if quotient.is_empty() && digit == 0 {
+                exponent -= 1;
+            } else {
+                quotient.push(digit);
+            }
+        }
+        let sticky = rest != 0 || self.digits.get(at..).is_some_and(|left| !left.is_empty());
+        if quotient.len() > QUOTIENT_DIGITS {
+            let guard = quotient.pop().unwrap_or(0);
+            let odd = quotient.last().is_some_and(|digit| digit % 2 == 1);
+            if guard > 5 || (guard == 5 && (sticky || odd)) {
+                let mut up = true;
+                for digit in quotient.iter_mut().rev() {
+                    up = *digit == 9;
+                    *digit = if up { 0 } else { *digit + 1 };
+                    if !up {
+                        break;
+                    }
+                }
+                if up {
+                    quotient.insert(0, 1);
+                    exponent += 1;
+                }
+            }
+        }
+        Self::normal(self.negative, quotient, exponent)
+    }
+
+    /// Appends it as a JSON number; equal values give equal bytes.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let count = signed(self.digits.len());
+        let digits = |from: usize, to: usize| {
+            let digits = self.digits.get(from..to.min(self.digits.len()));
+            digits.unwrap_or_default().iter().map(|digit| digit + b'0')
+        };
+        if self.digits.is_empty() {
+            out.push(b'0');
+            return;
+        }
+        if self.negative {
+            out.push(b'-');
+        }
+        let point = self.exponent;
+        if point > 0 && point <= PLAIN_BEFORE {
+            let before = usize::try_from(point).unwrap_or(0);
+            out.extend(digits(0, before));
+            out.extend(std::iter::repeat_n(
+                b'0',
+                before.saturating_sub(self.digits.len()),
+            ));
+            if count > point {
+                out.push(b'.');
+                out.extend(digits(before, usize::MAX));
+            }
+        } else if point <= 0 && point > -PLAIN_BEHIND {
+            out.extend_from_slice(b"0.");
+            out.extend(std::iter::repeat_n(
+                b'0',
+                usize::try_from(-point).unwrap_or(0),
+            ));
+            out.extend(digits(0, usize::MAX));
+        } else {
+            out.extend(digits(0, 1));
+            if count > 1 {
+                out.push(b'.');
+                out.extend(digits(1, usize::MAX));
+            }
+            out.push(b'e');
+            out.extend_from_slice((point - 1).to_string().as_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Number, Sum};
+
+    fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
+    fn sum(terms: &[&str]) -> String {
+        let mut sum = Sum::default();
+        for term in terms {
+            assert!(sum.add(term.as_bytes()), "{term}");
+        }
+        text(|out| sum.value().write(out))
+    }
+
+    #[test]
+    fn sums_are_exact() {
+        assert_eq!(sum(&[]), "0");
+        assert_eq!(sum(&["0.1", "0.2"]), "0.3");
+        assert_eq!(sum(&["1", "-1.0", "-0"]), "0");
+        assert_eq!(sum(&["-5", "2.5"]), "-2.5");
+        assert_eq!(sum(&["9223372036854775807", "1"]), "9223372036854775808");
+        assert_eq!(
+            sum(&["170141183460469231731687303715884105727", "1"]),
+            "170141183460469231731687303715884105728"
+        );
+        assert_eq!(sum(&["1e400", "1e-400", "-1e400"]), "1e-400");
+        assert_eq!(sum(&["1e20", "1"]), "100000000000000000001");
+        assert_eq!(sum(&["-0.001", "0.0005"]), "-0.0005");
+        let mut sum = Sum::default();
+        for outside in [
+            "1e401",
+            "-1e999999999999999999999",
+            "1e-406",
+            "1e-99999999999",
+        ] {
+            assert!(!sum.add(outside.as_bytes()), "{outside}");
+        }
+        assert_eq!(text(|out| sum.value().write(out)), "0");
+    }
+
+    #[test]
+    fn quotients_are_rounded_half_to_even() {
+        let avg = |terms: &[&str], count: u64| {
+            let mut sum = Sum::default();
+            assert!(terms.iter().all(|term| sum.add(term.as_bytes())));
+            text(|out| sum.value().divided(count).write(out))
+        };
+        assert_eq!(avg(&["1", "2"], 2), "1.5");
+        assert_eq!(avg(&["1"], 3), "0.33333333333333333");
+        assert_eq!(avg(&["2"], 3), "0.66666666666666667");
+        assert_eq!(avg(&["-20"], 3), "-6.6666666666666667");
+        assert_eq!(avg(&["10000000000000000.5"], 1), "10000000000000000");
+        assert_eq!(avg(&["10000000000000001.5"], 1), "10000000000000002");
+        assert_eq!(avg(&["99999999999999999.5"], 1), "100000000000000000");
+        assert_eq!(avg(&["0"], 7), "0");
+        assert_eq!(avg(&["1000"], 10), "100");
+    }
+
+    #[test]
+    fn equal_numbers_are_written_alike() {
+        let check = |literal: &str, expect: &str| {
+            let number = Number::parse(literal.as_bytes());
+            let decimal = super::Decimal::of(&number);
+            assert_eq!(text(|out| decimal.write(out)), expect, "{literal}");
+        };
+        check("1", "1");
+        check("1.0", "1");
+        check("1e0", "1");
+        check("-0.0e5", "0");
+        check("120e-1", "12");
+        check("0.00001", "0.00001");
+        check("0.0000001", "1e-7");
+        check("12.5e60", "1.25e61");
+        check("1E3", "1000");
+        check("-1.50", "-1.5");
+    }
+}

@@ -1,0 +1,394 @@
+//! Where the next item comes from, in each mode; and what is missing.
+
+use std::collections::VecDeque;
+
+use super::engine::{Flow, Last, Pull, Query};
+use super::error::QueryError;
+use super::heap::Entry;
+use super::key::OwnedKey;
+use super::load::{compare, row};
+use super::options::Mode;
+use super::plan::Plan;
+use super::sort::Sorter;
+use super::source::{Need, Source, SourceId};
+use crate::error_code::ErrorCode;
+
+impl Query {
+    /// Fixes the mode.
+    pub(super) fn start(&mut self) -> Result<(), QueryError> {
+        if self.mode.is_some() {
+            return Ok(());
+        }
+        let mode = self.planned_mode();
+        if mode == Mode::Merge
+            && let Some(at) = self.sources.iter().position(|source| !source.sorted)
+        {
+            let id = SourceId(u32::try_from(at).unwrap_or(u32::MAX));
+            let error = QueryError::new(ErrorCode::BadOption);
+            let name = self.source(id)?.name.clone();
+            return Err(error.because("a merge needs sorted sources").of(id, &name));
+        }
+        if mode == Mode::Sort {
+            let items_max = match (&self.stages.fold, &self.stages.distinct, self.stages.limit) {
+                (None, None, Some(limit)) => {
+                    usize::try_from(limit.saturating_add(self.stages.offset)).ok()
+                }
+                _ => None,
+            };
+            self.flow.sorter = Sorter::new(items_max, self.budgets.sort_bytes_max);
+        }
+        self.mode = Some(mode);
+        if !matches!(mode, Mode::Arrival | Mode::Sort) {
+            self.flow.arrivals = VecDeque::new();
+        }
+        for at in 0..self.sources.len() {
+            self.join(u32::try_from(at).unwrap_or(u32::MAX));
+        }
+        Ok(())
+    }
+
+    /// The mode that holds, or will with the sources that are there.
+    pub(super) fn planned_mode(&self) -> Mode {
+        let fixed = self.mode.or(self.forced).or(self.plan.mode);
+        fixed.unwrap_or_else(|| {
+            if self.plan.keys.is_empty() {
+                Mode::Sequential
+            } else if self.sources.iter().all(|source| source.sorted) {
+                Mode::Merge
+            } else {
+                Mode::Sort
+            }
+        })
+    }
+
+    /// Puts a source into the heap.
+    pub(super) fn join(&mut self, source: u32) {
+        if self.mode == Some(Mode::Merge)
+            && let Some(entry) = entry(&self.plan, &self.sources, source)
+        {
+            let (plan, sources) = (&self.plan, &self.sources);
+            self.flow.heap.push(entry, |a, b| less(plan, sources, a, b));
+        }
+    }
+
+    /// Where the next item is.
+    pub(super) fn pull(&mut self) -> Result<Pull, QueryError> {
+        Ok(match self.mode {
+            Some(Mode::Merge) => self.pull_merged(),
+            Some(Mode::Sort) => return self.pull_sorted(),
+            Some(Mode::Arrival) => self.pull_arrived(),
+            Some(Mode::RoundRobin) => self.pull_turn(),
+            Some(Mode::Sequential) | None => self.pull_sequential(),
+        })
+    }
+
+    fn pull_merged(&mut self) -> Pull {
+        loop {
+            let Some(top) = self.flow.heap.top() else {
+                return Pull::End;
+            };
+            if !top.bound {
+                return Pull::Source(top.source);
+            }
+            // It may be stale: a page has come, or a higher watermark.
+            self.refresh(top.source);
+            match self.flow.heap.top() {
+                Some(now) if now.bound && now.source == top.source => return Pull::Blocked,
+                _ => {}
+            }
+        }
+    }
+
+    /// Makes the top of the heap, which is of this source, what it should be.
+    fn refresh(&mut self, source: u32) {
+        let new = entry(&self.plan, &self.sources, source);
+        let (plan, sources) = (&self.plan, &self.sources);
+        let heap = &mut self.flow.heap;
+        heap.replace(new, |a, b| less(plan, sources, a, b));
+    }
+
+    fn pull_sorted(&mut self) -> Result<Pull, QueryError> {
+        let mut over = true;
+        while let Some(source) = self.flow.arrivals.pop_front() {
+            let from = self.sources.get_mut(source as usize);
+            let Some(page) = from.and_then(|from| from.pages.pop_front()) else {
+                continue;
+            };
+            let sorter = &mut self.flow.sorter;
+            sorter.add(&self.plan, &self.sources, SourceId(source), page)?;
+        }
+        for source in &self.sources {
+            over &= source.ended;
+        }
+        Ok(if over { Pull::Sorted } else { Pull::Blocked })
+    }
+
+    fn pull_arrived(&mut self) -> Pull {
+        if let Some(source) = self.flow.arrivals.front() {
+            return Pull::Source(*source);
+        }
+        if self.sources.iter().all(|source| source.ended) {
+            Pull::End
+        } else {
+            Pull::Blocked
+        }
+    }
+
+    fn pull_sequential(&mut self) -> Pull {
+        while let Some(source) = self.order.get(self.flow.turn) {
+            match self.sources.get(*source as usize) {
+                Some(from) if from.is_waiting() => return Pull::Blocked,
+                Some(from) if !from.is_over() => return Pull::Source(*source),
+                _ => self.flow.turn += 1,
+            }
+        }
+        Pull::End
+    }
+
+    fn pull_turn(&mut self) -> Pull {
+        for _ in 0..=self.order.len() {
+            if self.flow.turn >= self.order.len() {
+                self.flow.turn = 0;
+            }
+            let Some(source) = self.order.get(self.flow.turn) else {
+                break;
+            };
+            match self.sources.get(*source as usize) {
+                Some(from) if from.is_waiting() => return Pull::Blocked,
+                Some(from) if !from.is_over() => return Pull::Source(*source),
+                _ => self.flow.turn += 1,
+            }
+        }
+        Pull::End
+    }
+
+    /// Goes on behind the front item of a source.
+    pub(super) fn advance(&mut self, source: u32) {
+        let Some(from) = self.sources.get_mut(source as usize) else {
+            return;
+        };
+        let Some(page) = from.pages.front_mut() else {
+            return;
+        };
+        let row = page.next;
+        page.next += 1;
+        let gone = page.next >= page.spans.len();
+        if self.mode == Some(Mode::Merge) {
+            if gone {
+                self.flow.last_row = None;
+                self.flow.last = last(&self.plan, from, source, row);
+            } else {
+                self.flow.last_row = Some((source, row));
+            }
+        }
+        if gone {
+            from.pages.pop_front();
+            if self.mode == Some(Mode::Arrival) {
+                self.flow.arrivals.pop_front();
+            }
+        }
+        match self.mode {
+            Some(Mode::Merge) => self.refresh(source),
+            Some(Mode::RoundRobin) => self.flow.turn += 1,
+            _ => {}
+        }
+    }
+
+    /// What is known of the last item handed on by a merge.
+    pub(super) fn last(&self) -> Option<Last> {
+        match self.flow.last_row {
+            Some((source, row)) => {
+                let from = self.sources.get(source as usize)?;
+                last(&self.plan, from, source, row)
+            }
+            None => self.flow.last.clone(),
+        }
+    }
+
+    /// The pages the query would like now, required ones first. After `Ready`
+    /// these are the pages ahead.
+    #[must_use]
+    pub fn needs(&self) -> Vec<Need> {
+        let mut needs = Vec::new();
+        if self.is_over() || self.stages.limit == Some(0) {
+            return needs;
+        }
+        let mode = self.planned_mode();
+        let required: Vec<u32> = match mode {
+            Mode::Sequential | Mode::RoundRobin => {
+                let mut order = self.order.iter().skip(self.flow.turn);
+                let found = order.find(|at| !self.is_over_at(**at));
+                let found = found.filter(|at| self.is_waiting_at(**at));
+                found.copied().into_iter().collect()
+            }
+            Mode::Arrival | Mode::Sort => self.waiting().collect(),
+            Mode::Merge => self.waiting().filter(|at| self.blocks(*at)).collect(),
+        };
+        let hint = self.budgets.page_bytes_hint;
+        let mut room = self
+            .budgets
+            .buffer_bytes_max
+            .saturating_sub(self.account.bytes());
+        for source in &required {
+            room = room.saturating_sub(hint);
+            needs.extend(self.need(*source, true));
+        }
+        if mode == Mode::Sort {
+            return needs;
+        }
+        let mut ahead = 0;
+        for source in &self.order {
+            let Some(from) = self.sources.get(*source as usize) else {
+                continue;
+            };
+            let pages = from.pages.len();
+            let wanted = !from.ended && pages <= self.budgets.pages_ahead as usize;
+            if self.budgets.pages_ahead == 0 || !wanted || required.contains(source) {
+                continue;
+            }
+            if room < hint || (mode == Mode::Sequential && ahead > 0) {
+                break;
+            }
+            room -= hint;
+            ahead += 1;
+            needs.extend(self.need(*source, false));
+        }
+        needs
+    }
+
+    fn need(&self, source: u32, required: bool) -> Option<Need> {
+        let from = self.sources.get(source as usize)?;
+        Some(Need {
+            source: SourceId(source),
+            continuation: from.asked.clone(),
+            required,
+            bytes: self.budgets.page_bytes_hint,
+        })
+    }
+
+    fn is_over_at(&self, at: u32) -> bool {
+        self.sources.get(at as usize).is_none_or(Source::is_over)
+    }
+
+    fn is_waiting_at(&self, at: u32) -> bool {
+        self.sources
+            .get(at as usize)
+            .is_some_and(Source::is_waiting)
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = u32> + '_ {
+        self.order
+            .iter()
+            .copied()
+            .filter(|at| self.is_waiting_at(*at))
+    }
+
+    /// Whether a waiting source could still give something below all items that
+    /// are there.
+    fn blocks(&self, at: u32) -> bool {
+        let Some(own) = entry(&self.plan, &self.sources, at) else {
+            return false;
+        };
+        let (plan, sources) = (&self.plan, &self.sources);
+        let mut heads = self.flow.heap.iter().filter(|entry| !entry.bound);
+        !heads.any(|head| less(plan, sources, head, &own))
+    }
+}
+
+impl Flow {
+    /// Whether anything was handed on by a merge.
+    pub(super) fn has_begun(&self) -> bool {
+        self.last.is_some() || self.last_row.is_some()
+    }
+}
+
+fn last(plan: &Plan, from: &Source, source: u32, row: usize) -> Option<Last> {
+    let page = from.pages.front()?;
+    let key = |row: usize| move |k| page.key(plan, &from.constants, row, k);
+    let mut run = 1;
+    while run <= row && compare(plan, key(row), key(row - run)).is_eq() {
+        run += 1;
+    }
+    let whole = if run > row { page.run_before } else { 0 };
+    let tie = from.tie.map(|path| {
+        let value = page.value(row, path);
+        let literal = super::key::Literal::Json(page.bytes(value.span));
+        OwnedKey::of(&super::key::Key {
+            reduced: super::key::Reduced::of(super::source::kind(value.tag), literal, plan.strings),
+            literal,
+        })
+    });
+    Some(Last {
+        source,
+        keys: page.owned(plan, &from.constants, row),
+        tie,
+        run: whole + run as u64,
+    })
+}
+
+/// What a source is in the heap; nothing when it is over.
+fn entry(plan: &Plan, sources: &[Source], source: u32) -> Option<Entry> {
+    let from = sources.get(source as usize)?;
+    let descending = plan.keys.first().is_some_and(|key| key.descending);
+    if let Some(page) = from.pages.front() {
+        let key = page.keys.get(page.next * plan.keys.len());
+        return Some(Entry {
+            key: key.copied().unwrap_or_default().prefix(descending),
+            source,
+            bound: false,
+        });
+    }
+    if from.ended {
+        return None;
+    }
+    let mark = from.watermark.as_ref().and_then(|keys| keys.first());
+    Some(Entry {
+        key: mark.map_or(0, |key| key.reduced.prefix(descending)),
+        source,
+        bound: true,
+    })
+}
+
+/// Whether `a` comes before `b`: by keys, then by rank.
+#[inline]
+fn less(plan: &Plan, sources: &[Source], a: &Entry, b: &Entry) -> bool {
+    if a.key != b.key {
+        return a.key < b.key;
+    }
+    less_in_full(plan, sources, a, b)
+}
+
+fn less_in_full(plan: &Plan, sources: &[Source], a: &Entry, b: &Entry) -> bool {
+    let (Some(x), Some(y)) = (
+        sources.get(a.source as usize),
+        sources.get(b.source as usize),
+    ) else {
+        return false;
+    };
+    // A source that may still give anything is below everything.
+    let open = |entry: &Entry, source: &Source| entry.bound && source.watermark.is_none();
+    match (open(a, x), open(b, y)) {
+        (true, false) => return true,
+        (false, true) => return false,
+        (true, true) => return x.rank < y.rank,
+        (false, false) => {}
+    }
+    let order = match (a.bound, b.bound) {
+        (false, false) => compare(plan, head(plan, x), head(plan, y)),
+        (true, false) => compare(plan, row(bound(x)), head(plan, y)),
+        (false, true) => compare(plan, head(plan, x), row(bound(y))),
+        (true, true) => compare(plan, row(bound(x)), row(bound(y))),
+    };
+    order.then_with(|| x.rank.cmp(&y.rank)).is_lt()
+}
+
+fn bound(source: &Source) -> &[OwnedKey] {
+    source.watermark.as_deref().unwrap_or_default()
+}
+
+fn head<'a>(plan: &'a Plan, source: &'a Source) -> impl Fn(usize) -> super::key::Key<'a> {
+    move |at| match source.pages.front() {
+        Some(page) => page.key(plan, &source.constants, page.next, at),
+        None => row(&[])(at),
+    }
+}

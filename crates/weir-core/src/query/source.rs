@@ -1,0 +1,179 @@
+//! Sources: what the engine knows of each supply of items.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use bytes::Bytes;
+use weir_scan::{Path, Span, Tag};
+
+use super::key::{Kind, Literal, OwnedKey, Reduced, Strings};
+use super::load::Loaded;
+
+/// A source within its query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SourceId(pub u32);
+
+impl SourceId {
+    /// No source: results that the engine made.
+    pub const NONE: Self = Self(u32::MAX);
+
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for SourceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Where the records of a framed page lie, and their properties.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Frames {
+    /// The value of each record. An empty span is a record without one: all
+    /// paths are undefined.
+    pub spans: Vec<Span>,
+    /// For each record the properties that the query asks for
+    /// ([`Plan::meta_names`](super::Plan::meta_names)), in that order.
+    pub meta: Vec<Meta>,
+}
+
+/// A property of a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Meta {
+    /// It has none.
+    #[default]
+    Nothing,
+    /// A number.
+    Number(u64),
+    /// Bytes of the page, ordered as they are.
+    Bytes(Span),
+}
+
+/// A page as it comes in.
+#[derive(Clone, Debug)]
+pub struct PageIn {
+    /// Its bytes: owned, or lent by whoever dropping them tells.
+    pub bytes: Bytes,
+    /// For sources of the shape `Framed`.
+    pub frames: Option<Frames>,
+}
+
+impl From<Bytes> for PageIn {
+    fn from(bytes: Bytes) -> Self {
+        Self {
+            bytes,
+            frames: None,
+        }
+    }
+}
+
+/// A page that the engine would like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// Of which source.
+    pub source: SourceId,
+    /// What names the page; nothing for a first one that needs no name.
+    pub continuation: Option<Bytes>,
+    /// Whether the next result needs it; else it is a page ahead.
+    pub required: bool,
+    /// Suggested size in bytes.
+    pub bytes: u64,
+}
+
+/// A value that all items of a source share.
+#[derive(Clone, Debug)]
+pub(crate) struct Constant {
+    pub(crate) kind: Kind,
+    pub(crate) literal: Box<[u8]>,
+    pub(crate) reduced: Reduced,
+}
+
+impl Constant {
+    /// Of a JSON scalar; nothing if it is none.
+    pub(crate) fn parse(text: &str, strings: Strings) -> Option<Self> {
+        let kind = super::json::scalar(text.as_bytes())?;
+        let literal = text.trim().as_bytes();
+        Some(Self {
+            kind,
+            literal: literal.into(),
+            reduced: Reduced::of(kind, Literal::Json(literal), strings),
+        })
+    }
+}
+
+/// What is left to do at the place where an earlier run stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clip {
+    /// Nothing: the source begins where it should.
+    No,
+    /// Items up to the boundary are left out.
+    Boundary,
+}
+
+/// A source.
+#[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "most are options as given")]
+pub(crate) struct Source {
+    pub(crate) name: Box<[u8]>,
+    pub(crate) ordinal: u64,
+    /// Place among all sources.
+    pub(crate) rank: u32,
+    pub(crate) scan: weir_scan::Plan,
+    pub(crate) framed: bool,
+    pub(crate) sorted: bool,
+    pub(crate) trust_order: bool,
+    pub(crate) stable: bool,
+    pub(crate) partial: bool,
+    /// Index among the values of an item, if the source has a tie.
+    pub(crate) tie: Option<usize>,
+    pub(crate) tie_path: Option<Path>,
+    /// For each property of the plan.
+    pub(crate) constants: Vec<Option<Constant>>,
+    pub(crate) pages: VecDeque<Loaded>,
+    /// Bytes that the pages hold.
+    pub(crate) ended: bool,
+    /// What names the page that comes next.
+    pub(crate) asked: Option<Bytes>,
+    /// Raw items of the next page that were handed out in an earlier run.
+    pub(crate) skip: u32,
+    pub(crate) clip: Clip,
+    /// Keys below which nothing comes.
+    pub(crate) watermark: Option<Vec<OwnedKey>>,
+    /// Keys of the last item that came, kept or not.
+    pub(crate) last_raw: Option<Vec<OwnedKey>>,
+    /// Keys of the last item that was kept, and how many in a row had them.
+    pub(crate) last_kept: Option<(Vec<OwnedKey>, u64)>,
+    /// Pages and items that came so far.
+    pub(crate) pages_in: u64,
+    pub(crate) items_in: u64,
+    /// Splits in a row without a page.
+    pub(crate) splits: u32,
+}
+
+impl Source {
+    /// Whether nothing can come any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.ended && self.pages.is_empty()
+    }
+
+    /// Whether it has to be asked before it can say anything.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.ended && self.pages.is_empty()
+    }
+}
+
+/// The kind of a scanned value.
+pub(crate) const fn kind(tag: Tag) -> Kind {
+    match tag {
+        Tag::Undefined => Kind::Undefined,
+        Tag::Null => Kind::Null,
+        Tag::False => Kind::False,
+        Tag::True => Kind::True,
+        Tag::Number => Kind::Number,
+        Tag::String => Kind::String,
+        Tag::Array => Kind::Array,
+        Tag::Object => Kind::Object,
+    }
+}

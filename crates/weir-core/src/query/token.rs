@@ -1,0 +1,240 @@
+//! Resume tokens: where a query stands, in bytes for somebody else to keep.
+//!
+//! ```text
+//! version      u8, 1
+//! fingerprint  16 bytes: hashes of the query
+//! body         below, in this order; numbers as LEB128
+//! checksum     8 bytes: XXH3-64, seed 5, of all before
+//! ```
+//!
+//! Nothing of a payload is in it but order keys, ties, and the values that
+//! aggregates have so far. What must never happen here: a panic or an
+//! allocation that the bytes ask for; reading a newer version as an older one.
+
+use bytes::Bytes;
+
+use super::error::QueryError;
+use super::key::{OwnedKey, Reduced};
+use super::load::Boundary;
+use super::plan::Plan;
+use crate::codec::{Reader, Short, put_bytes, put_varint};
+use crate::digest::hash;
+use crate::error_code::ErrorCode;
+
+/// Most bytes of a token.
+pub const TOKEN_BYTES_MAX: usize = 64 << 10;
+/// Most bytes of one key in a token.
+pub const TOKEN_KEY_BYTES_MAX: usize = 4 << 10;
+const VERSION: u8 = 1;
+const HEAD: usize = 17;
+
+/// Where a source stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// It is finished.
+    Over,
+    /// In the page of this name, behind so many items.
+    Place { asked: Option<Bytes>, skip: u32 },
+    /// Before the page of this name, and nothing of it was beyond the boundary
+    /// yet.
+    Clipped { asked: Option<Bytes> },
+    /// Its items say it: those up to the boundary were handed out.
+    Boundary,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) name: Box<[u8]>,
+    pub(crate) at: At,
+}
+
+/// What a token says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Token {
+    /// Number of the mode.
+    pub(crate) mode: u8,
+    /// Results handed out, for a query that has to sort again.
+    pub(crate) results: u64,
+    pub(crate) offset: u64,
+    pub(crate) limit: Option<u64>,
+    /// Whose turn it is.
+    pub(crate) turn: u64,
+    pub(crate) distinct: Option<u128>,
+    pub(crate) boundary: Option<Boundary>,
+    /// The group under way.
+    pub(crate) fold: Vec<u8>,
+    pub(crate) sources: Vec<Mark>,
+}
+
+fn put_option(out: &mut Vec<u8>, value: Option<u64>) {
+    out.push(u8::from(value.is_some()));
+    put_varint(out, value.unwrap_or(0));
+}
+
+fn put_key(out: &mut Vec<u8>, key: &OwnedKey) -> Result<(), QueryError> {
+    if key.literal.len() > TOKEN_KEY_BYTES_MAX {
+        return Err(too_large(
+            "bytes of a key",
+            TOKEN_KEY_BYTES_MAX,
+            key.literal.len(),
+        ));
+    }
+    out.extend_from_slice(&key.reduced.to_bytes());
+    out.push(u8::from(key.raw));
+    put_bytes(out, &key.literal);
+    Ok(())
+}
+
+fn too_large(what: &'static str, max: usize, found: usize) -> QueryError {
+    QueryError::limit(ErrorCode::TokenTooLarge, what, max as u64, found as u64)
+}
+
+impl Token {
+    /// The bytes.
+    pub(crate) fn encode(&self, plan: &Plan) -> Result<Vec<u8>, QueryError> {
+        let mut out = vec![VERSION];
+        for half in plan.fingerprint {
+            out.extend_from_slice(&half.to_le_bytes());
+        }
+        out.push(self.mode);
+        put_varint(&mut out, self.results);
+        put_varint(&mut out, self.offset);
+        put_option(&mut out, self.limit);
+        put_varint(&mut out, self.turn);
+        out.push(u8::from(self.distinct.is_some()));
+        out.extend_from_slice(&self.distinct.unwrap_or(0).to_le_bytes());
+        out.push(u8::from(self.boundary.is_some()));
+        if let Some(boundary) = &self.boundary {
+            put_varint(&mut out, boundary.ordinal);
+            put_varint(&mut out, boundary.equal);
+            put_varint(&mut out, boundary.keys.len() as u64);
+            for key in &boundary.keys {
+                put_key(&mut out, key)?;
+            }
+            out.push(u8::from(boundary.tie.is_some()));
+            if let Some(tie) = &boundary.tie {
+                put_key(&mut out, tie)?;
+            }
+        }
+        put_bytes(&mut out, &self.fold);
+        put_varint(&mut out, self.sources.len() as u64);
+        for source in &self.sources {
+            put_bytes(&mut out, &source.name);
+            match &source.at {
+                At::Over => out.push(0),
+                At::Boundary => out.push(1),
+                At::Clipped { asked } => {
+                    out.push(if asked.is_some() { 5 } else { 4 });
+                    put_bytes(&mut out, asked.as_deref().unwrap_or_default());
+                }
+                At::Place { asked, skip } => {
+                    out.push(if asked.is_some() { 3 } else { 2 });
+                    put_varint(&mut out, u64::from(*skip));
+                    put_bytes(&mut out, asked.as_deref().unwrap_or_default());
+                }
+            }
+        }
+        let sum = hash(5, &out);
+        out.extend_from_slice(&sum.to_le_bytes());
+        if out.len() > TOKEN_BYTES_MAX {
+            return Err(too_large("bytes", TOKEN_BYTES_MAX, out.len()));
+        }
+        Ok(out)
+    }
+
+    /// Reads the bytes for the query they were made for.
+    pub(crate) fn decode(bytes: &[u8], plan: &Plan) -> Result<Self, QueryError> {
+        let corrupt = |what| QueryError::new(ErrorCode::TokenCorrupt).because(what);
+        if bytes.len() > TOKEN_BYTES_MAX {
+            return Err(corrupt("too long"));
+        }
+        let (body, sum) = bytes
+            .split_last_chunk::<8>()
+            .ok_or_else(|| corrupt("too short"))?;
+        if u64::from_le_bytes(*sum) != hash(5, body) {
+            return Err(corrupt("its checksum is wrong"));
+        }
+        if body.first() != Some(&VERSION) {
+            return Err(corrupt("its version is not known"));
+        }
+        let head = body.get(1..HEAD).unwrap_or_default();
+        let print = plan.fingerprint.map(u64::to_le_bytes).concat();
+        if head != print {
+            return Err(QueryError::new(ErrorCode::TokenMismatch));
+        }
+        let mut reader = Reader::behind(body, HEAD);
+        let token = Self::read(&mut reader).map_err(|Short| corrupt("it ends early"))?;
+        if !reader.is_empty() {
+            return Err(corrupt("something follows its end"));
+        }
+        Ok(token)
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Short> {
+        let mut token = Self {
+            mode: from.u8()?,
+            results: from.varint()?,
+            offset: from.varint()?,
+            ..Self::default()
+        };
+        let some = from.u8()? != 0;
+        let limit = from.varint()?;
+        token.limit = some.then_some(limit);
+        token.turn = from.varint()?;
+        let some = from.u8()? != 0;
+        let print = u128::from_le_bytes(from.array()?);
+        token.distinct = some.then_some(print);
+        if from.u8()? != 0 {
+            token.boundary = Some(boundary(from)?);
+        }
+        token.fold = from.bytes()?.to_vec();
+        for _ in 0..from.varint()? {
+            let name = from.bytes()?.into();
+            let at = match from.u8()? {
+                0 => At::Over,
+                1 => At::Boundary,
+                kind @ (2 | 3) => {
+                    let skip = u32::try_from(from.varint()?).map_err(|_| Short)?;
+                    let asked = from.bytes()?;
+                    let asked = (kind == 3).then(|| Bytes::copy_from_slice(asked));
+                    At::Place { asked, skip }
+                }
+                kind @ (4 | 5) => {
+                    let asked = from.bytes()?;
+                    let asked = (kind == 5).then(|| Bytes::copy_from_slice(asked));
+                    At::Clipped { asked }
+                }
+                _ => return Err(Short),
+            };
+            token.sources.push(Mark { name, at });
+        }
+        Ok(token)
+    }
+}
+
+fn boundary(from: &mut Reader<'_>) -> Result<Boundary, Short> {
+    let (ordinal, equal) = (from.varint()?, from.varint()?);
+    let mut keys = Vec::new();
+    for _ in 0..from.varint()? {
+        keys.push(key(from)?);
+    }
+    let tie = if from.u8()? != 0 {
+        Some(key(from)?)
+    } else {
+        None
+    };
+    Ok(Boundary {
+        keys,
+        ordinal,
+        tie,
+        equal,
+    })
+}
+
+fn key(from: &mut Reader<'_>) -> Result<OwnedKey, Short> {
+    Ok(OwnedKey {
+        reduced: Reduced::from_bytes(from.array()?),
+        raw: from.u8()? != 0,
+        literal: from.bytes()?.into(),
+    })
+}

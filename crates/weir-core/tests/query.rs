@@ -1,0 +1,23 @@
+//! Queries against an oracle that parses everything, sorts and filters it, and
+//! cuts: random items in random pages, in every mode; any order of arrival;
+//! stopped and resumed behind every result.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
+
+#[path = "query/drive.rs"]
+mod drive;
+#[path = "query/engine.rs"]
+mod engine;
+#[path = "query/oracle.rs"]
+mod oracle;
+#[path = "query/properties.rs"]
+mod properties;
+#[path = "query/script.rs"]
+mod script;
+#[path = "query/transcripts.rs"]
+mod transcripts;

@@ -1,0 +1,396 @@
+//! Random queries against the oracle.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use weir_core::query::{Bounds, Budgets, Mode, Query, QueryText, Shape, SourceOptions, Step};
+
+use crate::drive::{Host, Supply, compile};
+use crate::oracle::{Keys, Known, by_keys, member};
+
+/// A key: few values, of all types, in several ways of writing.
+fn key() -> impl Strategy<Value = Option<&'static str>> {
+    prop::sample::select(vec![
+        None,
+        Some("null"),
+        Some("false"),
+        Some("true"),
+        Some("0"),
+        Some("-0.0"),
+        Some("1"),
+        Some("1.0"),
+        Some("10e-1"),
+        Some("2.5"),
+        Some("-3"),
+        Some("\"\""),
+        Some("\"a\""),
+        Some("\"\\u0061\""),
+        Some("\"a long string, longer than sixteen bytes\""),
+        Some("\"a long string, longer than sixteen bytez\""),
+        Some("\"é\""),
+    ])
+}
+
+prop_compose! {
+    fn item()(a in key(), b in key(), pad in 0..3usize) -> (Option<&'static str>, Option<&'static str>, usize) {
+        (a, b, pad)
+    }
+}
+
+/// Sources, each a list of items.
+fn sources() -> impl Strategy<Value = Vec<Vec<Known>>> {
+    let list = prop::collection::vec(item(), 0..12);
+    prop::collection::vec(list, 1..5).prop_map(|sources| {
+        let mut id = 0;
+        let write = |items: Vec<(Option<&str>, Option<&str>, usize)>, id: &mut u32| {
+            let mut known = Vec::new();
+            for (a, b, pad) in items {
+                *id += 1;
+                let space = " ".repeat(pad);
+                let mut text = format!("{{\"id\":{space}{id}");
+                for (name, value) in [("a", a), ("b", b)] {
+                    if let Some(value) = value {
+                        write!(text, ",{space}\"{name}\":{value}").unwrap();
+                    }
+                }
+                text += &space;
+                text.push('}');
+                known.push(Known::new(text.as_bytes()));
+            }
+            known
+        };
+        sources
+            .into_iter()
+            .map(|items| write(items, &mut id))
+            .collect()
+    })
+}
+
+fn orders() -> impl Strategy<Value = (&'static str, Keys)> {
+    prop::sample::select(vec![
+        ("$.a", vec![("a", false)]),
+        ("$.a desc", vec![("a", true)]),
+        ("$.a, $.b desc", vec![("a", false), ("b", true)]),
+        ("$['b'] desc, @.a asc", vec![("b", true), ("a", false)]),
+    ])
+}
+
+/// Pages of a source: cut by the numbers, in a shape.
+fn pages(items: &[Known], cuts: &[usize], shape: usize) -> (Shape, Vec<Vec<u8>>) {
+    let mut pages = Vec::new();
+    let mut rest = items;
+    for cut in cuts {
+        let (page, behind) = rest.split_at((*cut).min(rest.len()));
+        pages.push(page);
+        rest = behind;
+    }
+    pages.push(rest);
+    let join = |page: &[Known], separator: &[u8]| {
+        let items: Vec<&[u8]> = page.iter().map(|item| item.bytes.as_slice()).collect();
+        items.join(separator)
+    };
+    let shape = match shape {
+        0 => Shape::Array,
+        1 => Shape::Lines,
+        _ => Shape::Member("$.docs".parse().unwrap()),
+    };
+    let pages = pages.iter().map(|page| match shape {
+        Shape::Array => [b"[", join(page, b" ,").as_slice(), b"]"].concat(),
+        Shape::Lines => join(page, b"\n\n"),
+        _ => [
+            b"{\"n\":[1],\"docs\":[",
+            join(page, b",").as_slice(),
+            b"],\"x\":{}}",
+        ]
+        .concat(),
+    });
+    let pages = pages.collect();
+    (shape, pages)
+}
+
+/// A filter, and the same over a parsed item.
+type Filter = (&'static str, fn(&serde_json::Value) -> bool);
+
+fn filters() -> impl Strategy<Value = Filter> {
+    let all: Vec<Filter> = vec![
+        ("", |_| true),
+        ("@.id >= 5 && $.a != null", |item| {
+            item["id"].as_u64() >= Some(5) && item.get("a") != Some(&serde_json::Value::Null)
+        }),
+        ("!(@.b) || @['a'] == 1", |item| {
+            item.get("b").is_none()
+                || item.get("a").and_then(serde_json::Value::as_f64) == Some(1.0)
+        }),
+        ("starts(@.b, 'a') || @.a < 2.50", |item| {
+            let starts = |text: &str| text.starts_with('a');
+            let text = item.get("b").and_then(serde_json::Value::as_str);
+            text.is_some_and(starts)
+                || item
+                    .get("a")
+                    .is_some_and(|a| a.as_f64() < Some(2.5) && a.is_number())
+        }),
+        ("@.a == @.c", |item| item.get("a").is_none()),
+    ];
+    prop::sample::select(all)
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    filter: Filter,
+    sources: Vec<Vec<Known>>,
+    order: (&'static str, Keys),
+    cuts: Vec<usize>,
+    shape: usize,
+    offset: u64,
+    limit: Option<u64>,
+    distinct: bool,
+    select: bool,
+    sorted: bool,
+    arrive: u64,
+    batch: usize,
+}
+
+prop_compose! {
+    fn case()(
+        filter in filters(),
+        sources in sources(),
+        order in orders(),
+        cuts in prop::collection::vec(0..5usize, 0..4),
+        shape in 0..3usize,
+        offset in 0..3u64,
+        limit in prop::option::of(0..20u64),
+        distinct in any::<bool>(),
+        select in any::<bool>(),
+        sorted in any::<bool>(),
+        arrive in any::<u64>(),
+        batch in 1..5usize,
+    ) -> Case {
+        Case { filter, sources, order, cuts, shape, offset, limit, distinct, select, sorted, arrive, batch }
+    }
+}
+
+impl Case {
+    fn text(&self) -> QueryText {
+        QueryText {
+            filter: self.filter.0.into(),
+            order: self.order.0.into(),
+            select: if self.select {
+                "$.b".into()
+            } else {
+                String::new()
+            },
+            distinct: self.distinct,
+            offset: self.offset,
+            limit: self.limit,
+            ..QueryText::default()
+        }
+    }
+
+    fn supplies(&self) -> Vec<Supply> {
+        let supply = |items: &Vec<Known>| {
+            let mut items = items.clone();
+            if self.sorted {
+                items.sort_by(|x, y| by_keys(&self.order.1, &x.value, &y.value));
+            }
+            let (shape, pages) = pages(&items, &self.cuts, self.shape);
+            let options = SourceOptions {
+                shape,
+                sorted: self.sorted,
+                ..SourceOptions::default()
+            };
+            Supply { options, pages }
+        };
+        self.sources.iter().map(supply).collect()
+    }
+
+    fn expected(&self) -> Vec<Vec<u8>> {
+        let mut all: Vec<&Known> = self
+            .sources
+            .iter()
+            .flatten()
+            .filter(|item| (self.filter.1)(&item.value))
+            .collect();
+        all.sort_by(|x, y| by_keys(&self.order.1, &x.value, &y.value));
+        let mut seen: Vec<serde_json::Value> = Vec::new();
+        let mut out = Vec::new();
+        for item in all {
+            let selected = if self.select {
+                let Some(value) = member(&item.value, "b") else {
+                    continue;
+                };
+                value.clone()
+            } else {
+                item.value.clone()
+            };
+            if self.distinct {
+                let same = |known: &serde_json::Value| match (known.as_f64(), selected.as_f64()) {
+                    (Some(a), Some(b)) => {
+                        a.total_cmp(&b).is_eq() || (a + b).abs() < 1e-9 && a.abs() < 1e-9
+                    }
+                    _ => *known == selected,
+                };
+                if seen.iter().any(same) {
+                    continue;
+                }
+                seen.push(selected.clone());
+            }
+            out.push(selected_bytes(item, self.select));
+        }
+        let offset = usize::try_from(self.offset).unwrap();
+        let limit = self
+            .limit
+            .map_or(usize::MAX, |limit| usize::try_from(limit).unwrap());
+        out.into_iter().skip(offset).take(limit).collect()
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            items_max: self.batch,
+            ..Bounds::default()
+        }
+    }
+}
+
+/// The bytes of the item, or of its last member `b`.
+fn selected_bytes(item: &Known, select: bool) -> Vec<u8> {
+    if !select {
+        return item.bytes.clone();
+    }
+    let text = String::from_utf8(item.bytes.clone()).unwrap();
+    let (_, value) = text.split_once("\"b\":").unwrap();
+    value.trim_end_matches('}').trim_end().as_bytes().to_vec()
+}
+
+fn texts(items: &[Vec<u8>]) -> Vec<String> {
+    let text = |item: &Vec<u8>| String::from_utf8(item.clone()).unwrap();
+    items.iter().map(text).collect()
+}
+
+/// A choice that only depends on its numbers.
+fn choose(seed: &mut u64, among: usize) -> usize {
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+    usize::try_from(*seed >> 33).unwrap() % among.max(1)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn results_are_those_of_the_oracle(case in case()) {
+        let plan = compile(&case.text());
+        let supplies = case.supplies();
+        let mut host = Host::new(&plan, &supplies);
+        let found = host.run(case.bounds(), |_| ()).unwrap();
+        prop_assert_eq!(texts(&found), texts(&case.expected()));
+        prop_assert_eq!(host.query.buffered_bytes(), 0);
+    }
+
+    #[test]
+    fn the_order_of_arrival_does_not_show(case in case()) {
+        let plan = compile(&case.text());
+        let supplies = case.supplies();
+        let mut seed = case.arrive;
+        let mut host = Host::new(&plan, &supplies);
+        let found = host.run(case.bounds(), |needs| {
+            // One of them, or several in some order.
+            let keep = 1 + choose(&mut seed, needs.len());
+            for at in (1..needs.len()).rev() {
+                let other = choose(&mut seed, at + 1);
+                needs.swap(at, other);
+            }
+            needs.truncate(keep);
+        });
+        prop_assert_eq!(texts(&found.unwrap()), texts(&case.expected()));
+    }
+
+    #[test]
+    fn a_query_goes_on_behind_every_result(case in case()) {
+        let plan = compile(&case.text());
+        let supplies = case.supplies();
+        let expected = case.expected();
+        let one = Bounds { items_max: 1, ..Bounds::default() };
+        let mut host = Host::new(&plan, &supplies);
+        let mut found = Vec::new();
+        loop {
+            let token = match host.query.token() {
+                Ok(token) => token,
+                Err(error) => {
+                    prop_assert_eq!(error.code(), weir_core::ErrorCode::NoToken);
+                    return Ok(());
+                }
+            };
+            let query = Query::resume(plan.clone(), Budgets::default(), &token).unwrap();
+            host = Host::with(query, &supplies);
+            match host.turn(one, &mut |_| ()).unwrap() {
+                Some(items) => found.extend(items),
+                None => break,
+            }
+        }
+        prop_assert_eq!(texts(&found), texts(&expected));
+    }
+
+    #[test]
+    fn results_lie_in_the_pages(case in case()) {
+        let plan = compile(&case.text());
+        let mut query = Query::new(plan, Budgets::default());
+        let mut pages = Vec::new();
+        for supply in case.supplies() {
+            let source = query.add_source(supply.options.clone()).unwrap();
+            let count = supply.pages.len();
+            for (at, page) in supply.pages.into_iter().enumerate() {
+                let page = Bytes::from(page);
+                let next = (at + 1 < count).then(Bytes::new);
+                query.enqueue(source, page.clone(), next).unwrap();
+                pages.push(page);
+            }
+        }
+        while let Step::Ready(results) = query.next(case.bounds()).unwrap() {
+            for item in results.iter().filter(|item| !item.is_empty()) {
+                let range = item.as_ptr_range();
+                let inside = pages.iter().map(|page| page.as_ptr_range());
+                prop_assert!(inside.into_iter().any(|p| p.start <= range.start && range.end <= p.end));
+            }
+        }
+    }
+
+    #[test]
+    fn sources_without_order_come_one_after_the_other(case in case(), turns in any::<bool>()) {
+        let mode = if turns { Mode::RoundRobin } else { Mode::Sequential };
+        let text = QueryText { mode: Some(mode), limit: case.limit, ..QueryText::default() };
+        let supplies: Vec<Supply> = case.supplies().into_iter().map(|mut supply| {
+            supply.options.sorted = false;
+            supply
+        }).collect();
+        let lists: Vec<Vec<Vec<u8>>> = case.sources.iter().map(|items| {
+            let mut items = items.clone();
+            if case.sorted {
+                items.sort_by(|x, y| by_keys(&case.order.1, &x.value, &y.value));
+            }
+            items.into_iter().map(|item| item.bytes).collect()
+        }).collect();
+        let mut expected = Vec::new();
+        if turns {
+            let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
+            for at in 0..longest {
+                expected.extend(lists.iter().filter_map(|list| list.get(at).cloned()));
+            }
+        } else {
+            expected = lists.concat();
+        }
+        expected.truncate(case.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap()));
+        let plan = compile(&text);
+        let found = Host::new(&plan, &supplies).run(case.bounds(), |_| ()).unwrap();
+        prop_assert_eq!(texts(&found), texts(&expected));
+        // And stopped behind each page of results.
+        let mut host = Host::new(&plan, &supplies);
+        let mut found = Vec::new();
+        while let Some(items) = host.turn(case.bounds(), &mut |_| ()).unwrap() {
+            found.extend(items);
+            let token = host.query.token().unwrap();
+            let query = Query::resume(plan.clone(), Budgets::default(), &token).unwrap();
+            host = Host::with(query, &supplies);
+        }
+        prop_assert_eq!(texts(&found), texts(&expected));
+    }
+}
