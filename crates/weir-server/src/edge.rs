@@ -7,6 +7,7 @@
 //! | `service` | what is checked, and what happens then |
 //! | `write`, `batch`, `topics`, `program`, `groups` | writes |
 //! | `read`, `records`, `tail`, `hub` | reads |
+//! | `ds` | topics as Durable Streams |
 //! | `meta`, `cloudevents`, `coding`, `json`, `base64`, `date` | forms |
 //! | `problem`, `reply`, `ops` | answers |
 //!
@@ -19,6 +20,7 @@ mod cloudevents;
 mod coding;
 mod condition;
 mod date;
+mod ds;
 mod groups;
 mod h1;
 mod h2;
@@ -122,6 +124,7 @@ pub(crate) async fn serve(
 ) {
     let edge = Arc::new(Edge::new(Arc::clone(&shared)));
     let guests = Guests::default();
+    let sweeper = tokio::spawn(ds::sweep(Arc::clone(&edge), phase.clone()));
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -142,6 +145,8 @@ pub(crate) async fn serve(
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
+    // It ends by itself when the server drains.
+    drop(sweeper.await);
 }
 
 async fn connection(stream: TcpStream, edge: Arc<Edge>, address: SocketAddr, seat: Seat) {

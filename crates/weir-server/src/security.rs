@@ -45,6 +45,7 @@ pub use self::tokens::{TOKEN_BYTES_MAX, Token, TokenHash};
 
 pub(crate) use self::accept::Door;
 pub(crate) use self::audit::{Audit, Decision};
+pub(crate) use self::moment::from_rfc3339;
 pub(crate) use self::principal::Principal;
 pub(crate) use self::stream::Stream;
 

@@ -36,6 +36,9 @@ pub struct KeyEntry {
 pub struct Standing {
     /// Intention offset of its CREATE, when it lives.
     pub incarnation: Option<IntentionOffset>,
+    /// Offset of the record of its CREATE, when it lives; those before it are
+    /// of earlier lives.
+    pub created: Option<ConsequenceOffset>,
     /// Offset of its newest record.
     pub last: ConsequenceOffset,
     /// What compaction may remove.
@@ -50,6 +53,7 @@ impl Store {
         let view = machine.topic(topic)?;
         Some(Standing {
             incarnation: view.incarnation,
+            created: view.created,
             last: view.last,
             compaction: view
                 .options

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 use weir_core::limits::{GROUP_ATTEMPTS_MAX, GROUP_LEASE_MS_MAX, GROUP_PENDING_MAX};
 
+use super::ds;
 use super::head::Method;
 use super::limits::{GROUPS_PAGE_MAX, PAGE_RECORDS_MAX, TOPICS_PAGE_MAX};
 use super::problem::Kind;
@@ -72,6 +73,15 @@ fn parameter(row: &Row, method: Method, name: &str) -> Value {
         "reset" => (
             word(&["earliest"]),
             "Start at the first record that is kept if the position is gone.",
+        ),
+        "offset" => (
+            json!({"type": "string", "pattern": "^(-1|now|[0-9]{16}_0{16})$"}),
+            "The position behind which to read, as an answer gave it.",
+        ),
+        "cursor" => (text(), "The last Stream-Cursor."),
+        "live" if row.resource == Resource::Stream => (
+            word(&["long-poll", "sse"]),
+            "Wait for more, or follow the stream by server-sent events.",
         ),
         "live" => (word(&["sse"]), "Follow the topic by server-sent events."),
         "last-event-id" => (
@@ -144,14 +154,18 @@ fn fields(row: &Row, method: Method) -> Vec<Value> {
         ));
         list.push(field("Prefer", &tag, "return=minimal, respond-async."));
     }
+    if row.resource == Resource::Stream {
+        list.extend(stream_fields(method));
+    }
     if row.resource == Resource::Events && method == Method::Post {
         list.push(field("Weir-Key", &tag, "The key of the event."));
     }
     if matches!(method, Method::Get | Method::Head)
         && matches!(
             row.resource,
-            Resource::Event | Resource::Key | Resource::Topic | Resource::Events
+            Resource::Event | Resource::Key | Resource::Topic | Resource::Events | Resource::Stream
         )
+        && !(row.resource == Resource::Stream && method == Method::Head)
     {
         list.push(field(
             "If-None-Match",
@@ -160,6 +174,71 @@ fn fields(row: &Row, method: Method) -> Vec<Value> {
         ));
     }
     list
+}
+
+/// Header fields of requests for streams.
+fn stream_fields(method: Method) -> Vec<Value> {
+    let number = |max: u64| json!({"type": "integer", "minimum": 0, "maximum": max});
+    let text = |max: usize| json!({"type": "string", "minLength": 1, "maxLength": max});
+    let closed = field(
+        "Stream-Closed",
+        &json!({"type": "string", "enum": ["true", "false"]}),
+        "Closes the stream, with what the body adds.",
+    );
+    match method {
+        Method::Put => vec![
+            closed,
+            field(
+                "Stream-TTL",
+                &number(ds::TTL_SECONDS_MAX),
+                "Seconds without a read or write after which the stream ends.",
+            ),
+            field(
+                "Stream-Expires-At",
+                &json!({"type": "string", "format": "date-time"}),
+                "When the stream ends.",
+            ),
+            field(
+                "Stream-Forked-From",
+                &json!({"type": "string", "pattern": "^/[A-Za-z0-9_-]+$"}),
+                "Path of the stream whose data this one begins with.",
+            ),
+            field(
+                "Stream-Fork-Offset",
+                &json!({"type": "string", "pattern": "^[0-9]{16}_0{16}$"}),
+                "Position up to which; else its end.",
+            ),
+            field(
+                "Stream-Fork-Sub-Offset",
+                &number(ds::FORK_SUB_OFFSET_MAX),
+                "Bytes or messages behind that position.",
+            ),
+        ],
+        Method::Post => vec![
+            closed,
+            field(
+                "Stream-Seq",
+                &text(ds::ORDER_BYTES_MAX),
+                "Must sort behind that of the write before.",
+            ),
+            field(
+                "Producer-Id",
+                &text(ds::PRODUCER_ID_BYTES_MAX),
+                "Who writes, for writes that may be sent again; with the other two.",
+            ),
+            field(
+                "Producer-Epoch",
+                &number(ds::PRODUCER_NUMBER_MAX),
+                "Which life of the producer.",
+            ),
+            field(
+                "Producer-Seq",
+                &number(ds::PRODUCER_NUMBER_MAX),
+                "Which write of that life.",
+            ),
+        ],
+        _ => Vec::new(),
+    }
 }
 
 fn object(members: &Value) -> Value {
@@ -188,6 +267,10 @@ fn request(row: &Row, method: Method) -> Option<Value> {
         (Resource::Transactions, _) => {
             json!({"application/json": {"schema": {"$ref": "#/components/schemas/Transaction"}}})
         }
+        (Resource::Stream, Method::Put | Method::Post) => json!({
+            "application/json": {"schema": true},
+            "*/*": {"schema": {"type": "string", "format": "binary"}},
+        }),
         (Resource::Program, Method::Put) => {
             json!({"application/wasm": {"schema": {"type": "string", "format": "binary"}}})
         }
@@ -259,11 +342,15 @@ fn group_body(resource: Resource) -> Option<Value> {
 /// Statuses of success.
 fn good(row: &Row, method: Method) -> &'static [u16] {
     match (row.resource, method) {
-        (Resource::Topic | Resource::Program | Resource::Group, Method::Put) => &[200, 201],
+        (Resource::Topic | Resource::Program | Resource::Stream | Resource::Group, Method::Put) => {
+            &[200, 201]
+        }
+        (Resource::Stream, Method::Post) => &[200, 204],
+        (Resource::Stream, Method::Delete) => &[204],
         (Resource::Events, Method::Post) | (Resource::Key, Method::Put) => &[200, 201, 202, 204],
         (Resource::Key, Method::Delete) => &[200, 202, 204],
         (Resource::Transactions, _) => &[201],
-        (Resource::Events, _) => &[200, 204, 304],
+        (Resource::Events, _) | (Resource::Stream, Method::Get) => &[200, 204, 304],
         (Resource::Event | Resource::Key, _) => &[200, 206, 304],
         (Resource::Topic | Resource::Program, Method::Get | Method::Head) => &[200, 304],
         _ => &[200],
@@ -306,6 +393,10 @@ pub(crate) fn bad(row: &Row, method: Method) -> Vec<u16> {
     ) {
         list.extend([410, 504]);
     }
+    // An expired stream is removed by whoever asks for it.
+    if row.resource == Resource::Stream {
+        list.extend([404, 410, 503, 504]);
+    }
     if matches!(row.resource, Resource::Event | Resource::Key) {
         list.push(416);
     }
@@ -320,7 +411,8 @@ pub(crate) fn bad(row: &Row, method: Method) -> Vec<u16> {
 /// Media types of an answer.
 fn answer(row: &Row, method: Method, status: u16) -> Option<Value> {
     // A key that was made is not told about in a body.
-    let silent = row.resource == Resource::Key && status == 201;
+    let silent = (row.resource == Resource::Key && status == 201)
+        || (row.resource == Resource::Stream && method != Method::Get);
     if silent || matches!(status, 202 | 204 | 304) || method == Method::Head {
         return None;
     }
@@ -348,7 +440,7 @@ fn answer(row: &Row, method: Method, status: u16) -> Option<Value> {
             }
             Value::Object(content)
         }
-        (Resource::Event, _) | (Resource::Key, Method::Get) => any,
+        (Resource::Event, _) | (Resource::Key | Resource::Stream, Method::Get) => any,
         (Resource::Healthz | Resource::Problem, _) => {
             json!({"text/plain; charset=utf-8": {"schema": {"type": "string"}}})
         }
@@ -375,6 +467,11 @@ fn links(row: &Row, method: Method, status: u16) -> Option<Value> {
         }),
         (Resource::Events, Method::Post, 201) => json!({
             "record": link("getEvent", json!({"topic": topic, "offset": "$response.header.Weir-Offset"})),
+        }),
+        (Resource::Stream, Method::Put, 200 | 201) => json!({
+            "append": link("postStream", json!({"topic": topic})),
+            "read": link("getStream", json!({"topic": topic})),
+            "end": link("deleteStream", json!({"topic": topic})),
         }),
         (Resource::Group, Method::Put, 200 | 201) => {
             let group = json!({"topic": topic, "group": "$request.path.group"});
@@ -428,6 +525,11 @@ fn about(row: &Row, method: Method) -> &'static str {
         (Resource::Metrics, _) => "What the server has counted.",
         (Resource::OpenApi, _) => "This description.",
         (Resource::Problem, _) => "What a kind of problem means.",
+        (Resource::Stream, Method::Put) => "Make a stream, or find that it is as it should be.",
+        (Resource::Stream, Method::Post) => "Append to a stream, or close it.",
+        (Resource::Stream, Method::Delete) => "End a stream.",
+        (Resource::Stream, Method::Head) => "What a stream is.",
+        (Resource::Stream, _) => "The data of a stream, from a position on.",
         (Resource::Unknown, _) => "",
     }
 }

@@ -11,12 +11,15 @@ use crate::config::ServerConfig;
 /// Fields of answers that a page may read.
 const EXPOSED: &str = "etag, link, location, retry-after, vary, weir-count, weir-effect, weir-first, \
 weir-gap, weir-intention, weir-key, weir-key-b64, weir-last, weir-next, weir-offset, weir-reframed, \
-weir-replayed, weir-request-id, weir-time, weir-type, weir-up-to-date";
+weir-replayed, weir-request-id, weir-time, weir-type, weir-up-to-date, producer-epoch, \
+producer-expected-seq, producer-received-seq, producer-seq, stream-closed, stream-cursor, \
+stream-expires-at, stream-next-offset, stream-sse-data-encoding, stream-ttl, stream-up-to-date";
 
 /// Fields of requests that a page may send.
 const TAKEN: &str = "accept, authorization, content-encoding, content-type, idempotency-key, if-match, \
-if-none-match, if-range, last-event-id, prefer, range, traceparent, weir-client, weir-expect, weir-key, \
-weir-key-b64, weir-nonce";
+if-none-match, if-range, last-event-id, prefer, producer-epoch, producer-id, producer-seq, range, \
+stream-closed, stream-expires-at, stream-fork-offset, stream-fork-sub-offset, stream-forked-from, \
+stream-seq, stream-ttl, traceparent, weir-client, weir-expect, weir-key, weir-key-b64, weir-nonce";
 
 /// Whether the server goes by the name that the client called it. Stops pages
 /// that let their own name point here.

@@ -42,6 +42,7 @@ problems! {
     BadItem = 400 "bad-item", "An item of the batch cannot be read; those before it stand.";
     Unauthenticated = 401 "unauthenticated", "The caller has not shown who it is.";
     Forbidden = 403 "forbidden", "The caller has no right to do this.";
+    StreamEpoch = 403 "stream-epoch", "The producer has begun a newer epoch.";
     NoTopic = 404 "no-topic", "The topic does not exist.";
     NoKey = 404 "no-key", "The topic holds no value for the key.";
     NoRecord = 404 "no-record", "The topic has no record at the offset.";
@@ -57,6 +58,11 @@ problems! {
     NotOwner = 409 "not-owner", "The record or the group is with somebody else by now.";
     GroupMode = 409 "group-mode", "The mode of the group does not allow this.";
     InProgress = 409 "in-progress", "The first request with this key is not answered yet.";
+    StreamExists = 409 "stream-exists", "The stream exists already, and is another one.";
+    StreamType = 409 "stream-type", "The content type is not that of the stream.";
+    StreamClosed = 409 "stream-closed", "The stream is closed; nothing is appended to it any more.";
+    StreamOrder = 409 "stream-order", "The write does not come in its order.";
+    StreamGone = 410 "stream-gone", "The stream was deleted, and only its forks read it.";
     Gone = 410 "gone", "The offset is before the first record that is kept.";
     SessionExpired = 410 "session-expired", "The session was idle for too long.";
     Conflict = 412 "conflict", "The condition does not hold.";

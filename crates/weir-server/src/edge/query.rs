@@ -46,6 +46,15 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
 impl Query {
     /// Reads a query. Only these parameters are known.
     pub(crate) fn read(query: Option<&str>, known: &[&'static str]) -> Result<Self, Problem> {
+        Self::parse(query, known, false)
+    }
+
+    /// The same for a protocol in which others are for somebody else.
+    pub(crate) fn read_known(query: Option<&str>, known: &[&'static str]) -> Result<Self, Problem> {
+        Self::parse(query, known, true)
+    }
+
+    fn parse(query: Option<&str>, known: &[&'static str], lax: bool) -> Result<Self, Problem> {
         let mut pairs: Vec<(&'static str, Vec<u8>)> = Vec::new();
         for pair in query
             .unwrap_or_default()
@@ -57,6 +66,9 @@ impl Query {
             let name = decode(name, true).ok_or_else(wrong)?;
             let value = decode(value, true).ok_or_else(wrong)?;
             let Some(name) = known.iter().find(|known| known.as_bytes() == name) else {
+                if lax {
+                    continue;
+                }
                 let given: String = String::from_utf8_lossy(&name).chars().take(40).collect();
                 let list = known.join(", ");
                 return Err(Problem::bad(format!(

@@ -4,6 +4,7 @@
 use weir_core::{ErrorCode, GroupName, TopicName};
 
 use super::base64;
+use super::ds;
 use super::head::Method;
 use super::problem::{Kind, Problem};
 use super::query::decode;
@@ -37,6 +38,8 @@ pub(crate) enum Resource {
     Metrics,
     OpenApi,
     Problem,
+    /// A topic under the protocol of Durable Streams.
+    Stream,
     /// Anything else.
     Unknown,
 }
@@ -69,6 +72,7 @@ const READ_EVENTS: &[&str] = &[
     "data",
     "numbers",
 ];
+const READ_STREAM: &[&str] = &["offset", "live", "cursor"];
 const READ_KEY: &[&str] = &["consistency", "at-least", "wait"];
 const READ_KEYS: &[&str] = &[
     "prefix",
@@ -237,6 +241,17 @@ pub(crate) const ROWS: &[Row] = &[
         template: "/problems/{name}",
         methods: &[(Method::Get, &[]), (Method::Head, &[])],
     },
+    Row {
+        resource: Resource::Stream,
+        template: "/ds/{topic}",
+        methods: &[
+            (Method::Get, READ_STREAM),
+            (Method::Head, &[]),
+            (Method::Put, &[]),
+            (Method::Post, &[]),
+            (Method::Delete, &[]),
+        ],
+    },
 ];
 
 /// Resources, the unknown one included; for tables of counts.
@@ -304,6 +319,11 @@ impl Matched {
 /// escaped slash belongs to a key.
 pub(crate) fn find(path: &str) -> Result<Matched, Problem> {
     let unknown = || Problem::new(Kind::NotFound, "no resource has this path");
+    if let Some(name) = path.strip_prefix("/ds/") {
+        let mut found = Matched::of(Resource::Stream);
+        found.topic = ds::topic_of(name)?;
+        return Ok(found);
+    }
     let mut parts = [""; 6];
     let mut count = 0;
     for part in path.strip_prefix('/').ok_or_else(unknown)?.split('/') {

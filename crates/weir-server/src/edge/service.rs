@@ -25,7 +25,7 @@ use super::query::Query;
 use super::reply::{Boxed, Reply};
 use super::route::{self, Matched, Resource};
 use super::write::Commit;
-use super::{batch, coding, groups, ops, program, read, tail, topics, write};
+use super::{batch, coding, ds, groups, ops, program, read, tail, topics, write};
 use crate::access::{Principal, Right};
 use crate::security::Denied;
 use crate::shared::{Phase, Shared};
@@ -42,6 +42,7 @@ pub(crate) struct Peer {
 pub(crate) struct Edge {
     pub(crate) shared: Arc<Shared>,
     pub(crate) hub: Hub,
+    pub(crate) ds: ds::Ds,
     /// First half of the ids of requests; the second one counts.
     run: u64,
     requests: AtomicU64,
@@ -158,6 +159,7 @@ impl Edge {
         let now = now.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(0));
         Self {
             hub: Hub::new(Arc::clone(&shared)),
+            ds: ds::Ds::default(),
             shared,
             run: twox_hash::XxHash3_64::oneshot(&now.to_be_bytes()) >> 32,
             requests: AtomicU64::new(1),
@@ -247,7 +249,10 @@ impl Edge {
             allowed.map_err(|denied| denial(denied, topic))?;
         }
         let head = &call.head;
-        call.query = Query::read(head.query(), params)?;
+        call.query = match call.matched.resource {
+            Resource::Stream => Query::read_known(head.query(), params)?,
+            _ => Query::read(head.query(), params)?,
+        };
         let max = body_max(call, config);
         if length.is_some_and(|length| length > max as u64) {
             return Err(Problem::too_large("the body", max));
@@ -395,6 +400,7 @@ impl Edge {
             (Resource::Keys, _) => read::keys(edge, call).await,
             (Resource::Key, _) => read::key(edge, call).await,
             (Resource::Event, _) => read::event(edge, call),
+            (Resource::Stream, _) => ds::run(edge, call, body).await,
             (resource, _) => ops::get(edge, call, resource),
         }
     }
@@ -418,6 +424,11 @@ impl Edge {
             reply = reply.headless();
         }
         reply.add("weir-request-id", &call.id);
+        if call.matched.resource == Resource::Stream {
+            // Whatever somebody has put there, it is no page of this server.
+            reply.add("x-content-type-options", "nosniff");
+            reply.add("cross-origin-resource-policy", "same-origin");
+        }
         if call.page != Page::None {
             reply.add("vary", "origin");
             origin::decorate(&mut reply, &call.page);
@@ -517,8 +528,8 @@ fn right(call: &Call) -> Option<Right> {
         (Resource::Root, _) => return None,
         (Resource::Metrics, _) => Right::Admin,
         (resource, _) if resource.is_of_group() => Right::Group,
-        (Resource::Topic, Method::Put) => Right::Create,
-        (Resource::Topic, Method::Delete) => Right::Destroy,
+        (Resource::Topic | Resource::Stream, Method::Put) => Right::Create,
+        (Resource::Topic | Resource::Stream, Method::Delete) => Right::Destroy,
         (Resource::Program, Method::Put) => Right::Program,
         (_, Method::Get | Method::Head) => Right::Read,
         (_, Method::Delete) => Right::Delete,
@@ -531,7 +542,9 @@ fn body_max(call: &Call, config: &crate::config::ServerConfig) -> usize {
     match (call.matched.resource, call.head.method) {
         (Resource::Transactions, _) => config.body_max.0,
         _ if batch::is_batch(call) => config.body_max.0,
-        (Resource::Events | Resource::Key, Method::Post | Method::Put) => config.payload_max.0,
+        (Resource::Events | Resource::Key | Resource::Stream, Method::Post | Method::Put) => {
+            config.payload_max.0
+        }
         (Resource::Program, Method::Put) => weir_core::limits::CODE_BYTES_MAX,
         // Options, or no use for a body at all.
         _ => config.json_max.0,

@@ -593,7 +593,7 @@ pub(crate) fn timed_out() -> Problem {
 }
 
 /// Counts the fuel that a program used.
-fn charge(edge: &Edge, call: &Call, outcome: &Outcome) {
+pub(crate) fn charge(edge: &Edge, call: &Call, outcome: &Outcome) {
     if let Some(fuel) = outcome
         .commit()
         .map(|commit| commit.fuel)

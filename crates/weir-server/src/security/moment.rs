@@ -100,6 +100,13 @@ pub(crate) fn from_toml(value: &toml::value::Datetime) -> Option<u64> {
     u64::try_from(ms).ok()
 }
 
+/// Reads a moment with its offset, to the millisecond.
+pub(crate) fn from_rfc3339(text: &str) -> Option<u64> {
+    let value: toml::value::Datetime = text.parse().ok()?;
+    let nanoseconds = value.time?.nanosecond.unwrap_or(0);
+    Some(from_toml(&value)? + u64::from(nanoseconds / 1_000_000))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]

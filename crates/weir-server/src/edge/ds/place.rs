@@ -1,0 +1,74 @@
+//! Positions in a stream.
+//!
+//! A position is the number of records behind which it stands; a fork goes on
+//! counting where it left its source. As a token it has 16 digits, an underline
+//! and 16 digits more, which are zero: room for a place within a record. Tokens
+//! of one stream sort as their positions do.
+
+/// Digits of each half.
+const DIGITS: usize = 16;
+
+/// Where a reader begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// At the first byte: `-1`, and nothing given.
+    Start,
+    /// Behind the last byte: `now`.
+    Now,
+    /// Behind this position.
+    After(u64),
+}
+
+/// Reads a token.
+pub(crate) fn token(text: &str) -> Option<u64> {
+    let (position, within) = text.split_once('_')?;
+    let half = |half: &str| half.len() == DIGITS && half.bytes().all(|byte| byte.is_ascii_digit());
+    if !half(position) || !half(within) || within.bytes().any(|byte| byte != b'0') {
+        return None;
+    }
+    position.parse().ok()
+}
+
+/// Writes a position as a token.
+pub(crate) fn write(position: u64) -> String {
+    format!("{position:016}_{:016}", 0)
+}
+
+impl Place {
+    /// Reads the parameter `offset`.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        match text {
+            "-1" => Some(Self::Start),
+            "now" => Some(Self::Now),
+            text => token(text).map(Self::After),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Place, token, write};
+
+    #[test]
+    fn tokens_are_strict_and_sort() {
+        assert_eq!(token(&write(42)), Some(42));
+        assert_eq!(Place::read(&write(0)), Some(Place::After(0)));
+        assert_eq!(Place::read("-1"), Some(Place::Start));
+        assert_eq!(Place::read("now"), Some(Place::Now));
+        for wrong in [
+            "",
+            "0",
+            "-2",
+            "NOW",
+            "0000000000000000",
+            "0000000000000000_0000000000000001",
+            "000000000000000_00000000000000000",
+            "+000000000000000_0000000000000000",
+            "0000000000000000_0000000000000000,",
+        ] {
+            assert_eq!(Place::read(wrong), None, "{wrong}");
+        }
+        let tokens: Vec<String> = [0, 9, 10, 99, 1 << 40].map(write).into();
+        assert!(tokens.is_sorted());
+    }
+}

@@ -1,0 +1,192 @@
+//! The topic `.weir.ds`: which streams expire, and which are forks of which.
+//!
+//! `expiry/NAME` stands before a stream that expires is made, `fork/SOURCE/NAME`
+//! before a fork is, and both go after it has ended: so an entry may be one too
+//! many, never one too few. One too many is found out by looking at the stream.
+
+use std::sync::Arc;
+
+use weir_core::{Compaction, Intention, Operation, TopicOptions};
+use weir_store::StoreError;
+
+use super::REGISTRY_PAGE;
+use super::config::Expiry;
+use super::view::View;
+use crate::edge::problem::{self, Kind, Problem};
+use crate::edge::service::Edge;
+use crate::edge::write::outcomes;
+
+/// Name of the topic.
+pub(super) const REGISTRY: &str = ".weir.ds";
+
+/// A change of the registry.
+pub(super) enum Change {
+    Put(String, Vec<u8>),
+    Delete(String),
+}
+
+/// Entry of a stream that expires.
+pub(super) fn expiring(topic: &str, expiry: Expiry) -> Change {
+    // What is a number or nothing can always be written.
+    let value = serde_json::to_vec(&expiry).unwrap_or_default();
+    Change::Put(format!("expiry/{topic}"), value)
+}
+
+/// The same, taken away.
+pub(super) fn expired(topic: &str) -> Change {
+    Change::Delete(format!("expiry/{topic}"))
+}
+
+/// Entry of a fork.
+pub(super) fn forked(source: &str, fork: &str) -> Change {
+    Change::Put(format!("fork/{source}/{fork}"), Vec::new())
+}
+
+/// The same, taken away.
+pub(super) fn unforked(source: &str, fork: &str) -> Change {
+    Change::Delete(format!("fork/{source}/{fork}"))
+}
+
+/// Carries changes out, in order; what is to be taken away may be gone.
+pub(super) async fn change(edge: &Arc<Edge>, changes: Vec<Change>) -> Result<(), Problem> {
+    let store = &edge.shared.store;
+    let mut options = TopicOptions::default();
+    options.compaction = Compaction::Latest;
+    options.tombstone_ttl_ms = Some(0);
+    let create = Operation::Create { options: &options };
+    let missing = store.topic(REGISTRY).is_none_or(|topic| !topic.live);
+    let create = missing.then(|| Intention::new(REGISTRY, create));
+    let there = |key: &[u8]| store.key_offset(REGISTRY, key).is_some();
+    let steps = changes.iter().filter_map(|change| match change {
+        Change::Put(key, value) => {
+            let key = key.as_bytes();
+            Some(Operation::Put { key, value })
+        }
+        Change::Delete(key) => {
+            let key = key.as_bytes();
+            there(key).then_some(Operation::Delete { key })
+        }
+    });
+    let steps = steps.map(|operation| Intention::new(REGISTRY, operation));
+    let intentions: Vec<Intention<'_>> = create.into_iter().chain(steps).collect();
+    if intentions.is_empty() {
+        return Ok(());
+    }
+    let bytes = intentions.iter().map(Intention::size_hint).sum();
+    let permit = edge.shared.admission.admit(bytes);
+    let permit = permit.ok_or_else(|| Problem::new(Kind::Busy, ""))?;
+    let proposal = store.propose_own(&intentions);
+    let proposal = proposal.map_err(|error| problem::of_store(&error))?;
+    drop(intentions);
+    let outcomes = outcomes(edge, proposal, permit).await?;
+    let fine = |outcome: weir_core::Outcome| {
+        let commit = outcome.commit().cloned();
+        // Whoever came first has made the topic.
+        commit.is_some_and(|commit| {
+            commit.reason.is_none() || commit.reason == Some(weir_core::ErrorCode::TopicExists)
+        })
+    };
+    if outcomes.iter().all(fine) {
+        return Ok(());
+    }
+    Err(Problem::new(
+        Kind::Internal,
+        "the registry of streams does not take an entry",
+    ))
+}
+
+/// Keys with a prefix behind one of them, a page at a time, with their values.
+fn page(
+    edge: &Edge,
+    prefix: &str,
+    after: Option<&str>,
+) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+    let store = &edge.shared.store;
+    let after = after.map(str::as_bytes);
+    let found = match store.scan(REGISTRY, prefix.as_bytes(), after, REGISTRY_PAGE) {
+        Err(StoreError::TopicUnknown { .. }) => return Ok(Vec::new()),
+        found => found?,
+    };
+    let mut entries = Vec::with_capacity(found.len());
+    for entry in &found {
+        let page = store.value(REGISTRY, entry)?;
+        let record = page.as_ref().and_then(|page| page.iter().next());
+        let value = record
+            .transpose()?
+            .map(|record| record.value.to_vec())
+            .unwrap_or_default();
+        entries.push((String::from_utf8_lossy(&entry.key).into_owned(), value));
+    }
+    Ok(entries)
+}
+
+/// All entries with a prefix, each without it.
+fn entries(
+    edge: &Edge,
+    prefix: &str,
+    mut each: impl FnMut(&str, &[u8]) -> Result<bool, Problem>,
+) -> Result<(), Problem> {
+    let mut after: Option<String> = None;
+    loop {
+        let found = page(edge, prefix, after.as_deref());
+        let found = found.map_err(|error| problem::of_store(&error))?;
+        for (key, value) in &found {
+            let rest = key.strip_prefix(prefix).unwrap_or_default();
+            if !each(rest, value)? {
+                return Ok(());
+            }
+        }
+        match found.into_iter().next_back() {
+            Some((key, _)) => after = Some(key),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Whether a fork lives that reads this stream.
+pub(super) fn has_forks(edge: &Edge, topic: &str, incarnation: u64) -> Result<bool, Problem> {
+    let mut found = false;
+    entries(edge, &format!("fork/{topic}/"), |fork, _| {
+        found = is_fork(edge, fork, topic, incarnation)?;
+        Ok(!found)
+    })?;
+    Ok(found)
+}
+
+fn is_fork(edge: &Edge, fork: &str, source: &str, incarnation: u64) -> Result<bool, Problem> {
+    let view = View::find(&edge.ds, &edge.shared.store, fork)?;
+    Ok(view.is_some_and(|view| {
+        let fork = view.config.fork.as_ref();
+        fork.is_some_and(|fork| fork.from == source && fork.incarnation == incarnation)
+    }))
+}
+
+/// What the registry says when a server starts: the streams that expire, and
+/// the sources that have a fork in it which is none.
+pub(super) fn load(edge: &Edge) -> Result<Vec<(String, String)>, Problem> {
+    let mut stale = Vec::new();
+    entries(edge, "expiry/", |topic, value| {
+        if !edge.ds.is_full()
+            && let Ok(expiry) = serde_json::from_slice(value)
+        {
+            edge.ds.lease(topic, expiry);
+        }
+        Ok(true)
+    })?;
+    entries(edge, "fork/", |names, _| {
+        let Some((source, fork)) = names.split_once('/') else {
+            return Ok(true);
+        };
+        let standing = edge.shared.store.standing(source);
+        let incarnation = standing.and_then(|topic| topic.incarnation);
+        let valid = match incarnation {
+            Some(incarnation) => is_fork(edge, fork, source, incarnation.0)?,
+            None => false,
+        };
+        if !valid {
+            stale.push((source.to_owned(), fork.to_owned()));
+        }
+        Ok(stale.len() < REGISTRY_PAGE)
+    })?;
+    Ok(stale)
+}
