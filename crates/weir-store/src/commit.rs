@@ -6,27 +6,32 @@
 //! through this handle.
 
 mod apply;
+mod helper;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-use weir_core::Outcomes;
 
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::StoreError;
-use crate::log::{Log, LogIndex};
+use crate::lock_ext::LockExt;
+use crate::log::Log;
 use crate::options::Durability;
 use crate::permit::Maintenance;
 use crate::queue::{Pending, Shut, Task};
 use crate::snapshot::{Checkpoint, Snapshot};
 use crate::topic::sink::Topics;
-use apply::{Away, Judge};
+pub(crate) use apply::Applier;
+use apply::Logged;
+use helper::Helper;
 
 /// Idle time after which the log is sealed, so that a later open can prove its
 /// last batch durable.
 const SEAL_AFTER: Duration = Duration::from_millis(100);
+/// Batches with at least as many items are applied beside the next sync, if
+/// there is one. To wake a thread takes as long as to apply a few dozen.
+const BESIDE_ITEMS: usize = 128;
 /// The term of a store without a cluster.
 const LOCAL_TERM: u64 = 1;
 
@@ -35,13 +40,12 @@ pub(crate) struct Committer {
     pub(crate) engine: Arc<Engine>,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) log: Log,
-    pub(crate) topics: Topics,
-    outcomes: Outcomes,
-    /// The newest entry that is applied, or deferred.
-    applied: LogIndex,
-    /// The batch that is judged beside the others.
-    away: Option<Away>,
-    judge: Judge,
+    /// Used by one thread at a time: this one, or `helper` during a sync.
+    pub(crate) applier: Arc<Mutex<Applier>>,
+    helper: Helper,
+    /// Batches that are synced and not applied: they are while the next ones
+    /// are synced.
+    ready: Logged,
     /// Tasks that wait until no batch is away.
     tasks: Vec<Task>,
     /// Entries that are logged and not synced.
@@ -79,15 +83,15 @@ impl Committer {
         topics: Topics,
         snapshot_log_bytes: u64,
     ) -> Self {
+        let applier = Applier::new(Arc::clone(&engine), topics);
+        let applier = Arc::new(Mutex::new(applier));
         Self {
             engine,
             disk,
             log,
-            topics,
-            outcomes: Outcomes::default(),
-            applied: LogIndex::ZERO,
-            away: None,
-            judge: Judge::default(),
+            applier,
+            helper: Helper::default(),
+            ready: Logged::new(),
             tasks: Vec::new(),
             unsynced: false,
             last_sync: Instant::now(),
@@ -111,28 +115,25 @@ impl Committer {
     /// The body of the commit thread.
     pub(crate) fn run(mut self) -> Result<(), StoreError> {
         let door = Doorkeeper(Arc::clone(&self.engine));
-        self.applied = self.engine.applied_index();
         loop {
-            let work = self.engine.queue.take(self.patience(), self.away.is_none());
+            if !self.ready.is_empty() && !self.engine.queue.has_batches() {
+                self.apply_ready();
+            }
+            let work = self.engine.queue.take(self.patience(), self.takes_slow());
             let idle = work.is_empty();
-            if let Some(judging) = work.judged
-                && self.judged(judging).is_err()
-            {
-                self.fault();
+            if let Some(judging) = work.judged {
+                let settled = self.applier.lock_ok().judged(judging);
+                self.check(&settled);
             }
             if !work.batches.is_empty() {
                 self.commit(work.batches);
             }
-            // They may look at the whole machine.
             self.tasks.extend(work.tasks);
-            if self.away.is_none() {
-                self.run_tasks();
-            }
+            self.run_tasks();
             self.sync_when_due(idle);
             if idle && work.shut == Some(Shut::Closed) {
-                if self.finish_away().is_err() {
-                    self.fault();
-                }
+                let finished = self.applier.lock_ok().finish_away();
+                self.check(&finished);
                 self.run_tasks();
                 break;
             }
@@ -142,17 +143,37 @@ impl Committer {
         ended
     }
 
+    /// Runs what waits for the whole machine, once nothing is deferred.
     fn run_tasks(&mut self) {
-        for task in std::mem::take(&mut self.tasks) {
-            task(self);
+        if self.tasks.is_empty() {
+            return;
+        }
+        self.apply_ready();
+        if !self.applier.lock_ok().is_away() {
+            for task in std::mem::take(&mut self.tasks) {
+                task(self);
+            }
         }
     }
 
-    /// What was encoded here cannot be read here: a fault of ours.
-    fn fault(&mut self) {
-        self.poison();
-        // Whoever waits for it is told by its answer that is dropped.
-        self.away = None;
+    /// Slow batches are applied one by one.
+    fn takes_slow(&self) -> bool {
+        self.ready.is_empty() && !self.applier.lock_ok().is_away()
+    }
+
+    fn apply_ready(&mut self) {
+        let ready = std::mem::take(&mut self.ready);
+        let applied = self.applier.lock_ok().apply_all(ready);
+        self.check(&applied);
+    }
+
+    /// Stops everything after a failed apply: what was encoded here cannot be read here: a fault of ours.
+    fn check(&mut self, applied: &Result<(), StoreError>) {
+        if applied.is_err() {
+            self.poison();
+            self.ready.clear();
+            self.applier.lock_ok().give_up();
+        }
     }
 
     /// How long the thread may sleep without work.
@@ -215,7 +236,11 @@ impl Committer {
         } else {
             self.commit_group(batches);
         }
-        if self.away.is_none() && self.log_since_snapshot() > self.snapshot_log_bytes {
+        if self.log_since_snapshot() > self.snapshot_log_bytes {
+            self.apply_ready();
+        }
+        let whole = !self.applier.lock_ok().is_away();
+        if whole && self.log_since_snapshot() > self.snapshot_log_bytes {
             // Also when it fails: the next try comes after as much log again.
             self.replayed_bytes = 0;
             self.snapshot_at = self.log.stats().payload_bytes;
@@ -265,8 +290,9 @@ impl Committer {
             return;
         }
         self.unsynced = true;
+        let before = std::mem::take(&mut self.ready);
         if self.engine.durability.is_synced()
-            && let Err(error) = self.sync()
+            && let Err(error) = self.sync_beside(before)
         {
             self.poison();
             let mut error = Some(error);
@@ -277,12 +303,28 @@ impl Committer {
             }
             return;
         }
-        for pending in batches {
-            if self.apply(pending, time_ms).is_err() {
-                self.fault();
-                return;
-            }
+        self.ready
+            .extend(batches.into_iter().map(|pending| (pending, time_ms)));
+        let items: usize = self
+            .ready
+            .iter()
+            .map(|(pending, _)| pending.builder.len())
+            .sum();
+        if !self.engine.durability.is_synced() || items < BESIDE_ITEMS {
+            self.apply_ready();
         }
+    }
+
+    /// Syncs; what was synced before is applied meanwhile.
+    fn sync_beside(&mut self, before: Logged) -> Result<(), StoreError> {
+        if before.is_empty() {
+            return self.sync();
+        }
+        let begun = self.helper.begin(&self.applier, before);
+        let synced = self.sync();
+        let applied = begun.end();
+        self.check(&applied);
+        synced
     }
 
     /// Appends until one fails; returns how many are logged.
@@ -291,7 +333,8 @@ impl Committer {
         batches: &VecDeque<Pending>,
         time_ms: u64,
     ) -> (usize, Option<StoreError>) {
-        if let Some(needed_bytes) = self.topics.stuck_bytes() {
+        let stuck = self.applier.lock_ok().topics.stuck_bytes();
+        if let Some(needed_bytes) = stuck {
             // Memory is bounded too: read only until topics can be written.
             let free_bytes = self.disk.free_bytes().unwrap_or(0);
             let full = StoreError::DiskFull {
@@ -329,16 +372,18 @@ impl Committer {
         if self.is_poisoned() {
             return Err(StoreError::Poisoned);
         }
-        self.topics.flush_all()?;
+        let mut applier = self.applier.lock_ok();
+        applier.topics.flush_all()?;
         let mut lists = Vec::new();
         let mut unsynced = Vec::new();
-        for writer in &mut self.topics.writers {
+        for writer in &mut applier.topics.writers {
             unsynced.extend_from_slice(writer.dirty());
             let list = writer.list();
             if list.next > 1 {
                 lists.push((writer.files.id, list));
             }
         }
+        drop(applier);
         let index = self.engine.applied_index();
         self.snapshot_at = self.log.stats().payload_bytes;
         self.replayed_bytes = 0;
@@ -354,7 +399,8 @@ impl Committer {
 
     /// Clean end: everything synced, the clean mark behind it.
     fn finish(mut self) -> Result<(), StoreError> {
-        self.judge.end();
+        self.helper.end();
+        self.applier.lock_ok().end();
         if self.is_poisoned() {
             return Err(StoreError::Poisoned);
         }

@@ -316,6 +316,11 @@ impl Queue {
         Ok(())
     }
 
+    /// Whether batches wait that [`take`](Self::take) gives in any case.
+    pub(crate) fn has_batches(&self) -> bool {
+        !self.inner.lock_ok().batches.is_empty()
+    }
+
     /// Takes everything that waits; sleeps while there is nothing, at most for
     /// `patience`. Of the slow batches at most one comes, and only to one who
     /// is ready for it.

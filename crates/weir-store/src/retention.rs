@@ -14,7 +14,7 @@ use weir_core::{ConsequenceOffset, Retention, TopicId};
 use crate::commit::Committer;
 use crate::error::{IoVerb, StoreError};
 use crate::hands::Hands;
-use crate::lock_ext::RwLockExt;
+use crate::lock_ext::{LockExt, RwLockExt};
 use crate::permit::Permit;
 use crate::snapshot;
 use crate::store::Store;
@@ -149,9 +149,11 @@ fn candidates(
         }
     }
     let mut candidates = Vec::new();
+    let mut applier = committer.applier.lock_ok();
     for (id, retention, held, now_ms) in found {
-        committer.topics.flush_topic(id)?;
-        let Some(writer) = committer.topics.writers.get_mut(id.index()) else {
+        let topics = &mut applier.topics;
+        topics.flush_topic(id)?;
+        let Some(writer) = topics.writers.get_mut(id.index()) else {
             continue;
         };
         let files = Arc::clone(&writer.files);
@@ -261,11 +263,12 @@ fn newest_ms(files: &TopicFiles, block: &BlockRef) -> Result<u64, StoreError> {
 /// since they were chosen.
 fn cut(committer: &mut Committer, cuts: &[(TopicId, u64)]) -> (Vec<Arc<Segment>>, RetainReport) {
     let engine = Arc::clone(&committer.engine);
+    let mut applier = committer.applier.lock_ok();
     let machine = engine.machine.read_ok();
     let mut segments = Vec::new();
     let mut report = RetainReport::default();
     for (id, through) in cuts {
-        let Some(writer) = committer.topics.writers.get_mut(id.index()) else {
+        let Some(writer) = applier.topics.writers.get_mut(id.index()) else {
             continue;
         };
         let through = machine

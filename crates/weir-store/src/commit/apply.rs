@@ -6,6 +6,7 @@
 //! At most one batch is deferred. What must never happen here: an applied
 //! index that covers it before its last call is settled.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
@@ -14,11 +15,12 @@ use weir_core::machine::deferred::{COSTLY_FUEL, Deferred, Judging, Turn};
 use weir_core::machine::{Costly, Slice};
 use weir_core::{Batch, Outcome, OutcomeRun, Outcomes};
 
-use super::{Committer, LOCAL_TERM};
+use super::LOCAL_TERM;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::log::LogIndex;
 use crate::queue::{JudgeDied, Judged, Pending};
+use crate::topic::sink::Topics;
 
 /// For how long the machine is held in one piece: some 100 us.
 const SLICE: Slice = Slice {
@@ -27,8 +29,11 @@ const SLICE: Slice = Slice {
     stops: true,
 };
 
+/// Batches that are in the log, with their stamps.
+pub(super) type Logged = VecDeque<(Pending, u64)>;
+
 /// A batch that is judged while others are applied.
-pub(super) struct Away {
+struct Away {
     pending: Pending,
     builder: Arc<BatchBuilder>,
     index: LogIndex,
@@ -55,7 +60,7 @@ impl Call {
 
 /// The thread that judges costly calls, made when the first one comes.
 #[derive(Default)]
-pub(super) struct Judge(Option<(mpsc::Sender<Call>, JoinHandle<()>)>);
+struct Judge(Option<(mpsc::Sender<Call>, JoinHandle<()>)>);
 
 impl Judge {
     /// Hands a call over, or gives it back when there is no thread.
@@ -74,7 +79,7 @@ impl Judge {
     }
 
     /// Waits for its thread; a call that it has in hand is judged before.
-    pub(super) fn end(&mut self) {
+    fn end(&mut self) {
         if let Some((sender, thread)) = self.0.take() {
             drop(sender);
             // It has told when it died.
@@ -109,10 +114,55 @@ fn batch(builder: &BatchBuilder, time_ms: u64) -> Batch<'_> {
     }
 }
 
-impl Committer {
+/// What applies the log: the machine's one writer, and that of all topics.
+pub(crate) struct Applier {
+    engine: Arc<Engine>,
+    pub(crate) topics: Topics,
+    outcomes: Outcomes,
+    /// The newest entry that is applied, or deferred.
+    applied: LogIndex,
+    /// The batch that is judged beside the others.
+    away: Option<Away>,
+    judge: Judge,
+}
+
+impl Applier {
+    pub(super) fn new(engine: Arc<Engine>, topics: Topics) -> Self {
+        Self {
+            applied: engine.applied_index(),
+            engine,
+            topics,
+            outcomes: Outcomes::default(),
+            away: None,
+            judge: Judge::default(),
+        }
+    }
+
+    /// Whether a batch is deferred.
+    pub(super) fn is_away(&self) -> bool {
+        self.away.is_some()
+    }
+
+    /// Gives up: what is deferred is answered by its drop.
+    pub(super) fn give_up(&mut self) {
+        self.away = None;
+    }
+
+    /// Ends the thread that judges.
+    pub(super) fn end(&mut self) {
+        self.judge.end();
+    }
+
+    /// Applies batches of the log, in their order.
+    pub(super) fn apply_all(&mut self, batches: Logged) -> Result<(), StoreError> {
+        batches
+            .into_iter()
+            .try_for_each(|(pending, time_ms)| self.apply(pending, time_ms))
+    }
+
     /// Applies a batch of the log and answers it, now or when its costly calls
     /// are judged.
-    pub(super) fn apply(&mut self, mut pending: Pending, time_ms: u64) -> Result<(), StoreError> {
+    fn apply(&mut self, mut pending: Pending, time_ms: u64) -> Result<(), StoreError> {
         let builder = std::mem::take(&mut pending.builder);
         let batch = batch(&builder, time_ms);
         if let Some(away) = &self.away
@@ -191,7 +241,7 @@ impl Committer {
     }
 
     /// Goes on with the deferred batch until a call must be judged.
-    pub(super) fn advance(&mut self) -> Result<(), StoreError> {
+    fn advance(&mut self) -> Result<(), StoreError> {
         let Some(mut away) = self.away.take() else {
             return Ok(());
         };

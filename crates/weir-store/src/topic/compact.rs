@@ -22,6 +22,7 @@ use super::files::{BlockRef, Home, Segment, TopicFiles};
 use super::writer::{SEGMENT_BYTES, create};
 use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
+use crate::lock_ext::LockExt;
 use crate::snapshot;
 use crate::store::Store;
 
@@ -88,7 +89,8 @@ impl Store {
         };
         let (blocks, report) = self.write_compacted(id, &input)?;
         self.ask(move |committer| {
-            if let Some(writer) = committer.topics.writers.get_mut(id.index()) {
+            let topics = &mut committer.applier.lock_ok().topics;
+            if let Some(writer) = topics.writers.get_mut(id.index()) {
                 writer.replace(through, blocks);
             }
         })?;
@@ -139,8 +141,9 @@ impl Store {
             let Some((options, incarnation)) = live else {
                 return Ok(None);
             };
-            committer.topics.flush_topic(id)?;
-            let Some(writer) = committer.topics.writers.get_mut(id.index()) else {
+            let topics = &mut committer.applier.lock_ok().topics;
+            topics.flush_topic(id)?;
+            let Some(writer) = topics.writers.get_mut(id.index()) else {
                 return Ok(None);
             };
             let blocks = writer.close_segment();
