@@ -27,6 +27,7 @@ use crate::shared::{Phase, Shared};
 mod answers;
 mod buffer;
 mod connection;
+mod fetch;
 mod groups;
 mod guard;
 mod hello;

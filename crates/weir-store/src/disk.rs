@@ -62,6 +62,12 @@ pub trait Disk: Send + Sync + fmt::Debug {
 pub trait DiskFile: Send + Sync + fmt::Debug {
     /// Fills `buffer` from `offset`; `UnexpectedEof` when the file is shorter.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+    /// The same, if no device has to be waited for. Whether it was done; if
+    /// not, what is in `buffer` means nothing.
+    fn read_exact_at_now(&self, buffer: &mut [u8], offset: u64) -> bool {
+        let _ = (buffer, offset);
+        false
+    }
     /// Writes all of `parts`, one after the other, from `offset`. The caller
     /// may not assume that any part of a failed write is absent.
     fn write_all_at(&self, parts: &mut [IoSlice<'_>], offset: u64) -> io::Result<()>;

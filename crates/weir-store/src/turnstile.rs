@@ -41,6 +41,15 @@ impl<T> Turnstile<T> {
         guard
     }
 
+    /// For reading, if nobody has to be waited for.
+    pub(crate) fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+        match self.lock.try_read() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// For writing.
     pub(crate) fn write_ok(&self) -> RwLockWriteGuard<'_, T> {
         self.lock.write().unwrap_or_else(PoisonError::into_inner)

@@ -1,23 +1,24 @@
 //! Reads: one record, one key, keys in order, pages of records.
 //!
 //! A page ends behind a number of records or of bytes, whichever comes first,
-//! but never before its first record. What lies in one block is read in place;
-//! more than that on a thread that may block.
+//! but never before its first record. What lies in one block is read in place
+//! if nothing has to be waited for; everything else on a thread that may block.
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use weir_core::{Compaction, ConsequenceOffset, ErrorCode, Record, RecordKind};
-use weir_store::{Page, SCAN_KEYS_MAX, StoreError, TopicReader};
+use weir_store::{Current, Page, SCAN_KEYS_MAX, StoreError, TopicReader};
 
 use super::accept;
 use super::cloudevents;
 use super::date;
 use super::head::{Head, Known};
 use super::limits::{
-    LAG_SECONDS, PAGE_BYTES, PAGE_BYTES_MAX, PAGE_RECORDS, PAGE_RECORDS_MAX, WAIT_SECONDS_MAX,
-    WINDOW_BYTES, WINDOW_RECORDS_MAX,
+    INLINE_WORK_BYTES, LAG_SECONDS, PAGE_BYTES, PAGE_BYTES_MAX, PAGE_RECORDS, PAGE_RECORDS_MAX,
+    WAIT_SECONDS_MAX, WINDOW_BYTES, WINDOW_RECORDS_MAX,
 };
 use super::meta::{Meta, Shape, shape};
 use super::offload;
@@ -44,8 +45,8 @@ pub(crate) fn quick(edge: &Arc<Edge>, call: &Call) -> Option<Result<Reply, Probl
         return None;
     }
     match call.matched.resource {
-        Resource::Event => Some(event(edge, call)),
-        Resource::Key if call.query.bytes("at-least").is_none() => Some(key_now(edge, call)),
+        Resource::Event => event_now(edge, call),
+        Resource::Key if call.query.bytes("at-least").is_none() => key_now(edge, call),
         Resource::Healthz | Resource::Readyz => {
             Some(super::ops::get(edge, call, call.matched.resource))
         }
@@ -53,16 +54,56 @@ pub(crate) fn quick(edge: &Arc<Edge>, call: &Call) -> Option<Result<Reply, Probl
     }
 }
 
-/// One record by its offset.
-pub(crate) fn event(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+/// One record by its offset, if it can be had without waiting.
+fn event_now(edge: &Edge, call: &Call) -> Option<Result<Reply, Problem>> {
     let offset = call.matched.offset;
-    let mut reader = edge
-        .shared
-        .store
-        .read(&call.matched.topic, ConsequenceOffset(offset - 1))
-        .map_err(|error| store_error(&error))?;
-    let page = reader.next_page().map_err(|error| store_error(&error))?;
-    match page.as_ref().map(first).transpose()?.flatten() {
+    let before = ConsequenceOffset(offset - 1);
+    let reader = edge.shared.store.read_now(&call.matched.topic, before);
+    let mut reader = match reader {
+        Poll::Ready(Ok(reader)) => reader,
+        Poll::Ready(Err(error)) => return Some(Err(store_error(&error))),
+        Poll::Pending => return None,
+    };
+    match reader.next_page_now() {
+        Poll::Ready(page) => Some(found(call, page.as_ref(), offset, &reader)),
+        Poll::Pending => None,
+    }
+}
+
+/// The same on a thread that may wait.
+pub(crate) async fn event(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+    let offset = call.matched.offset;
+    let (store, topic) = (Arc::clone(&edge.shared.store), call.matched.topic.clone());
+    let (reader, page) = offload::run(move || {
+        let reader = store.read(&topic, ConsequenceOffset(offset - 1));
+        let mut reader = reader.map_err(|error| store_error(&error))?;
+        let page = reader.next_page().map_err(|error| store_error(&error))?;
+        Ok((reader, page))
+    })
+    .await?;
+    large(page.as_ref(), || {
+        found(call, page.as_ref(), offset, &reader)
+    })
+}
+
+/// Does what copies a page; with a large one the thread's other work goes on
+/// elsewhere.
+fn large<T>(page: Option<&Page>, work: impl FnOnce() -> T) -> T {
+    if page.is_some_and(|page| page.wire_bytes() > INLINE_WORK_BYTES) {
+        offload::inline(work)
+    } else {
+        work()
+    }
+}
+
+/// The record at this offset, if the page begins with it.
+fn found(
+    call: &Call,
+    page: Option<&Page>,
+    offset: u64,
+    reader: &TopicReader,
+) -> Result<Reply, Problem> {
+    match page.map(first).transpose()?.flatten() {
         Some(record) if record.offset.0 == offset => payload(call, &record),
         _ => Err(
             Problem::new(Kind::NoRecord, ErrorCode::RecordAbsent.sentence())
@@ -84,26 +125,52 @@ fn first(page: &Page) -> Result<Option<Record<'_>>, Problem> {
 /// The current value of a key.
 pub(crate) async fn key(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     at_least(edge, call).await?;
-    key_now(edge, call)
+    if let Some(answer) = key_now(edge, call) {
+        return answer;
+    }
+    let store = Arc::clone(&edge.shared.store);
+    let (topic, key) = (call.matched.topic.clone(), call.matched.key.clone());
+    let current = offload::run(move || {
+        let page = store.get(&topic, &key);
+        Ok(match page.map_err(|error| store_error(&error))? {
+            Some(page) => Current::Record(page),
+            None if store
+                .standing(&topic)
+                .is_some_and(|topic| topic.incarnation.is_some()) =>
+            {
+                Current::NoKey
+            }
+            None => Current::NoTopic,
+        })
+    })
+    .await?;
+    let page = match &current {
+        Current::Record(page) => Some(page),
+        _ => None,
+    };
+    large(page, || current_value(call, &current))
 }
 
-fn key_now(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
-    consistency(call)?;
-    call.query.number("wait", 0, WAIT_SECONDS_MAX)?;
+/// The same, if it can be had without waiting.
+fn key_now(edge: &Edge, call: &Call) -> Option<Result<Reply, Problem>> {
+    let checked = consistency(call).and_then(|()| call.query.number("wait", 0, WAIT_SECONDS_MAX));
+    if let Err(problem) = checked {
+        return Some(Err(problem));
+    }
     let store = &edge.shared.store;
-    let page = store
-        .get(&call.matched.topic, &call.matched.key)
-        .map_err(|error| store_error(&error))?;
-    match page.as_ref().map(first).transpose()?.flatten() {
-        Some(record) => payload(call, &record),
-        None if store
-            .standing(&call.matched.topic)
-            .is_some_and(|topic| topic.incarnation.is_some()) =>
-        {
-            Err(Problem::new(Kind::NoKey, ErrorCode::KeyAbsent.sentence())
-                .code(ErrorCode::KeyAbsent))
-        }
-        None => Err(no_topic()),
+    match store.get_now(&call.matched.topic, &call.matched.key) {
+        Poll::Ready(current) => Some(current_value(call, &current)),
+        Poll::Pending => None,
+    }
+}
+
+fn current_value(call: &Call, current: &Current) -> Result<Reply, Problem> {
+    let no_key =
+        || Problem::new(Kind::NoKey, ErrorCode::KeyAbsent.sentence()).code(ErrorCode::KeyAbsent);
+    match current {
+        Current::Record(page) => payload(call, &first(page)?.ok_or_else(no_key)?),
+        Current::NoKey => Err(no_key()),
+        Current::NoTopic => Err(no_topic()),
     }
 }
 
@@ -321,7 +388,7 @@ impl Filter {
 }
 
 /// Where a reader starts.
-pub(crate) fn start(
+pub(crate) async fn start(
     edge: &Arc<Edge>,
     call: &Call,
     waits: bool,
@@ -348,9 +415,12 @@ pub(crate) fn start(
                 .and_then(super::route::offset_of);
             let time =
                 time.ok_or_else(|| Problem::bad("from is first, tail or time: with milliseconds"))?;
-            reader
-                .seek_time(time)
-                .map_err(|error| store_error(&error))?;
+            reader = offload::run(move || {
+                let sought = reader.seek_time(time);
+                sought.map_err(|error| store_error(&error))?;
+                Ok(reader)
+            })
+            .await?;
         }
     }
     let reset = call.query.word("reset", &[("earliest", ())])?.is_some();
@@ -399,18 +469,18 @@ struct Collector {
 impl Collector {
     /// Reads one block. Returns whether the page is complete.
     fn step(&mut self) -> Result<bool, Problem> {
-        let Some(page) = self
-            .reader
-            .next_page()
-            .map_err(|error| store_error(&error))?
-        else {
-            return Ok(true);
-        };
-        for record in &page {
+        let page = self.reader.next_page();
+        match page.map_err(|error| store_error(&error))? {
+            Some(page) => self.take(&page),
+            None => Ok(true),
+        }
+    }
+
+    /// Takes what is wanted of a block. Returns whether the page is complete.
+    fn take(&mut self, page: &Page) -> Result<bool, Problem> {
+        for record in page {
             let record = record.map_err(|error| store_error(&error))?;
-            if self.writer.count > 0
-                && (self.writer.count >= self.limit || self.writer.out.len() >= self.max_bytes)
-            {
+            if self.is_full() {
                 return Ok(true);
             }
             self.next = record.offset.0;
@@ -420,17 +490,25 @@ impl Collector {
         }
         // What a compaction removed behind the last record is behind us too.
         self.next = self.next.max(page.last().0);
-        Ok(self.writer.count > 0
-            && (self.writer.count >= self.limit || self.writer.out.len() >= self.max_bytes))
+        Ok(self.is_full())
     }
 
-    /// Reads the page: its first block in place, the rest elsewhere.
+    fn is_full(&self) -> bool {
+        self.writer.count > 0
+            && (self.writer.count >= self.limit || self.writer.out.len() >= self.max_bytes)
+    }
+
+    /// Reads the page: its first block in place if it is there, the rest
+    /// elsewhere.
     async fn run(mut self) -> Result<Self, Problem> {
-        if self.step()? {
-            return Ok(self);
-        }
-        if self.next >= self.reader.last().0 {
-            return Ok(self);
+        match self.reader.next_page_now() {
+            Poll::Ready(None) => return Ok(self),
+            Poll::Ready(Some(page)) => {
+                if self.take(&page)? || self.next >= self.reader.last().0 {
+                    return Ok(self);
+                }
+            }
+            Poll::Pending => {}
         }
         offload::run(move || {
             while !self.step()? {}
@@ -485,7 +563,7 @@ pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         }
         return descending(edge, call, writer, filter, limit, max_bytes).await;
     }
-    let (reader, after, gap) = start(edge, call, wait > 0)?;
+    let (reader, after, gap) = start(edge, call, wait > 0).await?;
     let mut collector = Collector {
         topic: call.matched.topic.clone(),
         next: after,

@@ -395,11 +395,11 @@ impl Edge {
                 groups::step(edge, call, &body).await
             }
             (Resource::Topics, _) => topics::list(edge, call).await,
-            (Resource::Events, _) if tail::is_wanted(call) => tail::open(edge, call),
+            (Resource::Events, _) if tail::is_wanted(call) => tail::open(edge, call).await,
             (Resource::Events, _) => read::page(edge, call).await,
             (Resource::Keys, _) => read::keys(edge, call).await,
             (Resource::Key, _) => read::key(edge, call).await,
-            (Resource::Event, _) => read::event(edge, call),
+            (Resource::Event, _) => read::event(edge, call).await,
             (Resource::Stream, _) => ds::run(edge, call, body).await,
             (resource, _) => ops::get(edge, call, resource),
         }

@@ -7,12 +7,13 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
+use std::task::Poll;
 
 use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use weir_core::{ConsequenceOffset, ErrorCode, Record};
-use weir_store::TopicReader;
+use weir_store::{Page, TopicReader};
 
 use super::accept;
 use super::base64;
@@ -20,6 +21,7 @@ use super::head::Known;
 use super::hub::{Follow, Piece};
 use super::json::{Object, number};
 use super::limits::{PROGRESS_RECORDS, RETRY_MS, TAIL_BYTES};
+use super::offload;
 use super::problem::{self, Kind, Problem};
 use super::read::{Filter, gone, start};
 use super::records::{Fields, key_field, object};
@@ -47,7 +49,7 @@ fn read_id(text: &str) -> Option<(Option<u64>, u64)> {
     clippy::too_many_lines,
     reason = "parameters, position, answer; in this order"
 )]
-pub(crate) fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let query = &call.query;
     query.word("live", &[("sse", ())])?;
     for name in [
@@ -70,7 +72,7 @@ pub(crate) fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
         .word("data", &[("record", true), ("value", false)])?
         .unwrap_or(false);
     let filter = Filter::read(call)?;
-    let (mut reader, mut after, mut gap) = start(edge, call, true)?;
+    let (mut reader, mut after, mut gap) = start(edge, call, true).await?;
     let given = match call.head.text(Known::LastEventId) {
         Some(id) if !id.is_empty() => Some(id),
         _ => query.text("last-event-id")?,
@@ -240,7 +242,7 @@ impl Tail {
             if !self.is_visible() {
                 return Some(self.bye("forbidden"));
             }
-            match self.read() {
+            match self.read().await {
                 Ok(Some(bytes)) => return Some(bytes),
                 Ok(None) => {}
                 Err(problem) => return Some(self.fail(&problem)),
@@ -283,7 +285,7 @@ impl Tail {
     }
 
     /// The next events, `None` when there are none.
-    fn read(&mut self) -> Result<Option<Bytes>, Problem> {
+    async fn read(&mut self) -> Result<Option<Bytes>, Problem> {
         if self.next >= self.reader.last().0 {
             return Ok(None);
         }
@@ -297,11 +299,9 @@ impl Tail {
         }
         let mut out = Vec::new();
         while out.len() < TAIL_BYTES {
-            let page = self
-                .reader
-                .next_page()
-                .map_err(|error| problem::of_store(&error))?;
-            let Some(page) = page else { break };
+            let Some(page) = self.next_page().await? else {
+                break;
+            };
             for record in &page {
                 let record = record.map_err(|error| problem::of_store(&error))?;
                 self.next = record.offset.0;
@@ -327,6 +327,22 @@ impl Tail {
             });
         }
         Ok(Some(bytes))
+    }
+
+    /// The next block, from where it is: a disk is waited for elsewhere.
+    async fn next_page(&mut self) -> Result<Option<Page>, Problem> {
+        if let Poll::Ready(page) = self.reader.next_page_now() {
+            return Ok(page);
+        }
+        let mut reader = self.reader.clone();
+        let (reader, page) = offload::run(move || {
+            let page = reader.next_page();
+            let page = page.map_err(|error| problem::of_store(&error))?;
+            Ok((reader, page))
+        })
+        .await?;
+        self.reader = reader;
+        Ok(page)
     }
 
     fn moved(&mut self, to: u64) {

@@ -9,8 +9,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
-use weir_core::ErrorCode;
-use weir_core::protocol::{Encoder, FrameError, Message, Packet, Phase as State, ServerConnection};
+use weir_core::protocol::{
+    After, Encoder, FrameError, Listen, Message, Packet, Phase as State, ServerConnection,
+};
+use weir_core::{ConsequenceOffset, ErrorCode};
 
 use super::answers::Answers;
 use super::buffer::{Outgoing, Received};
@@ -321,10 +323,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     return Dealt::Refused(Refused::plain(ErrorCode::Draining));
                 }
                 let store = Arc::clone(&self.port.shared.store);
-                let added = self
-                    .may(Right::Read, listen.topic)
-                    .and_then(|()| self.listeners.add(&store, tag, listen));
-                match added {
+                if let Err(refused) = self.may(Right::Read, listen.topic) {
+                    return Dealt::Refused(refused);
+                }
+                let sought = match self.sought(listen).await {
+                    Ok(sought) => sought,
+                    Err(refused) => return Dealt::Refused(refused),
+                };
+                match self.listeners.add(&store, tag, listen, sought) {
                     Ok(answer) => {
                         self.send(&Packet::tagged(tag, answer));
                         Dealt::Yes
@@ -350,6 +356,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Err(refused) => Dealt::Refused(refused),
             },
         }
+    }
+
+    /// In front of which record a listener begins that names a time.
+    async fn sought(&self, listen: &Listen<'_>) -> Result<Option<ConsequenceOffset>, Refused> {
+        let After::Time(ms) = listen.after else {
+            return Ok(None);
+        };
+        let topic = listen.topic.to_owned();
+        let sought = self.blocking(move |store| {
+            let mut reader = store.listen(&topic, ConsequenceOffset::ZERO);
+            reader.seek_time(ms)?;
+            Ok(ConsequenceOffset(reader.position().0.saturating_sub(1)))
+        });
+        sought.await.map(Some)
     }
 
     /// Appends a packet to what is sent.

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use weir_core::protocol::{
@@ -11,16 +12,15 @@ use weir_core::{ConsequenceOffset, ErrorCode, Record};
 use weir_store::{Changed, Page, PageBuilder, Store, StoreError, TopicReader};
 
 use super::buffer::Outgoing;
+use super::fetch::Fetch;
 use super::refuse::{self, Refused};
 
-/// Keys of a `latest` listener that are looked up at a time.
-const REPLAY_KEYS: usize = 256;
 /// Pages that a filter looks through in one turn.
 const TURN_PAGES: usize = 16;
 /// Pages that all listeners of a connection look through before the connection
 /// and others get their turn.
 const SEND_PAGES: usize = 64;
-/// What looking up [`REPLAY_KEYS`] keys counts for, in pages.
+/// What sending looked-up keys counts for, in pages.
 const REPLAY_PAGES: usize = 16;
 
 /// Which records a listener wants.
@@ -53,6 +53,8 @@ struct Replay {
 
 #[derive(Debug)]
 struct Listener {
+    /// One that no other listener of the connection ever has.
+    number: u64,
     tag: Box<[u8]>,
     topic: Box<str>,
     reader: TopicReader,
@@ -91,6 +93,9 @@ pub(super) struct Listeners {
     goes_on: bool,
     /// Bytes of the page that found no room.
     lacks: usize,
+    /// Number of the newest listener.
+    newest: u64,
+    fetch: Fetch,
 }
 
 impl Listeners {
@@ -101,19 +106,27 @@ impl Listeners {
     /// Takes away the listeners of topics that are named so; gives their tags.
     pub(super) fn remove_topics(&mut self, gone: impl Fn(&str) -> bool) -> Vec<Box<[u8]>> {
         let ended = self.list.extract_if(.., |listener| gone(&listener.topic));
-        ended.map(|listener| listener.tag).collect()
+        let fetch = &mut self.fetch;
+        ended
+            .map(|listener| {
+                fetch.forget(listener.number);
+                listener.tag
+            })
+            .collect()
     }
 
     pub(super) fn has(&self, tag: &[u8]) -> bool {
         self.list.iter().any(|listener| *listener.tag == *tag)
     }
 
-    /// Begins to listen. Returns where, for the answer.
+    /// Begins to listen. Returns where, for the answer. `sought` is where a
+    /// time begins.
     pub(super) fn add(
         &mut self,
         store: &Store,
         tag: &[u8],
         listen: &Listen<'_>,
+        sought: Option<ConsequenceOffset>,
     ) -> Result<Message<'static>, Refused> {
         if self.list.len() >= LISTENERS_MAX {
             let mut refused = Refused::new(ErrorCode::TooLarge, "too many listeners");
@@ -141,33 +154,24 @@ impl Listeners {
             reader = reader.or_earliest();
         }
         let mut replay = None;
-        let seek = match after {
-            After::Offset(offset) => {
-                reader.seek(ConsequenceOffset(offset));
-                Ok(())
-            }
-            After::Tail => {
-                reader.seek(reader.last());
-                Ok(())
-            }
-            After::Last(n) => {
-                reader.seek_last(n);
-                Ok(())
-            }
-            After::Time(ms) => reader.seek_time(ms),
+        match after {
+            After::Offset(offset) => reader.seek(ConsequenceOffset(offset)),
+            After::Tail => reader.seek(reader.last()),
+            After::Last(n) => reader.seek_last(n),
+            After::Time(_) => reader.seek(sought.unwrap_or_default()),
             After::Latest => {
                 reader.seek(ConsequenceOffset(last));
                 replay = (last != 0).then_some(Replay {
                     behind: None,
                     upto: last,
                 });
-                Ok(())
             }
-        };
-        seek.map_err(|error| refuse::of_store(&error))?;
+        }
         let filtered = listen.key.is_some() || listen.prefix.is_some() || listen.kinds != 0;
         let position = reader.position().0;
+        self.newest += 1;
         self.list.push(Listener {
+            number: self.newest,
             tag: tag.into(),
             topic: listen.topic.into(),
             reader,
@@ -202,6 +206,7 @@ impl Listeners {
     pub(super) fn remove(&mut self, tag: &[u8]) -> Option<u64> {
         let at = self.list.iter().position(|l| *l.tag == *tag)?;
         let listener = self.list.remove(at);
+        self.fetch.forget(listener.number);
         Some(listener.reader.position().0)
     }
 
@@ -209,6 +214,7 @@ impl Listeners {
     pub(super) fn end(&mut self, encoder: &mut Encoder, out: &mut Outgoing) {
         self.goes_on = false;
         self.lacks = 0;
+        self.fetch = Fetch::default();
         for listener in self.list.drain(..) {
             let position = listener.reader.position().0;
             let message = Message::End { position };
@@ -220,7 +226,7 @@ impl Listeners {
     /// progress.
     pub(super) fn send(
         &mut self,
-        store: &Store,
+        store: &Arc<Store>,
         encoder: &mut Encoder,
         out: &mut Outgoing,
     ) -> bool {
@@ -243,7 +249,15 @@ impl Listeners {
             let Some(listener) = self.list.get_mut(self.next) else {
                 break;
             };
-            match listener.turn(store, &mut self.page, &mut left, encoder, out) {
+            let mut hands = Hands {
+                store,
+                fetch: &mut self.fetch,
+                scratch: &mut self.page,
+                left: &mut left,
+                encoder,
+                out,
+            };
+            match listener.turn(&mut hands) {
                 Turn::Lacks(bytes) => self.lacks = bytes,
                 Turn::Waits => {
                     waiting += 1;
@@ -256,7 +270,8 @@ impl Listeners {
                 }
                 Turn::Ends => {
                     some = true;
-                    self.list.remove(self.next);
+                    let listener = self.list.remove(self.next);
+                    self.fetch.forget(listener.number);
                 }
             }
         }
@@ -276,7 +291,7 @@ impl Listeners {
     /// Whether a listener that waits has something new; else the task is woken
     /// when one has.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let mut ready = false;
+        let mut ready = self.fetch.poll(context).is_ready();
         for listener in &mut self.list {
             if let Some(changed) = &mut listener.changed
                 && let Poll::Ready(more) = Pin::new(changed).poll(context)
@@ -299,53 +314,76 @@ fn clamp(credit: u64) -> i64 {
     i64::try_from(credit).unwrap_or(i64::MAX)
 }
 
+/// What a listener works with in its turn.
+struct Hands<'a> {
+    store: &'a Arc<Store>,
+    fetch: &'a mut Fetch,
+    /// For the page that is made.
+    scratch: &'a mut Vec<u8>,
+    /// Pages that may be looked through before others get their turn.
+    left: &'a mut usize,
+    encoder: &'a mut Encoder,
+    out: &'a mut Outgoing,
+}
+
+impl Hands<'_> {
+    fn send(&mut self, tag: &[u8], message: Message<'_>) {
+        let packet = Packet::tagged(tag, message);
+        self.encoder.encode(&packet, &mut self.out.bytes);
+    }
+}
+
 impl Listener {
-    fn turn(
-        &mut self,
-        store: &Store,
-        scratch: &mut Vec<u8>,
-        left: &mut usize,
-        encoder: &mut Encoder,
-        out: &mut Outgoing,
-    ) -> Turn {
+    fn turn(&mut self, hands: &mut Hands<'_>) -> Turn {
         if self.changed.is_some() || self.bytes <= 0 || self.records <= 0 {
             return Turn::Waits;
         }
         let turn = if self.replay.is_some() {
-            *left = left.saturating_sub(REPLAY_PAGES);
-            self.replay(store, scratch, encoder, out)
+            self.replay(hands)
         } else {
-            self.read(scratch, left, encoder, out)
+            self.read(hands)
         };
         turn.unwrap_or_else(|error| {
-            refuse::of_store(&error).encode(&self.tag, encoder, &mut out.bytes);
+            let refused = refuse::of_store(&error);
+            refused.encode(&self.tag, hands.encoder, &mut hands.out.bytes);
             Turn::Ends
         })
     }
 
-    fn read(
-        &mut self,
-        scratch: &mut Vec<u8>,
-        left: &mut usize,
-        encoder: &mut Encoder,
-        out: &mut Outgoing,
-    ) -> Result<Turn, StoreError> {
+    /// The next page; `Pending` while it is fetched.
+    fn next_page(&mut self, fetch: &mut Fetch) -> Poll<Result<Option<Page>, StoreError>> {
+        if let Some(fetched) = fetch.take_page(self.number) {
+            return Poll::Ready(fetched.map(|(reader, page)| {
+                self.reader = reader;
+                page
+            }));
+        }
+        if let Poll::Ready(page) = self.reader.next_page_now() {
+            return Poll::Ready(Ok(page));
+        }
+        fetch.page(self.number, &self.reader);
+        Poll::Pending
+    }
+
+    fn read(&mut self, hands: &mut Hands<'_>) -> Result<Turn, StoreError> {
         for _ in 0..TURN_PAGES {
-            *left = left.saturating_sub(1);
+            *hands.left = hands.left.saturating_sub(1);
             let before = ConsequenceOffset(self.reader.position().0.saturating_sub(1));
-            let Some(page) = self.reader.next_page()? else {
-                self.mark(self.skipped > 0, encoder, out);
+            let Poll::Ready(page) = self.next_page(hands.fetch) else {
+                return Ok(Turn::Waits);
+            };
+            let Some(page) = page? else {
+                self.mark(self.skipped > 0, hands);
                 if self.follow {
                     self.changed = Some(self.reader.changed());
                     return Ok(Turn::Waits);
                 }
                 let position = self.reader.position().0;
-                let message = Message::End { position };
-                encoder.encode(&Packet::tagged(&self.tag, message), &mut out.bytes);
+                hands.send(&self.tag, Message::End { position });
                 return Ok(Turn::Ends);
             };
             let Some(filter) = &self.filter else {
-                return Ok(self.page_or_back(&page, before, scratch, encoder, out));
+                return Ok(self.page_or_back(&page, before, hands));
             };
             let mut chosen = PageBuilder::default();
             for record in &page {
@@ -357,20 +395,19 @@ impl Listener {
                 }
             }
             if let Some(page) = chosen.take() {
-                return Ok(self.page_or_back(&page, before, scratch, encoder, out));
+                return Ok(self.page_or_back(&page, before, hands));
             }
-            self.mark(self.skipped >= PROGRESS_RECORDS, encoder, out);
+            self.mark(self.skipped >= PROGRESS_RECORDS, hands);
         }
         Ok(Turn::Goes)
     }
 
     /// A progress mark, if one is due.
-    fn mark(&mut self, due: bool, encoder: &mut Encoder, out: &mut Outgoing) {
+    fn mark(&mut self, due: bool, hands: &mut Hands<'_>) {
         if due {
             self.skipped = 0;
             let position = self.reader.position().0;
-            let message = Message::Progress { position };
-            encoder.encode(&Packet::tagged(&self.tag, message), &mut out.bytes);
+            hands.send(&self.tag, Message::Progress { position });
         }
     }
 
@@ -379,11 +416,9 @@ impl Listener {
         &mut self,
         page: &Page,
         before: ConsequenceOffset,
-        scratch: &mut Vec<u8>,
-        encoder: &mut Encoder,
-        out: &mut Outgoing,
+        hands: &mut Hands<'_>,
     ) -> Turn {
-        match self.page(page, false, scratch, encoder, out) {
+        match self.page(page, false, hands) {
             Ok(()) => Turn::Goes,
             Err(lacks) => {
                 self.reader.seek(before);
@@ -393,80 +428,70 @@ impl Listener {
     }
 
     /// Sends a page, or says how many bytes it needs room for.
-    fn page(
-        &mut self,
-        page: &Page,
-        replay: bool,
-        scratch: &mut Vec<u8>,
-        encoder: &mut Encoder,
-        out: &mut Outgoing,
-    ) -> Result<(), usize> {
-        scratch.clear();
-        page.write_to(scratch);
-        if !out.admit(scratch.len()) {
-            return Err(std::mem::take(scratch).len());
+    fn page(&mut self, page: &Page, replay: bool, hands: &mut Hands<'_>) -> Result<(), usize> {
+        let bytes = page.wire_bytes();
+        if !hands.out.admit(bytes) {
+            return Err(bytes);
         }
+        let mut scratch = std::mem::take(hands.scratch);
+        scratch.clear();
+        page.write_to(&mut scratch);
         let message = Message::Records {
             from: page.from(),
             replay,
-            page: scratch,
+            page: &scratch,
         };
-        encoder.encode(&Packet::tagged(&self.tag, message), &mut out.bytes);
+        hands.send(&self.tag, message);
         self.skipped = 0;
         self.bytes -= clamp(scratch.len() as u64);
         self.records -= clamp(page.len() as u64);
         // A page of one long record is not kept for the next one.
         scratch.clear();
         scratch.shrink_to(64 << 10);
+        *hands.scratch = scratch;
         Ok(())
     }
 
     /// The next keys of a `latest` listener, each in a page of its own: offsets
     /// do not ascend with keys.
-    fn replay(
-        &mut self,
-        store: &Store,
-        scratch: &mut Vec<u8>,
-        encoder: &mut Encoder,
-        out: &mut Outgoing,
-    ) -> Result<Turn, StoreError> {
+    fn replay(&mut self, hands: &mut Hands<'_>) -> Result<Turn, StoreError> {
         let Some(replay) = &mut self.replay else {
             return Ok(Turn::Goes);
         };
-        let upto = replay.upto;
-        let prefix = self
-            .filter
-            .as_ref()
-            .and_then(|filter| filter.prefix.clone())
-            .unwrap_or_default();
-        let keys = store.scan(&self.topic, &prefix, replay.behind.as_deref(), REPLAY_KEYS)?;
-        let ends = keys.len() < REPLAY_KEYS;
-        for entry in keys {
+        let Some(keys) = hands.fetch.take_keys(self.number) else {
+            let prefix = self.filter.as_ref().and_then(|f| f.prefix.as_deref());
+            hands.fetch.keys(
+                self.number,
+                hands.store,
+                &self.topic,
+                prefix.unwrap_or_default(),
+                replay.behind.as_deref(),
+                replay.upto,
+            );
+            return Ok(Turn::Waits);
+        };
+        *hands.left = hands.left.saturating_sub(REPLAY_PAGES);
+        let keys = keys?;
+        for (key, page) in keys.found {
             // No credit, or enough for now: goes on behind the key before.
-            if self.bytes <= 0 || self.records <= 0 || out.is_high() {
+            if self.bytes <= 0 || self.records <= 0 || hands.out.is_high() {
                 return Ok(Turn::Goes);
             }
-            if entry.offset.0 <= upto
-                && let Some(page) = store.value(&self.topic, &entry)?
-                && let Some(record) = page.iter().next().transpose()?
-                && self
-                    .filter
-                    .as_ref()
-                    .is_none_or(|filter| filter.wants(&record))
+            let wanted = |record: &Record<'_>| {
+                let filter = self.filter.as_ref();
+                filter.is_none_or(|filter| filter.wants(record))
+            };
+            if let Some(page) = page
+                && page.iter().next().transpose()?.is_some_and(|r| wanted(&r))
+                && let Err(lacks) = self.page(&page, true, hands)
             {
-                let mut one = PageBuilder::default();
-                one.push(&record);
-                if let Some(page) = one.take()
-                    && let Err(lacks) = self.page(&page, true, scratch, encoder, out)
-                {
-                    return Ok(Turn::Lacks(lacks));
-                }
+                return Ok(Turn::Lacks(lacks));
             }
             if let Some(replay) = &mut self.replay {
-                replay.behind = Some(entry.key);
+                replay.behind = Some(key);
             }
         }
-        if ends {
+        if keys.ends {
             self.replay = None;
         }
         Ok(Turn::Goes)

@@ -1,6 +1,7 @@
 //! Reads: values, keys, topics, counts.
 
 use std::sync::Arc;
+use std::task::Poll;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
@@ -9,7 +10,7 @@ use weir_core::protocol::{
     ANSWER_BYTES_MAX, Message, Packet, ProgramAnswer, TopicLine, write_topic,
 };
 use weir_core::{ConsequenceOffset, ErrorCode, RecordKind};
-use weir_store::{Page, PageBuilder, SCAN_KEYS_MAX, Stats, StoreError, TopicInfo};
+use weir_store::{Current, Page, PageBuilder, SCAN_KEYS_MAX, Stats, StoreError, TopicInfo};
 
 use super::connection::Connection;
 use super::refuse::{self, Refused};
@@ -39,8 +40,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 key,
                 at_least,
                 applied,
-            } => return self.get(tag, topic, key, at_least, applied),
-            Message::GetRecord { topic, offset } => return self.record(tag, topic, offset),
+            } => return self.get(tag, topic, key, at_least, applied).await,
+            Message::GetRecord { topic, offset } => return self.record(tag, topic, offset).await,
             Message::Scan {
                 topic,
                 prefix,
@@ -96,7 +97,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(self.out.has_room(self.lacks))
     }
 
-    fn get(
+    async fn get(
         &mut self,
         tag: &[u8],
         topic: &str,
@@ -117,23 +118,39 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             return Err(Refused::plain(ErrorCode::Lagging));
         }
-        let page = store.get(topic, key).map_err(|e| refuse::of_store(&e))?;
+        let page = match store.get_now(topic, key) {
+            Poll::Ready(Current::Record(page)) => Some(page),
+            Poll::Ready(Current::NoKey) => None,
+            // One that does not live is told from one that never did.
+            Poll::Ready(Current::NoTopic) | Poll::Pending => {
+                let (topic, key) = (topic.to_owned(), key.to_vec());
+                self.blocking(move |store| store.get(&topic, &key)).await?
+            }
+        };
         let page = page.ok_or(Refused::plain(ErrorCode::KeyAbsent))?;
         self.value(tag, &page)
     }
 
-    fn record(&mut self, tag: &[u8], topic: &str, offset: u64) -> Result<Read, Refused> {
+    async fn record(&mut self, tag: &[u8], topic: &str, offset: u64) -> Result<Read, Refused> {
         if !self.may_again(topic)? {
             return Ok(Read::Wait);
         }
         let absent = || Refused::plain(ErrorCode::RecordAbsent);
-        let before = offset.checked_sub(1).ok_or_else(absent)?;
-        let store = &self.port.shared.store;
-        let page = store
-            .read(topic, ConsequenceOffset(before))
-            .and_then(|mut reader| reader.next_page())
-            .map_err(|error| refuse::of_store(&error))?
-            .ok_or_else(absent)?;
+        let before = ConsequenceOffset(offset.checked_sub(1).ok_or_else(absent)?);
+        let now = match self.port.shared.store.read_now(topic, before) {
+            Poll::Ready(reader) => reader
+                .map_err(|error| refuse::of_store(&error))?
+                .next_page_now(),
+            Poll::Pending => Poll::Pending,
+        };
+        let page = if let Poll::Ready(page) = now {
+            page
+        } else {
+            let topic = topic.to_owned();
+            self.blocking(move |store| store.read(&topic, before)?.next_page())
+                .await?
+        };
+        let page = page.ok_or_else(absent)?;
         let first = page.iter().next().transpose();
         let first = first.map_err(|error| refuse::of_store(&error))?;
         if first.is_none_or(|record| record.offset.0 != offset) {

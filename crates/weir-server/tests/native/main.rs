@@ -12,4 +12,5 @@ mod listen;
 mod peer;
 mod read;
 mod sessions;
+mod slow;
 mod write;

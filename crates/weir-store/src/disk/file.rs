@@ -6,7 +6,7 @@
 //! turned into silence.
 
 use std::fs::File;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -156,6 +156,27 @@ struct RealFile {
 impl DiskFile for RealFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_exact_at(buffer, offset)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn read_exact_at_now(&self, buffer: &mut [u8], offset: u64) -> bool {
+        use rustix::io::{ReadWriteFlags, preadv2};
+        let mut parts = [IoSliceMut::new(buffer)];
+        let mut rest: &mut [IoSliceMut<'_>] = &mut parts;
+        let mut offset = offset;
+        while !rest.is_empty() {
+            match preadv2(&self.file, rest, offset, ReadWriteFlags::NOWAIT) {
+                Ok(read) if read > 0 => {
+                    offset += read as u64;
+                    IoSliceMut::advance_slices(&mut rest, read);
+                }
+                Err(Errno::INTR) => {}
+                // Not in the page cache, or not known, or an error, which
+                // comes again where it is waited for.
+                Ok(_) | Err(_) => return false,
+            }
+        }
+        true
     }
 
     fn write_all_at(&self, parts: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {

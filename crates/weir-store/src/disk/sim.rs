@@ -167,6 +167,10 @@ struct SimFile {
 }
 
 impl DiskFile for SimFile {
+    fn read_exact_at_now(&self, buffer: &mut [u8], offset: u64) -> bool {
+        self.read_exact_at(buffer, offset).is_ok()
+    }
+
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.disk.state().read(self.node, buffer, offset)
     }

@@ -52,6 +52,16 @@ impl FileCache {
         Ok(file)
     }
 
+    /// The file, if it is open already.
+    pub(crate) fn get_open(&self, path: &str) -> Option<Arc<dyn DiskFile>> {
+        let mut open = self.open.lock_ok();
+        open.clock += 1;
+        let now = open.clock;
+        let (file, used) = open.files.get_mut(path)?;
+        *used = now;
+        Some(Arc::clone(file))
+    }
+
     /// Keeps a file that was just made.
     pub(crate) fn put(&self, path: &str, file: Arc<dyn DiskFile>) {
         let mut open = self.open.lock_ok();

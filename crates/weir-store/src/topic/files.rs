@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -15,6 +15,10 @@ use super::signal::{Signal, Watch};
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
 use crate::lock_ext::RwLockExt;
+
+/// Bytes of a block up to which it is read where nothing may be waited for:
+/// more would take long even from memory.
+const NOW_BYTES_MAX: usize = 256 << 10;
 
 /// A segment file.
 #[derive(Debug)]
@@ -108,6 +112,30 @@ impl Contents {
             return self.last;
         }
         self.blocks.last().map_or(0, |block| block.last)
+    }
+}
+
+/// Where a record is.
+enum Found {
+    Closed(BlockRef),
+    Open(LoadedBlock),
+    Nothing,
+}
+
+impl Contents {
+    /// The block with the first record from this offset on.
+    fn find(&self, from: u64) -> Found {
+        let at = self.blocks.partition_point(|block| block.last < from);
+        match self.blocks.get(at) {
+            Some(block) => Found::Closed(block.clone()),
+            None if self.open_records > 0 && self.last >= from => Found::Open(LoadedBlock {
+                base: self.open_base,
+                last: self.last,
+                records: self.open_records,
+                bytes: Bytes::copy_from_slice(&self.open),
+            }),
+            None => Found::Nothing,
+        }
     }
 }
 
@@ -240,26 +268,42 @@ impl TopicFiles {
     /// `from`; `None` when there is no such record yet.
     pub(crate) fn load_from(&self, from: u64) -> Result<Option<LoadedBlock>, StoreError> {
         loop {
-            let found = {
-                let contents = self.contents.read_ok();
-                let at = contents.blocks.partition_point(|block| block.last < from);
-                match contents.blocks.get(at) {
-                    Some(block) => block.clone(),
-                    None if contents.open_records > 0 && contents.last >= from => {
-                        return Ok(Some(LoadedBlock {
-                            base: contents.open_base,
-                            last: contents.last,
-                            records: contents.open_records,
-                            bytes: Bytes::copy_from_slice(&contents.open),
-                        }));
-                    }
-                    None => return Ok(None),
-                }
+            let found = match self.contents.read_ok().find(from) {
+                Found::Closed(block) => block,
+                Found::Open(block) => return Ok(Some(block)),
+                Found::Nothing => return Ok(None),
             };
             match self.load(&found) {
                 Err(_) if self.is_replaced(&found) => {}
                 loaded => return loaded.map(Some),
             }
+        }
+    }
+
+    /// The same, if it is short and nothing has to be waited for.
+    pub(crate) fn load_from_now(&self, from: u64) -> Poll<Option<LoadedBlock>> {
+        let contents = self.contents.read_ok();
+        if contents.open.len() > NOW_BYTES_MAX {
+            return Poll::Pending;
+        }
+        let found = contents.find(from);
+        drop(contents);
+        let block = match found {
+            Found::Closed(block) => block,
+            Found::Open(block) => return Poll::Ready(Some(block)),
+            Found::Nothing => return Poll::Ready(None),
+        };
+        if block.bytes as usize > NOW_BYTES_MAX {
+            return Poll::Pending;
+        }
+        let read = |segment: &Segment, buffer: &mut [u8], position| {
+            let open = segment.cache.get_open(&segment.path);
+            Ok(open.is_some_and(|file| file.read_exact_at_now(buffer, position)))
+        };
+        // What is damaged is found again, and told of, by whoever waits.
+        match self.load_checked(&block, read) {
+            Ok(Some(loaded)) => Poll::Ready(Some(loaded)),
+            Ok(None) | Err(_) => Poll::Pending,
         }
     }
 
@@ -277,14 +321,27 @@ impl TopicFiles {
 
     /// The records of a closed block, checked when they come from disk.
     pub(crate) fn load(&self, block: &BlockRef) -> Result<LoadedBlock, StoreError> {
-        let loaded = self.load_checked(block);
+        let read = |segment: &Segment, buffer: &mut [u8], position| {
+            let read = segment.file()?.read_exact_at(buffer, position);
+            read.map_err(StoreError::io(IoVerb::Read, &segment.path))?;
+            Ok(true)
+        };
+        let loaded = self.load_checked(block, read);
+        let loaded = loaded.and_then(|loaded| {
+            loaded.ok_or_else(|| StoreError::damage(&directory(self.id), 0, "a block", 0))
+        });
         if loaded.as_ref().is_err_and(StoreError::is_damage) && !self.is_replaced(block) {
             mark_for_rebuild(self.cache.disk());
         }
         loaded
     }
 
-    fn load_checked(&self, block: &BlockRef) -> Result<LoadedBlock, StoreError> {
+    /// Reads a block by `read`, which says whether it did; `None` if not.
+    fn load_checked(
+        &self,
+        block: &BlockRef,
+        read: impl FnOnce(&Segment, &mut [u8], u64) -> Result<bool, StoreError>,
+    ) -> Result<Option<LoadedBlock>, StoreError> {
         let loaded = |bytes: Bytes| LoadedBlock {
             base: block.base,
             last: block.last,
@@ -292,12 +349,13 @@ impl TopicFiles {
             bytes,
         };
         let (segment, position) = match &block.home {
-            Home::Memory(bytes) => return Ok(loaded(bytes.clone())),
+            Home::Memory(bytes) => return Ok(Some(loaded(bytes.clone()))),
             Home::File(segment, position) => (segment, *position),
         };
         let mut buffer = vec![0; HEADER_BYTES + block.bytes as usize];
-        let read = segment.file()?.read_exact_at(&mut buffer, position);
-        read.map_err(StoreError::io(IoVerb::Read, &segment.path))?;
+        if !read(segment, &mut buffer, position)? {
+            return Ok(None);
+        }
         let damaged = |what| StoreError::damage(&segment.path, position, what, 0);
         let mut bytes = Bytes::from(buffer);
         let records = bytes.split_off(HEADER_BYTES);
@@ -309,7 +367,7 @@ impl TopicFiles {
         if header.base != block.base || !header.covers(&records) {
             return Err(damaged("checksum of a block"));
         }
-        Ok(loaded(records))
+        Ok(Some(loaded(records)))
     }
 
     pub(crate) fn place(&self, segment: &Segment, position: u64) -> Place {

@@ -170,13 +170,41 @@ impl TopicReader {
             // They may have been removed in between.
             self.gone(&files)?;
         }
+        Ok(Some(self.page(&files, block)))
+    }
+
+    /// The same, if it can be had without waiting for a device. Whoever is told
+    /// `Pending` calls [`next_page`](Self::next_page) where it may wait: for a
+    /// block that has to be read, for a long one, for an error.
+    pub fn next_page_now(&mut self) -> Poll<Option<Page>> {
+        let files = match &self.source {
+            Source::Topic(files) => Arc::clone(files),
+            Source::Name(..) => return Poll::Pending,
+        };
+        if self.gone(&files).is_err() {
+            return Poll::Pending;
+        }
+        match files.load_from_now(self.next) {
+            Poll::Ready(None) => Poll::Ready(None),
+            // They may have been removed in between.
+            Poll::Ready(Some(block))
+                if block.base.first <= self.next || self.gone(&files).is_ok() =>
+            {
+                Poll::Ready(Some(self.page(&files, block)))
+            }
+            _ => Poll::Pending,
+        }
+    }
+
+    /// A block that was read, as a page; the reader goes behind it.
+    fn page(&mut self, files: &TopicFiles, block: LoadedBlock) -> Page {
         let page = Page {
             from: self.next,
             file: super::files::directory(files.id),
             block,
         };
         self.next = page.block.last.saturating_add(1);
-        Ok(Some(page))
+        page
     }
 
     /// Waits for a record that was not read yet, until `deadline` at most.

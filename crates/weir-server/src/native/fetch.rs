@@ -1,0 +1,172 @@
+//! What a listener needs and has to wait for: pages that are not in memory,
+//! values of keys.
+//!
+//! A connection fetches one thing at a time, on a thread that may wait, and
+//! asks for it again when it was not taken. So it holds one page more than
+//! without. What must never happen here: something fetched for one listener
+//! that another one takes.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::task::JoinHandle;
+use weir_store::{Page, PageBuilder, Store, StoreError, TopicReader};
+
+use super::buffer::OUT_BYTES_HIGH;
+
+/// Keys of a `latest` listener that are looked up at a time.
+const REPLAY_KEYS: usize = 256;
+
+/// The next keys of a `latest` listener.
+#[derive(Debug)]
+pub(super) struct Keys {
+    /// Each with a page that holds its record alone; none for a key whose
+    /// record comes later.
+    pub(super) found: Vec<(Box<[u8]>, Option<Page>)>,
+    /// Whether there are no more.
+    pub(super) ends: bool,
+}
+
+/// What came of a fetch.
+#[derive(Debug)]
+enum Brought {
+    Page(TopicReader, Result<Option<Page>, StoreError>),
+    Keys(Result<Keys, StoreError>),
+    /// The thread panicked.
+    Lost,
+}
+
+/// The fetch of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Fetch {
+    /// Number of the listener it is for.
+    listener: u64,
+    task: Option<JoinHandle<Brought>>,
+    brought: Option<Brought>,
+}
+
+impl Fetch {
+    fn is_idle(&self) -> bool {
+        self.task.is_none() && self.brought.is_none()
+    }
+
+    fn begin(&mut self, listener: u64, work: impl FnOnce() -> Brought + Send + 'static) {
+        if self.is_idle() {
+            self.listener = listener;
+            self.task = Some(tokio::task::spawn_blocking(work));
+        }
+    }
+
+    /// Begins to fetch the next page of this reader, if nothing else is.
+    pub(super) fn page(&mut self, listener: u64, reader: &TopicReader) {
+        let mut reader = reader.clone();
+        self.begin(listener, move || {
+            let page = reader.next_page();
+            Brought::Page(reader, page)
+        });
+    }
+
+    /// The page that was fetched for a listener, and the reader behind it.
+    pub(super) fn take_page(
+        &mut self,
+        listener: u64,
+    ) -> Option<Result<(TopicReader, Option<Page>), StoreError>> {
+        match self.take(listener)? {
+            Brought::Page(reader, page) => Some(page.map(|page| (reader, page))),
+            Brought::Lost => Some(Err(StoreError::Poisoned)),
+            Brought::Keys(_) => None,
+        }
+    }
+
+    /// Begins to look up keys behind one; those whose record is behind `upto`
+    /// come later.
+    pub(super) fn keys(
+        &mut self,
+        listener: u64,
+        store: &Arc<Store>,
+        topic: &str,
+        prefix: &[u8],
+        behind: Option<&[u8]>,
+        upto: u64,
+    ) {
+        if !self.is_idle() {
+            return;
+        }
+        let store = Arc::clone(store);
+        let (topic, prefix) = (topic.to_owned(), prefix.to_vec());
+        let behind = behind.map(<[u8]>::to_vec);
+        self.begin(listener, move || {
+            Brought::Keys(look_up(&store, &topic, &prefix, behind.as_deref(), upto))
+        });
+    }
+
+    /// The keys that were looked up for a listener.
+    pub(super) fn take_keys(&mut self, listener: u64) -> Option<Result<Keys, StoreError>> {
+        match self.take(listener)? {
+            Brought::Keys(keys) => Some(keys),
+            Brought::Lost => Some(Err(StoreError::Poisoned)),
+            Brought::Page(..) => None,
+        }
+    }
+
+    fn take(&mut self, listener: u64) -> Option<Brought> {
+        if self.listener != listener {
+            return None;
+        }
+        self.brought.take()
+    }
+
+    /// Nobody waits for what this listener asked for.
+    pub(super) fn forget(&mut self, listener: u64) {
+        if self.listener == listener {
+            *self = Self::default();
+        }
+    }
+
+    /// Ready once when something was brought; else the task is woken then.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(task) = &mut self.task else {
+            return Poll::Pending;
+        };
+        match Pin::new(task).poll(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(brought) => {
+                self.task = None;
+                self.brought = Some(brought.unwrap_or(Brought::Lost));
+                Poll::Ready(())
+            }
+        }
+    }
+}
+
+fn look_up(
+    store: &Store,
+    topic: &str,
+    prefix: &[u8],
+    behind: Option<&[u8]>,
+    upto: u64,
+) -> Result<Keys, StoreError> {
+    let entries = store.scan(topic, prefix, behind, REPLAY_KEYS)?;
+    let mut ends = entries.len() < REPLAY_KEYS;
+    let (mut found, mut bytes) = (Vec::with_capacity(entries.len()), 0);
+    for entry in entries {
+        if bytes >= OUT_BYTES_HIGH {
+            ends = false;
+            break;
+        }
+        let mut page = None;
+        if entry.offset.0 <= upto
+            && let Some(block) = store.value(topic, &entry)?
+            && let Some(record) = block.iter().next().transpose()?
+        {
+            let mut one = PageBuilder::default();
+            one.push(&record);
+            page = one.take();
+        }
+        bytes += page.as_ref().map_or(0, Page::wire_bytes);
+        found.push((entry.key, page));
+    }
+    Ok(Keys { found, ends })
+}

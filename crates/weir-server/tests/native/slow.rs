@@ -1,0 +1,295 @@
+//! A disk that does not answer: whoever needs it waits, nobody else does, even
+//! on a server of one thread.
+
+use std::fmt;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use weir_core::protocol::{After, Hello, Listen, Message, Packet};
+use weir_core::{Intention, Operation, TopicOptions};
+use weir_server::{Address, Server, ServerConfig};
+use weir_store::disk::{Disk, DiskFile, FileDisk, OpenMode};
+use weir_store::{Durability, OpenOptions, Store};
+
+use crate::peer::Peer;
+
+/// Reaching it is a failure.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Holds reads of topics back while it is closed.
+#[derive(Default)]
+struct Gate {
+    /// Whether it is closed, and how many reads it holds.
+    state: Mutex<(bool, usize)>,
+    changed: Condvar,
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Gate")
+    }
+}
+
+impl Gate {
+    fn set(&self, closed: bool) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).0 = closed;
+        self.changed.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.1 += 1;
+        self.changed.notify_all();
+        let waited = self.changed.wait_while(state, |(closed, _)| *closed);
+        waited.unwrap().1 -= 1;
+    }
+
+    fn wait_for(&self, held: usize) {
+        let state = self.state.lock().unwrap();
+        let few = |(_, now): &mut (bool, usize)| *now < held;
+        let (state, late) = self
+            .changed
+            .wait_timeout_while(state, PATIENCE, few)
+            .unwrap();
+        let now = state.1;
+        drop(state);
+        assert!(!late.timed_out(), "{now} of {held} reads wait for the disk");
+    }
+}
+
+/// Opened again when a test ends early, so that the server can end.
+struct Closed<'a>(&'a Gate);
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+#[derive(Debug)]
+struct SlowDisk {
+    inner: FileDisk,
+    gate: Arc<Gate>,
+}
+
+#[derive(Debug)]
+struct SlowFile {
+    inner: Arc<dyn DiskFile>,
+    gate: Option<Arc<Gate>>,
+}
+
+impl Disk for SlowDisk {
+    fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        let gate = path.starts_with("topics/").then(|| Arc::clone(&self.gate));
+        let inner = self.inner.open(path, mode)?;
+        Ok(Arc::new(SlowFile { inner, gate }))
+    }
+
+    fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        self.inner.list(dir)
+    }
+
+    fn create_dir(&self, dir: &str) -> io::Result<()> {
+        self.inner.create_dir(dir)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        self.inner.remove(path)
+    }
+
+    fn remove_dir(&self, dir: &str) -> io::Result<()> {
+        self.inner.remove_dir(dir)
+    }
+
+    fn sync_dir(&self, dir: &str) -> io::Result<()> {
+        self.inner.sync_dir(dir)
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.inner.free_bytes()
+    }
+}
+
+impl DiskFile for SlowFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        if let Some(gate) = &self.gate {
+            gate.pass();
+        }
+        self.inner.read_exact_at(buffer, offset)
+    }
+
+    fn write_all_at(&self, parts: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
+        self.inner.write_all_at(parts, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.inner.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.inner.set_len(len)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        self.inner.allocate(len)
+    }
+}
+
+/// A store whose records are all on disk.
+fn filled(directory: &std::path::Path, options: &OpenOptions) {
+    let store = Store::open(directory, options).unwrap();
+    let made = TopicOptions::default();
+    let create = Operation::Create { options: &made };
+    let mut writes = vec![Intention::new("t", create)];
+    let value = [b'x'; 900];
+    for _ in 0..100 {
+        let put = Operation::Put {
+            key: b"k",
+            value: &value,
+        };
+        writes.push(Intention::new("t", put));
+    }
+    store.propose(&writes).unwrap().wait().unwrap();
+    store.checkpoint().unwrap();
+    store.close().unwrap();
+}
+
+fn ask(server: &Server, line: &str, fields: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(server.http_addr().unwrap()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!("{line} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    stream
+}
+
+/// The beginning of an answer, up to what it is known by.
+fn answered(stream: &mut TcpStream, by: &str) {
+    let mut text = String::new();
+    let mut chunk = [0; 4096];
+    while !text.contains(by) {
+        let size = stream.read(&mut chunk).unwrap();
+        assert!(size > 0, "{text}");
+        text.push_str(&String::from_utf8_lossy(&chunk[..size]));
+    }
+    assert!(text.starts_with("HTTP/1.1 20"), "{text}");
+}
+
+fn native(server: &Server, message: Message<'_>) -> Peer {
+    let mut peer = Peer::new(TcpStream::connect(server.native_addr().unwrap()).unwrap());
+    peer.hello(&Hello::default());
+    peer.send(&Packet::tagged(b"x", message));
+    peer
+}
+
+fn listen(after: After) -> Message<'static> {
+    Message::Listen(Listen {
+        topic: "t",
+        after,
+        follow: true,
+        bytes: 1 << 30,
+        records: 1 << 30,
+        key: None,
+        prefix: None,
+        kinds: 0,
+        reset_earliest: false,
+    })
+}
+
+#[test]
+fn who_waits_for_the_disk_holds_up_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = OpenOptions {
+        durability: Durability::Memory,
+        ..OpenOptions::default()
+    };
+    filled(directory.path(), &options);
+    let gate = Arc::new(Gate::default());
+    let disk = SlowDisk {
+        inner: FileDisk::open(directory.path()).unwrap(),
+        gate: Arc::clone(&gate),
+    };
+    let store = Arc::new(Store::open_disk(Arc::new(disk), &options).unwrap());
+    let mut config = ServerConfig::default();
+    config.threads = 1;
+    config.http = Some(Address("127.0.0.1:0".parse().unwrap()));
+    config.native = Some(Address("127.0.0.1:0".parse().unwrap()));
+    let server = Server::start(config, Arc::clone(&store)).unwrap();
+    gate.set(true);
+    let closed = Closed(&gate);
+    let mut held = 0;
+    let mut holds = |more: usize| {
+        held += more;
+        gate.wait_for(held);
+    };
+    let mut web = Vec::new();
+    for target in [
+        "/v1/topics/t/events/7",
+        "/v1/topics/t/keys/k",
+        "/v1/topics/t/events?limit=1",
+        "/v1/topics/t/events?order=desc",
+        "/v1/topics/t/events?from=time:1",
+        "/v1/topics/t/events?live=sse",
+        "/v1/topics/t/keys?values=true",
+    ] {
+        let accept = "Accept-Encoding: identity\r\n";
+        web.push(ask(&server, &format!("GET {target}"), accept));
+        holds(1);
+    }
+    web.push(ask(&server, "GET /v1/topics/t/events/7", ""));
+    holds(1);
+    web.push(ask(&server, "GET /v1/topics/t/keys/k", ""));
+    holds(1);
+    let (topic, key) = ("t", &b"k"[..]);
+    let mut peers = Vec::new();
+    for message in [
+        Message::Get {
+            topic,
+            key,
+            at_least: 0,
+            applied: 0,
+        },
+        Message::GetRecord { topic, offset: 7 },
+        listen(After::Offset(0)),
+        listen(After::Latest),
+        listen(After::Time(1)),
+    ] {
+        peers.push(native(&server, message));
+        holds(1);
+    }
+    // The thread serves everybody else: reads, writes, both ports.
+    answered(&mut ask(&server, "GET /healthz", ""), "ok");
+    let line = "PUT /v1/topics/t/keys/new";
+    answered(&mut ask(&server, line, "Content-Length: 0\r\n"), "\r\n\r\n");
+    answered(
+        &mut ask(&server, "GET /v1/topics/t/keys/new", ""),
+        "\r\n\r\n",
+    );
+    let mut other = native(&server, Message::Ping);
+    assert!(matches!(
+        other.next().unwrap().packet().message,
+        Message::Pong
+    ));
+    drop(closed);
+    for stream in &mut web {
+        answered(stream, "\r\n\r\n");
+    }
+    for peer in &mut peers {
+        let found = std::iter::from_fn(|| peer.next()).any(|got| {
+            matches!(
+                got.packet().message,
+                Message::Value { .. } | Message::Records { .. }
+            )
+        });
+        assert!(found);
+    }
+}
