@@ -1,0 +1,73 @@
+//! The thread that applies what is synced while the commit thread syncs what
+//! comes next. Made when it is first needed.
+
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+
+use super::apply::{Applier, Logged};
+use crate::error::StoreError;
+use crate::lock_ext::LockExt;
+
+struct Job {
+    applier: Arc<Mutex<Applier>>,
+    batches: Logged,
+    done: mpsc::SyncSender<Result<(), StoreError>>,
+}
+
+impl Job {
+    fn run(self) {
+        let applied = self.applier.lock_ok().apply_all(self.batches);
+        // Nobody listens when the commit thread has died.
+        drop(self.done.send(applied));
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Helper(Option<(mpsc::Sender<Job>, JoinHandle<()>)>);
+
+/// Batches that are being applied.
+pub(super) struct Begun(mpsc::Receiver<Result<(), StoreError>>);
+
+impl Helper {
+    /// Has the batches applied. Without a thread it is done on the spot.
+    pub(super) fn begin(&mut self, applier: &Arc<Mutex<Applier>>, batches: Logged) -> Begun {
+        let (done, result) = mpsc::sync_channel(1);
+        let applier = Arc::clone(applier);
+        let job = Job {
+            applier,
+            batches,
+            done,
+        };
+        if self.0.is_none() {
+            let (sender, jobs) = mpsc::channel::<Job>();
+            let thread = std::thread::Builder::new().name("weir-apply".to_owned());
+            let thread = thread.spawn(move || jobs.into_iter().for_each(Job::run));
+            self.0 = thread.ok().map(|thread| (sender, thread));
+        }
+        match &self.0 {
+            Some((sender, _)) => {
+                if let Err(mpsc::SendError(job)) = sender.send(job) {
+                    job.run();
+                }
+            }
+            None => job.run(),
+        }
+        Begun(result)
+    }
+
+    /// Waits for the thread, which has nothing to do any more.
+    pub(super) fn end(&mut self) {
+        if let Some((sender, thread)) = self.0.take() {
+            drop(sender);
+            // It had nothing in hand; a panic was told by its last job.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Begun {
+    /// Waits for them.
+    pub(super) fn end(self) -> Result<(), StoreError> {
+        self.0.recv().unwrap_or(Err(StoreError::Poisoned))
+    }
+}
