@@ -8,7 +8,9 @@ use crate::lines::Lines;
 
 /// Name of the module that a program imports from.
 pub(crate) const MODULE: &str = "weir1";
-/// Version that `weir_abi` must return.
+/// Function that returns the version of the interface.
+pub(crate) const VERSION_NAME: &str = "weir_abi";
+/// Version that it must return.
 pub(crate) const VERSION: i32 = 1;
 
 /// Fuel of every call of a host function.

@@ -15,7 +15,7 @@ use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 use crate::abi;
 use crate::host::{Cache, Place, Warm, limits};
 use crate::native::{counts_by, verdict};
-use crate::rewrite::{global_name, rewrite};
+use crate::rewrite::{Rewritten, global_name, rewrite};
 use crate::validate::{PAGE_BYTES, Report, inspect};
 
 /// Runs programs with wasmi. Cheap to share; all topics of a store use one.
@@ -117,7 +117,7 @@ impl WasmiHost {
     fn compile(&self, code: &[u8], report: Report) -> Result<Compiled, Refusal> {
         let unable = |error: &Error| Refusal::Unable(format!("{error}"));
         let engine = self.compiler()?;
-        let (code, _) = rewrite(code, &report.globals, None)
+        let Rewritten { code, .. } = rewrite(code, &report.globals, None, true)
             .map_err(|error| Refusal::Bad(error.to_string()))?;
         let module = Module::new(&engine.engine, &code).map_err(|error| unable(&error))?;
         let compiled = Compiled {

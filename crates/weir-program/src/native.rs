@@ -16,7 +16,7 @@ use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 use crate::abi;
 use crate::host::{Cache, Place, Warm, limits};
 use crate::lines::{Lines, LogLine};
-use crate::rewrite::{Marks, global_name, rewrite};
+use crate::rewrite::{Marks, Rewritten, global_name, rewrite};
 use crate::trace::Tracer;
 use crate::validate::{PAGE_BYTES, Report, inspect};
 
@@ -100,6 +100,8 @@ struct Compiled {
     /// Index of the global in which the module marks what it wrote; none when
     /// it has no instruction that writes.
     mask: Option<u32>,
+    /// What is copied into the memory of a fresh instance: where, and what.
+    data: Vec<(usize, Vec<u8>)>,
     /// The memory of a fresh instance.
     initial: OnceLock<Vec<u8>>,
     warm: Arc<Warm>,
@@ -133,7 +135,14 @@ impl Compiler {
             .consume_fuel(true)
             .operator_cost(cost)
             .cranelift_nan_canonicalization(true)
-            .cranelift_opt_level(OptLevel::Speed)
+            // Modules come optimised from their own compilers: once more makes
+            // calls faster by a hundredth, and deploying twice as dear.
+            .cranelift_opt_level(OptLevel::None)
+            // Nobody asks where in a module a trap was.
+            .generate_address_map(false)
+            .native_unwind_info(false)
+            // The host fills memories itself; an image takes a descriptor.
+            .memory_init_cow(false)
             .max_wasm_stack(limits::STACK_BYTES_MAX)
             .wasm_relaxed_simd(false)
             .wasm_memory64(false)
@@ -192,8 +201,9 @@ impl WasmtimeHost {
         let unable = |error: &Error| Refusal::Unable(format!("{error:#}"));
         let engine = self.compiler()?;
         let marks = report.stores.then(|| Marks::new(report.memory_bytes_max));
-        let (code, mask) = rewrite(code, &report.globals, marks)
-            .map_err(|error| Refusal::Bad(error.to_string()))?;
+        let Rewritten { code, mask, data } =
+            rewrite(code, &report.globals, marks, report.names_data)
+                .map_err(|error| Refusal::Bad(error.to_string()))?;
         let module = Module::new(&engine.engine, &code).map_err(|error| unable(&error))?;
         let pre = engine
             .linker
@@ -203,6 +213,7 @@ impl WasmtimeHost {
             pre,
             report,
             mask,
+            data,
             initial: OnceLock::new(),
             warm: Arc::clone(&self.warm),
         };
@@ -254,6 +265,9 @@ impl Compiled {
         let memory = instance
             .get_memory(&mut store, "memory")
             .ok_or_else(missing)?;
+        for (at, bytes) in &self.data {
+            memory.write(&mut store, *at, bytes)?;
+        }
         store.data_mut().memory = Some(memory);
         store.data_mut().marks = Marks::new(self.report.memory_bytes_max);
         let apply = instance.get_typed_func(&mut store, abi::entry_name(Entry::Apply))?;
@@ -293,7 +307,7 @@ fn version(live: &mut Live) -> Result<i32, Error> {
     let Live {
         store, instance, ..
     } = live;
-    let version = instance.get_typed_func::<(), i32>(&mut *store, "weir_abi")?;
+    let version = instance.get_typed_func::<(), i32>(&mut *store, abi::VERSION_NAME)?;
     version.call(store, ())
 }
 

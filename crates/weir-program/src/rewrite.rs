@@ -10,6 +10,9 @@
 //!   memory. What an instruction does, and when it traps, stays as it is; what
 //!   was marked by one that traps does not matter, since its instance is thrown
 //!   away.
+//! - What only makes compiling dearer is left out: exports that nobody calls
+//!   (a compiler makes a bridge for each), and data segments, which the host
+//!   copies into a fresh memory itself, unless an instruction names one.
 //!
 //! What must never happen here: a write that leaves no mark.
 
@@ -17,10 +20,13 @@ use std::convert::Infallible;
 
 use wasm_encoder::reencode::{Error, Reencode, utils};
 use wasm_encoder::{
-    CodeSection, ConstExpr, ExportKind, ExportSection, Function, GlobalSection, GlobalType,
-    Instruction, MemArg, Module, SectionId, ValType,
+    CodeSection, ConstExpr, DataSection, ExportKind, ExportSection, Function, GlobalSection,
+    GlobalType, Instruction, MemArg, Module, SectionId, ValType,
 };
-use wasmparser::{FunctionBody, Parser, Payload};
+use wasmparser::{DataKind, ExternalKind, FunctionBody, Operator, Parser, Payload};
+use weir_core::program::Entry;
+
+use crate::abi;
 
 /// First bytes of the reserved names.
 pub(crate) const RESERVED: &str = "weir:";
@@ -80,14 +86,28 @@ impl Marks {
     }
 }
 
-/// A module with `globals` exported and, with `marks`, one more of which the
-/// index is returned: a mutable `i64` with the bits of the pieces written.
+/// A module that is written anew.
+#[derive(Debug)]
+pub(crate) struct Rewritten {
+    /// What to compile.
+    pub(crate) code: Vec<u8>,
+    /// Index of the global with the bits of the pieces written, a mutable
+    /// `i64`; none without marks.
+    pub(crate) mask: Option<u32>,
+    /// What a fresh memory must hold: first byte and bytes, in this order.
+    pub(crate) data: Vec<(usize, Vec<u8>)>,
+}
+
+/// A module with `globals` exported and, with `marks`, one more. With
+/// `keeps_data` its data segments stay where they are.
 pub(crate) fn rewrite(
     code: &[u8],
     globals: &[u32],
     marks: Option<Marks>,
-) -> Result<(Vec<u8>, Option<u32>), Error> {
+    keeps_data: bool,
+) -> Result<Rewritten, Error> {
     let shape = Shape::read(code)?;
+    let data = (!keeps_data).then_some(shape.data).flatten();
     let mask = marks.map(|marks| Mask {
         global: shape.globals,
         shift: marks.shift,
@@ -98,11 +118,16 @@ pub(crate) fn rewrite(
         exports,
         mask,
         mask_added: false,
+        drops_data: data.is_some(),
         parameters: shape.parameters.into_iter(),
     };
     let mut module = Module::new();
     rewriter.parse_core_module(&mut module, Parser::new(0), code)?;
-    Ok((module.finish(), mask.map(|mask| mask.global)))
+    Ok(Rewritten {
+        code: module.finish(),
+        mask: mask.map(|mask| mask.global),
+        data: data.unwrap_or_default(),
+    })
 }
 
 /// What must be known of a module before its first byte is written anew.
@@ -112,11 +137,16 @@ struct Shape {
     globals: u32,
     /// Number of parameters of each function with a body.
     parameters: Vec<u32>,
+    /// The data segments; none if the place of one is no plain number.
+    data: Option<Vec<(usize, Vec<u8>)>>,
 }
 
 impl Shape {
     fn read(code: &[u8]) -> Result<Self, Error> {
-        let mut shape = Self::default();
+        let mut shape = Self {
+            data: Some(Vec::new()),
+            ..Self::default()
+        };
         let mut types = Vec::new();
         for payload in Parser::new(0).parse_all(code) {
             match payload? {
@@ -132,11 +162,36 @@ impl Shape {
                     }
                 }
                 Payload::GlobalSection(section) => shape.globals = section.count(),
+                Payload::DataSection(section) => {
+                    for segment in section {
+                        shape.segment(&segment?);
+                    }
+                }
                 _ => {}
             }
         }
         Ok(shape)
     }
+
+    fn segment(&mut self, segment: &wasmparser::Data<'_>) {
+        let DataKind::Active { offset_expr, .. } = &segment.kind else {
+            return; // nobody can ask for it
+        };
+        let at = match offset_expr.get_operators_reader().read() {
+            Ok(Operator::I32Const { value }) => Some(value.cast_unsigned() as usize),
+            _ => None,
+        };
+        match (at, &mut self.data) {
+            (Some(at), Some(data)) => data.push((at, segment.data.to_vec())),
+            _ => self.data = None,
+        }
+    }
+}
+
+/// Whether the host asks an instance for this function.
+fn is_called(name: &str) -> bool {
+    let entries = [Entry::Init, Entry::Apply, Entry::Upgrade];
+    name == abi::VERSION_NAME || entries.iter().any(|entry| name == abi::entry_name(*entry))
 }
 
 #[derive(Clone, Copy)]
@@ -149,6 +204,7 @@ struct Rewriter {
     exports: Vec<u32>,
     mask: Option<Mask>,
     mask_added: bool,
+    drops_data: bool,
     parameters: std::vec::IntoIter<u32>,
 }
 
@@ -209,11 +265,31 @@ impl Reencode for Rewriter {
         exports: &mut ExportSection,
         section: wasmparser::ExportSectionReader<'_>,
     ) -> Result<(), Error> {
-        utils::parse_export_section(self, exports, section)?;
+        for export in section {
+            let export = export?;
+            if export.kind != ExternalKind::Func || is_called(export.name) {
+                self.parse_export(exports, export)?;
+            }
+        }
         for index in &self.exports {
             exports.export(&global_name(*index), ExportKind::Global, *index);
         }
         Ok(())
+    }
+
+    fn data_count(&mut self, count: u32) -> Result<u32, Error> {
+        Ok(if self.drops_data { 0 } else { count })
+    }
+
+    fn parse_data_section(
+        &mut self,
+        data: &mut DataSection,
+        section: wasmparser::DataSectionReader<'_>,
+    ) -> Result<(), Error> {
+        if self.drops_data {
+            return Ok(());
+        }
+        utils::parse_data_section(self, data, section)
     }
 
     fn parse_function_body(
@@ -416,16 +492,18 @@ mod tests {
             r#"(module
             (memory (export "memory") 1 1)
             (data $d "0123456789abcdef")
-            (func (export "f") (param i32) (local i64) {body}))"#
+            (func (export "weir_apply") (param i32) (local i64) {body}))"#
         );
         let mut marks = Marks::new(PAGE as u64);
         let code = wat::parse_str(text).unwrap();
-        let (code, mask) = rewrite(&code, &[], Some(marks)).unwrap();
+        let Rewritten { code, mask, .. } = rewrite(&code, &[], Some(marks), true).unwrap();
         let engine = wasmtime::Engine::default();
         let module = wasmtime::Module::new(&engine, code).unwrap();
         let mut store = wasmtime::Store::new(&engine, ());
         let instance = wasmtime::Instance::new(&mut store, &module, &[]).unwrap();
-        let f = instance.get_typed_func::<i32, ()>(&mut store, "f").unwrap();
+        let f = instance
+            .get_typed_func::<i32, ()>(&mut store, "weir_apply")
+            .unwrap();
         f.call(&mut store, 7).unwrap();
         let mask = instance.get_global(&mut store, &global_name(mask.unwrap()));
         let Some(wasmtime::Val::I64(bits)) = mask.map(|mask| mask.get(&mut store)) else {
@@ -495,6 +573,30 @@ mod tests {
         ] {
             assert_eq!(run(write).1.bits, bits, "{write}");
         }
+    }
+
+    #[test]
+    fn what_nobody_needs_is_left_out() {
+        let code = wat::parse_str(
+            r#"(module (memory (export "memory") 1 1)
+            (data (i32.const 8) "xyz") (data (i32.const 9) "c") (data "never asked for")
+            (func (export "weir_abi")) (func (export "spare")) (global (export "g") i32 (i32.const 1)))"#,
+        );
+        let code = code.unwrap();
+        let exports = |code: &[u8]| {
+            let engine = wasmtime::Engine::default();
+            let module = wasmtime::Module::new(&engine, code).unwrap();
+            let mut names: Vec<_> = module.exports().map(|e| e.name().to_owned()).collect();
+            names.sort();
+            names
+        };
+        let left = rewrite(&code, &[], None, false).unwrap();
+        assert_eq!(left.data, [(8, b"xyz".to_vec()), (9, b"c".to_vec())]);
+        assert_eq!(exports(&left.code), ["g", "memory", "weir_abi"]);
+        assert!(!left.code.windows(3).any(|bytes| bytes == b"xyz"));
+        let kept = rewrite(&code, &[], None, true).unwrap();
+        assert!(kept.data.is_empty());
+        assert!(kept.code.windows(3).any(|bytes| bytes == b"xyz"));
     }
 
     #[test]

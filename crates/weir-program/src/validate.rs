@@ -26,6 +26,7 @@ pub(crate) const PAGE_BYTES: u64 = 65_536;
 
 /// What is to be known about a module that may be a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Report {
     /// Names of the imported functions.
     pub imports: Vec<String>,
@@ -50,6 +51,8 @@ pub struct Report {
     /// It may change a table or drop a segment, so that an instance can be
     /// used only once.
     pub changes_segments: bool,
+    /// It may read or drop a data segment.
+    pub(crate) names_data: bool,
 }
 
 impl Report {
@@ -552,6 +555,10 @@ impl Look {
                 | Operator::MemoryGrow { .. } => self.report.stores = true,
                 _ => {}
             }
+            self.report.names_data |= matches!(
+                operator,
+                Operator::MemoryInit { .. } | Operator::DataDrop { .. }
+            );
         }
         self.branches += branches;
         Ok(())
