@@ -14,4 +14,4 @@ def filter_query(_context, query):
     """Reads that wait, and tails, are for the tests of the server: nobody writes here meanwhile."""
     query = query or {}
     waits = query.get("wait") not in (None, 0, "0")
-    return not waits and query.get("live") != "sse"
+    return not waits and query.get("live") not in ("sse", "long-poll")

@@ -54,6 +54,7 @@ pub(crate) fn test() -> anyhow::Result<bool> {
     suites::rust(&mut summary)?;
     suites::programs(&mut summary);
     suites::api(&mut summary);
+    suites::durable_streams(&mut summary);
     Ok(summary.close())
 }
 
@@ -61,6 +62,13 @@ pub(crate) fn test() -> anyhow::Result<bool> {
 pub(crate) fn api() -> bool {
     let mut summary = suites::Summary::default();
     suites::api(&mut summary);
+    summary.close()
+}
+
+/// The conformance suite of Durable Streams against a server, alone.
+pub(crate) fn ds() -> bool {
+    let mut summary = suites::Summary::default();
+    suites::durable_streams(&mut summary);
     summary.close()
 }
 

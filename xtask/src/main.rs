@@ -8,10 +8,12 @@
 
 mod check;
 mod deny;
+mod durable_streams;
 mod error_table;
 mod generate;
 mod metadata;
 mod schemathesis;
+mod served;
 mod setup;
 mod steps;
 mod suites;
@@ -39,6 +41,8 @@ cargo xtask COMMAND
                  programs/prebuilt or write them there; build and run a new project of each
   api            requests drawn from the description of the HTTP edge, sent to a server by
                  schemathesis (fetched into target/tools when missing)
+  ds             the published conformance suite of Durable Streams, on a server (it and node are
+                 fetched into target/tools when missing)
   setup          toolchain parts the checks need, installed when missing
 ";
 
@@ -63,6 +67,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<bool> {
     match (command, rest.as_slice()) {
         ("test", []) => return check::test(),
         ("api", []) => return Ok(check::api()),
+        ("ds", []) => return Ok(check::ds()),
         ("wasm", []) => return wasm::wasm(false),
         ("wasm", ["--write"]) => return wasm::wasm(true),
         ("test-rust", []) => return check::test_rust(),

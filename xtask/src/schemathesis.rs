@@ -6,14 +6,14 @@
 //! tool end with this, whatever happens. What must never happen here: a run that is not bounded in
 //! time, or a tool that cannot be had and is told as passed.
 
+use crate::served::{Running, Server};
 use crate::tree;
 use crate::wasm::{self, Verdict, fetched, finish, whole};
 use anyhow::Context as _;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Where its configuration, its hooks and the list of its packages are.
 const FOLDER: &str = "xtask/schemathesis";
@@ -21,8 +21,6 @@ const FOLDER: &str = "xtask/schemathesis";
 const SEED: &str = "1";
 /// Seconds after which the tool is ended; it takes about 40 on two idle processors.
 const SECONDS_MAX: u64 = 300;
-/// How often it is looked whether it has ended.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Last lines of a report that are told.
 const WORDS: usize = 60;
 
@@ -38,7 +36,7 @@ pub(crate) fn verdict() -> anyhow::Result<Verdict> {
         fs::remove_dir_all(&place).with_context(|| place.display().to_string())?;
     }
     fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
-    let server = Server::start(&wasm::weir()?, &place)?;
+    let server = Server::start(&wasm::weir()?, &place, &[])?;
     let folder = tree::root().join(FOLDER);
     let paths = std::env::join_paths([&packages, &folder])?;
     let report = place.join("report.txt");
@@ -104,84 +102,4 @@ fn tool(target: &Path) -> Result<PathBuf, String> {
         fetched(finish(&mut pip), "ERROR:")
     })?;
     Ok(folder)
-}
-
-/// A process that does not outlive this value.
-struct Running(Child);
-
-impl Running {
-    /// Whether it succeeded; `None` if it did not end in time.
-    fn ends_well(&mut self, within: Duration) -> anyhow::Result<Option<bool>> {
-        let until = Instant::now() + within;
-        while Instant::now() < until {
-            if let Some(status) = self.0.try_wait()? {
-                return Ok(Some(status.success()));
-            }
-            std::thread::sleep(LOOK_EVERY);
-        }
-        Ok(None)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
-/// `weir serve` over a new store.
-struct Server {
-    url: String,
-    _process: Running,
-}
-
-impl Server {
-    fn start(weir: &Path, place: &Path) -> anyhow::Result<Self> {
-        let mut command = Command::new(weir);
-        command.args(["serve", "--http", "127.0.0.1:0", "--native", "off"]);
-        command.args(["--durability", "memory", "--at"]);
-        command.arg(place.join("store"));
-        // The settings of whoever runs this are none of its business.
-        command.env("HOME", place).env("XDG_CONFIG_HOME", place);
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        let process = command.stderr(Stdio::piped()).spawn();
-        let mut process = Running(process.context("cannot start `weir serve`")?);
-        let said = process.0.stderr.take().context("`weir serve` is mute")?;
-        let mut lines = BufReader::new(said).lines();
-        let url = lines.find_map(|line| {
-            let line = line.ok()?;
-            println!("{line}");
-            Some(line.split_once("HTTP at ")?.1.to_owned())
-        });
-        // It goes on talking, and must not wait for a reader.
-        std::thread::spawn(move || lines.for_each(drop));
-        Ok(Self {
-            url: url.context("`weir serve` does not say where")?,
-            _process: process,
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
-
-    use super::Running;
-    use std::process::Command;
-    use std::time::{Duration, Instant};
-
-    #[test]
-    fn a_process_that_does_not_end_is_ended() {
-        let shell = |text: &str| Running(Command::new("sh").args(["-c", text]).spawn().unwrap());
-        let soon = Duration::from_mins(1);
-        assert_eq!(shell("exit 0").ends_well(soon).unwrap(), Some(true));
-        assert_eq!(shell("exit 1").ends_well(soon).unwrap(), Some(false));
-        let begun = Instant::now();
-        let mut endless = shell("exec sleep 600");
-        assert_eq!(endless.ends_well(Duration::ZERO).unwrap(), None);
-        drop(endless);
-        assert!(begun.elapsed() < soon, "it was waited for");
-    }
 }

