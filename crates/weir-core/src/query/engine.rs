@@ -221,7 +221,7 @@ impl Query {
         if load.last_kept.is_some() {
             source.last_kept = load.last_kept;
         }
-        if !load.page.spans.is_empty() {
+        if !load.page.heads.is_empty() {
             source.pages.push_back(load.page);
             if matches!(self.mode, None | Some(Mode::Arrival | Mode::Sort)) {
                 self.flow.arrivals.push_back(id.0);
@@ -449,9 +449,10 @@ impl Stages {
         source: SourceId,
         out: &mut Filling,
     ) -> Result<(), QueryError> {
+        let head = page.head(row);
         let span = match plan.select {
             Select::Path(path) => page.value(row, path).span,
-            _ => page.spans.get(row).copied().unwrap_or_default(),
+            _ => head.span,
         };
         if let Some(distinct) = &mut self.distinct
             && !distinct.is_new(page.bytes(span)).map_err(|mut error| {
@@ -476,7 +477,7 @@ impl Stages {
             offset: span.offset,
             len: span.len,
             source,
-            index: page.indexes.get(row).copied().unwrap_or(0),
+            index: head.index,
             constructed: false,
         });
         Ok(())

@@ -119,18 +119,26 @@ impl QueryError {
     }
 }
 
-impl fmt::Display for QueryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.code.sentence().trim_end_matches('.'))?;
+impl QueryError {
+    /// What is wrong and the values involved, without the place.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        let sentence = self.code.sentence().trim_end_matches('.');
         match &self.detail {
-            Detail::None => {}
-            Detail::Text(what) => write!(f, ": {what}")?,
-            Detail::Expected(what) => write!(f, ": expected {what}")?,
-            Detail::Given(what, value) => write!(f, ": {what} `{value}`")?,
+            Detail::None => sentence.to_owned(),
+            Detail::Text(what) => format!("{sentence}: {what}"),
+            Detail::Expected(what) => format!("{sentence}: expected {what}"),
+            Detail::Given(what, value) => format!("{sentence}: {what} `{value}`"),
             Detail::Limit { what, max, found } => {
-                write!(f, ": {found} {what}, at most {max}")?;
+                format!("{sentence}: {found} {what}, at most {max}")
             }
         }
+    }
+}
+
+impl fmt::Display for QueryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason())?;
         let mut separator = ", at";
         if let Some(offset) = self.place.offset {
             write!(f, "{separator} byte {offset}")?;

@@ -172,7 +172,7 @@ impl Query {
         };
         let row = page.next;
         page.next += 1;
-        let gone = page.next >= page.spans.len();
+        let gone = page.next >= page.heads.len();
         if self.mode == Some(Mode::Merge) {
             if gone {
                 self.flow.last_row = None;
@@ -331,9 +331,8 @@ fn entry(plan: &Plan, sources: &[Source], source: u32) -> Option<Entry> {
     let from = sources.get(source as usize)?;
     let descending = plan.keys.first().is_some_and(|key| key.descending);
     if let Some(page) = from.pages.front() {
-        let key = page.keys.get(page.next * plan.keys.len());
         return Some(Entry {
-            key: key.copied().unwrap_or_default().prefix(descending),
+            key: page.head(page.next).key.prefix(descending),
             source,
             bound: false,
         });

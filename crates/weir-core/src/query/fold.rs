@@ -234,7 +234,7 @@ impl Fold {
         if source.partial
             && let Some(parts) = &self.parts
         {
-            let item = page.bytes(page.spans.get(row).copied().unwrap_or_default());
+            let item = page.bytes(page.head(row).span);
             group.add_partial(plan, item, parts, &mut self.found)?;
         } else {
             group.add(plan, page, row)?;

@@ -18,6 +18,17 @@ use super::plan::{Column, Plan, Select};
 use super::source::{Clip, Constant, Frames, Meta, Source, SourceId, kind};
 use crate::error_code::ErrorCode;
 
+/// What a merge looks at of an item: half a cache line.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Head {
+    /// The first key; nothing without an order.
+    pub(crate) key: Reduced,
+    /// Where the item is.
+    pub(crate) span: Span,
+    /// Its number among all items of the page.
+    pub(crate) index: u32,
+}
+
 /// A page in memory, with the items that the filter let through.
 #[derive(Debug)]
 pub(crate) struct Loaded {
@@ -27,15 +38,13 @@ pub(crate) struct Loaded {
     /// What named it.
     pub(crate) asked: Option<Bytes>,
     /// Kept items.
-    pub(crate) spans: Vec<Span>,
-    /// The number of each among all items of the page.
-    pub(crate) indexes: Vec<u32>,
+    pub(crate) heads: Vec<Head>,
     /// `width` values an item.
     pub(crate) values: Vec<Value>,
     pub(crate) width: usize,
     /// As many properties an item as the plan has.
     pub(crate) metas: Vec<Meta>,
-    /// As many keys an item as the plan has.
+    /// The keys behind the first: one fewer an item than the plan has.
     pub(crate) keys: Vec<Reduced>,
     /// The first item that was not handed out.
     pub(crate) next: usize,
@@ -51,10 +60,10 @@ impl Loaded {
         value.copied().unwrap_or_default()
     }
 
-    fn push(&mut self, span: Span, values: &[Value], metas: &[Meta]) {
-        self.spans.push(span);
+    fn push(&mut self, head: Head, values: &[Value], metas: &[Meta]) {
+        self.heads.push(head);
         self.values.extend_from_slice(values);
-        let all = self.spans.len() * self.width;
+        let all = self.heads.len() * self.width;
         self.values.resize(all, Value::default());
         self.metas.extend_from_slice(metas);
     }
@@ -66,11 +75,30 @@ impl Loaded {
             all.copy_within(to.., from);
             all.truncate(all.len() - (to - from));
         }
-        cut(&mut self.spans, row, 1);
+        cut(&mut self.heads, row, 1);
         cut(&mut self.values, row, self.width);
-        cut(&mut self.keys, row, plan.keys.len());
+        cut(&mut self.keys, row, plan.keys.len().saturating_sub(1));
         if !self.metas.is_empty() {
             cut(&mut self.metas, row, plan.metas.len());
+        }
+    }
+
+    /// A row of the page.
+    #[inline]
+    pub(crate) fn head(&self, row: usize) -> Head {
+        self.heads.get(row).copied().unwrap_or_default()
+    }
+
+    /// A key of a row, reduced.
+    #[inline]
+    fn reduced(&self, plan: &Plan, row: usize, at: usize) -> Reduced {
+        match at.checked_sub(1) {
+            None => self.head(row).key,
+            Some(behind) => {
+                let width = plan.keys.len().saturating_sub(1);
+                let key = self.keys.get(row * width + behind);
+                key.copied().unwrap_or_default()
+            }
         }
     }
 
@@ -113,8 +141,7 @@ impl Loaded {
         row: usize,
         at: usize,
     ) -> Key<'a> {
-        let reduced = self.keys.get(row * plan.keys.len() + at);
-        let reduced = reduced.copied().unwrap_or_default();
+        let reduced = self.reduced(plan, row, at);
         let literal = match plan.keys.get(at) {
             Some(key) if !reduced.is_exact() => {
                 self.column(constants, plan.metas.len(), row, key.column).1
@@ -227,8 +254,7 @@ impl Loader<'_> {
             buffer,
             number: self.source.pages_in,
             asked: self.source.asked.clone(),
-            spans: Vec::new(),
-            indexes: Vec::new(),
+            heads: Vec::new(),
             values: Vec::new(),
             width,
             metas: Vec::new(),
@@ -301,7 +327,7 @@ impl Loader<'_> {
             self.row(raw, span, values, metas, load)?;
         }
         load.raw = count as u64;
-        let last = load.page.spans.len().checked_sub(1);
+        let last = load.page.heads.len().checked_sub(1);
         if let Some(last) = last
             && self.source.sorted
         {
@@ -325,8 +351,13 @@ impl Loader<'_> {
         metas: &[Meta],
         load: &mut Load,
     ) -> Result<(), QueryError> {
-        let at = load.page.spans.len();
-        load.page.push(span, values, metas);
+        let at = load.page.heads.len();
+        let head = Head {
+            key: Reduced::LEAST,
+            span,
+            index: u32::try_from(raw).unwrap_or(u32::MAX),
+        };
+        load.page.push(head, values, metas);
         self.reduce(at, raw, &mut load.page)?;
         if self.source.sorted && !self.source.trust_order && !self.plan.keys.is_empty() {
             self.sorted(at, raw, load)?;
@@ -334,19 +365,14 @@ impl Loader<'_> {
         if std::mem::take(&mut load.ghost) {
             load.page.remove(at - 1, self.plan);
         }
-        let at = load.page.spans.len() - 1;
-        let raw = u32::try_from(raw).unwrap_or(u32::MAX);
-        if self.keeps(at, raw, load) {
-            load.page.indexes.push(raw);
-        } else {
-            load.ghost = true;
-        }
+        let at = load.page.heads.len() - 1;
+        load.ghost = !self.keeps(at, load);
         Ok(())
     }
 
     fn reduce(&self, at: usize, raw: usize, page: &mut Loaded) -> Result<(), QueryError> {
         let plan = self.plan;
-        for key in &plan.keys {
+        for (place, key) in plan.keys.iter().enumerate() {
             let constants = &self.source.constants;
             let (kind, literal, number) = page.column(constants, plan.metas.len(), at, key.column);
             if kind >= Kind::Array && plan.complex == Complex::Error {
@@ -361,7 +387,11 @@ impl Loader<'_> {
                 Some(number) => Reduced::integer(number),
                 None => Reduced::of(kind, literal, plan.strings),
             };
-            page.keys.push(reduced);
+            if place > 0 {
+                page.keys.push(reduced);
+            } else if let Some(head) = page.heads.get_mut(at) {
+                head.key = reduced;
+            }
         }
         Ok(())
     }
@@ -378,7 +408,7 @@ impl Loader<'_> {
         };
         if order == Ordering::Greater {
             let mut error = QueryError::new(ErrorCode::SourceNotSorted);
-            let span = page.spans.get(at).copied().unwrap_or_default();
+            let span = page.head(at).span;
             error = error.at(span.offset as usize);
             error.place.item = Some(self.source.items_in + raw as u64);
             return Err(self.place(error));
@@ -387,16 +417,13 @@ impl Loader<'_> {
     }
 
     /// Whether an item goes on.
-    fn keeps(&self, at: usize, raw: u32, load: &mut Load) -> bool {
+    fn keeps(&self, at: usize, load: &mut Load) -> bool {
         let (plan, source) = (self.plan, self.source);
         let page = &load.page;
-        raw >= source.skip
+        page.head(at).index >= source.skip
             && (plan.missing == Missing::First
-                || page
-                    .keys
-                    .iter()
-                    .skip(at * plan.keys.len())
-                    .all(|key| key.kind() != Kind::Undefined))
+                || (0..plan.keys.len())
+                    .all(|key| page.reduced(plan, at, key).kind() != Kind::Undefined))
             && match plan.select {
                 Select::Path(path) => page.value(at, path).tag != weir_scan::Tag::Undefined,
                 _ => true,
@@ -454,7 +481,7 @@ impl Loader<'_> {
             return;
         }
         let page = &load.page;
-        let count = page.spans.len();
+        let count = page.heads.len();
         let Some(last) = count.checked_sub(1) else {
             load.last_kept.clone_from(&source.last_kept);
             return;

@@ -8,7 +8,7 @@ use super::key::{Key, Literal, OwnedKey, Reduced};
 use super::load::{compare, row};
 use super::options::{Mode, SourceOptions};
 use super::plan::{Column, path_error};
-use super::source::{Clip, Constant, Source, SourceId};
+use super::source::{Clip, Constant, Pages, Source, SourceId};
 use super::token::At;
 use crate::error_code::ErrorCode;
 
@@ -149,7 +149,7 @@ impl Query {
             tie,
             tie_path,
             constants,
-            pages: std::collections::VecDeque::new(),
+            pages: Pages::default(),
             ended: false,
             asked: options.first,
             skip: 0,

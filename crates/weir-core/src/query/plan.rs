@@ -211,7 +211,6 @@ pub(crate) fn path_error(
         }
         PathErrorKind::UnknownFunction => (ErrorCode::Syntax, "unknown function"),
         PathErrorKind::WrongType => (ErrorCode::Syntax, "wrong type for this place"),
-        PathErrorKind::BadRegex => (ErrorCode::Syntax, "not a regular expression of RFC 9485"),
         _ => (ErrorCode::Syntax, "not understood"),
     };
     QueryError::text(code, field, at + error.offset, what)
@@ -234,6 +233,12 @@ impl Plan {
             self.metas.push(name.to_owned());
             self.metas.len() - 1
         })
+    }
+
+    /// Whether it has order keys.
+    #[must_use]
+    pub fn is_ordered(&self) -> bool {
+        !self.keys.is_empty()
     }
 
     /// Names of the properties a framed page has to bring, in this order.

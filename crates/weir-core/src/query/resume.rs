@@ -144,7 +144,7 @@ impl Query {
         if let Some(page) = source.pages.front() {
             return At::Place {
                 asked: page.asked.clone(),
-                skip: page.indexes.get(page.next).copied().unwrap_or(0),
+                skip: page.head(page.next).index,
             };
         }
         let asked = source.asked.clone();

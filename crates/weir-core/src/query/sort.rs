@@ -61,13 +61,8 @@ impl Sorter {
         page: Loaded,
     ) -> Result<(), QueryError> {
         let at = u32::try_from(self.pages.len()).unwrap_or(u32::MAX);
-        let (rows, bytes) = (page.spans.len(), page.buffer.len() as u64);
-        let width = plan.keys.len();
+        let (rows, bytes) = (page.heads.len(), page.buffer.len() as u64);
         let descending = plan.keys.first().is_some_and(|key| key.descending);
-        let prefix = |page: &Loaded, row: usize| {
-            let key = page.keys.get(row * width);
-            key.copied().unwrap_or_default().prefix(descending)
-        };
         self.pages.push(Some(Held {
             source,
             page,
@@ -79,7 +74,7 @@ impl Sorter {
                 break;
             };
             let entry = Entry {
-                prefix: prefix(&held.page, row),
+                prefix: held.page.head(row).key.prefix(descending),
                 page: at,
                 row: u32::try_from(row).unwrap_or(u32::MAX),
             };

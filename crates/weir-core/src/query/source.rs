@@ -103,6 +103,49 @@ impl Constant {
     }
 }
 
+/// The pages of a source in memory, the one in use without another step.
+#[derive(Debug, Default)]
+pub(crate) struct Pages {
+    front: Option<Loaded>,
+    behind: VecDeque<Loaded>,
+}
+
+impl Pages {
+    #[inline]
+    pub(crate) fn front(&self) -> Option<&Loaded> {
+        self.front.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn front_mut(&mut self) -> Option<&mut Loaded> {
+        self.front.as_mut()
+    }
+
+    pub(crate) fn push_back(&mut self, page: Loaded) {
+        if self.front.is_none() {
+            self.front = Some(page);
+        } else {
+            self.behind.push_back(page);
+        }
+    }
+
+    pub(crate) fn pop_front(&mut self) -> Option<Loaded> {
+        std::mem::replace(&mut self.front, self.behind.pop_front())
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.front.is_none()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.front.is_some()) + self.behind.len()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
 /// What is left to do at the place where an earlier run stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clip {
@@ -131,8 +174,7 @@ pub(crate) struct Source {
     pub(crate) tie_path: Option<Path>,
     /// For each property of the plan.
     pub(crate) constants: Vec<Option<Constant>>,
-    pub(crate) pages: VecDeque<Loaded>,
-    /// Bytes that the pages hold.
+    pub(crate) pages: Pages,
     pub(crate) ended: bool,
     /// What names the page that comes next.
     pub(crate) asked: Option<Bytes>,
