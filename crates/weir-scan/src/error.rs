@@ -86,8 +86,6 @@ pub enum PathErrorKind {
     UnknownFunction,
     /// Something of another type than the place needs (RFC 9535, 2.4.3).
     WrongType,
-    /// A regular expression outside of RFC 9485.
-    BadRegex,
 }
 
 impl fmt::Display for PathError {
@@ -98,7 +96,6 @@ impl fmt::Display for PathError {
             PathErrorKind::TooComplex => f.write_str("too long or nested too deeply")?,
             PathErrorKind::UnknownFunction => f.write_str("unknown function")?,
             PathErrorKind::WrongType => f.write_str("wrong type for this place")?,
-            PathErrorKind::BadRegex => f.write_str("not a regular expression of RFC 9485")?,
         }
         write!(f, " at byte {}", self.offset)
     }

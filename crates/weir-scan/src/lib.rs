@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | items of a page and values in them | [`Plan`], [`scan`], [`scan_into`], [`Items`] |
 //! | values in one item | [`PathSet`], [`find`] |
+//! | JSONPath: more than one value, or true and false | [`Query`], [`Filter`] |
 //! | comparing values by their spans | [`compare_numbers`], [`Number`], [`Text`], [`equal`], [`fingerprint`] |
 //!
 #![doc = include_str!("../README.md")]
@@ -20,6 +21,7 @@ mod equality;
 mod error;
 mod find;
 mod items;
+mod jsonpath;
 mod kernel;
 mod number;
 mod path;
@@ -35,6 +37,7 @@ pub use equality::{equal, fingerprint};
 pub use error::{PathError, PathErrorKind, PlanError, ScanError, ScanErrorKind};
 pub use find::find;
 pub use items::{Items, Span, Tag, Value};
+pub use jsonpath::{Bindings, Filter, Query};
 pub use kernel::{Simd, build_info};
 pub use number::{Number, compare_numbers};
 pub use path::{EXPRESSION_BYTES_MAX, PATH_STEPS_MAX, Path, Step};

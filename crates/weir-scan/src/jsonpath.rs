@@ -1,0 +1,184 @@
+//! JSONPath (RFC 9535) over the bytes of an item: queries that yield values, filters that are true or
+//! false.
+//!
+//! Invariants: what is yielded is a span of the item; nothing in the data makes an evaluation fail:
+//! what is not there, not of the right type or not JSON yields nothing; recursion is as deep as the
+//! expression, not as the data. What must never happen here: a tree of the data.
+
+mod ast;
+mod compare;
+mod evaluate;
+mod parse;
+mod regex;
+mod unicode;
+
+use crate::error::PathError;
+use crate::find::find;
+use crate::items::{Span, Value};
+use crate::path::Path;
+use crate::path_set::PathSet;
+use crate::plan::PAGE_BYTES_LIMIT;
+use crate::token::blanks;
+use ast::{Logical, Segment};
+use evaluate::Evaluation;
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::ControlFlow;
+
+/// Values that an expression names and the item does not hold: `param(name)` and `meta(name)`.
+pub trait Bindings {
+    /// The bound value `name`, one JSON scalar as text; `None` if nothing is bound, which yields
+    /// nothing.
+    fn param(&self, name: &str) -> Option<Cow<'_, [u8]>>;
+
+    /// The property `name` of the record, one JSON scalar as text; `None` if there is no such one.
+    fn meta(&self, name: &str) -> Option<Cow<'_, [u8]>>;
+}
+
+/// Nothing is bound.
+impl Bindings for () {
+    fn param(&self, _: &str) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
+    fn meta(&self, _: &str) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+}
+
+/// A query: yields values of an item, in the order of RFC 9535.
+#[derive(Clone, Debug)]
+pub struct Query {
+    segments: Vec<Segment>,
+    paths: Paths,
+}
+
+impl Query {
+    /// Reads `$…`.
+    ///
+    /// # Errors
+    /// With the byte where the text stops being a query of RFC 9535 or breaks its rules of types.
+    pub fn parse(text: &str) -> Result<Self, PathError> {
+        let (segments, paths) = parse::query(text)?;
+        Ok(Self { segments, paths })
+    }
+
+    /// Visits the values in `item`, one JSON value with or without white space around it, until
+    /// `visit` breaks.
+    pub fn visit(
+        &self,
+        item: &[u8],
+        bindings: &dyn Bindings,
+        mut visit: impl FnMut(Value) -> ControlFlow<()>,
+    ) {
+        if item.len() as u64 > PAGE_BYTES_LIMIT {
+            return;
+        }
+        let found = self.paths.find(item);
+        let evaluation = Evaluation::new(item, blanks(item, 0), &found, bindings);
+        let _ = evaluation.query(&self.segments, &mut visit);
+    }
+
+    /// All values in `item`.
+    pub fn all(&self, item: &[u8], bindings: &dyn Bindings) -> Vec<Value> {
+        let mut all = Vec::new();
+        self.visit(item, bindings, |value| {
+            all.push(value);
+            ControlFlow::Continue(())
+        });
+        all
+    }
+}
+
+/// A logical expression of RFC 9535: true or false of an item. `@` and `$` both stand for the item,
+/// except that inside of a filter selector `@` is the value under test.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    expression: Logical,
+    paths: Paths,
+    params: Vec<Box<str>>,
+}
+
+impl Filter {
+    /// Reads an expression, for example `@.status == 'open' && @.points >= 3`.
+    ///
+    /// Functions are those of the standard (`length`, `count`, `value`, `match`, `search`) and
+    /// `param(name)`, `meta(name)`, `starts(a, b)`, `type(x)`, `undefined(x)`.
+    ///
+    /// # Errors
+    /// With the byte where the text stops being a logical expression or breaks the rules of types.
+    pub fn parse(text: &str) -> Result<Self, PathError> {
+        let (expression, paths, params) = parse::filter(text)?;
+        Ok(Self {
+            expression,
+            paths,
+            params,
+        })
+    }
+
+    /// The singular paths from the item that the expression looks at: a scan can find their values
+    /// on its way, for [`matches_found`](Self::matches_found).
+    pub fn paths(&self) -> &[Path] {
+        &self.paths.list
+    }
+
+    /// Names of the parameters that the expression uses, each once.
+    pub fn params(&self) -> impl Iterator<Item = &str> {
+        self.params.iter().map(AsRef::as_ref)
+    }
+
+    /// Whether the expression looks at more than what [`paths`](Self::paths) yield, so that it walks
+    /// over parts of the item.
+    pub fn walks(&self) -> bool {
+        self.expression.walks()
+    }
+
+    /// Whether the expression is true of `item`, one JSON value with or without white space around.
+    pub fn matches(&self, item: &[u8], bindings: &dyn Bindings) -> bool {
+        if item.len() as u64 > PAGE_BYTES_LIMIT {
+            return false;
+        }
+        let found = self.paths.find(item);
+        Evaluation::new(item, blanks(item, 0), &found, bindings).test(&self.expression)
+    }
+
+    /// As [`matches`](Self::matches) for the item at `item` in `page`, where `found` are the values of
+    /// [`paths`](Self::paths) in it, in their order, with spans in the same page.
+    pub fn matches_found(
+        &self,
+        page: &[u8],
+        item: Span,
+        found: &[Value],
+        bindings: &dyn Bindings,
+    ) -> bool {
+        let Some(page) = page.get(..item.end()) else {
+            return false;
+        };
+        let start = blanks(page, item.offset as usize);
+        Evaluation::new(page, start, found, bindings).test(&self.expression)
+    }
+}
+
+/// Singular paths from the item, each once.
+#[derive(Clone)]
+struct Paths {
+    list: Vec<Path>,
+    set: PathSet,
+}
+
+impl Paths {
+    fn find(&self, item: &[u8]) -> Vec<Value> {
+        let mut found = Vec::new();
+        // Where the item is not JSON there is nothing; the rest was cleared.
+        let _ = find(item, &self.set, &mut found);
+        found
+    }
+}
+
+impl fmt::Debug for Paths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.list.iter().map(ToString::to_string))
+            .finish()
+    }
+}

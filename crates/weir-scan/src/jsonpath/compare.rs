@@ -1,0 +1,82 @@
+//! Values at the time of evaluation, and how they compare (RFC 9535, 2.3.5.2.2).
+
+use super::ast::Comparison;
+use crate::children::tag_of;
+use crate::equality::equal;
+use crate::items::Tag;
+use crate::number::compare_numbers;
+use crate::text::Text;
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+/// A value, or nothing.
+#[derive(Clone, Debug)]
+pub(super) enum Known<'a> {
+    Nothing,
+    /// JSON without white space around it.
+    Json(Cow<'a, [u8]>),
+    /// A decoded string.
+    Plain(&'a str),
+    /// A number that was counted, as JSON.
+    Count(String),
+}
+
+impl Known<'_> {
+    pub(super) fn tag(&self) -> Tag {
+        match self {
+            Self::Nothing => Tag::Undefined,
+            Self::Json(json) => tag_of(json.first()),
+            Self::Plain(_) => Tag::String,
+            Self::Count(_) => Tag::Number,
+        }
+    }
+
+    /// It as a string, if it is one.
+    pub(super) fn text(&self) -> Option<Text<'_>> {
+        match self {
+            Self::Plain(text) => Some(Text::plain(text)),
+            Self::Json(json) if json.first() == Some(&b'"') => Some(Text::new(json)),
+            _ => None,
+        }
+    }
+
+    /// It as JSON, unless it is a decoded string or nothing.
+    pub(super) fn json(&self) -> &[u8] {
+        match self {
+            Self::Json(json) => json,
+            Self::Count(count) => count.as_bytes(),
+            Self::Nothing | Self::Plain(_) => &[],
+        }
+    }
+}
+
+pub(super) fn compare(comparison: Comparison, a: &Known<'_>, b: &Known<'_>) -> bool {
+    match comparison {
+        Comparison::Equal => same(a, b),
+        Comparison::NotEqual => !same(a, b),
+        Comparison::Less => less(a, b),
+        Comparison::Greater => less(b, a),
+        Comparison::LessOrEqual => less(a, b) || same(a, b),
+        Comparison::GreaterOrEqual => less(b, a) || same(a, b),
+    }
+}
+
+fn same(a: &Known<'_>, b: &Known<'_>) -> bool {
+    if a.tag() != b.tag() {
+        return false;
+    }
+    match a.tag() {
+        Tag::Undefined | Tag::Null | Tag::False | Tag::True => true,
+        Tag::String => a.text() == b.text(),
+        Tag::Number => compare_numbers(a.json(), b.json()) == Ordering::Equal,
+        Tag::Array | Tag::Object => equal(a.json(), b.json()),
+    }
+}
+
+fn less(a: &Known<'_>, b: &Known<'_>) -> bool {
+    match (a.tag(), b.tag()) {
+        (Tag::Number, Tag::Number) => compare_numbers(a.json(), b.json()) == Ordering::Less,
+        (Tag::String, Tag::String) => a.text() < b.text(),
+        _ => false,
+    }
+}

@@ -1,0 +1,504 @@
+//! Text to expression, by the grammar and the type rules of RFC 9535.
+//!
+//! ```text
+//! any     = all *("||" all)
+//! all     = one *("&&" one)
+//! one     = "!" one' / "(" any ")" / operand [comparison operand] / query / function
+//! operand = literal / query / function
+//! ```
+//!
+//! What begins with an operand is read first and judged by what follows it: with a comparison it must
+//! yield one value, without one it must be a test.
+//!
+//! Invariants: an error names the byte where the text leaves the grammar; recursion stops at
+//! `NESTING_MAX`. What must never happen here: a query evaluated.
+
+use super::Paths;
+use super::ast::{Comparison, Inner, Logical, Operand, Pattern, Root, Segment, Selector};
+use super::regex::Regex;
+use crate::cursor::Cursor;
+use crate::error::{PathError, PathErrorKind};
+use crate::path::{EXPRESSION_BYTES_MAX, PATH_STEPS_MAX, Path, Step};
+use crate::path_set::{PATHS_MAX, PathSet};
+
+/// Most brackets, negations, functions and filters around a part of an expression.
+const NESTING_MAX: u32 = 64;
+
+/// Most selectors in one pair of brackets.
+const SELECTORS_MAX: usize = 1024;
+
+/// Most parts of one `&&` or `||`.
+const PARTS_MAX: usize = 4096;
+
+/// A whole query.
+pub(super) fn query(text: &str) -> Result<(Vec<Segment>, Paths), PathError> {
+    let mut parser = Parser::new(text)?;
+    parser.cursor.expect("$", "`$`")?;
+    let segments = parser.segments()?;
+    parser.end()?;
+    Ok((segments, parser.paths()?))
+}
+
+/// A whole logical expression, the paths in it and the names of its parameters.
+pub(super) fn filter(text: &str) -> Result<(Logical, Paths, Vec<Box<str>>), PathError> {
+    let mut parser = Parser::new(text)?;
+    parser.cursor.blanks();
+    let expression = parser.any()?;
+    parser.cursor.blanks();
+    parser.end()?;
+    let paths = parser.paths()?;
+    Ok((expression, paths, parser.params))
+}
+
+struct Parser<'a> {
+    cursor: Cursor<'a>,
+    /// How deep the recursion is.
+    depth: u32,
+    /// How many filter selectors are around this place.
+    filters: u32,
+    list: Vec<Path>,
+    params: Vec<Box<str>>,
+}
+
+/// What an operand turned out to be, before it is known what it is for.
+enum Part {
+    Value(Operand),
+    Query(Inner),
+    Test(Logical),
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str) -> Result<Self, PathError> {
+        let cursor = Cursor::new(text);
+        if text.len() > EXPRESSION_BYTES_MAX {
+            return Err(cursor.error(PathErrorKind::TooComplex));
+        }
+        Ok(Self {
+            cursor,
+            depth: 0,
+            filters: 0,
+            list: Vec::new(),
+            params: Vec::new(),
+        })
+    }
+
+    fn paths(&mut self) -> Result<Paths, PathError> {
+        let list = std::mem::take(&mut self.list);
+        let set = PathSet::new(&list);
+        let set = set.map_err(|_| self.cursor.error(PathErrorKind::TooComplex))?;
+        Ok(Paths { list, set })
+    }
+
+    fn end(&self) -> Result<(), PathError> {
+        match self.cursor.peek() {
+            None => Ok(()),
+            Some(_) => Err(self.cursor.syntax("the end")),
+        }
+    }
+
+    /// `parse`, one level deeper.
+    fn nested<T>(
+        &mut self,
+        parse: impl FnOnce(&mut Self) -> Result<T, PathError>,
+    ) -> Result<T, PathError> {
+        if self.depth == NESTING_MAX {
+            return Err(self.cursor.error(PathErrorKind::TooComplex));
+        }
+        self.depth += 1;
+        let parsed = parse(self);
+        self.depth -= 1;
+        parsed
+    }
+
+    /// What follows `$` or `@`.
+    fn segments(&mut self) -> Result<Vec<Segment>, PathError> {
+        let mut segments = Vec::new();
+        loop {
+            // White space belongs to the segment after it, or to nobody.
+            let before = self.cursor.at;
+            self.cursor.blanks();
+            if !matches!(self.cursor.peek(), Some(b'.' | b'[')) {
+                self.cursor.at = before;
+                return Ok(segments);
+            }
+            if segments.len() == PATH_STEPS_MAX {
+                return Err(self.cursor.error(PathErrorKind::TooComplex));
+            }
+            segments.push(self.segment()?);
+        }
+    }
+
+    fn segment(&mut self) -> Result<Segment, PathError> {
+        let descendant = self.cursor.eat("..");
+        let dot = descendant || self.cursor.eat(".");
+        let selectors = if dot && self.cursor.eat("*") {
+            vec![Selector::Wildcard]
+        } else if self.cursor.peek() == Some(b'[') && (descendant || !dot) {
+            self.cursor.at += 1;
+            self.brackets()?
+        } else {
+            vec![Selector::Name(self.cursor.shorthand()?.into())]
+        };
+        Ok(Segment {
+            descendant,
+            selectors,
+        })
+    }
+
+    /// What stands between `[` and `]`, the latter included.
+    fn brackets(&mut self) -> Result<Vec<Selector>, PathError> {
+        let mut selectors = Vec::new();
+        loop {
+            self.cursor.blanks();
+            if selectors.len() == SELECTORS_MAX {
+                return Err(self.cursor.error(PathErrorKind::TooComplex));
+            }
+            selectors.push(self.selector()?);
+            self.cursor.blanks();
+            if self.cursor.eat("]") {
+                return Ok(selectors);
+            }
+            self.cursor.expect(",", "`,` or `]`")?;
+        }
+    }
+
+    fn selector(&mut self) -> Result<Selector, PathError> {
+        match self.cursor.peek() {
+            Some(b'\'' | b'"') => Ok(Selector::Name(self.cursor.string()?.into())),
+            Some(b'*') => {
+                self.cursor.at += 1;
+                Ok(Selector::Wildcard)
+            }
+            Some(b'?') => {
+                self.cursor.at += 1;
+                self.cursor.blanks();
+                self.filters += 1;
+                let expression = self.nested(Self::any)?;
+                self.filters -= 1;
+                Ok(Selector::Filter(expression))
+            }
+            Some(b'-' | b'0'..=b'9' | b':') => self.index_or_slice(),
+            _ => Err(self.cursor.syntax("a selector")),
+        }
+    }
+
+    fn index_or_slice(&mut self) -> Result<Selector, PathError> {
+        let start = self.optional_integer()?;
+        let after = self.cursor.at;
+        self.cursor.blanks();
+        if !self.cursor.eat(":") {
+            self.cursor.at = after;
+            let index = start.ok_or_else(|| self.cursor.syntax("an index"))?;
+            return Ok(Selector::Index(index));
+        }
+        self.cursor.blanks();
+        let end = self.optional_integer()?;
+        let after = self.cursor.at;
+        self.cursor.blanks();
+        let mut step = 1;
+        if self.cursor.eat(":") {
+            self.cursor.blanks();
+            step = self.optional_integer()?.unwrap_or(1);
+        } else {
+            self.cursor.at = after;
+        }
+        Ok(Selector::Slice { start, end, step })
+    }
+
+    fn optional_integer(&mut self) -> Result<Option<i64>, PathError> {
+        match self.cursor.peek() {
+            Some(b'-' | b'0'..=b'9') => self.cursor.integer().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn any(&mut self) -> Result<Logical, PathError> {
+        self.joined("||", Logical::Any, |parser| {
+            parser.joined("&&", Logical::All, Self::one)
+        })
+    }
+
+    fn joined(
+        &mut self,
+        sign: &'static str,
+        join: fn(Vec<Logical>) -> Logical,
+        part: impl Fn(&mut Self) -> Result<Logical, PathError>,
+    ) -> Result<Logical, PathError> {
+        let first = part(self)?;
+        let mut parts = vec![first];
+        loop {
+            let before = self.cursor.at;
+            self.cursor.blanks();
+            if !self.cursor.eat(sign) {
+                self.cursor.at = before;
+                break;
+            }
+            if parts.len() == PARTS_MAX {
+                return Err(self.cursor.error(PathErrorKind::TooComplex));
+            }
+            self.cursor.blanks();
+            parts.push(part(self)?);
+        }
+        if parts.len() > 1 {
+            return Ok(join(parts));
+        }
+        parts.pop().ok_or_else(|| self.cursor.syntax("a test"))
+    }
+
+    fn one(&mut self) -> Result<Logical, PathError> {
+        if self.cursor.eat("!") {
+            self.cursor.blanks();
+            // A negation stands before brackets or a test, not before another one.
+            if self.cursor.peek() == Some(b'!') {
+                return Err(self.cursor.syntax("a test or `(`"));
+            }
+            let start = self.cursor.at;
+            let part = self.nested(Self::one)?;
+            if matches!(part, Logical::Compare(..)) && !self.cursor.text[start..].starts_with('(') {
+                return Err(PathError {
+                    kind: PathErrorKind::Syntax("brackets around a comparison after `!`"),
+                    offset: start,
+                });
+            }
+            return Ok(Logical::Not(Box::new(part)));
+        }
+        if self.cursor.eat("(") {
+            self.cursor.blanks();
+            let inner = self.nested(Self::any)?;
+            self.cursor.blanks();
+            self.cursor.expect(")", "`)`")?;
+            return Ok(inner);
+        }
+        let start = self.cursor.at;
+        let left = self.part()?;
+        let before = self.cursor.at;
+        self.cursor.blanks();
+        let Some(comparison) = self.comparison() else {
+            self.cursor.at = before;
+            return match left {
+                Part::Test(test) => Ok(test),
+                Part::Query(inner) => Ok(Logical::Exists(inner)),
+                Part::Value(Operand::Literal(_) | Operand::Text(_)) => {
+                    Err(self.cursor.syntax("a comparison after a literal"))
+                }
+                Part::Value(_) => Err(wrong_type(start)),
+            };
+        };
+        self.cursor.blanks();
+        let left = value(left, start)?;
+        let start = self.cursor.at;
+        let right = self.part()?;
+        Ok(Logical::Compare(comparison, left, value(right, start)?))
+    }
+
+    fn comparison(&mut self) -> Option<Comparison> {
+        let signs = [
+            ("==", Comparison::Equal),
+            ("!=", Comparison::NotEqual),
+            ("<=", Comparison::LessOrEqual),
+            (">=", Comparison::GreaterOrEqual),
+            ("<", Comparison::Less),
+            (">", Comparison::Greater),
+        ];
+        let found = signs.iter().find(|(sign, _)| self.cursor.eat(sign));
+        found.map(|(_, comparison)| *comparison)
+    }
+
+    /// A literal, a query or a function.
+    fn part(&mut self) -> Result<Part, PathError> {
+        match self.cursor.peek() {
+            Some(b'$' | b'@') => self.inner().map(Part::Query),
+            Some(b'\'' | b'"') => {
+                let text = self.cursor.string()?;
+                Ok(Part::Value(Operand::Text(text.into())))
+            }
+            Some(b'-' | b'0'..=b'9') => {
+                let literal = self.number()?;
+                Ok(Part::Value(Operand::Literal(literal)))
+            }
+            Some(b'a'..=b'z') => self.word(),
+            _ => Err(self.cursor.syntax("a path, a literal or a function")),
+        }
+    }
+
+    fn number(&mut self) -> Result<Box<[u8]>, PathError> {
+        let rest = self.cursor.rest().as_bytes();
+        match crate::token::number(rest, 0) {
+            Ok(end) => {
+                self.cursor.at += end;
+                Ok(rest.get(..end).unwrap_or(&[]).into())
+            }
+            Err((_, at)) => {
+                self.cursor.at += at;
+                Err(self.cursor.syntax("a digit"))
+            }
+        }
+    }
+
+    /// A query that begins with `$` or `@`.
+    fn inner(&mut self) -> Result<Inner, PathError> {
+        let root = if self.cursor.eat("@") && self.filters > 0 {
+            Root::Current
+        } else {
+            self.cursor.eat("$");
+            Root::Item
+        };
+        let start = self.cursor.at;
+        let segments = self.nested(Self::segments)?;
+        let path = singular(&segments);
+        let slot = match (&path, root) {
+            (Some(path), Root::Item) => Some(self.slot(path, start)?),
+            _ => None,
+        };
+        Ok(Inner {
+            root,
+            segments,
+            path,
+            slot,
+        })
+    }
+
+    fn slot(&mut self, path: &Path, at: usize) -> Result<usize, PathError> {
+        if let Some(known) = self.list.iter().position(|known| known == path) {
+            return Ok(known);
+        }
+        if self.list.len() == PATHS_MAX {
+            return Err(PathError {
+                kind: PathErrorKind::TooComplex,
+                offset: at,
+            });
+        }
+        self.list.push(path.clone());
+        Ok(self.list.len() - 1)
+    }
+
+    /// A literal or the name of a function.
+    fn word(&mut self) -> Result<Part, PathError> {
+        let start = self.cursor.at;
+        let length = self.cursor.rest().bytes();
+        let length = length
+            .take_while(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'))
+            .count();
+        let name = self.cursor.rest().get(..length).unwrap_or("");
+        self.cursor.at += length;
+        if self.cursor.eat("(") {
+            return self.nested(|parser| parser.function(name, start));
+        }
+        if ["true", "false", "null"].contains(&name) {
+            return Ok(Part::Value(Operand::Literal(name.as_bytes().into())));
+        }
+        self.cursor.at = start;
+        Err(self.cursor.syntax("a path, a literal or a function"))
+    }
+
+    /// The arguments of a function, the closing bracket, and what they make together.
+    fn function(&mut self, name: &str, start: usize) -> Result<Part, PathError> {
+        let count = match name {
+            "length" | "count" | "value" | "param" | "meta" | "type" | "undefined" => 1,
+            "match" | "search" | "starts" => 2,
+            _ => {
+                return Err(PathError {
+                    kind: PathErrorKind::UnknownFunction,
+                    offset: start,
+                });
+            }
+        };
+        let mut parts = Vec::with_capacity(count);
+        loop {
+            self.cursor.blanks();
+            let at = self.cursor.at;
+            parts.push((self.part()?, at));
+            self.cursor.blanks();
+            if parts.len() == count {
+                break;
+            }
+            self.cursor.expect(",", "`,` and another argument")?;
+        }
+        self.cursor.expect(")", "`)`")?;
+        let mut parts = parts.into_iter();
+        let mut next = || {
+            parts
+                .next()
+                .unwrap_or((Part::Value(Operand::Literal([].into())), start))
+        };
+        let (first, first_at) = next();
+        Ok(match name {
+            "count" => Part::Value(Operand::Count(nodes(first, first_at)?)),
+            "value" => Part::Value(Operand::Value(nodes(first, first_at)?)),
+            "param" => {
+                let name = literal(first, first_at)?;
+                if !self.params.contains(&name) {
+                    self.params.push(name.clone());
+                }
+                Part::Value(Operand::Param(name))
+            }
+            "meta" => Part::Value(Operand::Meta(literal(first, first_at)?)),
+            "length" => Part::Value(Operand::Length(Box::new(value(first, first_at)?))),
+            "type" => Part::Value(Operand::Type(Box::new(value(first, first_at)?))),
+            "undefined" => Part::Test(Logical::Undefined(value(first, first_at)?)),
+            _ => {
+                let (second, second_at) = next();
+                let text = value(first, first_at)?;
+                let second = value(second, second_at)?;
+                if name == "starts" {
+                    return Ok(Part::Test(Logical::Starts(text, second)));
+                }
+                let pattern = match second {
+                    Operand::Text(pattern) => Pattern::Fixed(Regex::parse(&pattern)),
+                    other => Pattern::Computed(other),
+                };
+                Part::Test(Logical::Regex {
+                    text,
+                    pattern,
+                    whole: name == "match",
+                })
+            }
+        })
+    }
+}
+
+fn wrong_type(offset: usize) -> PathError {
+    PathError {
+        kind: PathErrorKind::WrongType,
+        offset,
+    }
+}
+
+/// Something that yields one value or nothing.
+fn value(part: Part, at: usize) -> Result<Operand, PathError> {
+    match part {
+        Part::Value(operand) => Ok(operand),
+        Part::Query(inner) if inner.path.is_some() => Ok(Operand::Singular(inner)),
+        Part::Query(_) => Err(PathError {
+            kind: PathErrorKind::NotSingular,
+            offset: at,
+        }),
+        Part::Test(_) => Err(wrong_type(at)),
+    }
+}
+
+/// Something that yields any number of nodes.
+fn nodes(part: Part, at: usize) -> Result<Inner, PathError> {
+    match part {
+        Part::Query(inner) => Ok(inner),
+        _ => Err(wrong_type(at)),
+    }
+}
+
+/// A name that is written out.
+fn literal(part: Part, at: usize) -> Result<Box<str>, PathError> {
+    match part {
+        Part::Value(Operand::Text(name)) => Ok(name),
+        _ => Err(wrong_type(at)),
+    }
+}
+
+fn singular(segments: &[Segment]) -> Option<Path> {
+    let step = |segment: &Segment| match segment.selectors.as_slice() {
+        [Selector::Name(name)] if !segment.descendant => Some(Step::Name(name.clone())),
+        [Selector::Index(index)] if !segment.descendant => Some(Step::Index(*index)),
+        _ => None,
+    };
+    let steps: Option<Vec<Step>> = segments.iter().map(step).collect();
+    Path::new(steps?).ok()
+}

@@ -1,0 +1,550 @@
+//! Regular expressions of RFC 9485 (I-Regexp), matched in linear time.
+//!
+//! An expression becomes a small program; all its threads advance together over the characters, so
+//! that time is at most characters times program. `^` and `$` outside of brackets stand for the
+//! start and the end of the string, as the compliance suite of RFC 9535 has it.
+//!
+//! Invariants: a program has at most `PROGRAM_MAX` steps, which also bounds what `{n,m}` may blow up
+//! to; recursion stops at `NESTING_MAX`. What must never happen here: going back in the string.
+
+use super::unicode;
+
+/// Most steps of a program.
+const PROGRAM_MAX: usize = 4096;
+
+/// Most brackets around a part.
+const NESTING_MAX: u32 = 64;
+
+/// Largest number in `{n,m}`.
+const REPEAT_MAX: u32 = 1000;
+
+/// A compiled expression.
+#[derive(Clone, Debug)]
+pub(super) struct Regex {
+    program: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Goes on if the next character is one of these.
+    One(Class),
+    /// Goes on here and there.
+    Both(usize, usize),
+    Jump(usize),
+    Start,
+    End,
+    Match,
+}
+
+/// A set of characters.
+#[derive(Clone, Debug, Default)]
+struct Class {
+    negated: bool,
+    ranges: Vec<(u32, u32)>,
+    /// Bits of categories: one set of alternatives each, and whether it is negated.
+    categories: Vec<(u32, bool)>,
+}
+
+impl Class {
+    fn one(c: u32) -> Self {
+        Self {
+            ranges: vec![(c, c)],
+            ..Self::default()
+        }
+    }
+
+    fn has(&self, c: u32) -> bool {
+        let in_range = |range: &(u32, u32)| (range.0..=range.1).contains(&c);
+        let in_category =
+            |(bits, negated): &(u32, bool)| (bits >> unicode::category(c) & 1 == 1) != *negated;
+        let found = self.ranges.iter().any(in_range) || self.categories.iter().any(in_category);
+        found != self.negated
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Node {
+    One(Class),
+    Start,
+    End,
+    All(Vec<Self>),
+    Any(Vec<Self>),
+    Repeat(Box<Self>, u32, Option<u32>),
+}
+
+impl Regex {
+    /// `None` if the text is not an expression of RFC 9485, or too large.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut parser = Parser {
+            rest: text.chars().collect(),
+            at: 0,
+            depth: 0,
+        };
+        let node = parser.any()?;
+        if parser.peek().is_some() {
+            return None;
+        }
+        let mut program = Vec::new();
+        compile(&node, &mut program)?;
+        push(&mut program, Step::Match)?;
+        Some(Self { program })
+    }
+
+    /// Whether the whole of the text, or some part of it, is in the language.
+    pub(super) fn matches(&self, text: impl Iterator<Item = u32>, whole: bool) -> bool {
+        let mut now = Threads::new(self.program.len());
+        let mut next = Threads::new(self.program.len());
+        let mut text = text.peekable();
+        let mut start = true;
+        loop {
+            let end = text.peek().is_none();
+            if start || !whole {
+                now.add(&self.program, 0, start, end);
+            }
+            if now.matched && (!whole || end) {
+                return true;
+            }
+            let Some(c) = text.next() else {
+                return false;
+            };
+            start = false;
+            let end = text.peek().is_none();
+            for place in &now.list {
+                if let Some(Step::One(class)) = self.program.get(*place)
+                    && class.has(c)
+                {
+                    next.add(&self.program, place + 1, false, end);
+                }
+            }
+            if whole && next.list.is_empty() && !next.matched {
+                return false;
+            }
+            now.clear();
+            std::mem::swap(&mut now, &mut next);
+        }
+    }
+}
+
+/// Places of the program that are under way, each once.
+struct Threads {
+    list: Vec<usize>,
+    here: Vec<bool>,
+    stack: Vec<usize>,
+    matched: bool,
+}
+
+impl Threads {
+    fn new(size: usize) -> Self {
+        Self {
+            list: Vec::new(),
+            here: vec![false; size],
+            stack: Vec::new(),
+            matched: false,
+        }
+    }
+
+    fn clear(&mut self) {
+        self.list.clear();
+        self.here.fill(false);
+        self.matched = false;
+    }
+
+    /// Adds `place` and what can be reached from it without a character.
+    fn add(&mut self, program: &[Step], place: usize, start: bool, end: bool) {
+        self.stack.push(place);
+        while let Some(place) = self.stack.pop() {
+            match self.here.get_mut(place) {
+                Some(here) if !*here => *here = true,
+                _ => continue,
+            }
+            match program.get(place) {
+                Some(Step::One(_)) => self.list.push(place),
+                Some(Step::Both(one, other)) => self.stack.extend([*other, *one]),
+                Some(Step::Jump(to)) => self.stack.push(*to),
+                Some(Step::Start) if start => self.stack.push(place + 1),
+                Some(Step::End) if end => self.stack.push(place + 1),
+                Some(Step::Match) => self.matched = true,
+                Some(Step::Start | Step::End) | None => {}
+            }
+        }
+    }
+}
+
+fn push(program: &mut Vec<Step>, step: Step) -> Option<usize> {
+    if program.len() == PROGRAM_MAX {
+        return None;
+    }
+    program.push(step);
+    Some(program.len() - 1)
+}
+
+fn compile(node: &Node, program: &mut Vec<Step>) -> Option<()> {
+    match node {
+        Node::One(class) => push(program, Step::One(class.clone())).map(|_| ()),
+        Node::Start => push(program, Step::Start).map(|_| ()),
+        Node::End => push(program, Step::End).map(|_| ()),
+        Node::All(parts) => parts.iter().try_for_each(|part| compile(part, program)),
+        Node::Any(parts) => {
+            let (last, others) = parts.split_last()?;
+            let mut jumps = Vec::new();
+            for part in others {
+                let both = push(program, Step::Jump(0))?;
+                compile(part, program)?;
+                jumps.push(push(program, Step::Jump(0))?);
+                let after = program.len();
+                set(program, both, Step::Both(both + 1, after));
+            }
+            compile(last, program)?;
+            let after = program.len();
+            for jump in jumps {
+                set(program, jump, Step::Jump(after));
+            }
+            Some(())
+        }
+        Node::Repeat(part, least, most) => repeat(part, *least, *most, program),
+    }
+}
+
+fn set(program: &mut [Step], place: usize, step: Step) {
+    if let Some(old) = program.get_mut(place) {
+        *old = step;
+    }
+}
+
+fn repeat(part: &Node, least: u32, most: Option<u32>, program: &mut Vec<Step>) -> Option<()> {
+    for _ in 0..least {
+        compile(part, program)?;
+    }
+    let Some(most) = most else {
+        let both = push(program, Step::Jump(0))?;
+        compile(part, program)?;
+        push(program, Step::Jump(both))?;
+        let after = program.len();
+        set(program, both, Step::Both(both + 1, after));
+        return Some(());
+    };
+    let mut exits = Vec::new();
+    for _ in least..most {
+        exits.push(push(program, Step::Jump(0))?);
+        compile(part, program)?;
+    }
+    let after = program.len();
+    for exit in exits {
+        set(program, exit, Step::Both(exit + 1, after));
+    }
+    Some(())
+}
+
+struct Parser {
+    rest: Vec<char>,
+    at: usize,
+    depth: u32,
+}
+
+impl Parser {
+    fn peek(&self) -> Option<char> {
+        self.rest.get(self.at).copied()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += 1;
+        Some(c)
+    }
+
+    fn eat(&mut self, c: char) -> bool {
+        let found = self.peek() == Some(c);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn any(&mut self) -> Option<Node> {
+        let mut branches = vec![self.branch()?];
+        while self.eat('|') {
+            branches.push(self.branch()?);
+        }
+        if branches.len() == 1 {
+            return branches.pop();
+        }
+        Some(Node::Any(branches))
+    }
+
+    fn branch(&mut self) -> Option<Node> {
+        let mut pieces = Vec::new();
+        while let Some(c) = self.peek()
+            && c != '|'
+            && c != ')'
+        {
+            let atom = self.atom()?;
+            pieces.push(self.quantified(atom)?);
+        }
+        Some(Node::All(pieces))
+    }
+
+    fn atom(&mut self) -> Option<Node> {
+        Some(match self.next()? {
+            '(' => {
+                if self.depth == NESTING_MAX {
+                    return None;
+                }
+                self.depth += 1;
+                let inner = self.any()?;
+                self.depth -= 1;
+                if !self.eat(')') {
+                    return None;
+                }
+                inner
+            }
+            '.' => Node::One(Class {
+                negated: true,
+                ranges: vec![(10, 10), (13, 13)],
+                categories: Vec::new(),
+            }),
+            '[' => Node::One(self.class()?),
+            '\\' => {
+                let mut class = Class::default();
+                match self.escape()? {
+                    Escape::One(c) => class = Class::one(c),
+                    Escape::Category(bits, negated) => class.categories.push((bits, negated)),
+                }
+                Node::One(class)
+            }
+            '^' => Node::Start,
+            '$' => Node::End,
+            ')' | '*' | '+' | '?' | ']' | '{' | '}' | '|' => return None,
+            c => Node::One(Class::one(u32::from(c))),
+        })
+    }
+
+    fn quantified(&mut self, atom: Node) -> Option<Node> {
+        let (least, most) = match self.peek() {
+            Some('*') => (0, None),
+            Some('+') => (1, None),
+            Some('?') => (0, Some(1)),
+            Some('{') => {
+                self.at += 1;
+                let least = self.number()?;
+                let mut most = Some(least);
+                if self.eat(',') {
+                    most = match self.peek()? {
+                        '}' => None,
+                        _ => Some(self.number()?),
+                    };
+                }
+                if self.peek() != Some('}') || most.is_some_and(|most| most < least) {
+                    return None;
+                }
+                (least, most)
+            }
+            _ => return Some(atom),
+        };
+        self.at += 1;
+        Some(Node::Repeat(Box::new(atom), least, most))
+    }
+
+    fn number(&mut self) -> Option<u32> {
+        let mut number = None;
+        while let Some(digit) = self.peek().and_then(|c| c.to_digit(10)) {
+            self.at += 1;
+            let value = number.unwrap_or(0) * 10 + digit;
+            number = Some(value).filter(|value| *value <= REPEAT_MAX);
+            number?;
+        }
+        number
+    }
+
+    /// What follows `[`, the closing bracket included.
+    fn class(&mut self) -> Option<Class> {
+        let mut class = Class {
+            negated: self.eat('^'),
+            ..Class::default()
+        };
+        let minus = u32::from('-');
+        if self.eat('-') {
+            class.ranges.push((minus, minus));
+        } else if self.peek() == Some(']') {
+            return None;
+        }
+        loop {
+            let from = match self.next()? {
+                ']' => return Some(class),
+                '-' => {
+                    // Only the last one may stand for itself.
+                    class.ranges.push((minus, minus));
+                    return self.eat(']').then_some(class);
+                }
+                '[' => return None,
+                '\\' => match self.escape()? {
+                    Escape::One(c) => c,
+                    Escape::Category(bits, negated) => {
+                        class.categories.push((bits, negated));
+                        continue;
+                    }
+                },
+                c => u32::from(c),
+            };
+            let mut to = from;
+            if self.peek() == Some('-') && self.rest.get(self.at + 1) != Some(&']') {
+                self.at += 1;
+                to = match self.next()? {
+                    '[' | ']' | '-' => return None,
+                    '\\' => match self.escape()? {
+                        Escape::One(c) => c,
+                        Escape::Category(..) => return None,
+                    },
+                    c => u32::from(c),
+                };
+            }
+            if to < from {
+                return None;
+            }
+            class.ranges.push((from, to));
+        }
+    }
+
+    /// What follows a backslash.
+    fn escape(&mut self) -> Option<Escape> {
+        Some(match self.next()? {
+            'n' => Escape::One(10),
+            'r' => Escape::One(13),
+            't' => Escape::One(9),
+            kind @ ('p' | 'P') => {
+                if !self.eat('{') {
+                    return None;
+                }
+                let mut name = String::new();
+                while name.len() < 3 && self.peek() != Some('}') {
+                    name.push(self.next()?);
+                }
+                if !self.eat('}') {
+                    return None;
+                }
+                Escape::Category(category(&name)?, kind == 'P')
+            }
+            c @ ('(' | ')' | '*' | '+' | '-' | '.' | '?' | '[' | '\\' | ']' | '^' | '{' | '|'
+            | '}') => Escape::One(u32::from(c)),
+            // Not in the grammar, and the only way to write the character that stands for the end.
+            '$' => Escape::One(u32::from('$')),
+            _ => return None,
+        })
+    }
+}
+
+enum Escape {
+    One(u32),
+    Category(u32, bool),
+}
+
+/// Bits of the categories that `name` stands for: one, or all with the same first letter.
+fn category(name: &str) -> Option<u32> {
+    // Surrogates are not characters.
+    let known = unicode::NAMES
+        .iter()
+        .enumerate()
+        .filter(|(_, known)| **known != "Cs");
+    let bits = known
+        .filter(|(_, known)| **known == name || (name.len() == 1 && known.starts_with(name)))
+        .fold(0, |bits, (number, _)| bits | 1 << number);
+    (bits != 0).then_some(bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Regex;
+
+    fn check(pattern: &str, whole: &[&str], part: &[&str], neither: &[&str]) {
+        let regex = Regex::parse(pattern);
+        assert!(regex.is_some(), "{pattern}");
+        let Some(regex) = regex else { return };
+        let matches = |text: &str, whole| regex.matches(text.chars().map(u32::from), whole);
+        for text in whole {
+            assert!(
+                matches(text, true) && matches(text, false),
+                "{pattern} {text:?}"
+            );
+        }
+        for text in part {
+            assert!(
+                !matches(text, true) && matches(text, false),
+                "{pattern} {text:?}"
+            );
+        }
+        for text in neither {
+            assert!(
+                !matches(text, true) && !matches(text, false),
+                "{pattern} {text:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn expressions_match() {
+        check("", &[""], &["a"], &[]);
+        check("abc", &["abc"], &["xabcx"], &["ab", ""]);
+        check("a|bc|", &["a", "bc", ""], &["b"], &[]);
+        check("a*b+c?", &["b", "aabbc"], &["cb", "bd"], &["a", "c", ""]);
+        check(
+            "(ab){2,3}",
+            &["abab", "ababab"],
+            &["abababab", "xabab"],
+            &["ab"],
+        );
+        check("a{2}", &["aa"], &["aaa"], &["a"]);
+        check("a{2,}", &["aa", "aaaa"], &["baa"], &["a"]);
+        check("a{0}", &[""], &["a"], &[]);
+        check("[a-c-]", &["a", "b", "-"], &["xb"], &["d"]);
+        check("[^a-c]", &["d", "\n"], &["ad"], &["a", ""]);
+        check("[-x\\]\\p{Nd}]+", &["-x]7"], &["a7"], &["a"]);
+        check("a.c", &["abc", "a\u{2028}c"], &[], &["a\nc", "a\rc"]);
+        check("\\p{Lu}\\P{L}", &["Ж1"], &["aЖ1"], &["Жж", "1"]);
+        check("\\.\\$\\n", &[".$\n"], &[], &["a$\n"]);
+        check("^ab$", &["ab"], &[], &["xab", "abx"]);
+        check("(^a|b$)", &["a", "b"], &["ax", "xb"], &["xa", "bx"]);
+        check("(a*)*b", &["b", "aab"], &["xb"], &["a"]);
+        check("é😀", &["é😀"], &["xé😀"], &["e"]);
+    }
+
+    #[test]
+    fn what_is_not_an_expression_is_refused() {
+        for pattern in [
+            "(",
+            ")",
+            "a**",
+            "*",
+            "[",
+            "[]",
+            "[b-a]",
+            "[a-\\p{L}]",
+            "a{",
+            "a{2",
+            "a{3,2}",
+            "a{1001}",
+            "\\d",
+            "\\",
+            "\\p{X}",
+            "\\p{Lx}",
+            "\\p{Cs}",
+            "\\pL",
+            "{",
+            "}",
+            "]",
+            "?a",
+            "(?:a)",
+            "[[a]]",
+            "(a{100}){100}",
+        ] {
+            assert!(Regex::parse(pattern).is_none(), "{pattern}");
+        }
+        let deep = "(".repeat(100) + &")".repeat(100);
+        assert!(Regex::parse(&deep).is_none());
+    }
+
+    #[test]
+    fn time_does_not_explode() {
+        let Some(regex) = Regex::parse("(a?){40}a{40}(x+x+)+y") else {
+            return assert!(Regex::parse("a").is_none());
+        };
+        let text = "a".repeat(40) + &"x".repeat(2000);
+        assert!(!regex.matches(text.chars().map(u32::from), false));
+    }
+}

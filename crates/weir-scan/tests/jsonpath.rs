@@ -1,0 +1,173 @@
+//! The cases of `vectors/jsonpath`.
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use weir_scan::{Bindings, Filter, Level, PathError, PathErrorKind, Plan, Query, Shape, scan};
+
+const QUERIES: &str = include_str!("../../../vectors/jsonpath/queries.txt");
+const FILTERS: &str = include_str!("../../../vectors/jsonpath/filters.txt");
+
+struct Bound;
+
+impl Bindings for Bound {
+    fn param(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let value: &[u8] = match name {
+            "low" => b"3",
+            "who" => b"\"Kim\"",
+            "none" => b"null",
+            _ => return None,
+        };
+        Some(Cow::Borrowed(value))
+    }
+
+    fn meta(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        match name {
+            "offset" => Some(Cow::Owned(17.to_string().into_bytes())),
+            "key" => Some(Cow::Borrowed(b"\"ENG-7\"")),
+            _ => None,
+        }
+    }
+}
+
+fn refusal(error: PathError) -> String {
+    let kind = match error.kind {
+        PathErrorKind::Syntax(_) => "syntax",
+        PathErrorKind::NotSingular => "singular",
+        PathErrorKind::TooComplex => "complex",
+        PathErrorKind::UnknownFunction => "function",
+        PathErrorKind::WrongType => "type",
+        _ => "another",
+    };
+    format!("!> {} {kind}", error.offset)
+}
+
+fn yielded(text: &str, item: &str) -> String {
+    let query = match Query::parse(text) {
+        Ok(query) => query,
+        Err(error) => return refusal(error),
+    };
+    let values = query.all(item.as_bytes(), &Bound);
+    let values = values.iter().map(|value| {
+        let text = value.span.of(item.as_bytes());
+        std::str::from_utf8(text).unwrap()
+    });
+    format!("=> [{}]", values.collect::<Vec<_>>().join(","))
+}
+
+/// Both ways to evaluate a filter agree.
+fn judged(text: &str, item: &str) -> String {
+    let filter = match Filter::parse(text) {
+        Ok(filter) => filter,
+        Err(error) => return refusal(error),
+    };
+    let alone = filter.matches(item.as_bytes(), &Bound);
+    let plan = Plan::new(Shape::Array, Level::Structural, filter.paths()).unwrap();
+    let page = format!("[0, {item} ,1]");
+    let items = scan(page.as_bytes(), &plan).unwrap();
+    let (span, found) = (items.item(1).unwrap(), items.values(1));
+    let in_page = filter.matches_found(page.as_bytes(), span, found, &Bound);
+    assert_eq!(alone, in_page, "{text}");
+    format!("=> {alone}")
+}
+
+#[track_caller]
+fn check(vectors: &str, least: usize) {
+    let (mut item, mut count, mut wrong) = ("0", 0, String::new());
+    for line in vectors.lines() {
+        let sign = if line.contains(" => ") {
+            " => "
+        } else {
+            " !> "
+        };
+        let Some((text, expected)) = line.rsplit_once(sign) else {
+            item = line.strip_prefix("in ").unwrap_or(item);
+            continue;
+        };
+        let found = match text.strip_prefix("? ") {
+            Some(text) => judged(text, item),
+            None => yielded(text, item),
+        };
+        count += 1;
+        if found != format!("{}{expected}", sign.trim_start()) {
+            writeln!(wrong, "{line}\n  found {found}").unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(count >= least, "{count} cases");
+}
+
+#[test]
+fn queries_yield_what_the_vectors_say() {
+    check(QUERIES, 90);
+}
+
+#[test]
+fn filters_are_what_the_vectors_say() {
+    check(FILTERS, 80);
+}
+
+#[test]
+fn a_filter_names_what_it_needs() {
+    let filter = Filter::parse("@.a == $.b && @.a > param('p') || param('p') == 1").unwrap();
+    let paths: Vec<String> = filter.paths().iter().map(ToString::to_string).collect();
+    assert_eq!(paths, ["$['a']", "$['b']"]);
+    assert_eq!(filter.params().collect::<Vec<_>>(), ["p"]);
+    assert!(!filter.walks());
+    assert!(Filter::parse("@.a == 1 && @..b").unwrap().walks());
+    assert!(Filter::parse("count(@.*) == 1").unwrap().walks());
+}
+
+#[test]
+fn nothing_in_data_makes_a_filter_fail() {
+    let filter = Filter::parse("@.a == 1 || @..b == 2 || count(@.*) > 1").map(|_| ());
+    assert_eq!(filter.unwrap_err().kind, PathErrorKind::NotSingular);
+    let filter = Filter::parse("@.a == 1 || @..b || count(@.*) > 1").unwrap();
+    for broken in [
+        "",
+        " ",
+        "{",
+        "{\"a\":}",
+        "[1,",
+        "\"x",
+        "{\"a\" 1}",
+        "nul",
+        "]",
+        "{\"b\":[\"}",
+    ] {
+        assert!(!filter.matches(broken.as_bytes(), &()), "{broken}");
+    }
+    // What can be read of it counts.
+    assert!(filter.matches(b"{\"a\":1,\"c\":[,]}", &()));
+}
+
+#[test]
+fn expressions_have_limits() {
+    let complex = |text: &str| {
+        let kind = Filter::parse(text).map(|_| ()).unwrap_err().kind;
+        assert_eq!(kind, PathErrorKind::TooComplex);
+    };
+    complex(&format!("{}@.a{}", "(".repeat(65), ")".repeat(65)));
+    complex(&format!("@{}", ".a".repeat(65)));
+    complex(&format!("@.a == '{}'", "x".repeat(64 << 10)));
+    complex(&format!("@{}", "[?@".repeat(65)));
+    let many: Vec<String> = (0..65).map(|n| format!("@.a{n}")).collect();
+    complex(&many.join("||"));
+    assert!(Filter::parse(&many[..64].join("||")).is_ok());
+    let wide = vec!["1==1"; 5000];
+    complex(&wide.join("&&"));
+}
+
+#[test]
+fn deep_data_is_walked_without_a_stack() {
+    let deep = format!("{}{{\"x\":1}}{}", "[".repeat(200), "]".repeat(200));
+    let query = Query::parse("$..[?$..[?@.x]]").unwrap();
+    assert!(!query.all(deep.as_bytes(), &()).is_empty());
+    let too_deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    assert!(
+        Query::parse("$..*")
+            .unwrap()
+            .all(too_deep.as_bytes(), &())
+            .is_empty()
+    );
+}
