@@ -97,6 +97,7 @@ pub struct Filter {
     expression: Logical,
     paths: Paths,
     params: Vec<Box<str>>,
+    metas: Vec<Box<str>>,
 }
 
 impl Filter {
@@ -108,11 +109,12 @@ impl Filter {
     /// # Errors
     /// With the byte where the text stops being a logical expression or breaks the rules of types.
     pub fn parse(text: &str) -> Result<Self, PathError> {
-        let (expression, paths, params) = parse::filter(text)?;
+        let (expression, paths, [params, metas]) = parse::filter(text)?;
         Ok(Self {
             expression,
             paths,
             params,
+            metas,
         })
     }
 
@@ -125,6 +127,11 @@ impl Filter {
     /// Names of the parameters that the expression uses, each once.
     pub fn params(&self) -> impl Iterator<Item = &str> {
         self.params.iter().map(AsRef::as_ref)
+    }
+
+    /// Names of the properties that the expression uses, each once.
+    pub fn metas(&self) -> impl Iterator<Item = &str> {
+        self.metas.iter().map(AsRef::as_ref)
     }
 
     /// Whether the expression looks at more than what [`paths`](Self::paths) yield, so that it walks

@@ -39,15 +39,15 @@ pub(super) fn query(text: &str) -> Result<(Vec<Segment>, Paths), PathError> {
     Ok((segments, parser.paths()?))
 }
 
-/// A whole logical expression, the paths in it and the names of its parameters.
-pub(super) fn filter(text: &str) -> Result<(Logical, Paths, Vec<Box<str>>), PathError> {
+/// A whole logical expression, the paths in it and the names of its parameters and properties.
+pub(super) fn filter(text: &str) -> Result<(Logical, Paths, [Vec<Box<str>>; 2]), PathError> {
     let mut parser = Parser::new(text)?;
     parser.cursor.blanks();
     let expression = parser.any()?;
     parser.cursor.blanks();
     parser.end()?;
     let paths = parser.paths()?;
-    Ok((expression, paths, parser.params))
+    Ok((expression, paths, [parser.params, parser.metas]))
 }
 
 struct Parser<'a> {
@@ -58,6 +58,7 @@ struct Parser<'a> {
     filters: u32,
     list: Vec<Path>,
     params: Vec<Box<str>>,
+    metas: Vec<Box<str>>,
 }
 
 /// What an operand turned out to be, before it is known what it is for.
@@ -79,6 +80,7 @@ impl<'a> Parser<'a> {
             filters: 0,
             list: Vec::new(),
             params: Vec::new(),
+            metas: Vec::new(),
         })
     }
 
@@ -432,7 +434,13 @@ impl<'a> Parser<'a> {
                 }
                 Part::Value(Operand::Param(name))
             }
-            "meta" => Part::Value(Operand::Meta(literal(first, first_at)?)),
+            "meta" => {
+                let name = literal(first, first_at)?;
+                if !self.metas.contains(&name) {
+                    self.metas.push(name.clone());
+                }
+                Part::Value(Operand::Meta(name))
+            }
             "length" => Part::Value(Operand::Length(Box::new(value(first, first_at)?))),
             "type" => Part::Value(Operand::Type(Box::new(value(first, first_at)?))),
             "undefined" => Part::Test(Logical::Undefined(value(first, first_at)?)),
