@@ -39,8 +39,11 @@ pub(super) fn query(text: &str) -> Result<(Vec<Segment>, Paths), PathError> {
     Ok((segments, parser.paths()?))
 }
 
-/// A whole logical expression, the paths in it and the names of its parameters and properties.
-pub(super) fn filter(text: &str) -> Result<(Logical, Paths, [Vec<Box<str>>; 2]), PathError> {
+/// Names of the parameters and of the properties of an expression.
+type Names = [Vec<Box<str>>; 2];
+
+/// A whole logical expression, the paths in it and its names.
+pub(super) fn filter(text: &str) -> Result<(Logical, Paths, Names), PathError> {
     let mut parser = Parser::new(text)?;
     parser.cursor.blanks();
     let expression = parser.any()?;
