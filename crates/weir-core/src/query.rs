@@ -33,7 +33,7 @@
 //! | `source`, `load` | a source; a page on its way to rows |
 //! | `key`, `decimal`, `json` | order of values, exact numbers, strings |
 //! | `engine`, `flow`, `heap`, `sort` | stages, modes, the merge, the sort |
-//! | `filter`, `expression`, `fold`, `distinct` | what the stages do |
+//! | `filter`, `fold`, `distinct` | what the stages do |
 //! | `manage`, `resume`, `token` | sources come and split; stopping and going on |
 //! | `explain` | what a query will do |
 //!
@@ -46,7 +46,6 @@ mod distinct;
 mod engine;
 mod error;
 mod explain;
-mod expression;
 mod filter;
 mod flow;
 mod fold;

@@ -61,8 +61,12 @@ impl Query {
                 _ => "distinct items, walked".to_owned(),
             });
         }
-        if plan.filter.is_some() {
-            decoded.push("where".to_owned());
+        if let Some(filter) = &plan.filter {
+            decoded.push(if filter.walks() {
+                "where, walks items".to_owned()
+            } else {
+                "where".to_owned()
+            });
         }
         Explain {
             mode,

@@ -432,6 +432,7 @@ impl Loader<'_> {
                 let start = at * page.width;
                 filter.matches(&Row {
                     page: &page.buffer,
+                    item: page.head(at).span,
                     values: page.values.get(start..).unwrap_or_default(),
                     metas: page.metas.get(at * plan.metas.len()..).unwrap_or_default(),
                     constants: &source.constants,

@@ -4,6 +4,7 @@ use weir_scan::{BadItem, Level, Limits, Path, PlanError, Shape};
 
 use super::engine::Query;
 use super::error::QueryError;
+use super::filter::Filter;
 use super::key::{Key, Literal, OwnedKey, Reduced};
 use super::load::{compare, row};
 use super::options::{Mode, SourceOptions};
@@ -173,7 +174,8 @@ impl Query {
         let single = matches!(options.shape, Shape::Single | Shape::Framed);
         let independent = matches!(options.shape, Shape::Lines | Shape::Framed);
         let level = options.level.unwrap_or(plan.level);
-        let unread = single && paths.is_empty();
+        let walks = plan.filter.as_ref().is_some_and(Filter::walks);
+        let unread = single && paths.is_empty() && !walks;
         let level = if unread && level == Level::Structural {
             Level::None
         } else {

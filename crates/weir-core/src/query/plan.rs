@@ -136,13 +136,13 @@ impl QueryText {
             mode: self.mode,
             fingerprint: self.fingerprint(),
         };
+        // First, because its paths are the first columns.
+        if !self.filter.trim().is_empty() {
+            plan.filter = Some(Filter::compile(&self.filter, &self.params, &mut plan)?);
+        }
         plan.order(&self.order)?;
         plan.group(&self.group)?;
         plan.select(&self.select)?;
-        if !self.filter.is_empty() {
-            bounded("where", &self.filter)?;
-            plan.filter = Some(Filter::compile(&self.filter, &self.params, &mut plan)?);
-        }
         plan.check()?;
         Ok(plan)
     }
@@ -318,13 +318,12 @@ impl Plan {
                     what,
                 ));
             }
+            let before = self.paths.len();
             let path = self.singular("select", one)?;
             let whole = self.paths.get(path).is_some_and(|p| p.steps().is_empty());
             if whole {
-                // The item needs no column; nothing else has asked for one.
-                if path + 1 == self.paths.len() && self.keys.is_empty() {
-                    self.paths.pop();
-                }
+                // The item needs no column.
+                self.paths.truncate(before);
             } else {
                 self.select = Select::Path(path);
             }

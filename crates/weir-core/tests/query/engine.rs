@@ -163,13 +163,13 @@ fn a_sort_above_its_budget_fails_and_stays_so() {
 #[test]
 fn frames_bring_their_properties_and_are_not_read() {
     let text = QueryText {
-        filter: "meta(key) != 'b'".into(),
+        filter: "meta('key') != 'b'".into(),
         order: "meta.offset desc".into(),
         ..QueryText::default()
     };
     let plan = compile(&text);
     let names: Vec<&str> = plan.meta_names().collect();
-    assert_eq!(names, ["offset", "key"]);
+    assert_eq!(names, ["key", "offset"]);
     let mut query = Query::new(Arc::clone(&plan), Budgets::default());
     let options = SourceOptions {
         shape: Shape::Framed,
@@ -179,7 +179,7 @@ fn frames_bring_their_properties_and_are_not_read() {
     // Not JSON, and one record without a value.
     let bytes = Bytes::from_static(b"aVALUEbVALUEc");
     let span = |offset, len| Span { offset, len };
-    let meta = |offset, at| [Meta::Number(offset), Meta::Bytes(span(at, 1))];
+    let meta = |offset, at| [Meta::Bytes(span(at, 1)), Meta::Number(offset)];
     let frames = Frames {
         spans: vec![span(1, 5), span(7, 5), span(0, 0)],
         meta: [meta(9, 0), meta(10, 6), meta(11, 12)].concat(),
