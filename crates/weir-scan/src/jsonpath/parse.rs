@@ -42,6 +42,9 @@ pub(super) fn query(text: &str) -> Result<(Vec<Segment>, Paths), PathError> {
 /// Names of the parameters and of the properties of an expression.
 type Names = [Vec<Box<str>>; 2];
 
+/// Names in an expression, each once.
+type Names = Vec<Box<str>>;
+
 /// A whole logical expression, the paths in it and its names.
 pub(super) fn filter(text: &str) -> Result<(Logical, Paths, Names), PathError> {
     let mut parser = Parser::new(text)?;
@@ -60,8 +63,8 @@ struct Parser<'a> {
     /// How many filter selectors are around this place.
     filters: u32,
     list: Vec<Path>,
-    params: Vec<Box<str>>,
-    metas: Vec<Box<str>>,
+    params: Names,
+    metas: Names,
 }
 
 /// What an operand turned out to be, before it is known what it is for.
