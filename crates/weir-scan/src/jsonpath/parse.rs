@@ -40,13 +40,10 @@ pub(super) fn query(text: &str) -> Result<(Vec<Segment>, Paths), PathError> {
 }
 
 /// Names of the parameters and of the properties of an expression.
-type Names = [Vec<Box<str>>; 2];
-
-/// Names in an expression, each once.
 type Names = Vec<Box<str>>;
 
 /// A whole logical expression, the paths in it and its names.
-pub(super) fn filter(text: &str) -> Result<(Logical, Paths, Names), PathError> {
+pub(super) fn filter(text: &str) -> Result<(Logical, Paths, [Names; 2]), PathError> {
     let mut parser = Parser::new(text)?;
     parser.cursor.blanks();
     let expression = parser.any()?;
