@@ -11,9 +11,10 @@ use weir_core::program::{Entry, Trap, Verdict};
 use weir_core::{
     ClientId, CodeHash, Effect, Facts, Program, ProgramHost, Refusal, Setup, TopicOptions,
 };
-use weir_store::disk::{Disk, FileDisk};
+use weir_store::disk::{Disk, FileDisk, SimDisk};
 use weir_store::{OpenOptions, Proposal, Store, StoreError};
 
+use crate::disks::{Gate as Gates, Op, PATIENCE, Rule};
 use crate::world::{CLIENT, Draw, create, execute, options, put};
 
 /// Holds calls whose value says so.
@@ -328,4 +329,40 @@ fn any_mix_of_writers_is_replayed_alike() {
     let digest = store.digest();
     store.close().unwrap();
     assert_eq!(world.reopened(), digest);
+}
+
+#[test]
+fn a_large_batch_is_applied_while_the_next_one_is_synced() {
+    let world = World::new();
+    let disk = Gates::new(SimDisk::new());
+    let store = Store::open_disk(disk.disk(), &world.options).unwrap();
+    let options = TopicOptions::default();
+    let operation = Operation::CreateProgram {
+        options: &options,
+        code: b"code",
+        args: b"",
+    };
+    execute(&store, &[Intention::new("fresh", operation)]);
+    disk.rule(Op::Sync, "log/", Rule::Hold);
+    let mut many = vec![put("fresh", b"k", b"cheap"); 1000];
+    many[0] = put("fresh", b"k", b"hold");
+    let first = store.propose(&many).unwrap();
+    disk.wait_held();
+    let second = store.propose(&many[1..]).unwrap();
+    let (sender, syncs) = std::sync::mpsc::channel();
+    disk.observe(move |op, path| {
+        if op == Op::Sync && path.starts_with("log/") {
+            drop(sender.send(()));
+        }
+    });
+    disk.release();
+    world.gate.await_calls(1);
+    // The program still judges in the first batch, and both are synced.
+    for _ in 0..2 {
+        syncs.recv_timeout(PATIENCE).unwrap();
+    }
+    assert!(!first.is_done() && !second.is_done());
+    world.gate.open();
+    valid(first);
+    valid(second);
 }

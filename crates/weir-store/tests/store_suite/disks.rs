@@ -48,7 +48,7 @@ pub const EMFILE: i32 = 24;
 pub const ENOSPC: i32 = 28;
 
 /// Far beyond what any operation takes.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 type Observer = Box<dyn FnMut(Op, &str) + Send>;
 
@@ -115,8 +115,10 @@ impl Shared {
         let mut state = self.state();
         state.done.push((op, path.to_owned()));
         if let Some(mut observer) = state.observer.take() {
+            // It may set rules.
+            drop(state);
             observer(op, path);
-            state.observer = Some(observer);
+            self.state().observer = Some(observer);
         }
     }
 
