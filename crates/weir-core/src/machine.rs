@@ -7,6 +7,7 @@
 
 pub mod deferred;
 pub mod groups;
+mod names;
 mod programs;
 mod saved;
 

@@ -346,8 +346,8 @@ config! {
     insecure_no_tls: bool = false, "Serve other machines without TLS";
     hosts: Vec<String> = Vec::new(), "Names by which clients may call the server, besides those of loopback";
     cors_origins: Vec<String> = Vec::new(), "Origins of web pages that may use the server";
-    connections_max: usize = 10_000, "Open connections of the HTTP port";
-    connections_per_address_max: usize = 1024, "Open connections from one address";
+    connections_max: usize = 10_000, "Open connections of each port";
+    connections_per_address_max: usize = 1024, "Open connections of each port from one address";
     request_line_max: Size = Size(8 << 10), "Size of a request line";
     head_max: Size = Size(32 << 10), "Size of all header fields";
     head_fields_max: usize = 100, "Number of header fields";

@@ -45,9 +45,8 @@ mod tail;
 mod topics;
 mod write;
 
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -55,6 +54,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::service::{Edge, Peer};
+use crate::guests::{Guests, Seat};
 use crate::security::Door;
 use crate::shared::{Phase, Shared};
 
@@ -66,55 +66,6 @@ pub(crate) use self::route::{RESOURCES, Resource};
 /// How long nothing is accepted after the system had no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Connections by address.
-#[derive(Clone, Debug, Default)]
-struct Guests(Arc<Mutex<HashMap<IpAddr, usize>>>);
-
-/// A place among the connections; free again when dropped.
-#[derive(Debug)]
-struct Seat {
-    guests: Guests,
-    shared: Arc<Shared>,
-    address: IpAddr,
-}
-
-impl Guests {
-    /// A place, if there is one.
-    fn seat(&self, shared: &Arc<Shared>, address: IpAddr) -> Option<Seat> {
-        let config = &shared.config;
-        let mut guests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: u64 = shared.metrics.http_connections.get();
-        let of_address = guests.entry(address).or_default();
-        if all >= config.connections_max as u64 || *of_address >= config.connections_per_address_max
-        {
-            if *of_address == 0 {
-                guests.remove(&address);
-            }
-            return None;
-        }
-        *of_address += 1;
-        shared.metrics.http_connections.add(1);
-        Some(Seat {
-            guests: self.clone(),
-            shared: Arc::clone(shared),
-            address,
-        })
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.shared.metrics.http_connections.sub(1);
-        let mut guests = self.guests.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = guests.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                guests.remove(&self.address);
-            }
-        }
-    }
-}
-
 /// Serves connections of this listener until the server drains; returns when
 /// the last one has ended.
 pub(crate) async fn serve(
@@ -123,7 +74,7 @@ pub(crate) async fn serve(
     mut phase: watch::Receiver<Phase>,
 ) {
     let edge = Arc::new(Edge::new(Arc::clone(&shared)));
-    let guests = Guests::default();
+    let guests = Guests::new(&shared, |shared| &shared.metrics.http_connections);
     let sweeper = tokio::spawn(ds::sweep(Arc::clone(&edge), phase.clone()));
     let mut connections = JoinSet::new();
     loop {
@@ -137,7 +88,7 @@ pub(crate) async fn serve(
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let Some(seat) = guests.seat(&shared, address.ip()) else {
+        let Some(seat) = guests.seat(&shared.config, Some(address.ip())) else {
             shared.metrics.http_refused.add(1);
             continue;
         };

@@ -18,6 +18,8 @@ mod claiming;
 mod config;
 mod edge;
 mod error;
+mod guests;
+mod listing;
 mod local;
 pub mod logs;
 mod metrics;

@@ -65,6 +65,10 @@ pub(crate) struct Metrics {
     pub(crate) http_connections: Gauge,
     /// Connections that were refused because there were too many.
     pub(crate) http_refused: Gauge,
+    /// Open connections of the native port, and of the socket.
+    pub(crate) native_connections: Gauge,
+    /// Those of them that were refused because there were too many.
+    pub(crate) native_refused: Gauge,
     /// Server-sent event streams.
     pub(crate) tails: Gauge,
     /// Requests that wait for a record.
@@ -84,6 +88,8 @@ impl Default for Metrics {
         Self {
             http_connections: Gauge::default(),
             http_refused: Gauge::default(),
+            native_connections: Gauge::default(),
+            native_refused: Gauge::default(),
             tails: Gauge::default(),
             waiting_polls: Gauge::default(),
             requests,
@@ -262,6 +268,7 @@ impl Metrics {
         page.sample("weir_http_refused_total", "", self.http_refused.get());
         page.family("weir_http_connections", "gauge", "Open connections");
         page.sample("weir_http_connections", "", self.http_connections.get());
+        self.native(page);
         page.family("weir_http_tails", "gauge", "Requests that follow a topic");
         page.sample("weir_http_tails", "{kind=\"sse\"}", self.tails.get());
         page.sample(
@@ -269,6 +276,20 @@ impl Metrics {
             "{kind=\"long-poll\"}",
             self.waiting_polls.get(),
         );
+    }
+
+    fn native(&self, page: &mut Page) {
+        page.counter(
+            "weir_native_refused",
+            "Native connections that found no place",
+        );
+        page.sample("weir_native_refused_total", "", self.native_refused.get());
+        page.family(
+            "weir_native_connections",
+            "gauge",
+            "Open native connections",
+        );
+        page.sample("weir_native_connections", "", self.native_connections.get());
     }
 }
 

@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use weir_core::ClientId;
 
 use crate::access::Principal;
+use crate::guests::Guests;
 use crate::local::LocalSocket;
 use crate::security::Door;
 use crate::shared::{Phase, Shared};
@@ -136,23 +137,37 @@ pub(crate) async fn serve(
         last: AtomicU64::new(0),
     });
     let mut connections = JoinSet::new();
+    let guests = Guests::new(&port.shared, |shared| &shared.metrics.native_connections);
+    let seat = |address| {
+        let seat = guests.seat(&port.shared.config, address);
+        if seat.is_none() {
+            port.shared.metrics.native_refused.add(1);
+        }
+        seat
+    };
     loop {
         tokio::select! {
             accepted = of_other(listener.as_ref()) => match accepted {
-                Ok((stream, peer)) if connections.len() < port.shared.config.connections_max => {
+                Ok((stream, peer)) => if let Some(seat) = seat(Some(peer.ip())) {
                     // Answers are whole when they are written: nothing to wait for.
                     drop(stream.set_nodelay(true));
-                    connections.spawn(accept(Arc::clone(&port), stream, peer));
-                }
-                Ok(_) => {}
+                    let served = accept(Arc::clone(&port), stream, peer);
+                    connections.spawn(async move {
+                        served.await;
+                        drop(seat);
+                    });
+                },
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
             accepted = of_this(local.as_ref()) => match accepted {
-                Ok(stream) if connections.len() < port.shared.config.connections_max => {
+                Ok(stream) => if let Some(seat) = seat(None) {
                     let principal = port.shared.security.owner();
-                    connections.spawn(connect(Arc::clone(&port), stream, principal));
-                }
-                Ok(_) => {}
+                    let served = connect(Arc::clone(&port), stream, principal);
+                    connections.spawn(async move {
+                        served.await;
+                        drop(seat);
+                    });
+                },
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
             Some(_) = connections.join_next(), if !connections.is_empty() => {}

@@ -306,6 +306,31 @@ impl Store {
         infos
     }
 
+    /// Topics whose names begin so, by name, from the first one behind `behind`
+    /// on: at most `limit` that live, or ever did. What is looked at costs, not
+    /// what there is.
+    #[must_use]
+    pub fn topics_behind(
+        &self,
+        behind: &str,
+        prefix: &str,
+        limit: usize,
+        dead_too: bool,
+    ) -> Vec<TopicInfo> {
+        let machine = self.engine.machine.read_ok();
+        let mut infos: Vec<TopicInfo> = machine
+            .topics_by_name(behind, prefix)
+            .filter(|view| dead_too || view.incarnation.is_some())
+            .take(limit)
+            .map(|view| info(&view))
+            .collect();
+        drop(machine);
+        for info in &mut infos {
+            self.measure(info);
+        }
+        infos
+    }
+
     fn measure(&self, info: &mut TopicInfo) {
         if let Some(files) = self.engine.files(info.id) {
             info.first = files.first();

@@ -528,7 +528,9 @@ fn right(call: &Call) -> Option<Right> {
         (Resource::Root, _) => return None,
         (Resource::Metrics, _) => Right::Admin,
         (resource, _) if resource.is_of_group() => Right::Group,
-        (Resource::Topic | Resource::Stream, Method::Put) => Right::Create,
+        (Resource::Topic | Resource::Stream, Method::Put) | (Resource::Topic, Method::Patch) => {
+            Right::Create
+        }
         (Resource::Topic | Resource::Stream, Method::Delete) => Right::Destroy,
         (Resource::Program, Method::Put) => Right::Program,
         (_, Method::Get | Method::Head) => Right::Read,

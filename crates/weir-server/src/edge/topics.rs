@@ -21,6 +21,8 @@ use super::read::{is_known, no_topic};
 use super::reply::Reply;
 use super::service::{Call, Edge};
 use super::write::{self, Session, outcomes};
+use crate::listing;
+use crate::shared::Shared;
 
 /// The body of a PUT.
 #[derive(Debug, Default, Deserialize)]
@@ -310,7 +312,7 @@ fn tag(info: &TopicInfo) -> String {
     )
 }
 
-fn write_info(edge: &Edge, info: &TopicInfo, object: &mut Object<'_>) {
+fn write_info(shared: &Shared, info: &TopicInfo, object: &mut Object<'_>) {
     object.text("name", &info.name);
     if let Some(incarnation) = info.incarnation {
         object.number("incarnation", incarnation.0);
@@ -321,7 +323,7 @@ fn write_info(edge: &Edge, info: &TopicInfo, object: &mut Object<'_>) {
         .number("keys", info.keys)
         .number("bytes", info.bytes);
     describe(&info.options, object.place("options"));
-    if let Some(program) = edge.shared.store.program(&info.name) {
+    if let Some(program) = shared.store.program(&info.name) {
         let mut inner = Object::new(object.place("program"));
         inner
             .text("sha256", &program.code.to_string())
@@ -342,7 +344,7 @@ fn body_of(edge: &Edge, mut reply: Reply, info: &TopicInfo) -> Reply {
     reply.add("vary", "accept-encoding");
     let mut body = Vec::new();
     let mut object = Object::new(&mut body);
-    write_info(edge, info, &mut object);
+    write_info(&edge.shared, info, &mut object);
     object.end();
     body.push(b'\n');
     reply.with("application/json", body)
@@ -368,7 +370,7 @@ pub(crate) fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
 /// GET of all topics.
 pub(crate) async fn list(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let prefix = call.query.text("prefix")?.unwrap_or_default().to_owned();
-    let after = call.query.text("after")?.map(str::to_owned);
+    let after = call.query.text("after")?.unwrap_or_default().to_owned();
     let limit = call
         .query
         .number("limit", 1, TOPICS_PAGE_MAX)?
@@ -376,21 +378,23 @@ pub(crate) async fn list(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     let limit = usize::try_from(limit).unwrap_or(1);
     let shared = Arc::clone(&edge.shared);
     let principal = Arc::clone(&call.principal);
-    let mut found = offload::run(move || {
-        let wanted = |info: &TopicInfo| {
-            info.name.starts_with(&prefix) && after.as_ref().is_none_or(|after| info.name > *after)
-        };
-        let visible = |info: &TopicInfo| shared.security.visible(&principal, &info.name);
-        let topics = shared.store.topics(false).into_iter();
-        Ok(topics
-            .filter(wanted)
-            .filter(visible)
-            .take(limit + 1)
-            .collect::<Vec<_>>())
+    let (found, more, body) = offload::run(move || {
+        let mut found = listing::topics(&shared, &principal, &after, &prefix, limit + 1, false);
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let mut body = b"{\"topics\":[".to_vec();
+        for (at, info) in found.iter().enumerate() {
+            if at > 0 {
+                body.extend_from_slice(b",\n");
+            }
+            let mut object = Object::new(&mut body);
+            write_info(&shared, info, &mut object);
+            object.end();
+        }
+        body.extend_from_slice(b"]}\n");
+        Ok((found, more, body))
     })
     .await?;
-    let more = found.len() > limit;
-    found.truncate(limit);
     let mut reply = Reply::new(200).number("weir-count", found.len() as u64);
     reply.add("cache-control", "no-cache");
     reply.add("vary", "accept-encoding");
@@ -406,15 +410,5 @@ pub(crate) async fn list(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
             format_args!("</v1/topics?{}>; rel=\"next\"", pairs.join("&")),
         );
     }
-    let mut body = b"{\"topics\":[".to_vec();
-    for (at, info) in found.iter().enumerate() {
-        if at > 0 {
-            body.extend_from_slice(b",\n");
-        }
-        let mut object = Object::new(&mut body);
-        write_info(edge, info, &mut object);
-        object.end();
-    }
-    body.extend_from_slice(b"]}\n");
     Ok(reply.with("application/json", body))
 }

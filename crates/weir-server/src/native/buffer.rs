@@ -1,14 +1,21 @@
 //! Bytes that were received and not read, and bytes to be sent.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::Port;
 use crate::admission::{Admission, Permit};
+use crate::config::ServerConfig;
 
 /// Bytes that a connection reads into at first, and keeps when it is idle.
 const FIRST_BYTES: usize = 8 << 10;
 /// Bytes that every connection may have received.
 pub(super) const SMALL_BYTES: usize = 256 << 10;
+/// Bytes a second at least, both ways, of whoever holds part of a budget that
+/// others wait for.
+const LARGE_RATE_MIN: usize = 64 << 10;
 /// Bytes to be sent above which nothing is read, and no page is made.
 pub(super) const OUT_BYTES_HIGH: usize = 256 << 10;
 
@@ -22,6 +29,33 @@ pub(super) struct Received {
     end: usize,
     /// Bytes taken from the budget.
     large: usize,
+    pace: Pace,
+}
+
+/// Whether somebody who holds room that others wait for moves on.
+#[derive(Debug, Default)]
+struct Pace {
+    /// Since when room is held and nothing else is to blame.
+    since: Option<Instant>,
+    bytes: u64,
+}
+
+impl Pace {
+    fn moved(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+    }
+
+    /// Until when it moves fast enough; `None` while nothing is held.
+    fn until(&mut self, held: bool, config: &ServerConfig) -> Option<Instant> {
+        let rate = config.body_rate_min.0.max(LARGE_RATE_MIN);
+        if !held {
+            *self = Self::default();
+            return None;
+        }
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let earned = self.bytes.saturating_mul(1000) / (rate as u64);
+        Some(since + config.body_rate_after + Duration::from_millis(earned))
+    }
 }
 
 impl Received {
@@ -32,7 +66,15 @@ impl Received {
             start: 0,
             end: 0,
             large: 0,
+            pace: Pace::default(),
         }
+    }
+
+    /// Until when the rest of a packet that takes from the budget comes fast
+    /// enough, while it is only waited for.
+    pub(super) fn due(&mut self, waits: bool) -> Option<Instant> {
+        let config = &self.port.shared.config;
+        self.pace.until(waits && self.large > 0, config)
     }
 
     /// What was received and not read.
@@ -48,6 +90,7 @@ impl Received {
     /// So many bytes arrived in [`room`](Self::room).
     pub(super) fn arrived(&mut self, bytes: usize) {
         self.end = (self.end + bytes).min(self.bytes.len());
+        self.pace.moved(bytes);
     }
 
     /// Memory to read into; the packet at the front is known to lack `lacks`
@@ -118,6 +161,9 @@ pub(super) struct Outgoing {
     admission: Admission,
     /// For long pages among the bytes.
     permits: Vec<Permit>,
+    /// For a page that is being made.
+    reserved: Option<(usize, Permit)>,
+    pace: Pace,
 }
 
 impl Outgoing {
@@ -127,14 +173,23 @@ impl Outgoing {
             sent: 0,
             admission,
             permits: Vec::new(),
+            reserved: None,
+            pace: Pace::default(),
         }
+    }
+
+    /// Until when long answers are taken fast enough.
+    pub(super) fn due(&mut self, config: &ServerConfig) -> Option<Instant> {
+        self.pace.until(!self.permits.is_empty(), config)
     }
 
     /// Room for a page; a long one takes it from a budget of all connections.
     /// False: not now.
     pub(super) fn admit(&mut self, page: usize) -> bool {
         if page > OUT_BYTES_HIGH {
-            let Some(permit) = self.admission.admit_answer(page) else {
+            let reserved = self.reserved.take().filter(|(size, _)| *size >= page);
+            let permit = reserved.map(|(_, permit)| permit);
+            let Some(permit) = permit.or_else(|| self.admission.admit_answer(page)) else {
                 return false;
             };
             self.permits.push(permit);
@@ -142,15 +197,25 @@ impl Outgoing {
         true
     }
 
+    /// Takes room for a page that found none before, so that it is not made for
+    /// nothing. False: there still is none.
+    pub(super) fn reserve(&mut self, page: usize) -> bool {
+        if page > OUT_BYTES_HIGH && self.reserved.is_none() {
+            let permit = self.admission.admit_answer(page);
+            self.reserved = permit.map(|permit| (page, permit));
+            return self.reserved.is_some();
+        }
+        true
+    }
+
+    /// Gives back room that was taken for a page and is not needed.
+    pub(super) fn unreserve(&mut self) {
+        self.reserved = None;
+    }
+
     /// Keeps room that was given for what is sent now.
     pub(super) fn keep(&mut self, room: Permit) {
         self.permits.push(room);
-    }
-
-    /// Whether a page that found no room would find it now, so that it is not
-    /// made for nothing.
-    pub(super) fn has_room(&self, page: usize) -> bool {
-        page <= OUT_BYTES_HIGH || self.admission.admit_answer(page).is_some()
     }
 
     pub(super) fn unsent(&self) -> &[u8] {
@@ -167,6 +232,7 @@ impl Outgoing {
 
     pub(super) fn sent(&mut self, bytes: usize) {
         self.sent += bytes;
+        self.pace.moved(bytes);
         if self.is_empty() {
             self.bytes.clear();
             self.sent = 0;

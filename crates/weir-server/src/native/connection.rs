@@ -243,6 +243,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if !matches!(dealt, Dealt::Later) {
                     self.waits_until = None;
                     self.lacks = 0;
+                    self.out.unreserve();
                 }
                 if let Dealt::Refused(refused) = &dealt {
                     self.refuse(packet.tag, refused, &packet.message);
@@ -287,7 +288,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match (self.state.phase(), &packet.message) {
             (_, Message::Empty) => return Dealt::Yes,
             (State::Fresh, Message::Hello(hello)) => {
-                return match self.hello(hello) {
+                return match self.hello(hello).await {
                     Ok(()) => Dealt::Yes,
                     Err(refused) => Dealt::Refused(refused.fatal()),
                 };
@@ -465,7 +466,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// When something has to happen even if nothing does.
-    fn deadline(&self) -> Instant {
+    fn deadline(&mut self) -> Instant {
+        let due = [self.slow_in(), self.out.due(&self.port.shared.config)];
+        let usual = self.usual_deadline();
+        due.into_iter().flatten().fold(usual, Instant::min)
+    }
+
+    /// Until when the packet that is received comes fast enough, if it takes
+    /// room that others wait for.
+    fn slow_in(&mut self) -> Option<Instant> {
+        let waits = self.is_inside_packet() && self.may_take() && !self.no_room;
+        self.received.as_mut()?.due(waits)
+    }
+
+    fn usual_deadline(&self) -> Instant {
         let far = Duration::from_hours(1);
         if self.waits() {
             return Instant::now() + LOOK_AGAIN;
@@ -488,6 +502,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// The deadline has passed.
     fn late(&mut self) -> Event {
+        let now = Instant::now();
+        let due = [self.slow_in(), self.out.due(&self.port.shared.config)];
+        if due.into_iter().flatten().any(|due| due <= now) {
+            return Event::Broken;
+        }
         if self.waits() {
             self.no_room = false;
             return Event::Progress;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use weir_core::protocol::{Hello, HelloOk, Message, Packet, VERSION, WINDOW_MAX};
-use weir_core::{ClientId, ErrorCode, Outcome, OutcomeRun};
-use weir_store::Durability;
+use weir_core::{ClientId, ErrorCode, Outcome, OutcomeRun, Outcomes};
+use weir_store::{Durability, Store};
 
 use super::connection::Connection;
 use super::refuse::Refused;
@@ -15,12 +15,15 @@ use crate::shared::Phase;
 /// What this server says about itself.
 const AGENT: &str = concat!("weir-server/", env!("CARGO_PKG_VERSION"));
 
+/// Pause for whoever has many answers to come when there is no room for them.
+const ROOM_RETRY_MS: u64 = 200;
+
 /// What is known beyond version 1.
 pub(super) const FEATURES: &[u8] = b"groups";
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Answers HELLO; a refusal ends the connection.
-    pub(super) fn hello(&mut self, hello: &Hello<'_>) -> Result<(), Refused> {
+    pub(super) async fn hello(&mut self, hello: &Hello<'_>) -> Result<(), Refused> {
         let shared = Arc::clone(&self.port.shared);
         if shared.phase() >= Phase::Draining {
             return Err(Refused::plain(ErrorCode::Draining));
@@ -35,7 +38,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.wants_received = hello.received;
         let store = shared.store.identity().store_id;
         let last = shared.store.last_nonce(hello.client);
-        let first = self.resume(hello, store, last)?;
+        let again = match self.resume(hello, store, last)? {
+            Some(first) => self.answers_again(hello.client, first, last).await?,
+            None => Vec::new(),
+        };
         let window = hello.window.unwrap_or(WINDOW_MAX).clamp(1, WINDOW_MAX);
         self.state
             .open(hello.client, last + 1, window, WINDOW_BYTES);
@@ -64,8 +70,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             nodes: b"",
         };
         self.send(&Packet::new(config));
-        if let Some(first) = first {
-            self.answer_again(hello.client, first, last);
+        if !again.is_empty() {
+            self.send(&Packet::new(Message::Committed { lines: &again }));
         }
         Ok(())
     }
@@ -115,24 +121,50 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Sends the kept answers of these nonces.
-    fn answer_again(&mut self, client: ClientId, first: u64, last: u64) {
-        let mut lines = Vec::new();
-        for nonce in first..=last {
-            let Some(commit) = self.port.shared.store.outcome(client, nonce) else {
-                continue;
-            };
-            if !lines.is_empty() {
-                lines.push(b'\n');
-            }
-            let run = OutcomeRun {
-                count: 1,
-                outcome: Outcome::Replayed(commit),
-            };
-            weir_core::protocol::write_outcome(&mut lines, nonce, &run);
+    /// The kept answers of these nonces. They are sent at once, so there has to
+    /// be room for them.
+    async fn answers_again(
+        &mut self,
+        client: ClientId,
+        first: u64,
+        last: u64,
+    ) -> Result<Vec<u8>, Refused> {
+        let lines = self.blocking(move |store| Ok(kept(store, client, first, last)));
+        let lines = lines.await?;
+        if self.out.admit(lines.len()) {
+            return Ok(lines);
         }
-        self.send(&Packet::new(Message::Committed { lines: &lines }));
+        self.port.release(client, self.number);
+        let mut refused = Refused::plain(ErrorCode::Busy);
+        refused.message.retry_ms = Some(ROOM_RETRY_MS);
+        Err(refused)
     }
+}
+
+/// Lines of the answers that are kept, as few as say it all.
+fn kept(store: &Store, client: ClientId, first: u64, last: u64) -> Vec<u8> {
+    // Only answers that were given for the first time are joined.
+    let mut outcomes = Outcomes::default();
+    for nonce in first..=last {
+        if let Some(commit) = store.outcome(client, nonce) {
+            outcomes.push(Outcome::Committed(commit));
+        }
+    }
+    let mut lines = Vec::new();
+    for run in outcomes.runs() {
+        let Some(commit) = run.outcome.commit() else {
+            continue;
+        };
+        if !lines.is_empty() {
+            lines.push(b'\n');
+        }
+        let run = OutcomeRun {
+            count: run.count,
+            outcome: Outcome::Replayed(commit.clone()),
+        };
+        weir_core::protocol::write_outcome(&mut lines, commit.nonce, &run);
+    }
+    lines
 }
 
 fn level(durability: Durability) -> String {

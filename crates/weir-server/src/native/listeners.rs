@@ -234,7 +234,7 @@ impl Listeners {
         let mut waiting = 0;
         let mut left = SEND_PAGES;
         self.goes_on = false;
-        if !out.has_room(self.lacks) {
+        if !out.reserve(self.lacks) {
             return false;
         }
         self.lacks = 0;

@@ -15,6 +15,7 @@ use weir_store::{Current, Page, PageBuilder, SCAN_KEYS_MAX, Stats, StoreError, T
 use super::connection::Connection;
 use super::refuse::{self, Refused};
 use crate::access::Right;
+use crate::listing;
 
 /// Longest time that a read waits for the node to catch up.
 pub(super) const LAGGING: std::time::Duration = std::time::Duration::from_secs(5);
@@ -55,7 +56,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 dead,
             } => {
                 self.may(Right::Read, "")?;
-                self.topics(tag, prefix, behind, limit, dead);
+                self.topics(tag, prefix, behind, limit, dead).await?;
             }
             Message::Topic { topic } => {
                 self.may(Right::Read, topic)?;
@@ -89,12 +90,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Whether a read that may be looked at again and again is allowed; it is
     /// charged for once. False: there still is no room for its answer.
-    fn may_again(&self, topic: &str) -> Result<bool, Refused> {
+    fn may_again(&mut self, topic: &str) -> Result<bool, Refused> {
         if self.waits_until.is_none() && self.lacks == 0 {
             self.paced(1, 0)?;
         }
         self.has(Right::Read, topic)?;
-        Ok(self.out.has_room(self.lacks))
+        Ok(self.out.reserve(self.lacks))
     }
 
     async fn get(
@@ -224,26 +225,37 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    fn topics(&mut self, tag: &[u8], prefix: &[u8], behind: &[u8], limit: u64, dead: bool) {
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let mut lines = Vec::new();
-        let mut more = false;
-        let mut sent = 0;
-        for info in self.port.shared.store.topics(dead) {
-            let name = info.name.as_bytes();
-            let security = &self.port.shared.security;
-            let readable = security.visible(&self.principal, &info.name);
-            if !readable || !name.starts_with(prefix) || name <= behind {
-                continue;
-            }
-            if lines.len() >= ANSWER_BYTES_MAX || sent >= limit.min(SCAN_KEYS_MAX) {
-                more = true;
-                break;
-            }
-            line(&mut lines, &info);
-            sent += 1;
-        }
+    async fn topics(
+        &mut self,
+        tag: &[u8],
+        prefix: &[u8],
+        behind: &[u8],
+        limit: u64,
+        dead: bool,
+    ) -> Result<(), Refused> {
+        let limit = usize::try_from(limit).unwrap_or(SCAN_KEYS_MAX);
+        let limit = limit.min(SCAN_KEYS_MAX);
+        // Names are ASCII: whatever is not sorts behind them, and begins none.
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (prefix, behind) = (text(prefix), text(behind));
+        let shared = Arc::clone(&self.port.shared);
+        let principal = self.principal.clone();
+        let (lines, more) = self
+            .blocking(move |_| {
+                let ask = limit.saturating_add(1);
+                let found = listing::topics(&shared, &principal, &behind, &prefix, ask, dead);
+                let mut lines = Vec::new();
+                for (at, info) in found.iter().enumerate() {
+                    if at >= limit || lines.len() >= ANSWER_BYTES_MAX {
+                        return Ok((lines, true));
+                    }
+                    line(&mut lines, info);
+                }
+                Ok((lines, false))
+            })
+            .await?;
         self.lines(tag, more, &lines);
+        Ok(())
     }
 
     fn lines(&mut self, tag: &[u8], more: bool, lines: &[u8]) {

@@ -234,11 +234,12 @@ fn brings_program(intention: &Intention<'_>) -> bool {
 
 fn rights(operation: &Operation<'_>) -> &'static [Right] {
     match operation {
-        Operation::Create { .. } => &[Right::Create],
+        // Retention removes records, so whoever may only write must not set it.
+        Operation::Create { .. } | Operation::Alter { .. } => &[Right::Create],
         Operation::CreateProgram { .. } => &[Right::Create, Right::Program],
         Operation::Replace { .. } => &[Right::Program],
         Operation::Destroy => &[Right::Destroy],
-        Operation::Put { .. } | Operation::Alter { .. } => &[Right::Put],
+        Operation::Put { .. } => &[Right::Put],
         Operation::Delete { .. } => &[Right::Delete],
         Operation::Cursor { .. } => &[Right::Group],
         Operation::Txn { .. } => &[Right::Put, Right::Delete],

@@ -31,6 +31,10 @@ const BATCH_NOTES_MAX: usize = 256;
 const DENIED_A_SECOND: u64 = 100;
 /// Pause while the store is busy.
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
+/// How long records of the topic stay when it is made here: 90 days.
+const AGE_MS: u64 = 90 * 24 * 60 * 60 * 1000;
+/// And how many bytes of them.
+const BYTES: u64 = 256 << 20;
 /// Bytes of the text of a note that come from a client.
 const TEXT_BYTES_MAX: usize = 512;
 
@@ -188,7 +192,9 @@ impl Audit {
                 None => tokio::time::sleep(BUSY_PAUSE).await,
             }
         };
-        let options = TopicOptions::default();
+        let mut options = TopicOptions::default();
+        options.retention.age_ms = Some(AGE_MS);
+        options.retention.bytes = Some(BYTES);
         let create = Operation::Create { options: &options };
         let missing = store.topic(AUDIT_TOPIC).is_none_or(|topic| !topic.live);
         let create = missing.then(|| Intention::new(AUDIT_TOPIC, create));

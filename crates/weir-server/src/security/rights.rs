@@ -21,11 +21,11 @@ pub const PATTERNS_MAX: usize = 64;
 /// What a request wants to do. The same list for all ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Right {
-    /// Make a topic.
+    /// Make a topic, change its options: retention may remove records.
     Create,
     /// End a topic.
     Destroy,
-    /// Write records, change options.
+    /// Write records.
     Put,
     /// Remove keys.
     Delete,

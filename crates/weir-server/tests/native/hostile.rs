@@ -313,3 +313,94 @@ fn a_write_brings_a_bounded_number_of_programs() {
     let got = peer.next().unwrap();
     assert_eq!(got.refusal().code(), Some(ErrorCode::EngineMissing));
 }
+
+/// Settings under which a client that holds what others wait for is soon told
+/// to move on, so that no test waits for the usual ones.
+fn hurried(config: &mut weir_server::ServerConfig) {
+    config.body_rate_after = Duration::ZERO;
+    config.body_rate_min = weir_server::Size(1 << 30);
+}
+
+#[test]
+fn who_trickles_a_large_packet_is_cut() {
+    let world = World::with(hurried);
+    world.create("t");
+    let mut peer = world.plain();
+    let value = vec![b'x'; 2 << 20];
+    let put = Operation::Put {
+        key: b"k",
+        value: &value,
+    };
+    let mut builder = BatchBuilder::default();
+    let limits = IntentionLimits {
+        value_bytes_max: 64 << 20,
+        ..IntentionLimits::default()
+    };
+    builder.push(&Intention::new("t", put), &limits).unwrap();
+    let (count, items) = (1, builder.items());
+    let bytes = Peer::bytes(&Packet::new(Message::Write { count, items }));
+    // It holds some of the budget of all, and does not go on.
+    peer.stream.write_all(&bytes[..1 << 20]).unwrap();
+    assert!(peer.is_closed());
+    // A small one may take its time, up to the usual limit.
+    let mut small = world.plain();
+    let bytes = Peer::bytes(&Packet::tagged(b"p", Message::Ping));
+    small.stream.write_all(&bytes[..3]).unwrap();
+    let mut other = world.plain();
+    other.send(&Packet::tagged(b"q", Message::Ping));
+    assert!(other.next().is_some());
+    small.stream.write_all(&bytes[3..]).unwrap();
+    assert!(small.next().is_some());
+}
+
+#[test]
+fn who_does_not_take_large_answers_is_cut() {
+    let world = World::with(hurried);
+    world.create("t");
+    let value = vec![b'x'; 48 << 20];
+    let put = Operation::Put {
+        key: b"k",
+        value: &value,
+    };
+    let put = world.store.propose(&[Intention::new("t", put)]).unwrap();
+    put.wait().unwrap();
+    let mut peer = world.plain();
+    peer.send(&Packet::tagged(
+        b"g",
+        Message::Get {
+            topic: "t",
+            key: b"k",
+            at_least: 0,
+            applied: 0,
+        },
+    ));
+    // Nothing of it is taken. The server reads nothing meanwhile, so this ends
+    // when it has cut the connection.
+    let bytes = Peer::bytes(&Packet::new(Message::Ping));
+    let error = loop {
+        if let Err(error) = peer.stream.write_all(&bytes) {
+            break error;
+        }
+    };
+    let cut = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
+    assert!(cut.contains(&error.kind()), "{error}");
+}
+
+#[test]
+fn an_address_has_so_many_connections() {
+    let world = World::with(|config| config.connections_per_address_max = 2);
+    let first = world.plain();
+    let mut second = world.plain();
+    assert!(world.raw().is_closed());
+    drop(first);
+    // The place is free as soon as the server has seen the end.
+    loop {
+        let mut peer = world.raw();
+        peer.text("|\n");
+        if peer.stream.peek(&mut [0]).is_ok_and(|size| size > 0) {
+            break;
+        }
+    }
+    second.send(&Packet::tagged(b"q", Message::Ping));
+    assert!(second.next().is_some());
+}

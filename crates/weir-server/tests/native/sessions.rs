@@ -231,3 +231,21 @@ fn a_server_that_ends_answers_what_it_took_and_says_goodbye() {
     assert!(peer.is_closed());
     world.server.wait().unwrap();
 }
+
+#[test]
+fn ten_thousand_answers_come_again_in_few_bytes() {
+    let world = World::new();
+    world.create("t");
+    let (mut peer, next) = world.session(CLIENT);
+    for first in (next..next + 10_000).step_by(5_000) {
+        peer.puts(CLIENT, "t", first, 5_000);
+        peer.answers(5_000);
+    }
+    drop(peer);
+    let (mut peer, _) = resume(&world, next);
+    let got = peer.next().unwrap();
+    let runs = got.runs();
+    let count: u32 = runs.iter().map(|(_, run)| run.count).sum();
+    assert_eq!((count, runs.len()), (10_000, 1));
+    assert!(matches!(runs[0].1.outcome, Outcome::Replayed(_)));
+}

@@ -190,3 +190,21 @@ fn groups_need_their_right_and_those_of_the_topic_for_letters() {
     is(&ask("PUT /v1/topics/t/groups/h", &letters("t.dead")), "201");
     is(&ask("DELETE /v1/topics/t/groups/h", ""), "200");
 }
+
+#[test]
+fn options_are_changed_by_who_may_make_topics_and_not_by_who_writes() {
+    let (world, token) = world(&["put,delete,read t", "create u"]);
+    world.create("t");
+    world.create("u");
+    let own = bearer(&token);
+    let patch = |topic: &str| {
+        let line = format!("PATCH /v1/topics/{topic}");
+        let fields = [&own[..], "Content-Type: application/merge-patch+json"];
+        ask(&world, &line, &fields, "{\"options\":{\"keys_max\":9}}")
+    };
+    let answer = patch("t");
+    assert!(answer.starts_with("http/1.1 403 "), "{answer}");
+    assert!(answer.contains("\"right\":\"create\""), "{answer}");
+    let answer = patch("u");
+    assert!(answer.starts_with("http/1.1 200 "), "{answer}");
+}

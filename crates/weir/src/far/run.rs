@@ -19,6 +19,8 @@ const PAUSE_FIRST: Duration = Duration::from_millis(100);
 /// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Time for a connection and for the answer to HELLO.
+/// The longest pause that a server may ask for.
+const RETRY_MAX: Duration = Duration::from_secs(30);
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Redirects that are followed without a pause.
 const HOPS_MAX: u32 = 8;
@@ -230,9 +232,11 @@ fn refused_hello(refusal: &RefusalMessage<'_>) -> Broken {
             }
         }
         code @ (ErrorCode::Busy | ErrorCode::Rate | ErrorCode::NoLeader | ErrorCode::Draining) => {
+            // A server may say anything; it is not believed for long.
             let pause = refusal
                 .retry_ms
-                .map_or(Duration::ZERO, Duration::from_millis);
+                .map_or(Duration::ZERO, Duration::from_millis)
+                .min(RETRY_MAX);
             Broken::Pause(pause, format!("{}: {text}", code.name()))
         }
         code => Broken::Dead(code, text),
