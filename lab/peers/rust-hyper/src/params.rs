@@ -58,7 +58,7 @@ fn body(bytes: usize) -> Vec<u8> {
 
 /// A request; `extra` is further header lines, apart by `|`.
 fn request(method: &str, path: &str, kind: &str, extra: &str, body: &[u8]) -> Vec<u8> {
-    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: lab\r\n");
+    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
     if !body.is_empty() {
         head += &format!("content-type: {kind}\r\ncontent-length: {}\r\n", body.len());
     }
