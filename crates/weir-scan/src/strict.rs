@@ -6,7 +6,7 @@ use crate::error::ScanErrorKind;
 use crate::kernel::Kernel;
 use crate::kernel::scalar::{Fault, string_or_fault};
 use crate::plan::DEPTH_LIMIT;
-use crate::token::{blanks, escapes, literal, number, unexpected};
+use crate::token::{blanks, escapes, literal, number, short_string, unexpected};
 
 const WORDS: usize = DEPTH_LIMIT as usize / 64;
 
@@ -116,6 +116,9 @@ fn name(kernel: &Kernel, bytes: &[u8], at: usize, high: &mut bool) -> Result<usi
 }
 
 fn string(kernel: &Kernel, bytes: &[u8], at: usize, high: &mut bool) -> Result<usize, Fault> {
+    if let Some(close) = short_string(bytes, at + 1) {
+        return Ok(close + 1);
+    }
     let passed = match kernel.string(bytes, at + 1) {
         Some(passed) => passed,
         None => string_or_fault(bytes, at + 1)?,

@@ -23,6 +23,35 @@ pub(crate) fn unexpected(bytes: &[u8], at: usize) -> Fault {
     }
 }
 
+/// The closing quote of a short string of ordinary ASCII whose first byte is at `at`; `None` if the
+/// string is long or holds anything else, and a kernel must look at it.
+#[inline]
+pub(crate) fn short_string(bytes: &[u8], at: usize) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const TOPS: u64 = ONES * 0x80;
+    let mut at = at;
+    for _ in 0..SHORT_WORDS {
+        let word = u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?);
+        // The top bit of each byte that is a quote, a backslash, a control character or not ASCII.
+        // A borrow may mark the byte after a marked one: only the first mark is looked at.
+        let is = |byte: u64| {
+            let other = word ^ (ONES * byte);
+            other.wrapping_sub(ONES) & !other
+        };
+        let control = word.wrapping_sub(ONES * 0x20) & !word;
+        let marks = (is(0x22) | is(0x5c) | control | word) & TOPS;
+        if marks != 0 {
+            let place = at + marks.trailing_zeros() as usize / 8;
+            return (bytes.get(place) == Some(&b'"')).then_some(place);
+        }
+        at += 8;
+    }
+    None
+}
+
+/// How many times eight bytes a short string is looked at.
+const SHORT_WORDS: usize = 4;
+
 fn digits(bytes: &[u8], mut at: usize) -> usize {
     while let Some(b'0'..=b'9') = bytes.get(at) {
         at += 1;

@@ -14,7 +14,7 @@ use crate::kernel::{Kernel, Open, PassedString};
 use crate::path_set::{Node, PathSet};
 use crate::strict;
 use crate::text::Text;
-use crate::token::{blanks, escapes, literal, number, unexpected};
+use crate::token::{blanks, escapes, literal, number, short_string, unexpected};
 
 /// What stays the same during a walk, and what it collects.
 pub(crate) struct Walk<'a> {
@@ -113,6 +113,13 @@ impl Walk<'_> {
 
     /// A string whose opening quote is at `at`, escapes checked.
     pub(crate) fn string(&mut self, at: usize) -> Result<PassedString, Fault> {
+        if let Some(close) = short_string(self.bytes, at + 1) {
+            return Ok(PassedString {
+                close,
+                high: false,
+                escaped: false,
+            });
+        }
         let passed = match self.kernel.string(self.bytes, at + 1) {
             Some(passed) => passed,
             None => string_or_fault(self.bytes, at + 1)?,

@@ -36,6 +36,12 @@ pub(super) trait Block: Copy {
     /// One bit for each byte below 0x20.
     fn control(self) -> u64;
 
+    /// The bit 0x20 of each byte.
+    fn bit_5(self) -> u64;
+
+    /// The same bytes with the bit 0x20 set.
+    fn with_bit_5(self) -> Self;
+
     /// The bits of both, byte by byte.
     fn or(self, other: Self) -> Self;
 
@@ -52,26 +58,14 @@ fn below(bit: u32) -> u64 {
     (1_u64 << bit) - 1
 }
 
-/// The block at `at`; the last one is filled up with spaces. `None` at the end.
-///
-/// # Safety
-/// The machine has the instruction set of `B`.
+/// Bytes behind the last whole block, filled up with spaces.
 #[inline(always)]
-unsafe fn block_at<B: Block>(bytes: &[u8], at: usize) -> Option<B> {
-    let rest = bytes.get(at..)?;
-    if let Some(block) = rest.first_chunk() {
-        // SAFETY: what the caller promised.
-        return Some(unsafe { B::load(block) });
-    }
-    if rest.is_empty() {
-        return None;
-    }
+fn filled(rest: &[u8]) -> [u8; BLOCK] {
     let mut block = [b' '; BLOCK];
     for (to, from) in block.iter_mut().zip(rest) {
         *to = *from;
     }
-    // SAFETY: what the caller promised.
-    Some(unsafe { B::load(&block) })
+    block
 }
 
 /// Bytes after an odd run of backslashes. `carry` is 1 if such a run ended with the block before,
@@ -116,62 +110,89 @@ impl Strings {
     }
 }
 
-/// Brackets of one block, outside of strings.
-struct Brackets {
-    open: u64,
-    close: u64,
-    open_curly: u64,
-    close_curly: u64,
+/// The closing bracket with which `total` open ones reach none, if it is in this block.
+#[inline(always)]
+fn end_of(open: u64, close: u64, total: u32) -> Option<u32> {
+    let (mut rest, mut closed) = (close, 0);
+    while rest != 0 {
+        let place = rest.trailing_zeros();
+        closed += 1;
+        if total + (open & below(place)).count_ones() == closed {
+            return Some(place);
+        }
+        rest &= rest - 1;
+    }
+    None
 }
 
-impl Brackets {
-    #[inline(always)]
-    fn of<B: Block>(block: B, strings: u64) -> Self {
-        let open_curly = block.equal(b'{') & !strings;
-        let close_curly = block.equal(b'}') & !strings;
-        Self {
-            open: block.equal(b'[') & !strings | open_curly,
-            close: block.equal(b']') & !strings | close_curly,
-            open_curly,
-            close_curly,
+/// Whether more than `max` brackets are open at some place before `end`, if `total` are before.
+#[cold]
+#[inline(never)]
+fn too_deep(open: u64, close: u64, total: u32, max: u32, end: u32) -> bool {
+    let mut rest = open;
+    while rest != 0 {
+        let place = rest.trailing_zeros();
+        if place >= end {
+            return false;
         }
+        let upto = below(place);
+        // As many are not closed as were opened, up to the end.
+        if total + (open & upto).count_ones() >= max + (close & upto).count_ones() {
+            return true;
+        }
+        rest &= rest - 1;
     }
+    false
+}
 
-    /// The closing bracket with which `total` open ones reach none, if it is in this block.
+/// A run of bytes on the way to its end.
+struct Run<B> {
+    strings: Strings,
+    total: u32,
+    curly: i64,
+    max: u32,
+    seen: B,
+}
+
+/// What a block says of a run.
+enum Verdict {
+    /// It goes on behind the block.
+    On,
+    /// It ends with the bracket at this place of the block.
+    End(u32),
+    Wrong,
+}
+
+impl<B: Block> Run<B> {
     #[inline(always)]
-    fn end(&self, total: u32) -> Option<u32> {
-        let (mut rest, mut closed) = (self.close, 0);
-        while rest != 0 {
-            let place = rest.trailing_zeros();
-            closed += 1;
-            if total + (self.open & below(place)).count_ones() == closed {
-                return Some(place);
+    fn step(&mut self, block: B) -> Verdict {
+        self.seen = self.seen.or(block);
+        let (inside, wrong) = self.strings.step(block);
+        // `{` and `[` differ in one bit, as do `}` and `]`.
+        let (folded, bit) = (block.with_bit_5(), block.bit_5());
+        let open = folded.equal(b'{') & !inside;
+        let close = folded.equal(b'}') & !inside;
+        let (opens, closes) = (open.count_ones(), close.count_ones());
+        let deep = self.total + opens > self.max;
+        if self.total <= closes
+            && let Some(end) = end_of(open, close, self.total)
+        {
+            let upto = below(end);
+            let curly = self.curly + i64::from((open & bit & upto).count_ones())
+                - i64::from((close & bit & (upto | 1 << end)).count_ones());
+            let deep = deep && too_deep(open, close, self.total, self.max, end);
+            if wrong & upto != 0 || curly != 0 || deep {
+                return Verdict::Wrong;
             }
-            rest &= rest - 1;
+            return Verdict::End(end);
         }
-        None
-    }
-
-    /// Whether more than `max` are open at some place before `end`.
-    #[cold]
-    #[inline(never)]
-    fn too_deep(&self, total: u32, max: u32, end: u32) -> bool {
-        let mut rest = self.open;
-        while rest != 0 {
-            let place = rest.trailing_zeros();
-            if place >= end {
-                return false;
-            }
-            // It can be below zero after the end only.
-            let upto = below(place);
-            let open = i64::from(total) + i64::from((self.open & upto).count_ones())
-                - i64::from((self.close & upto).count_ones());
-            if open >= i64::from(max) {
-                return true;
-            }
-            rest &= rest - 1;
+        if wrong != 0 || deep && too_deep(open, close, self.total, self.max, 64) {
+            return Verdict::Wrong;
         }
-        false
+        self.total = self.total + opens - closes;
+        self.curly += i64::from((open & bit).count_ones());
+        self.curly -= i64::from((close & bit).count_ones());
+        Verdict::On
     }
 }
 
@@ -181,37 +202,36 @@ impl Brackets {
 /// The machine has the instruction set of `B`.
 #[inline(always)]
 pub(super) unsafe fn pass<B: Block>(bytes: &[u8], at: usize, open: Open) -> Option<Passed> {
+    let (blocks, rest) = bytes.get(at..)?.as_chunks::<BLOCK>();
+    let mut run = Run {
+        strings: Strings::default(),
+        total: open.total,
+        curly: i64::from(open.curly),
+        max: open.max,
+        // SAFETY: here and below, what the caller promised.
+        seen: unsafe { B::load(&[b' '; BLOCK]) },
+    };
     let mut at = at;
-    let (mut total, mut curly) = (open.total, i64::from(open.curly));
-    let mut strings = Strings::default();
-    let mut seen: Option<B> = None;
-    loop {
-        // SAFETY: what the caller promised.
-        let block = unsafe { block_at::<B>(bytes, at) }?;
-        seen = Some(seen.map_or(block, |seen| seen.or(block)));
-        let (inside, wrong) = strings.step(block);
-        let brackets = Brackets::of(block, inside);
-        let (opens, closes) = (brackets.open.count_ones(), brackets.close.count_ones());
-        if total <= closes
-            && let Some(end) = brackets.end(total)
-        {
-            let upto = below(end);
-            let curly = curly + i64::from((brackets.open_curly & upto).count_ones())
-                - i64::from((brackets.close_curly & (upto | 1 << end)).count_ones());
-            let deep = total + opens > open.max && brackets.too_deep(total, open.max, end);
-            let fine = wrong & upto == 0 && curly == 0 && !deep;
-            return fine.then(|| Passed {
-                end: at + end as usize + 1,
-                high: seen.is_some_and(B::high),
-            });
+    for block in blocks {
+        // SAFETY: as above.
+        match run.step(unsafe { B::load(block) }) {
+            Verdict::On => at += BLOCK,
+            Verdict::Wrong => return None,
+            Verdict::End(place) => {
+                return Some(Passed {
+                    end: at + place as usize + 1,
+                    high: run.seen.high(),
+                });
+            }
         }
-        if wrong != 0 || total + opens > open.max && brackets.too_deep(total, open.max, 64) {
-            return None;
-        }
-        total = total + opens - closes;
-        curly += i64::from(brackets.open_curly.count_ones());
-        curly -= i64::from(brackets.close_curly.count_ones());
-        at += BLOCK;
+    }
+    // SAFETY: as above.
+    match run.step(unsafe { B::load(&filled(rest)) }) {
+        Verdict::On | Verdict::Wrong => None,
+        Verdict::End(place) => Some(Passed {
+            end: at + place as usize + 1,
+            high: run.seen.high(),
+        }),
     }
 }
 
@@ -221,11 +241,10 @@ pub(super) unsafe fn pass<B: Block>(bytes: &[u8], at: usize, open: Open) -> Opti
 /// The machine has the instruction set of `B`.
 #[inline(always)]
 pub(super) unsafe fn string<B: Block>(bytes: &[u8], at: usize) -> Option<PassedString> {
+    let (blocks, rest) = bytes.get(at..)?.as_chunks::<BLOCK>();
     let (mut at, mut carry) = (at, 0);
     let (mut high, mut any) = (false, false);
-    loop {
-        // SAFETY: what the caller promised.
-        let block = unsafe { block_at::<B>(bytes, at) }?;
+    let mut step = |block: B| -> Option<Option<u32>> {
         high |= block.high();
         let backslashes = block.equal(b'\\');
         let mut quotes = block.equal(b'"');
@@ -234,19 +253,28 @@ pub(super) unsafe fn string<B: Block>(bytes: &[u8], at: usize) -> Option<PassedS
         }
         // Up to the closing quote, or all of it.
         let upto = (quotes & quotes.wrapping_neg()).wrapping_sub(1);
-        if block.control() & upto != 0 {
-            return None;
-        }
         any |= backslashes & upto != 0;
-        if quotes != 0 {
-            return Some(PassedString {
-                close: at + quotes.trailing_zeros() as usize,
-                high,
-                escaped: any,
-            });
+        let place = (quotes != 0).then(|| quotes.trailing_zeros());
+        (block.control() & upto == 0).then_some(place)
+    };
+    let mut close = None;
+    for block in blocks {
+        // SAFETY: here and below, what the caller promised.
+        close = step(unsafe { B::load(block) })?;
+        if close.is_some() {
+            break;
         }
         at += BLOCK;
     }
+    if close.is_none() {
+        // SAFETY: as above.
+        close = step(unsafe { B::load(&filled(rest)) })?;
+    }
+    Some(PassedString {
+        close: at + close? as usize,
+        high,
+        escaped: any,
+    })
 }
 
 /// See `Kernel::line`.
@@ -255,16 +283,18 @@ pub(super) unsafe fn string<B: Block>(bytes: &[u8], at: usize) -> Option<PassedS
 /// The machine has the instruction set of `B`.
 #[inline(always)]
 pub(super) unsafe fn line<B: Block>(bytes: &[u8], at: usize) -> usize {
+    let (blocks, rest) = bytes.get(at..).unwrap_or(&[]).as_chunks::<BLOCK>();
     let mut at = at;
-    // SAFETY: what the caller promised.
-    while let Some(block) = unsafe { block_at::<B>(bytes, at) } {
-        let feeds = block.equal(b'\n');
+    for block in blocks {
+        // SAFETY: what the caller promised.
+        let feeds = unsafe { B::load(block) }.equal(b'\n');
         if feeds != 0 {
             return at + feeds.trailing_zeros() as usize;
         }
         at += BLOCK;
     }
-    bytes.len()
+    let feed = rest.iter().position(|b| *b == b'\n');
+    feed.map_or(bytes.len(), |feed| at + feed)
 }
 
 #[cfg(test)]

@@ -98,6 +98,21 @@ impl Block for Neon {
     }
 
     #[inline(always)]
+    fn bit_5(self) -> u64 {
+        // SAFETY: as above.
+        self.mask(|part| unsafe { vtstq_u8(part, vdupq_n_u8(0x20)) })
+    }
+
+    #[inline(always)]
+    fn with_bit_5(self) -> Self {
+        // SAFETY: as above.
+        Self(
+            self.0
+                .map(|part| unsafe { vorrq_u8(part, vdupq_n_u8(0x20)) }),
+        )
+    }
+
+    #[inline(always)]
     fn or(self, other: Self) -> Self {
         // SAFETY: as above.
         let part = |index: usize| unsafe { vorrq_u8(self.0[index], other.0[index]) };

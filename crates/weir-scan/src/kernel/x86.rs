@@ -168,6 +168,21 @@ impl Block for Sse {
     }
 
     #[inline(always)]
+    fn bit_5(self) -> u64 {
+        // SAFETY: as above. Two bits up it is the top bit, which makes the mask.
+        self.mask(|part| unsafe { _mm_slli_epi16::<2>(part) })
+    }
+
+    #[inline(always)]
+    fn with_bit_5(self) -> Self {
+        // SAFETY: as above.
+        Self(
+            self.0
+                .map(|part| unsafe { _mm_or_si128(part, _mm_set1_epi8(0x20)) }),
+        )
+    }
+
+    #[inline(always)]
     fn or(self, other: Self) -> Self {
         let part = |index: usize| {
             // SAFETY: as above.
@@ -237,6 +252,27 @@ impl Block for Avx2 {
     }
 
     #[inline(always)]
+    fn bit_5(self) -> u64 {
+        // SAFETY: as above. Two bits up it is the top bit, which makes the mask.
+        let (first, second) = unsafe {
+            (
+                _mm256_slli_epi16::<2>(self.0),
+                _mm256_slli_epi16::<2>(self.1),
+            )
+        };
+        Self::mask(first, second)
+    }
+
+    #[inline(always)]
+    fn with_bit_5(self) -> Self {
+        // SAFETY: as above.
+        unsafe {
+            let bit = _mm256_set1_epi8(0x20);
+            Self(_mm256_or_si256(self.0, bit), _mm256_or_si256(self.1, bit))
+        }
+    }
+
+    #[inline(always)]
     fn or(self, other: Self) -> Self {
         // SAFETY: as above.
         unsafe {
@@ -280,6 +316,18 @@ impl Block for Avx512 {
     fn control(self) -> u64 {
         // SAFETY: as above.
         unsafe { _mm512_cmplt_epu8_mask(self.0, _mm512_set1_epi8(0x20)) }
+    }
+
+    #[inline(always)]
+    fn bit_5(self) -> u64 {
+        // SAFETY: as above.
+        unsafe { _mm512_test_epi8_mask(self.0, _mm512_set1_epi8(0x20)) }
+    }
+
+    #[inline(always)]
+    fn with_bit_5(self) -> Self {
+        // SAFETY: as above.
+        Self(unsafe { _mm512_or_si512(self.0, _mm512_set1_epi8(0x20)) })
     }
 
     #[inline(always)]
