@@ -18,6 +18,8 @@
 mod body;
 mod client;
 mod drain;
+mod ds;
+mod ds_kill;
 mod groups;
 mod live;
 mod once;

@@ -15,5 +15,6 @@ mod remote;
 mod rights;
 mod secrets;
 mod start;
+mod streams;
 mod tls;
 mod world;

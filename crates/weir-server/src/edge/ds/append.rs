@@ -43,7 +43,9 @@ impl Asked {
             return Err(Problem::bad("Stream-Seq is empty"));
         }
         if order.is_some_and(|order| order.len() > ORDER_BYTES_MAX) {
-            return Err(Problem::too_large("Stream-Seq", ORDER_BYTES_MAX));
+            return Err(Problem::bad(format!(
+                "Stream-Seq is longer than {ORDER_BYTES_MAX} bytes"
+            )));
         }
         Ok(Self {
             content_type: content_type(head)?,

@@ -98,7 +98,9 @@ pub(super) fn content_type(head: &Head) -> Result<Option<String>, Problem> {
     let text = single(head, Known::ContentType)?.filter(|text| !text.is_empty());
     let Some(text) = text else { return Ok(None) };
     if text.len() > TYPE_BYTES_MAX {
-        return Err(Problem::too_large("the content type", TYPE_BYTES_MAX));
+        return Err(Problem::bad(format!(
+            "the content type is longer than {TYPE_BYTES_MAX} bytes"
+        )));
     }
     let essence = essence(text);
     let token = |word: &str| {

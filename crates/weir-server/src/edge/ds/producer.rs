@@ -62,7 +62,9 @@ impl Producer {
             return Err(Problem::bad("Producer-Id is empty"));
         }
         if id.len() > PRODUCER_ID_BYTES_MAX {
-            return Err(Problem::too_large("Producer-Id", PRODUCER_ID_BYTES_MAX));
+            return Err(Problem::bad(format!(
+                "Producer-Id is longer than {PRODUCER_ID_BYTES_MAX} bytes"
+            )));
         }
         let number = |text: &str, name: &str| {
             let number = offset_of(text).filter(|number| *number <= PRODUCER_NUMBER_MAX);

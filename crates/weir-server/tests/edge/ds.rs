@@ -1,0 +1,443 @@
+//! Durable Streams beyond what the published suite checks: what a restart
+//! keeps, what many clients at once may do, and the other doors of a stream.
+
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use weir_core::ConsequenceOffset;
+
+use crate::client::PATIENCE;
+use crate::world::{World, with, world};
+
+const TEXT: &str = "Content-Type: text/plain";
+const JSON: &str = "Content-Type: application/json";
+
+fn producer(id: &str, epoch: u64, seq: u64) -> String {
+    format!("{TEXT}\nProducer-Id: {id}\nProducer-Epoch: {epoch}\nProducer-Seq: {seq}")
+}
+
+impl World {
+    fn make(&self, name: &str, fields: &str, body: &str) -> String {
+        let reply = self.ask(&format!("PUT /ds/{name}"), fields, body.as_bytes());
+        assert_eq!(reply.status, 201, "{name}: {}", reply.text());
+        reply.get("stream-next-offset").unwrap().to_owned()
+    }
+
+    fn add(&self, name: &str, fields: &str, body: &str) -> u16 {
+        let line = format!("POST /ds/{name}");
+        self.ask(&line, fields, body.as_bytes()).status
+    }
+
+    fn data(&self, name: &str) -> String {
+        let reply = self.ask(&format!("GET /ds/{name}"), "", b"");
+        assert_eq!(reply.status, 200, "{name}");
+        assert_eq!(reply.get("stream-up-to-date"), Some("true"));
+        reply.text().to_owned()
+    }
+
+    fn status(&self, name: &str) -> u16 {
+        self.ask(&format!("HEAD /ds/{name}"), "", b"").status
+    }
+
+    /// Waits until a topic does not live.
+    fn ends(&self, topic: &str) {
+        let last = || self.store.standing(topic).map_or(0, |topic| topic.last.0);
+        let lives = || self.store.topic(topic).is_some_and(|topic| topic.live);
+        while lives() {
+            let after = ConsequenceOffset(last());
+            if lives() {
+                let more = self.store.wait(topic, after, PATIENCE).unwrap();
+                assert!(more, "{topic} does not end");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_restart_keeps_everything_that_a_stream_is() {
+    let world = with(&[]);
+    world.make("a", &format!("{TEXT}\nStream-TTL: 3600"), "one");
+    assert_eq!(world.add("a", &producer("p", 3, 0), "two"), 200);
+    assert_eq!(
+        world.add("a", &format!("{TEXT}\nStream-Seq: m"), "three"),
+        204
+    );
+    let fork = format!("{TEXT}\nStream-Forked-From: /ds/a");
+    world.make("fork", &fork, "");
+    assert_eq!(world.add("fork", TEXT, "four"), 204);
+    let at = "Stream-Expires-At: 2100-01-01T00:00:00Z";
+    world.make("closed", &format!("{TEXT}\n{at}"), "x");
+    let close = format!("{}\nStream-Closed: true", producer("p", 0, 0));
+    assert_eq!(world.add("closed", &close, "y"), 200);
+    assert_eq!(world.ask("DELETE /ds/a", "", b"").status, 204);
+
+    let world = world.restarted();
+    let head = world.ask("HEAD /ds/closed", "", b"");
+    assert_eq!(head.get("stream-closed"), Some("true"));
+    assert_eq!(
+        head.get("stream-expires-at"),
+        Some("2100-01-01T00:00:00.000Z")
+    );
+    assert_eq!(head.get("content-type"), Some("text/plain"));
+    assert_eq!(world.add("closed", TEXT, "z"), 409);
+    assert_eq!(world.add("closed", &close, "y"), 204, "sent again");
+    assert_eq!(world.data("closed"), "xy");
+    assert_eq!(world.status("a"), 410, "its fork reads it");
+    assert_eq!(world.data("fork"), "onetwothreefour");
+    let head = world.ask("HEAD /ds/fork", "", b"");
+    assert_eq!(head.get("stream-ttl"), Some("3600"), "as its source");
+    assert_eq!(world.ask("DELETE /ds/fork", "", b"").status, 204);
+    assert_eq!(world.status("a"), 404, "nobody reads it any more");
+    assert!(world.store.topic("a").is_some_and(|topic| !topic.live));
+    world.make("a", TEXT, "new");
+    assert_eq!(world.data("a"), "new");
+}
+
+#[test]
+fn a_restart_keeps_producers_and_their_order() {
+    let world = with(&[]);
+    world.make("a", TEXT, "");
+    assert_eq!(world.add("a", &producer("p", 3, 0), "one"), 200);
+    assert_eq!(world.add("a", &producer("p", 3, 1), "two"), 200);
+    assert_eq!(
+        world.add("a", &format!("{TEXT}\nStream-Seq: m"), "three"),
+        204
+    );
+    let world = world.restarted();
+    let reply = world.ask("POST /ds/a", &producer("p", 3, 0), b"one");
+    assert_eq!((reply.status, reply.get("producer-seq")), (204, Some("1")));
+    let reply = world.ask("POST /ds/a", &producer("p", 3, 5), b"x");
+    assert_eq!(
+        (reply.status, reply.problem().as_str()),
+        (409, "stream-order")
+    );
+    assert_eq!(reply.get("producer-expected-seq"), Some("2"));
+    let reply = world.ask("POST /ds/a", &producer("p", 2, 0), b"x");
+    assert_eq!(
+        (reply.status, reply.problem().as_str()),
+        (403, "stream-epoch")
+    );
+    assert_eq!(reply.get("producer-epoch"), Some("3"));
+    assert_eq!(world.add("a", &format!("{TEXT}\nStream-Seq: m"), "x"), 409);
+    assert_eq!(world.add("a", &format!("{TEXT}\nStream-Seq: l"), "x"), 409);
+    assert_eq!(
+        world.add("a", &format!("{TEXT}\nStream-Seq: n"), "four"),
+        204
+    );
+    assert_eq!(world.add("a", &producer("p", 4, 0), "five"), 200);
+    assert_eq!(world.data("a"), "onetwothreefourfive");
+}
+
+#[test]
+fn a_server_that_starts_ends_what_has_expired() {
+    let world = with(&[]);
+    world.make("a", TEXT, "a");
+    // So soon that nobody has asked for it before the end of this server.
+    let soon = rfc3339_in(Duration::from_millis(300));
+    let fields = format!("{TEXT}\nStream-Forked-From: /a\nStream-Expires-At: {soon}");
+    world.make("b", &fields, "b");
+    assert_eq!(world.ask("DELETE /ds/a", "", b"").status, 204);
+    let world = world.restarted();
+    // Nobody asks for it: the server does it by itself, and its source goes too.
+    world.ends("b");
+    world.ends("a");
+    assert_eq!((world.status("a"), world.status("b")), (404, 404));
+    let entries = world.store.scan(".weir.ds", b"", None, 10).unwrap();
+    assert!(entries.is_empty(), "{entries:?}");
+}
+
+/// So much from now, as a header field says it.
+fn rfc3339_in(time: Duration) -> String {
+    let now = weir_server::security::now_ms();
+    let then = now + u64::try_from(time.as_millis()).unwrap();
+    let text = weir_server::security::rfc3339(then);
+    text.replace('Z', &format!(".{:03}Z", then % 1000))
+}
+
+#[test]
+fn a_stream_that_is_over_is_not_there_and_its_name_is_free() {
+    let world = with(&[]);
+    world.make("a", &format!("{TEXT}\nStream-TTL: 0"), "old");
+    assert_eq!(world.ask("GET /ds/a", "", b"").status, 404);
+    assert!(world.store.topic("a").is_some_and(|topic| !topic.live));
+    let first = world.make("a", JSON, "[1]");
+    assert_eq!(world.data("a"), "[1]");
+    assert_eq!(world.ask("DELETE /ds/a", "", b"").status, 204);
+    let second = world.make("a", JSON, "[2]");
+    assert!(second > first, "positions go on");
+    let old = world.ask(&format!("GET /ds/a?offset={first}"), "", b"");
+    assert_eq!((old.status, old.problem().as_str()), (410, "gone"));
+}
+
+#[test]
+fn of_writes_with_one_stream_seq_one_is_taken() {
+    let world = Arc::new(with(&[]));
+    world.make("a", TEXT, "");
+    for round in 0..5 {
+        let start = Barrier::new(8);
+        let (world, start) = (&world, &start);
+        let mut statuses: Vec<u16> = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..8)
+                .map(|me| {
+                    scope.spawn(move || {
+                        let fields = format!("{TEXT}\nStream-Seq: {round}");
+                        start.wait();
+                        world.add("a", &fields, &format!("{round}{me};"))
+                    })
+                })
+                .collect();
+            writers
+                .into_iter()
+                .map(|writer| writer.join().unwrap())
+                .collect()
+        });
+        statuses.sort_unstable();
+        assert_eq!(statuses, [204, 409, 409, 409, 409, 409, 409, 409]);
+        let data = world.data("a");
+        let rounds: Vec<&str> = data.split_terminator(';').map(|text| &text[..1]).collect();
+        assert_eq!(rounds.len(), round + 1, "{data}");
+        assert!(rounds.is_sorted(), "{data}");
+    }
+}
+
+#[test]
+fn writes_of_a_producer_are_taken_once_however_many_send_them() {
+    let world = with(&[]);
+    world.make("a", TEXT, "");
+    let taken: usize = std::thread::scope(|scope| {
+        let senders: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut taken = 0;
+                    for seq in 0..20 {
+                        let body = format!("{seq};");
+                        // Whoever is ahead of the others may find a gap.
+                        let status = loop {
+                            let status = world.add("a", &producer("p", 0, seq), &body);
+                            if status != 409 {
+                                break status;
+                            }
+                        };
+                        assert!(status == 200 || status == 204, "{status}");
+                        taken += usize::from(status == 200);
+                    }
+                    taken
+                })
+            })
+            .collect();
+        senders
+            .into_iter()
+            .map(|sender| sender.join().unwrap())
+            .sum()
+    });
+    let wanted: String = (0..20).map(|seq| format!("{seq};")).collect();
+    assert_eq!((world.data("a"), taken), (wanted, 20));
+}
+
+#[test]
+fn nothing_is_appended_behind_a_close() {
+    for _ in 0..10 {
+        let world = with(&[]);
+        world.make("a", TEXT, "");
+        let start = Barrier::new(5);
+        let (world, start) = (&world, &start);
+        let taken: usize = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(move || {
+                        start.wait();
+                        (0..20).filter(|_| world.add("a", TEXT, "x") == 204).count()
+                    })
+                })
+                .collect();
+            start.wait();
+            assert_eq!(
+                world.add("a", &format!("{TEXT}\nStream-Closed: true"), "!"),
+                204
+            );
+            writers
+                .into_iter()
+                .map(|writer| writer.join().unwrap())
+                .sum()
+        });
+        let data = world.data("a");
+        assert_eq!(data, format!("{}!", "x".repeat(taken)));
+    }
+}
+
+#[test]
+fn one_of_many_makes_a_stream() {
+    let world = with(&[]);
+    let start = Barrier::new(8);
+    let (world, start) = (&world, &start);
+    let mut statuses: Vec<u16> = std::thread::scope(|scope| {
+        let makers: Vec<_> = (0..8)
+            .map(|me| {
+                scope.spawn(move || {
+                    let content_type = if me % 2 == 0 { TEXT } else { JSON };
+                    start.wait();
+                    let reply = world.ask("PUT /ds/a", content_type, b"1");
+                    reply.status
+                })
+            })
+            .collect();
+        makers
+            .into_iter()
+            .map(|maker| maker.join().unwrap())
+            .collect()
+    });
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 200, 200, 201, 409, 409, 409, 409]);
+    let data = world.data("a");
+    assert!(data == "1" || data == "[1]", "{data}");
+}
+
+#[test]
+fn a_stream_is_a_topic_and_a_topic_a_stream() {
+    let world = world();
+    // A stream under the other door: its data, and what it is beside.
+    world.make("s/a", JSON, "[{\"n\": 1},2]");
+    assert_eq!(world.add("s.a", JSON, "3"), 204);
+    let page = world
+        .ask("GET /v1/topics/s.a/events?type=put&key=", "", b"")
+        .json();
+    let values: Vec<&serde_json::Value> = page.as_array().unwrap().iter().collect();
+    let wanted = [serde_json::json!({"n": 1}), 2.into(), 3.into()];
+    assert!(
+        values.iter().map(|record| &record["value"]).eq(&wanted),
+        "{page}"
+    );
+    // And what that door writes is data of the stream.
+    let line = "POST /v1/topics/s.a/events";
+    assert_eq!(
+        world
+            .ask(line, &format!("{JSON}\nWeir-Key: k"), b"4")
+            .status,
+        201
+    );
+    assert_eq!(world.ask(line, TEXT, b"five").status, 201);
+    assert_eq!(
+        world.ask("DELETE /v1/topics/s.a/keys/k", "", b"").status,
+        204
+    );
+    assert_eq!(world.data("s/a"), "[{\"n\": 1},2,3,4,\"five\"]");
+    // A topic of the other door, by what its first record is.
+    assert_eq!(world.add("t", TEXT, "a"), 204, "no type yet");
+    assert_eq!(world.add("t", JSON, "1"), 409);
+    assert_eq!(
+        world.ask("HEAD /ds/t", "", b"").get("content-type"),
+        Some("text/plain")
+    );
+    assert_eq!(world.ask("PUT /ds/t", TEXT, b"").status, 200);
+    assert_eq!(world.ask("PUT /v1/topics/u", "", b"").status, 201);
+    assert_eq!(world.ask("POST /v1/topics/u/events", "", b"{}").status, 201);
+    let reply = world.ask("GET /ds/u", "", b"");
+    assert_eq!(
+        (reply.get("content-type"), reply.text()),
+        (Some("application/json"), "[{}]")
+    );
+    // One that is empty becomes a stream.
+    assert_eq!(world.ask("PUT /v1/topics/w", "", b"").status, 201);
+    world.make("w", &format!("{TEXT}\nStream-Closed: true"), "all");
+    assert_eq!(world.add("w", TEXT, "x"), 409);
+    // A source that the other door destroyed is missed, and said to be.
+    world.make("f", &format!("{TEXT}\nStream-Forked-From: /ds/w"), "");
+    assert_eq!(world.ask("DELETE /v1/topics/w", "", b"").status, 200);
+    let reply = world.ask("GET /ds/f", "", b"");
+    assert_eq!((reply.status, reply.problem().as_str()), (410, "gone"));
+}
+
+#[test]
+fn limits_are_refused_by_name_and_leave_nothing() {
+    let world = with(&[]);
+    world.make("a", JSON, "");
+    let many = format!("[{}1]", "1,".repeat(10_000));
+    let reply = world.ask("POST /ds/a", JSON, many.as_bytes());
+    assert_eq!((reply.status, reply.problem().as_str()), (413, "too-large"));
+    assert_eq!(reply.json()["limit"], 9_996);
+    for fields in [
+        format!("{JSON}\nStream-Seq: {}", "x".repeat(1025)),
+        format!("{JSON}\nStream-Seq:"),
+        format!(
+            "{JSON}\nProducer-Id: {}\nProducer-Epoch: 0\nProducer-Seq: 0",
+            "x".repeat(257)
+        ),
+        format!("{JSON}\nProducer-Id: x\nProducer-Epoch: 9007199254740992\nProducer-Seq: 0"),
+        format!("Content-Type: text/{}", "x".repeat(255)),
+    ] {
+        assert_eq!(world.add("a", &fields, "1"), 400, "{fields}");
+    }
+    assert_eq!(world.data("a"), "[]");
+    // Bytes have no borders, so a body may be larger than a record.
+    world.make("b", TEXT, "");
+    let large = "x".repeat(3 << 20);
+    assert_eq!(world.add("b", TEXT, &large), 204);
+    let mut got = String::new();
+    let mut at = "-1".to_owned();
+    loop {
+        let reply = world.ask(&format!("GET /ds/b?offset={at}"), "", b"");
+        got.push_str(reply.text());
+        reply.get("stream-next-offset").unwrap().clone_into(&mut at);
+        if reply.get("stream-up-to-date").is_some() {
+            break;
+        }
+    }
+    assert!(got == large, "{} bytes", got.len());
+}
+
+#[test]
+fn forks_of_forks_end_where_they_may_be_read() {
+    let world = with(&[]);
+    world.make("f0", TEXT, "0");
+    for n in 1..70 {
+        let fields = format!("{TEXT}\nStream-Forked-From: /ds/f{}", n - 1);
+        let reply = world.ask(&format!("PUT /ds/f{n}"), &fields, n.to_string().as_bytes());
+        if n >= 64 {
+            assert_eq!((reply.status, reply.problem().as_str()), (413, "too-large"));
+            break;
+        }
+        assert_eq!(reply.status, 201, "{n}");
+    }
+    let wanted: String = (0..64).map(|n| n.to_string()).collect();
+    assert_eq!(world.data("f63"), wanted);
+    // From any position on, by the longest way.
+    let head = world.ask(
+        "GET /ds/f63?offset=0000000000000003_0000000000000000",
+        "",
+        b"",
+    );
+    assert!(wanted.ends_with(head.text()) && head.text().len() < wanted.len());
+}
+
+#[test]
+fn a_drain_lets_long_polls_and_events_go() {
+    let mut world = with(&[]);
+    let tail = world.make("a", TEXT, "x");
+    let mut poll = world.client();
+    let line = format!("GET /ds/a?offset={tail}&live=long-poll");
+    poll.send(&crate::world::request(&line, "Prefer: wait=60", b""));
+    let mut events = world.client();
+    let line = "GET /ds/a?offset=-1&live=sse";
+    events.send(&crate::world::request(line, "", b""));
+    assert_eq!(events.head().status, 200);
+    events.until(b"\"upToDate\":true}\n\n");
+    // The poll waits when the store has somebody who does.
+    let waits = || {
+        world
+            .ask("GET /metrics", "", b"")
+            .text()
+            .contains("weir_http_tails{kind=\"long-poll\"} 1")
+    };
+    while !waits() {
+        std::thread::yield_now();
+    }
+    let server = world.server.take().unwrap();
+    server.drain();
+    let reply = poll.reply(false);
+    assert_eq!(
+        (reply.status, reply.get("stream-next-offset")),
+        (204, Some(tail.as_str()))
+    );
+    events.until(b"0\r\n\r\n");
+    server.wait().unwrap();
+}
