@@ -2,7 +2,7 @@
 //! compiled.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_core::{CodeHash, Refusal};
@@ -40,6 +40,11 @@ pub mod limits {
     pub const BRANCHES_MAX: u64 = 8192;
     /// The same in all functions of a module.
     pub const BRANCHES_TOTAL_MAX: u64 = 100_000;
+    /// Units of work to compile a function, about microseconds (this crate's
+    /// README).
+    pub const WORK_FUNCTION_MAX: u64 = 500_000;
+    /// The same for a module.
+    pub const WORK_MAX: u64 = 2_000_000;
     /// Bytes of stack that nested calls may take.
     pub const STACK_BYTES_MAX: usize = 512 << 10;
     /// Compiled modules that no topic runs but are kept for the next one.
@@ -49,6 +54,8 @@ pub mod limits {
     /// Instances that wait for their next call. A topic beyond that gets a
     /// fresh one for each call, because every one takes address space.
     pub const WARM_INSTANCES_MAX: usize = 4096;
+    /// Bytes of their memories.
+    pub const WARM_BYTES_MAX: u64 = 1 << 30;
     /// Fuel of the call that asks for the version of the interface.
     pub const VERSION_FUEL: u64 = 10_000;
 }
@@ -141,31 +148,51 @@ impl<M: Send + Sync> Cache<M> {
     }
 }
 
-/// Counts the instances of a host.
+/// Counts the instances of a host, and the bytes of their memories.
 #[derive(Debug, Default)]
-pub(crate) struct Warm(Arc<AtomicUsize>);
+pub(crate) struct Warm(Arc<Taken>);
+
+#[derive(Debug, Default)]
+struct Taken {
+    instances: AtomicUsize,
+    bytes: AtomicU64,
+}
 
 /// An instance that is counted while it lives.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<AtomicUsize>);
+pub(crate) struct Place {
+    taken: Arc<Taken>,
+    bytes: u64,
+}
 
 impl Warm {
-    pub(crate) fn place(&self) -> Place {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Place(Arc::clone(&self.0))
+    /// A place for an instance with a memory of so many bytes.
+    pub(crate) fn place(&self, bytes: u64) -> Place {
+        self.0.instances.fetch_add(1, Ordering::Relaxed);
+        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Place {
+            taken: Arc::clone(&self.0),
+            bytes,
+        }
     }
 }
 
 impl Place {
-    /// Whether this instance may wait for another call.
-    pub(crate) fn may_stay(&self) -> bool {
-        self.0.load(Ordering::Relaxed) <= limits::WARM_INSTANCES_MAX
+    /// Whether this instance may wait for another call, with a memory of so
+    /// many bytes by now.
+    pub(crate) fn may_stay(&mut self, bytes: u64) -> bool {
+        self.taken.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.taken.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.bytes = bytes;
+        self.taken.instances.load(Ordering::Relaxed) <= limits::WARM_INSTANCES_MAX
+            && self.taken.bytes.load(Ordering::Relaxed) <= limits::WARM_BYTES_MAX
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.taken.instances.fetch_sub(1, Ordering::Relaxed);
+        self.taken.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -205,4 +232,30 @@ fn on_own_stack<M: Send>(
             .join()
             .unwrap_or_else(|_| Err(unable("the compiler failed")))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instances_wait_within_number_and_bytes() {
+        let warm = Warm::default();
+        let half = limits::WARM_BYTES_MAX / 2;
+        let mut first = warm.place(half);
+        let mut second = warm.place(half);
+        assert!(first.may_stay(half) && second.may_stay(half));
+        assert!(!second.may_stay(half + 1), "it has grown");
+        assert!(!first.may_stay(half), "there is no room for both");
+        drop(second);
+        assert!(first.may_stay(half));
+        let others: Vec<_> = (1..limits::WARM_INSTANCES_MAX)
+            .map(|_| warm.place(0))
+            .collect();
+        assert!(first.may_stay(half));
+        let one_more = warm.place(0);
+        assert!(!first.may_stay(half));
+        drop((one_more, others));
+        assert!(first.may_stay(half));
+    }
 }

@@ -189,7 +189,7 @@ impl Compiled {
             globals,
             apply,
             instance,
-            place: self.warm.place(),
+            place: self.warm.place(self.report.memory_bytes),
         })
     }
 }
@@ -238,6 +238,12 @@ impl Running {
         }
         Some(live)
     }
+}
+
+/// The instance, if there is room for it to wait for its next call.
+fn stays(mut live: Box<Live>) -> Option<Box<Live>> {
+    let bytes = live.memory.data_size(&live.store) as u64;
+    live.place.may_stay(bytes).then_some(live)
 }
 
 /// Gives an instance the memory and the globals of the last good call.
@@ -320,8 +326,7 @@ impl Program for Running {
                 desk.burn(fuel - left.min(fuel));
                 self.live = match self.mode {
                     StateMode::Memory => Some(live),
-                    _ if !live.place.may_stay() => None,
-                    StateMode::None | StateMode::Kv => self.reset(live),
+                    StateMode::None | StateMode::Kv => self.reset(live).and_then(stays),
                 };
                 verdict(code)
             }
@@ -361,13 +366,7 @@ impl Program for Running {
         {
             self.live = None;
         }
-        if self
-            .live
-            .as_ref()
-            .is_some_and(|live| !live.place.may_stay())
-        {
-            self.live = None;
-        }
+        self.live = self.live.take().and_then(stays);
     }
 
     fn fork(&self) -> Box<dyn Program> {

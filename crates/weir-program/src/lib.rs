@@ -20,6 +20,8 @@ mod rewrite;
 pub mod script;
 pub mod trace;
 mod validate;
+mod work;
+mod writes;
 
 pub use host::limits;
 #[cfg(feature = "wasmi")]

@@ -159,6 +159,17 @@ impl Compiler {
     }
 }
 
+/// What it says about the code when the compiler gives up. Everything else
+/// (memory for the result, say) says something about this machine.
+fn refusal(error: &Error) -> Refusal {
+    let said = said(error);
+    if said.contains("failed to compile") {
+        let cause = error.root_cause();
+        return Refusal::Bad(format!("the compiler cannot take the module: {cause}"));
+    }
+    Refusal::Unable(said)
+}
+
 fn said(error: &Error) -> String {
     format!("{error:#}")
 }
@@ -204,7 +215,7 @@ impl WasmtimeHost {
         let Rewritten { code, mask, data } =
             rewrite(code, &report.globals, marks, report.names_data)
                 .map_err(|error| Refusal::Bad(error.to_string()))?;
-        let module = Module::new(&engine.engine, &code).map_err(|error| unable(&error))?;
+        let module = Module::new(&engine.engine, &code).map_err(|error| refusal(&error))?;
         let pre = engine
             .linker
             .instantiate_pre(&module)
@@ -289,7 +300,7 @@ impl Compiled {
             mask,
             apply,
             instance,
-            place: self.warm.place(),
+            place: self.warm.place(self.report.memory_bytes),
         })
     }
 }
@@ -355,6 +366,12 @@ impl Running {
         }
         Some(live)
     }
+}
+
+/// The instance, if there is room for it to wait for its next call.
+fn stays(mut live: Box<Live>) -> Option<Box<Live>> {
+    let bytes = live.memory.data_size(&live.store) as u64;
+    live.place.may_stay(bytes).then_some(live)
 }
 
 /// Gives an instance the memory and the globals of the last good call.
@@ -442,8 +459,7 @@ impl Program for Running {
                 desk.burn(fuel - left.min(fuel));
                 self.live = match self.mode {
                     StateMode::Memory => Some(live),
-                    _ if !live.place.may_stay() => None,
-                    StateMode::None | StateMode::Kv => self.reset(live),
+                    StateMode::None | StateMode::Kv => self.reset(live).and_then(stays),
                 };
                 verdict(code)
             }
@@ -483,13 +499,7 @@ impl Program for Running {
         {
             self.live = None;
         }
-        if self
-            .live
-            .as_ref()
-            .is_some_and(|live| !live.place.may_stay())
-        {
-            self.live = None;
-        }
+        self.live = self.live.take().and_then(stays);
     }
 
     fn fork(&self) -> Box<dyn Program> {
@@ -542,4 +552,23 @@ fn why(error: &Error, stop: Option<Stop>, out_of_fuel: bool) -> Trap {
         Some(T::UnreachableCodeReached) => TrapKind::Unreachable,
         _ => return Trap::Unable(format!("{error:#}")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_compiler_cannot_take_is_a_bad_program() {
+        let error = Error::msg("Code for function is too large");
+        assert_eq!(
+            refusal(&error.context("failed to compile: wasm[0]::function[7]")),
+            Refusal::Bad(
+                "the compiler cannot take the module: Code for function is too large".to_owned()
+            )
+        );
+        let error = Error::msg("Cannot allocate memory").context("mmap failed");
+        let said = "mmap failed: Cannot allocate memory".to_owned();
+        assert_eq!(refusal(&error), Refusal::Unable(said));
+    }
 }

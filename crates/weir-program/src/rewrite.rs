@@ -21,12 +21,13 @@ use std::convert::Infallible;
 use wasm_encoder::reencode::{Error, Reencode, utils};
 use wasm_encoder::{
     CodeSection, ConstExpr, DataSection, ExportKind, ExportSection, Function, GlobalSection,
-    GlobalType, Instruction, MemArg, Module, SectionId, ValType,
+    GlobalType, Instruction, Module, SectionId, ValType,
 };
 use wasmparser::{DataKind, ExternalKind, FunctionBody, Operator, Parser, Payload};
 use weir_core::program::Entry;
 
 use crate::abi;
+use crate::writes::{Write, write_of};
 
 /// First bytes of the reserved names.
 pub(crate) const RESERVED: &str = "weir:";
@@ -308,55 +309,30 @@ impl Reencode for Rewriter {
             own = own.saturating_add(count);
             locals.push((count, self.val_type(kind)?));
         }
-        let mut instructions = Vec::new();
-        let mut reader = body.get_operators_reader()?;
-        while !reader.eof() {
-            instructions.push(self.parse_instruction(&mut reader)?);
+        let mut operators = Vec::new();
+        for operator in body.get_operators_reader()? {
+            operators.push(operator?);
         }
+        let writes: Vec<_> = operators.iter().map(write_of).collect();
         let needed: Vec<ValType> = SPARE
             .into_iter()
-            .filter(|kind| instructions.iter().any(|i| needs(i, *kind)))
+            .filter(|kind| writes.iter().flatten().any(|write| needs(*write, *kind)))
             .collect();
         let spare = Spare::new(own, &needed, &mut locals);
         let mut function = Function::new(locals);
-        for instruction in &instructions {
-            match write_of(instruction) {
-                Some(Write::One(kind, arg)) => spare.one(&mut function, mask, kind, arg),
+        for (operator, write) in operators.into_iter().zip(writes) {
+            match write {
+                Some(Write::One(kind, offset)) => {
+                    spare.one(&mut function, mask, value_type(kind), offset);
+                }
                 Some(Write::Many) => spare.many(&mut function, mask),
                 None => {}
             }
-            function.instruction(instruction);
+            function.instruction(&self.instruction(operator)?);
         }
         code.function(&function);
         Ok(())
     }
-}
-
-/// An instruction that writes into the memory.
-enum Write {
-    /// From the stack: an address and a value of this type.
-    One(ValType, MemArg),
-    /// From the stack: an address, an `i32`, and a number of bytes.
-    Many,
-}
-
-fn write_of(instruction: &Instruction<'_>) -> Option<Write> {
-    use Instruction as I;
-    Some(match instruction {
-        I::I32Store(arg) | I::I32Store8(arg) | I::I32Store16(arg) => Write::One(ValType::I32, *arg),
-        I::I64Store(arg) | I::I64Store8(arg) | I::I64Store16(arg) | I::I64Store32(arg) => {
-            Write::One(ValType::I64, *arg)
-        }
-        I::F32Store(arg) => Write::One(ValType::F32, *arg),
-        I::F64Store(arg) => Write::One(ValType::F64, *arg),
-        I::V128Store(arg)
-        | I::V128Store8Lane { memarg: arg, .. }
-        | I::V128Store16Lane { memarg: arg, .. }
-        | I::V128Store32Lane { memarg: arg, .. }
-        | I::V128Store64Lane { memarg: arg, .. } => Write::One(ValType::V128, *arg),
-        I::MemoryFill(_) | I::MemoryCopy { .. } | I::MemoryInit { .. } => Write::Many,
-        _ => return None,
-    })
 }
 
 /// Types of the locals that a function may get on top of its own. The first is
@@ -369,11 +345,21 @@ const SPARE: [ValType; 5] = [
     ValType::V128,
 ];
 
-fn needs(instruction: &Instruction<'_>, kind: ValType) -> bool {
-    match write_of(instruction) {
-        Some(Write::One(value, _)) => kind == ValType::I32 || kind == value,
-        Some(Write::Many) => kind == ValType::I32,
-        None => false,
+/// The type of a value, in the words of the encoder.
+fn value_type(kind: wasmparser::ValType) -> ValType {
+    match kind {
+        wasmparser::ValType::I64 => ValType::I64,
+        wasmparser::ValType::F32 => ValType::F32,
+        wasmparser::ValType::F64 => ValType::F64,
+        wasmparser::ValType::V128 => ValType::V128,
+        _ => ValType::I32,
+    }
+}
+
+fn needs(write: Write, kind: ValType) -> bool {
+    match write {
+        Write::One(value, _) => kind == ValType::I32 || kind == value_type(value),
+        Write::Many => kind == ValType::I32,
     }
 }
 
@@ -412,7 +398,7 @@ impl Spare {
 
     /// Marks the piece that holds the first byte of a write; the few bytes
     /// behind it are always restored with it.
-    fn one(&self, function: &mut Function, mask: Mask, kind: ValType, arg: MemArg) {
+    fn one(&self, function: &mut Function, mask: Mask, kind: ValType, offset: u64) {
         use Instruction as I;
         let value = self.value(kind);
         function
@@ -422,7 +408,7 @@ impl Spare {
             .instruction(&I::I64Const(1))
             .instruction(&I::LocalGet(self.address));
         // An address that does not fit 32 bits traps.
-        let offset = u32::try_from(arg.offset).unwrap_or(u32::MAX);
+        let offset = u32::try_from(offset).unwrap_or(u32::MAX);
         if offset != 0 {
             function
                 .instruction(&I::I32Const(offset.cast_signed()))

@@ -6,8 +6,9 @@
 //! (size, number of functions, tables).
 
 use wasmparser::{
-    ConstExpr, DataKind, ElementItems, ElementKind, ExternalKind, FuncType, Operator, Parser,
-    Payload, TypeRef, ValType, Validator, WasmFeatures,
+    ConstExpr, DataKind, ElementItems, ElementKind, ExternalKind, FuncType, FuncValidator,
+    FuncValidatorAllocations, FunctionBody, Operator, OperatorsReader, Parser, Payload, TypeRef,
+    ValType, ValidPayload, Validator, ValidatorResources, WasmFeatures,
 };
 use weir_core::desk::Image;
 use weir_core::limits::{GLOBALS_MAX, MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MAX, METER};
@@ -20,6 +21,8 @@ use crate::host::limits::{
     TABLE_ELEMENTS_MAX, TABLES_MAX,
 };
 use crate::rewrite::RESERVED;
+use crate::work::Work;
+use crate::writes::write_of;
 
 /// Bytes of a page of linear memory.
 pub(crate) const PAGE_BYTES: u64 = 65_536;
@@ -158,15 +161,7 @@ pub fn inspect(code: &[u8]) -> Result<Report, String> {
         ));
     }
     let mut look = Look::default();
-    // Rules first: their sentences say more than those of the format.
-    let walked = look.walk(code);
-    if let Err(Fault::Rule(sentence)) = walked {
-        return Err(sentence);
-    }
-    Validator::new_with_features(features())
-        .validate_all(code)
-        .map_err(|error| format(&error))?;
-    walked.map_err(|fault| match fault {
+    look.walk(code).map_err(|fault| match fault {
         Fault::Rule(sentence) => sentence,
         Fault::Format(error) => format(&error),
     })?;
@@ -200,7 +195,8 @@ fn few(count: u32, what: &str, at: usize, max: u32) -> Result<(), Fault> {
     ))
 }
 
-enum Fault {
+/// Why a walk through a module ended.
+pub(crate) enum Fault {
     Rule(String),
     Format(wasmparser::BinaryReaderError),
 }
@@ -211,7 +207,7 @@ impl From<wasmparser::BinaryReaderError> for Fault {
     }
 }
 
-fn rule<T>(sentence: String) -> Result<T, Fault> {
+pub(crate) fn rule<T>(sentence: String) -> Result<T, Fault> {
     Err(Fault::Rule(sentence))
 }
 
@@ -228,107 +224,118 @@ struct Look {
     global_count: u32,
     locals: u64,
     branches: u64,
+    work: Work,
     report: Report,
 }
 
 impl Look {
+    /// Goes through the module once. At each place our rules come first: their
+    /// sentences say more than those of the format.
     fn walk(&mut self, code: &[u8]) -> Result<(), Fault> {
+        let mut validator = Validator::new_with_features(features());
+        let mut spare = FuncValidatorAllocations::default();
         for payload in Parser::new(0).parse_all(code) {
-            match payload? {
-                Payload::TypeSection(types) => {
-                    let at = types.range().start;
-                    few(types.count(), "types", at, ITEMS_MAX)?;
-                    for kind in types.into_iter_err_on_gc_types() {
-                        self.kind(kind?, at)?;
-                    }
-                }
-                Payload::ImportSection(imports) => {
-                    for import in imports.into_imports_with_offsets() {
-                        let (at, import) = import?;
-                        self.import(import.module, import.name, import.ty, at)?;
-                    }
-                }
-                Payload::FunctionSection(functions) => {
-                    if functions.count() > FUNCTIONS_MAX {
-                        return rule(format!(
-                            "the module has {} functions, allowed are {FUNCTIONS_MAX}",
-                            functions.count()
-                        ));
-                    }
-                    for kind in functions {
-                        self.functions.push(kind?);
-                    }
-                }
-                Payload::MemorySection(memories) => {
-                    for memory in memories {
-                        self.memory(&memory?)?;
-                    }
-                }
-                Payload::TableSection(tables) => {
-                    for table in tables {
-                        self.table(table?.ty.initial)?;
-                    }
-                }
-                Payload::GlobalSection(globals) => {
-                    let at = globals.range().start;
-                    few(globals.count(), "globals", at, ITEMS_MAX)?;
-                    for global in globals {
-                        self.global(global?.ty)?;
-                    }
-                }
-                Payload::ExportSection(exports) => {
-                    let at = exports.range().start;
-                    few(exports.count(), "exports", at, ITEMS_MAX)?;
-                    for export in exports {
-                        let export = export?;
-                        if export.name.starts_with(RESERVED) {
-                            return rule(format!(
-                                "the export {:?} has a reserved name: names must not start with {RESERVED:?}",
-                                export.name
-                            ));
-                        }
-                        let export = (export.name.to_owned(), export.kind, export.index);
-                        self.exported.push(export);
-                    }
-                }
-                Payload::StartSection { range, .. } => {
-                    return rule(format!(
-                        "a start function is not allowed (at byte {}): what must run first belongs in weir_init",
-                        range.start
-                    ));
-                }
-                Payload::ElementSection(segments) => {
-                    few(
-                        segments.count(),
-                        "element segments",
-                        segments.range().start,
-                        SEGMENTS_MAX,
-                    )?;
-                    for (number, segment) in segments.into_iter().enumerate() {
-                        self.elements(number, &segment?)?;
-                    }
-                }
-                Payload::DataSection(segments) => {
-                    few(
-                        segments.count(),
-                        "data segments",
-                        segments.range().start,
-                        SEGMENTS_MAX,
-                    )?;
-                    for (number, segment) in segments.into_iter().enumerate() {
-                        self.data(number, &segment?)?;
-                    }
-                }
-                Payload::CodeSectionEntry(body) => self.body(&body)?,
-                Payload::TagSection(section) => {
-                    return rule(format!(
-                        "exceptions are not allowed (at byte {})",
-                        section.range().start
-                    ));
-                }
-                _ => {}
+            let payload = payload?;
+            self.section(&payload)?;
+            if let ValidPayload::Func(function, body) = validator.payload(&payload)? {
+                let mut function = function.into_validator(spare);
+                self.body(code, &body, &mut function)?;
+                spare = function.into_allocations();
             }
         }
+        Ok(())
+    }
+
+    fn section(&mut self, payload: &Payload<'_>) -> Result<(), Fault> {
+        match payload {
+            Payload::TypeSection(types) => {
+                let at = types.range().start;
+                few(types.count(), "types", at, ITEMS_MAX)?;
+                for kind in types.clone().into_iter_err_on_gc_types() {
+                    self.kind(kind?, at)?;
+                }
+            }
+            Payload::ImportSection(imports) => {
+                for import in imports.clone().into_imports_with_offsets() {
+                    let (at, import) = import?;
+                    self.import(import.module, import.name, import.ty, at)?;
+                }
+            }
+            Payload::FunctionSection(functions) => {
+                if functions.count() > FUNCTIONS_MAX {
+                    return rule(format!(
+                        "the module has {} functions, allowed are {FUNCTIONS_MAX}",
+                        functions.count()
+                    ));
+                }
+                for kind in functions.clone() {
+                    self.functions.push(kind?);
+                }
+            }
+            Payload::MemorySection(memories) => {
+                for memory in memories.clone() {
+                    self.memory(&memory?)?;
+                }
+            }
+            Payload::TableSection(tables) => {
+                for table in tables.clone() {
+                    self.table(table?.ty.initial)?;
+                }
+            }
+            Payload::GlobalSection(globals) => {
+                let at = globals.range().start;
+                few(globals.count(), "globals", at, ITEMS_MAX)?;
+                for global in globals.clone() {
+                    self.global(global?.ty)?;
+                }
+            }
+            Payload::ExportSection(exports) => {
+                let at = exports.range().start;
+                few(exports.count(), "exports", at, ITEMS_MAX)?;
+                for export in exports.clone() {
+                    self.export(&export?)?;
+                }
+            }
+            Payload::StartSection { range, .. } => {
+                return rule(format!(
+                    "a start function is not allowed (at byte {}): what must run first belongs in weir_init",
+                    range.start
+                ));
+            }
+            Payload::ElementSection(segments) => {
+                let at = segments.range().start;
+                few(segments.count(), "element segments", at, SEGMENTS_MAX)?;
+                for (number, segment) in segments.clone().into_iter().enumerate() {
+                    self.elements(number, &segment?)?;
+                }
+            }
+            Payload::DataSection(segments) => {
+                let at = segments.range().start;
+                few(segments.count(), "data segments", at, SEGMENTS_MAX)?;
+                for (number, segment) in segments.clone().into_iter().enumerate() {
+                    self.data(number, &segment?)?;
+                }
+            }
+            Payload::TagSection(section) => {
+                return rule(format!(
+                    "exceptions are not allowed (at byte {})",
+                    section.range().start
+                ));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn export(&mut self, export: &wasmparser::Export<'_>) -> Result<(), Fault> {
+        if export.name.starts_with(RESERVED) {
+            return rule(format!(
+                "the export {:?} has a reserved name: names must not start with {RESERVED:?}",
+                export.name
+            ));
+        }
+        let export = (export.name.to_owned(), export.kind, export.index);
+        self.exported.push(export);
         Ok(())
     }
 
@@ -403,6 +410,8 @@ impl Look {
                 ));
             }
         }
+        self.work
+            .kind(kind.params().len(), kind.results().len(), at)?;
         self.types.push(kind);
         Ok(())
     }
@@ -424,7 +433,12 @@ impl Look {
         ))
     }
 
-    fn elements(&self, number: usize, segment: &wasmparser::Element<'_>) -> Result<(), Fault> {
+    fn elements(&mut self, number: usize, segment: &wasmparser::Element<'_>) -> Result<(), Fault> {
+        let count = u64::from(match &segment.items {
+            ElementItems::Functions(items) => items.count(),
+            ElementItems::Expressions(_, items) => items.count(),
+        });
+        self.work.bridges(count, segment.range.start)?;
         let ElementKind::Active {
             table_index,
             offset_expr,
@@ -432,10 +446,6 @@ impl Look {
         else {
             return Ok(());
         };
-        let count = u64::from(match &segment.items {
-            ElementItems::Functions(items) => items.count(),
-            ElementItems::Expressions(_, items) => items.count(),
-        });
         let Some(max) = self.tables.get(table_index.unwrap_or(0) as usize) else {
             return Ok(()); // the format has a sentence for it
         };
@@ -484,7 +494,12 @@ impl Look {
         Ok(())
     }
 
-    fn body(&mut self, body: &wasmparser::FunctionBody<'_>) -> Result<(), Fault> {
+    fn body(
+        &mut self,
+        code: &[u8],
+        body: &FunctionBody<'_>,
+        function: &mut FuncValidator<ValidatorResources>,
+    ) -> Result<(), Fault> {
         let range = body.range();
         self.report.functions += 1;
         self.report.body_bytes += range.len() as u64;
@@ -495,6 +510,44 @@ impl Look {
                 range.start
             ));
         }
+        let locals = self.locals(body)?;
+        let mut reader = body.get_binary_reader();
+        function.read_locals(&mut reader)?;
+        reader.set_features(features());
+        self.work
+            .begin(range.start, u64::from(function.len_locals()).max(locals))?;
+        let (mut depth, mut branches) = (0_usize, 0);
+        let mut operators = OperatorsReader::new(reader);
+        while !operators.eof() {
+            let (operator, at) = operators.read_with_offset()?;
+            branches += branches_of(&operator);
+            self.branches_fit(branches, range.start)?;
+            match operator {
+                Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } => depth += 1,
+                Operator::End => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if depth > NESTING_MAX {
+                return rule(format!(
+                    "blocks are nested more than {NESTING_MAX} deep (function at byte {})",
+                    range.start
+                ));
+            }
+            self.note(&operator);
+            let first = code.get(at).copied().unwrap_or_default();
+            let arity = self.arity(&operator);
+            self.work
+                .operator(first, arity, function.operand_stack_height())?;
+            function.op(at, &operator)?;
+        }
+        operators.finish()?;
+        self.branches += branches;
+        self.work.end(range.end)
+    }
+
+    /// Number of local variables of a function, parameters left out.
+    fn locals(&mut self, body: &FunctionBody<'_>) -> Result<u64, Fault> {
+        let range = body.range();
         let mut locals = 0;
         for local in body.get_locals_reader()? {
             locals += u64::from(local?.0);
@@ -512,56 +565,46 @@ impl Look {
                 range.end, self.locals
             ));
         }
-        let mut depth = 0_usize;
-        let mut branches = 0;
-        for operator in body.get_operators_reader()? {
-            let operator = operator?;
-            branches += branches_of(&operator);
-            self.branches_fit(branches, range.start)?;
-            match operator {
-                Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } => depth += 1,
-                Operator::End => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-            if depth > NESTING_MAX {
-                return rule(format!(
-                    "blocks are nested more than {NESTING_MAX} deep (function at byte {})",
-                    range.start
-                ));
-            }
-            match operator {
-                Operator::TableCopy { .. }
-                | Operator::TableInit { .. }
-                | Operator::ElemDrop { .. }
-                | Operator::DataDrop { .. } => self.report.changes_segments = true,
-                Operator::GlobalSet { .. } => self.report.sets_globals = true,
-                Operator::I32Store { .. }
-                | Operator::I64Store { .. }
-                | Operator::F32Store { .. }
-                | Operator::F64Store { .. }
-                | Operator::I32Store8 { .. }
-                | Operator::I32Store16 { .. }
-                | Operator::I64Store8 { .. }
-                | Operator::I64Store16 { .. }
-                | Operator::I64Store32 { .. }
-                | Operator::V128Store { .. }
-                | Operator::V128Store8Lane { .. }
-                | Operator::V128Store16Lane { .. }
-                | Operator::V128Store32Lane { .. }
-                | Operator::V128Store64Lane { .. }
-                | Operator::MemoryFill { .. }
-                | Operator::MemoryCopy { .. }
-                | Operator::MemoryInit { .. }
-                | Operator::MemoryGrow { .. } => self.report.stores = true,
-                _ => {}
-            }
-            self.report.names_data |= matches!(
-                operator,
-                Operator::MemoryInit { .. } | Operator::DataDrop { .. }
-            );
+        Ok(locals)
+    }
+
+    /// Notes what an instance may change.
+    fn note(&mut self, operator: &Operator<'_>) {
+        let report = &mut self.report;
+        match operator {
+            Operator::TableCopy { .. }
+            | Operator::TableInit { .. }
+            | Operator::ElemDrop { .. }
+            | Operator::DataDrop { .. } => report.changes_segments = true,
+            Operator::GlobalSet { .. } => report.sets_globals = true,
+            Operator::MemoryGrow { .. } => report.stores = true,
+            other => report.stores |= write_of(other).is_some(),
         }
-        self.branches += branches;
-        Ok(())
+        report.names_data |= matches!(
+            operator,
+            Operator::MemoryInit { .. } | Operator::DataDrop { .. }
+        );
+    }
+
+    /// How many values an instruction takes and leaves by its type or table.
+    fn arity(&self, operator: &Operator<'_>) -> u64 {
+        use wasmparser::BlockType;
+        let kind = match operator {
+            Operator::Call { function_index } => self.functions.get(*function_index as usize),
+            Operator::CallIndirect { type_index, .. } => Some(type_index),
+            Operator::Block { blockty } | Operator::Loop { blockty } | Operator::If { blockty } => {
+                match blockty {
+                    BlockType::FuncType(index) => Some(index),
+                    _ => None,
+                }
+            }
+            Operator::BrTable { targets } => return u64::from(targets.len()),
+            _ => None,
+        };
+        kind.and_then(|kind| self.types.get(*kind as usize))
+            .map_or(0, |kind| {
+                (kind.params().len() + kind.results().len()) as u64
+            })
     }
 
     /// Whether a function may have so many, behind those before it.

@@ -346,7 +346,6 @@ fn forms() {
         let targets = " 0".repeat(n as usize - 2);
         for body in [
             "block end ".repeat(n as usize),
-            "loop end ".repeat(n as usize),
             "i32.const 0 if end ".repeat(n as usize),
             "i32.const 0 br_if 0 ".repeat(n as usize),
             // The last target is the default one, which is in every table.

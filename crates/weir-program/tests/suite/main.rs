@@ -21,4 +21,5 @@ mod revert;
 mod rules;
 mod saved;
 mod store;
+mod work;
 mod world;

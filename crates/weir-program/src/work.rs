@@ -1,0 +1,119 @@
+//! What a module costs to compile, estimated while it is looked at.
+//!
+//! A unit is about a microsecond of the compiler, in the worst case that was
+//! found of each kind of instruction: the time of a compiler grows faster than
+//! the code in several ways (bridges between host and module for each type and
+//! function, local variables that live through loops, many values at once on
+//! the stack, checks behind each float), and each has its place here. So a
+//! module that stays below the limits compiles in seconds at most, whatever it
+//! is made of, and an ordinary one of the largest size is far below.
+//!
+//! What must never happen here: a number that depends on anything but the code.
+
+use crate::host::limits::{WORK_FUNCTION_MAX, WORK_MAX};
+use crate::validate::{Fault, rule};
+
+/// A type has a bridge from the module to the host.
+const KIND: u64 = 45;
+/// Each value that goes over a bridge.
+const VALUE: u64 = 8;
+/// A function that can be called from outside of its module has a bridge.
+const BRIDGE: u64 = 30;
+/// The frame of a function.
+const FUNCTION: u64 = 30;
+/// Values on the stack that cost an instruction one unit more: they are spilt.
+const SPILLS: u64 = 32;
+
+/// The estimate, while it grows.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    total: u64,
+    /// Of the function that is looked at: where it is, and what it costs.
+    at: usize,
+    here: u64,
+    locals: u64,
+    loops: u64,
+}
+
+impl Work {
+    /// A function type.
+    pub(crate) fn kind(&mut self, params: usize, results: usize, at: usize) -> Result<(), Fault> {
+        self.total += KIND + VALUE * (params + results) as u64;
+        self.fits(at)
+    }
+
+    /// Functions in a table.
+    pub(crate) fn bridges(&mut self, functions: u64, at: usize) -> Result<(), Fault> {
+        self.total += BRIDGE * functions;
+        self.fits(at)
+    }
+
+    /// A function with these local variables, parameters included, begins.
+    pub(crate) fn begin(&mut self, at: usize, locals: u64) -> Result<(), Fault> {
+        (self.at, self.here, self.locals, self.loops) = (at, FUNCTION, locals, 0);
+        self.function_fits()
+    }
+
+    /// An instruction of it, by its first byte, the number of values or targets
+    /// that its type or table has, and the values on the stack before it.
+    pub(crate) fn operator(&mut self, first: u8, arity: u64, height: u32) -> Result<(), Fault> {
+        let own = match first {
+            // A loop may carry each local variable, and is looked at from each
+            // of those behind it.
+            0x03 => {
+                self.loops += 1;
+                25 + arity + self.locals * 3 / 4 + self.loops / 16
+            }
+            // Blocks and branches.
+            0x02 | 0x04 | 0x05 | 0x0c..=0x0e => 6 + arity + self.locals / 16,
+            // Calls, straight and through a table.
+            0x10 => 12 + arity,
+            0x11 => 25 + arity,
+            // Choices, globals, loads, whole numbers and what is made of them.
+            0x1b..=0x1c
+            | 0x23..=0x24
+            | 0x28..=0x35
+            | 0x3f
+            | 0x45..=0x8a
+            | 0xa7
+            | 0xac..=0xad
+            | 0xbc..=0xc4 => 3,
+            // Stores, each with the mark in front of it; growing.
+            0x36..=0x3e => 10,
+            0x40 => 15,
+            // Floats, with a check for what is no number; vectors.
+            0x8b..=0xbb | 0xfd => 20,
+            // Ranges of memory and tables.
+            0xfc => 50,
+            // Constants, local variables, ends.
+            _ => return Ok(()),
+        };
+        self.here += own + u64::from(height) / SPILLS;
+        self.function_fits()
+    }
+
+    /// The function is over.
+    pub(crate) fn end(&mut self, at: usize) -> Result<(), Fault> {
+        self.total += std::mem::take(&mut self.here);
+        self.fits(at)
+    }
+
+    fn function_fits(&self) -> Result<(), Fault> {
+        if self.here <= WORK_FUNCTION_MAX {
+            return Ok(());
+        }
+        rule(format!(
+            "the function at byte {} would cost more than {WORK_FUNCTION_MAX} units of work to compile",
+            self.at
+        ))
+    }
+
+    fn fits(&self, at: usize) -> Result<(), Fault> {
+        if self.total <= WORK_MAX {
+            return Ok(());
+        }
+        rule(format!(
+            "the module up to byte {at} would cost more than {WORK_MAX} units of work to compile"
+        ))
+    }
+}

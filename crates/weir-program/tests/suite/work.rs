@@ -1,0 +1,110 @@
+//! What a module may cost to compile is known before it is compiled: each way
+//! to make a compiler slow is refused, with the place, and large ordinary
+//! modules are not.
+
+use std::fmt::Write as _;
+
+use weir_program::inspect;
+use weir_program::limits::{FUNCTION_BYTES_MAX, MODULE_BYTES_MAX};
+
+/// A module with these types and tables, and these functions.
+fn module(parts: &str, functions: &str) -> Vec<u8> {
+    let text = format!(
+        r#"(module {parts} (memory (export "memory") 1 1) (global $g (mut f64) (f64.const 1))
+        (func (export "weir_abi") (result i32) i32.const 1)
+        (func (export "weir_apply") (result i32) i32.const 0) {functions})"#
+    );
+    wat::parse_str(text).unwrap()
+}
+
+fn refused(code: &[u8], what: &str) {
+    let sentence = inspect(code).unwrap_err();
+    assert!(
+        sentence.starts_with(what) && sentence.ends_with("units of work to compile"),
+        "{sentence}"
+    );
+}
+
+const FUNCTION: &str = "the function at byte ";
+const MODULE: &str = "the module up to byte ";
+
+/// A function that sets `locals` variables, goes through `loops` loops, and
+/// reads the variables again.
+fn carried(locals: usize, loops: usize) -> String {
+    let mut body = format!("(func (local{})", " i32".repeat(locals));
+    for local in 0..locals {
+        write!(body, "(local.set {local} (i32.const 1))").unwrap();
+    }
+    body += &"(loop (br_if 0 (local.get 0)))".repeat(loops);
+    for local in 0..locals {
+        write!(body, "(local.set 0 (local.get {local}))").unwrap();
+    }
+    body + ")"
+}
+
+#[test]
+fn variables_that_live_through_loops_are_counted_as_often() {
+    refused(&module("", &carried(1000, 600)), FUNCTION);
+    assert_eq!(inspect(&module("", &carried(100, 300))).err(), None);
+    refused(&module("", &carried(1, 4_000)), FUNCTION);
+    let many = carried(500, 500).repeat(12);
+    refused(&module("", &many), MODULE);
+}
+
+#[test]
+fn long_chains_of_floats_are_refused() {
+    let chain = |count: usize| {
+        let sums = "(f64.sqrt)".repeat(count);
+        format!("(func (global.get $g) {sums} (global.set $g))")
+    };
+    refused(&module("", &chain(30_000)), FUNCTION);
+    let functions = chain(20_000).repeat(6);
+    refused(&module("", &functions), MODULE);
+}
+
+#[test]
+fn bridges_are_counted_for_types_and_tables() {
+    let mut types = String::new();
+    for number in 0..4000 {
+        let kind = |bit: u32| {
+            if number >> bit & 1 == 0 {
+                " i32"
+            } else {
+                " i64"
+            }
+        };
+        let params: String = (0..100).map(|n| kind(n % 12)).collect();
+        write!(types, "(type (func (param{params})))").unwrap();
+    }
+    refused(&module(&types, ""), MODULE);
+    let items = "$f ".repeat(9_000);
+    let table = format!("(table 10000 funcref) (func $f) {}", {
+        let segment = format!("(elem (i32.const 0) func {items})");
+        segment.repeat(9)
+    });
+    refused(&module(&table, ""), MODULE);
+}
+
+#[test]
+fn many_values_at_once_make_each_instruction_dearer() {
+    let deep = |depth: usize| {
+        let loads = "(i32.load (i32.const 0))".repeat(depth);
+        let sums = "(i32.add)".repeat(depth - 1);
+        format!("(func {loads} {sums} drop)")
+    };
+    assert_eq!(inspect(&module("", &deep(3_000))).err(), None);
+    refused(&module("", &deep(20_000)), FUNCTION);
+}
+
+/// Stores cost most of what ordinary code has plenty of; a module of the
+/// largest size and functions of the largest size may consist of little else.
+#[test]
+fn large_ordinary_modules_are_fine() {
+    // 14 bytes: a load, a store, an addition and where they come from.
+    let line = "(i32.store (local.get 0) (i32.add (i32.load (local.get 0)) (i32.const 1)))";
+    let body = line.repeat((FUNCTION_BYTES_MAX - 100) / 14);
+    let functions = format!("(func (param i32) {body})").repeat(7);
+    let code = module("", &functions);
+    assert!(code.len() > MODULE_BYTES_MAX * 3 / 4);
+    assert_eq!(inspect(&code).err(), None);
+}
