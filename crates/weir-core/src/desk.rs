@@ -256,6 +256,14 @@ impl Desk {
         &self.state
     }
 
+    /// Bytes of keys and values that this intention may have to put back, in
+    /// the state and among the topic's keys: what a host charges for.
+    #[must_use]
+    pub fn noted_bytes(&self) -> u64 {
+        let keys = self.keys.as_ref().map_or(0, KvMap::noted_content_bytes);
+        self.state.noted_content_bytes() + keys
+    }
+
     /// The memory of mode `memory`.
     #[must_use]
     pub fn image(&self) -> &Image {

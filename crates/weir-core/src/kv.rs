@@ -66,6 +66,12 @@ impl KvMap {
         (self.noted.len() + self.undo.len() * size_of::<Undo>()) as u64
     }
 
+    /// Bytes of the keys and values among them: equal on every machine.
+    #[must_use]
+    pub fn noted_content_bytes(&self) -> u64 {
+        self.noted.len() as u64
+    }
+
     /// All entries, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.map.iter().map(|(k, v)| (k.as_slice(), v.as_slice()))

@@ -17,6 +17,10 @@ pub(crate) const VERSION: i32 = 1;
 const CALL_FUEL: u64 = 100;
 /// Fuel of an emitted record, on top.
 const EMIT_FUEL: u64 = 500;
+/// Fuel of looking an entry up, on top.
+const LOOKUP_FUEL: u64 = 100;
+/// Fuel of changing an entry of the state, on top: it may have to be put back.
+const CHANGE_FUEL: u64 = 200;
 /// Fuel of each hashed byte.
 const HASH_BYTE_FUEL: u64 = 4;
 
@@ -129,7 +133,25 @@ fn hand(
 
 /// A key that was looked for is paid for: it was compared with others.
 fn looked(mut done: Done, klen: i32) -> Done {
-    done.fuel += size(klen) as u64 / 8;
+    done.fuel += LOOKUP_FUEL + size(klen) as u64 / 8;
+    done
+}
+
+/// Does something to the entries of a desk: how many bytes were noted so that
+/// it can be put back as it was. They are paid for, whatever becomes of it.
+fn noting<T>(
+    d: &mut Desk,
+    change: impl FnOnce(&mut Desk) -> Result<T, Stop>,
+) -> Result<(T, usize), Stop> {
+    let before = d.noted_bytes();
+    let done = change(d)?;
+    let noted = d.noted_bytes() - before;
+    Ok((done, usize::try_from(noted).unwrap_or(usize::MAX)))
+}
+
+fn changed(moved: usize) -> Done {
+    let mut done = done(0, moved);
+    done.fuel += CHANGE_FUEL;
     done
 }
 
@@ -163,18 +185,19 @@ pub(crate) fn emit_put(
     (kptr, klen, vptr, vlen): (i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let (key, value) = (piece(m, kptr, klen)?, piece(m, vptr, vlen)?);
-    d.emit_put(key, value)?;
-    Ok(emitted(key.len() + value.len()))
+    let ((), noted) = noting(d, |d| d.emit_put(key, value))?;
+    Ok(emitted(key.len() + value.len() + noted))
 }
 
 pub(crate) fn emit_delete(m: &mut [u8], d: &mut Desk, kptr: i32, klen: i32) -> Result<Done, Stop> {
     let key = piece(m, kptr, klen)?;
-    d.emit_delete(key)?;
-    Ok(emitted(key.len()))
+    let ((), noted) = noting(d, |d| d.emit_delete(key))?;
+    Ok(emitted(key.len() + noted))
 }
 
 pub(crate) fn emit_input(d: &mut Desk) -> Result<Done, Stop> {
-    Ok(emitted(d.emit_input()?))
+    let (bytes, noted) = noting(d, Desk::emit_input)?;
+    Ok(emitted(bytes + noted))
 }
 
 pub(crate) fn emit_value(
@@ -183,8 +206,8 @@ pub(crate) fn emit_value(
     (kptr, klen, voff, vlen): (i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let key = piece(m, kptr, klen)?;
-    d.emit_value(key, size(voff), size(vlen))?;
-    Ok(emitted(key.len() + size(vlen)))
+    let ((), noted) = noting(d, |d| d.emit_value(key, size(voff), size(vlen)))?;
+    Ok(emitted(key.len() + size(vlen) + noted))
 }
 
 pub(crate) fn reject_text(m: &mut [u8], d: &mut Desk, ptr: i32, len: i32) -> Result<Done, Stop> {
@@ -208,14 +231,14 @@ pub(crate) fn state_put(
     (kptr, klen, vptr, vlen): (i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let (key, value) = (piece(m, kptr, klen)?, piece(m, vptr, vlen)?);
-    d.state_put(key, value)?;
-    Ok(done(0, key.len() + value.len()))
+    let ((), noted) = noting(d, |d| d.state_put(key, value))?;
+    Ok(changed(value.len() + noted))
 }
 
 pub(crate) fn state_delete(m: &mut [u8], d: &mut Desk, kptr: i32, klen: i32) -> Result<Done, Stop> {
     let key = piece(m, kptr, klen)?;
-    d.state_delete(key)?;
-    Ok(done(0, key.len()))
+    let ((), noted) = noting(d, |d| d.state_delete(key))?;
+    Ok(changed(noted.max(key.len())))
 }
 
 pub(crate) fn state_next(

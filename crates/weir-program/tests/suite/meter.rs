@@ -192,6 +192,25 @@ fn works() -> Vec<(&'static str, &'static str, &'static str, String)> {
             ),
         ),
         (
+            "state_put 88 in the place of 88",
+            "state_put",
+            "",
+            times(
+                2,
+                "(call $state_put (i32.const 0) (i32.const 8) (i32.const 0) (i32.const 80))",
+            ),
+        ),
+        (
+            "state_put 88, state_delete 88",
+            "state_put state_delete",
+            "",
+            times(
+                1,
+                "(call $state_put (i32.const 0) (i32.const 8) (i32.const 0) (i32.const 80))
+                 (call $state_delete (i32.const 0) (i32.const 8))",
+            ),
+        ),
+        (
             "state_get",
             "state_get",
             "",
@@ -213,6 +232,16 @@ fn works() -> Vec<(&'static str, &'static str, &'static str, String)> {
             times(
                 1,
                 "(drop (call $state_next (i32.const 0) (i32.const 80) (i32.const 0) (i32.const 80)))",
+            ),
+        ),
+        (
+            "emit_put 88, emit_delete of a key that is read",
+            "emit_put emit_delete key_offset",
+            "",
+            times(
+                1,
+                "(call $emit_put (i32.const 0) (i32.const 8) (i32.const 0) (i32.const 80))
+                 (call $emit_delete (i32.const 0) (i32.const 8))",
             ),
         ),
         (
