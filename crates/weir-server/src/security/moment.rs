@@ -1,7 +1,7 @@
 //! Moments: milliseconds since 1970-01-01 UTC, and how files write them.
 //!
 //! The wall clock is read here and nowhere else in the crate: for the expiry of
-//! identities and for the audit. No rule of the store depends on it.
+//! identities and streams, and for the audit. No rule of the store depends on it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -12,6 +12,7 @@ use weir_store::StoreError;
 use super::REGISTRY_PAGE;
 use super::config::Expiry;
 use super::view::View;
+use crate::edge::offload;
 use crate::edge::problem::{self, Kind, Problem};
 use crate::edge::service::Edge;
 use crate::edge::write::outcomes;
@@ -95,62 +96,56 @@ pub(super) async fn change(edge: &Arc<Edge>, changes: Vec<Change>) -> Result<(),
     ))
 }
 
-/// Keys with a prefix behind one of them, a page at a time, with their values.
-fn page(
-    edge: &Edge,
-    prefix: &str,
-    after: Option<&str>,
-) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-    let store = &edge.shared.store;
-    let after = after.map(str::as_bytes);
-    let found = match store.scan(REGISTRY, prefix.as_bytes(), after, REGISTRY_PAGE) {
-        Err(StoreError::TopicUnknown { .. }) => return Ok(Vec::new()),
-        found => found?,
-    };
-    let mut entries = Vec::with_capacity(found.len());
-    for entry in &found {
-        let page = store.value(REGISTRY, entry)?;
-        let record = page.as_ref().and_then(|page| page.iter().next());
-        let value = record
-            .transpose()?
-            .map(|record| record.value.to_vec())
-            .unwrap_or_default();
-        entries.push((String::from_utf8_lossy(&entry.key).into_owned(), value));
-    }
-    Ok(entries)
-}
-
-/// All entries with a prefix, each without it.
+/// All entries with a prefix, each without it, until one is enough. Reads
+/// values only where somebody wants them; may wait for a disk.
 fn entries(
     edge: &Edge,
     prefix: &str,
+    with_values: bool,
     mut each: impl FnMut(&str, &[u8]) -> Result<bool, Problem>,
 ) -> Result<(), Problem> {
-    let mut after: Option<String> = None;
+    let store = &edge.shared.store;
+    let error = |error: StoreError| problem::of_store(&error);
+    let mut after: Option<Box<[u8]>> = None;
     loop {
-        let found = page(edge, prefix, after.as_deref());
-        let found = found.map_err(|error| problem::of_store(&error))?;
-        for (key, value) in &found {
+        let found = store.scan(REGISTRY, prefix.as_bytes(), after.as_deref(), REGISTRY_PAGE);
+        let found = match found {
+            Err(StoreError::TopicUnknown { .. }) => return Ok(()),
+            found => found.map_err(error)?,
+        };
+        for entry in &found {
+            let key = String::from_utf8_lossy(&entry.key);
             let rest = key.strip_prefix(prefix).unwrap_or_default();
-            if !each(rest, value)? {
+            let page = if with_values {
+                store.value(REGISTRY, entry).map_err(error)?
+            } else {
+                None
+            };
+            let record = page.as_ref().and_then(|page| page.iter().next());
+            let record = record.transpose().map_err(error)?;
+            if !each(rest, record.map(|record| record.value).unwrap_or_default())? {
                 return Ok(());
             }
         }
         match found.into_iter().next_back() {
-            Some((key, _)) => after = Some(key),
+            Some(last) => after = Some(last.key),
             None => return Ok(()),
         }
     }
 }
 
 /// Whether a fork lives that reads this stream.
-pub(super) fn has_forks(edge: &Edge, topic: &str, incarnation: u64) -> Result<bool, Problem> {
-    let mut found = false;
-    entries(edge, &format!("fork/{topic}/"), |fork, _| {
-        found = is_fork(edge, fork, topic, incarnation)?;
-        Ok(!found)
-    })?;
-    Ok(found)
+pub(super) async fn has_forks(edge: &Arc<Edge>, view: &View) -> Result<bool, Problem> {
+    let (edge, source, incarnation) = (Arc::clone(edge), view.topic.clone(), view.incarnation);
+    offload::run(move || {
+        let mut found = false;
+        entries(&edge, &format!("fork/{source}/"), false, |fork, _| {
+            found = is_fork(&edge, fork, &source, incarnation)?;
+            Ok(!found)
+        })?;
+        Ok(found)
+    })
+    .await
 }
 
 fn is_fork(edge: &Edge, fork: &str, source: &str, incarnation: u64) -> Result<bool, Problem> {
@@ -165,7 +160,7 @@ fn is_fork(edge: &Edge, fork: &str, source: &str, incarnation: u64) -> Result<bo
 /// the sources that have a fork in it which is none.
 pub(super) fn load(edge: &Edge) -> Result<Vec<(String, String)>, Problem> {
     let mut stale = Vec::new();
-    entries(edge, "expiry/", |topic, value| {
+    entries(edge, "expiry/", true, |topic, value| {
         if !edge.ds.is_full()
             && let Ok(expiry) = serde_json::from_slice(value)
         {
@@ -173,7 +168,7 @@ pub(super) fn load(edge: &Edge) -> Result<Vec<(String, String)>, Problem> {
         }
         Ok(true)
     })?;
-    entries(edge, "fork/", |names, _| {
+    entries(edge, "fork/", false, |names, _| {
         let Some((source, fork)) = names.split_once('/') else {
             return Ok(true);
         };

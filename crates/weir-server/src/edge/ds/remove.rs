@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use weir_core::{Effect, ErrorCode, Expect, Intention, Operation};
 
+use super::config::Expiry;
 use super::registry::{self, Change};
 use super::view::{self, View};
 use super::{FORK_PARTS_MAX, GONE, SWEEP_SECONDS};
@@ -46,6 +47,11 @@ pub(super) async fn expired(edge: &Arc<Edge>, topic: &str) -> Result<bool, Probl
         return Ok(true);
     };
     if !view.gone && !edge.ds.is_expired(&view) {
+        if view.config.expiry == Expiry::Never {
+            // Meant for a stream that another one was faster to be.
+            registry::change(edge, vec![registry::expired(topic)]).await?;
+            edge.ds.forget(topic);
+        }
         return Ok(false);
     }
     if end(edge, &view, b"").await? {
@@ -59,7 +65,7 @@ pub(super) async fn expired(edge: &Arc<Edge>, topic: &str) -> Result<bool, Probl
 /// is only marked, for its forks.
 async fn end(edge: &Arc<Edge>, view: &View, principal: &[u8]) -> Result<bool, Problem> {
     let ds = &edge.ds;
-    if registry::has_forks(edge, &view.topic, view.incarnation)? {
+    if registry::has_forks(edge, view).await? {
         if !view.gone {
             mark(edge, view, principal).await?;
             registry::change(edge, vec![registry::expired(&view.topic)]).await?;
@@ -82,7 +88,7 @@ async fn end(edge: &Arc<Edge>, view: &View, principal: &[u8]) -> Result<bool, Pr
             Some(source)
                 if source.gone
                     && source.incarnation == fork.incarnation
-                    && !registry::has_forks(edge, &source.topic, source.incarnation)? =>
+                    && !registry::has_forks(edge, &source).await? =>
             {
                 view = source;
             }
