@@ -1,11 +1,12 @@
 #!/bin/sh
 # Gets what the lab's peers are made of and builds them into target/lab-peers:
 #
-#   install.sh [libraries] [brokers] [http]     without a word: all of them
+#   install.sh [libraries] [brokers] [http] [json]     without a word: all of them
 #
 # libraries  parsers and SQLite, from Debian packages; C and C++
 # brokers    Redis (Debian), NATS and etcd (Go modules), Kafka (Maven)
 # http       hyper's echo server and the load client; Rust
+# json       finding items in pages of JSON; Rust, built twice
 #
 # Says what it does, skips what is there; may be run again at any time. Getting
 # packages needs root. Versions are pinned by go.sum, Cargo.lock and pom.xml.
@@ -86,12 +87,24 @@ http() {
     done
 }
 
-[ $# -gt 0 ] || set -- libraries brokers http
+json() {
+    need cargo "Rust of the version in rust-toolchain.toml"
+    say "building rust-json, as usual and for this CPU"
+    cargo build --release --locked --quiet --manifest-path rust-json/Cargo.toml \
+        --target-dir "$out/../lab-peers-build"
+    cp "$out/../lab-peers-build/release/rust-json" "$out/"
+    RUSTFLAGS="-C target-cpu=native" cargo build --release --locked --quiet \
+        --manifest-path rust-json/Cargo.toml --target-dir "$out/../lab-peers-build-native"
+    cp "$out/../lab-peers-build-native/release/rust-json" "$out/rust-json-native"
+    say "$("$out/rust-json" --version)"
+}
+
+[ $# -gt 0 ] || set -- libraries brokers http json
 for group in "$@"; do
     case $group in
-    libraries | brokers | http) "$group" ;;
+    libraries | brokers | http | json) "$group" ;;
     *)
-        say "$group is none of: libraries, brokers, http" >&2
+        say "$group is none of: libraries, brokers, http, json" >&2
         exit 2
         ;;
     esac

@@ -183,7 +183,7 @@ pub fn build_info() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kernel, Simd};
+    use super::{Kernel, Open, Simd};
 
     /// Each kernel of this machine says of `bytes` what the standard library says.
     fn check(kernels: &[&Kernel], bytes: &[u8]) {
@@ -223,6 +223,45 @@ mod tests {
         for cut in (0..200).chain(text.len() - 200..=text.len()) {
             check(&kernels, &text.as_bytes()[..cut]);
             check(&kernels, &text.as_bytes()[cut..]);
+        }
+    }
+
+    /// A kernel that gives up needlessly would still give the right answers, slowly.
+    #[test]
+    fn no_kernel_gives_up_on_what_is_right() {
+        let pieces = [
+            "1,2,",
+            "\"a\",",
+            "\"\\\"]\\\\\",",
+            "{\"b\":[{}]},",
+            "[[[[]]]],",
+            "\"é€😀\",\n\t",
+            "null, ",
+        ];
+        let open = Open {
+            total: 1,
+            curly: 0,
+            max: 5,
+        };
+        for kernel in Simd::ALL.iter().filter_map(|simd| Kernel::of(*simd)) {
+            let simd = kernel.simd;
+            for length in 0..150 {
+                let parts: String = pieces
+                    .iter()
+                    .cycle()
+                    .skip(length % 7)
+                    .take(length)
+                    .copied()
+                    .collect();
+                let page = format!("[{parts}0]");
+                let end = kernel
+                    .pass(page.as_bytes(), 1, open)
+                    .map(|passed| passed.end);
+                assert_eq!(end, Some(page.len()), "{simd:?} {page}");
+                let text = format!("{}\"", "x\\\"é".repeat(length));
+                let close = kernel.string(text.as_bytes(), 0).map(|passed| passed.close);
+                assert_eq!(close, Some(text.len() - 1), "{simd:?} {text}");
+            }
         }
     }
 

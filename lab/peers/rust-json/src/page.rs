@@ -1,0 +1,57 @@
+//! The pages: a deep payload behind (or before) the key of each item.
+//!
+//! `deep(0, w)` is `"value"`; `deep(d, w)` is an array of `w` objects `{"key": deep(d-1, w)}`. `6 by 10`
+//! is the 17 MB payload of the study that the experiment repeats.
+
+use std::collections::BTreeMap;
+
+/// Parameters: `objects`, `depth`, `width`; `key_last`; `title`, what stands before each title.
+pub(crate) fn page(fields: &BTreeMap<&str, &str>) -> Option<Vec<u8>> {
+    let number = |name| -> Option<u32> { fields.get(name)?.parse().ok() };
+    let (items, depth, width) = (number("objects")?, number("depth")?, number("width")?);
+    let last = fields.get("key_last") == Some(&"true");
+    let title = match fields.get("title") {
+        Some(&"escapes") => "\\\"q\\\\ ",
+        Some(&"non-ascii") => "é€😀 ",
+        _ => "",
+    };
+    let mut payload = Vec::new();
+    deep(depth, width, &mut payload);
+    let mut out = vec![b'['];
+    for item in 0..items {
+        if item > 0 {
+            out.push(b',');
+        }
+        let head = format!(
+            "{{\"id\":\"{item}\",\"title\":\"{title}Partition 1 / Item {item} / Order {item}\",\"huge_data\":"
+        );
+        if last {
+            out.extend(format!("{{\"payload\":{head}").bytes());
+            out.extend(&payload);
+            out.extend(format!("}},\"order\":{item}}}").bytes());
+        } else {
+            out.extend(format!("{{\"order\":{item},\"payload\":{head}").bytes());
+            out.extend(&payload);
+            out.extend(b"}}");
+        }
+    }
+    out.push(b']');
+    Some(out)
+}
+
+fn deep(depth: u32, width: u32, out: &mut Vec<u8>) {
+    if depth == 0 {
+        out.extend(b"\"value\"");
+        return;
+    }
+    out.push(b'[');
+    for index in 0..width {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend(b"{\"key\":");
+        deep(depth - 1, width, out);
+        out.push(b'}');
+    }
+    out.push(b']');
+}

@@ -1,0 +1,155 @@
+//! The ways to find items and keys, and the floors.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+use sonic_rs::JsonValueTrait as _;
+use weir_scan::{Items, Level, Path, Plan, Shape, Simd, Tag, scan_into};
+
+/// What the argument may be.
+pub(crate) const NAMES: [&str; 13] = [
+    "copy",
+    "quotes",
+    "utf8",
+    "scan",
+    "scan-strict",
+    "scan-avx512bw",
+    "scan-avx2",
+    "scan-sse4.2",
+    "scan-scalar",
+    "serde-raw",
+    "serde-ignored",
+    "sonic",
+    "sonic-unchecked",
+];
+
+/// One of them.
+pub(crate) enum Way {
+    Copy(Vec<u8>),
+    Quotes,
+    Utf8,
+    Scan(Box<Plan>, Items),
+    SerdeRaw,
+    SerdeIgnored,
+    Sonic,
+    SonicUnchecked,
+}
+
+#[derive(Deserialize)]
+struct Item<'a> {
+    #[serde(borrow)]
+    order: &'a RawValue,
+    #[serde(borrow)]
+    payload: &'a RawValue,
+}
+
+/// What touching a value adds to the sum.
+fn touch(bytes: &[u8]) -> u64 {
+    bytes.len() as u64 + u64::from(bytes.first().copied().unwrap_or(0))
+}
+
+fn scanner(level: Level, simd: Option<&str>) -> Option<Way> {
+    let path = Path::parse("$.order").ok()?;
+    let mut plan = Plan::new(Shape::Array, level, &[path]).ok()?;
+    if let Some(simd) = simd {
+        let simd = Simd::ALL.iter().find(|known| known.name() == simd)?;
+        plan = plan.with_simd(*simd).ok()?;
+    }
+    Some(Way::Scan(Box::new(plan), Items::default()))
+}
+
+impl Way {
+    pub(crate) fn by_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "copy" => Self::Copy(Vec::new()),
+            "quotes" => Self::Quotes,
+            "utf8" => Self::Utf8,
+            "scan" => scanner(Level::Structural, None)?,
+            "scan-strict" => scanner(Level::Strict, None)?,
+            "serde-raw" => Self::SerdeRaw,
+            "serde-ignored" => Self::SerdeIgnored,
+            "sonic" => Self::Sonic,
+            "sonic-unchecked" => Self::SonicUnchecked,
+            other => scanner(Level::Structural, Some(other.strip_prefix("scan-")?))?,
+        })
+    }
+
+    /// One pass; a sum over what was found.
+    pub(crate) fn pass(&mut self, page: &[u8]) -> Option<u64> {
+        let mut sum = 0_u64;
+        self.visit(page, &mut |order| sum = sum.wrapping_add(touch(order)))?;
+        Some(sum)
+    }
+
+    /// A hash of the keys in their order: equal for all that find keys.
+    pub(crate) fn content(&mut self, page: &[u8]) -> Option<u64> {
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        self.visit(page, &mut |order| {
+            for byte in order.iter().chain(b",") {
+                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        })?;
+        Some(hash)
+    }
+
+    fn visit(&mut self, page: &[u8], each: &mut dyn FnMut(&[u8])) -> Option<()> {
+        match self {
+            Self::Copy(to) => {
+                to.resize(page.len(), 0);
+                to.copy_from_slice(page);
+                each(to.get(..1)?);
+            }
+            Self::Quotes => {
+                let count = memchr::memchr_iter(b'"', page).count();
+                each(&count.to_le_bytes());
+            }
+            Self::Utf8 => each(std::str::from_utf8(page).ok()?.get(..1)?.as_bytes()),
+            Self::Scan(plan, items) => {
+                scan_into(page, plan, items).ok()?;
+                for index in 0..items.len() {
+                    let order = items.value(index, 0);
+                    if order.tag == Tag::Number {
+                        each(order.span.of(page));
+                    }
+                }
+            }
+            Self::SerdeRaw => {
+                let items: Vec<Item<'_>> = serde_json::from_slice(page).ok()?;
+                for item in &items {
+                    std::hint::black_box(item.payload);
+                    each(item.order.get().as_bytes());
+                }
+            }
+            Self::SerdeIgnored => {
+                let _: IgnoredAny = serde_json::from_slice(page).ok()?;
+                each(&[]);
+            }
+            Self::Sonic => {
+                for item in sonic_rs::to_array_iter(page) {
+                    let item = item.ok()?;
+                    let order = sonic_rs::get(item.as_raw_str(), &["order"]).ok()?;
+                    each(order.is_number().then(|| order.as_raw_str())?.as_bytes());
+                }
+            }
+            Self::SonicUnchecked => unchecked(page, each)?,
+        }
+        Some(())
+    }
+}
+
+/// The fastest way of sonic-rs: nothing is checked.
+#[allow(
+    unsafe_code,
+    reason = "the peer's unchecked interface; our pages are JSON"
+)]
+fn unchecked(page: &[u8], each: &mut dyn FnMut(&[u8])) -> Option<()> {
+    // SAFETY: the page was made by `page::page`, which writes UTF-8 and JSON only.
+    let items = unsafe { sonic_rs::to_array_iter_unchecked(page) };
+    for item in items {
+        let item = item.ok()?;
+        // SAFETY: as above.
+        let order = unsafe { sonic_rs::get_unchecked(item.as_raw_str(), &["order"]) }.ok()?;
+        each(order.is_number().then(|| order.as_raw_str())?.as_bytes());
+    }
+    Some(())
+}
