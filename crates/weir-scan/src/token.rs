@@ -1,231 +1,121 @@
-//! Order over sources that have none: everything is held, or as many items as
-//! can still be results.
+//! Single tokens of RFC 8259: white space, numbers, literals, escapes.
 //!
-//! Items stay where they are; a page is let go when none of its items can be a
-//! result any more. Ties are broken by source, page and place, so that the
-//! order of arrival does not show.
+//! Invariant: an offset that is returned is at most the length of the slice.
 
-use std::cmp::Ordering;
+use crate::error::ScanErrorKind;
+use crate::kernel::scalar::Fault;
 
-use super::error::QueryError;
-use super::load::{Loaded, compare};
-use super::plan::Plan;
-use super::source::{Source, SourceId};
-use crate::error_code::ErrorCode;
-
-/// An item in a sort.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    prefix: u128,
-    page: u32,
-    row: u32,
+/// The first byte from `at` on that is not white space, or the length.
+#[inline]
+pub(crate) fn blanks(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(b' ' | b'\n' | b'\r' | b'\t') = bytes.get(at) {
+        at += 1;
+    }
+    at
 }
 
-#[derive(Debug)]
-struct Held {
-    source: SourceId,
-    page: Loaded,
-    /// Entries that lie in it.
-    entries: usize,
+/// The error for a byte that does not belong where it is; or the end, where something is missing.
+pub(crate) fn unexpected(bytes: &[u8], at: usize) -> Fault {
+    if at < bytes.len() {
+        (ScanErrorKind::NotJson, at)
+    } else {
+        (ScanErrorKind::Unbalanced, bytes.len())
+    }
 }
 
-/// A sort under way, and then its result.
-#[derive(Debug, Default)]
-pub(crate) struct Sorter {
-    pages: Vec<Option<Held>>,
-    /// With a limit a heap, the last on top; sorted once all is there.
-    entries: Vec<Entry>,
-    /// Items that can be results.
-    items_max: Option<usize>,
-    bytes_max: u64,
-    bytes: u64,
-    sorted: bool,
-    next: usize,
+/// The closing quote of a short string of ordinary ASCII whose first byte is at `at`; `None` if the
+/// string is long or holds anything else, and a kernel must look at it.
+#[inline]
+pub(crate) fn short_string(bytes: &[u8], at: usize) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const TOPS: u64 = ONES * 0x80;
+    let mut at = at;
+    for _ in 0..SHORT_WORDS {
+        let word = u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?);
+        // The top bit of each byte that is a quote, a backslash, a control character or not ASCII.
+        // A borrow may mark the byte after a marked one: only the first mark is looked at.
+        let is = |byte: u64| {
+            let other = word ^ (ONES * byte);
+            other.wrapping_sub(ONES) & !other
+        };
+        let control = word.wrapping_sub(ONES * 0x20) & !word;
+        let marks = (is(0x22) | is(0x5c) | control | word) & TOPS;
+        if marks != 0 {
+            let place = at + marks.trailing_zeros() as usize / 8;
+            return (bytes.get(place) == Some(&b'"')).then_some(place);
+        }
+        at += 8;
+    }
+    None
 }
 
-impl Sorter {
-    pub(crate) fn new(items_max: Option<usize>, bytes_max: u64) -> Self {
-        Self {
-            items_max,
-            bytes_max,
-            ..Self::default()
+/// How many times eight bytes a short string is looked at.
+const SHORT_WORDS: usize = 4;
+
+fn digits(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(b'0'..=b'9') = bytes.get(at) {
+        at += 1;
+    }
+    at
+}
+
+/// End of the number that begins at `at`.
+pub(crate) fn number(bytes: &[u8], at: usize) -> Result<usize, Fault> {
+    let start = at + usize::from(bytes.get(at) == Some(&b'-'));
+    let mut end = match bytes.get(start) {
+        Some(b'0') => start + 1,
+        Some(b'1'..=b'9') => digits(bytes, start + 1),
+        _ => return Err(unexpected(bytes, start)),
+    };
+    if bytes.get(end) == Some(&b'.') {
+        let part = digits(bytes, end + 1);
+        if part == end + 1 {
+            return Err(unexpected(bytes, part));
+        }
+        end = part;
+    }
+    if let Some(b'e' | b'E') = bytes.get(end) {
+        let sign = matches!(bytes.get(end + 1), Some(b'+' | b'-'));
+        let start = end + 1 + usize::from(sign);
+        end = digits(bytes, start);
+        if end == start {
+            return Err(unexpected(bytes, end));
         }
     }
+    Ok(end)
+}
 
-    /// Takes a page.
-    pub(crate) fn add(
-        &mut self,
-        plan: &Plan,
-        sources: &[Source],
-        source: SourceId,
-        page: Loaded,
-    ) -> Result<(), QueryError> {
-        let at = u32::try_from(self.pages.len()).unwrap_or(u32::MAX);
-        let (rows, bytes) = (page.heads.len(), page.buffer.len() as u64);
-        let descending = plan.keys.first().is_some_and(|key| key.descending);
-        self.pages.push(Some(Held {
-            source,
-            page,
-            entries: 0,
-        }));
-        self.bytes += bytes;
-        for row in 0..rows {
-            let Some(Some(held)) = self.pages.get_mut(at as usize) else {
-                break;
-            };
-            let entry = Entry {
-                prefix: held.page.head(row).key.prefix(descending),
-                page: at,
-                row: u32::try_from(row).unwrap_or(u32::MAX),
-            };
-            held.entries += 1;
-            match self.items_max {
-                Some(max) if self.entries.len() >= max => self.challenge(plan, sources, entry),
-                _ => {
-                    self.entries.push(entry);
-                    if self.items_max.is_some() {
-                        self.rise(plan, sources);
+/// End of the literal `word` that begins at `at`.
+pub(crate) fn literal(bytes: &[u8], at: usize, word: &[u8]) -> Result<usize, Fault> {
+    for (index, byte) in word.iter().enumerate() {
+        if bytes.get(at + index) != Some(byte) {
+            return Err(unexpected(bytes, at + index));
+        }
+    }
+    Ok(at + word.len())
+}
+
+/// Checks the escapes of the string between its quotes, `bytes[start..end]`.
+pub(crate) fn escapes(bytes: &[u8], start: usize, end: usize) -> Result<(), Fault> {
+    let mut at = start;
+    while at < end {
+        if bytes.get(at) != Some(&b'\\') {
+            at += 1;
+            continue;
+        }
+        at += 2;
+        match bytes.get(at - 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {}
+            Some(b'u') => {
+                for _ in 0..4 {
+                    if !bytes.get(at).is_some_and(u8::is_ascii_hexdigit) {
+                        return Err((ScanErrorKind::NotJson, at));
                     }
+                    at += 1;
                 }
             }
-        }
-        self.let_go(at);
-        if self.bytes > self.bytes_max {
-            let (max, found) = (self.bytes_max, self.bytes);
-            return Err(QueryError::limit(
-                ErrorCode::SortBudget,
-                "bytes of pages to hold",
-                max,
-                found,
-            ));
-        }
-        Ok(())
-    }
-
-    /// Frees a page without entries.
-    fn let_go(&mut self, page: u32) {
-        if let Some(slot) = self.pages.get_mut(page as usize)
-            && let Some(held) = slot
-            && held.entries == 0
-        {
-            self.bytes -= held.page.buffer.len() as u64;
-            *slot = None;
+            _ => return Err((ScanErrorKind::NotJson, at - 1)),
         }
     }
-
-    /// A new entry when there are enough: the last of all goes.
-    fn challenge(&mut self, plan: &Plan, sources: &[Source], entry: Entry) {
-        let last = self.entries.first().copied();
-        let goes = match last {
-            Some(last) if self.order(plan, sources, &entry, &last).is_lt() => {
-                if let Some(top) = self.entries.first_mut() {
-                    *top = entry;
-                }
-                self.sink(plan, sources);
-                last
-            }
-            _ => entry,
-        };
-        if let Some(Some(held)) = self.pages.get_mut(goes.page as usize) {
-            held.entries -= 1;
-        }
-        if goes.page != entry.page {
-            self.let_go(goes.page);
-        }
-    }
-
-    /// Moves the newest entry up to its place.
-    fn rise(&mut self, plan: &Plan, sources: &[Source]) {
-        let mut at = self.entries.len().saturating_sub(1);
-        while at > 0 {
-            let parent = (at - 1) / 2;
-            let (Some(child), Some(above)) = (self.entries.get(at), self.entries.get(parent))
-            else {
-                return;
-            };
-            if self.order(plan, sources, child, above).is_le() {
-                return;
-            }
-            self.entries.swap(at, parent);
-            at = parent;
-        }
-    }
-
-    /// Moves the top down to its place.
-    fn sink(&mut self, plan: &Plan, sources: &[Source]) {
-        let mut at = 0;
-        loop {
-            let (left, right) = (2 * at + 1, 2 * at + 2);
-            let Some(first) = self.entries.get(left) else {
-                return;
-            };
-            let (child, higher) = match self.entries.get(right) {
-                Some(second) if self.order(plan, sources, second, first).is_gt() => (right, second),
-                _ => (left, first),
-            };
-            let here = self.entries.get(at);
-            if here.is_none_or(|here| self.order(plan, sources, higher, here).is_le()) {
-                return;
-            }
-            self.entries.swap(at, child);
-            at = child;
-        }
-    }
-
-    fn order(&self, plan: &Plan, sources: &[Source], a: &Entry, b: &Entry) -> Ordering {
-        a.prefix.cmp(&b.prefix).then_with(|| {
-            let held = |entry: &Entry| {
-                let held = self.pages.get(entry.page as usize)?.as_ref()?;
-                Some((held, sources.get(held.source.index())?))
-            };
-            let (Some((one, from)), Some((other, to))) = (held(a), held(b)) else {
-                return Ordering::Equal;
-            };
-            let (row, line) = (a.row as usize, b.row as usize);
-            compare(
-                plan,
-                |at| one.page.key(plan, &from.constants, row, at),
-                |at| other.page.key(plan, &to.constants, line, at),
-            )
-            .then_with(|| from.rank.cmp(&to.rank))
-            .then_with(|| one.page.number.cmp(&other.page.number))
-            .then_with(|| row.cmp(&line))
-        })
-    }
-
-    /// The next item; nothing at the end. Everything must be there.
-    pub(crate) fn next(
-        &mut self,
-        plan: &Plan,
-        sources: &[Source],
-    ) -> Option<(SourceId, &mut Loaded, usize)> {
-        if !self.sorted {
-            self.sorted = true;
-            let mut entries = std::mem::take(&mut self.entries);
-            entries.sort_unstable_by(|a, b| self.order(plan, sources, a, b));
-            self.entries = entries;
-        }
-        let entry = self.entries.get(self.next)?;
-        self.next += 1;
-        let held = self.pages.get_mut(entry.page as usize)?.as_mut()?;
-        Some((held.source, &mut held.page, entry.row as usize))
-    }
-
-    /// Lets go of the page of the item handed out last if it was its last.
-    pub(crate) fn done(&mut self) {
-        let Some(entry) = self.next.checked_sub(1).and_then(|at| self.entries.get(at)) else {
-            return;
-        };
-        let page = entry.page;
-        if let Some(Some(held)) = self.pages.get_mut(page as usize) {
-            held.entries -= 1;
-        }
-        self.let_go(page);
-    }
-
-    /// Forgets everything.
-    pub(crate) fn clear(&mut self) {
-        *self = Self::new(self.items_max, self.bytes_max);
-        self.sorted = true;
-    }
+    Ok(())
 }

@@ -1,171 +1,550 @@
-//! Stopping and going on: tokens of a run.
+//! Regular expressions of RFC 9485 (I-Regexp), matched in linear time.
+//!
+//! An expression becomes a small program; all its threads advance together over the characters, so
+//! that time is at most characters times program. `^` and `$` outside of brackets stand for the
+//! start and the end of the string, as the compliance suite of RFC 9535 has it.
+//!
+//! Invariants: a program has at most `PROGRAM_MAX` steps, which also bounds what `{n,m}` may blow up
+//! to; recursion stops at `NESTING_MAX`. What must never happen here: going back in the string.
 
-use std::sync::Arc;
+use super::unicode;
 
-use super::engine::Query;
-use super::error::QueryError;
-use super::load::Boundary;
-use super::options::{Budgets, Mode};
-use super::plan::Plan;
-use super::source::{Clip, Source};
-use super::token::{At, Mark, Token};
-use crate::codec::Reader;
-use crate::error_code::ErrorCode;
+/// Most steps of a program.
+const PROGRAM_MAX: usize = 4096;
 
-impl Query {
-    /// A run that goes on where a token was taken. Sources are added as before,
-    /// with the same names; those that were finished are at once, those that
-    /// are stable continue where they stood.
-    ///
-    /// # Errors
-    /// `TOKEN_CORRUPT`, `TOKEN_MISMATCH`.
-    pub fn resume(plan: Arc<Plan>, budgets: Budgets, token: &[u8]) -> Result<Self, QueryError> {
-        let mut token = Token::decode(token, &plan)?;
-        let mut query = Self::new(plan, budgets);
-        query.forced = mode(token.mode);
-        if token.mode == Mode::Sort as u8 {
-            query.stages.offset = query.stages.offset.saturating_add(token.results);
-            query.flow.results = token.results;
-            let limit = &mut query.stages.limit;
-            *limit = limit.map(|limit| limit.saturating_sub(token.results));
-            query.resumed = Some(token);
-            return Ok(query);
+/// Most brackets around a part.
+const NESTING_MAX: u32 = 64;
+
+/// Largest number in `{n,m}`.
+const REPEAT_MAX: u32 = 1000;
+
+/// A compiled expression.
+#[derive(Clone, Debug)]
+pub(super) struct Regex {
+    program: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Goes on if the next character is one of these.
+    One(Class),
+    /// Goes on here and there.
+    Both(usize, usize),
+    Jump(usize),
+    Start,
+    End,
+    Match,
+}
+
+/// A set of characters.
+#[derive(Clone, Debug, Default)]
+struct Class {
+    negated: bool,
+    ranges: Vec<(u32, u32)>,
+    /// Bits of categories: one set of alternatives each, and whether it is negated.
+    categories: Vec<(u32, bool)>,
+}
+
+impl Class {
+    fn one(c: u32) -> Self {
+        Self {
+            ranges: vec![(c, c)],
+            ..Self::default()
         }
-        query.stages.offset = token.offset;
-        query.stages.limit = token.limit;
-        query.flow.turn = usize::try_from(token.turn).unwrap_or(0);
-        query.flow.results = token.results;
-        if let Some(distinct) = &mut query.stages.distinct {
-            distinct.last = token.distinct;
-        }
-        if let Some(fold) = &mut query.stages.fold {
-            let loaded = fold.load(&query.plan, &mut Reader::new(&token.fold));
-            loaded.map_err(|_| {
-                let what = "its aggregates cannot be read";
-                QueryError::new(ErrorCode::TokenCorrupt).because(what)
-            })?;
-        }
-        query.boundary = token.boundary.take();
-        // Whether there was one still says what unknown sources are.
-        token.boundary.clone_from(&query.boundary);
-        query.resumed = Some(token);
-        Ok(query)
     }
 
-    /// Why no token can exist for this query; nothing if one can.
-    pub(super) fn token_refusal(&self) -> Option<&'static str> {
-        let plan = &self.plan;
-        match self.planned_mode() {
-            Mode::Arrival => return Some("results come as pages do"),
-            Mode::Sort if plan.limit.is_none() => return Some("a sort without limit"),
-            Mode::Sort => {
-                let stable = self.sources.iter().all(|source| source.stable);
-                return (!stable).then_some("a sort over sources that are not stable");
-            }
-            Mode::Sequential | Mode::RoundRobin | Mode::Merge => {}
-        }
-        if !plan.group.is_empty() && !plan.groups_in_order() {
-            return Some("groups that the order does not keep together");
-        }
-        if plan.distinct && !plan.makes() && !plan.distinct_in_order() {
-            return Some("distinct values that the order does not keep together");
-        }
-        let merge = self.planned_mode() == Mode::Merge;
-        let lost = |source: &Source| !source.stable && (source.tie.is_none() || !merge);
-        if self.sources.iter().any(lost) {
-            return Some("a source that is neither stable nor has a tie in a merge");
-        }
-        None
+    fn has(&self, c: u32) -> bool {
+        let in_range = |range: &(u32, u32)| (range.0..=range.1).contains(&c);
+        let in_category =
+            |(bits, negated): &(u32, bool)| (bits >> unicode::category(c) & 1 == 1) != *negated;
+        let found = self.ranges.iter().any(in_range) || self.categories.iter().any(in_category);
+        found != self.negated
     }
+}
 
-    /// Where the query stands, to go on later from the next result: at most
-    /// 64 KiB.
-    ///
-    /// # Errors
-    /// `NO_TOKEN` for what cannot be resumed, and for a query that failed;
-    /// `TOKEN_TOO_LARGE`.
-    pub fn token(&self) -> Result<Vec<u8>, QueryError> {
-        if let Some(what) = self.token_refusal() {
-            return Err(QueryError::new(ErrorCode::NoToken).because(what));
-        }
-        let mode = self.planned_mode();
-        let mut token = Token {
-            mode: mode as u8,
-            results: self.flow.results,
-            offset: self.stages.offset,
-            limit: self.stages.limit,
-            turn: self.flow.turn as u64,
-            distinct: self.stages.distinct.as_ref().and_then(|d| d.last),
-            ..Token::default()
+#[derive(Clone, Debug)]
+enum Node {
+    One(Class),
+    Start,
+    End,
+    All(Vec<Self>),
+    Any(Vec<Self>),
+    Repeat(Box<Self>, u32, Option<u32>),
+}
+
+impl Regex {
+    /// `None` if the text is not an expression of RFC 9485, or too large.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut parser = Parser {
+            rest: text.chars().collect(),
+            at: 0,
+            depth: 0,
         };
-        if mode == Mode::Sort {
-            return token.encode(&self.plan);
+        let node = parser.any()?;
+        if parser.peek().is_some() {
+            return None;
         }
-        if let Some(fold) = &self.stages.fold
-            && !fold.save(&mut token.fold)
-        {
-            let what = "groups are being handed out";
-            return Err(QueryError::new(ErrorCode::NoToken).because(what));
-        }
-        if mode == Mode::Merge {
-            let last = self.last().and_then(|last| {
-                let source = self.sources.get(last.source as usize)?;
-                Some(Boundary {
-                    keys: last.keys,
-                    ordinal: source.ordinal,
-                    tie: last.tie,
-                    equal: last.run,
-                })
-            });
-            token.boundary = last.or_else(|| self.boundary.clone());
-        }
-        for source in &self.sources {
-            token.sources.push(Mark {
-                name: source.name.clone(),
-                at: Self::mark(source),
-            });
-        }
-        // Sources that were not added again are still where they were.
-        for mark in self.resumed.iter().flat_map(|token| &token.sources) {
-            if token.sources.iter().all(|known| known.name != mark.name) {
-                token.sources.push(mark.clone());
-            }
-        }
-        token.encode(&self.plan)
+        let mut program = Vec::new();
+        compile(&node, &mut program)?;
+        push(&mut program, Step::Match)?;
+        Some(Self { program })
     }
 
-    fn mark(source: &Source) -> At {
-        if source.is_over() {
-            return At::Over;
-        }
-        if !source.stable {
-            return At::Boundary;
-        }
-        if let Some(page) = source.pages.front() {
-            return At::Place {
-                asked: page.asked.clone(),
-                skip: page.head(page.next).index,
+    /// Whether the whole of the text, or some part of it, is in the language.
+    pub(super) fn matches(&self, text: impl Iterator<Item = u32>, whole: bool) -> bool {
+        let mut now = Threads::new(self.program.len());
+        let mut next = Threads::new(self.program.len());
+        let mut text = text.peekable();
+        let mut start = true;
+        loop {
+            let end = text.peek().is_none();
+            if start || !whole {
+                now.add(&self.program, 0, start, end);
+            }
+            if now.matched && (!whole || end) {
+                return true;
+            }
+            let Some(c) = text.next() else {
+                return false;
             };
-        }
-        let asked = source.asked.clone();
-        if source.clip == Clip::Boundary && source.last_kept.is_none() {
-            return At::Clipped { asked };
-        }
-        At::Place {
-            asked,
-            skip: source.skip,
+            start = false;
+            let end = text.peek().is_none();
+            for place in &now.list {
+                if let Some(Step::One(class)) = self.program.get(*place)
+                    && class.has(c)
+                {
+                    next.add(&self.program, place + 1, false, end);
+                }
+            }
+            if whole && next.list.is_empty() && !next.matched {
+                return false;
+            }
+            now.clear();
+            std::mem::swap(&mut now, &mut next);
         }
     }
 }
 
-fn mode(number: u8) -> Option<Mode> {
-    [
-        Mode::Sequential,
-        Mode::Arrival,
-        Mode::RoundRobin,
-        Mode::Merge,
-        Mode::Sort,
-    ]
-    .into_iter()
-    .find(|mode| *mode as u8 == number)
+/// Places of the program that are under way, each once.
+struct Threads {
+    list: Vec<usize>,
+    here: Vec<bool>,
+    stack: Vec<usize>,
+    matched: bool,
+}
+
+impl Threads {
+    fn new(size: usize) -> Self {
+        Self {
+            list: Vec::new(),
+            here: vec![false; size],
+            stack: Vec::new(),
+            matched: false,
+        }
+    }
+
+    fn clear(&mut self) {
+        self.list.clear();
+        self.here.fill(false);
+        self.matched = false;
+    }
+
+    /// Adds `place` and what can be reached from it without a character.
+    fn add(&mut self, program: &[Step], place: usize, start: bool, end: bool) {
+        self.stack.push(place);
+        while let Some(place) = self.stack.pop() {
+            match self.here.get_mut(place) {
+                Some(here) if !*here => *here = true,
+                _ => continue,
+            }
+            match program.get(place) {
+                Some(Step::One(_)) => self.list.push(place),
+                Some(Step::Both(one, other)) => self.stack.extend([*other, *one]),
+                Some(Step::Jump(to)) => self.stack.push(*to),
+                Some(Step::Start) if start => self.stack.push(place + 1),
+                Some(Step::End) if end => self.stack.push(place + 1),
+                Some(Step::Match) => self.matched = true,
+                Some(Step::Start | Step::End) | None => {}
+            }
+        }
+    }
+}
+
+fn push(program: &mut Vec<Step>, step: Step) -> Option<usize> {
+    if program.len() == PROGRAM_MAX {
+        return None;
+    }
+    program.push(step);
+    Some(program.len() - 1)
+}
+
+fn compile(node: &Node, program: &mut Vec<Step>) -> Option<()> {
+    match node {
+        Node::One(class) => push(program, Step::One(class.clone())).map(|_| ()),
+        Node::Start => push(program, Step::Start).map(|_| ()),
+        Node::End => push(program, Step::End).map(|_| ()),
+        Node::All(parts) => parts.iter().try_for_each(|part| compile(part, program)),
+        Node::Any(parts) => {
+            let (last, others) = parts.split_last()?;
+            let mut jumps = Vec::new();
+            for part in others {
+                let both = push(program, Step::Jump(0))?;
+                compile(part, program)?;
+                jumps.push(push(program, Step::Jump(0))?);
+                let after = program.len();
+                set(program, both, Step::Both(both + 1, after));
+            }
+            compile(last, program)?;
+            let after = program.len();
+            for jump in jumps {
+                set(program, jump, Step::Jump(after));
+            }
+            Some(())
+        }
+        Node::Repeat(part, least, most) => repeat(part, *least, *most, program),
+    }
+}
+
+fn set(program: &mut [Step], place: usize, step: Step) {
+    if let Some(old) = program.get_mut(place) {
+        *old = step;
+    }
+}
+
+fn repeat(part: &Node, least: u32, most: Option<u32>, program: &mut Vec<Step>) -> Option<()> {
+    for _ in 0..least {
+        compile(part, program)?;
+    }
+    let Some(most) = most else {
+        let both = push(program, Step::Jump(0))?;
+        compile(part, program)?;
+        push(program, Step::Jump(both))?;
+        let after = program.len();
+        set(program, both, Step::Both(both + 1, after));
+        return Some(());
+    };
+    let mut exits = Vec::new();
+    for _ in least..most {
+        exits.push(push(program, Step::Jump(0))?);
+        compile(part, program)?;
+    }
+    let after = program.len();
+    for exit in exits {
+        set(program, exit, Step::Both(exit + 1, after));
+    }
+    Some(())
+}
+
+struct Parser {
+    rest: Vec<char>,
+    at: usize,
+    depth: u32,
+}
+
+impl Parser {
+    fn peek(&self) -> Option<char> {
+        self.rest.get(self.at).copied()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += 1;
+        Some(c)
+    }
+
+    fn eat(&mut self, c: char) -> bool {
+        let found = self.peek() == Some(c);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn any(&mut self) -> Option<Node> {
+        let mut branches = vec![self.branch()?];
+        while self.eat('|') {
+            branches.push(self.branch()?);
+        }
+        if branches.len() == 1 {
+            return branches.pop();
+        }
+        Some(Node::Any(branches))
+    }
+
+    fn branch(&mut self) -> Option<Node> {
+        let mut pieces = Vec::new();
+        while let Some(c) = self.peek()
+            && c != '|'
+            && c != ')'
+        {
+            let atom = self.atom()?;
+            pieces.push(self.quantified(atom)?);
+        }
+        Some(Node::All(pieces))
+    }
+
+    fn atom(&mut self) -> Option<Node> {
+        Some(match self.next()? {
+            '(' => {
+                if self.depth == NESTING_MAX {
+                    return None;
+                }
+                self.depth += 1;
+                let inner = self.any()?;
+                self.depth -= 1;
+                if !self.eat(')') {
+                    return None;
+                }
+                inner
+            }
+            '.' => Node::One(Class {
+                negated: true,
+                ranges: vec![(10, 10), (13, 13)],
+                categories: Vec::new(),
+            }),
+            '[' => Node::One(self.class()?),
+            '\\' => {
+                let mut class = Class::default();
+                match self.escape()? {
+                    Escape::One(c) => class = Class::one(c),
+                    Escape::Category(bits, negated) => class.categories.push((bits, negated)),
+                }
+                Node::One(class)
+            }
+            '^' => Node::Start,
+            '$' => Node::End,
+            ')' | '*' | '+' | '?' | ']' | '{' | '}' | '|' => return None,
+            c => Node::One(Class::one(u32::from(c))),
+        })
+    }
+
+    fn quantified(&mut self, atom: Node) -> Option<Node> {
+        let (least, most) = match self.peek() {
+            Some('*') => (0, None),
+            Some('+') => (1, None),
+            Some('?') => (0, Some(1)),
+            Some('{') => {
+                self.at += 1;
+                let least = self.number()?;
+                let mut most = Some(least);
+                if self.eat(',') {
+                    most = match self.peek()? {
+                        '}' => None,
+                        _ => Some(self.number()?),
+                    };
+                }
+                if self.peek() != Some('}') || most.is_some_and(|most| most < least) {
+                    return None;
+                }
+                (least, most)
+            }
+            _ => return Some(atom),
+        };
+        self.at += 1;
+        Some(Node::Repeat(Box::new(atom), least, most))
+    }
+
+    fn number(&mut self) -> Option<u32> {
+        let mut number = None;
+        while let Some(digit) = self.peek().and_then(|c| c.to_digit(10)) {
+            self.at += 1;
+            let value = number.unwrap_or(0) * 10 + digit;
+            number = Some(value).filter(|value| *value <= REPEAT_MAX);
+            number?;
+        }
+        number
+    }
+
+    /// What follows `[`, the closing bracket included.
+    fn class(&mut self) -> Option<Class> {
+        let mut class = Class {
+            negated: self.eat('^'),
+            ..Class::default()
+        };
+        let minus = u32::from('-');
+        if self.eat('-') {
+            class.ranges.push((minus, minus));
+        } else if self.peek() == Some(']') {
+            return None;
+        }
+        loop {
+            let from = match self.next()? {
+                ']' => return Some(class),
+                '-' => {
+                    // Only the last one may stand for itself.
+                    class.ranges.push((minus, minus));
+                    return self.eat(']').then_some(class);
+                }
+                '[' => return None,
+                '\\' => match self.escape()? {
+                    Escape::One(c) => c,
+                    Escape::Category(bits, negated) => {
+                        class.categories.push((bits, negated));
+                        continue;
+                    }
+                },
+                c => u32::from(c),
+            };
+            let mut to = from;
+            if self.peek() == Some('-') && self.rest.get(self.at + 1) != Some(&']') {
+                self.at += 1;
+                to = match self.next()? {
+                    '[' | ']' | '-' => return None,
+                    '\\' => match self.escape()? {
+                        Escape::One(c) => c,
+                        Escape::Category(..) => return None,
+                    },
+                    c => u32::from(c),
+                };
+            }
+            if to < from {
+                return None;
+            }
+            class.ranges.push((from, to));
+        }
+    }
+
+    /// What follows a backslash.
+    fn escape(&mut self) -> Option<Escape> {
+        Some(match self.next()? {
+            'n' => Escape::One(10),
+            'r' => Escape::One(13),
+            't' => Escape::One(9),
+            kind @ ('p' | 'P') => {
+                if !self.eat('{') {
+                    return None;
+                }
+                let mut name = String::new();
+                while name.len() < 3 && self.peek() != Some('}') {
+                    name.push(self.next()?);
+                }
+                if !self.eat('}') {
+                    return None;
+                }
+                Escape::Category(category(&name)?, kind == 'P')
+            }
+            c @ ('(' | ')' | '*' | '+' | '-' | '.' | '?' | '[' | '\\' | ']' | '^' | '{' | '|'
+            | '}') => Escape::One(u32::from(c)),
+            // Not in the grammar, and the only way to write the character that stands for the end.
+            '$' => Escape::One(u32::from('$')),
+            _ => return None,
+        })
+    }
+}
+
+enum Escape {
+    One(u32),
+    Category(u32, bool),
+}
+
+/// Bits of the categories that `name` stands for: one, or all with the same first letter.
+fn category(name: &str) -> Option<u32> {
+    // Surrogates are not characters.
+    let known = unicode::NAMES
+        .iter()
+        .enumerate()
+        .filter(|(_, known)| **known != "Cs");
+    let bits = known
+        .filter(|(_, known)| **known == name || (name.len() == 1 && known.starts_with(name)))
+        .fold(0, |bits, (number, _)| bits | 1 << number);
+    (bits != 0).then_some(bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Regex;
+
+    fn check(pattern: &str, whole: &[&str], part: &[&str], neither: &[&str]) {
+        let regex = Regex::parse(pattern);
+        assert!(regex.is_some(), "{pattern}");
+        let Some(regex) = regex else { return };
+        let matches = |text: &str, whole| regex.matches(text.chars().map(u32::from), whole);
+        for text in whole {
+            assert!(
+                matches(text, true) && matches(text, false),
+                "{pattern} {text:?}"
+            );
+        }
+        for text in part {
+            assert!(
+                !matches(text, true) && matches(text, false),
+                "{pattern} {text:?}"
+            );
+        }
+        for text in neither {
+            assert!(
+                !matches(text, true) && !matches(text, false),
+                "{pattern} {text:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn expressions_match() {
+        check("", &[""], &["a"], &[]);
+        check("abc", &["abc"], &["xabcx"], &["ab", ""]);
+        check("a|bc|", &["a", "bc", ""], &["b"], &[]);
+        check("a*b+c?", &["b", "aabbc"], &["cb", "bd"], &["a", "c", ""]);
+        check(
+            "(ab){2,3}",
+            &["abab", "ababab"],
+            &["abababab", "xabab"],
+            &["ab"],
+        );
+        check("a{2}", &["aa"], &["aaa"], &["a"]);
+        check("a{2,}", &["aa", "aaaa"], &["baa"], &["a"]);
+        check("a{0}", &[""], &["a"], &[]);
+        check("[a-c-]", &["a", "b", "-"], &["xb"], &["d"]);
+        check("[^a-c]", &["d", "\n"], &["ad"], &["a", ""]);
+        check("[-x\\]\\p{Nd}]+", &["-x]7"], &["a7"], &["a"]);
+        check("a.c", &["abc", "a\u{2028}c"], &[], &["a\nc", "a\rc"]);
+        check("\\p{Lu}\\P{L}", &["Ж1"], &["aЖ1"], &["Жж", "1"]);
+        check("\\.\\$\\n", &[".$\n"], &[], &["a$\n"]);
+        check("^ab$", &["ab"], &[], &["xab", "abx"]);
+        check("(^a|b$)", &["a", "b"], &["ax", "xb"], &["xa", "bx"]);
+        check("(a*)*b", &["b", "aab"], &["xb"], &["a"]);
+        check("é😀", &["é😀"], &["xé😀"], &["e"]);
+    }
+
+    #[test]
+    fn what_is_not_an_expression_is_refused() {
+        for pattern in [
+            "(",
+            ")",
+            "a**",
+            "*",
+            "[",
+            "[]",
+            "[b-a]",
+            "[a-\\p{L}]",
+            "a{",
+            "a{2",
+            "a{3,2}",
+            "a{1001}",
+            "\\d",
+            "\\",
+            "\\p{X}",
+            "\\p{Lx}",
+            "\\p{Cs}",
+            "\\pL",
+            "{",
+            "}",
+            "]",
+            "?a",
+            "(?:a)",
+            "[[a]]",
+            "(a{100}){100}",
+        ] {
+            assert!(Regex::parse(pattern).is_none(), "{pattern}");
+        }
+        let deep = "(".repeat(100) + &")".repeat(100);
+        assert!(Regex::parse(&deep).is_none());
+    }
+
+    #[test]
+    fn time_does_not_explode() {
+        let Some(regex) = Regex::parse("(a?){40}a{40}(x+x+)+y") else {
+            return assert!(Regex::parse("a").is_none());
+        };
+        let text = "a".repeat(40) + &"x".repeat(2000);
+        assert!(!regex.matches(text.chars().map(u32::from), false));
+    }
 }
