@@ -304,24 +304,12 @@ impl Flow {
 
 fn last(plan: &Plan, from: &Source, source: u32, row: usize) -> Option<Last> {
     let page = from.pages.front()?;
-    let key = |row: usize| move |k| page.key(plan, &from.constants, row, k);
-    let mut run = 1;
-    while run <= row && compare(plan, key(row), key(row - run)).is_eq() {
-        run += 1;
-    }
+    let run = page.run(plan, from, row);
     let whole = if run > row { page.run_before } else { 0 };
-    let tie = from.tie.map(|path| {
-        let value = page.value(row, path);
-        let literal = super::key::Literal::Json(page.bytes(value.span));
-        OwnedKey::of(&super::key::Key {
-            reduced: super::key::Reduced::of(super::source::kind(value.tag), literal, plan.strings),
-            literal,
-        })
-    });
     Some(Last {
         source,
         keys: page.owned(plan, &from.constants, row),
-        tie,
+        tie: page.tie(plan, from, row),
         run: whole + run as u64,
     })
 }

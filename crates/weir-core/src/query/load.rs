@@ -151,6 +151,34 @@ impl Loaded {
         Key { reduced, literal }
     }
 
+    /// What orders a row among equal ones, if the source has that.
+    pub(crate) fn tie(&self, plan: &Plan, source: &Source, row: usize) -> Option<OwnedKey> {
+        let value = self.value(row, source.tie?);
+        let literal = Literal::Json(self.bytes(value.span));
+        Some(OwnedKey::of(&Key {
+            reduced: Reduced::of(kind(value.tag), literal, plan.strings),
+            literal,
+        }))
+    }
+
+    /// How many rows up to this one have its keys and its tie.
+    pub(crate) fn run(&self, plan: &Plan, source: &Source, row: usize) -> usize {
+        let key = |row: usize| move |at| self.key(plan, &source.constants, row, at);
+        let tie = self.tie(plan, source, row);
+        let mut run = 1;
+        while run <= row
+            && compare(plan, key(row), key(row - run)) == Ordering::Equal
+            && same_tie(
+                plan,
+                tie.as_ref(),
+                self.tie(plan, source, row - run).as_ref(),
+            )
+        {
+            run += 1;
+        }
+        run
+    }
+
     /// All keys of a row, to be kept.
     pub(crate) fn owned(
         &self,
@@ -182,6 +210,14 @@ pub(crate) fn compare<'a>(
     Ordering::Equal
 }
 
+/// Whether two ties are equal, or there is none.
+fn same_tie(plan: &Plan, a: Option<&OwnedKey>, b: Option<&OwnedKey>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => a.key().compare(&b.key(), plan.strings) == Ordering::Equal,
+        _ => true,
+    }
+}
+
 /// A row of kept keys.
 pub(crate) fn row<'a>(keys: &'a [OwnedKey]) -> impl Fn(usize) -> Key<'a> {
     move |at| {
@@ -206,12 +242,24 @@ pub(crate) struct Boundary {
     pub(crate) equal: u64,
 }
 
+impl Boundary {
+    /// Whether both are at the same place in the order.
+    pub(crate) fn is_at(&self, other: &Self, plan: &Plan) -> bool {
+        self.ordinal == other.ordinal
+            && compare(plan, row(&self.keys), row(&other.keys)) == Ordering::Equal
+            && same_tie(plan, self.tie.as_ref(), other.tie.as_ref())
+    }
+}
+
+/// Keys and tie of the last item that was kept, and how many in a row had them.
+pub(crate) type LastKept = (Vec<OwnedKey>, Option<OwnedKey>, u64);
+
 /// What a page would change.
 pub(crate) struct Load {
     pub(crate) page: Loaded,
     pub(crate) raw: u64,
     pub(crate) last_raw: Option<Vec<OwnedKey>>,
-    pub(crate) last_kept: Option<(Vec<OwnedKey>, u64)>,
+    pub(crate) last_kept: Option<LastKept>,
     pub(crate) equal_used: u64,
     pub(crate) skipped: u64,
     /// Whether the last row is of an item that is not kept.
@@ -487,18 +535,17 @@ impl Loader<'_> {
             load.last_kept.clone_from(&source.last_kept);
             return;
         };
-        let key = |row: usize| move |k| page.key(plan, &source.constants, row, k);
-        let before = source.last_kept.as_ref().map_or(0, |(keys, run)| {
-            let same = compare(plan, row(keys), key(0)) == Ordering::Equal;
+        let before = source.last_kept.as_ref().map_or(0, |(keys, tie, run)| {
+            let key = |at| page.key(plan, &source.constants, 0, at);
+            let same = compare(plan, row(keys), key) == Ordering::Equal
+                && same_tie(plan, tie.as_ref(), page.tie(plan, source, 0).as_ref());
             if same { *run } else { 0 }
         });
-        let mut run = 1;
-        while run <= last && compare(plan, key(last), key(last - run)) == Ordering::Equal {
-            run += 1;
-        }
+        let run = page.run(plan, source, last);
         let whole = if run == count { before } else { 0 };
         load.last_kept = Some((
             page.owned(plan, &source.constants, last),
+            page.tie(plan, source, last),
             whole + run as u64,
         ));
         load.page.run_before = before;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::engine::Query;
+use super::engine::{Last, Query};
 use super::error::QueryError;
 use super::load::Boundary;
 use super::options::{Budgets, Mode};
@@ -108,15 +108,7 @@ impl Query {
             return Err(QueryError::new(ErrorCode::NoToken).because(what));
         }
         if mode == Mode::Merge {
-            let last = self.last().and_then(|last| {
-                let source = self.sources.get(last.source as usize)?;
-                Some(Boundary {
-                    keys: last.keys,
-                    ordinal: source.ordinal,
-                    tie: last.tie,
-                    equal: last.run,
-                })
-            });
+            let last = self.last().and_then(|last| self.boundary_at(last));
             token.boundary = last.or_else(|| self.boundary.clone());
         }
         for source in &self.sources {
@@ -132,6 +124,33 @@ impl Query {
             }
         }
         token.encode(&self.plan)
+    }
+
+    /// The boundary behind the last item, with those of earlier runs that are
+    /// equal to it.
+    fn boundary_at(&self, last: Last) -> Option<Boundary> {
+        let source = self.sources.get(last.source as usize)?;
+        let mut new = Boundary {
+            keys: last.keys,
+            ordinal: source.ordinal,
+            tie: last.tie,
+            equal: last.run,
+        };
+        let before = self
+            .resumed
+            .as_ref()
+            .and_then(|token| token.boundary.as_ref());
+        if let Some(before) = before
+            && before.is_at(&new, &self.plan)
+        {
+            let left = match (source.clip, &self.boundary) {
+                (Clip::Boundary, Some(left)) => left.equal,
+                // It stood behind them and did not see them again.
+                _ => 0,
+            };
+            new.equal += before.equal - left;
+        }
+        Some(new)
     }
 
     fn mark(source: &Source) -> At {

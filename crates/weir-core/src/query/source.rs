@@ -7,7 +7,7 @@ use bytes::Bytes;
 use weir_scan::{Path, Span, Tag};
 
 use super::key::{Kind, Literal, OwnedKey, Reduced, Strings};
-use super::load::Loaded;
+use super::load::{LastKept, Loaded};
 
 /// A source within its query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -185,8 +185,7 @@ pub(crate) struct Source {
     pub(crate) watermark: Option<Vec<OwnedKey>>,
     /// Keys of the last item that came, kept or not.
     pub(crate) last_raw: Option<Vec<OwnedKey>>,
-    /// Keys of the last item that was kept, and how many in a row had them.
-    pub(crate) last_kept: Option<(Vec<OwnedKey>, u64)>,
+    pub(crate) last_kept: Option<LastKept>,
     /// Pages and items that came so far.
     pub(crate) pages_in: u64,
     pub(crate) items_in: u64,

@@ -238,3 +238,122 @@ fn key(from: &mut Reader<'_>) -> Result<OwnedKey, Short> {
         literal: from.bytes()?.into(),
     })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+mod tests {
+    use super::{At, Mark, TOKEN_KEY_BYTES_MAX, Token};
+    use crate::ErrorCode;
+    use crate::query::key::{Key, Kind, Literal, OwnedKey, Reduced, Strings};
+    use crate::query::load::Boundary;
+    use crate::query::{Plan, QueryText};
+    use bytes::Bytes;
+
+    fn key(text: &str) -> OwnedKey {
+        let literal = Literal::Json(text.as_bytes());
+        OwnedKey::of(&Key {
+            reduced: Reduced::of(Kind::String, literal, Strings::Scalar),
+            literal,
+        })
+    }
+
+    fn plan(order: &str) -> Plan {
+        let order = order.to_owned();
+        QueryText {
+            order,
+            ..QueryText::default()
+        }
+        .compile()
+        .unwrap()
+    }
+
+    fn token() -> Token {
+        let mark = |name: &str, at: At| Mark {
+            name: name.as_bytes().into(),
+            at,
+        };
+        let asked = Some(Bytes::from_static(b"page 7"));
+        Token {
+            mode: 3,
+            results: 300,
+            offset: 1,
+            limit: Some(u64::MAX),
+            turn: 2,
+            distinct: Some(u128::MAX - 1),
+            boundary: Some(Boundary {
+                keys: vec![key("\"a long enough string\""), key("\"\"")],
+                ordinal: 9,
+                tie: Some(key("\"t\"")),
+                equal: 4,
+            }),
+            fold: vec![1, 2, 3],
+            sources: vec![
+                mark("over", At::Over),
+                mark(
+                    "new",
+                    At::Place {
+                        asked: None,
+                        skip: 0,
+                    },
+                ),
+                mark(
+                    "in",
+                    At::Place {
+                        asked: asked.clone(),
+                        skip: 70_000,
+                    },
+                ),
+                mark("part", At::Clipped { asked }),
+                mark("", At::Boundary),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_token_comes_back_and_a_damaged_one_does_not() {
+        let plan = plan("$.a, $.b");
+        let bytes = token().encode(&plan).unwrap();
+        assert_eq!(Token::decode(&bytes, &plan).unwrap(), token());
+        let refused = |bytes: &[u8]| {
+            let error = Token::decode(bytes, &plan).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::TokenCorrupt);
+        };
+        for at in 0..bytes.len() {
+            refused(&bytes[..at]);
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1;
+            refused(&flipped);
+        }
+        let other = super::super::QueryText::default().compile().unwrap();
+        let error = Token::decode(&bytes, &other).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::TokenMismatch);
+    }
+
+    /// Bytes with a right checksum, whatever they say.
+    #[test]
+    fn nothing_that_a_token_says_is_taken_on_trust() {
+        let plan = plan("$.a, $.b");
+        let bytes = token().encode(&plan).unwrap();
+        let body = &bytes[..bytes.len() - 8];
+        let mut good = 0;
+        for at in super::HEAD..body.len() {
+            for value in [0, 1, 0x7f, 0x80, 0xff] {
+                let mut changed = body.to_vec();
+                changed[at] = value;
+                let sum = crate::digest::hash(5, &changed);
+                changed.extend_from_slice(&sum.to_le_bytes());
+                good += usize::from(Token::decode(&changed, &plan).is_ok());
+            }
+        }
+        assert!(good > 0);
+    }
+
+    #[test]
+    fn a_key_that_is_too_long_is_refused() {
+        let mut token = token();
+        let long = format!("\"{}\"", "x".repeat(TOKEN_KEY_BYTES_MAX));
+        token.boundary.as_mut().unwrap().keys.push(key(&long));
+        let error = token.encode(&plan("$.a")).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::TokenTooLarge);
+    }
+}

@@ -149,6 +149,7 @@ struct Case {
     sorted: bool,
     arrive: u64,
     batch: usize,
+    turns: bool,
 }
 
 prop_compose! {
@@ -165,8 +166,9 @@ prop_compose! {
         sorted in any::<bool>(),
         arrive in any::<u64>(),
         batch in 1..5usize,
+        turns in any::<bool>(),
     ) -> Case {
-        Case { filter, sources, order, cuts, shape, offset, limit, distinct, select, sorted, arrive, batch }
+        Case { filter, sources, order, cuts, shape, offset, limit, distinct, select, sorted, arrive, batch, turns }
     }
 }
 
@@ -242,6 +244,31 @@ impl Case {
             .limit
             .map_or(usize::MAX, |limit| usize::try_from(limit).unwrap());
         out.into_iter().skip(offset).take(limit).collect()
+    }
+
+    /// Sources with a tie, in lines.
+    fn tied(&self, cuts: &[usize], stable: bool) -> Vec<Supply> {
+        let supply = |items: &Vec<Known>| {
+            let mut items = items.clone();
+            // Numbers ascend as they were made; `$.none` is equal for all, so
+            // that only the count of them tells.
+            items.sort_by(|x, y| by_keys(&self.order.1, &x.value, &y.value));
+            let (shape, pages) = pages(&items, cuts, 1);
+            let tie = if stable || self.turns {
+                "$.id"
+            } else {
+                "$.none"
+            };
+            let options = SourceOptions {
+                shape,
+                sorted: true,
+                stable,
+                tie: tie.into(),
+                ..SourceOptions::default()
+            };
+            Supply { options, pages }
+        };
+        self.sources.iter().map(supply).collect()
     }
 
     fn bounds(&self) -> Bounds {
@@ -392,5 +419,99 @@ proptest! {
             host = Host::with(query, &supplies);
         }
         prop_assert_eq!(texts(&found), texts(&expected));
+    }
+
+    #[test]
+    fn keys_and_ties_say_where_to_go_on(case in case(), other in prop::collection::vec(0..5usize, 0..4)) {
+        let case = Case { sorted: true, distinct: false, ..case };
+        let plan = compile(&case.text());
+        let expected = case.expected();
+        let mut found = Vec::new();
+        let mut token: Option<Vec<u8>> = None;
+        for round in 0.. {
+            prop_assert!(round < 200, "it goes round");
+            // Each run sees other pages.
+            let cuts = if round % 2 == 0 { &case.cuts } else { &other };
+            let supplies = case.tied(cuts, false);
+            let query = match &token {
+                None => Query::new(plan.clone(), Budgets::default()),
+                Some(token) => Query::resume(plan.clone(), Budgets::default(), token).unwrap(),
+            };
+            let mut host = Host::with(query, &supplies);
+            match host.turn(case.bounds(), &mut |_| ()).unwrap() {
+                Some(items) => found.extend(items),
+                None => break,
+            }
+            token = Some(host.query.token().unwrap());
+        }
+        prop_assert_eq!(texts(&found), texts(&expected));
+    }
+
+    #[test]
+    fn a_split_between_two_runs_does_not_show(case in case()) {
+        let case = Case { sorted: true, distinct: false, select: false, offset: 0, limit: None, ..case };
+        let plan = compile(&case.text());
+        let expected = case.expected();
+        let supplies = case.tied(&case.cuts, true);
+        let mut host = Host::new(&plan, &supplies);
+        let Some(first) = host.turn(case.bounds(), &mut |_| ()).unwrap() else {
+            prop_assert!(expected.is_empty());
+            return Ok(());
+        };
+        let mut found = first;
+        let token = host.query.token().unwrap();
+        let query = Query::resume(plan.clone(), Budgets::default(), &token).unwrap();
+        let mut host = Host::with(query, &supplies);
+        // Every source that is not finished falls into two parts, which begin
+        // where it stood.
+        let halves: Vec<Supply> = supplies.iter().flat_map(|supply| {
+            let half = |odd: bool| halved(supply, odd);
+            [half(false), half(true)]
+        }).collect();
+        let needs: Vec<_> = host.query.needs().into_iter().filter(|need| need.required).collect();
+        for need in needs {
+            let at = need.source.0 as usize;
+            let parts: Vec<SourceOptions> = (0..2).map(|half| {
+                let mut options = halves[2 * at + half].options.clone();
+                options.name = format!("s{at}-{half}").into_bytes();
+                options.first.clone_from(&need.continuation);
+                options
+            }).collect();
+            let ids = host.query.replace(need.source, parts).unwrap();
+            for (half, id) in ids.into_iter().enumerate() {
+                host.supplies.insert(id, &halves[2 * at + half]);
+            }
+        }
+        found.extend(host.run(case.bounds(), |_| ()).unwrap());
+        // Equal items of two parts come part by part; but for that all is the same.
+        let keys = |items: &[Vec<u8>]| {
+            let mut parsed: Vec<_> = items.iter().map(|item| Known::new(item).value).collect();
+            parsed.sort_by(|x, y| by_keys(&case.order.1, x, y).then(x["id"].as_u64().cmp(&y["id"].as_u64())));
+            parsed
+        };
+        prop_assert_eq!(keys(&found), keys(&expected));
+        let ascends = |pair: &[Vec<u8>]| {
+            by_keys(&case.order.1, &Known::new(&pair[0]).value, &Known::new(&pair[1]).value).is_le()
+        };
+        prop_assert!(found.windows(2).all(ascends));
+    }
+}
+
+/// The items of a source with an even or odd number, on as many pages.
+fn halved(supply: &Supply, odd: bool) -> Supply {
+    let pages = supply.pages.iter().map(|page| {
+        let text = std::str::from_utf8(page).unwrap();
+        let items: Vec<&str> = text
+            .lines()
+            .filter(|line| {
+                let item: Option<serde_json::Value> = serde_json::from_str(line).ok();
+                item.is_some_and(|item| (item["id"].as_u64().unwrap() % 2 == 1) == odd)
+            })
+            .collect();
+        items.join("\n").into_bytes()
+    });
+    Supply {
+        options: supply.options.clone(),
+        pages: pages.collect(),
     }
 }
