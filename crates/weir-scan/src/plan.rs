@@ -60,7 +60,7 @@ pub enum BadItem {
 pub struct Limits {
     /// Bytes in a page, at most [`PAGE_BYTES_LIMIT`].
     pub page_bytes_max: u64,
-    /// Bytes in an item.
+    /// Bytes in an item; of an item in an array it is known when its end was found.
     pub item_bytes_max: u64,
     /// Levels of nesting in an item (its own brackets are the first), and in the envelope; at most
     /// [`DEPTH_LIMIT`].
