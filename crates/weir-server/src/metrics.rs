@@ -12,6 +12,8 @@ use crate::edge::{Method, RESOURCES, Resource};
 use crate::security::Audit;
 use crate::shared::Shared;
 
+mod groups;
+
 /// A number that any thread may change.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge(AtomicU64);
@@ -144,7 +146,7 @@ impl Metrics {
         }
     }
 
-    /// All of it as text: `OpenMetrics` 1.0 when `open`, else Prometheus 0.0.4.
+    /// All of it as text; reads records, so not for a reactor: `OpenMetrics` 1.0 when `open`, else Prometheus 0.0.4.
     pub(crate) fn render(&self, shared: &Shared, open: bool) -> String {
         let mut page = Page {
             text: String::with_capacity(8 << 10),
@@ -152,6 +154,8 @@ impl Metrics {
         };
         self.http(&mut page);
         store(&mut page, shared);
+        groups::groups(&mut page, shared);
+        groups::sessions(&mut page, shared);
         security(&mut page, shared);
         page.family("weir_build_info", "gauge", "Version of the server");
         page.sample(

@@ -185,6 +185,13 @@ impl Store {
         Some(info)
     }
 
+    /// The same group with the stamp of its oldest record, which is read.
+    #[must_use]
+    pub fn with_oldest(&self, info: GroupInfo) -> GroupInfo {
+        let oldest_ms = self.oldest(&info);
+        GroupInfo { oldest_ms, ..info }
+    }
+
     /// The groups of a topic, by name.
     ///
     /// # Errors
@@ -202,6 +209,24 @@ impl Store {
             info.oldest_ms = self.oldest(info);
         }
         Ok(infos)
+    }
+
+    /// All groups, topic by topic in order of their numbers, at most `limit`,
+    /// without the stamps of their oldest records; and how many there are.
+    #[must_use]
+    pub fn all_groups(&self, limit: usize) -> (Vec<GroupInfo>, usize) {
+        let machine = self.engine.machine.read_ok();
+        let (mut infos, mut count) = (Vec::new(), 0);
+        for view in machine.topics() {
+            for (name, group) in machine.groups(view.id) {
+                count += 1;
+                if infos.len() < limit {
+                    let topic = view.name.as_str();
+                    infos.push(group_info(topic, name.as_str(), group, view.last));
+                }
+            }
+        }
+        (infos, count)
     }
 
     /// Stamp of the first record behind the cursor that a group delivers.

@@ -271,6 +271,14 @@ impl Store {
         self.engine.machine.read_ok().sessions().last_nonce(client)
     }
 
+    /// Sessions that are known, and ids that were good for one intention.
+    #[must_use]
+    pub fn sessions(&self) -> (usize, usize) {
+        let machine = self.engine.machine.read_ok();
+        let sessions = machine.sessions();
+        (sessions.len(), sessions.once_len())
+    }
+
     /// The outcome of a session's nonce, while it is kept.
     #[must_use]
     pub fn outcome(&self, client: ClientId, nonce: u64) -> Option<Commit> {

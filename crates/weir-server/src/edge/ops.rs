@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::accept;
 use super::json::Object;
+use super::offload;
 use super::problem::{Kind, Problem};
 use super::reply::Reply;
 use super::route::Resource;
@@ -16,7 +17,6 @@ pub(crate) fn get(edge: &Arc<Edge>, call: &Call, resource: Resource) -> Result<R
         Resource::Root => Ok(root(edge)),
         Resource::Healthz => Ok(plain(200, "ok\n")),
         Resource::Readyz => ready(edge, call),
-        Resource::Metrics => Ok(metrics(edge, call)),
         Resource::OpenApi => Ok(Reply::new(200)
             .field("cache-control", "no-cache")
             .with("application/json", super::openapi::DOCUMENT.as_bytes())),
@@ -81,19 +81,21 @@ fn ready(edge: &Edge, call: &Call) -> Result<Reply, Problem> {
         .with("application/json", body))
 }
 
-fn metrics(edge: &Edge, call: &Call) -> Reply {
+/// GET of what is counted.
+pub(crate) async fn metrics(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     const OPEN: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     let open = accept::names(&call.head, "application/openmetrics-text");
-    let text = edge.shared.metrics.render(&edge.shared, open);
+    let shared = Arc::clone(&edge.shared);
+    let text = offload::run(move || Ok(shared.metrics.render(&shared, open))).await?;
     let media_type = if open {
         OPEN
     } else {
         "text/plain; version=0.0.4; charset=utf-8"
     };
-    Reply::new(200)
+    Ok(Reply::new(200)
         .field("cache-control", "no-store")
         .field("vary", "accept")
-        .with(media_type, text)
+        .with(media_type, text))
 }
 
 /// The page that the `type` of a problem names.

@@ -401,6 +401,7 @@ impl Edge {
             (Resource::Key, _) => read::key(edge, call).await,
             (Resource::Event, _) => read::event(edge, call).await,
             (Resource::Stream, _) => ds::run(edge, call, body).await,
+            (Resource::Metrics, _) => ops::metrics(edge, call).await,
             (resource, _) => ops::get(edge, call, resource),
         }
     }

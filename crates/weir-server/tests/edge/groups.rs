@@ -108,3 +108,27 @@ fn a_record_that_is_given_back_too_often_becomes_a_letter() {
         reply.status
     );
 }
+
+#[test]
+fn groups_are_counted() {
+    let world = world();
+    made(&world, r#"{"lease_ms":60000}"#);
+    let lines = "1\n2\n3\n";
+    let fields = "Content-Type: application/x-ndjson";
+    let posted = world.ask("POST /v1/topics/t/events", fields, lines.as_bytes());
+    assert_eq!(posted.status, 201);
+    let claim = "POST /v1/topics/t/groups/g/claim?member=a&max=1";
+    assert_eq!(world.ask(claim, "", b"").get("weir-count"), Some("1"));
+    let reply = world.ask("GET /metrics", "", b"");
+    let text = reply.text();
+    for line in [
+        "weir_groups 1",
+        "weir_groups_left_out 0",
+        "weir_group_lag{topic=\"t\",group=\"g\"} 3",
+        "weir_group_leased{topic=\"t\",group=\"g\"} 1",
+        "weir_group_redeliveries_total{topic=\"t\",group=\"g\"} 0",
+        "weir_idempotency_keys 0",
+    ] {
+        assert!(text.lines().any(|one| one == line), "{line}\n{text}");
+    }
+}

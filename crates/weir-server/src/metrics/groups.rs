@@ -1,0 +1,90 @@
+//! What is counted of groups and sessions. Looking at the oldest record of a
+//! group reads it.
+
+use weir_store::GroupInfo;
+
+use super::{Page, seconds};
+use crate::security::now_ms;
+use crate::shared::Shared;
+
+type Read = fn(&GroupInfo) -> u64;
+
+/// Groups that have series of their own: names come from clients, so there is
+/// a bound.
+const GROUPS_MAX: usize = 200;
+
+pub(super) fn groups(page: &mut Page, shared: &Shared) {
+    let (infos, count) = shared.store.all_groups(GROUPS_MAX);
+    page.family("weir_groups", "gauge", "Groups of all topics");
+    page.sample("weir_groups", "", count as u64);
+    let left_out = count.saturating_sub(infos.len());
+    page.family(
+        "weir_groups_left_out",
+        "gauge",
+        "Groups without series of their own",
+    );
+    page.sample("weir_groups_left_out", "", left_out as u64);
+    let now = now_ms();
+    let groups: Vec<_> = infos
+        .into_iter()
+        .map(|info| {
+            let info = shared.store.with_oldest(info);
+            // Names have no character that needs an escape.
+            let labels = format!("{{topic=\"{}\",group=\"{}\"}}", info.topic, info.name);
+            (labels, info)
+        })
+        .collect();
+    if groups.is_empty() {
+        return;
+    }
+    let gauges: [(&str, &str, Read); 3] = [
+        ("weir_group_lag", "Records that are not done", |g| g.lag),
+        ("weir_group_leased", "Records that members have", |g| {
+            g.leased
+        }),
+        ("weir_group_letters", "Dead letters to be written", |g| {
+            g.letters
+        }),
+    ];
+    for (name, help, read) in gauges {
+        page.family(name, "gauge", help);
+        for (labels, info) in &groups {
+            page.sample(name, labels, read(info));
+        }
+    }
+    let name = "weir_group_oldest_seconds";
+    page.family(name, "gauge", "Age of the first record that is not done");
+    for (labels, info) in &groups {
+        let age = info.oldest_ms.map_or(0, |then| now.saturating_sub(then));
+        page.line(name, labels, &seconds(age.saturating_mul(1000)));
+    }
+    let counters: [(&str, &str, Read); 2] = [
+        ("weir_group_redeliveries", "Deliveries again", |g| {
+            g.redeliveries
+        }),
+        ("weir_group_deaths", "Records that were given up", |g| {
+            g.deaths
+        }),
+    ];
+    for (name, help, read) in counters {
+        page.counter(name, help);
+        for (labels, info) in &groups {
+            page.sample(&format!("{name}_total"), labels, read(info));
+        }
+    }
+}
+
+pub(super) fn sessions(page: &mut Page, shared: &Shared) {
+    let (sessions, keys) = shared.store.sessions();
+    for (name, help, count) in [
+        ("weir_sessions", "Writers whose nonces are known", sessions),
+        (
+            "weir_idempotency_keys",
+            "Idempotency keys that are kept",
+            keys,
+        ),
+    ] {
+        page.family(name, "gauge", help);
+        page.sample(name, "", count as u64);
+    }
+}
