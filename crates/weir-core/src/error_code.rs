@@ -757,7 +757,7 @@ impl ErrorCode {
                 "Check that the address is that of a Weir server of a matching version."
             }
             Self::BadAddress => {
-                "Give a directory, a socket, `weir://HOST:PORT` or `http(s)://...`."
+                "Give a directory, `unix:PATH`, `weir://HOST[:PORT]` or `weirs://HOST[:PORT]`."
             }
             Self::BadLine => {
                 "Correct it at the line and column that are named, or choose `--on-error skip`."
