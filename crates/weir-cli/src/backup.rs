@@ -45,7 +45,7 @@ pub(crate) fn run(caller: &Caller, args: &BackupArgs) -> anyhow::Result<ExitCode
         "run it on the machine of the server, with `--at DIR`, while nothing serves it",
     )?;
     let shown = args.target.display().to_string();
-    let report = weir.store().backup(&args.target);
+    let report = weir.store()?.backup(&args.target);
     let report = report
         .map_err(|error| Failure::store(format!("cannot back up into {shown}"), &error).tool())?;
     out.row(&[

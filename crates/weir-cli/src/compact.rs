@@ -41,7 +41,7 @@ pub(crate) fn run(caller: &Caller, _args: &CompactArgs) -> anyhow::Result<ExitCo
         "weir compact",
         "run it on the machine of the server, with `--at DIR`, while nothing serves it",
     )?;
-    let report = weir.store().compact_log();
+    let report = weir.store()?.compact_log();
     let report = report.failed(|| "cannot compact the log".to_owned())?;
     out.row(&[
         Cell::Count(report.index.0),

@@ -129,7 +129,9 @@ fn show(caller: &Caller) -> anyhow::Result<()> {
         ("output", format, &output.origin),
         ("durability", Some(level), &durability.origin),
     ];
-    for (key, value, origin) in rows {
+    let credentials = caller.settings.shown_credentials.iter();
+    let credentials = credentials.map(|(key, value, origin)| (*key, value.clone(), origin));
+    for (key, value, origin) in rows.into_iter().chain(credentials) {
         out.row(&[
             Cell::Text(key.into()),
             value.map_or(Cell::Nothing, |value| Cell::Text(value.into())),

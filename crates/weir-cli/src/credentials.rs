@@ -43,6 +43,30 @@ pub(crate) struct Credentials {
     pub(crate) client_key: Option<PathBuf>,
 }
 
+/// What holds of several layers, the first one first, and where it comes from:
+/// key, value, origin.
+pub(crate) fn shown(layers: &[(&str, Credentials)]) -> Vec<(&'static str, Option<String>, String)> {
+    type Read = fn(&Credentials) -> Option<String>;
+    fn path(path: Option<&PathBuf>) -> Option<String> {
+        Some(path?.display().to_string())
+    }
+    let keys: [(&'static str, Read); 4] = [
+        ("token", Credentials::shown_token),
+        ("server_ca", |own| path(own.server_ca.as_ref())),
+        ("client_cert", |own| path(own.client_cert.as_ref())),
+        ("client_key", |own| path(own.client_key.as_ref())),
+    ];
+    let found = |read: Read| {
+        let mut layers = layers.iter();
+        layers.find_map(|(origin, own)| Some((read(own)?, (*origin).to_owned())))
+    };
+    keys.map(|(key, read)| match found(read) {
+        Some((value, origin)) => (key, Some(value), origin),
+        None => (key, None, "default".to_owned()),
+    })
+    .into()
+}
+
 /// The variable that holds a token.
 const TOKEN: &str = "WEIR_TOKEN";
 /// Bytes of a file with a token.

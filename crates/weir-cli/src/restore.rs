@@ -104,8 +104,8 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
         Cell::Text(shown.as_str().into()),
         Cell::Count(copied.files),
         Cell::Size(copied.bytes),
-        Cell::Count(weir.store().applied().0),
-        Cell::Text(weir.store().digest().to_string().into()),
+        Cell::Count(weir.store()?.applied().0),
+        Cell::Text(weir.store()?.digest().to_string().into()),
         Cell::Count(u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX)),
     ])?;
     out.finish()?;

@@ -281,7 +281,8 @@ fn announce(caller: &Caller, weir: &weir::Weir, server: &Server) {
     if caller.quiet {
         return;
     }
-    let durability = weir.store().durability();
+    let Some(store) = weir.local() else { return };
+    let durability = store.durability();
     let means = if durability.is_synced() {
         "acknowledged means synced to disk"
     } else {

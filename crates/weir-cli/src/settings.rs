@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use weir::{Durability, ErrorCode};
 
 use crate::context::Contexts;
-use crate::credentials::Credentials;
+use crate::credentials::{self, Credentials};
 use crate::output::Format;
 use crate::report::Failure;
 
@@ -44,6 +44,8 @@ pub(crate) struct Settings {
     pub(crate) file: Option<PathBuf>,
     /// How to show a server who is asking, and what to trust.
     pub(crate) credentials: Credentials,
+    /// The same for people: key, value, origin. No secret is in it.
+    pub(crate) shown_credentials: Vec<(&'static str, Option<String>, String)>,
     /// What its table `[serve]` says: key, value as text, place.
     pub(crate) serve: Vec<(String, String, String)>,
 }
@@ -115,16 +117,20 @@ impl Settings {
         // Those of a context are for its own place, and for no other server.
         let kept = context.filter(|(name, _)| origin == format!("context {name}"));
         let kept = kept.map(|(_, context)| context.credentials);
-        let credentials = flags
-            .credentials
-            .clone()
-            .or(Credentials::of_environment())
-            .or(kept.unwrap_or_default());
+        let layers = [
+            ("flag", flags.credentials.clone()),
+            ("environment", Credentials::of_environment()),
+            (&*origin, kept.unwrap_or_default()),
+        ];
+        let shown_credentials = credentials::shown(&layers);
+        let [flag, environment, context] = layers.map(|(_, credentials)| credentials);
+        let credentials = flag.or(environment).or(context);
         Ok(Self {
             at: Sourced { value, origin },
             output,
             durability,
             credentials,
+            shown_credentials,
             file,
             serve: values.serve,
         })

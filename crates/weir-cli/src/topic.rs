@@ -354,7 +354,7 @@ fn compact(caller: &Caller, name: &str) -> anyhow::Result<ExitCode> {
     )?;
     let failed = || format!("cannot compact {name}");
     weir.topic(name).failed(failed)?;
-    let report = weir.store().compact_topic(name).failed(failed)?;
+    let report = weir.store()?.compact_topic(name).failed(failed)?;
     out.row(&[
         Cell::Text(name.into()),
         Cell::Count(report.records_before),
@@ -378,7 +378,7 @@ fn retain(caller: &Caller, name: &str) -> anyhow::Result<ExitCode> {
     )?;
     let failed = || format!("cannot remove records of {name}");
     weir.topic(name).failed(failed)?;
-    let report = weir.store().retain(Some(name)).failed(failed)?;
+    let report = weir.store()?.retain(Some(name)).failed(failed)?;
     out.row(&[
         Cell::Text(name.into()),
         Cell::Count(report.segments),

@@ -440,11 +440,11 @@ fn first_steps(directory: &Path) -> Result<(), Box<dyn Error>> {
     assert_eq!((both.records(), later.records()), (2, 0));
     // [end]
     // [close]
-    let digest = weir.store().digest();
+    let digest = weir.store()?.digest();
     drop((orders, session)); // they hold the store open too
     weir.close()?;
     let weir = Weir::open(directory)?;
-    assert_eq!(weir.store().digest(), digest); // the same history
+    assert_eq!(weir.store()?.digest(), digest); // the same history
     // [end]
     Ok(())
 }

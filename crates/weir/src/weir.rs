@@ -120,14 +120,16 @@ impl Weir {
 
     /// The store underneath: statistics, maintenance, proposals in bulk.
     ///
-    /// # Panics
-    /// When the store is behind a server; see [`local`](Self::local).
-    #[must_use]
-    pub fn store(&self) -> &Store {
-        match &self.place {
-            Place::Near(store) => store,
-            Place::Far(_) => panic!("the store is behind a server, so it is not open here"),
-        }
+    /// # Errors
+    /// `Far` with `Unsupported` when the store is behind a server, so that it
+    /// is not open here; see [`local`](Self::local).
+    pub fn store(&self) -> Result<&Store, WeirError> {
+        self.local().ok_or_else(|| {
+            WeirError::Store(StoreError::Far {
+                code: ErrorCode::Unsupported,
+                text: "the store is behind a server, so it is not open here".to_owned(),
+            })
+        })
     }
 
     /// The store underneath, to be shared with whoever serves it; `None` when it
@@ -174,8 +176,9 @@ impl Weir {
 
     /// All topics that have a program, with it, by name.
     pub fn programs(&self) -> Result<Vec<(String, ProgramInfo)>, WeirError> {
-        let Place::Far(remote) = &self.place else {
-            return Ok(self.store().programs());
+        let remote = match &self.place {
+            Place::Near(store) => return Ok(store.programs()),
+            Place::Far(remote) => remote,
         };
         let mut found = Vec::new();
         for info in remote.topics(false)? {

@@ -102,7 +102,7 @@ fn one_reads_and_another_takes_over() {
     bert.nack(&found[1..], NOW, "").unwrap();
     assert_eq!(bert.claim(10, NOW).unwrap().len(), 3, "read again");
     bert.ack_soon(&found).unwrap();
-    weir.store().flush_cursors();
+    weir.store().unwrap().flush_cursors();
     assert_eq!(bert.cursor().unwrap().0, 7);
     bert.leave().unwrap();
     topic.put("k6", "v").unwrap();

@@ -35,16 +35,16 @@ fn a_program_judges_and_goes_on_after_every_way_to_open_again() {
         assert_eq!(no.reason(), Some(ErrorCode::Rejected));
         assert!(matches!(no.detail(), Detail::Rejected { code: 1, .. }));
         if round == 1 {
-            weir.store().compact_log().unwrap();
+            weir.store().unwrap().compact_log().unwrap();
         }
-        let digest = weir.store().digest();
+        let digest = weir.store().unwrap().digest();
         weir.close().unwrap();
         let report = weir::verify(dir.path()).unwrap();
         assert!(report.is_clean(), "{report:?}");
         assert_eq!(report.digest, Some(digest), "replay gives the same digest");
     }
     let weir = Weir::open(dir.path()).unwrap();
-    let program = weir.store().program("counter").unwrap();
+    let program = weir.store().unwrap().program("counter").unwrap();
     assert_eq!(program.state_entries, 1);
 }
 

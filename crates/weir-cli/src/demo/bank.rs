@@ -166,7 +166,7 @@ pub(super) fn run(
         let refused = answers.iter().filter(|answer| answer.reject.is_some());
         let refused = refused.count() as u64;
         let sent = answers.len() as u64;
-        let program = weir.store().program(TOPIC).context("no program")?;
+        let program = weir.store()?.program(TOPIC).context("no program")?;
         ensure!(
             program.counts.rejects == refused && program.counts.traps == 0,
             "the program counted {:?}, {refused} were refused",
@@ -391,7 +391,7 @@ fn replay(
     directory: &Path,
 ) -> anyhow::Result<()> {
     stage.step("replay", |_| {
-        let (digest, applied): (Digest, u64) = (weir.store().digest(), weir.store().applied().0);
+        let (digest, applied): (Digest, u64) = (weir.store()?.digest(), weir.store()?.applied().0);
         weir.close()?;
         let start = Instant::now();
         let report = sound(directory)?;

@@ -34,7 +34,7 @@ pub(super) fn run(
     stage.step("load", |stage| {
         let bar = stage.bar("loading", events);
         ensure!(weir.topic(TOPIC)?.ensure()?, "the topic was there before");
-        let before = weir.store().stats();
+        let before = weir.store()?.stats();
         let start = Instant::now();
         thread::scope(|scope| {
             let writers: Vec<_> = (0..WRITERS)
@@ -49,7 +49,7 @@ pub(super) fn run(
         })?;
         let took = start.elapsed();
         bar.finish_and_clear();
-        let after = weir.store().stats();
+        let after = weir.store()?.stats();
         let syncs = after.syncs - before.syncs;
         let batches = after.batches - before.batches;
         let topic = weir.topic(TOPIC)?.info();

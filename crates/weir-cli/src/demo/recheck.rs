@@ -25,15 +25,16 @@ pub(super) struct Kept {
 
 impl Kept {
     /// As the store is now.
-    pub(super) fn of(weir: &Weir) -> Self {
-        let topics = weir.store().topics(true);
-        Self {
-            digest: weir.store().digest().to_string(),
+    pub(super) fn of(weir: &Weir) -> anyhow::Result<Self> {
+        let store = weir.store()?;
+        let topics = store.topics(true);
+        Ok(Self {
+            digest: store.digest().to_string(),
             topics: topics
                 .into_iter()
                 .map(|topic| (topic.name, topic.last.0, topic.keys))
                 .collect(),
-        }
+        })
     }
 
     /// Whether this is its digest.
@@ -48,7 +49,7 @@ impl Kept {
 
     /// Whether the store is still that.
     pub(super) fn compare(&self, weir: &Weir) -> anyhow::Result<()> {
-        let now = Self::of(weir);
+        let now = Self::of(weir)?;
         for (was, is) in self.topics.iter().zip(&now.topics) {
             ensure!(
                 was == is,

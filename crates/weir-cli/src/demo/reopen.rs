@@ -18,14 +18,14 @@ pub(super) fn run(
     weir: Weir,
     directory: &Path,
 ) -> anyhow::Result<Kept> {
-    let kept = Kept::of(&weir);
+    let kept = Kept::of(&weir)?;
     let weir = stage.step("reopen", |_| {
         weir.close()?;
         let start = Instant::now();
         let weir = Weir::open(directory)?;
         let took = start.elapsed();
         kept.compare(&weir)?;
-        let report = weir.store().report();
+        let report = weir.store()?.report();
         ensure!(
             report.set_aside.is_empty(),
             "damaged: {:?}",
@@ -35,11 +35,11 @@ pub(super) fn run(
         facts.insert(
             "reopen".into(),
             json!({"seconds": seconds(took), "replayed": replayed,
-                   "digest": weir.store().digest().to_string()}),
+                   "digest": weir.store()?.digest().to_string()}),
         );
         let line = format!(
             "digest {} as before closing; {} intentions replayed in {}",
-            weir.store().digest(),
+            weir.store()?.digest(),
             count(replayed),
             time(took),
         );
@@ -96,7 +96,7 @@ pub(super) fn sound(directory: &Path) -> anyhow::Result<VerifyReport> {
 /// Reading checks each block's checksum. Returns the number of records.
 pub(super) fn read_all(weir: &Weir) -> anyhow::Result<u64> {
     let mut records = 0;
-    for info in weir.store().topics(true) {
+    for info in weir.store()?.topics(true) {
         let mut last = 0;
         for page in weir.topic(&info.name)?.pages(ReadFrom::Start)? {
             for record in &page? {

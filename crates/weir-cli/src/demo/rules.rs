@@ -70,11 +70,12 @@ pub(super) fn same_feed(
     quakes: &Quakes,
 ) -> anyhow::Result<()> {
     stage.step("repeat", |_| {
-        let records = |weir: &Weir| -> u64 {
-            let topics = weir.store().topics(false);
+        let store = weir.store()?;
+        let records = || -> u64 {
+            let topics = store.topics(false);
             topics.iter().map(|topic| topic.last.0).sum()
         };
-        let before = records(weir);
+        let before = records();
         let mut session = weir.session(client(100));
         let mut rejected = 0;
         for part in quakes.all().chunks(CALL_EVENTS) {
@@ -95,7 +96,7 @@ pub(super) fn same_feed(
                 rejected += 1;
             }
         }
-        let written = records(weir) - before;
+        let written = records() - before;
         ensure!(written == 0, "{written} records were written all the same");
         facts.insert(
             "same_feed".into(),

@@ -49,7 +49,7 @@ pub(super) fn quakes(
     weir: &Weir,
     quakes: &Quakes,
 ) -> anyhow::Result<()> {
-    let before = weir.store().stats();
+    let before = weir.store()?.stats();
     let heard = stage.step("write", |stage| {
         let total = quakes.all().len() as u64;
         let bar = stage.bar("writing", total);
@@ -89,7 +89,7 @@ pub(super) fn quakes(
         bar.finish_and_clear();
         let events = written.load(Ordering::Relaxed);
         ensure!(events == total, "{events} of {total} events were answered");
-        let after = weir.store().stats();
+        let after = weir.store()?.stats();
         let syncs = after.syncs - before.syncs;
         let (p50, p99) = percentiles(latencies.clone());
         let line = format!(

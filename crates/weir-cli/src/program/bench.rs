@@ -362,7 +362,7 @@ fn measure(
         }
     }
     let info = weir
-        .store()
+        .store()?
         .program(TOPICS[1])
         .context("the program is gone")?;
     weir.close()

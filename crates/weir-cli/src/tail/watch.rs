@@ -63,7 +63,7 @@ impl Watch {
     /// Notes that everything in the open store was read. The line is for after
     /// its end; without one, the others look once for nothing.
     pub(super) fn read(&mut self, weir: &Weir) -> Option<Line> {
-        let read = weir.store().applied().0;
+        let read = weir.local()?.applied().0;
         self.read = Some(read);
         let file = OpenOptions::new().write(true).open(&self.lock).ok()?;
         let changes = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;

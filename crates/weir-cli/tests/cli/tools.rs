@@ -162,6 +162,18 @@ fn settings_tell_where_they_come_from() {
         rows[2],
         json!({"key": "durability", "value": "each", "origin": "weir.toml"})
     );
+    // Where the proof of identity is, and never what it is.
+    place.write("secret", "weir_0_1");
+    let line = "config show --token-file secret --server-ca ca.pem";
+    let rows = place.run(line).ok().json();
+    assert_eq!(
+        (&rows[3], &rows[4], &rows[5]),
+        (
+            &json!({"key": "token", "value": "(file secret)", "origin": "flag"}),
+            &json!({"key": "server_ca", "value": "ca.pem", "origin": "flag"}),
+            &json!({"key": "client_cert", "value": null, "origin": "default"}),
+        )
+    );
     place.write("weir.toml", "durability = \"slow\"\n");
     place.run("config check").code(2);
     place.run("topic ls --config none.toml").code(2);

@@ -228,11 +228,11 @@ impl Contender for ProgramPut {
         for _ in 0..iterations {
             let weir = input.store()?;
             let puts = input.puts(input.messages, true);
-            let before = weir.store().stats();
+            let before = weir.store().map_err(failed)?.stats();
             let watch = Stopwatch::start();
             let fuel = put(&weir, &puts, input.batch, input.window)?;
             let (wall_ns, cpu_ns) = watch.stop();
-            let after = weir.store().stats();
+            let after = weir.store().map_err(failed)?.stats();
             sum.wall_ns += wall_ns;
             sum.cpu_ns += cpu_ns;
             sum.touch = sum.touch.wrapping_add(after.valid - before.valid);

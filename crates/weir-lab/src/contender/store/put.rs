@@ -64,9 +64,9 @@ impl Contender for Put {
         let mut sum = Timed::default();
         for _ in 0..iterations {
             let weir = fresh(&path, durability)?;
-            let before = weir.store().stats();
+            let before = weir.store().map_err(failed)?.stats();
             let (wall_ns, cpu_ns) = put_all(&weir, load, no_key)?;
-            let after = weir.store().stats();
+            let after = weir.store().map_err(failed)?.stats();
             sum.wall_ns += wall_ns;
             sum.cpu_ns += cpu_ns;
             sum.touch = sum.touch.wrapping_add(after.valid - before.valid);
