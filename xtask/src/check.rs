@@ -55,6 +55,7 @@ pub(crate) fn test() -> anyhow::Result<bool> {
     suites::programs(&mut summary);
     suites::api(&mut summary);
     suites::durable_streams(&mut summary);
+    suites::json(&mut summary);
     Ok(summary.close())
 }
 
@@ -69,6 +70,13 @@ pub(crate) fn api() -> bool {
 pub(crate) fn ds() -> bool {
     let mut summary = suites::Summary::default();
     suites::durable_streams(&mut summary);
+    summary.close()
+}
+
+/// The public suites of JSON and JSONPath, alone.
+pub(crate) fn json() -> bool {
+    let mut summary = suites::Summary::default();
+    suites::json(&mut summary);
     summary.close()
 }
 

@@ -132,10 +132,10 @@ fn tool(target: &Path) -> Result<PathBuf, String> {
 }
 
 /// A command that is made anew for each use.
-type Make = Box<dyn Fn() -> Command>;
+pub(crate) type Make = Box<dyn Fn() -> Command>;
 
 /// Node and npm: those of the machine, else those of a package of `PyPI`.
-fn programs(target: &Path) -> Result<(PathBuf, Make), String> {
+pub(crate) fn programs(target: &Path) -> Result<(PathBuf, Make), String> {
     let answers = |name: &str| finish(Command::new(name).arg("--version")).is_ok();
     if answers("node") && answers("npm") {
         return Ok(("node".into(), Box::new(|| Command::new("npm"))));

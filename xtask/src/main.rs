@@ -11,6 +11,7 @@ mod deny;
 mod durable_streams;
 mod error_table;
 mod generate;
+mod json_suites;
 mod metadata;
 mod schemathesis;
 mod served;
@@ -43,6 +44,8 @@ cargo xtask COMMAND
                  schemathesis (fetched into target/tools when missing)
   ds             the published conformance suite of Durable Streams, on a server (it and node are
                  fetched into target/tools when missing)
+  json           the public suites of JSONPath and of JSON parsing (fetched into target/tools when
+                 missing)
   setup          toolchain parts the checks need, installed when missing
 ";
 
@@ -68,6 +71,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<bool> {
         ("test", []) => return check::test(),
         ("api", []) => return Ok(check::api()),
         ("ds", []) => return Ok(check::ds()),
+        ("json", []) => return Ok(check::json()),
         ("wasm", []) => return wasm::wasm(false),
         ("wasm", ["--write"]) => return wasm::wasm(true),
         ("test-rust", []) => return check::test_rust(),

@@ -5,6 +5,7 @@
 //! failure each, so that nothing can go wrong without being counted.
 
 use crate::durable_streams;
+use crate::json_suites;
 use crate::schemathesis;
 use crate::steps::{cargo, shown};
 use crate::wasm::{self, Verdict};
@@ -122,6 +123,17 @@ pub(crate) fn api(summary: &mut Summary) {
 pub(crate) fn durable_streams(summary: &mut Summary) {
     let suite = "Durable Streams";
     let result = durable_streams::run(&mut |what, verdict| {
+        summary.verdict(suite, what, verdict);
+    });
+    if let Err(error) = result {
+        summary.fail(suite, &format!("{error:#}"));
+    }
+}
+
+/// The scanner of JSON against published suites.
+pub(crate) fn json(summary: &mut Summary) {
+    let suite = "JSON and JSONPath";
+    let result = json_suites::run(&mut |what, verdict| {
         summary.verdict(suite, what, verdict);
     });
     if let Err(error) = result {

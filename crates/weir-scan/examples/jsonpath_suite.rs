@@ -1,5 +1,6 @@
 //! Runs the public compliance suite of RFC 9535: `jsonpath_suite cts.json`. The file is in the npm
-//! package `jsonpath-rfc9535`, for example. Exits with 1 if a case fails.
+//! package `jsonpath-rfc9535`, for example. A line each: `passed NAME` or `failed NAME: why`; then the
+//! count. Exits with 1 if a case fails.
 #![allow(clippy::print_stdout, reason = "the report of a command")]
 
 use serde_json::value::RawValue;
@@ -34,9 +35,13 @@ fn main() -> ExitCode {
     for (case, raw) in cases.iter().zip(&raw) {
         // The document as it was written, so that members keep their order.
         let document = raw.get("document").map_or("null", |raw| raw.get());
-        if let Err(why) = check(case, document) {
-            failed += 1;
-            println!("{} {}: {why}", case["name"], case["selector"]);
+        let name = case["name"].as_str().unwrap_or("?");
+        match check(case, document) {
+            Ok(()) => println!("passed {name}"),
+            Err(why) => {
+                failed += 1;
+                println!("failed {name}: {} {why}", case["selector"]);
+            }
         }
     }
     println!("{} cases, {failed} failed", cases.len());

