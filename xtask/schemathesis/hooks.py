@@ -15,9 +15,3 @@ def filter_query(_context, query):
     query = query or {}
     waits = query.get("wait") not in (None, 0, "0")
     return not waits and query.get("live") not in ("sse", "long-poll")
-
-
-@schemathesis.hook
-def filter_headers(_context, headers):
-    """A header field that nobody knows is for somebody else, so it cannot make a request wrong."""
-    return "x-schemathesis-unknown-property" not in (headers or {})
