@@ -50,7 +50,7 @@ pub(crate) fn short_string(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 /// How many times eight bytes a short string is looked at.
-const SHORT_WORDS: usize = 4;
+const SHORT_WORDS: usize = 8;
 
 fn digits(bytes: &[u8], mut at: usize) -> usize {
     while let Some(b'0'..=b'9') = bytes.get(at) {
