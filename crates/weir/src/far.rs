@@ -332,6 +332,11 @@ pub(crate) fn other(bytes: &[u8]) -> StoreError {
 }
 
 pub(crate) fn refused(refusal: &RefusalMessage<'_>) -> StoreError {
+    if let (Some(ErrorCode::Gone), Some(first), Some(last)) =
+        (refusal.code(), refusal.first, refusal.last)
+    {
+        return StoreError::RecordsGone { first, last };
+    }
     let text = String::from_utf8_lossy(refusal.text);
     far(refusal.code().unwrap_or(ErrorCode::Protocol), text)
 }

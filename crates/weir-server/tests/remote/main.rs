@@ -11,5 +11,7 @@ mod alike;
 mod cuts;
 mod follow;
 mod groups;
+mod history;
 mod proxy;
+mod series;
 mod world;
