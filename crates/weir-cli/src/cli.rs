@@ -117,6 +117,8 @@ enum Command {
     Get(With<crate::get::GetArgs>),
     /// Read records in order, and follow new ones
     Tail(With<crate::tail::TailArgs>),
+    /// Filter, order and aggregate files and topics, without parsing what is printed
+    Query(Box<With<crate::query::QueryArgs>>),
     /// Remove a key
     Delete(With<crate::delete::DeleteArgs>),
     /// Do several writes to a topic together or not at all
@@ -287,6 +289,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Put(with) => call!(put, with),
         Command::Get(with) => call!(get, with),
         Command::Tail(with) => call!(tail, with),
+        Command::Query(with) => call!(query, with),
         Command::Delete(with) => call!(delete, with),
         Command::Txn(with) => call!(txn, with),
         Command::Topic(with) => call!(topic, with),

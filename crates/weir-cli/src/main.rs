@@ -34,6 +34,7 @@ mod place;
 mod program;
 mod psyc;
 mod put;
+mod query;
 mod record;
 mod report;
 mod restore;

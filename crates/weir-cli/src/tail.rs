@@ -319,7 +319,7 @@ impl State<'_> {
 }
 
 /// Whether a topic name is meant: itself, `*` for one part, `**` for the rest.
-fn matches(pattern: &str, name: &str) -> bool {
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let (mut pattern, mut name) = (pattern.split('.'), name.split('.'));
     loop {
         match (pattern.next(), name.next()) {

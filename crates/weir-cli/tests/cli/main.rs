@@ -14,6 +14,7 @@ mod import;
 mod pages;
 mod place;
 mod program;
+mod query;
 mod run;
 mod security;
 mod served;

@@ -136,6 +136,7 @@ fn filters() -> impl Strategy<Value = Filter> {
 }
 
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "what may vary")]
 struct Case {
     filter: Filter,
     sources: Vec<Vec<Known>>,

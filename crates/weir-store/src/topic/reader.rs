@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use bytes::Bytes;
 use weir_core::{ConsequenceOffset, Record};
 
 use super::block::BlockCursor;
@@ -360,6 +361,13 @@ impl Page {
             page: self,
             cursor: BlockCursor::new(&self.block.base, self.block.records),
         }
+    }
+
+    /// The bytes that the keys, values and metadata of its records lie in: to be
+    /// handed on without a copy.
+    #[must_use]
+    pub fn bytes(&self) -> Bytes {
+        self.block.bytes.clone()
     }
 
     /// Offset of the last record.

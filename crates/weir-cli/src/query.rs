@@ -1,0 +1,331 @@
+//! `weir query`: results in order, out of files and topics.
+//!
+//! The engine is the library's; this file fetches the pages it asks for and
+//! prints what it hands out, byte for byte as it stood there. What must never
+//! happen here: a look into an item, or a stage of the query.
+
+mod checkpoint;
+mod files;
+mod print;
+mod text;
+mod topics;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use weir::ErrorCode;
+use weir::query::{BadItem, Bounds, Budgets, Level, Need, Query, QueryError, Step};
+
+use self::checkpoint::Checkpoint;
+use self::files::Files;
+use self::print::Printer;
+use self::topics::Topics;
+use crate::cli::Caller;
+use crate::report::{Failure, note};
+use crate::settings;
+
+/// Bytes of a page of a file; a longer line makes a longer page.
+const PAGE_BYTES: u64 = 1 << 20;
+/// Results handed over at a time.
+const ITEMS: usize = 256;
+
+#[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "flags of a command line")]
+#[command(after_long_help = "\
+Items are JSON values of files (FILE, or --file) or the records of topics (--from). They are not
+parsed: what comes out are the same bytes. Files ending in .ndjson or .jsonl have one item a line;
+for all others --shape says where items are, and without it a file that begins with `[` is an array
+and any other has one item a line.
+
+Paths are those of JSONPath (RFC 9535) with names and indexes only; in --where, `@` and `$` both are
+the item. Of records there are also meta.topic, meta.offset, meta.intention, meta.time_ms and
+meta.key; in --where meta('topic') and so on.
+
+Without --order-by files come one after the other, records in the order in which they were decided.
+With it everything is sorted, which holds as many items as --limit and --offset say, or all of them;
+files that are sorted already (--sorted) are merged, and hold two pages each.
+
+Examples:
+  weir put orders '{\"n\":2,\"s\":\"open\"}' && weir query --from orders --where '$.s==\"open\"'
+  weir put orders '{\"n\":3}' && weir query --from orders --order-by '$.n desc' --limit 1
+  weir put orders '{\"n\":3}' && weir query --from orders --select 'count,sum($.n)'
+  weir put orders '{\"n\":3}' && weir query --from orders --order-by '$.n' --explain")]
+pub(crate) struct QueryArgs {
+    /// Files with items; - is standard input
+    #[arg(value_name = "FILE")]
+    paths: Vec<PathBuf>,
+    /// The same
+    #[arg(long = "file", value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Topics or patterns (`orders.*`, `orders.**`) in place of files
+    #[arg(long, value_name = "TOPIC", value_delimiter = ',', conflicts_with_all = ["paths", "files"])]
+    from: Vec<String>,
+    /// Where items are in a file: array, lines, single, or member:PATH
+    #[arg(long, value_name = "SHAPE", value_parser = files::parse_shape)]
+    shape: Option<weir::query::Shape>,
+    /// Only items for which this is true
+    #[arg(long = "where", value_name = "EXPRESSION", default_value = "")]
+    #[arg(hide_default_value = true)]
+    filter: String,
+    /// Order: paths, each with asc or desc behind it if wanted
+    #[arg(
+        long,
+        value_name = "PATHS",
+        default_value = "",
+        hide_default_value = true
+    )]
+    order_by: String,
+    /// What to print: a path, or count, sum(PATH), min, max, avg; else the item
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    select: String,
+    /// One result for each value of these paths
+    #[arg(
+        long,
+        value_name = "PATHS",
+        default_value = "",
+        hide_default_value = true
+    )]
+    group_by: String,
+    /// Only the first of equal results
+    #[arg(long)]
+    distinct: bool,
+    /// Leave out so many results first
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    offset: u64,
+    /// Most results
+    #[arg(short = 'n', long, value_name = "N")]
+    limit: Option<u64>,
+    /// A value for param('NAME') in --where: JSON, or else a text
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = text::parse_param)]
+    params: Vec<(String, String)>,
+    /// The items of each file are in the order of --order-by already; this is checked
+    #[arg(long)]
+    sorted: bool,
+    /// Go on with new records
+    #[arg(short, long, requires = "from", conflicts_with_all = ["order_by", "group_by", "mode"])]
+    follow: bool,
+    /// Print what the query will do, and do nothing
+    #[arg(long)]
+    explain: bool,
+    /// Go on behind what this file says, and note in it how far it came
+    #[arg(long, value_name = "FILE", conflicts_with = "follow")]
+    checkpoint: Option<PathBuf>,
+    /// Without an order: one source after the other, in turn, or as they come
+    #[arg(long, value_enum, value_name = "MODE", hide_short_help = true)]
+    mode: Option<Mode>,
+    /// How much of each page is checked
+    #[arg(long, value_enum, value_name = "LEVEL", default_value = "structural")]
+    #[arg(hide_short_help = true)]
+    level: Check,
+    /// What to do with lines and records that are not JSON
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "error")]
+    #[arg(hide_short_help = true)]
+    on_bad_item: Bad,
+    /// Leave out items without an order key, which come first otherwise
+    #[arg(long, hide_short_help = true)]
+    drop_missing: bool,
+    /// Let arrays and objects be order keys: arrays alike, then objects alike
+    #[arg(long, hide_short_help = true)]
+    rank_complex: bool,
+    /// Order strings by UTF-16 code units, as some services do
+    #[arg(long, hide_short_help = true)]
+    utf16: bool,
+    /// Memory that a sort may hold [default: 256MiB]
+    #[arg(long, value_parser = settings::size, value_name = "SIZE", hide_short_help = true)]
+    sort_max: Option<u64>,
+    /// Bytes read of a file at a time [default: 1MiB]
+    #[arg(long, value_parser = settings::size, value_name = "SIZE", hide_short_help = true)]
+    page_size: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// One source after the other
+    Sequential,
+    /// One item of each source in turn
+    Turns,
+    /// As pages come
+    Arrival,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Check {
+    /// Strings, brackets and UTF-8; whatever a path walks through entirely
+    Structural,
+    /// Everything
+    Strict,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Bad {
+    /// Stop
+    Error,
+    /// Leave them out and count them
+    Skip,
+    /// Take them as items without any value in them
+    Undefined,
+}
+
+impl From<Check> for Level {
+    fn from(check: Check) -> Self {
+        match check {
+            Check::Structural => Self::Structural,
+            Check::Strict => Self::Strict,
+        }
+    }
+}
+
+impl From<Bad> for BadItem {
+    fn from(bad: Bad) -> Self {
+        match bad {
+            Bad::Error => Self::Error,
+            Bad::Skip => Self::Skip,
+            Bad::Undefined => Self::Undefined,
+        }
+    }
+}
+
+/// Where pages come from.
+trait Supply {
+    /// Adds the sources to the query.
+    fn join(&mut self, query: &mut Query) -> anyhow::Result<()>;
+
+    /// Gives the page that is needed, or says that there is none.
+    fn serve(&mut self, query: &mut Query, need: &Need) -> anyhow::Result<()>;
+
+    /// Waits a little when nothing came.
+    fn rest(&mut self) {}
+
+    /// Where each source ends that would go on otherwise.
+    fn ends(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
+
+    /// An error of the query, with the names that people know.
+    fn failed(&self, error: &QueryError) -> anyhow::Error;
+
+    /// What is known of an item that is printed: its source.
+    fn name(&self, source: weir::query::SourceId) -> String;
+}
+
+/// Carries out `weir query`.
+pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode> {
+    let Some(mut printer) = Printer::open(&caller.style)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let plan = text::compile(args).map_err(|error| text::failed(&error))?;
+    let plan = Arc::new(plan);
+    let budgets = Budgets {
+        pages_ahead: 0,
+        sort_bytes_max: args.sort_max.unwrap_or(Budgets::default().sort_bytes_max),
+        page_bytes_hint: args.page_size.unwrap_or(PAGE_BYTES).max(1),
+        ..Budgets::default()
+    };
+    let before = match &args.checkpoint {
+        Some(path) => checkpoint::read(path)?,
+        None => None,
+    };
+    let mut query = match &before {
+        Some(before) => {
+            let resumed = Query::resume(plan, budgets, &before.token);
+            resumed.map_err(|error| text::failed(&error))?
+        }
+        None => Query::new(plan, budgets),
+    };
+    let paths: Vec<PathBuf> = args.paths.iter().chain(&args.files).cloned().collect();
+    if paths.is_empty() && args.from.is_empty() {
+        return Err(crate::put::usage("name files, or topics with --from"));
+    }
+    if args.from.is_empty() {
+        let mut files = Files::new(args, &paths);
+        drive(caller, args, &mut query, &mut files, &mut printer)?;
+    } else {
+        let mut topics = Topics::new(caller, args, before.as_ref().map(|before| &before.ends))?;
+        drive(caller, args, &mut query, &mut topics, &mut printer)?;
+    }
+    printer.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Serves the query and prints its results.
+fn drive(
+    caller: &Caller,
+    args: &QueryArgs,
+    query: &mut Query,
+    supply: &mut dyn Supply,
+    printer: &mut Printer,
+) -> anyhow::Result<()> {
+    supply.join(query)?;
+    if args.explain {
+        return print::explain(&caller.style, &query.explain());
+    }
+    // A limit with a checkpoint is how many come now, not how many there are.
+    let mut left = match args.checkpoint {
+        Some(_) => args.limit.unwrap_or(u64::MAX),
+        None => u64::MAX,
+    };
+    let mut skipped = 0;
+    while left > 0 {
+        let items_max = usize::try_from(left).unwrap_or(ITEMS).min(ITEMS);
+        let bounds = Bounds {
+            items_max,
+            ..Bounds::default()
+        };
+        match query.next(bounds).map_err(|error| supply.failed(&error))? {
+            Step::Ready(page) => {
+                left = left.saturating_sub(page.items().len() as u64);
+                skipped = page.skipped();
+                printer.page(&page, |source| supply.name(source))?;
+            }
+            Step::Need(needs) => {
+                for need in needs.iter().filter(|need| need.required) {
+                    supply.serve(query, need)?;
+                }
+                if args.follow {
+                    printer.flush()?;
+                }
+                supply.rest();
+            }
+            Step::Done => break,
+        }
+    }
+    if skipped.max(query.skipped()) > 0 {
+        let count = skipped.max(query.skipped());
+        note(
+            caller.quiet,
+            &format!("{count} items are not JSON and were left out"),
+        );
+    }
+    if let Some(path) = &args.checkpoint {
+        let token = query.token().map_err(|error| supply.failed(&error))?;
+        printer.flush()?;
+        let ends = supply.ends();
+        checkpoint::write(path, &Checkpoint { ends, token })?;
+    }
+    Ok(())
+}
+
+/// An error of the engine for people.
+fn query_failure(what: String, error: &QueryError, why: String) -> anyhow::Error {
+    let failure = Failure::new(error.code(), what).because(why);
+    match error.code() {
+        ErrorCode::BadEnvelope => failure
+            .advise("say where items are: `--shape array`, `lines`, `single` or `member:PATH`"),
+        ErrorCode::SortBudget => {
+            failure.advise("set `--limit`, or `--sorted` for sorted files, or raise `--sort-max`")
+        }
+        ErrorCode::TokenMismatch | ErrorCode::TokenCorrupt => {
+            failure.advise("use the options of the first run, or remove the checkpoint file")
+        }
+        _ => failure,
+    }
+    .into()
+}

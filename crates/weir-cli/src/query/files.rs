@@ -1,0 +1,310 @@
+//! Files as sources: a page at a time, cut behind a line.
+//!
+//! Invariant: of a file with lines, one page is being read and one is in the
+//! engine; what names a page is the byte where it begins, so that a query can
+//! be resumed. A file of another shape is one page.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use weir::query::{Need, Query, QueryError, Shape, SourceId, SourceOptions};
+use weir::{ErrorCode, query};
+
+use super::{QueryArgs, Supply, query_failure};
+use crate::report::{Because, Failure};
+
+/// Largest line and largest file of another shape, in bytes.
+const PAGE_BYTES_MAX: usize = 1 << 30;
+/// Buffers that are kept for the next pages.
+const SPARE_MAX: usize = 64;
+
+/// `array`, `lines`, `single` or `member:PATH`.
+pub(super) fn parse_shape(text: &str) -> Result<Shape, String> {
+    Ok(match text {
+        "array" => Shape::Array,
+        "lines" => Shape::Lines,
+        "single" => Shape::Single,
+        _ => {
+            let path = text
+                .strip_prefix("member:")
+                .ok_or("give array, lines, single or member:PATH")?;
+            let path = path.parse::<query::Path>();
+            Shape::Member(path.map_err(|error| error.to_string())?)
+        }
+    })
+}
+
+/// Memory that pages were read into and that came back.
+#[derive(Clone, Debug, Default)]
+struct Pool(Arc<Mutex<Vec<Vec<u8>>>>);
+
+/// A page in memory of the pool.
+struct Pooled {
+    bytes: Vec<u8>,
+    pool: Pool,
+}
+
+impl Pool {
+    fn take(&self) -> Vec<u8> {
+        let spare = self.0.lock().map(|mut spare| spare.pop());
+        spare.ok().flatten().unwrap_or_default()
+    }
+}
+
+impl AsRef<[u8]> for Pooled {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        if let Ok(mut spare) = self.pool.0.lock()
+            && spare.len() < SPARE_MAX
+        {
+            let mut bytes = std::mem::take(&mut self.bytes);
+            bytes.clear();
+            spare.push(bytes);
+        }
+    }
+}
+
+/// A file that is being read.
+struct Reading {
+    path: PathBuf,
+    shape: Shape,
+    input: Option<Box<dyn Read>>,
+    /// Whether nobody said where the items are.
+    guessed: bool,
+    /// Byte of the file where the next page begins.
+    at: u64,
+    /// What was read behind the last line of the page before.
+    rest: Vec<u8>,
+    /// Where each page began.
+    begins: Vec<u64>,
+}
+
+/// All files of a query.
+pub(super) struct Files<'a> {
+    args: &'a QueryArgs,
+    readings: Vec<Reading>,
+    sources: BTreeMap<SourceId, usize>,
+    pool: Pool,
+    page_bytes: usize,
+}
+
+impl<'a> Files<'a> {
+    pub(super) fn new(args: &'a QueryArgs, paths: &[PathBuf]) -> Self {
+        let reading = |path: &PathBuf| Reading {
+            path: path.clone(),
+            shape: Shape::Lines,
+            input: None,
+            guessed: false,
+            at: 0,
+            rest: Vec::new(),
+            begins: Vec::new(),
+        };
+        let page_bytes = args.page_size.unwrap_or(super::PAGE_BYTES);
+        let page_bytes = usize::try_from(page_bytes).unwrap_or(PAGE_BYTES_MAX);
+        Self {
+            args,
+            readings: paths.iter().map(reading).collect(),
+            sources: BTreeMap::new(),
+            pool: Pool::default(),
+            page_bytes: page_bytes.clamp(1, PAGE_BYTES_MAX),
+        }
+    }
+}
+
+impl Reading {
+    fn shown(&self) -> String {
+        if self.is_stdin() {
+            "standard input".to_owned()
+        } else {
+            self.path.display().to_string()
+        }
+    }
+
+    fn is_stdin(&self) -> bool {
+        self.path == Path::new("-")
+    }
+
+    fn failed<T>(&self, result: io::Result<T>) -> anyhow::Result<T> {
+        result.failed(|| format!("cannot read {}", self.shown()))
+    }
+
+    /// Opens the file and finds out its shape.
+    fn open(&mut self, asked: Option<&Shape>) -> anyhow::Result<()> {
+        let mut input: Box<dyn Read> = if self.is_stdin() {
+            Box::new(io::stdin())
+        } else {
+            Box::new(self.failed(File::open(&self.path))?)
+        };
+        let end = self.path.extension().unwrap_or_default();
+        let lines = end == "ndjson" || end == "jsonl";
+        self.guessed = !lines && asked.is_none();
+        self.shape = match asked {
+            _ if lines => Shape::Lines,
+            Some(shape) => shape.clone(),
+            None => {
+                // The first character decides.
+                let mut first = [0];
+                loop {
+                    let read = input.read(&mut first);
+                    if self.failed(read)? == 0 {
+                        break Shape::Lines;
+                    }
+                    self.rest.push(first[0]);
+                    match first[0] {
+                        b' ' | b'\t' | b'\r' | b'\n' => {}
+                        b'[' => break Shape::Array,
+                        _ => break Shape::Lines,
+                    }
+                }
+            }
+        };
+        self.input = Some(input);
+        Ok(())
+    }
+
+    /// Goes to where a page begins.
+    fn seek(&mut self, at: u64) -> anyhow::Result<()> {
+        if self.at == at {
+            return Ok(());
+        }
+        if self.is_stdin() {
+            let what = "cannot go on in standard input";
+            return Err(Failure::new(ErrorCode::NoToken, what).into());
+        }
+        let mut file = self.failed(File::open(&self.path))?;
+        let sought = file.seek(SeekFrom::Start(at));
+        self.failed(sought)?;
+        self.input = Some(Box::new(file));
+        self.rest.clear();
+        self.at = at;
+        Ok(())
+    }
+
+    /// The next page, and whether it is the last.
+    fn page(&mut self, mut page: Vec<u8>, page_bytes: usize) -> anyhow::Result<(Vec<u8>, bool)> {
+        page.append(&mut self.rest);
+        self.begins.push(self.at);
+        let lines = self.shape == Shape::Lines;
+        let mut wanted = if lines { page_bytes } else { PAGE_BYTES_MAX };
+        let Some(input) = &mut self.input else {
+            return Ok((page, true));
+        };
+        loop {
+            let room = wanted.saturating_sub(page.len());
+            let read = input.take(room as u64).read_to_end(&mut page);
+            let read = read.failed(|| format!("cannot read {}", self.path.display()))?;
+            if read < room {
+                self.input = None;
+                self.at += page.len() as u64;
+                return Ok((page, true));
+            }
+            let end = page.iter().rposition(|byte| *byte == b'\n');
+            if let Some(end) = end.filter(|_| lines) {
+                self.rest
+                    .extend_from_slice(page.get(end + 1..).unwrap_or_default());
+                page.truncate(end + 1);
+                self.at += page.len() as u64;
+                return Ok((page, false));
+            }
+            if wanted >= PAGE_BYTES_MAX {
+                let shown = self.shown();
+                let failure = Failure::new(ErrorCode::PageTooLarge, format!("cannot read {shown}"));
+                let what = if lines { "a line" } else { "the file" };
+                let why = format!("{what} has more than {PAGE_BYTES_MAX} bytes");
+                return Err(failure.because(why).into());
+            }
+            // A line that is longer than a page.
+            wanted = wanted.saturating_mul(2).min(PAGE_BYTES_MAX);
+        }
+    }
+}
+
+impl Supply for Files<'_> {
+    fn join(&mut self, query: &mut Query) -> anyhow::Result<()> {
+        for (at, reading) in self.readings.iter_mut().enumerate() {
+            reading.open(self.args.shape.as_ref())?;
+            let options = SourceOptions {
+                name: reading.path.as_os_str().as_encoded_bytes().to_vec(),
+                shape: reading.shape.clone(),
+                sorted: self.args.sorted,
+                stable: !reading.is_stdin(),
+                ..SourceOptions::default()
+            };
+            let source = query.add_source(options);
+            let source = source.map_err(|error| super::text::failed(&error))?;
+            self.sources.insert(source, at);
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, query: &mut Query, need: &Need) -> anyhow::Result<()> {
+        let Some(reading) = self
+            .sources
+            .get(&need.source)
+            .and_then(|at| self.readings.get_mut(*at))
+        else {
+            return Ok(());
+        };
+        let begin = need.continuation.as_deref().unwrap_or(b"0");
+        let begin = std::str::from_utf8(begin)
+            .ok()
+            .and_then(|at| at.parse().ok());
+        reading.seek(begin.unwrap_or(0))?;
+        let (bytes, last) = reading.page(self.pool.take(), self.page_bytes)?;
+        let next = (!last).then(|| Bytes::from(reading.at.to_string()));
+        let page = Bytes::from_owner(Pooled {
+            bytes,
+            pool: self.pool.clone(),
+        });
+        let taken = query.enqueue(need.source, page, next);
+        taken.map_err(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &QueryError) -> anyhow::Error {
+        let place = error.place();
+        let reading = place.source.and_then(|source| self.sources.get(&source));
+        let Some(reading) = reading.and_then(|at| self.readings.get(*at)) else {
+            return super::text::failed(error);
+        };
+        // Pages are our own; people know the file.
+        let page = place.page.and_then(|page| usize::try_from(page).ok());
+        let begin = page.and_then(|page| reading.begins.get(page));
+        let mut why = error.to_string();
+        if let (Some(begin), Some(offset)) = (begin, place.offset) {
+            why = format!("{}, at byte {} of the file", error.reason(), begin + offset);
+            if let Some(item) = place.item {
+                why = format!("{why}, item {item}");
+            }
+        }
+        let what = format!("cannot query {}", reading.shown());
+        let page = matches!(error.code().number(), 709..=718);
+        if page && reading.guessed {
+            let took = match reading.shape {
+                Shape::Array => "an array",
+                _ => "one item a line",
+            };
+            let advice = format!(
+                "it was taken for {took}; if it is not, say where items are: \
+                 `--shape single` or `--shape 'member:$.items'`"
+            );
+            let failure = Failure::new(error.code(), what).because(why);
+            return failure.advise(advice).into();
+        }
+        query_failure(what, error, why)
+    }
+
+    fn name(&self, source: SourceId) -> String {
+        let reading = self.sources.get(&source);
+        let reading = reading.and_then(|at| self.readings.get(*at));
+        reading.map(Reading::shown).unwrap_or_default()
+    }
+}

@@ -1,0 +1,101 @@
+//! The options of the command line as the fields of a query.
+
+use weir::query::{Complex, Missing, Mode, Plan, QueryError, QueryText, Strings};
+
+use super::QueryArgs;
+
+/// Compiles the query.
+pub(super) fn compile(args: &QueryArgs) -> Result<Plan, QueryError> {
+    let topics = !args.from.is_empty();
+    let mut order = args.order_by.clone();
+    let mut mode = args.mode.map(|mode| match mode {
+        super::Mode::Sequential => Mode::Sequential,
+        super::Mode::Turns => Mode::RoundRobin,
+        super::Mode::Arrival => Mode::Arrival,
+    });
+    if args.follow {
+        mode = Some(Mode::Arrival);
+    } else if topics && order.trim().is_empty() && mode.is_none() {
+        // As the store decided them.
+        "meta.intention".clone_into(&mut order);
+        mode = Some(Mode::Merge);
+    }
+    let text = QueryText {
+        filter: args.filter.clone(),
+        order,
+        select: args.select.clone(),
+        group: args.group_by.clone(),
+        distinct: args.distinct,
+        offset: args.offset,
+        limit: args.limit.filter(|_| args.checkpoint.is_none()),
+        top: None,
+        params: args.params.clone(),
+        strings: if args.utf16 {
+            Strings::Utf16
+        } else {
+            Strings::Scalar
+        },
+        complex: if args.rank_complex {
+            Complex::Rank
+        } else {
+            Complex::Error
+        },
+        missing: if args.drop_missing {
+            Missing::Drop
+        } else {
+            Missing::First
+        },
+        level: args.level.into(),
+        on_bad_item: args.on_bad_item.into(),
+        mode,
+    };
+    text.compile()
+}
+
+/// What is wrong with the query itself.
+pub(super) fn failed(error: &QueryError) -> anyhow::Error {
+    let place = error.place();
+    let option = match place.field {
+        Some("where") => "--where",
+        Some("order") => "--order-by",
+        Some("select") => "--select",
+        Some("group") => "--group-by",
+        _ => return super::query_failure("cannot query".to_owned(), error, error.to_string()),
+    };
+    super::query_failure(format!("cannot read {option}"), error, error.to_string())
+}
+
+/// `NAME=VALUE`: the value as JSON if it is a scalar, else as a text.
+pub(super) fn parse_param(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("{text} has no `=`"))?;
+    let parsed = serde_json::from_str::<serde_json::Value>(value);
+    let scalar = parsed.is_ok_and(|value| !value.is_array() && !value.is_object());
+    let value = if scalar {
+        value.to_owned()
+    } else {
+        serde_json::Value::from(value).to_string()
+    };
+    Ok((name.to_owned(), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_param;
+
+    #[test]
+    fn parameters_are_json_or_texts() {
+        let check = |text: &str, value: &str| {
+            let param = parse_param(text).map(|(_, value)| value);
+            assert_eq!(param.as_deref(), Ok(value), "{text}");
+        };
+        check("a=1", "1");
+        check("a=\"x\"", "\"x\"");
+        check("a=open", "\"open\"");
+        check("a=[1]", "\"[1]\"");
+        check("a=", "\"\"");
+        check("a=x=y", "\"x=y\"");
+        assert!(parse_param("a").is_err());
+    }
+}

@@ -1,0 +1,241 @@
+//! `weir query` over files and topics.
+
+use crate::run::Place;
+
+const A: &str =
+    "{\"id\":\"a1\",\"n\":3,\"s\":\"open\"}\n\n{\"id\":\"a2\",\"n\":1}\n{\"id\":\"a3\",\"n\":2.5}";
+const B: &str = "[ {\"id\":\"b1\",\"n\":10},\n  {\"id\":\"b2\"} ]";
+const C: &str = "{\"more\":true,\"items\":[{\"id\":\"c1\",\"n\":0}]}";
+
+fn files() -> Place {
+    let place = Place::new();
+    place.write("a.ndjson", A);
+    place.write("b.json", B);
+    place.write("c.json", C);
+    place
+}
+
+fn lines(place: &Place, words: &[&str]) -> Vec<String> {
+    let out = place.words(words).ok().text();
+    out.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn files_of_all_shapes_come_in_order_and_as_they_stood() {
+    let place = files();
+    let found = lines(
+        &place,
+        &[
+            "query",
+            "a.ndjson",
+            "--file",
+            "c.json",
+            "--shape",
+            "member:$.items",
+            "--order-by",
+            "$.n desc",
+            "-o",
+            "raw",
+        ],
+    );
+    let expected = [
+        "{\"id\":\"a1\",\"n\":3,\"s\":\"open\"}",
+        "{\"id\":\"a3\",\"n\":2.5}",
+        "{\"id\":\"a2\",\"n\":1}",
+        "{\"id\":\"c1\",\"n\":0}",
+    ];
+    assert_eq!(found, expected);
+    let found = lines(
+        &place,
+        &[
+            "query", "b.json", "a.ndjson", "--select", "$.id", "-o", "raw",
+        ],
+    );
+    assert_eq!(found, ["\"b1\"", "\"b2\"", "\"a1\"", "\"a2\"", "\"a3\""]);
+}
+
+#[test]
+fn filters_groups_and_limits_work_together() {
+    let place = files();
+    let raw = |words: &[&str]| lines(&place, words);
+    assert_eq!(
+        raw(&[
+            "query",
+            "a.ndjson",
+            "--where",
+            "@.n > param('least')",
+            "--param",
+            "least=2",
+            "--select",
+            "$.n",
+            "-n",
+            "1"
+        ]),
+        ["3"]
+    );
+    assert_eq!(
+        raw(&[
+            "query",
+            "a.ndjson",
+            "b.json",
+            "--group-by",
+            "$.s",
+            "--select",
+            "count, sum($.n)"
+        ]),
+        [
+            "{\"s\":\"open\",\"count\":1,\"sum($.n)\":3}",
+            "{\"count\":4,\"sum($.n)\":13.5}"
+        ]
+    );
+    assert_eq!(raw(&["query", "a.ndjson", "--select", "max($.n)"]), ["3"]);
+}
+
+#[test]
+fn standard_input_and_every_format_work() {
+    let place = files();
+    let done = place.pipe("query - --select $.n -o json", A);
+    assert_eq!(done.ok().text(), "[\n3,\n1,\n2.5\n]\n");
+    let pretty = place.write("p.json", "[\n  {\n    \"n\": 1\n  }\n]");
+    let pretty = pretty.display().to_string();
+    assert_eq!(
+        lines(&place, &["query", &pretty, "-o", "jsonl"]),
+        ["{     \"n\": 1   }"]
+    );
+    let csv = lines(
+        &place,
+        &["query", "b.json", "--select", "$.id", "-o", "csv"],
+    );
+    assert_eq!(
+        csv,
+        [
+            "source,value",
+            "b.json,\"\"\"b1\"\"\"",
+            "b.json,\"\"\"b2\"\"\""
+        ]
+    );
+}
+
+#[test]
+fn a_checkpoint_goes_on_behind_the_last_result() {
+    let place = files();
+    let words = [
+        "query",
+        "a.ndjson",
+        "b.json",
+        "-n",
+        "2",
+        "--select",
+        "$.id",
+        "--checkpoint",
+        "here",
+    ];
+    assert_eq!(lines(&place, &words), ["\"a1\"", "\"a2\""]);
+    assert_eq!(lines(&place, &words), ["\"a3\"", "\"b1\""]);
+    assert_eq!(lines(&place, &words), ["\"b2\""]);
+    assert!(lines(&place, &words).is_empty());
+    let other = place.words(&["query", "a.ndjson", "--checkpoint", "here"]);
+    assert!(other.err.contains("(E705)"), "{}", other.err);
+}
+
+#[test]
+fn errors_name_the_byte_of_the_file() {
+    let place = files();
+    // Pages of ten bytes, so that it is not the first.
+    let words = [
+        "query",
+        "a.ndjson",
+        "--order-by",
+        "$.n",
+        "--sorted",
+        "--page-size",
+        "10B",
+    ];
+    let done = place.words(&words);
+    assert_eq!(done.code, 65);
+    assert!(done.err.contains("(E719)"), "{}", done.err);
+    assert!(
+        done.err.contains("at byte 30 of the file, item 1"),
+        "{}",
+        done.err
+    );
+    let done = place.words(&["query", "c.json", "--order-by", "$.items"]);
+    assert!(done.err.contains("(E720)"), "{}", done.err);
+    place.write("d.json", "{\n\"n\":1}");
+    let done = place.words(&["query", "d.json"]);
+    assert!(done.err.contains("--shape single"), "{}", done.err);
+    let done = place.words(&["query", "a.ndjson", "--where", "$.n ="]);
+    assert_eq!(done.code, 2);
+    assert!(done.err.contains("at byte 4 of `where`"), "{}", done.err);
+}
+
+#[test]
+fn topics_come_as_the_store_decided_them() {
+    let place = Place::new();
+    for (topic, value) in [
+        ("o.a", "{\"n\":1}"),
+        ("o.b", "{\"n\":3}"),
+        ("o.a", "{\"n\":2}"),
+        ("x", "no"),
+    ] {
+        place.words(&["put", topic, value, "-k", "k", "-q"]).ok();
+    }
+    assert_eq!(
+        lines(&place, &["query", "--from", "o.*"]),
+        ["{\"n\":1}", "{\"n\":3}", "{\"n\":2}"]
+    );
+    assert_eq!(
+        lines(
+            &place,
+            &[
+                "query",
+                "--from",
+                "o.*",
+                "--order-by",
+                "$.n desc",
+                "-n",
+                "2"
+            ]
+        ),
+        ["{\"n\":3}", "{\"n\":2}"]
+    );
+    assert_eq!(
+        lines(
+            &place,
+            &[
+                "query",
+                "--from",
+                "o.*,x",
+                "--where",
+                "meta('topic') == 'x'"
+            ]
+        ),
+        ["no"]
+    );
+    // Creations take an offset, and are no items.
+    assert_eq!(
+        lines(
+            &place,
+            &[
+                "query",
+                "--from",
+                "o.a",
+                "--order-by",
+                "meta.offset desc",
+                "--select",
+                "$.n"
+            ]
+        ),
+        ["2", "1"]
+    );
+    let words = ["query", "--from", "o.*", "-n", "2", "--checkpoint", "c"];
+    assert_eq!(lines(&place, &words), ["{\"n\":1}", "{\"n\":3}"]);
+    place.words(&["put", "o.b", "{\"n\":4}", "-q"]).ok();
+    // What is new is not part of the query that began before.
+    assert_eq!(lines(&place, &words), ["{\"n\":2}"]);
+    assert!(lines(&place, &words).is_empty());
+    let done = place.words(&["query", "--from", "nothing"]);
+    assert!(done.err.contains("(E316)"), "{}", done.err);
+    let done = place.words(&["query", "--from", "o.a", "--order-by", "meta.nothing"]);
+    assert!(done.err.contains("no property nothing"), "{}", done.err);
+}
