@@ -22,6 +22,17 @@ const REPEAT_MAX: u32 = 1000;
 #[derive(Clone, Debug)]
 pub(super) struct Regex {
     program: Vec<Step>,
+    /// For a program of at most 64 steps: what each place leads to, so that matching needs no memory.
+    small: Option<Vec<[Reached; 4]>>,
+}
+
+/// What can be reached from a place without a character, at the start of the text or not (bit 0) and
+/// at its end or not (bit 1).
+#[derive(Clone, Copy, Debug, Default)]
+struct Reached {
+    /// Places that wait for a character.
+    places: u64,
+    matched: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -87,11 +98,72 @@ impl Regex {
         let mut program = Vec::new();
         compile(&node, &mut program)?;
         push(&mut program, Step::Match)?;
-        Some(Self { program })
+        let small = (program.len() <= 64).then(|| {
+            let places = 0..program.len();
+            places.map(|place| reached(&program, place)).collect()
+        });
+        Some(Self { program, small })
     }
 
     /// Whether the whole of the text, or some part of it, is in the language.
     pub(super) fn matches(&self, text: impl Iterator<Item = u32>, whole: bool) -> bool {
+        match &self.small {
+            Some(reached) => self.matches_small(reached, text, whole),
+            None => self.matches_large(text, whole),
+        }
+    }
+
+    /// As [`matches_large`](Self::matches_large), with the places that are under way in one word.
+    fn matches_small(
+        &self,
+        reached: &[[Reached; 4]],
+        text: impl Iterator<Item = u32>,
+        whole: bool,
+    ) -> bool {
+        let at = |place: usize, start: bool, end: bool| {
+            let flags = usize::from(start) | usize::from(end) << 1;
+            let found = reached.get(place).and_then(|all| all.get(flags));
+            found.copied().unwrap_or_default()
+        };
+        let mut text = text.peekable();
+        let mut now = Reached::default();
+        let mut start = true;
+        loop {
+            let end = text.peek().is_none();
+            if start || !whole {
+                let first = at(0, start, end);
+                now.places |= first.places;
+                now.matched |= first.matched;
+            }
+            if now.matched && (!whole || end) {
+                return true;
+            }
+            let Some(c) = text.next() else {
+                return false;
+            };
+            start = false;
+            let end = text.peek().is_none();
+            let mut next = Reached::default();
+            while now.places != 0 {
+                let place = now.places.trailing_zeros() as usize;
+                now.places &= now.places - 1;
+                if let Some(Step::One(class)) = self.program.get(place)
+                    && class.has(c)
+                {
+                    let then = at(place + 1, false, end);
+                    next.places |= then.places;
+                    next.matched |= then.matched;
+                }
+            }
+            if whole && next.places == 0 && !next.matched {
+                return false;
+            }
+            now = next;
+        }
+    }
+
+    /// With a list of the places that are under way.
+    fn matches_large(&self, text: impl Iterator<Item = u32>, whole: bool) -> bool {
         let mut now = Threads::new(self.program.len());
         let mut next = Threads::new(self.program.len());
         let mut text = text.peekable();
@@ -168,6 +240,21 @@ impl Threads {
             }
         }
     }
+}
+
+/// What `place` of a program of at most 64 steps leads to.
+fn reached(program: &[Step], place: usize) -> [Reached; 4] {
+    [0, 1, 2, 3].map(|flags: u32| {
+        let mut threads = Threads::new(program.len());
+        threads.add(program, place, flags & 1 == 1, flags & 2 == 2);
+        Reached {
+            places: threads
+                .list
+                .iter()
+                .fold(0, |places, place| places | 1 << place),
+            matched: threads.matched,
+        }
+    })
 }
 
 fn push(program: &mut Vec<Step>, step: Step) -> Option<usize> {
@@ -456,7 +543,16 @@ mod tests {
         let regex = Regex::parse(pattern);
         assert!(regex.is_some(), "{pattern}");
         let Some(regex) = regex else { return };
-        let matches = |text: &str, whole| regex.matches(text.chars().map(u32::from), whole);
+        let matches = |text: &str, whole| {
+            let chars = || text.chars().map(u32::from);
+            let found = regex.matches(chars(), whole);
+            assert_eq!(
+                found,
+                regex.matches_large(chars(), whole),
+                "{pattern} {text:?}"
+            );
+            found
+        };
         for text in whole {
             assert!(
                 matches(text, true) && matches(text, false),
@@ -502,6 +598,9 @@ mod tests {
         check("(^a|b$)", &["a", "b"], &["ax", "xb"], &["xa", "bx"]);
         check("(a*)*b", &["b", "aab"], &["xb"], &["a"]);
         check("é😀", &["é😀"], &["xé😀"], &["e"]);
+        // More than 64 steps.
+        let long = "ab".repeat(40);
+        check("(ab){40}", &[&long], &[&format!("x{long}")], &["ab"]);
     }
 
     #[test]
