@@ -5,6 +5,7 @@
 //! happen here: a look into an item, or a stage of the query.
 
 mod checkpoint;
+mod cut;
 mod files;
 mod print;
 mod text;
@@ -46,7 +47,8 @@ meta.key; in --where meta('topic') and so on.
 
 Without --order-by files come one after the other, records in the order in which they were decided.
 With it everything is sorted, which holds as many items as --limit and --offset say, or all of them;
-files that are sorted already (--sorted) are merged, and hold two pages each.
+files that are sorted already (--sorted) are merged, and hold two pages each. A file of any other
+shape than lines and array is read as a whole.
 
 Examples:
   weir put orders '{\"n\":2,\"s\":\"open\"}' && weir query --from orders --where '$.s==\"open\"'

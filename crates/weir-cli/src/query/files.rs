@@ -1,7 +1,7 @@
-//! Files as sources: a page at a time, cut behind a line.
+//! Files as sources: a page at a time, cut behind a line or an element.
 //!
-//! Invariant: of a file with lines, one page is being read and one is in the
-//! engine; what names a page is the byte where it begins, so that a query can
+//! Invariant: of a file with lines or an array, one page is being read and one
+//! is in the engine; what names a page is the byte where it begins, so that a query can
 //! be resumed. A file of another shape is one page.
 
 use std::collections::BTreeMap;
@@ -14,6 +14,7 @@ use bytes::Bytes;
 use weir::query::{Need, Query, QueryError, Shape, SourceId, SourceOptions};
 use weir::{ErrorCode, query};
 
+use super::cut::{self, Cutter};
 use super::{QueryArgs, Supply, query_failure};
 use crate::report::{Because, Failure};
 
@@ -191,38 +192,56 @@ impl Reading {
 
     /// The next page, and whether it is the last.
     fn page(&mut self, mut page: Vec<u8>, page_bytes: usize) -> anyhow::Result<(Vec<u8>, bool)> {
-        page.append(&mut self.rest);
-        self.begins.push(self.at);
         let lines = self.shape == Shape::Lines;
-        let mut wanted = if lines { page_bytes } else { PAGE_BYTES_MAX };
-        let Some(input) = &mut self.input else {
-            return Ok((page, true));
-        };
+        // Behind a comma of an array, a page begins with a bracket of its own.
+        let extra = u64::from(self.shape == Shape::Array && self.at > 0);
+        let mut cutter = (self.shape == Shape::Array).then(Cutter::default);
+        self.begins.push(self.at - extra);
+        if extra > 0 {
+            page.push(b'[');
+        }
+        page.append(&mut self.rest);
+        let whole = !lines && cutter.is_none();
+        let mut wanted = if whole { PAGE_BYTES_MAX } else { page_bytes };
         loop {
             let room = wanted.saturating_sub(page.len());
-            let read = input.take(room as u64).read_to_end(&mut page);
-            let read = read.failed(|| format!("cannot read {}", self.path.display()))?;
-            if read < room {
+            let read = match &mut self.input {
+                Some(input) => input.take(room as u64).read_to_end(&mut page),
+                None => Ok(0),
+            };
+            if self.failed(read)? < room {
                 self.input = None;
-                self.at += page.len() as u64;
+                self.at += page.len() as u64 - extra;
+                if extra > 0 {
+                    cut::last(&mut page);
+                }
                 return Ok((page, true));
             }
-            let end = page.iter().rposition(|byte| *byte == b'\n');
-            if let Some(end) = end.filter(|_| lines) {
-                self.rest
-                    .extend_from_slice(page.get(end + 1..).unwrap_or_default());
+            let end = match &mut cutter {
+                Some(cutter) => cutter.look(&page),
+                None if lines => page.iter().rposition(|byte| *byte == b'\n'),
+                None => None,
+            };
+            if let Some(end) = end {
+                let rest = page.get(end + 1..).unwrap_or_default();
+                self.rest.extend_from_slice(rest);
+                self.at += end as u64 + 1 - extra;
                 page.truncate(end + 1);
-                self.at += page.len() as u64;
+                if cutter.is_some()
+                    && let Some(comma) = page.last_mut()
+                {
+                    *comma = b']';
+                }
                 return Ok((page, false));
             }
             if wanted >= PAGE_BYTES_MAX {
                 let shown = self.shown();
                 let failure = Failure::new(ErrorCode::PageTooLarge, format!("cannot read {shown}"));
-                let what = if lines { "a line" } else { "the file" };
+                let what = if whole { "the file" } else { "an item" };
                 let why = format!("{what} has more than {PAGE_BYTES_MAX} bytes");
                 return Err(failure.because(why).into());
             }
-            // A line that is longer than a page.
+            // An item that is longer than a page.
             wanted = wanted.saturating_mul(2).min(PAGE_BYTES_MAX);
         }
     }

@@ -1,6 +1,9 @@
 //! `weir query` over files and topics.
 
+use std::process::Stdio;
+
 use crate::run::Place;
+use crate::served::Served;
 
 const A: &str =
     "{\"id\":\"a1\",\"n\":3,\"s\":\"open\"}\n\n{\"id\":\"a2\",\"n\":1}\n{\"id\":\"a3\",\"n\":2.5}";
@@ -238,4 +241,122 @@ fn topics_come_as_the_store_decided_them() {
     assert!(done.err.contains("(E316)"), "{}", done.err);
     let done = place.words(&["query", "--from", "o.a", "--order-by", "meta.nothing"]);
     assert!(done.err.contains("no property nothing"), "{}", done.err);
+}
+
+#[test]
+fn the_size_of_pages_does_not_show() {
+    let place = Place::new();
+    let items: Vec<String> = (0..40)
+        .map(|n| {
+            format!(
+                "{{\"n\":{},\"t\":\"],[\\\"{{,\",\"l\":[{n},[]]}}",
+                n * 7 % 40
+            )
+        })
+        .collect();
+    place.write("a.json", format!(" [ {} ]\n", items.join(" ,\n")));
+    place.write("a.ndjson", items.join("\r\n"));
+    let sorted = |file: &str, size: &str| {
+        let words = [
+            "query",
+            file,
+            "--order-by",
+            "$.n",
+            "-o",
+            "raw",
+            "--page-size",
+            size,
+        ];
+        lines(&place, &words)
+    };
+    let expected = sorted("a.ndjson", "1MiB");
+    assert_eq!(expected.len(), 40);
+    for size in ["1B", "7B", "100B", "1MiB"] {
+        assert_eq!(sorted("a.json", size), expected, "{size}");
+        assert_eq!(sorted("a.ndjson", size), expected, "{size}");
+    }
+    // What is no array is none in pieces either.
+    for (name, text) in [
+        ("b.json", "[1,2,]"),
+        ("c.json", "[1,,2]"),
+        ("d.json", "[1,2],3"),
+        ("e.json", "[1,2"),
+    ] {
+        place.write(name, text);
+        for size in ["1B", "1MiB"] {
+            let done = place.words(&["query", name, "--page-size", size]);
+            assert_eq!(done.code, 65, "{name} {size} {}", done.text());
+        }
+    }
+    // And it goes on in the middle.
+    let words = [
+        "query",
+        "a.json",
+        "-n",
+        "15",
+        "--page-size",
+        "100B",
+        "--checkpoint",
+        "c",
+        "-o",
+        "raw",
+    ];
+    let found = [
+        lines(&place, &words),
+        lines(&place, &words),
+        lines(&place, &words),
+    ]
+    .concat();
+    assert_eq!(found, items);
+}
+
+#[test]
+fn a_server_is_queried_and_followed() {
+    let place = Place::new();
+    place
+        .words(&["put", "o.a", "{\"n\":1}", "--at", "data", "-q"])
+        .ok();
+    let served = Served::new(&place, "127.0.0.1:0", &[]);
+    let at = served.url.as_str();
+    place
+        .words(&["put", "o.b", "{\"n\":3}", "--at", at, "-q"])
+        .ok();
+    place
+        .words(&["put", "o.a", "{\"n\":2}", "--at", at, "-q"])
+        .ok();
+    let found = lines(&place, &["query", "--from", "o.*", "--at", at]);
+    assert_eq!(found, ["{\"n\":1}", "{\"n\":3}", "{\"n\":2}"]);
+    let words = [
+        "query",
+        "--from",
+        "o.*",
+        "--at",
+        at,
+        "--order-by",
+        "$.n desc",
+        "--select",
+        "$.n",
+        "-n",
+        "2",
+    ];
+    assert_eq!(lines(&place, &words), ["3", "2"]);
+    let mut follow = place.weir();
+    follow.args([
+        "query", "--from", "o.*", "--at", at, "-f", "--where", "@.n > 2", "-n", "2", "-o", "raw",
+    ]);
+    let child = follow.stdout(Stdio::piped()).spawn().unwrap();
+    // Whether it is there first or the record is: it comes.
+    place
+        .words(&["put", "o.a", "{\"n\":0}", "--at", at, "-q"])
+        .ok();
+    place
+        .words(&["put", "o.a", "{\"n\":9}", "--at", at, "-q"])
+        .ok();
+    let output = child.wait_with_output().unwrap();
+    let mut found: Vec<&str> = std::str::from_utf8(&output.stdout)
+        .unwrap()
+        .lines()
+        .collect();
+    found.sort_unstable();
+    assert_eq!(found, ["{\"n\":3}", "{\"n\":9}"]);
 }

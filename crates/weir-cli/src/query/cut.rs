@@ -1,0 +1,100 @@
+//! Where a long array can be cut into pages: behind a comma between two of its
+//! elements.
+//!
+//! It counts brackets and knows strings; what is between them the engine
+//! checks. What must never happen here: a cut that makes JSON of what was
+//! none.
+
+/// A look over the beginning of an array, as far as it was read.
+#[derive(Debug, Default)]
+pub(super) struct Cutter {
+    at: usize,
+    depth: u32,
+    string: bool,
+    escaped: bool,
+    /// Whether the array has ended, or never began.
+    over: bool,
+    /// The last comma between two elements.
+    comma: Option<usize>,
+}
+
+impl Cutter {
+    /// Goes on over what is new of `page`. Returns the last comma between two
+    /// elements.
+    pub(super) fn look(&mut self, page: &[u8]) -> Option<usize> {
+        for (at, byte) in page.iter().enumerate().skip(self.at) {
+            if self.over {
+                break;
+            }
+            if self.string {
+                match byte {
+                    _ if self.escaped => self.escaped = false,
+                    b'\\' => self.escaped = true,
+                    b'"' => self.string = false,
+                    _ => {}
+                }
+                continue;
+            }
+            match byte {
+                b'"' if self.depth > 0 => self.string = true,
+                b'[' => self.depth += 1,
+                b'{' if self.depth > 0 => self.depth += 1,
+                b']' | b'}' if self.depth > 1 => self.depth -= 1,
+                b',' if self.depth == 1 => self.comma = Some(at),
+                b' ' | b'\t' | b'\n' | b'\r' => {}
+                _ if self.depth == 0 => self.over = true,
+                b']' | b'}' => self.over = true,
+                _ => {}
+            }
+        }
+        self.at = page.len();
+        self.comma
+    }
+}
+
+/// What is left of an array behind a comma, as a page: an array again.
+pub(super) fn last(page: &mut Vec<u8>) {
+    let mut inside = page.iter().skip(1);
+    let first = inside.find(|byte| !byte.is_ascii_whitespace());
+    if first == Some(&b']') {
+        // The comma was not between two elements.
+        *page = b"[,]".to_vec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cutter, last};
+
+    fn comma(text: &str) -> Option<usize> {
+        let mut cutter = Cutter::default();
+        // Byte by byte, so that every place is one where reading stopped.
+        (1..=text.len())
+            .map(|end| cutter.look(text.as_bytes().get(..end).unwrap_or_default()))
+            .next_back()
+            .flatten()
+    }
+
+    #[test]
+    fn commas_in_elements_do_not_cut() {
+        assert_eq!(comma("[1,2"), Some(2));
+        assert_eq!(comma(" [[1,2],{\"a,\":\"],\\\",\",\"b\":3}"), Some(7));
+        assert_eq!(comma("[\"a\\\\\",\",\""), Some(6));
+        assert_eq!(comma("[[1,2]"), None);
+        assert_eq!(comma("[1],2,3"), None);
+        assert_eq!(comma("{\"a\":[1,2]"), None);
+        assert_eq!(comma("1,2"), None);
+    }
+
+    #[test]
+    fn a_comma_at_the_end_stays_wrong() {
+        let check = |text: &str, expect: &str| {
+            let mut page = text.as_bytes().to_vec();
+            last(&mut page);
+            assert_eq!(page, expect.as_bytes());
+        };
+        check("[ ]\n", "[,]");
+        check("[ 1]", "[ 1]");
+        check("[", "[");
+    }
+}
