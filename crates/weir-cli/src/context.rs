@@ -5,8 +5,9 @@
 //! never happen here: a secret in that file.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Once;
 
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
@@ -30,16 +31,21 @@ pub(crate) struct Context {
     /// For a server.
     #[serde(flatten)]
     pub(crate) credentials: Credentials,
+    /// What a newer weir wrote: kept as it is.
+    #[serde(flatten)]
+    others: toml::Table,
 }
 
 /// All contexts.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Contexts {
     current: Option<String>,
     previous: Option<String>,
     #[serde(default, rename = "contexts")]
     by_name: BTreeMap<String, Context>,
+    /// What a newer weir wrote: kept as it is.
+    #[serde(flatten)]
+    others: toml::Table,
 }
 
 #[derive(Debug, Args)]
@@ -159,6 +165,7 @@ pub(crate) fn run(caller: &Caller, args: &ContextArgs) -> anyhow::Result<ExitCod
                     at,
                     output,
                     credentials,
+                    others: toml::Table::new(),
                 },
             );
             contexts.save()?;
@@ -259,13 +266,37 @@ impl Contexts {
                 return Err(error).failed(|| format!("cannot read {}", path.display()));
             }
         };
-        toml::from_str(&text).map_err(|error| {
+        let read: Result<Self, _> = toml::from_str(&text);
+        if let Ok(contexts) = &read {
+            contexts.warn(&path);
+        }
+        read.map_err(|error| {
             let what = format!("cannot use the file {}", path.display());
             Failure::new(ErrorCode::BadOption, what)
                 .because(error.message())
-                .advise("correct that line; a newer weir may have written it")
+                .advise("correct that line")
                 .into()
         })
+    }
+
+    /// Says once what of the file is not known here.
+    fn warn(&self, path: &Path) {
+        static SAID: Once = Once::new();
+        let inside = self.by_name.iter();
+        let inside = inside.flat_map(|(name, context)| {
+            let keys = context.others.keys();
+            keys.map(move |key| format!("contexts.{name}.{key}"))
+        });
+        let unknown: Vec<String> = self.others.keys().cloned().chain(inside).collect();
+        if !unknown.is_empty() {
+            SAID.call_once(|| {
+                let keys = unknown.join(", ");
+                note(
+                    false,
+                    &format!("{} has what is not known here: {keys}", path.display()),
+                );
+            });
+        }
     }
 
     fn save(&self) -> anyhow::Result<()> {

@@ -45,7 +45,7 @@ pub(crate) fn run(caller: &Caller, args: &DeleteArgs) -> anyhow::Result<ExitCode
     let intention = Intention::new(&args.topic, Operation::Delete { key }).expecting(&expect);
     let failed = || format!("cannot delete in {}", args.topic);
     let outcome = put::one(&weir, intention, failed)?;
-    let exit = put::answer(out, &args.topic, &outcome, args.accept_invalid)?;
+    let exit = put::answer(out, &weir, &args.topic, &outcome, args.accept_invalid)?;
     weir.close().failed(failed)?;
     Ok(exit)
 }

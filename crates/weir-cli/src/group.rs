@@ -400,7 +400,7 @@ fn step<'a>(
     let step = make(info.as_ref())?;
     let intention = Intention::new(topic, Operation::Cursor { group, step });
     let outcome = one(&weir, intention, failed)?;
-    let exit = answer(out, topic, &outcome, false)?;
+    let exit = answer(out, &weir, topic, &outcome, false)?;
     weir.close().failed(failed)?;
     Ok(exit)
 }

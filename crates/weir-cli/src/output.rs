@@ -217,8 +217,14 @@ impl Style {
 }
 
 fn columns(names: &[String], fields: &[Field]) -> anyhow::Result<Vec<usize>> {
+    // In JSON a value may be called `text` or `value64`, a key `key64`.
+    let plain = |name: &str| match name {
+        "text" => "value".to_owned(),
+        name => name.trim_end_matches("64").to_owned(),
+    };
     let at = |name: &String| {
-        let found = fields.iter().position(|field| field.name == name.as_str());
+        let position = |name: &str| fields.iter().position(|field| field.name == name);
+        let found = position(name).or_else(|| position(&plain(name)));
         found.ok_or_else(|| {
             let known: Vec<&str> = fields.iter().map(|field| field.name).collect();
             Failure::new(ErrorCode::BadOption, "cannot show the columns")

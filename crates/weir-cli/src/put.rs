@@ -128,7 +128,7 @@ pub(crate) fn run(caller: &Caller, args: &PutArgs) -> anyhow::Result<ExitCode> {
     }
     let failed = || format!("cannot put into {}", topic.name());
     let outcome = one(&weir, intention, failed)?;
-    let exit = answer(out, &args.topic, &outcome, args.accept_invalid)?;
+    let exit = answer(out, &weir, &args.topic, &outcome, args.accept_invalid)?;
     weir.close().failed(failed)?;
     Ok(exit)
 }
@@ -163,6 +163,7 @@ pub(crate) fn one(
 /// anybody reads what is printed.
 pub(crate) fn answer(
     mut out: crate::output::Output,
+    weir: &Weir,
     topic: &str,
     outcome: &Outcome,
     accept_invalid: bool,
@@ -178,9 +179,9 @@ pub(crate) fn answer(
     let replayed = matches!(outcome, Outcome::Replayed(_));
     let row = verdict::row(topic, commit, replayed);
     let printed = out.row(&row).and_then(|()| out.finish());
-    match verdict::failure(topic, commit) {
+    match verdict::failure_in(weir, topic, commit) {
         Some(failure) if !accept_invalid => {
-            report::say(&failure);
+            report::tell(&failure);
             Ok(ExitCode::from(verdict::NOT_VALID))
         }
         _ => printed.map(|()| ExitCode::SUCCESS),

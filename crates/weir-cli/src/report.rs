@@ -7,8 +7,20 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use weir::{ErrorCode, IntentionError, StoreError, WeirError};
+
+use crate::bytes::json_string;
+
+/// Whether errors are printed as JSON: `-o json` and `-o jsonl`.
+static AS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// From now on an error is one line with a JSON object: `error` (its name),
+/// `code`, `what`, `why`, `try`.
+pub(crate) fn as_json(json: bool) {
+    AS_JSON.store(json, Ordering::Relaxed);
+}
 
 /// Exit code of a usage error, as the argument parser gives it.
 pub(crate) const USAGE: u8 = 2;
@@ -109,6 +121,22 @@ impl Failure {
         }
     }
 
+    fn reason(&self) -> &str {
+        self.why.as_deref().unwrap_or(self.code.sentence())
+    }
+
+    fn advice(&self) -> &str {
+        self.advice.as_deref().unwrap_or(self.code.advice())
+    }
+
+    fn json(&self) -> String {
+        json(
+            self.code.name(),
+            Some(self.code),
+            [&self.what, self.reason(), self.advice()],
+        )
+    }
+
     fn exit(&self) -> u8 {
         if self.tool {
             self.code.exit_code_store()
@@ -120,8 +148,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let why = self.why.as_deref().unwrap_or(self.code.sentence());
-        let advice = self.advice.as_deref().unwrap_or(self.code.advice());
+        let (why, advice) = (self.reason(), self.advice());
         writeln!(f, "{} (E{})", one_line(&self.what), self.code.number())?;
         writeln!(f, "  why: {}", one_line(why))?;
         write!(f, "  try: {}", one_line(advice))
@@ -220,6 +247,23 @@ pub(crate) fn say(text: &impl fmt::Display) {
     drop(writeln!(io::stderr(), "weir: {text}"));
 }
 
+/// Prints an error in the form that was asked for.
+pub(crate) fn tell(failure: &Failure) {
+    if AS_JSON.load(Ordering::Relaxed) {
+        drop(writeln!(io::stderr(), "{}", failure.json()));
+    } else {
+        say(failure);
+    }
+}
+
+fn json(name: &str, code: Option<ErrorCode>, texts: [&str; 3]) -> String {
+    let [what, why, advice] = texts.map(json_string);
+    let code = code.map_or("null".to_owned(), |code| format!("\"E{}\"", code.number()));
+    format!(
+        "{{\"error\":\"{name}\",\"code\":{code},\"what\":{what},\"why\":{why},\"try\":{advice}}}"
+    )
+}
+
 /// A line for the person, unless `--quiet`.
 pub(crate) fn note(quiet: bool, text: &str) {
     if !quiet {
@@ -233,12 +277,23 @@ pub(crate) fn print(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if let Some(error) = error.downcast_ref::<clap::Error>() {
+        if AS_JSON.load(Ordering::Relaxed) && error.use_stderr() {
+            let what = error.to_string();
+            let what = what.trim_start_matches("error: ").trim_end();
+            let advice = "`weir help COMMAND` explains it";
+            drop(writeln!(
+                io::stderr(),
+                "{}",
+                json("USAGE", None, [what, "", advice])
+            ));
+            return ExitCode::from(USAGE);
+        }
         // Nothing is left to do when standard error is closed too.
         let _ = error.print();
         return ExitCode::from(USAGE);
     }
     if let Some(failure) = error.downcast_ref::<Failure>() {
-        say(failure);
+        tell(failure);
         return ExitCode::from(failure.exit());
     }
     say(&one_line(&format!("{error:#}")));

@@ -15,7 +15,7 @@ use weir::{Durability, ErrorCode};
 use crate::context::Contexts;
 use crate::credentials::{self, Credentials};
 use crate::output::Format;
-use crate::report::Failure;
+use crate::report::{self, Failure};
 
 /// Where a store is when nothing says so.
 pub(crate) const AT_DEFAULT: &str = "./weir-data";
@@ -68,6 +68,9 @@ pub(crate) struct Flags {
 impl Settings {
     /// Reads environment, context and file.
     pub(crate) fn resolve(flags: &Flags) -> anyhow::Result<Self> {
+        let json = |format: Option<Format>| matches!(format, Some(Format::Json | Format::Jsonl));
+        // What is wrong with the settings is said in this form as well.
+        report::as_json(json(flags.output));
         let file = find(flags.config.as_deref());
         let values = match &file {
             Some(path) => Values::read(path)?,
@@ -101,6 +104,7 @@ impl Settings {
             }
             None => Sourced::default(None),
         };
+        report::as_json(json(output.value));
         let named = variable("WEIR_DURABILITY").or_else(|| from_file(&values.durability));
         let durability = match (flags.durability, named) {
             (Some(value), _) => Sourced {

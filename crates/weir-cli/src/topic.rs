@@ -320,7 +320,7 @@ pub(crate) fn write(
     let failed = || format!("cannot change topic {name}");
     weir.topic(name).failed(failed)?;
     let outcome = one(weir, Intention::new(name, operation), failed)?;
-    answer(out, name, &outcome, false)
+    answer(out, weir, name, &outcome, false)
 }
 
 /// Lets the person type the name of what is about to go.

@@ -58,7 +58,7 @@ pub(crate) fn run(caller: &Caller, args: &TxnArgs) -> anyhow::Result<ExitCode> {
     let intention = Intention::new(&args.topic, operation).expecting(&expect);
     let failed = || format!("cannot carry out the transaction on {}", args.topic);
     let outcome = put::one(&weir, intention, failed)?;
-    let exit = put::answer(out, &args.topic, &outcome, args.accept_invalid)?;
+    let exit = put::answer(out, &weir, &args.topic, &outcome, args.accept_invalid)?;
     weir.close().failed(failed)?;
     Ok(exit)
 }

@@ -2,7 +2,11 @@
 
 use std::borrow::Cow;
 
-use weir::{Commit, Detail, Effect, ErrorCode};
+use weir::limits::{
+    EMIT_BYTES_DEFAULT, EMITS_DEFAULT, FUEL_DEFAULT, KEY_BYTES_MAX, STATE_BYTES_DEFAULT,
+    STATE_ENTRIES_DEFAULT, VALUE_BYTES_MAX,
+};
+use weir::{Commit, Detail, Effect, ErrorCode, TopicOptions, Weir};
 
 use crate::output::{Cell, Field, field, wide};
 use crate::report::Failure;
@@ -92,4 +96,88 @@ pub(crate) fn failure(topic: &str, commit: &Commit) -> Option<Failure> {
         Some(detail) => failure.because(format!("{} ({detail})", code.sentence())),
         None => failure,
     })
+}
+
+/// The same with advice that knows the topic.
+pub(crate) fn failure_in(weir: &Weir, topic: &str, commit: &Commit) -> Option<Failure> {
+    let failure = failure(topic, commit)?;
+    let intention = commit.intention.0;
+    let advice = match (commit.reason, &commit.detail) {
+        (Some(ErrorCode::Trap | ErrorCode::OutOfFuel), _) => Some(format!(
+            "see what the program did: `weir program trace {topic} {intention}`"
+        )),
+        (Some(ErrorCode::Conflict), Detail::Text(_)) => Some(format!(
+            "see which program runs there (`weir program show {topic}`), and give its sha256 to --expect"
+        )),
+        (Some(ErrorCode::Limit), Detail::Limit(max)) => {
+            let info = weir.topic(topic).and_then(|topic| topic.try_info());
+            let options = info.ok().flatten().map(|info| info.options);
+            let names = options.map(|options| of_limit(&options, *max));
+            names.filter(|names| !names.is_empty()).map(|names| {
+                let first = names.first().copied().unwrap_or_default();
+                format!(
+                    "the limit is that of the option {}; `weir topic set {topic} {first}=N` changes it",
+                    names.join(" or ")
+                )
+            })
+        }
+        _ => None,
+    };
+    Some(match advice {
+        Some(advice) => failure.advise(advice),
+        None => failure,
+    })
+}
+
+/// The options of a topic whose limit this is: those that are set, or else
+/// those that hold for every program.
+fn of_limit(options: &TopicOptions, max: u64) -> Vec<&'static str> {
+    let program = &options.program;
+    let all = [
+        ("key-bytes-max", options.key_bytes_max, KEY_BYTES_MAX as u64),
+        (
+            "value-bytes-max",
+            options.value_bytes_max,
+            VALUE_BYTES_MAX as u64,
+        ),
+        ("keys-max", options.keys_max, 0),
+        ("emits-max", program.emits_max, EMITS_DEFAULT),
+        ("emit-bytes-max", program.emit_bytes_max, EMIT_BYTES_DEFAULT),
+        (
+            "state-entries-max",
+            program.state_entries_max,
+            STATE_ENTRIES_DEFAULT,
+        ),
+        (
+            "state-bytes-max",
+            program.state_bytes_max,
+            STATE_BYTES_DEFAULT,
+        ),
+        ("fuel-max", program.fuel_max, FUEL_DEFAULT),
+    ];
+    let set = all.iter().filter(|(_, set, _)| *set == Some(max));
+    let set: Vec<_> = set.map(|(name, ..)| *name).collect();
+    if !set.is_empty() {
+        return set;
+    }
+    let usual = all
+        .iter()
+        .filter(|(_, set, usual)| set.is_none() && *usual == max);
+    usual.map(|(name, ..)| *name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_names_its_option() {
+        let mut options = TopicOptions::default();
+        assert_eq!(of_limit(&options, EMITS_DEFAULT), ["emits-max"]);
+        assert!(of_limit(&options, 5).is_empty());
+        options.program.emits_max = Some(5);
+        options.keys_max = Some(EMITS_DEFAULT);
+        assert_eq!(of_limit(&options, 5), ["emits-max"]);
+        assert_eq!(of_limit(&options, EMITS_DEFAULT), ["keys-max"]);
+    }
 }

@@ -20,7 +20,7 @@ use weir_core::{
     ProgramHost, Record, RecordKind, TopicId, TopicName,
 };
 
-pub use bytes::{parse, show};
+pub use bytes::{parse, parse_at, show};
 use step::Step;
 
 /// A block of a script and what it led to.

@@ -86,9 +86,12 @@ pub(super) fn replace(caller: &Caller, args: &ReplaceArgs) -> anyhow::Result<Exi
 
 /// Bytes in the words of scripts.
 pub(super) fn argument(words: &str) -> anyhow::Result<Vec<u8>> {
-    script::parse(words).ok_or_else(|| {
-        let what = format!("cannot use the arguments {words}");
-        Failure::new(ErrorCode::BadOption, what).into()
+    script::parse_at(words).map_err(|at| {
+        let bad = words.get(at..).unwrap_or_default();
+        Failure::new(ErrorCode::BadOption, format!("cannot use the arguments {words}"))
+            .because(format!("from byte {at} on they stand for no bytes: {bad}"))
+            .advise("write a byte as \\xff, a big-endian number as {u32:5} or {i64:-5}, nine times x as {x*9}")
+            .into()
     })
 }
 

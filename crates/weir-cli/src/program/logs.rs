@@ -25,7 +25,7 @@ pub(super) struct LogsArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     last: u32,
     /// First intention that is run again [default: the first one that can be]
-    #[arg(long, value_name = "OFFSET")]
+    #[arg(long, value_name = "INTENTION")]
     from: Option<u64>,
 }
 

@@ -1,5 +1,6 @@
 //! `weir program test`: runs a script and shows where it went otherwise.
 
+use std::cell;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stdout};
 use std::path::{Path, PathBuf};
@@ -57,12 +58,24 @@ pub(super) fn run(caller: &Caller, args: &TestArgs) -> anyhow::Result<ExitCode> 
     let text = String::from_utf8_lossy(&read(path)?).into_owned();
     let tracer = Arc::new(Tracer::new(Wanted::Log, &ALL));
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(&tracer)));
+    let missing = cell::Cell::new(None);
     let ran = script::run(&text, &host, Manner::default(), &|name| {
-        beside(&args.file, &code, name)
+        let found = beside(&args.file, &code, name);
+        if found.is_none() {
+            missing.set(Some(place_of(&args.file, name)));
+        }
+        found
     });
     let (blocks, _) = ran.map_err(|error| {
         let what = format!("cannot run {}", path.display());
-        Failure::new(ErrorCode::BadRequest, what).because(error)
+        let failure = Failure::new(ErrorCode::BadRequest, what).because(error);
+        match missing.take() {
+            Some(place) => failure.advise(format!(
+                "programs are looked for beside the module: there is no {}",
+                place.display()
+            )),
+            None => failure,
+        }
     })?;
     if blocks.is_empty() {
         let what = format!("cannot run {}", path.display());
@@ -101,7 +114,13 @@ pub(super) fn beside(file: &Path, code: &[u8], name: &str) -> Option<Vec<u8>> {
     if file.file_stem().is_some_and(|stem| stem == name) {
         return Some(code.to_vec());
     }
-    std::fs::read(file.with_file_name(format!("{name}.wasm"))).ok()
+    std::fs::read(place_of(file, name)).ok()
+}
+
+/// Where the module is looked for that a script names.
+fn place_of(file: &Path, name: &str) -> PathBuf {
+    let place = file.with_file_name(format!("{name}.wasm"));
+    std::path::absolute(&place).unwrap_or(place)
 }
 
 fn rows(caller: &Caller, blocks: &[Block], lines: &[HostCall]) -> anyhow::Result<()> {

@@ -31,11 +31,11 @@ use crate::verdict;
 pub(super) struct TraceArgs {
     /// Name of the topic
     topic: String,
-    /// Offset of the intention, as in verdicts
-    #[arg(required_unless_present = "record")]
+    /// Number of the intention, as in verdicts (`intention`)
+    #[arg(value_name = "INTENTION", required_unless_present = "record")]
     offset: Option<u64>,
     /// The intention that made the record with this offset
-    #[arg(long, value_name = "N", conflicts_with = "offset")]
+    #[arg(long, value_name = "OFFSET", conflicts_with = "offset")]
     record: Option<u64>,
 }
 

@@ -209,3 +209,53 @@ fn a_closed_standard_error_changes_nothing() {
     drop(child.stderr.take());
     assert_eq!(crate::run::done(child.wait_with_output().unwrap()).code, 3);
 }
+
+#[test]
+fn errors_are_json_where_rows_are() {
+    let place = Place::new();
+    place.run("put t x").ok();
+    for line in ["get t 7 -o json", "-o jsonl get t 7"] {
+        let done = place.run(line).code(4);
+        let error: serde_json::Value = serde_json::from_str(&done.err).unwrap();
+        assert_eq!(error["code"], "E318", "{error}");
+        for key in ["error", "what", "why", "try"] {
+            assert!(!error[key].as_str().unwrap().is_empty(), "{key}: {error}");
+        }
+    }
+    check(&place.run("get t 7 -o table").code(4).err, "E318");
+    let done = place.run("topic rm t -o json").code(2);
+    let error: serde_json::Value = serde_json::from_str(&done.err).unwrap();
+    assert_eq!(error["error"], "USAGE");
+}
+
+#[test]
+fn a_value_is_found_under_the_names_that_it_has_in_json() {
+    let place = Place::new();
+    place.run("put t words --key k").ok();
+    for (columns, row) in [
+        ("key,text", "{\"key\":\"k\",\"text\":\"words\"}"),
+        ("key64,value64", "{\"key\":\"k\",\"text\":\"words\"}"),
+    ] {
+        let done = place.run(&format!("get t --key k -o json --columns {columns}"));
+        assert_eq!(done.ok().text().trim(), row);
+    }
+}
+
+/// A newer weir may have written the file: what it meant is kept.
+#[test]
+fn what_is_not_known_in_contexts_is_told_once_and_kept() {
+    let place = Place::new();
+    place.run("context add here ./data").ok();
+    let path = place.path(".config/weir/contexts.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let text = format!("colour = \"red\"\n{text}ttl = 5\n");
+    std::fs::write(&path, &text).unwrap();
+    let done = place.run("context ls").ok();
+    let said = "contexts.toml has what is not known here: colour, contexts.here.ttl";
+    assert_eq!(done.err.matches(said).count(), 1, "{}", done.err);
+    place.run("context add there ./other").ok();
+    let text = std::fs::read_to_string(&path).unwrap();
+    for kept in ["colour = \"red\"", "ttl = 5", "[contexts.there]"] {
+        assert!(text.contains(kept), "{text}");
+    }
+}

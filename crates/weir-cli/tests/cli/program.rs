@@ -478,3 +478,54 @@ fn a_module_that_needs_an_option_is_told_so_before_it_is_deployed() {
     let checked = place.run("program check small.wasm").ok();
     assert_eq!(checked.err, "");
 }
+
+/// What goes wrong with a program has advice that can be typed.
+#[test]
+fn advice_names_the_option_the_intention_and_the_hash() {
+    let place = Place::new();
+    for name in ["stutter", "vanilla-memory"] {
+        let module = file(&format!("programs/prebuilt/{name}.wasm"));
+        place.write(&format!("{name}.wasm"), module);
+    }
+    place
+        .run("program deploy twice stutter.wasm emits-max=1")
+        .ok();
+    let done = place.run("put twice x --key k").code(3);
+    let advice = "the option emits-max; `weir topic set twice emits-max=N` changes it";
+    assert!(done.err.contains(advice), "{}", done.err);
+    place
+        .run("program deploy poor vanilla-memory.wasm fuel-max=200")
+        .ok();
+    let done = place.run("put poor x --key k -o json").code(3);
+    let number = done.json()["intention"].as_u64().unwrap();
+    let error: Value = serde_json::from_str(done.err.trim()).unwrap();
+    assert_eq!(error["error"], "OUT_OF_FUEL");
+    let line = format!("`weir program trace poor {number}`");
+    assert!(error["try"].as_str().unwrap().contains(&line), "{error}");
+    place.run(&format!("program trace poor {number}")).ok();
+    let hash = "00".repeat(32);
+    let line = format!("program replace twice stutter.wasm --expect {hash}");
+    let done = place.run(&line).code(3);
+    assert!(
+        done.err.contains("(E104)") && done.err.contains("weir program show twice"),
+        "{}",
+        done.err
+    );
+}
+
+#[test]
+fn what_stands_for_nothing_is_told_with_its_place() {
+    let place = Place::new();
+    place.write("chat.wasm", file("programs/prebuilt/chat.wasm"));
+    let done = place.run("program deploy room chat.wasm --args {u32:5}{u8:300}");
+    let done = done.code(2);
+    assert!(done.err.contains("from byte 7 on"), "{}", done.err);
+    assert!(done.err.contains("{u8:300}"), "{}", done.err);
+    place.write("s.txt", "create room program=chatt\n----\n");
+    let done = place.run("program test chat.wasm s.txt").code(1);
+    let looked = place.path("chatt.wasm");
+    let said = format!("there is no {}", looked.display());
+    assert!(done.err.contains(&said), "{}", done.err);
+    let help = place.run("program trace --help").ok().text();
+    assert!(help.contains("[INTENTION]"), "{help}");
+}

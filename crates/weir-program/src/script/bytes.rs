@@ -7,23 +7,37 @@
 /// The bytes that a word stands for; `None` when it is none.
 #[must_use]
 pub fn parse(word: &str) -> Option<Vec<u8>> {
+    parse_at(word).ok()
+}
+
+/// The bytes that a word stands for.
+///
+/// # Errors
+/// The byte of the word, from 0, from which on it stands for none.
+pub fn parse_at(word: &str) -> Result<Vec<u8>, usize> {
     let mut out = Vec::new();
     let mut rest = word;
-    while let Some(first) = rest.chars().next() {
-        if let Some(brace) = rest.strip_prefix('{') {
-            let (inside, behind) = brace.split_once('}')?;
-            group(inside, &mut out)?;
-            rest = behind;
-        } else if let Some(hex) = rest.strip_prefix("\\x") {
-            out.push(u8::from_str_radix(hex.get(..2)?, 16).ok()?);
-            rest = hex.get(2..)?;
-        } else {
-            let (this, behind) = rest.split_at(first.len_utf8());
-            out.extend_from_slice(this.as_bytes());
-            rest = behind;
-        }
+    while !rest.is_empty() {
+        rest = piece(rest, &mut out).ok_or(word.len() - rest.len())?;
     }
-    Some(out)
+    Ok(out)
+}
+
+/// Takes one piece from the front; what is behind it.
+fn piece<'a>(rest: &'a str, out: &mut Vec<u8>) -> Option<&'a str> {
+    if let Some(brace) = rest.strip_prefix('{') {
+        let (inside, behind) = brace.split_once('}')?;
+        group(inside, out)?;
+        return Some(behind);
+    }
+    if let Some(hex) = rest.strip_prefix("\\x") {
+        out.push(u8::from_str_radix(hex.get(..2)?, 16).ok()?);
+        return hex.get(2..);
+    }
+    let first = rest.chars().next()?;
+    let (this, behind) = rest.split_at(first.len_utf8());
+    out.extend_from_slice(this.as_bytes());
+    Some(behind)
 }
 
 fn group(inside: &str, out: &mut Vec<u8>) -> Option<()> {
@@ -106,5 +120,7 @@ mod tests {
         for wrong in ["{", "{u8:256}", "\\x1", "{x*99999999999}", "{y:1}"] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
+        assert_eq!(parse_at("abc{u8:7}\\xzz"), Err(9));
+        assert_eq!(parse_at("ä{u8:x}"), Err(2));
     }
 }

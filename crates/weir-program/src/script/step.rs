@@ -4,7 +4,7 @@ use weir_core::intention::{Expect, Intention, Operation, TxnOp};
 use weir_core::{StateMode, TopicOptions};
 
 use super::ScriptError;
-use super::bytes::parse;
+use super::bytes::parse_at;
 
 /// A command with its own bytes.
 pub(super) struct Step {
@@ -174,5 +174,8 @@ impl Step {
 }
 
 fn bytes(word: &str) -> Result<Vec<u8>, String> {
-    parse(word).ok_or(format!("{word} stands for no bytes"))
+    parse_at(word).map_err(|at| {
+        let bad = word.get(at..).unwrap_or_default();
+        format!("{word} stands for no bytes from byte {at} on: {bad}")
+    })
 }
