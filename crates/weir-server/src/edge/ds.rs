@@ -46,7 +46,7 @@ use weir_core::TopicName;
 use self::config::Config;
 use self::lease::Leases;
 use super::head::Method;
-use super::problem::Problem;
+use super::problem::{Kind, Problem};
 use super::query::decode;
 use super::reply::Reply;
 use super::service::{Call, Edge};
@@ -68,6 +68,8 @@ const PRODUCER: &[u8] = b".ds/producer/";
 
 /// Producers that a stream knows.
 const PRODUCERS_MAX: u64 = 10_000;
+/// Keys of a stream that producers leave free: for its end, above all.
+const KEYS_SPARE: u64 = 16;
 /// Bytes of a producer's id.
 pub(crate) const PRODUCER_ID_BYTES_MAX: usize = 256;
 /// Largest epoch and number of a producer: what JavaScript counts exactly.
@@ -118,11 +120,26 @@ impl Default for Turns {
 
 impl Turns {
     /// Waits for the turn of whoever has this name.
-    async fn take(&self, name: (&str, &[u8])) -> Option<MutexGuard<'_, ()>> {
+    async fn take(
+        &self,
+        edge: &Edge,
+        name: (&str, &[u8]),
+    ) -> Result<Option<MutexGuard<'_, ()>>, Problem> {
         let row = self.1.hash_one(name) % TURNS as u64;
-        let row = self.0.get(usize::try_from(row).unwrap_or(0))?;
-        Some(row.lock().await)
+        match self.0.get(usize::try_from(row).unwrap_or(0)) {
+            Some(row) => turn(edge, row).await.map(Some),
+            None => Ok(None),
+        }
     }
+}
+
+/// Waits for a turn, no longer than for the store.
+async fn turn<'a>(
+    edge: &Edge,
+    row: &'a tokio::sync::Mutex<()>,
+) -> Result<MutexGuard<'a, ()>, Problem> {
+    let taken = tokio::time::timeout(edge.shared.config.store_timeout, row.lock()).await;
+    taken.map_err(|_| Problem::new(Kind::Busy, "others who change the stream take too long"))
 }
 
 /// What requests for streams share. All of it can be made again from the store.

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use weir_core::ConsequenceOffset;
+use weir_core::{ConsequenceOffset, Intention, Operation};
 
 use crate::client::PATIENCE;
 use crate::world::{World, with, world};
@@ -383,6 +383,33 @@ fn limits_are_refused_by_name_and_leave_nothing() {
         }
     }
     assert!(got == large, "{} bytes", got.len());
+}
+
+#[test]
+fn a_stream_knows_so_many_producers() {
+    let world = with(&[]);
+    world.make("a", TEXT, "");
+    let keys: Vec<String> = (0..9_999).map(|n| format!(".ds/producer/{n}")).collect();
+    for keys in keys.chunks(5_000) {
+        let puts = keys.iter().map(|key| {
+            let (key, value) = (key.as_bytes(), b"{\"epoch\":0,\"seq\":0}");
+            Intention::new("a", Operation::Put { key, value })
+        });
+        let puts: Vec<Intention<'_>> = puts.collect();
+        world.store.propose(&puts).unwrap().wait().unwrap();
+    }
+    assert_eq!(world.add("a", &producer("last", 0, 0), "x"), 200);
+    let reply = world.ask("POST /ds/a", &producer("more", 0, 0), b"y");
+    assert_eq!((reply.status, reply.problem().as_str()), (507, "quota"));
+    assert_eq!(
+        world.add("a", &producer("7", 0, 1), "z"),
+        200,
+        "a known one"
+    );
+    assert_eq!(world.data("a"), "xz");
+    // Whatever they do, there is room for its end.
+    let close = format!("{TEXT}\nStream-Closed: true");
+    assert_eq!(world.add("a", &close, "!"), 204);
 }
 
 #[test]

@@ -9,13 +9,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use weir_core::limits::TXN_OPS_MAX;
-use weir_core::{Commit, Effect, ErrorCode, Expect, Intention, Operation, TxnOp};
+use weir_core::{Commit, Detail, Effect, ErrorCode, Expect, Intention, Operation, TxnOp};
 use weir_store::StoreError;
 
 use super::config::{closes, content_type, single};
 use super::producer::{Producer, State, Verdict};
 use super::view::{self, View};
-use super::{ATTEMPTS_MAX, CLOSED, GONE, ORDER, ORDER_BYTES_MAX, essence, is_json, place};
+use super::{
+    ATTEMPTS_MAX, CLOSED, GONE, KEYS_SPARE, ORDER, ORDER_BYTES_MAX, essence, is_json, place,
+};
 use crate::edge::head::{Head, Known};
 use crate::edge::limits::INLINE_WORK_BYTES;
 use crate::edge::meta::MetaWriter;
@@ -180,11 +182,14 @@ pub(super) async fn post(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
     // Requests of one writer may come on several connections, and together.
     let ds = &edge.ds;
     let _producer = match &asked.producer {
-        Some(producer) => ds.producers.take((topic, producer.id.as_bytes())).await,
+        Some(producer) => {
+            let name = (topic, producer.id.as_bytes());
+            ds.producers.take(edge, name).await?
+        }
         None => None,
     };
     let _order = match &asked.order {
-        Some(_) => ds.orders.take((topic, b"")).await,
+        Some(_) => ds.orders.take(edge, (topic, b"")).await?,
         None => None,
     };
     for _ in 0..ATTEMPTS_MAX {
@@ -272,6 +277,9 @@ async fn attempt(
     if let Some(reply) = judge(asked, view, body, &producer, &order)? {
         return Ok(Some(reply));
     }
+    if asked.producer.is_some() && producer.offset.is_none() {
+        room(edge, topic)?;
+    }
     let content_type = match &asked.content_type {
         Some(content_type) if view.untyped => content_type,
         _ => &view.config.content_type,
@@ -330,6 +338,24 @@ async fn attempt(
     Ok(Some(reply.number("weir-intention", commit.intention.0)))
 }
 
+/// Whether a stream may get to know another producer. The limit itself is an
+/// option of the topic; this keeps some keys below it for other uses.
+fn room(edge: &Edge, topic: &str) -> Result<(), Problem> {
+    let info = edge.shared.store.topic(topic);
+    let full = info.and_then(|info| {
+        let max = info.options.keys_max?.saturating_sub(KEYS_SPARE);
+        (info.keys >= max).then_some(max)
+    });
+    match full {
+        None => Ok(()),
+        Some(max) => Err(
+            Problem::new(Kind::Quota, "the stream knows as many producers as it may")
+                .code(ErrorCode::Quota)
+                .number("limit", max),
+        ),
+    }
+}
+
 /// Writes; `None` when a condition does not hold.
 async fn carry_out(
     edge: &Arc<Edge>,
@@ -362,8 +388,19 @@ async fn carry_out(
     match commit.reason {
         _ if commit.effect == Effect::Valid => Ok(Some(commit.clone())),
         Some(ErrorCode::Conflict | ErrorCode::NoTopic | ErrorCode::TopicAbsent) => Ok(None),
-        _ => Err(problem::of_commit(commit)),
+        _ => Err(not_valid(commit)),
     }
+}
+
+/// A verdict that is not VALID. That the write was a transaction is no matter
+/// of the client's: what counts is why its step failed.
+pub(super) fn not_valid(commit: &Commit) -> Problem {
+    let Detail::Operation { reason, .. } = commit.detail else {
+        return problem::of_commit(commit);
+    };
+    let mut problem = Problem::new(problem::kind_of(reason), reason.sentence()).code(reason);
+    problem.intention = Some(commit.intention.0);
+    problem
 }
 
 /// The answer to a write that was made, or need not be.

@@ -10,12 +10,14 @@ use bytes::Bytes;
 use weir_core::limits::VALUE_BYTES_MAX;
 use weir_core::{Commit, Effect, ErrorCode, Expect, Intention, Operation, TopicOptions, TxnOp};
 
-use super::append::{meta, steps};
+use super::append::{meta, not_valid, steps};
 use super::config::{Asked, AskedFork, Config, Expiry, Fork, TYPE_DEFAULT};
 use super::registry::{self, Change};
 use super::view::{self, View};
 use super::walk::Walk;
-use super::{CLOSED, CONFIG, FORK_PARTS_MAX, PRODUCERS_MAX, essence, is_json, place};
+use super::{
+    CLOSED, CONFIG, FORK_PARTS_MAX, KEYS_SPARE, PRODUCERS_MAX, essence, is_json, place, turn,
+};
 use crate::access::Right;
 use crate::edge::offload;
 use crate::edge::problem::{self, Kind, Problem};
@@ -23,9 +25,6 @@ use crate::edge::read::no_topic;
 use crate::edge::reply::Reply;
 use crate::edge::service::{Call, Edge, denial};
 use crate::edge::write::{self, outcomes};
-
-/// Keys of a stream beside those of its producers, and some to spare.
-const KEYS_SPARE: u64 = 16;
 
 /// PUT.
 pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
@@ -53,7 +52,7 @@ pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<R
     }
     let ordered = asked.fork.is_some() || asked.expiry.is_some();
     let _turn = if ordered {
-        Some(edge.ds.structure.lock().await)
+        Some(turn(edge, &edge.ds.structure).await?)
     } else {
         None
     };
@@ -287,7 +286,7 @@ async fn make(
         ops.push(put(CLOSED, b""));
     }
     let mut options = TopicOptions::default();
-    options.keys_max = Some(PRODUCERS_MAX + KEYS_SPARE);
+    options.keys_max = Some(PRODUCERS_MAX + 1 + KEYS_SPARE);
     let topic = call.matched.topic.as_str();
     let principal = call.principal.name.as_bytes();
     let (proposal, permit) = {
@@ -318,7 +317,7 @@ async fn make(
     match fill.reason {
         _ if fill.effect == Effect::Valid => Ok(Some(fill.clone())),
         Some(ErrorCode::Conflict) => Ok(None),
-        _ => Err(problem::of_commit(fill)),
+        _ => Err(not_valid(fill)),
     }
 }
 

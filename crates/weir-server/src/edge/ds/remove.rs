@@ -14,7 +14,7 @@ use weir_core::{Effect, ErrorCode, Expect, Intention, Operation};
 use super::config::Expiry;
 use super::registry::{self, Change};
 use super::view::{self, View};
-use super::{FORK_PARTS_MAX, GONE, SWEEP_SECONDS};
+use super::{FORK_PARTS_MAX, GONE, SWEEP_SECONDS, turn};
 use crate::edge::offload;
 use crate::edge::problem::{self, Kind, Problem};
 use crate::edge::read::no_topic;
@@ -27,20 +27,20 @@ use crate::shared::Phase;
 pub(super) async fn delete(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let topic = &call.matched.topic;
     view::open(edge, topic).await?;
-    let turn = edge.ds.structure.lock().await;
+    let held = turn(edge, &edge.ds.structure).await?;
     let view = View::find(&edge.ds, &edge.shared.store, topic)?.ok_or_else(no_topic)?;
     if view.gone {
         return Err(view::gone());
     }
     end(edge, &view, call.principal.name.as_bytes()).await?;
-    drop(turn);
+    drop(held);
     Ok(Reply::new(204).field("cache-control", "no-store"))
 }
 
 /// Removes a stream whose time is over, or that was deleted and has no forks
 /// any more. False when there is one by this name that stays.
 pub(super) async fn expired(edge: &Arc<Edge>, topic: &str) -> Result<bool, Problem> {
-    let _turn = edge.ds.structure.lock().await;
+    let _turn = turn(edge, &edge.ds.structure).await?;
     let Some(view) = View::find(&edge.ds, &edge.shared.store, topic)? else {
         registry::change(edge, vec![registry::expired(topic)]).await?;
         edge.ds.forget(topic);
@@ -169,7 +169,7 @@ pub(crate) async fn sweep(edge: Arc<Edge>, mut phase: watch::Receiver<Phase>) {
 /// Takes away the entry of a fork that is none, and then its source if that
 /// was kept for it.
 async fn tidy(edge: &Arc<Edge>, source: &str, fork: &str) -> Result<(), Problem> {
-    let turn = edge.ds.structure.lock().await;
+    let held = turn(edge, &edge.ds.structure).await?;
     let view = View::find(&edge.ds, &edge.shared.store, fork)?;
     let of = view.as_ref().and_then(|view| view.config.fork.as_ref());
     if of.is_some_and(|fork| fork.from == source) {
@@ -177,7 +177,7 @@ async fn tidy(edge: &Arc<Edge>, source: &str, fork: &str) -> Result<(), Problem>
     }
     let change: Change = registry::unforked(source, fork);
     registry::change(edge, vec![change]).await?;
-    drop(turn);
+    drop(held);
     match View::find(&edge.ds, &edge.shared.store, source)? {
         Some(view) if view.gone => expired(edge, source).await.map(drop),
         _ => Ok(()),
