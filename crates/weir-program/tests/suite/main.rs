@@ -17,6 +17,7 @@ mod compiled;
 mod fuzz;
 mod life;
 mod meter;
+mod money;
 mod revert;
 mod rules;
 mod saved;
