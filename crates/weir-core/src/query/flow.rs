@@ -222,7 +222,13 @@ impl Query {
                 found.copied().into_iter().collect()
             }
             Mode::Arrival | Mode::Sort => self.waiting().collect(),
-            Mode::Merge => self.waiting().filter(|at| self.blocks(*at)).collect(),
+            Mode::Merge => {
+                let least = self.least();
+                let waiting = self.waiting();
+                waiting
+                    .filter(|at| self.blocks(*at, least.as_ref()))
+                    .collect()
+            }
         };
         let hint = self.budgets.page_bytes_hint;
         let mut room = self
@@ -233,8 +239,14 @@ impl Query {
             room = room.saturating_sub(hint);
             needs.extend(self.need(*source, true));
         }
-        if mode == Mode::Sort {
+        if mode == Mode::Sort || self.budgets.pages_ahead == 0 {
             return needs;
+        }
+        let mut is_required = vec![false; self.sources.len()];
+        for source in &required {
+            if let Some(flag) = is_required.get_mut(*source as usize) {
+                *flag = true;
+            }
         }
         let mut ahead = 0;
         for source in &self.order {
@@ -243,7 +255,7 @@ impl Query {
             };
             let pages = from.pages.len();
             let wanted = !from.ended && pages <= self.budgets.pages_ahead as usize;
-            if self.budgets.pages_ahead == 0 || !wanted || required.contains(source) {
+            if !wanted || is_required.get(*source as usize) == Some(&true) {
                 continue;
             }
             if room < hint || (mode == Mode::Sequential && ahead > 0) {
@@ -283,15 +295,25 @@ impl Query {
             .filter(|at| self.is_waiting_at(*at))
     }
 
-    /// Whether a waiting source could still give something below all items that
-    /// are there.
-    fn blocks(&self, at: u32) -> bool {
+    /// The least item that is there.
+    fn least(&self) -> Option<Entry> {
+        let (plan, sources) = (&self.plan, &self.sources);
+        let heads = self.flow.heap.iter().filter(|entry| !entry.bound);
+        let mut least: Option<Entry> = None;
+        for head in heads {
+            if least.is_none_or(|least| less(plan, sources, head, &least)) {
+                least = Some(*head);
+            }
+        }
+        least
+    }
+
+    /// Whether a waiting source could still give something below that.
+    fn blocks(&self, at: u32, least: Option<&Entry>) -> bool {
         let Some(own) = entry(&self.plan, &self.sources, at) else {
             return false;
         };
-        let (plan, sources) = (&self.plan, &self.sources);
-        let mut heads = self.flow.heap.iter().filter(|entry| !entry.bound);
-        !heads.any(|head| less(plan, sources, head, &own))
+        least.is_none_or(|least| !less(&self.plan, &self.sources, least, &own))
     }
 }
 

@@ -197,8 +197,9 @@ fn number(number: &Number<'_>) -> Reduced {
 
 fn string(bytes: &[u8], exact: bool) -> Reduced {
     let mut content = [0; EXACT];
-    for (to, from) in content.iter_mut().zip(bytes) {
-        *to = *from;
+    let some = bytes.get(..bytes.len().min(EXACT)).unwrap_or_default();
+    if let Some(to) = content.get_mut(..some.len()) {
+        to.copy_from_slice(some);
     }
     if exact {
         let length = u8::try_from(bytes.len()).unwrap_or(0);

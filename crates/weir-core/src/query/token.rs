@@ -1,4 +1,5 @@
-//! Resume tokens: where a query stands, in bytes for somebody else to keep.
+//! Resume tokens: where a query stands, in bytes for somebody else to keep
+//! (`docs/formats/query-token.md`).
 //!
 //! ```text
 //! version      u8, 1
