@@ -269,6 +269,12 @@ fn drive(
     if args.explain {
         return print::explain(&caller.style, &query.explain());
     }
+    if args.checkpoint.is_some()
+        && let Some(why) = query.explain().no_token
+    {
+        let failure = Failure::new(ErrorCode::NoToken, "cannot keep a checkpoint");
+        return Err(failure.because(why).into());
+    }
     // A limit with a checkpoint is how many come now, not how many there are.
     let mut left = match args.checkpoint {
         Some(_) => args.limit.unwrap_or(u64::MAX),

@@ -139,6 +139,18 @@ fn a_checkpoint_goes_on_behind_the_last_result() {
     assert!(lines(&place, &words).is_empty());
     let other = place.words(&["query", "a.ndjson", "--checkpoint", "here"]);
     assert!(other.err.contains("(E705)"), "{}", other.err);
+    // What cannot be gone on with is not begun.
+    let sort = [
+        "query",
+        "a.ndjson",
+        "--order-by",
+        "$.n",
+        "--checkpoint",
+        "new",
+    ];
+    let done = place.words(&sort).code(1);
+    assert!(done.err.contains("a sort without limit"), "{}", done.err);
+    assert!(done.out.is_empty());
 }
 
 #[test]
