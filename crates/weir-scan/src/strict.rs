@@ -4,9 +4,9 @@
 
 use crate::error::ScanErrorKind;
 use crate::kernel::Kernel;
-use crate::kernel::scalar::{Fault, string_or_fault};
+use crate::kernel::scalar::Fault;
 use crate::plan::DEPTH_LIMIT;
-use crate::token::{blanks, escapes, literal, number, short_string, unexpected};
+use crate::token::{self, blanks, literal, number, unexpected};
 
 const WORDS: usize = DEPTH_LIMIT as usize / 64;
 
@@ -116,16 +116,7 @@ fn name(kernel: &Kernel, bytes: &[u8], at: usize, high: &mut bool) -> Result<usi
 }
 
 fn string(kernel: &Kernel, bytes: &[u8], at: usize, high: &mut bool) -> Result<usize, Fault> {
-    if let Some(close) = short_string(bytes, at + 1) {
-        return Ok(close + 1);
-    }
-    let passed = match kernel.string(bytes, at + 1) {
-        Some(passed) => passed,
-        None => string_or_fault(bytes, at + 1)?,
-    };
+    let passed = token::string(kernel, bytes, at)?;
     *high |= passed.high;
-    if passed.escaped {
-        escapes(bytes, at + 1, passed.close)?;
-    }
     Ok(passed.close + 1)
 }

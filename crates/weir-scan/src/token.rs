@@ -3,7 +3,8 @@
 //! Invariant: an offset that is returned is at most the length of the slice.
 
 use crate::error::ScanErrorKind;
-use crate::kernel::scalar::Fault;
+use crate::kernel::scalar::{Fault, string_or_fault};
+use crate::kernel::{Kernel, PassedString};
 
 /// The first byte from `at` on that is not white space, or the length.
 #[inline]
@@ -23,33 +24,54 @@ pub(crate) fn unexpected(bytes: &[u8], at: usize) -> Fault {
     }
 }
 
-/// The closing quote of a short string of ordinary ASCII whose first byte is at `at`; `None` if the
-/// string is long or holds anything else, and a kernel must look at it.
+const ONES: u64 = 0x0101_0101_0101_0101;
+const TOPS: u64 = ONES * 0x80;
+
+/// The top bit of the first byte of `word` that is `byte`, of none before it, and of any after it.
+fn first(word: u64, byte: u64) -> u64 {
+    let other = word ^ (ONES * byte);
+    other.wrapping_sub(ONES) & !other & TOPS
+}
+
+/// Eight bytes from `at`, the first of them lowest.
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// A short string whose first byte is at `at`, with its escapes checked; `None` if it is long, near
+/// the end of the page, or wrong, and a kernel must look at it. Cheaper than a kernel for the names
+/// and titles of which most pages are made.
 #[inline]
-pub(crate) fn short_string(bytes: &[u8], at: usize) -> Option<usize> {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const TOPS: u64 = ONES * 0x80;
+fn short_string(bytes: &[u8], at: usize) -> Option<PassedString> {
     let mut at = at;
+    let (mut high, mut escaped) = (0, false);
     for _ in 0..SHORT_WORDS {
-        let word = u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?);
-        // The top bit of each byte that is a quote, a backslash, a control character or not ASCII.
-        // A borrow may mark the byte after a marked one: only the first mark is looked at.
-        let is = |byte: u64| {
-            let other = word ^ (ONES * byte);
-            other.wrapping_sub(ONES) & !other
-        };
-        let control = word.wrapping_sub(ONES * 0x20) & !word;
-        let marks = (is(0x22) | is(0x5c) | control | word) & TOPS;
-        if marks != 0 {
-            let place = at + marks.trailing_zeros() as usize / 8;
-            return (bytes.get(place) == Some(&b'"')).then_some(place);
+        let word = word(bytes, at)?;
+        let control = word.wrapping_sub(ONES * 0x20) & !word & TOPS;
+        let marks = first(word, 0x22) | first(word, 0x5c) | control;
+        high |= word & TOPS;
+        if marks == 0 {
+            at += 8;
+            continue;
         }
-        at += 8;
+        let place = at + marks.trailing_zeros() as usize / 8;
+        match bytes.get(place) {
+            Some(b'"') => {
+                return Some(PassedString {
+                    close: place,
+                    high: high != 0,
+                    escaped,
+                });
+            }
+            Some(b'\\') => at = escape(bytes, place).ok()?,
+            _ => return None,
+        }
+        escaped = true;
     }
     None
 }
 
-/// How many times eight bytes a short string is looked at.
+/// How many times a short string is looked at, eight bytes or one escape each time.
 const SHORT_WORDS: usize = 8;
 
 fn digits(bytes: &[u8], mut at: usize) -> usize {
@@ -95,26 +117,56 @@ pub(crate) fn literal(bytes: &[u8], at: usize, word: &[u8]) -> Result<usize, Fau
     Ok(at + word.len())
 }
 
-/// Checks the escapes of the string between its quotes, `bytes[start..end]`.
-pub(crate) fn escapes(bytes: &[u8], start: usize, end: usize) -> Result<(), Fault> {
-    let mut at = start;
-    while at < end {
-        if bytes.get(at) != Some(&b'\\') {
-            at += 1;
-            continue;
-        }
-        at += 2;
-        match bytes.get(at - 1) {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {}
-            Some(b'u') => {
-                for _ in 0..4 {
-                    if !bytes.get(at).is_some_and(u8::is_ascii_hexdigit) {
-                        return Err((ScanErrorKind::NotJson, at));
-                    }
-                    at += 1;
+/// End of the escape whose backslash is at `at`.
+fn escape(bytes: &[u8], at: usize) -> Result<usize, Fault> {
+    match bytes.get(at + 1) {
+        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
+        Some(b'u') => {
+            for place in at + 2..at + 6 {
+                if !bytes.get(place).is_some_and(u8::is_ascii_hexdigit) {
+                    return Err((ScanErrorKind::NotJson, place));
                 }
             }
-            _ => return Err((ScanErrorKind::NotJson, at - 1)),
+            Ok(at + 6)
+        }
+        _ => Err((ScanErrorKind::NotJson, at + 1)),
+    }
+}
+
+/// A string whose opening quote is at `at`, with its escapes checked.
+#[inline]
+pub(crate) fn string(kernel: &Kernel, bytes: &[u8], at: usize) -> Result<PassedString, Fault> {
+    match short_string(bytes, at + 1) {
+        Some(passed) => Ok(passed),
+        None => long_string(kernel, bytes, at),
+    }
+}
+
+fn long_string(kernel: &Kernel, bytes: &[u8], at: usize) -> Result<PassedString, Fault> {
+    let passed = match kernel.string(bytes, at + 1) {
+        Some(passed) => passed,
+        None => string_or_fault(bytes, at + 1).map_err(|fault| {
+            // An escape that is wrong may stand before what was found.
+            let before = escapes(bytes, at + 1, fault.1);
+            before.err().unwrap_or(fault)
+        })?,
+    };
+    if passed.escaped {
+        escapes(bytes, at + 1, passed.close)?;
+    }
+    Ok(passed)
+}
+
+/// Checks the escapes of the string between its quotes, `bytes[start..end]`.
+fn escapes(bytes: &[u8], start: usize, end: usize) -> Result<(), Fault> {
+    let mut at = start;
+    while at < end {
+        if bytes.get(at) == Some(&b'\\') {
+            at = escape(bytes, at)?;
+        } else if word(bytes, at).is_some_and(|word| first(word, 0x5c) == 0) {
+            at += 8;
+        } else {
+            at += 1;
         }
     }
     Ok(())

@@ -9,12 +9,12 @@
 
 use crate::error::ScanErrorKind;
 use crate::items::{Span, Tag, Value};
-use crate::kernel::scalar::{Fault, pass_or_fault, string_or_fault};
+use crate::kernel::scalar::{Fault, pass_or_fault};
 use crate::kernel::{Kernel, Open, PassedString};
 use crate::path_set::{Node, PathSet};
 use crate::strict;
 use crate::text::Text;
-use crate::token::{blanks, escapes, literal, number, short_string, unexpected};
+use crate::token::{self, blanks, literal, number, unexpected};
 
 /// What stays the same during a walk, and what it collects.
 pub(crate) struct Walk<'a> {
@@ -113,21 +113,8 @@ impl Walk<'_> {
 
     /// A string whose opening quote is at `at`, escapes checked.
     pub(crate) fn string(&mut self, at: usize) -> Result<PassedString, Fault> {
-        if let Some(close) = short_string(self.bytes, at + 1) {
-            return Ok(PassedString {
-                close,
-                high: false,
-                escaped: false,
-            });
-        }
-        let passed = match self.kernel.string(self.bytes, at + 1) {
-            Some(passed) => passed,
-            None => string_or_fault(self.bytes, at + 1)?,
-        };
+        let passed = token::string(self.kernel, self.bytes, at)?;
         self.high |= passed.high;
-        if passed.escaped {
-            escapes(self.bytes, at + 1, passed.close)?;
-        }
         Ok(passed)
     }
 
