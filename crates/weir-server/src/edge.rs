@@ -29,6 +29,7 @@ mod hub;
 mod json;
 mod limits;
 mod meta;
+mod missed;
 mod offload;
 mod openapi;
 mod ops;

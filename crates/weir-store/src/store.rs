@@ -246,6 +246,12 @@ impl Store {
         Some(program(&view))
     }
 
+    /// The bytes of a module that a topic has.
+    #[must_use]
+    pub fn module(&self, code: CodeHash) -> Option<Arc<[u8]>> {
+        self.engine.machine.read_ok().module(code)
+    }
+
     /// The programs of all topics that live and have one, by name.
     #[must_use]
     pub fn programs(&self) -> Vec<(String, ProgramInfo)> {

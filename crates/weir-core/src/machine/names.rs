@@ -1,10 +1,20 @@
-//! Topics by name, some at a time.
+//! Looking things up: topics by name, some at a time; modules by their hash.
 
 use std::ops::Bound;
 
+use std::sync::Arc;
+
 use super::{Machine, TopicView, view};
+use crate::program::CodeHash;
 
 impl Machine {
+    /// The bytes of a module that a topic has.
+    #[must_use]
+    pub fn module(&self, code: CodeHash) -> Option<Arc<[u8]>> {
+        let code = self.codes.0.get(&code)?;
+        Some(Arc::clone(&code.bytes))
+    }
+
     /// Every name that ever was created and begins so, in byte order, from the
     /// first one behind `behind` on. Costs what is taken of it.
     pub fn topics_by_name<'a>(

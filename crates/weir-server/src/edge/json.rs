@@ -56,13 +56,17 @@ pub(crate) fn text(out: &mut Vec<u8>, text: &str) {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Number(pub(crate) u64);
 
-/// Largest number of which a floating point number knows the units.
-const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+/// Up to here a number with a point or an exponent is read so exactly, within
+/// its last bit, that the nearest whole number is the one that was meant.
+const EXACT_MAX: f64 = 1_125_899_906_842_624.0;
 
 impl<'de> Deserialize<'de> for Number {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let number = serde_json::Number::deserialize(from)?;
-        let whole = |value: &f64| value.fract() == 0.0 && (0.0..=EXACT_MAX).contains(value);
+        let whole = |value: &f64| {
+            let off = (value - value.round()).abs();
+            (0.0..=EXACT_MAX).contains(value) && off <= value * f64::EPSILON
+        };
         let exact = number.as_f64().filter(whole);
         let found = number
             .as_u64()
@@ -194,9 +198,12 @@ mod tests {
             (read("7"), read("7.0"), read("7e2")),
             (Some(7), Some(7), Some(700))
         );
+        assert_eq!(read("1125899906842623.0"), Some((1 << 50) - 1));
         for wrong in [
             "-1",
             "7.5",
+            "2251799813685247.0",
+            "1000000.5",
             "1e300",
             "18446744073709551616",
             "\"7\"",

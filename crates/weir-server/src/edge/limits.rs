@@ -79,6 +79,8 @@ pub(crate) const CROWD_PAUSE_MS_MAX: u64 = 500;
 pub(crate) const ENTRY_BYTES_MAX: usize = 4 << 20;
 /// Runs of equal outcomes that the answer to a batch lists.
 pub(crate) const RUNS_MAX: usize = 10_000;
+/// Records that the answer to a conflict has, at most.
+pub(crate) const CONFLICTS_MAX: u64 = 100;
 /// Records of a claim unless asked otherwise.
 pub(crate) const CLAIM_RECORDS: u64 = 100;
 /// Groups that one page lists, at most; a topic has no more.

@@ -152,7 +152,11 @@ fn fields(row: &Row, method: Method) -> Vec<Value> {
             &tag,
             "Further conditions, as name=number.",
         ));
-        list.push(field("Prefer", &tag, "return=minimal, respond-async."));
+        list.push(field(
+            "Prefer",
+            &tag,
+            "return=minimal, respond-async, conflicts=N.",
+        ));
     }
     if row.resource == Resource::Stream {
         list.extend(stream_fields(method));
@@ -447,6 +451,10 @@ fn answer(row: &Row, method: Method, status: u16) -> Option<Value> {
         (Resource::Readyz, _) => {
             json!({"text/plain; charset=utf-8": {"schema": {"type": "string"}}, "application/json": {"schema": {"type": "object"}}})
         }
+        (Resource::Program, Method::Get) => json!({
+            "application/json": {"schema": {"type": "object"}},
+            "application/wasm": {"schema": {"type": "string", "format": "binary"}},
+        }),
         (Resource::Metrics, _) => json!({
             "text/plain; version=0.0.4; charset=utf-8": {"schema": {"type": "string"}},
             "application/openmetrics-text; version=1.0.0; charset=utf-8": {"schema": {"type": "string"}},

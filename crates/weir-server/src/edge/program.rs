@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weir_core::{CodeHash, Operation, TopicOptions};
 
+use super::accept;
 use super::base64;
 use super::head::Known;
 use super::json::Object;
@@ -16,6 +17,9 @@ use super::read::{is_known, no_topic};
 use super::reply::Reply;
 use super::service::{Call, Edge};
 use super::topics::{done, execute, execute_plain};
+
+/// Media type of a module.
+const WASM: &str = "application/wasm";
 
 fn read_hash(text: &str) -> Option<CodeHash> {
     let text = text.strip_prefix('"')?.strip_suffix('"')?;
@@ -121,7 +125,7 @@ fn describe(reply: Reply, program: &weir_store::ProgramInfo) -> Reply {
     reply.with("application/json", body)
 }
 
-/// GET: what the program is.
+/// GET: what the program is, or its module.
 pub(crate) fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let store = &edge.shared.store;
     let topic = call.matched.topic.as_str();
@@ -134,12 +138,24 @@ pub(crate) fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let program = store
         .program(topic)
         .ok_or_else(|| Problem::new(Kind::NotFound, "the topic has no program"))?;
+    let offers = [("application/json", false), (WASM, true)];
+    let wasm = accept::media(&call.head, &offers);
+    let wasm = wasm.ok_or_else(|| {
+        let offers = b"[\"application/json\",\"application/wasm\"]";
+        Problem::new(Kind::NotAcceptable, "").raw("accept", offers.to_vec())
+    })?;
     let tag = format!("\"{}\"", program.code);
     let mut reply = Reply::new(200).field("etag", &tag);
     reply.add("cache-control", "no-cache");
+    reply.add("vary", "accept, accept-encoding");
     if is_known(&call.head, &tag) {
         reply.status = 304;
         return Ok(reply);
+    }
+    if wasm {
+        // It may have been replaced meanwhile, together with its hash.
+        let module = store.module(program.code).ok_or_else(no_topic)?;
+        return Ok(reply.with(WASM, module.to_vec()));
     }
     Ok(describe(reply, &program))
 }

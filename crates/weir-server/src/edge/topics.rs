@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::Deserialize;
 use weir_core::{
-    Compaction, Detail, Effect, ErrorCode, Intention, Operation, Outcome, StateMode, TopicOptions,
+    Compaction, Detail, Effect, ErrorCode, GroupName, Intention, Operation, Outcome, StateMode,
+    TopicOptions,
 };
 use weir_store::TopicInfo;
 
@@ -65,6 +66,14 @@ fn patch(
                 };
                 options.program.state = mode.ok_or_else(|| wrong(name, "is none, kv or memory"))?;
             }
+            "hold_for_groups" => {
+                let names = held(value);
+                let list = || wrong(name, "is a list of groups, or null");
+                options.retention.hold_for_groups = names.ok_or_else(list)?;
+            }
+            "retention_age_ms" => options.retention.age_ms = number()?,
+            "retention_bytes" => options.retention.bytes = number()?,
+            "retention_records" => options.retention.records = number()?,
             "tombstone_ttl_ms" => options.tombstone_ttl_ms = number()?,
             "compaction_lag_ms" => options.compaction_lag_ms = number()?,
             "key_bytes_max" => options.key_bytes_max = number()?,
@@ -81,7 +90,20 @@ fn patch(
     }
     options
         .check()
-        .map_err(|name| wrong(name, "is zero or over its limit"))
+        .map_err(|name| wrong(name, "is over its limit, or zero where that means nothing"))
+}
+
+/// Groups that retention waits for, in order, each once.
+fn held(value: &serde_json::Value) -> Option<Vec<GroupName>> {
+    if value.is_null() {
+        return Some(Vec::new());
+    }
+    let names = value.as_array()?.iter();
+    let names: Option<Vec<_>> = names.map(|name| GroupName::new(name.as_str()?)).collect();
+    let mut names = names?;
+    names.sort_unstable();
+    names.dedup();
+    Some(names)
 }
 
 /// The options that are set.
@@ -102,6 +124,9 @@ fn describe(options: &TopicOptions, out: &mut Vec<u8>) {
         ("key_bytes_max", options.key_bytes_max),
         ("value_bytes_max", options.value_bytes_max),
         ("keys_max", options.keys_max),
+        ("retention_age_ms", options.retention.age_ms),
+        ("retention_bytes", options.retention.bytes),
+        ("retention_records", options.retention.records),
         ("fuel_max", program.fuel_max),
         ("memory_bytes_max", program.memory_bytes_max),
         ("emits_max", program.emits_max),
@@ -112,6 +137,16 @@ fn describe(options: &TopicOptions, out: &mut Vec<u8>) {
         if let Some(value) = value {
             object.number(name, value);
         }
+    }
+    let hold = &options.retention.hold_for_groups;
+    if !hold.is_empty() {
+        let names = object.place("hold_for_groups");
+        names.push(b'[');
+        for (at, name) in hold.iter().enumerate() {
+            names.extend_from_slice(if at > 0 { b"," } else { b"" });
+            super::json::text(names, name.as_str());
+        }
+        names.push(b']');
     }
     if program.state != StateMode::default() {
         object.text("state", program.state.name());

@@ -19,10 +19,13 @@ use super::cloudevents;
 use super::condition::{About, Conditions, One};
 use super::head::{Head, Known, Method};
 use super::json::Object;
-use super::limits::{IDEMPOTENCY_KEY_MAX, INLINE_WORK_BYTES, KEYS_FULL_RETRY_MS, TAG_ATTEMPTS_MAX};
+use super::limits::{
+    CONFLICTS_MAX, IDEMPOTENCY_KEY_MAX, INLINE_WORK_BYTES, KEYS_FULL_RETRY_MS, TAG_ATTEMPTS_MAX,
+};
 use super::meta::{Declared, MetaWriter, declared};
+use super::missed::Missed;
 use super::problem::{self, Kind, Problem};
-use super::reply::Reply;
+use super::reply::{Boxed, Reply};
 use super::route::{Resource, offset_of};
 use super::service::{Call, Edge, Keyed, Started};
 use super::{batch, json};
@@ -48,6 +51,7 @@ pub(crate) struct Plan {
     detached: bool,
     /// A PUT that makes its key, as far as that is known.
     fresh: bool,
+    conflicts: u64,
 }
 
 /// Who writes, for writes that are carried out once however often they come.
@@ -66,6 +70,8 @@ pub(crate) struct Prefer {
     pub(crate) minimal: bool,
     pub(crate) detached: bool,
     pub(crate) wait: Option<u64>,
+    /// Records that the answer to a conflict is to have.
+    pub(crate) conflicts: u64,
 }
 
 impl Prefer {
@@ -75,6 +81,10 @@ impl Prefer {
             match element.split_once('=') {
                 Some(("return", "minimal")) => prefer.minimal = true,
                 Some(("wait", seconds)) => prefer.wait = offset_of(seconds.trim()),
+                Some(("conflicts", number)) => {
+                    let number = offset_of(number.trim()).unwrap_or(0);
+                    prefer.conflicts = number.min(CONFLICTS_MAX);
+                }
                 None if element == "respond-async" => prefer.detached = true,
                 // What is not known is not preferred.
                 _ => {}
@@ -303,6 +313,7 @@ impl Plan {
             minimal: prefer.minimal,
             detached: prefer.detached,
             fresh,
+            conflicts: prefer.conflicts,
         })
     }
 
@@ -332,6 +343,19 @@ impl Plan {
             ..Intention::new(&call.matched.topic, operation)
         };
         propose(edge, std::slice::from_ref(&intention))
+    }
+
+    /// What a writer that was late has not seen, if it wants to know.
+    fn missed(&self, edge: &Edge, call: &Call, outcome: &Outcome) -> Option<Missed> {
+        let (conditions, key) = (&self.conditions, &self.key);
+        Missed::of(
+            edge,
+            call,
+            conditions,
+            key,
+            outcome.commit()?,
+            self.conflicts,
+        )
     }
 
     /// The answer to an outcome.
@@ -510,6 +534,7 @@ pub(crate) fn quick(edge: &Arc<Edge>, call: Box<Call>, body: &[u8]) -> Result<St
                 plan,
                 proposal: Some(proposal),
                 permit: Some(permit),
+                telling: None,
             };
             Ok(commit.start())
         }
@@ -518,13 +543,14 @@ pub(crate) fn quick(edge: &Arc<Edge>, call: Box<Call>, body: &[u8]) -> Result<St
 }
 
 /// A write that waits for the store.
-#[derive(Debug)]
 pub(crate) struct Commit {
     edge: Arc<Edge>,
     call: Box<Call>,
     plan: Plan,
     proposal: Option<Proposal>,
     permit: Option<Permit>,
+    /// A conflict that is told with what was missed.
+    telling: Option<Boxed<'static, Problem>>,
 }
 
 impl Commit {
@@ -550,6 +576,13 @@ impl Commit {
     }
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Reply> {
+        if let Some(telling) = &mut self.telling {
+            let Poll::Ready(problem) = telling.as_mut().poll(context) else {
+                return Poll::Pending;
+            };
+            self.telling = None;
+            return Poll::Ready(self.edge.finish(&self.call, Err(problem)));
+        }
         let Some(proposal) = &mut self.proposal else {
             return Poll::Pending;
         };
@@ -558,14 +591,23 @@ impl Commit {
         };
         self.proposal = None;
         self.permit = None;
+        let mut missed = None;
         let result = match first(result) {
             Ok(outcome) => {
                 charge(&self.edge, &self.call, &outcome);
+                missed = self.plan.missed(&self.edge, &self.call, &outcome);
                 self.plan.answer(&self.call, &outcome)
             }
             Err(problem) => Err(problem),
         };
         self.plan.session.keyed = None;
+        let result = match (result, missed) {
+            (Err(problem), Some(missed)) => {
+                self.telling = Some(Box::pin(missed.tell(problem)));
+                return self.poll(context);
+            }
+            (result, _) => result,
+        };
         Poll::Ready(self.edge.finish(&self.call, result))
     }
 
@@ -668,14 +710,19 @@ async fn execute(
         charge(edge, call, &outcome);
         let answer = plan.answer(call, &outcome);
         let Err(problem) = &answer else { return answer };
+        let missed = plan.missed(edge, call, &outcome);
+        let tell = async |answer: Result<Reply, Problem>| match (answer, missed) {
+            (Err(problem), Some(missed)) => Err(missed.tell(problem).await),
+            (answer, _) => answer,
+        };
         let actual = match outcome.commit().map(|commit| &commit.detail) {
             Some(weir_core::Detail::Actual(actual)) if problem.kind == Kind::Conflict => *actual,
-            _ => return answer,
+            _ => return tell(answer).await,
         };
         let fits = |one: &&One| matches!(one, One::KeyOffset(n) | One::TopicOffset(n) | One::Incarnation(n) if *n == actual);
         match plan.conditions.tags.iter().find(fits) {
             Some(other) if Some(*other) != tag => tag = Some(*other),
-            _ => return answer,
+            _ => return tell(answer).await,
         }
     }
     Err(Problem::new(
@@ -722,6 +769,7 @@ pub(crate) async fn event(
         minimal: prefer.minimal,
         detached: false,
         fresh: false,
+        conflicts: prefer.conflicts,
     };
     execute(edge, call, &plan, value).await
 }

@@ -22,6 +22,7 @@ mod ds;
 mod ds_kill;
 mod groups;
 mod live;
+mod module;
 mod once;
 mod pieces;
 mod strict;

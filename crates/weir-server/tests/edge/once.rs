@@ -247,3 +247,37 @@ fn a_key_is_for_one_request_whatever_its_kind() {
     assert_eq!(world.ask(post, client, b"1").status, 400);
     assert_eq!(world.store.topic("t").unwrap().last.0, 3);
 }
+
+#[test]
+fn who_was_late_is_told_what_it_missed_if_it_wants_to_know() {
+    let world = world();
+    for (key, value) in [("k", "1"), ("other", "2"), ("k", "3"), ("k", "4")] {
+        let line = format!("PUT /v1/topics/t/keys/{key}");
+        assert!(world.ask(&line, "", value.as_bytes()).status < 300);
+    }
+    let offsets = |reply: &crate::client::Reply| -> Vec<u64> {
+        let json = reply.json();
+        let records = json["conflicts"].as_array().unwrap().iter();
+        records
+            .map(|record| record["offset"].as_u64().unwrap())
+            .collect()
+    };
+    // Of the key, behind what it knew; of the topic, everything.
+    let late = "If-Match: \"k2\"\nPrefer: conflicts=10";
+    let reply = world.ask("PUT /v1/topics/t/keys/k", late, b"5");
+    assert_eq!((reply.status, offsets(&reply)), (412, vec![4, 5]));
+    assert_eq!(reply.json()["conflicts"][1]["value"], 4);
+    assert!(reply.json().get("conflicts_more").is_none());
+    let late = "If-Match: \"o2\"\nPrefer: conflicts=10";
+    let reply = world.ask("POST /v1/topics/t/events", late, b"5");
+    assert_eq!((reply.status, offsets(&reply)), (412, vec![3, 4, 5]));
+    // So many, and a list of tags as well.
+    let late = "If-Match: \"k2\", \"k4\"\nPrefer: conflicts=1";
+    let reply = world.ask("PUT /v1/topics/t/keys/k", late, b"5");
+    assert_eq!((reply.status, offsets(&reply)), (412, vec![4]));
+    assert_eq!(reply.json()["conflicts_more"], true);
+    // Nobody is told who did not ask, and nothing was written.
+    let reply = world.ask("PUT /v1/topics/t/keys/k", "If-Match: \"k2\"", b"5");
+    assert!(reply.status == 412 && reply.json().get("conflicts").is_none());
+    assert_eq!(world.store.topic("t").unwrap().last.0, 5);
+}

@@ -208,3 +208,25 @@ fn options_are_changed_by_who_may_make_topics_and_not_by_who_writes() {
     let answer = patch("u");
     assert!(answer.starts_with("http/1.1 200 "), "{answer}");
 }
+
+#[test]
+fn a_conflict_shows_nothing_to_who_may_only_write() {
+    let (world, token) = world(&["put t", "put,read u"]);
+    for topic in ["t", "u"] {
+        world.create(topic);
+        let own = bearer(&token);
+        let ask = |condition: &str| {
+            let line = format!("PUT /v1/topics/{topic}/keys/k");
+            ask(
+                &world,
+                &line,
+                &[&own, condition, "Prefer: conflicts=9"],
+                "secret",
+            )
+        };
+        assert!(ask("If-None-Match: *").starts_with("http/1.1 201 "));
+        let late = ask("If-None-Match: *");
+        assert!(late.starts_with("http/1.1 412 "), "{late}");
+        assert_eq!(late.contains("secret"), topic == "u", "{late}");
+    }
+}

@@ -1,0 +1,52 @@
+//! Programs over HTTP: put there, described, and given back as they were.
+
+use std::path::Path;
+
+use weir::{Durability, OpenOptions, Weir};
+use weir_server::{Server, ServerConfig};
+
+use crate::client::Client;
+use crate::world::request;
+
+#[test]
+fn a_module_comes_back_byte_for_byte() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/prebuilt");
+    let module = std::fs::read(folder.join("counter.wasm")).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let options = OpenOptions {
+        durability: Durability::Memory,
+        ..OpenOptions::default()
+    };
+    // The front door brings the engine.
+    let weir = Weir::open_with(directory.path(), &options).unwrap();
+    let mut config = ServerConfig::default();
+    config.native = None;
+    config.http = Some(weir_server::Address("127.0.0.1:0".parse().unwrap()));
+    let server = Server::start(config, weir.shared_store().unwrap()).unwrap();
+    let ask = |line: &str, fields: &str, body: &[u8]| {
+        let mut client = Client::connect(server.http_addr().unwrap());
+        client.send(&request(line, fields, body));
+        client.reply(line.starts_with("HEAD "))
+    };
+    let put = "PUT /v1/topics/sum/program";
+    let wasm = "Content-Type: application/wasm";
+    assert_eq!(ask(put, wasm, &module).status, 201);
+    let get = "GET /v1/topics/sum/program";
+    let told = ask(get, "", b"");
+    let hash = told.json()["sha256"].as_str().unwrap().to_owned();
+    assert_eq!(told.get("etag"), Some(&*format!("\"{hash}\"")));
+    let given = ask(get, "Accept: application/wasm", b"");
+    assert_eq!(
+        (given.status, given.get("content-type")),
+        (200, Some("application/wasm"))
+    );
+    assert!(given.body == module, "{} bytes", given.body.len());
+    let known = format!("Accept: application/wasm\nIf-None-Match: \"{hash}\"");
+    assert_eq!(ask(get, &known, b"").status, 304);
+    assert_eq!(ask(get, "Accept: text/html", b"").status, 406);
+    // It judges: eight bytes are a number, three are none.
+    let post = "POST /v1/topics/sum/events?key=n";
+    let binary = "Content-Type: application/octet-stream";
+    assert_eq!(ask(post, binary, &5_i64.to_be_bytes()).status, 201);
+    assert_eq!(ask(post, binary, b"abc").problem(), "rejected");
+}
