@@ -13,6 +13,8 @@
 mod drive;
 #[path = "query/engine.rs"]
 mod engine;
+#[path = "query/groups.rs"]
+mod groups;
 #[path = "query/oracle.rs"]
 mod oracle;
 #[path = "query/properties.rs"]

@@ -137,14 +137,14 @@ fn filters() -> impl Strategy<Value = Filter> {
 
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "what may vary")]
-struct Case {
+pub(crate) struct Case {
     filter: Filter,
     sources: Vec<Vec<Known>>,
     order: (&'static str, Keys),
     cuts: Vec<usize>,
     shape: usize,
-    offset: u64,
-    limit: Option<u64>,
+    pub(crate) offset: u64,
+    pub(crate) limit: Option<u64>,
     distinct: bool,
     select: bool,
     sorted: bool,
@@ -154,7 +154,7 @@ struct Case {
 }
 
 prop_compose! {
-    fn case()(
+    pub(crate) fn case()(
         filter in filters(),
         sources in sources(),
         order in orders(),
@@ -174,7 +174,7 @@ prop_compose! {
 }
 
 impl Case {
-    fn text(&self) -> QueryText {
+    pub(crate) fn text(&self) -> QueryText {
         QueryText {
             filter: self.filter.0.into(),
             order: self.order.0.into(),
@@ -190,7 +190,7 @@ impl Case {
         }
     }
 
-    fn supplies(&self) -> Vec<Supply> {
+    pub(crate) fn supplies(&self) -> Vec<Supply> {
         let supply = |items: &Vec<Known>| {
             let mut items = items.clone();
             if self.sorted {
@@ -207,14 +207,16 @@ impl Case {
         self.sources.iter().map(supply).collect()
     }
 
-    fn expected(&self) -> Vec<Vec<u8>> {
-        let mut all: Vec<&Known> = self
-            .sources
-            .iter()
-            .flatten()
-            .filter(|item| (self.filter.1)(&item.value))
-            .collect();
+    /// What the filter lets through, in order.
+    pub(crate) fn merged(&self) -> Vec<&Known> {
+        let all = self.sources.iter().flatten();
+        let mut all: Vec<&Known> = all.filter(|item| (self.filter.1)(&item.value)).collect();
         all.sort_by(|x, y| by_keys(&self.order.1, &x.value, &y.value));
+        all
+    }
+
+    pub(crate) fn expected(&self) -> Vec<Vec<u8>> {
+        let all = self.merged();
         let mut seen: Vec<serde_json::Value> = Vec::new();
         let mut out = Vec::new();
         for item in all {
@@ -272,7 +274,7 @@ impl Case {
         self.sources.iter().map(supply).collect()
     }
 
-    fn bounds(&self) -> Bounds {
+    pub(crate) fn bounds(&self) -> Bounds {
         Bounds {
             items_max: self.batch,
             ..Bounds::default()
@@ -290,7 +292,7 @@ fn selected_bytes(item: &Known, select: bool) -> Vec<u8> {
     value.trim_end_matches('}').trim_end().as_bytes().to_vec()
 }
 
-fn texts(items: &[Vec<u8>]) -> Vec<String> {
+pub(crate) fn texts(items: &[Vec<u8>]) -> Vec<String> {
     let text = |item: &Vec<u8>| String::from_utf8(item.clone()).unwrap();
     items.iter().map(text).collect()
 }
