@@ -112,7 +112,7 @@ fn tool(target: &Path) -> Result<PathBuf, String> {
     let (node, npm) = programs(target)?;
     let folder = target.join("tools/durable-streams");
     whole(&folder, &package.join("package-lock.json"), |place| {
-        println!("durable streams: fetching the suite (120 MiB unpacked)");
+        println!("durable streams: fetching the suite (45 MiB unpacked)");
         for name in ["package.json", "package-lock.json", ".npmrc"] {
             let copied = fs::copy(package.join(name), place.join(name));
             copied.map_err(|error| format!("{name}: {error}"))?;

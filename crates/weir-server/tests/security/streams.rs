@@ -69,3 +69,59 @@ fn a_stream_has_the_rights_of_its_topic() {
     );
     world.audited(&["\"denied\"", "\"read\"", "s.secret", "maker"]);
 }
+
+#[test]
+fn whoever_writes_a_topic_can_neither_end_it_nor_read_others_through_it() {
+    let files = Files::new();
+    let all = files.token("owner", &["all **"]);
+    let writer = files.token("writer", &["put mine", "read mine"]);
+    let world = files.start(|config| config.http = Some(loopback()));
+    let status = |token: &Token, line: &str, fields: &str, body: &str| {
+        ask(&world, token, line, fields, body).0
+    };
+    assert_eq!(status(&all, "PUT /ds/secret", "", "secret"), 201);
+    assert_eq!(status(&all, "PUT /ds/mine", "", "mine"), 201);
+    let incarnation = world
+        .store
+        .standing("secret")
+        .unwrap()
+        .incarnation
+        .unwrap()
+        .0;
+    let part =
+        format!(r#"{{"topic":"secret","incarnation":{incarnation},"first":1,"base":0,"end":9}}"#);
+    let fork = format!(
+        r#"{{"from":"secret","incarnation":{incarnation},"at":9,"sub":0,"base":9,"parts":[{part}]}}"#
+    );
+    for (key, value) in [
+        (
+            ".ds/config",
+            format!(r#"{{"content_type":"text/plain","expiry":"never","fork":{fork}}}"#),
+        ),
+        (
+            ".ds/config",
+            r#"{"content_type":"text/plain","expiry":{"idle":0}}"#.to_owned(),
+        ),
+        (".ds/config", "{".to_owned()),
+        (".ds/gone", String::new()),
+    ] {
+        let line = "POST /v1/topics/mine/events";
+        let key = format!("Weir-Key: {key}\r\n");
+        assert_eq!(status(&writer, line, &key, &value), 201);
+        // The same server may remember what the stream was made with.
+        let (code, answer) = ask(&world, &writer, "GET /ds/mine", "", "");
+        assert_eq!(code, 200, "{answer}");
+        assert!(answer.ends_with("\r\n\r\nmine"), "{answer}");
+        assert!(world.store.topic("mine").unwrap().live, "{value}");
+    }
+    // Nor another one, which does not.
+    let topic = "POST /v1/topics/other/events";
+    world.create("other");
+    let config = format!(r#"{{"content_type":"text/plain","expiry":{{"at":1}},"fork":{fork}}}"#);
+    let key = "Weir-Key: .ds/config\r\n";
+    assert_eq!(status(&all, topic, key, &config), 201);
+    let (code, answer) = ask(&world, &all, "GET /ds/other", "", "");
+    assert_eq!(code, 200, "{answer}");
+    assert!(!answer.contains("secret"), "{answer}");
+    assert!(world.store.topic("other").unwrap().live);
+}

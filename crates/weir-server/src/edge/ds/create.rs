@@ -69,12 +69,14 @@ pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<R
         None => None,
     };
     let (config, slice) = plan(edge, &asked, source.as_ref()).await?;
-    let changes = entries(edge, topic, &config)?;
+    let text = serde_json::to_vec(&config);
+    let text = text.map_err(|_| Problem::new(Kind::Internal, "a description cannot be written"))?;
+    let changes = entries(edge, topic, &config, &registry::seal(&text))?;
     registry::change(edge, changes).await?;
     if config.expiry != Expiry::Never {
         edge.ds.lease(topic, config.expiry);
     }
-    let made = make(edge, call, &asked, &config, &slice, body).await;
+    let made = make(edge, call, &asked, (&config, &text), [&slice, body]).await;
     let Some(commit) = made? else {
         // Somebody else was faster.
         let view = find(topic)?.ok_or_else(no_topic)?;
@@ -238,10 +240,10 @@ async fn boundary(
 }
 
 /// What the registry must know before the stream is there.
-fn entries(edge: &Edge, topic: &str, config: &Config) -> Result<Vec<Change>, Problem> {
+fn entries(edge: &Edge, topic: &str, config: &Config, seal: &str) -> Result<Vec<Change>, Problem> {
     let mut changes = Vec::new();
     if let Some(fork) = &config.fork {
-        changes.push(registry::forked(&fork.from, topic));
+        changes.push(registry::forked(&fork.from, topic, seal));
     }
     if config.expiry != Expiry::Never {
         if edge.ds.is_full() {
@@ -251,7 +253,7 @@ fn entries(edge: &Edge, topic: &str, config: &Config) -> Result<Vec<Change>, Pro
             )
             .number("limit", super::EXPIRING_MAX as u64));
         }
-        changes.push(registry::expiring(topic, config.expiry));
+        changes.push(registry::expiring(topic, config.expiry, seal));
     }
     Ok(changes)
 }
@@ -261,22 +263,19 @@ async fn make(
     edge: &Arc<Edge>,
     call: &Call,
     asked: &Asked,
-    config: &Config,
-    slice: &[u8],
-    body: &[u8],
+    (config, text): (&Config, &[u8]),
+    data: [&[u8]; 2],
 ) -> Result<Option<Commit>, Problem> {
     let json = is_json(&config.content_type);
     let value_max = edge.shared.store.limits().value_bytes_max;
     let meta = meta(json, &config.content_type)?;
-    let text = serde_json::to_vec(config);
-    let text = text.map_err(|_| Problem::new(Kind::Internal, "a description cannot be written"))?;
     let put = |key: &'static [u8], value| TxnOp::Put {
         key,
         value,
         meta: b"",
     };
-    let mut ops = vec![put(CONFIG, text.as_slice())];
-    for data in [slice, body] {
+    let mut ops = vec![put(CONFIG, text)];
+    for data in data {
         if !data.is_empty() {
             // A slice is bytes in any case: a message is taken as a whole.
             ops.extend(steps(json, data, &meta, value_max.min(VALUE_BYTES_MAX))?);

@@ -1,16 +1,24 @@
-//! The topic `.weir.ds`: which streams expire, and which are forks of which.
+//! The topic `.weir.ds`: which streams expire, which are forks of which, and
+//! which are kept for their forks only.
 //!
 //! `expiry/NAME` stands before a stream that expires is made, `fork/SOURCE/NAME`
 //! before a fork is, and both go after it has ended: so an entry may be one too
 //! many, never one too few. One too many is found out by looking at the stream.
+//!
+//! Clients cannot write this topic, and they can write those of streams. So
+//! what a stream says of itself ends it, or lets other topics be read through
+//! it, only if an entry here has the hash of what it says.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use weir_core::{Compaction, Intention, Operation, TopicOptions};
-use weir_store::StoreError;
+use weir_store::{Store, StoreError};
 
 use super::REGISTRY_PAGE;
-use super::config::Expiry;
+use super::config::{Config, Expiry};
 use super::view::View;
 use crate::edge::offload;
 use crate::edge::problem::{self, Kind, Problem};
@@ -26,26 +34,114 @@ pub(super) enum Change {
     Delete(String),
 }
 
+/// What stands under `expiry/NAME`, as JSON.
+#[derive(Serialize, Deserialize)]
+struct Expiring {
+    expiry: Expiry,
+    /// Seal of the description that it is of.
+    seal: String,
+}
+
+/// What tells the description of a stream, as it is written, from any other.
+pub(super) fn seal(description: &[u8]) -> String {
+    let hash = Sha256::digest(description);
+    hash.iter().fold(String::new(), |mut text, byte| {
+        // Writing to memory does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn expiry_key(topic: &str) -> String {
+    format!("expiry/{topic}")
+}
+
+fn fork_key(source: &str, fork: &str) -> String {
+    format!("fork/{source}/{fork}")
+}
+
+fn gone_key(topic: &str) -> String {
+    format!("gone/{topic}")
+}
+
 /// Entry of a stream that expires.
-pub(super) fn expiring(topic: &str, expiry: Expiry) -> Change {
-    // What is a number or nothing can always be written.
-    let value = serde_json::to_vec(&expiry).unwrap_or_default();
-    Change::Put(format!("expiry/{topic}"), value)
+pub(super) fn expiring(topic: &str, expiry: Expiry, seal: &str) -> Change {
+    let seal = seal.to_owned();
+    // What is a number and a text can always be written.
+    let value = serde_json::to_vec(&Expiring { expiry, seal }).unwrap_or_default();
+    Change::Put(expiry_key(topic), value)
 }
 
 /// The same, taken away.
 pub(super) fn expired(topic: &str) -> Change {
-    Change::Delete(format!("expiry/{topic}"))
+    Change::Delete(expiry_key(topic))
 }
 
 /// Entry of a fork.
-pub(super) fn forked(source: &str, fork: &str) -> Change {
-    Change::Put(format!("fork/{source}/{fork}"), Vec::new())
+pub(super) fn forked(source: &str, fork: &str, seal: &str) -> Change {
+    Change::Put(fork_key(source, fork), seal.as_bytes().to_vec())
 }
 
 /// The same, taken away.
 pub(super) fn unforked(source: &str, fork: &str) -> Change {
-    Change::Delete(format!("fork/{source}/{fork}"))
+    Change::Delete(fork_key(source, fork))
+}
+
+/// Entry of a stream that is kept for its forks.
+pub(super) fn gone(topic: &str, incarnation: u64) -> Change {
+    Change::Put(gone_key(topic), incarnation.to_string().into_bytes())
+}
+
+/// The same, taken away.
+pub(super) fn forgotten(topic: &str) -> Change {
+    Change::Delete(gone_key(topic))
+}
+
+/// The value of an entry; `None` when there is none.
+fn value(store: &Store, key: &str) -> Result<Option<Vec<u8>>, Problem> {
+    if store.key_offset(REGISTRY, key.as_bytes()).is_none() {
+        return Ok(None);
+    }
+    let error = |error: StoreError| problem::of_store(&error);
+    let page = store.get(REGISTRY, key.as_bytes()).map_err(error)?;
+    let record = page.as_ref().and_then(|page| page.iter().next());
+    let record = record.transpose().map_err(error)?;
+    Ok(record.map(|record| record.value.to_vec()))
+}
+
+/// Whether a stream is kept for its forks only.
+pub(super) fn is_gone(store: &Store, topic: &str, incarnation: u64) -> Result<bool, Problem> {
+    let kept = value(store, &gone_key(topic))?;
+    Ok(kept.is_some_and(|kept| kept == incarnation.to_string().as_bytes()))
+}
+
+/// What a stream says of itself, as far as it is to be believed; `None`: not
+/// at all.
+pub(super) fn believed(
+    store: &Store,
+    topic: &str,
+    description: &[u8],
+) -> Result<Option<Config>, Problem> {
+    let Ok(mut config) = serde_json::from_slice::<Config>(description) else {
+        return Ok(None);
+    };
+    if config.fork.is_none() && config.expiry == Expiry::Never {
+        return Ok(Some(config));
+    }
+    let seal = seal(description);
+    if let Some(fork) = &config.fork
+        && value(store, &fork_key(&fork.from, topic))?.as_deref() != Some(seal.as_bytes())
+    {
+        return Ok(None);
+    }
+    if config.expiry != Expiry::Never {
+        let entry = value(store, &expiry_key(topic))?;
+        let entry = entry.and_then(|entry| serde_json::from_slice::<Expiring>(&entry).ok());
+        if entry.is_none_or(|entry| entry.seal != seal) {
+            config.expiry = Expiry::Never;
+        }
+    }
+    Ok(Some(config))
 }
 
 /// Carries changes out, in order; what is to be taken away may be gone.
@@ -162,9 +258,9 @@ pub(super) fn load(edge: &Edge) -> Result<Vec<(String, String)>, Problem> {
     let mut stale = Vec::new();
     entries(edge, "expiry/", true, |topic, value| {
         if !edge.ds.is_full()
-            && let Ok(expiry) = serde_json::from_slice(value)
+            && let Ok(entry) = serde_json::from_slice::<Expiring>(value)
         {
-            edge.ds.lease(topic, expiry);
+            edge.ds.lease(topic, entry.expiry);
         }
         Ok(true)
     })?;

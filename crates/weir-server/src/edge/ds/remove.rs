@@ -67,9 +67,11 @@ async fn end(edge: &Arc<Edge>, view: &View, principal: &[u8]) -> Result<bool, Pr
     let ds = &edge.ds;
     if registry::has_forks(edge, view).await? {
         if !view.gone {
-            mark(edge, view, principal).await?;
-            registry::change(edge, vec![registry::expired(&view.topic)]).await?;
+            let gone = registry::gone(&view.topic, view.incarnation);
+            registry::change(edge, vec![gone, registry::expired(&view.topic)]).await?;
             ds.forget(&view.topic);
+            // Writes that are on their way meet this.
+            mark(edge, view, principal).await?;
         }
         return Ok(false);
     }
@@ -78,7 +80,8 @@ async fn end(edge: &Arc<Edge>, view: &View, principal: &[u8]) -> Result<bool, Pr
     for _ in 0..=FORK_PARTS_MAX {
         destroy(edge, &view, principal).await?;
         ds.forget(&view.topic);
-        let mut changes = vec![registry::expired(&view.topic)];
+        let topic = &view.topic;
+        let mut changes = vec![registry::expired(topic), registry::forgotten(topic)];
         let source = view.config.fork.as_ref();
         changes.extend(source.map(|fork| registry::unforked(&fork.from, &view.topic)));
         registry::change(edge, changes).await?;

@@ -9,7 +9,7 @@ use weir_core::{ConsequenceOffset, RecordKind};
 use weir_store::{Store, StoreError};
 
 use super::config::{Config, Expiry, Part, TYPE_DEFAULT};
-use super::{CLOSED, CONFIG, CONFIGS_MAX, Ds, GONE, is_json, place, remove, walk};
+use super::{CLOSED, CONFIG, CONFIGS_MAX, Ds, is_json, place, registry, remove, walk};
 use crate::edge::meta::{Meta, Shape, shape};
 use crate::edge::problem::{self, Kind, Problem};
 use crate::edge::read::no_topic;
@@ -51,7 +51,7 @@ impl View {
             return Ok(None);
         };
         let offset = |key: &[u8]| store.key_offset(topic, key).map(|offset| offset.0);
-        let (made, gone, closed) = (offset(CONFIG), offset(GONE), offset(CLOSED));
+        let (made, closed) = (offset(CONFIG), offset(CLOSED));
         let found = config(ds, store, topic, (incarnation, created), made.is_some())?;
         let Some((config, lasting)) = found else {
             return Ok(None);
@@ -65,7 +65,7 @@ impl View {
             json: is_json(&config.content_type),
             untyped: !lasting,
             closed: None,
-            gone: gone.is_some(),
+            gone: registry::is_gone(store, topic, incarnation)?,
             tail: 0,
             created,
             first: created,
@@ -189,8 +189,10 @@ fn config(
                 let Some(record) = record else {
                     return Ok(None);
                 };
-                let config = serde_json::from_slice(record.value);
-                (config.map_err(|_| unreadable(topic))?, true)
+                match registry::believed(store, topic, record.value)? {
+                    Some(config) => (config, true),
+                    None => plain(store, topic, created)?,
+                }
             }
             // Its retention has removed what it was made with.
             Err(StoreError::RecordsGone { .. }) => plain(store, topic, created)?,
@@ -209,14 +211,6 @@ fn config(
         configs.insert(topic.to_owned(), (incarnation, Arc::clone(&config)));
     }
     Ok(Some((config, lasting)))
-}
-
-fn unreadable(topic: &str) -> Problem {
-    tracing::error!(topic, "what the stream was made with cannot be read");
-    Problem::new(
-        Kind::Internal,
-        "what the stream was made with cannot be read",
-    )
 }
 
 /// What the first record of a topic says of it, and whether that stays so.
