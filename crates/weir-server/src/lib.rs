@@ -3,8 +3,8 @@
 //! A [`Server`] owns its sockets, its threads and nothing else: the store comes
 //! from outside and stays with whoever opened it. It reads no environment
 //! variable, and no files but those of identities, certificates and keys that
-//! its [`ServerConfig`] names; the wall clock only for their expiry and for the
-//! audit.
+//! its [`ServerConfig`] names; the wall clock only for their expiry, for that of
+//! streams, and for the audit.
 //!
 //! What must never happen here: a rule of the store (they are in
 //! `weir-core`), an answer before the store has answered, a payload that is
@@ -28,6 +28,7 @@ mod native;
 pub mod security;
 mod server;
 mod shared;
+mod turns;
 
 pub use config::{Address, Key, KeyError, Rate, ServerConfig, Size};
 pub use error::{Missing, ServerError};

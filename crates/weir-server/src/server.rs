@@ -219,6 +219,8 @@ async fn run(
     native: Option<TcpListener>,
     local: Option<LocalSocket>,
 ) {
+    let turning = Arc::clone(&shared);
+    tokio::spawn(async move { turning.turns.run(&turning.store).await });
     let mut ports = tokio::task::JoinSet::new();
     if let Some(listener) = http {
         let phase = shared.phase.subscribe();

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::watch;
-use weir_store::Store;
+use weir_core::Intention;
+use weir_store::{Proposal, Store, StoreError};
 
 use crate::admission::Admission;
 use crate::config::ServerConfig;
 use crate::metrics::Metrics;
 use crate::security::{Denied, Principal, Right, Security};
+use crate::turns::Turns;
 
 /// How far the end of a server has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
     /// What is counted.
     pub(crate) metrics: Metrics,
+    /// Wakes between the store and the reactor.
+    pub(crate) turns: Arc<Turns>,
     /// Room for writes. Ask before each `Store::propose`.
     pub(crate) admission: Admission,
     /// Who may come in, and do what.
@@ -50,11 +54,20 @@ impl Shared {
             store,
             config,
             metrics: Metrics::default(),
+            turns: Arc::default(),
             admission: Admission::default(),
             security,
             started: Instant::now(),
             phase: watch::Sender::new(Phase::Open),
         }
+    }
+
+    /// Hands intentions over, of which the store is told at the end of this
+    /// turn.
+    pub(crate) fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
+        let proposal = self.store.propose_quietly(intentions)?;
+        self.turns.handed_over();
+        Ok(proposal)
     }
 
     /// Whether the principal may do this to the topic; the one question that

@@ -13,6 +13,7 @@ use crate::log::LogIndex;
 use crate::maintain;
 use crate::permit::{Maintenance, Permit};
 use crate::proposal::Proposal;
+use crate::queue::Tell;
 use crate::store::Store;
 
 /// The parts of an open store that a thread of its own needs.
@@ -42,7 +43,7 @@ impl Hands {
         let prepared = self.engine.prepare(intentions)?;
         self.engine
             .queue
-            .propose(Author::Client, intentions, prepared)
+            .propose(Author::Client, intentions, prepared, Tell::Now)
     }
 
     /// Writes a snapshot of the state as it is now.

@@ -108,6 +108,13 @@ pub(crate) struct Queue {
     apart: bool,
 }
 
+/// When the commit thread hears of something new, if it sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tell {
+    Now,
+    Later,
+}
+
 /// A call that was judged beside the commit thread.
 pub(crate) type Judged = Result<Box<Judging>, JudgeDied>;
 
@@ -210,12 +217,13 @@ impl Queue {
     }
 
     /// Adds intentions that are answered together. Waits while the queue is
-    /// full.
+    /// full. The commit thread is woken now, or by [`wake`](Self::wake).
     pub(crate) fn propose(
         &self,
         author: Author,
         intentions: &[Intention<'_>],
         prepared: Prepared,
+        tell: Tell,
     ) -> Result<Proposal, StoreError> {
         if intentions.len() > CALL_ITEMS_MAX {
             return Err(StoreError::LimitExceeded {
@@ -295,12 +303,23 @@ impl Queue {
         } else {
             inner.bytes += added;
         }
-        let asleep = std::mem::take(&mut inner.asleep);
+        let asleep = tell == Tell::Now && std::mem::take(&mut inner.asleep);
         drop(inner);
         if asleep {
             self.work.notify_one();
         }
         Ok(proposal)
+    }
+
+    /// Wakes the commit thread if it sleeps beside work.
+    pub(crate) fn wake(&self) {
+        let mut inner = self.inner.lock_ok();
+        if !inner.asleep || (inner.batches.is_empty() && inner.slow.is_empty()) {
+            return;
+        }
+        inner.asleep = false;
+        drop(inner);
+        self.work.notify_one();
     }
 
     /// Hands work to the commit thread.

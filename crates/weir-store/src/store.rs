@@ -23,7 +23,7 @@ use crate::log::LogIndex;
 use crate::options::{Durability, OpenOptions};
 use crate::permit::Maintenance;
 use crate::proposal::Proposal;
-use crate::queue::Shut;
+use crate::queue::{Shut, Tell};
 use crate::recovery::{OpenReport, recover};
 use crate::scan::KeyOrder;
 use crate::topic::reader::{Page, TopicReader};
@@ -208,13 +208,31 @@ impl Store {
     /// `Refused` for an intention that is over a limit: then none of them is
     /// queued. `Poisoned` after a failed write or sync.
     pub fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
+        self.hand_over(intentions, Tell::Now)
+    }
+
+    /// The same, for callers who hand over more in a moment: the intentions
+    /// may lie until [`wake`](Self::wake) is called, which the caller must do.
+    ///
+    /// # Errors
+    /// As for [`propose`](Self::propose).
+    pub fn propose_quietly(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
+        self.hand_over(intentions, Tell::Later)
+    }
+
+    fn hand_over(&self, intentions: &[Intention<'_>], tell: Tell) -> Result<Proposal, StoreError> {
         let prepared = self.engine.prepare(intentions)?;
         if upkeep::sets_limits(intentions) {
             self.upkeep.watch_retention(&self.hands());
         }
         self.engine
             .queue
-            .propose(Author::Client, intentions, prepared)
+            .propose(Author::Client, intentions, prepared, tell)
+    }
+
+    /// Tells the commit thread, if it sleeps, that something was handed over.
+    pub fn wake(&self) {
+        self.engine.queue.wake();
     }
 
     /// The same for intentions of the process that has the store, such as a
@@ -228,7 +246,7 @@ impl Store {
         let prepared = self.engine.prepare(intentions)?;
         self.engine
             .queue
-            .propose(Author::Store, intentions, prepared)
+            .propose(Author::Store, intentions, prepared, Tell::Now)
     }
 
     /// Offset of the newest intention.

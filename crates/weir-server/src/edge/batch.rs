@@ -426,7 +426,7 @@ impl Writer<'_> {
             let busy = Problem::new(Kind::Busy, ErrorCode::Busy.sentence());
             Box::new((None, busy.code(ErrorCode::Busy)))
         })?;
-        match self.edge.shared.store.propose(&intentions) {
+        match self.edge.shared.propose(&intentions) {
             Ok(proposal) => Ok((proposal, permit)),
             Err(error) => {
                 let index = if let StoreError::Refused { index, .. } = error {

@@ -468,7 +468,6 @@ pub(crate) fn propose(
     })?;
     let proposal = edge
         .shared
-        .store
         .propose(intentions)
         .map_err(|error| problem::of_store(&error))?;
     Ok((proposal, permit))
@@ -586,7 +585,9 @@ impl Commit {
         let Some(proposal) = &mut self.proposal else {
             return Poll::Pending;
         };
-        let Poll::Ready(result) = Pin::new(proposal).poll(context) else {
+        let waker = self.edge.shared.turns.waker(context.waker());
+        let mut turned = Context::from_waker(&waker);
+        let Poll::Ready(result) = Pin::new(proposal).poll(&mut turned) else {
             return Poll::Pending;
         };
         self.proposal = None;

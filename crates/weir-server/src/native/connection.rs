@@ -543,7 +543,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Poll::Pending => {}
             }
         }
-        ready |= self.answers.poll(context).is_ready() && !self.out.is_high();
+        if !self.answers.is_empty() {
+            let waker = self.port.shared.turns.waker(context.waker());
+            let answered = self.answers.poll(&mut Context::from_waker(&waker));
+            ready |= answered.is_ready() && !self.out.is_high();
+        }
         ready |= self.listeners.poll(context).is_ready() || self.listeners.goes_on();
         ready |= self.claims.poll(context).is_ready() && !self.out.is_high();
         if timer.poll(context).is_ready() {

@@ -76,7 +76,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Err(_) => Err(StoreError::Poisoned),
             }
         } else {
-            self.port.shared.store.propose(&intentions)
+            self.port.shared.propose(&intentions)
         };
         drop(turn);
         self.proposed(tag, first, count, size, permit, before, proposal)
@@ -123,7 +123,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             fingerprint: None,
         };
         let before = self.admit(nonce, &[intention], size)?;
-        let proposal = self.port.shared.store.propose(&[intention]);
+        let proposal = self.port.shared.propose(&[intention]);
         self.proposed(tag, nonce, 1, size, permit, before, proposal)
     }
 
