@@ -151,6 +151,11 @@ fn expressions_have_limits() {
     complex(&format!("@{}", ".a".repeat(65)));
     complex(&format!("@.a == '{}'", "x".repeat(64 << 10)));
     complex(&format!("@{}", "[?@".repeat(65)));
+    // What would take a power of the item's size.
+    complex("@..a..a..a..a..a");
+    complex("@..a[?@..a[?@..a[?@..a[?@..a]]]]");
+    complex("@[?$.*[?$.*[?$.*[?$.*[?$.*]]]]]");
+    assert!(Filter::parse("@..a[?@..a[?@..a[?@.a == $.b]]] || @..b..c").is_ok());
     let many: Vec<String> = (0..65).map(|n| format!("@.a{n}")).collect();
     complex(&many.join("||"));
     assert!(Filter::parse(&many[..64].join("||")).is_ok());

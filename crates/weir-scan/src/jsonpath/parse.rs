@@ -24,6 +24,10 @@ use crate::path_set::{PATHS_MAX, PathSet};
 /// Most brackets, negations, functions and filters around a part of an expression.
 const NESTING_MAX: u32 = 64;
 
+/// Most walks over everything below a value, each inside of another: `..`, and queries from the item
+/// inside of filter selectors. Each multiplies the work, by the depth or the size of the item.
+const WALKS_MAX: u32 = 4;
+
 /// Most selectors in one pair of brackets.
 const SELECTORS_MAX: usize = 1024;
 
@@ -59,6 +63,8 @@ struct Parser<'a> {
     depth: u32,
     /// How many filter selectors are around this place.
     filters: u32,
+    /// How many walks are around this place.
+    walks: u32,
     list: Vec<Path>,
     params: Names,
     metas: Names,
@@ -81,6 +87,7 @@ impl<'a> Parser<'a> {
             cursor,
             depth: 0,
             filters: 0,
+            walks: 0,
             list: Vec::new(),
             params: Vec::new(),
             metas: Vec::new(),
@@ -117,6 +124,7 @@ impl<'a> Parser<'a> {
 
     /// What follows `$` or `@`.
     fn segments(&mut self) -> Result<Vec<Segment>, PathError> {
+        let walks = self.walks;
         let mut segments = Vec::new();
         loop {
             // White space belongs to the segment after it, or to nobody.
@@ -124,6 +132,7 @@ impl<'a> Parser<'a> {
             self.cursor.blanks();
             if !matches!(self.cursor.peek(), Some(b'.' | b'[')) {
                 self.cursor.at = before;
+                self.walks = walks;
                 return Ok(segments);
             }
             if segments.len() == PATH_STEPS_MAX {
@@ -133,8 +142,20 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// One more walk around what follows.
+    fn walk(&mut self) -> Result<(), PathError> {
+        if self.walks >= WALKS_MAX {
+            return Err(self.cursor.error(PathErrorKind::TooComplex));
+        }
+        self.walks += 1;
+        Ok(())
+    }
+
     fn segment(&mut self) -> Result<Segment, PathError> {
         let descendant = self.cursor.eat("..");
+        if descendant {
+            self.walk()?;
+        }
         let dot = descendant || self.cursor.eat(".");
         let selectors = if dot && self.cursor.eat("*") {
             vec![Selector::Wildcard]
@@ -349,8 +370,18 @@ impl<'a> Parser<'a> {
             Root::Item
         };
         let start = self.cursor.at;
+        let walks = self.walks;
+        let again = root == Root::Item && self.filters > 0;
+        self.walks += u32::from(again);
         let segments = self.nested(Self::segments)?;
+        self.walks = walks;
         let path = singular(&segments);
+        if again && path.is_none() && walks >= WALKS_MAX {
+            return Err(PathError {
+                kind: PathErrorKind::TooComplex,
+                offset: start,
+            });
+        }
         let slot = match (&path, root) {
             (Some(path), Root::Item) => Some(self.slot(path, start)?),
             _ => None,
