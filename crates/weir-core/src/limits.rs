@@ -96,7 +96,7 @@ pub const SESSION_TTL_MS: u64 = 24 * 60 * 60 * 1000;
 /// Units of what is kept of ids that are good for one intention
 /// ([`ONCE`](crate::intention::ONCE)): one for each id, one more for each
 /// begun [`ONCE_TEXT_UNIT`] of the text of its verdict. A unit takes less than
-/// 200 bytes of memory.
+/// 300 bytes of memory.
 pub const ONCE_UNITS_MAX: u64 = 1 << 18;
 /// Bytes of text in a unit.
 pub const ONCE_TEXT_UNIT: usize = 128;

@@ -17,6 +17,7 @@ use crate::program::TrapKind;
 use crate::snapshot::{Input, SnapshotError, Writer};
 use std::sync::Arc;
 
+mod chunks;
 mod once;
 
 use once::OnceTable;

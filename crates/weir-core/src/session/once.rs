@@ -11,8 +11,7 @@
 //! What must never happen here: an id forgotten before [`ONCE_MS_MIN`], or one
 //! that is found by the index and not in the queue.
 
-use std::collections::{BTreeMap, VecDeque};
-
+use super::chunks::{Index, Queue};
 use super::{Seen, load_commit, save_commit};
 use crate::effect::{Commit, Detail};
 use crate::error_code::ErrorCode;
@@ -45,9 +44,9 @@ impl Entry {
 /// The ids, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OnceTable {
-    entries: VecDeque<Entry>,
+    entries: Queue<Entry>,
     /// Number of each id; that of the oldest entry is `gone`. Derived.
-    index: BTreeMap<ClientId, u64>,
+    index: Index,
     gone: u64,
     units: u64,
 }
@@ -58,12 +57,16 @@ impl OnceTable {
     }
 
     pub(crate) fn contains(&self, client: ClientId) -> bool {
-        !self.index.is_empty() && self.index.contains_key(&client)
+        self.entries.len() > 0 && self.index.get(client).is_some()
     }
 
     fn find(&self, client: ClientId) -> Option<&Entry> {
-        let at = self.index.get(&client)?.checked_sub(self.gone)?;
-        self.entries.get(usize::try_from(at).ok()?)
+        self.entries.get(self.place(client)?)
+    }
+
+    fn place(&self, client: ClientId) -> Option<usize> {
+        let at = self.index.get(client)?.checked_sub(self.gone)?;
+        usize::try_from(at).ok()
     }
 
     pub(crate) fn outcome(&self, client: ClientId) -> Option<Commit> {
@@ -126,10 +129,11 @@ impl OnceTable {
     }
 
     fn forget_oldest(&mut self) {
-        if let Some(entry) = self.entries.pop_front() {
-            self.index.remove(&entry.client);
+        if let Some(entry) = self.entries.front() {
+            self.index.remove(entry.client);
             self.units -= entry.units();
             self.gone += 1;
+            self.entries.drop_front();
         }
     }
 
@@ -141,11 +145,8 @@ impl OnceTable {
 
     /// Puts the outcome in place of the one that an id was kept with.
     pub(crate) fn fill(&mut self, client: ClientId, commit: Commit) {
-        let at = self
-            .index
-            .get(&client)
-            .and_then(|n| n.checked_sub(self.gone));
-        let entry = at.and_then(|at| self.entries.get_mut(usize::try_from(at).ok()?));
+        let place = self.place(client);
+        let entry = place.and_then(|at| self.entries.get_mut(at));
         if let Some(entry) = entry {
             self.units -= entry.units();
             entry.commit = commit;
@@ -171,7 +172,7 @@ impl OnceTable {
     pub(crate) fn save(&self, out: &mut Writer<'_>) -> Result<(), SnapshotError> {
         out.number(self.entries.len() as u64)?;
         let mut time_ms = 0;
-        for entry in &self.entries {
+        for entry in self.entries.iter() {
             out.bytes(&entry.client.0)?;
             out.word(entry.fingerprint)?;
             out.number(entry.time_ms - time_ms)?;
