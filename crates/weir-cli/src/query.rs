@@ -54,6 +54,7 @@ Examples:
   weir put orders '{\"n\":2,\"s\":\"open\"}' && weir query --from orders --where '$.s==\"open\"'
   weir put orders '{\"n\":3}' && weir query --from orders --order-by '$.n desc' --limit 1
   weir put orders '{\"n\":3}' && weir query --from orders --select 'count,sum($.n)'
+  weir put orders '{\"n\":3}' -k a && weir query --from orders --latest --where '$.n < 9'
   weir put orders '{\"n\":3}' && weir query --from orders --order-by '$.n' --explain")]
 pub(crate) struct QueryArgs {
     /// Files with items; - is standard input
@@ -111,6 +112,9 @@ pub(crate) struct QueryArgs {
     /// The items of each file are in the order of --order-by already; this is checked
     #[arg(long)]
     sorted: bool,
+    /// Only the current value of each key, in the order of the keys
+    #[arg(long, requires = "from", conflicts_with_all = ["follow", "checkpoint"])]
+    latest: bool,
     /// Go on with new records
     #[arg(short, long, requires = "from", conflicts_with_all = ["order_by", "group_by", "mode"])]
     follow: bool,

@@ -16,8 +16,13 @@ pub(super) fn compile(args: &QueryArgs) -> Result<Plan, QueryError> {
     if args.follow {
         mode = Some(Mode::Arrival);
     } else if topics && order.trim().is_empty() && mode.is_none() {
-        // As the store decided them.
-        "meta.intention".clone_into(&mut order);
+        // As the store decided them, or by key.
+        let property = if args.latest {
+            "meta.key"
+        } else {
+            "meta.intention"
+        };
+        property.clone_into(&mut order);
         mode = Some(Mode::Merge);
     }
     let text = QueryText {

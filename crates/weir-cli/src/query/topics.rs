@@ -1,7 +1,7 @@
 //! Topics as sources: records as they lie in their blocks.
 //!
 //! Invariant: a page that the engine gets is the block that the reader has, not
-//! a copy; what names a page is the last offset before it. What must never
+//! a copy (but for the current values of keys, which are gathered); what names a page is the last offset before it. What must never
 //! happen here: a record beyond the end that was fixed when the query began,
 //! unless it follows.
 
@@ -13,8 +13,8 @@ use weir::query::{
     Frames, Meta, Need, PageIn, Query, QueryError, Shape, SourceId, SourceOptions, Span,
 };
 use weir::{
-    ConsequenceOffset, ErrorCode, IntentionOffset, Page, ReadFrom, Record, RecordKind, Store,
-    TopicReader, Weir,
+    ConsequenceOffset, ErrorCode, IntentionOffset, Latest, Page, ReadFrom, Record, RecordKind,
+    Store, TopicReader, Weir,
 };
 
 use super::{QueryArgs, Supply, query_failure};
@@ -27,6 +27,8 @@ use crate::tail::matches;
 const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
 /// The same with one, which tells by itself.
 const FOLLOW_WAIT: Duration = Duration::from_secs(1);
+/// Bytes of current values that make a page.
+const GATHERED_BYTES: usize = 1 << 20;
 /// Properties that a query can ask for.
 const KNOWN: &[&str] = &["topic", "offset", "intention", "time_ms", "key"];
 /// Longest wait for records that a server is known to have.
@@ -36,6 +38,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Reading {
     name: String,
     reader: TopicReader,
+    /// The current value of each key, in place of all records.
+    latest: Option<Latest>,
     /// The last record of the query; none when it follows.
     until: Option<ConsequenceOffset>,
 }
@@ -99,9 +103,14 @@ impl<'a> Topics<'a> {
                 ),
                 None => (!args.follow).then(|| reader.last()),
             };
+            let latest = match args.latest {
+                true => Some(topic.latest(Duration::ZERO).failed(failed)?),
+                false => None,
+            };
             readings.push(Reading {
                 name,
                 reader,
+                latest,
                 until,
             });
         }
@@ -120,6 +129,9 @@ impl<'a> Topics<'a> {
     fn is_sorted(&self, query: &Query) -> bool {
         let order = self.args.order_by.trim();
         let order = order.strip_suffix("asc").unwrap_or(order).trim_end();
+        if self.args.latest {
+            return matches!(order, "" | "meta.key") && query.plan().is_ordered();
+        }
         let one = self.readings.len() == 1 && order == "meta.offset";
         let known = matches!(order, "" | "meta.intention" | "meta.time_ms");
         (known || one) && query.plan().is_ordered()
@@ -127,6 +139,43 @@ impl<'a> Topics<'a> {
 }
 
 impl Reading {
+    /// The next values of keys, gathered: they lie in blocks of their own. Ends
+    /// with what was there when the query began.
+    fn values(&mut self, names: &[String]) -> anyhow::Result<Option<PageIn>> {
+        let failed = || format!("cannot query {}", self.name);
+        let Some(latest) = &mut self.latest else {
+            return Ok(None);
+        };
+        let (mut bytes, mut frames) = (Vec::new(), Frames::default());
+        let mut add = |part: &[u8]| {
+            let span = Span {
+                offset: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+                len: u32::try_from(part.len()).unwrap_or(u32::MAX),
+            };
+            bytes.extend_from_slice(part);
+            (span, bytes.len())
+        };
+        for current in latest {
+            let current = current.failed(failed)?;
+            if !current.replay {
+                break;
+            }
+            let record = current.value.record();
+            let (key, _) = add(record.key);
+            let (value, length) = add(record.value);
+            frames.spans.push(value);
+            metas(names, &record, |_| key, &mut frames.meta);
+            if length >= GATHERED_BYTES {
+                break;
+            }
+        }
+        let frames = (!frames.spans.is_empty()).then_some(frames);
+        Ok(frames.map(|frames| PageIn {
+            bytes: Bytes::from(bytes),
+            frames: Some(frames),
+        }))
+    }
+
     /// The next page; nothing when there is none now.
     fn page(&mut self) -> anyhow::Result<Option<Page>> {
         let failed = || format!("cannot query {}", self.name);
@@ -175,6 +224,8 @@ impl Supply for Topics<'_> {
                 name: reading.name.clone().into_bytes(),
                 shape: Shape::Framed,
                 sorted,
+                // A key can change before it is read again.
+                stable: !self.args.latest,
                 meta: vec![("topic".to_owned(), name)],
                 ..SourceOptions::default()
             };
@@ -193,6 +244,13 @@ impl Supply for Topics<'_> {
         else {
             return Ok(());
         };
+        if reading.latest.is_some() {
+            let taken = match reading.values(&self.metas)? {
+                Some(page) => query.enqueue(need.source, page, Some(Bytes::new())),
+                None => query.finish(need.source),
+            };
+            return taken.map_err(|error| self.failed(&error));
+        }
         let after = need.continuation.as_deref().unwrap_or(b"0");
         let after: Option<u64> = std::str::from_utf8(after)
             .ok()

@@ -243,6 +243,22 @@ fn topics_come_as_the_store_decided_them() {
         ),
         ["2", "1"]
     );
+    // The key of both topics is `k`.
+    assert_eq!(
+        lines(&place, &["query", "--from", "o.*", "--latest"]),
+        ["{\"n\":2}", "{\"n\":3}"]
+    );
+    let latest = [
+        "query",
+        "--from",
+        "o.*",
+        "--latest",
+        "--select",
+        "sum($.n)",
+        "--where",
+        "meta('key') == 'k'",
+    ];
+    assert_eq!(lines(&place, &latest), ["5"]);
     let words = ["query", "--from", "o.*", "-n", "2", "--checkpoint", "c"];
     assert_eq!(lines(&place, &words), ["{\"n\":1}", "{\"n\":3}"]);
     place.words(&["put", "o.b", "{\"n\":4}", "-q"]).ok();
@@ -352,6 +368,16 @@ fn a_server_is_queried_and_followed() {
         "2",
     ];
     assert_eq!(lines(&place, &words), ["3", "2"]);
+    let latest = [
+        "query", "--from", "o.*", "--at", at, "--latest", "-o", "raw",
+    ];
+    place
+        .words(&["put", "o.a", "{\"n\":-7}", "-k", "x", "--at", at, "-q"])
+        .ok();
+    place
+        .words(&["put", "o.a", "{\"n\":1}", "-k", "x", "--at", at, "-q"])
+        .ok();
+    assert_eq!(lines(&place, &latest), ["{\"n\":1}"]);
     let mut follow = place.weir();
     follow.args([
         "query", "--from", "o.*", "--at", at, "-f", "--where", "@.n > 2", "-n", "2", "-o", "raw",
