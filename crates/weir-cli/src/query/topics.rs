@@ -103,9 +103,10 @@ impl<'a> Topics<'a> {
                 ),
                 None => (!args.follow).then(|| reader.last()),
             };
-            let latest = match args.latest {
-                true => Some(topic.latest(Duration::ZERO).failed(failed)?),
-                false => None,
+            let latest = if args.latest {
+                Some(topic.latest(Duration::ZERO).failed(failed)?)
+            } else {
+                None
             };
             readings.push(Reading {
                 name,
