@@ -216,7 +216,10 @@ impl Query {
         let mode = self.planned_mode();
         let required: Vec<u32> = match mode {
             Mode::Sequential | Mode::RoundRobin => {
-                let mut order = self.order.iter().skip(self.flow.turn);
+                let wraps = mode == Mode::RoundRobin;
+                let again = if wraps { self.flow.turn } else { 0 };
+                let order = self.order.iter().skip(self.flow.turn);
+                let mut order = order.chain(self.order.iter().take(again));
                 let found = order.find(|at| !self.is_over_at(**at));
                 let found = found.filter(|at| self.is_waiting_at(**at));
                 found.copied().into_iter().collect()
