@@ -25,6 +25,9 @@ fn denied_requests_and_administration_are_records() {
         "_notice_committed",
     );
     let destroy = world.audited(&["\"allowed\"", "\"destroy\""]);
+    // It does not grow for ever.
+    let topic = world.store.topic(".weir.audit").unwrap();
+    assert!(topic.options.retention.is_limited());
     for part in [
         "\"time\":\"20",
         "\"topic\":\"t.a\"",
