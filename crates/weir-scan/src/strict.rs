@@ -116,7 +116,10 @@ fn name(kernel: &Kernel, bytes: &[u8], at: usize, high: &mut bool) -> Result<usi
 }
 
 fn string(kernel: &Kernel, bytes: &[u8], at: usize, high: &mut bool) -> Result<usize, Fault> {
-    let passed = token::string(kernel, bytes, at)?;
+    let passed = match token::short_string(bytes, at + 1) {
+        Some(passed) => passed,
+        None => token::long_string(kernel, bytes, at)?,
+    };
     *high |= passed.high;
     Ok(passed.close + 1)
 }

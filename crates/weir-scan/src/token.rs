@@ -42,7 +42,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
 /// the end of the page, or wrong, and a kernel must look at it. Cheaper than a kernel for the names
 /// and titles of which most pages are made.
 #[inline]
-fn short_string(bytes: &[u8], at: usize) -> Option<PassedString> {
+pub(crate) fn short_string(bytes: &[u8], at: usize) -> Option<PassedString> {
     let mut at = at;
     let (mut high, mut escaped) = (0, false);
     for _ in 0..SHORT_WORDS {
@@ -133,16 +133,9 @@ fn escape(bytes: &[u8], at: usize) -> Result<usize, Fault> {
     }
 }
 
-/// A string whose opening quote is at `at`, with its escapes checked.
-#[inline]
-pub(crate) fn string(kernel: &Kernel, bytes: &[u8], at: usize) -> Result<PassedString, Fault> {
-    match short_string(bytes, at + 1) {
-        Some(passed) => Ok(passed),
-        None => long_string(kernel, bytes, at),
-    }
-}
-
-fn long_string(kernel: &Kernel, bytes: &[u8], at: usize) -> Result<PassedString, Fault> {
+/// A string whose opening quote is at `at` and that `short_string` does not know, with its escapes
+/// checked.
+pub(crate) fn long_string(kernel: &Kernel, bytes: &[u8], at: usize) -> Result<PassedString, Fault> {
     let passed = match kernel.string(bytes, at + 1) {
         Some(passed) => passed,
         None => string_or_fault(bytes, at + 1).map_err(|fault| {

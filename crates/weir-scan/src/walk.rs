@@ -113,7 +113,10 @@ impl Walk<'_> {
 
     /// A string whose opening quote is at `at`, escapes checked.
     pub(crate) fn string(&mut self, at: usize) -> Result<PassedString, Fault> {
-        let passed = token::string(self.kernel, self.bytes, at)?;
+        let passed = match token::short_string(self.bytes, at + 1) {
+            Some(passed) => passed,
+            None => token::long_string(self.kernel, self.bytes, at)?,
+        };
         self.high |= passed.high;
         Ok(passed)
     }
