@@ -24,7 +24,7 @@ pub struct Deploy {
 }
 
 /// `code` with a custom section that holds `number`.
-fn distinct(code: &[u8], number: usize) -> Vec<u8> {
+pub(super) fn distinct(code: &[u8], number: usize) -> Vec<u8> {
     const SECTION: [u8; 8] = [0, 14, 5, b'n', b'u', b'm', b'b', b'r'];
     let mut code = code.to_vec();
     code.extend_from_slice(&SECTION);

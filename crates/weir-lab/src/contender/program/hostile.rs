@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use weir::{Effect, Intention, Operation, Weir};
 
 use super::create;
+use super::deploy::distinct;
 use crate::clock::{process_cpu_ns, wall_ns};
 use crate::contender::store::{durability, failed, options, remove, scratch};
 use crate::contender::{Contender, ContenderError, parameter};
@@ -17,47 +18,129 @@ use crate::protocol::{Answer, Fields, Timed};
 const BAD: &str = "bad";
 const GOOD: &str = "good";
 
-/// A module whose `weir_apply` is `body`.
-fn hostile(kind: &str) -> Result<Vec<u8>, ContenderError> {
-    let (functions, body) = match kind {
-        "loop" => ("", "(loop $l (br $l)) (i32.const 0)"),
-        "recursion" => (
-            "(func $r (param i32) (result i32) (call $r (i32.add (local.get 0) (i32.const 1))))",
-            "(call $r (i32.const 0))",
-        ),
-        "memory" => (
-            "",
+/// What a hostile module consists of beside its memory.
+#[derive(Default)]
+struct Parts {
+    functions: String,
+    init: &'static str,
+    body: &'static str,
+}
+
+/// Entries of the state of `lookup`, and of `undo`, whose values are large.
+const LOOKUP_INIT: &str = "(local $n i32) (loop $l
+    (i32.store (i32.const 0) (i32.mul (local.get $n) (i32.const 0x9e3779b1)))
+    (call $state_put (i32.const 0) (i32.const 64) (i32.const 0) (i32.const 8))
+    (local.set $n (i32.add (local.get $n) (i32.const 1)))
+    (br_if $l (i32.lt_u (local.get $n) (i32.const 200000)))) (i32.const 0)";
+const UNDO_INIT: &str = "(local $n i32) (loop $l
+    (i32.store (i32.const 0) (local.get $n))
+    (call $state_put (i32.const 0) (i32.const 4) (i32.const 0) (i32.const 60000))
+    (local.set $n (i32.add (local.get $n) (i32.const 1)))
+    (br_if $l (i32.lt_u (local.get $n) (i32.const 1000)))) (i32.const 0)";
+
+/// What `weir_apply` of a module of this kind does.
+fn calls(kind: &str) -> Option<Parts> {
+    let mut parts = Parts::default();
+    parts.body = match kind {
+        "loop" => "(loop $l (br $l)) (i32.const 0)",
+        "recursion" => {
+            parts.functions = String::from(
+                "(func $r (param i32) (result i32) (call $r (i32.add (local.get 0) (i32.const 1))))",
+            );
+            "(call $r (i32.const 0))"
+        }
+        "memory" => {
             "(local $n i32) (loop $l
                 (drop (memory.grow (i32.const 1)))
                 (memory.fill (i32.const 0) (i32.const 7) (i32.mul (memory.size) (i32.const 65536)))
-                (br $l)) (i32.const 0)",
-        ),
-        "flood" => (
-            "",
+                (br $l)) (i32.const 0)"
+        }
+        "grow" => "(loop $l (drop (memory.grow (i32.const 60000))) (br $l)) (i32.const 0)",
+        "flood" => {
             "(loop $l (call $put (i32.const 0) (i32.const 8) (i32.const 0) (i32.const 60000)) (br $l))
-             (i32.const 0)",
-        ),
-        "hash" => (
-            "",
+             (i32.const 0)"
+        }
+        "hash" => {
             "(loop $l (call $hash (i32.const 1) (i32.const 0) (i32.const 65000) (i32.const 65100)) (br $l))
-             (i32.const 0)",
-        ),
-        _ => return Err(ContenderError::Parameter("kind")),
+             (i32.const 0)"
+        }
+        "lookup" => {
+            parts.init = LOOKUP_INIT;
+            "(local $n i32) (loop $l
+                (i32.store (i32.const 0) (i32.mul (local.get $n) (i32.const 0x9e3779b1)))
+                (drop (call $state_get (i32.const 0) (i32.const 64) (i32.const 0) (i32.const 0) (i32.const 0)))
+                (local.set $n (i32.rem_u (i32.add (local.get $n) (i32.const 7919)) (i32.const 200000)))
+                (br $l)) (i32.const 0)"
+        }
+        "undo" => {
+            parts.init = UNDO_INIT;
+            "(local $n i32) (loop $l
+                (i32.store (i32.const 0) (local.get $n))
+                (call $state_delete (i32.const 0) (i32.const 4))
+                (local.set $n (i32.add (local.get $n) (i32.const 1)))
+                (br $l)) (i32.const 0)"
+        }
+        _ => return None,
+    };
+    Some(parts)
+}
+
+/// What makes a compiler slow, as much of it as is accepted.
+fn bomb(kind: &str) -> Option<Parts> {
+    let function = |locals: &str, body: &str| format!("(func (local {locals}) {body})");
+    let functions = match kind {
+        "bomb-stores" => {
+            let line = "(i32.store (local.get 0) (local.get 1))".repeat(18_000);
+            function("i32 i32", &line).repeat(8)
+        }
+        "bomb-floats" => {
+            let chain = "f64.sqrt ".repeat(24_000);
+            let body = format!("local.get 0 {chain} i64.reinterpret_f64 global.set $g");
+            function("f64", &body).repeat(4)
+        }
+        "bomb-loops" => function("i32", &"(loop (br_if 0 (local.get 0)))".repeat(2_000)).repeat(10),
+        _ => return None,
+    };
+    Some(Parts {
+        functions,
+        init: "",
+        body: "(i32.const 0)",
+    })
+}
+
+/// A module that means harm.
+fn hostile(kind: &str) -> Result<Vec<u8>, ContenderError> {
+    let parts = calls(kind).or_else(|| bomb(kind));
+    let parts = parts.ok_or(ContenderError::Parameter("kind"))?;
+    let Parts {
+        functions,
+        init,
+        body,
+    } = parts;
+    let init = if init.is_empty() {
+        "(i32.const 0)"
+    } else {
+        init
     };
     let text = format!(
         r#"(module
         (import "weir1" "emit_put" (func $put (param i32 i32 i32 i32)))
         (import "weir1" "hash" (func $hash (param i32 i32 i32 i32)))
+        (import "weir1" "state_put" (func $state_put (param i32 i32 i32 i32)))
+        (import "weir1" "state_delete" (func $state_delete (param i32 i32)))
+        (import "weir1" "state_get" (func $state_get (param i32 i32 i32 i32 i32) (result i32)))
         (memory (export "memory") 1 16)
+        (global $g (mut i64) (i64.const 0))
         {functions}
         (func (export "weir_abi") (result i32) (i32.const 1))
+        (func (export "weir_init") (result i32) {init})
         (func (export "weir_apply") (result i32) {body}))"#
     );
     wat::parse_str(text).map_err(failed)
 }
 
 /// One intention after the other to a hostile module, each answered ERROR;
-/// `wall` is that of one. With `neighbour = true` instead: puts to a plain
+/// `wall` is that of one. A `bomb` is deployed instead, a new one each time. With `neighbour = true` instead: puts to a plain
 /// topic, one at a time, while another thread does just that; `wall` is that
 /// of one put, `worst` that of the slowest. Without a `kind` nobody is hostile.
 #[derive(Debug, Default)]
@@ -72,6 +155,8 @@ struct Input {
     messages: u64,
     durability: weir::Durability,
     path: PathBuf,
+    /// Bombs made so far: no two are alike.
+    bombs: AtomicUsize,
 }
 
 /// Puts one message; whether it was VALID, and how long it took.
@@ -92,11 +177,30 @@ fn put(weir: &Weir, topic: &str) -> Result<(bool, u64), ContenderError> {
 }
 
 impl Input {
+    fn is_bomb(&self) -> bool {
+        self.kind.starts_with("bomb")
+    }
+
+    /// One hostile act, and how long it took.
+    fn attack(&self, weir: &Weir, code: &[u8]) -> Result<u64, ContenderError> {
+        if self.is_bomb() {
+            let number = self.bombs.fetch_add(1, Ordering::Relaxed);
+            let start = wall_ns();
+            let code = distinct(code, number);
+            create(weir, &format!("{BAD}{number}"), &code, &[])?;
+            return Ok(wall_ns() - start);
+        }
+        match put(weir, BAD)? {
+            (true, _) => Err(failed("a hostile call was VALID")),
+            (false, took) => Ok(took),
+        }
+    }
+
     fn store(&self) -> Result<Weir, ContenderError> {
         remove(&self.path)?;
         let weir = Weir::open_with(&self.path, &options(self.durability)).map_err(failed)?;
         create(&weir, GOOD, &[], &[])?;
-        if self.kind != "none" {
+        if self.kind != "none" && !self.is_bomb() {
             create(&weir, BAD, &hostile(&self.kind)?, &[])?;
         }
         Ok(weir)
@@ -109,15 +213,9 @@ impl Input {
         let mut times = if self.neighbour {
             self.beside(&weir, messages)?
         } else {
-            let mut times = Vec::new();
-            for _ in 0..messages {
-                let (valid, took) = put(&weir, BAD)?;
-                if valid {
-                    return Err(failed("a hostile call was VALID"));
-                }
-                times.push(took);
-            }
-            times
+            let code = hostile(&self.kind)?;
+            let times = (0..messages).map(|_| self.attack(&weir, &code));
+            times.collect::<Result<_, _>>()?
         };
         let cpu_ns = process_cpu_ns() - cpu;
         weir.close().map_err(failed)?;
@@ -139,10 +237,14 @@ impl Input {
     /// Times of puts to the neighbour while the hostile topic is kept busy.
     fn beside(&self, weir: &Weir, messages: u64) -> Result<Vec<u64>, ContenderError> {
         let done = AtomicBool::new(false);
+        let code = match self.kind.as_str() {
+            "none" => Vec::new(),
+            kind => hostile(kind)?,
+        };
         std::thread::scope(|scope| {
             let attacker = scope.spawn(|| {
                 while self.kind != "none" && !done.load(Ordering::Relaxed) {
-                    put(weir, BAD)?;
+                    self.attack(weir, &code)?;
                 }
                 Ok::<(), ContenderError>(())
             });
@@ -169,6 +271,7 @@ impl Contender for Hostile {
             messages: parameter(fields, "messages")?,
             durability: durability(fields)?,
             path: scratch(fields, "hostile", input)?,
+            bombs: AtomicUsize::new(0),
         };
         if read.messages == 0 || (read.kind == "none" && !read.neighbour) {
             return Err(ContenderError::Parameter("messages"));
