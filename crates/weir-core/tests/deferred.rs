@@ -184,7 +184,8 @@ fn encode(wishes: &[Wish], nonces: &mut BTreeMap<u8, u64>, once: &mut u8) -> Bat
                 if wish.what % 4 != 0 {
                     *once += 1;
                 }
-                intention.client = ClientId([100 + *once % 100; 16]);
+                // Some are ids that a session has, or once had.
+                intention.client = ClientId([1 + *once % 100; 16]);
                 intention.nonce = ONCE;
             }
             _ => {}
@@ -215,6 +216,8 @@ struct Late {
     answers: BTreeMap<usize, Outcomes>,
     deferred: usize,
 }
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 const SLICE: Slice = Slice {
     items_max: 3,
@@ -247,7 +250,7 @@ impl Late {
                 .unwrap();
             match turn {
                 Turn::Judge(call) => *judging = Some(call),
-                Turn::Pause => {}
+                Turn::Pause(_) => {}
                 Turn::End => {
                     self.answers.insert(*number, waiting.outcomes);
                     return;
@@ -295,12 +298,19 @@ proptest! {
     #[test]
     fn late_is_as_in_order(
         script in prop::collection::vec(prop::collection::vec(wish(), 1..12), 1..10),
+        // Ids end after a day.
+        jumps in prop::collection::vec(prop_oneof![Just(1), Just(DAY_MS)], 1..10),
         mut steps in prop::collection::vec(0_u8..4, 1..40).prop_map(VecDeque::from),
     ) {
         let (mut nonces, mut once) = (BTreeMap::new(), 0);
-        let batches: Vec<Vec<u8>> = (2..)
-            .zip(&script)
-            .map(|(time, wishes)| encode(wishes, &mut nonces, &mut once).to_bytes(time))
+        let mut time = 1;
+        let batches: Vec<Vec<u8>> = script
+            .iter()
+            .zip(jumps.iter().cycle())
+            .map(|(wishes, jump)| {
+                time += jump;
+                encode(wishes, &mut nonces, &mut once).to_bytes(time)
+            })
             .collect();
         let mut machine = start();
         let mut records = Records::default();

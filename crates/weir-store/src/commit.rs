@@ -116,7 +116,7 @@ impl Committer {
     pub(crate) fn run(mut self) -> Result<(), StoreError> {
         let door = Doorkeeper(Arc::clone(&self.engine));
         loop {
-            if !self.ready.is_empty() && !self.engine.queue.has_batches() {
+            if !self.ready.is_empty() && self.nothing_to_sync_beside() {
                 self.apply_ready();
             }
             let work = self.engine.queue.take(self.patience(), self.takes_slow());
@@ -124,6 +124,8 @@ impl Committer {
             if let Some(judging) = work.judged {
                 let settled = self.applier.lock_ok().judged(judging);
                 self.check(&settled);
+                self.run_tasks();
+                self.checkpoint_when_due();
             }
             if !work.batches.is_empty() {
                 self.commit(work.batches);
@@ -156,6 +158,13 @@ impl Committer {
         }
     }
 
+    /// Nothing comes that would be synced while what is ready is applied; or
+    /// a slow batch has waited for its turn.
+    fn nothing_to_sync_beside(&self) -> bool {
+        let queue = &self.engine.queue;
+        !queue.has_batches() || (queue.has_slow() && !self.applier.lock_ok().is_away())
+    }
+
     /// Slow batches are applied one by one.
     fn takes_slow(&self) -> bool {
         self.ready.is_empty() && !self.applier.lock_ok().is_away()
@@ -167,7 +176,8 @@ impl Committer {
         self.check(&applied);
     }
 
-    /// Stops everything after a failed apply: what was encoded here cannot be read here: a fault of ours.
+    /// Stops everything after a failed apply: what was encoded here cannot be
+    /// read here, or a program cannot be run.
     fn check(&mut self, applied: &Result<(), StoreError>) {
         if applied.is_err() {
             self.poison();
@@ -236,11 +246,17 @@ impl Committer {
         } else {
             self.commit_group(batches);
         }
-        if self.log_since_snapshot() > self.snapshot_log_bytes {
-            self.apply_ready();
+        self.checkpoint_when_due();
+    }
+
+    /// Begins a checkpoint behind enough log, once nothing is deferred.
+    fn checkpoint_when_due(&mut self) {
+        if self.log_since_snapshot() <= self.snapshot_log_bytes {
+            return;
         }
+        self.apply_ready();
         let whole = !self.applier.lock_ok().is_away();
-        if whole && self.log_since_snapshot() > self.snapshot_log_bytes {
+        if whole && !self.is_poisoned() {
             // Also when it fails: the next try comes after as much log again.
             self.replayed_bytes = 0;
             self.snapshot_at = self.log.stats().payload_bytes;
@@ -287,6 +303,7 @@ impl Committer {
             }
         }
         if logged == 0 {
+            self.apply_ready();
             return;
         }
         self.unsynced = true;
@@ -324,7 +341,10 @@ impl Committer {
         let synced = self.sync();
         let applied = begun.end();
         self.check(&applied);
-        synced
+        synced?;
+        // The machine stands in the middle of a batch: nothing more may be
+        // applied to it.
+        applied.map_err(|_| StoreError::Poisoned)
     }
 
     /// Appends until one fails; returns how many are logged.

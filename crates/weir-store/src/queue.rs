@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use weir_core::batch::{Author, BatchBuilder};
+use weir_core::batch::{Author, BatchBuilder, Items};
 use weir_core::intention::{Intention, IntentionLimits};
 use weir_core::limits::{BATCH_BYTES_MAX, BATCH_ITEMS_MAX, CALL_ITEMS_MAX};
 use weir_core::machine::deferred::{COSTLY_FUEL, Judging};
@@ -48,6 +48,13 @@ pub(crate) struct Pending {
     holds: Vec<(Box<str>, ClientId)>,
     /// Fuel that it is expected to use.
     fuel: u64,
+}
+
+impl Pending {
+    /// Topics that it makes wait.
+    pub(crate) fn held_topics(&self) -> impl Iterator<Item = &str> {
+        self.holds.iter().map(|(topic, _)| &**topic)
+    }
 }
 
 /// Programs that were compiled when they were received.
@@ -157,10 +164,12 @@ impl Inner {
     }
 
     /// Makes others of the same topics and clients wait behind these.
-    fn hold(&mut self, intentions: &[Intention<'_>]) -> Vec<(Box<str>, ClientId)> {
+    fn hold<'a>(
+        &mut self,
+        calls: impl Iterator<Item = (&'a str, ClientId)>,
+    ) -> Vec<(Box<str>, ClientId)> {
         let mut holds: Vec<(Box<str>, ClientId)> = Vec::new();
-        for intention in intentions {
-            let (topic, client) = (intention.topic, intention.client);
+        for (topic, client) in calls {
             if holds
                 .last()
                 .is_some_and(|last| *last.0 == *topic && last.1 == client)
@@ -249,6 +258,10 @@ impl Queue {
             if !is_full || inner.shut.is_some() {
                 break slow_fuel;
             }
+            if std::mem::take(&mut inner.asleep) {
+                // What was handed over quietly makes the room.
+                self.work.notify_one();
+            }
             inner = self
                 .room
                 .wait(inner)
@@ -270,7 +283,7 @@ impl Queue {
         });
         let fresh = if fits { None } else { inner.spare.pop() };
         let holds = match slow_fuel {
-            Some(_) => inner.hold(intentions),
+            Some(_) => inner.hold(intentions.iter().map(|one| (one.topic, one.client))),
             None => Vec::new(),
         };
         let lane = match slow_fuel {
@@ -333,6 +346,23 @@ impl Queue {
         drop(inner);
         self.work.notify_one();
         Ok(())
+    }
+
+    /// Makes others wait behind what is left of a batch that was not slow and
+    /// is deferred, until it is [recycled](Self::recycle).
+    pub(crate) fn hold_back(&self, pending: &mut Pending, items: &Items<'_>) {
+        let calls = items.clone().filter_map(Result::ok);
+        let mut inner = self.inner.lock_ok();
+        let holds = inner.hold(calls.filter_map(|item| {
+            let topic = std::str::from_utf8(item.topic).ok()?;
+            Some((topic, item.client))
+        }));
+        pending.holds.extend(holds);
+    }
+
+    /// Whether slow batches wait.
+    pub(crate) fn has_slow(&self) -> bool {
+        !self.inner.lock_ok().slow.is_empty()
     }
 
     /// Whether batches wait that [`take`](Self::take) gives in any case.
@@ -419,6 +449,11 @@ impl Queue {
         if *known < COSTLY_FUEL / 2 {
             inner.costly.remove(topic);
         }
+    }
+
+    /// A topic cannot be costly any more.
+    pub(crate) fn forget(&self, topic: &str) {
+        self.inner.lock_ok().costly.remove(topic);
     }
 
     /// A call was judged, or its judge died.

@@ -32,6 +32,9 @@ use crate::topic::{Bounds, No};
 /// a call to another thread takes about half of that.
 pub const COSTLY_FUEL: u64 = 100_000;
 
+/// So many calls behind a costly one are judged elsewhere too.
+const AWAY_AFTER: u32 = 16;
+
 /// What is told of a program that judges elsewhere: how it was before.
 #[derive(Clone, Debug)]
 pub(crate) struct Away {
@@ -92,8 +95,10 @@ pub struct Deferred {
     topics: BTreeSet<TopicId>,
     clients: BTreeSet<ClientId>,
     arrivals: Arrivals,
-    /// Whether the call before was costly.
-    costly: bool,
+    /// Topics that never were made are named.
+    unknown: bool,
+    /// Calls that still go to another thread: one of the last was costly.
+    costly: u32,
 }
 
 /// What may take a new place in the table of sessions. While there is room
@@ -120,8 +125,8 @@ impl Arrivals {
 pub enum Turn {
     /// Somebody to judge a call.
     Judge(Box<Judging>),
-    /// Nothing: the slice is used up.
-    Pause,
+    /// Nothing: the slice is used up, by a costly call if there is one.
+    Pause(Option<Costly>),
     /// Nothing: all items are answered.
     End,
 }
@@ -166,7 +171,8 @@ impl Machine {
             topics: BTreeSet::new(),
             clients: BTreeSet::new(),
             arrivals: Arrivals::default(),
-            costly: true,
+            unknown: false,
+            costly: AWAY_AFTER,
         };
         let mut applied = self.applied;
         let mut last_nonces = BTreeMap::new();
@@ -176,7 +182,10 @@ impl Machine {
             if !item.same_topic || topic.is_none() {
                 topic = self.topic_number(&item);
             }
-            deferred.topics.insert(topic?);
+            match topic {
+                Some(id) => drop(deferred.topics.insert(id)),
+                None => deferred.unknown = true,
+            }
             deferred.arrivals.count(&item);
             let fingerprint = item
                 .fingerprint
@@ -233,6 +242,10 @@ impl Machine {
         let seen = match last_nonces.get(&item.client) {
             Some(last) if item.nonce == last + 1 && item.nonce != ONCE => Seen::New,
             Some(_) => return None,
+            // Which ids are over is found when the items before are done.
+            None if item.nonce != ONCE && self.sessions.has_ended_id(item.client, self.time_ms) => {
+                return None;
+            }
             None => self
                 .sessions
                 .check(item.client, item.nonce, fingerprint, self.time_ms),
@@ -247,6 +260,8 @@ impl Machine {
     #[must_use]
     pub fn conflicts(&self, deferred: &Deferred, batch: &Batch<'_>) -> bool {
         let mut arrivals = deferred.arrivals;
+        // Without ids there, those of later batches come in their order.
+        let ids_too = arrivals.ids > 0;
         let mut topic = None;
         for item in batch.items() {
             let Ok(item) = item else { return true };
@@ -255,11 +270,14 @@ impl Machine {
             }
             arrivals.count(&item);
             if matches!(item.action, Action::ExpireSessions { .. })
-                || topic.is_some_and(|id| deferred.topics.contains(&id))
+                || topic.map_or(deferred.unknown, |id| deferred.topics.contains(&id))
                 || deferred.clients.contains(&item.client)
             {
                 return true;
             }
+        }
+        if !ids_too {
+            arrivals.ids = 0;
         }
         !arrivals.fit(&self.sessions)
     }
@@ -279,7 +297,7 @@ impl Machine {
         let (mut left, mut fuel) = (slice.items_max, 0_u64);
         loop {
             if left == 0 || fuel >= slice.fuel_max {
-                return Ok(Turn::Pause);
+                return Ok(Turn::Pause(None));
             }
             left -= 1;
             let at = items.mark();
@@ -312,7 +330,7 @@ impl Machine {
             let topic = self.topic_number(&item);
             let verdict = match self.guard(&item, topic) {
                 Err(no) => Err(no),
-                Ok(()) if deferred.costly && self.has_program(topic) => {
+                Ok(()) if deferred.costly > 0 && self.has_program(topic) => {
                     let judging = self.send_away(topic, &item, at, stamp, fingerprint);
                     return judging.map(|judging| Turn::Judge(Box::new(judging)));
                 }
@@ -320,8 +338,13 @@ impl Machine {
             };
             let spent = stamp.fuel.get();
             fuel = fuel.saturating_add(spent);
-            deferred.costly |= spent >= COSTLY_FUEL;
+            let costly = topic.filter(|_| spent >= COSTLY_FUEL);
             self.answer(topic, &item, &stamp, fingerprint, verdict, sink, outcomes);
+            if let Some(topic) = costly {
+                deferred.costly = AWAY_AFTER;
+                let costly = Costly { topic, fuel: spent };
+                return Ok(Turn::Pause(Some(costly)));
+            }
         }
     }
 
@@ -409,7 +432,11 @@ impl Machine {
         }
         let verdict = programs::settle((id, topic), running, judged, &item, &stamp, sink)?;
         let fuel = stamp.fuel.get();
-        deferred.costly = fuel >= COSTLY_FUEL;
+        deferred.costly = if fuel >= COSTLY_FUEL {
+            AWAY_AFTER
+        } else {
+            deferred.costly.saturating_sub(1)
+        };
         self.answer(
             Some(id),
             &item,

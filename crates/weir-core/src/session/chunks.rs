@@ -126,7 +126,7 @@ mod tests {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             // It grows for a while, then it shrinks to nothing, and again.
             let grows = n / 4_000 % 2 == 0;
-            if (state >> 16) % 4 == 0 || !grows {
+            if (state >> 16).is_multiple_of(4) || !grows {
                 queue.drop_front();
                 model.pop_front();
             } else {

@@ -13,7 +13,7 @@
 
 use super::chunks::{Index, Queue};
 use super::{Seen, load_commit, save_commit};
-use crate::effect::{Commit, Detail};
+use crate::effect::{Commit, Detail, Effect};
 use crate::error_code::ErrorCode;
 use crate::ids::{ClientId, IntentionOffset};
 use crate::intention::ONCE;
@@ -70,7 +70,10 @@ impl OnceTable {
     }
 
     pub(crate) fn outcome(&self, client: ClientId) -> Option<Commit> {
-        self.find(client).map(|entry| entry.commit.clone())
+        let entry = self.find(client)?;
+        // One that is being judged has an error without a reason.
+        let known = entry.commit.effect != Effect::Error || entry.commit.reason.is_some();
+        known.then(|| entry.commit.clone())
     }
 
     /// What to do with an id. Changes nothing.
@@ -141,6 +144,12 @@ impl OnceTable {
     pub(crate) fn has_room(&self, new: u64) -> bool {
         let most = 1 + DETAIL_TEXT_BYTES_MAX.div_ceil(ONCE_TEXT_UNIT) as u64;
         self.units + new.saturating_mul(most) <= ONCE_UNITS_MAX
+    }
+
+    /// Whether the id is kept only because nobody came after its time.
+    pub(crate) fn has_ended(&self, client: ClientId, time_ms: u64) -> bool {
+        let entry = self.find(client);
+        entry.is_some_and(|entry| is_over(entry, time_ms, ONCE_MS_MAX))
     }
 
     /// Puts the outcome in place of the one that an id was kept with.

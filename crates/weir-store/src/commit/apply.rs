@@ -170,8 +170,7 @@ impl Applier {
         {
             self.finish_away()?;
         }
-        self.applied = self.applied.next();
-        let index = self.applied;
+        let index = self.applied.next();
         let mut outcomes = std::mem::take(&mut self.outcomes);
         outcomes.clear();
         let mut items = batch.items();
@@ -183,10 +182,16 @@ impl Applier {
             let costly = self.slice(&batch, &mut items, &mut outcomes);
             let costly = costly.map_err(|error| StoreError::Apply { index, error })?;
             if costly.is_some() && items.left() > 0 {
+                // The rest of that one is short against what this may be.
+                self.finish_away()?;
                 deferred = self.defer(&batch, &items);
             }
         }
+        self.applied = index;
         if let Some(deferred) = deferred {
+            if !pending.is_slow {
+                self.engine.queue.hold_back(&mut pending, &items);
+            }
             self.away = Some(Away {
                 pending,
                 builder: Arc::new(builder),
@@ -261,7 +266,12 @@ impl Applier {
             self.topics.publish();
             drop(machine);
             match turn.map_err(fault)? {
-                Turn::Pause => self.engine.machine.give_way(),
+                Turn::Pause(costly) => {
+                    if let Some(costly) = costly {
+                        self.note(costly);
+                    }
+                    self.engine.machine.give_way();
+                }
                 Turn::End => break,
                 Turn::Judge(judging) => {
                     let call = Call {
@@ -338,8 +348,25 @@ impl Applier {
         self.show_applied();
         self.count(outcomes);
         answer(outcomes, &mut pending);
+        if pending.is_slow {
+            self.forget_plain(&pending);
+        }
         self.engine.queue.recycle(pending);
         self.topics.write_out();
+    }
+
+    /// Topics that were costly and have no program any more are not.
+    fn forget_plain(&self, pending: &Pending) {
+        let machine = self.engine.machine.read_ok();
+        let is_plain = |topic: &str| {
+            let topic = machine.topic(topic);
+            topic.is_none_or(|topic| topic.program.is_none())
+        };
+        let plain: Vec<_> = pending.held_topics().filter(|one| is_plain(one)).collect();
+        drop(machine);
+        for topic in plain {
+            self.engine.queue.forget(topic);
+        }
     }
 
     /// Everything up to the applied index is applied: a deferred batch is not.
