@@ -65,11 +65,11 @@ pub use weir::{Weir, verify};
 pub use weir_program as program;
 
 pub use weir_core::group::Offsets as GroupOffsets;
-/// Queries over pages of JSON, from anywhere.
-pub use weir_core::query;
 pub use weir_core::intention::{
     Expect, Intention, IntentionError, IntentionLimits, Operation, TxnOp,
 };
+/// Queries over pages of JSON, from anywhere.
+pub use weir_core::query;
 pub use weir_core::{
     ClientId, CodeHash, Commit, Compaction, ConsequenceOffset, Detail, Digest, Effect, ErrorCode,
     GroupMode, GroupName, GroupSetup, GroupStep, IntentionOffset, NameError, Outcome, OutcomeRun,
