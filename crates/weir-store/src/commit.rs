@@ -115,6 +115,7 @@ impl Committer {
     /// The body of the commit thread.
     pub(crate) fn run(mut self) -> Result<(), StoreError> {
         let door = Doorkeeper(Arc::clone(&self.engine));
+        self.suspect_programs();
         loop {
             if !self.ready.is_empty() && self.nothing_to_sync_beside() {
                 self.apply_ready();
@@ -143,6 +144,16 @@ impl Committer {
         let ended = self.finish();
         drop(door);
         ended
+    }
+
+    fn suspect_programs(&self) {
+        let machine = self.engine.machine.read_ok();
+        let programmed = machine.topics().filter(|topic| topic.program.is_some());
+        let names: Vec<_> = programmed.map(|topic| topic.name.clone()).collect();
+        drop(machine);
+        for name in names {
+            self.engine.queue.suspect(name.as_str());
+        }
     }
 
     /// Runs what waits for the whole machine, once nothing is deferred.

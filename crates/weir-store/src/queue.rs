@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use weir_core::batch::{Author, BatchBuilder, Items};
-use weir_core::intention::{Intention, IntentionLimits};
+use weir_core::intention::{Intention, IntentionLimits, Operation};
 use weir_core::limits::{BATCH_BYTES_MAX, BATCH_ITEMS_MAX, CALL_ITEMS_MAX};
 use weir_core::machine::deferred::{COSTLY_FUEL, Judging};
 use weir_core::{ClientId, Program};
@@ -185,6 +185,13 @@ impl Inner {
         holds
     }
 
+    fn suspect(&mut self, topic: &str, fuel: u64) {
+        if self.costly.len() >= COSTLY_TOPICS_MAX {
+            self.costly.pop_first();
+        }
+        self.costly.insert(Box::from(topic), fuel);
+    }
+
     fn release(&mut self, holds: &[(Box<str>, ClientId)]) {
         for (topic, client) in holds {
             release(&mut self.held_topics, topic);
@@ -316,6 +323,12 @@ impl Queue {
         } else {
             inner.bytes += added;
         }
+        for intention in intentions {
+            if let Operation::CreateProgram { .. } | Operation::Replace { .. } = intention.operation
+            {
+                inner.suspect(intention.topic, COSTLY_FUEL);
+            }
+        }
         let asleep = tell == Tell::Now && std::mem::take(&mut inner.asleep);
         drop(inner);
         if asleep {
@@ -438,10 +451,7 @@ impl Queue {
         let mut inner = self.inner.lock_ok();
         let Some(known) = inner.costly.get_mut(topic) else {
             if fuel >= COSTLY_FUEL {
-                if inner.costly.len() >= COSTLY_TOPICS_MAX {
-                    inner.costly.pop_first();
-                }
-                inner.costly.insert(Box::from(topic), fuel);
+                inner.suspect(topic, fuel);
             }
             return;
         };
@@ -449,6 +459,11 @@ impl Queue {
         if *known < COSTLY_FUEL / 2 {
             inner.costly.remove(topic);
         }
+    }
+
+    /// What a program needs is not known: its first calls are judged apart.
+    pub(crate) fn suspect(&self, topic: &str) {
+        self.inner.lock_ok().suspect(topic, COSTLY_FUEL);
     }
 
     /// A topic cannot be costly any more.

@@ -198,6 +198,25 @@ fn others_go_on_while_a_program_judges() {
 }
 
 #[test]
+fn not_even_the_first_call_of_a_program_holds_up_others() {
+    let world = World::new();
+    let store = world.start();
+    let options = TopicOptions::default();
+    let operation = Operation::CreateProgram {
+        options: &options,
+        code: b"code",
+        args: b"",
+    };
+    execute(&store, &[Intention::new("new", operation)]);
+    let held = send(&store, "new", "hold");
+    world.gate.await_calls(1);
+    valid(send(&store, "plain", "value"));
+    world.gate.open();
+    valid(held);
+    store.close().unwrap();
+}
+
+#[test]
 fn a_client_is_answered_in_its_order() {
     let world = World::new();
     let store = world.start();
@@ -343,6 +362,10 @@ fn a_large_batch_is_applied_while_the_next_one_is_synced() {
         args: b"",
     };
     execute(&store, &[Intention::new("fresh", operation)]);
+    // Known to be cheap after some calls, alone in their batches.
+    for _ in 0..5 {
+        execute(&store, &[put("fresh", b"k", b"cheap")]);
+    }
     disk.rule(Op::Sync, "log/", Rule::Hold);
     let mut many = vec![put("fresh", b"k", b"cheap"); 1000];
     many[0] = put("fresh", b"k", b"hold");
