@@ -113,22 +113,27 @@ fn tool(target: &Path) -> Result<PathBuf, String> {
     let folder = target.join("tools/durable-streams");
     whole(&folder, &package.join("package-lock.json"), |place| {
         println!("durable streams: fetching the suite (45 MiB unpacked)");
-        for name in ["package.json", "package-lock.json", ".npmrc"] {
-            let copied = fs::copy(package.join(name), place.join(name));
-            copied.map_err(|error| format!("{name}: {error}"))?;
-        }
-        let mut npm = npm();
-        npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
-        npm.args([
-            "--loglevel=error",
-            "--fetch-retries=1",
-            "--fetch-timeout=30000",
-        ]);
-        fetched(finish(npm.current_dir(place)), "npm error")
+        install(&package, place, &npm)
     })?;
     let copied = fs::copy(package.join(TEST), folder.join(TEST));
     copied.map_err(|error| format!("{TEST}: {error}"))?;
     Ok(node)
+}
+
+/// Copies the list of packages from `list` and fetches them beside it.
+pub(crate) fn install(list: &Path, place: &Path, npm: &Make) -> Result<(), String> {
+    for name in ["package.json", "package-lock.json", ".npmrc"] {
+        let copied = fs::copy(list.join(name), place.join(name));
+        copied.map_err(|error| format!("{name}: {error}"))?;
+    }
+    let mut npm = npm();
+    npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
+    npm.args([
+        "--loglevel=error",
+        "--fetch-retries=1",
+        "--fetch-timeout=30000",
+    ]);
+    fetched(finish(npm.current_dir(place)), "npm error")
 }
 
 /// A command that is made anew for each use.

@@ -5,12 +5,11 @@
 //! `target/tools`; the examples of `weir-scan` read them. Invariant: each case counts once. What must
 //! never happen here: a run of no case that is told as passed, or code of a package that is run.
 
-use crate::durable_streams::programs;
+use crate::durable_streams::{install, programs};
 use crate::steps::cargo;
 use crate::tree;
-use crate::wasm::{Tell, Verdict, fetched, whole};
+use crate::wasm::{Tell, Verdict, whole};
 use anyhow::{Context as _, ensure};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where the list of packages is.
@@ -83,18 +82,7 @@ fn packages(target: &Path) -> Result<PathBuf, String> {
     let folder = target.join("tools/json-suites");
     whole(&folder, &list.join("package-lock.json"), |place| {
         println!("JSON suites: fetching (1 MiB)");
-        for name in ["package.json", "package-lock.json", ".npmrc"] {
-            let copied = fs::copy(list.join(name), place.join(name));
-            copied.map_err(|error| format!("{name}: {error}"))?;
-        }
-        let mut npm = npm();
-        npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
-        npm.args([
-            "--loglevel=error",
-            "--fetch-retries=1",
-            "--fetch-timeout=30000",
-        ]);
-        fetched(crate::wasm::finish(npm.current_dir(place)), "npm error")
+        install(&list, place, &npm)
     })?;
     Ok(folder.join("node_modules"))
 }
