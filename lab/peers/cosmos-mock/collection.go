@@ -1,0 +1,205 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// hashes is the number of values of the hash that places a document; ranges
+// are named by four hexadecimal digits of it.
+const hashes = 1 << 16
+
+// shape says what a collection is made of.
+type shape struct {
+	partitions, documents, payload int
+	// split is the partition that is split once splitAfter of its pages were
+	// served.
+	split, splitAfter int
+}
+
+// document is one item, as it is stored.
+type document struct {
+	order int
+	id    string
+	hash  int
+	json  []byte
+}
+
+// partition is a range of hashes; it serves its documents by order, then id.
+type partition struct {
+	id       string
+	from, to int
+	parent   string
+	gone     bool
+	pages    int
+}
+
+// collection is all partitions, those that were split included.
+type collection struct {
+	shape     shape
+	documents []document
+
+	mutex      sync.Mutex
+	partitions []*partition
+}
+
+func newCollection(shape shape) (*collection, error) {
+	if shape.partitions < 1 || shape.partitions > 256 {
+		return nil, fmt.Errorf("%d partitions, but 1 to 256 can be", shape.partitions)
+	}
+	if shape.documents < 0 || shape.payload < 0 {
+		return nil, fmt.Errorf("a number is negative")
+	}
+	c := &collection{shape: shape}
+	for i := range shape.partitions {
+		c.partitions = append(c.partitions, &partition{
+			id:   strconv.Itoa(i),
+			from: i * hashes / shape.partitions,
+			to:   (i + 1) * hashes / shape.partitions,
+		})
+	}
+	for i := range shape.documents {
+		c.documents = append(c.documents, newDocument(i, shape))
+	}
+	sort.Slice(c.documents, func(i, j int) bool {
+		return c.documents[i].before(c.documents[j].order, c.documents[j].id)
+	})
+	return c, nil
+}
+
+func newDocument(number int, shape shape) document {
+	id := fmt.Sprintf("d%06d", number)
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(id))
+	// Numbers in no order, each about three times.
+	order := (number * 7919) % (shape.documents/3 + 1)
+	payload := strings.Repeat("x", shape.payload)
+	return document{
+		order: order,
+		id:    id,
+		hash:  int(hash.Sum32() % hashes),
+		json:  fmt.Appendf(nil, `{"id":"%s","order":%d,"payload":"%s"}`, id, order, payload),
+	}
+}
+
+func (d document) before(order int, id string) bool {
+	if d.order != order {
+		return d.order < order
+	}
+	return d.id < id
+}
+
+func (p *partition) holds(d document) bool {
+	return p.from <= d.hash && d.hash < p.to
+}
+
+// place is what a continuation token says: behind which document the next
+// page begins. It names no partition, so that the parts of a partition go on
+// where the whole one was.
+type place struct {
+	Order int    `json:"o"`
+	ID    string `json:"i"`
+}
+
+func (p place) token() string {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err)
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+func placeOf(token string) (place, error) {
+	var p place
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	if err == nil {
+		err = json.Unmarshal(text, &p)
+	}
+	return p, err
+}
+
+// errGone says that a partition was split; its parts name it as their parent.
+var errGone = fmt.Errorf("the partition is gone")
+
+// errUnknown says that there never was such a partition.
+var errUnknown = fmt.Errorf("there is no such partition")
+
+// page gives documents of a partition behind a place, and the token of what
+// follows; an empty one after the last.
+func (c *collection) page(id string, behind *place, most int) ([][]byte, string, error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	p := c.find(id)
+	if p == nil {
+		return nil, "", errUnknown
+	}
+	if !p.gone && id == strconv.Itoa(c.shape.split) && p.pages >= c.shape.splitAfter {
+		c.divide(p)
+	}
+	if p.gone {
+		return nil, "", errGone
+	}
+	p.pages++
+	first := 0
+	if behind != nil {
+		first = sort.Search(len(c.documents), func(i int) bool {
+			d := c.documents[i]
+			return !d.before(behind.Order, behind.ID) && d.id != behind.ID
+		})
+	}
+	var found [][]byte
+	var last document
+	for _, d := range c.documents[first:] {
+		if !p.holds(d) {
+			continue
+		}
+		if len(found) == most {
+			return found, place{last.order, last.id}.token(), nil
+		}
+		found = append(found, d.json)
+		last = d
+	}
+	return found, "", nil
+}
+
+// divide puts two partitions in the place of one.
+func (c *collection) divide(p *partition) {
+	p.gone = true
+	middle := (p.from + p.to) / 2
+	for at, bounds := range [][2]int{{p.from, middle}, {middle, p.to}} {
+		c.partitions = append(c.partitions, &partition{
+			id:     fmt.Sprintf("%s-%d", p.id, at),
+			from:   bounds[0],
+			to:     bounds[1],
+			parent: p.id,
+		})
+	}
+}
+
+func (c *collection) find(id string) *partition {
+	for _, p := range c.partitions {
+		if p.id == id {
+			return p
+		}
+	}
+	return nil
+}
+
+// live lists the partitions that can be read.
+func (c *collection) live() []partition {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	var found []partition
+	for _, p := range c.partitions {
+		if !p.gone {
+			found = append(found, *p)
+		}
+	}
+	return found
+}

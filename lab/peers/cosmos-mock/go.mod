@@ -1,0 +1,3 @@
+module weir/lab/peers/cosmos-mock
+
+go 1.26.0
