@@ -1,5 +1,6 @@
 //! Intentions: what a client asks for, before it has a place in the log.
 
+use crate::error_code::ErrorCode;
 use crate::group::GroupStep;
 use crate::ids::{ClientId, NameError};
 use crate::limits;
@@ -268,6 +269,19 @@ pub enum IntentionError {
     /// A session's nonces start at 1; without session there is none.
     #[error("nonce {0} does not fit the client id: sessions count from 1, no session has 0")]
     Nonce(u64),
+}
+
+impl IntentionError {
+    /// Its number, which is the same in every language.
+    #[must_use]
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Self::Name(_) => ErrorCode::BadName,
+            Self::TooLarge { .. } | Self::TooMany { .. } => ErrorCode::TooLarge,
+            Self::Option(_) => ErrorCode::BadOption,
+            _ => ErrorCode::BadRequest,
+        }
+    }
 }
 
 /// Limits that a store may set below the model's.

@@ -289,6 +289,40 @@ impl StoreError {
         }
     }
 
+    /// Its number, which is the same in every language.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Damage { .. } | Self::ForeignStore { .. } => ErrorCode::Damaged,
+            Self::Apply { .. } => ErrorCode::Diverged,
+            Self::NewerFormat { .. } | Self::UnknownContent { .. } => ErrorCode::FormatNewer,
+            Self::Missing { .. } => ErrorCode::NotAStore,
+            Self::Locked { .. } => ErrorCode::Locked,
+            Self::Poisoned => ErrorCode::IoFatal,
+            Self::DiskFull { .. } => ErrorCode::DiskFull,
+            Self::LimitExceeded { .. } => ErrorCode::TooLarge,
+            Self::IndexOutOfRange { .. } => ErrorCode::BadRequest,
+            Self::Gone { .. } | Self::RecordsGone { .. } => ErrorCode::Gone,
+            Self::GroupUnknown { .. } => ErrorCode::GroupUnknown,
+            Self::Refused { error, .. } => error.code(),
+            Self::TopicUnknown { .. } => ErrorCode::TopicUnknown,
+            Self::ProgramsOff | Self::ProgramUnable { .. } => ErrorCode::EngineMissing,
+            Self::Closed => ErrorCode::Closed,
+            Self::NotEmpty { .. } => ErrorCode::StoreExists,
+            Self::CompactionOff { .. } => ErrorCode::BadOption,
+            Self::Far { code, .. } => *code,
+            Self::Io { source, .. } => match source.kind() {
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                    ErrorCode::NotPermitted
+                }
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorCode::DiskFull,
+                _ if source.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => {
+                    ErrorCode::TooFewDescriptors
+                }
+                _ => ErrorCode::Io,
+            },
+        }
+    }
+
     /// Whose fault it is.
     pub fn fault(&self) -> Fault {
         match self {
