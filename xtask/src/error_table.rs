@@ -17,6 +17,7 @@ pub(crate) const CLASSES: &[(&str, std::ops::RangeInclusive<u16>)] = &[
     ("refusal", 301..=399),
     ("store", 401..=499),
     ("client", 501..=599),
+    ("call", 601..=699),
     ("query", 701..=799),
     ("internal", 901..=999),
 ];

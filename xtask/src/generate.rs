@@ -2,6 +2,9 @@
 //!
 //! Invariant: making is a pure function of `vectors/errors.toml`; two runs give equal bytes.
 
+mod c;
+mod go;
+mod java;
 mod page;
 mod rust;
 
@@ -14,6 +17,12 @@ type Make = fn(&[error_table::Entry]) -> anyhow::Result<String>;
 const MADE: &[(&str, Make)] = &[
     ("crates/weir-core/src/error_code.rs", rust::make),
     ("docs/formats/errors.md", page::make),
+    ("crates/weir-capi/include/weir_codes.h", c::make),
+    ("bindings/go/errors_table.go", go::make),
+    (
+        "bindings/java/src/main/java/weir/ErrorCode.java",
+        java::make,
+    ),
 ];
 
 /// Writes the files that differ.

@@ -20,6 +20,8 @@ pub enum Class {
     Store,
     /// Found out by a client library or a command itself.
     Client,
+    /// A call over the C interface broke a rule of it.
+    Call,
     /// Of a query, a page it was given, or what it would have to hold.
     Query,
     /// A mistake of ours.
@@ -177,6 +179,26 @@ pub enum ErrorCode {
     SourceChanged = 507,
     /// The caller cancelled the operation.
     Cancelled = 508,
+    /// A pointer that is needed is NULL.
+    NullPointer = 601,
+    /// A pointer does not have the alignment of what it points to.
+    Misaligned = 602,
+    /// A length or count is larger than any memory, or than the call allows.
+    BadLength = 603,
+    /// The handle was given back, is of another type, or never was one.
+    BadHandle = 604,
+    /// Another thread is inside a call with this handle.
+    HandleBusy = 605,
+    /// Weir made a mistake in the middle of the call.
+    Panic = 606,
+    /// An earlier call with this handle ended in the middle by a mistake of ours.
+    HandlePoisoned = 607,
+    /// A structure does not say its size, or asks for what this version of the library does not know.
+    BadStruct = 608,
+    /// The library that was found is of another version than the program was made for.
+    AbiMismatch = 609,
+    /// The process has as many handles and pages as there can be.
+    TooManyHandles = 610,
     /// The text of a query cannot be read at the place that is named.
     Syntax = 701,
     /// A path that may find several values stands where one value is needed.
@@ -241,7 +263,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All codes, by ascending number.
-    pub const ALL: [Self; 91] = [
+    pub const ALL: [Self; 101] = [
         Self::TopicExists,
         Self::TopicAbsent,
         Self::Rejected,
@@ -303,6 +325,16 @@ impl ErrorCode {
         Self::BadLine,
         Self::SourceChanged,
         Self::Cancelled,
+        Self::NullPointer,
+        Self::Misaligned,
+        Self::BadLength,
+        Self::BadHandle,
+        Self::HandleBusy,
+        Self::Panic,
+        Self::HandlePoisoned,
+        Self::BadStruct,
+        Self::AbiMismatch,
+        Self::TooManyHandles,
         Self::Syntax,
         Self::NotSingular,
         Self::TooComplex,
@@ -405,6 +437,16 @@ impl ErrorCode {
             506 => Some(Self::BadLine),
             507 => Some(Self::SourceChanged),
             508 => Some(Self::Cancelled),
+            601 => Some(Self::NullPointer),
+            602 => Some(Self::Misaligned),
+            603 => Some(Self::BadLength),
+            604 => Some(Self::BadHandle),
+            605 => Some(Self::HandleBusy),
+            606 => Some(Self::Panic),
+            607 => Some(Self::HandlePoisoned),
+            608 => Some(Self::BadStruct),
+            609 => Some(Self::AbiMismatch),
+            610 => Some(Self::TooManyHandles),
             701 => Some(Self::Syntax),
             702 => Some(Self::NotSingular),
             703 => Some(Self::TooComplex),
@@ -504,6 +546,16 @@ impl ErrorCode {
             Self::BadLine => "BAD_LINE",
             Self::SourceChanged => "SOURCE_CHANGED",
             Self::Cancelled => "CANCELLED",
+            Self::NullPointer => "NULL_POINTER",
+            Self::Misaligned => "MISALIGNED",
+            Self::BadLength => "BAD_LENGTH",
+            Self::BadHandle => "BAD_HANDLE",
+            Self::HandleBusy => "HANDLE_BUSY",
+            Self::Panic => "PANIC",
+            Self::HandlePoisoned => "HANDLE_POISONED",
+            Self::BadStruct => "BAD_STRUCT",
+            Self::AbiMismatch => "ABI_MISMATCH",
+            Self::TooManyHandles => "TOO_MANY_HANDLES",
             Self::Syntax => "SYNTAX",
             Self::NotSingular => "NOT_SINGULAR",
             Self::TooComplex => "TOO_COMPLEX",
@@ -622,6 +674,24 @@ impl ErrorCode {
             Self::BadLine => "A line or item of the input cannot be read.",
             Self::SourceChanged => "The input to resume from is not the one that was begun with.",
             Self::Cancelled => "The caller cancelled the operation.",
+            Self::NullPointer => "A pointer that is needed is NULL.",
+            Self::Misaligned => "A pointer does not have the alignment of what it points to.",
+            Self::BadLength => {
+                "A length or count is larger than any memory, or than the call allows."
+            }
+            Self::BadHandle => "The handle was given back, is of another type, or never was one.",
+            Self::HandleBusy => "Another thread is inside a call with this handle.",
+            Self::Panic => "Weir made a mistake in the middle of the call.",
+            Self::HandlePoisoned => {
+                "An earlier call with this handle ended in the middle by a mistake of ours."
+            }
+            Self::BadStruct => {
+                "A structure does not say its size, or asks for what this version of the library does not know."
+            }
+            Self::AbiMismatch => {
+                "The library that was found is of another version than the program was made for."
+            }
+            Self::TooManyHandles => "The process has as many handles and pages as there can be.",
             Self::Syntax => "The text of a query cannot be read at the place that is named.",
             Self::NotSingular => {
                 "A path that may find several values stands where one value is needed."
@@ -764,6 +834,20 @@ impl ErrorCode {
             }
             Self::SourceChanged => "Give the same input again, or begin a new import.",
             Self::Cancelled => "Start it again when it is wanted.",
+            Self::NullPointer => "Pass the address of something.",
+            Self::Misaligned => "Pass the address of an object of the type.",
+            Self::BadLength => {
+                "Pass the true length, and no more at once than the page about the interface says."
+            }
+            Self::BadHandle => "Use a handle that was given out, and until it is given back.",
+            Self::HandleBusy => "Use the handle from one thread at a time.",
+            Self::Panic => "Give the handle back, and report it with the message.",
+            Self::HandlePoisoned => "Give the handle back, and make a new one.",
+            Self::BadStruct => {
+                "Set `struct_size` to the size of the structure, and everything unknown to zero."
+            }
+            Self::AbiMismatch => "Install the library of the version that is named.",
+            Self::TooManyHandles => "Give back what is not needed.",
             Self::Syntax => "Correct the text at that place; docs/guide/query.md has the grammar.",
             Self::NotSingular => "Use names and indexes only, such as `$.a.b` or `$['a'][0]`.",
             Self::TooComplex => "Make it simpler, or raise the limit that is named.",
@@ -872,6 +956,16 @@ impl ErrorCode {
             Self::BadLine => "_error_line_bad",
             Self::SourceChanged => "_error_source_changed",
             Self::Cancelled => "_failure_cancelled",
+            Self::NullPointer => "_error_call_null",
+            Self::Misaligned => "_error_call_misaligned",
+            Self::BadLength => "_error_call_length",
+            Self::BadHandle => "_error_call_handle",
+            Self::HandleBusy => "_error_call_busy",
+            Self::Panic => "_error_call_panic",
+            Self::HandlePoisoned => "_error_call_poisoned",
+            Self::BadStruct => "_error_call_struct",
+            Self::AbiMismatch => "_error_call_version",
+            Self::TooManyHandles => "_error_call_handles",
             Self::Syntax => "_error_query_syntax",
             Self::NotSingular => "_error_query_singular",
             Self::TooComplex => "_error_query_complex",
@@ -970,6 +1064,16 @@ impl ErrorCode {
             | Self::BadLine
             | Self::SourceChanged
             | Self::Cancelled => Class::Client,
+            Self::NullPointer
+            | Self::Misaligned
+            | Self::BadLength
+            | Self::BadHandle
+            | Self::HandleBusy
+            | Self::Panic
+            | Self::HandlePoisoned
+            | Self::BadStruct
+            | Self::AbiMismatch
+            | Self::TooManyHandles => Class::Call,
             Self::Syntax
             | Self::NotSingular
             | Self::TooComplex
@@ -1049,6 +1153,13 @@ impl ErrorCode {
             | Self::BadLine
             | Self::SourceChanged
             | Self::Cancelled
+            | Self::NullPointer
+            | Self::Misaligned
+            | Self::BadLength
+            | Self::BadHandle
+            | Self::HandleBusy
+            | Self::BadStruct
+            | Self::TooManyHandles
             | Self::Syntax
             | Self::NotSingular
             | Self::TooComplex
@@ -1078,7 +1189,11 @@ impl ErrorCode {
             | Self::GroupBudget
             | Self::DistinctBudget
             | Self::SplitLoop => Fault::Caller,
-            Self::Quarantined | Self::Diverged | Self::Internal => Fault::Us,
+            Self::Quarantined
+            | Self::Diverged
+            | Self::Panic
+            | Self::HandlePoisoned
+            | Self::Internal => Fault::Us,
             Self::Redirect
             | Self::NoLeader
             | Self::Busy
@@ -1094,7 +1209,8 @@ impl ErrorCode {
             | Self::TooFewDescriptors
             | Self::Indeterminate
             | Self::Deadline
-            | Self::Unreachable => Fault::Environment,
+            | Self::Unreachable
+            | Self::AbiMismatch => Fault::Environment,
             Self::Protocol => Fault::Peer,
         }
     }
@@ -1138,6 +1254,14 @@ impl ErrorCode {
             | Self::BadAddress
             | Self::BadLine
             | Self::SourceChanged
+            | Self::NullPointer
+            | Self::Misaligned
+            | Self::BadLength
+            | Self::BadHandle
+            | Self::Panic
+            | Self::HandlePoisoned
+            | Self::BadStruct
+            | Self::AbiMismatch
             | Self::Syntax
             | Self::NotSingular
             | Self::TooComplex
@@ -1190,8 +1314,9 @@ impl ErrorCode {
             | Self::NotPermitted
             | Self::TooFewDescriptors
             | Self::Unreachable
+            | Self::TooManyHandles
             | Self::OverBudget => Retry::After,
-            Self::Indeterminate | Self::Deadline | Self::Cancelled => Retry::Yes,
+            Self::Indeterminate | Self::Deadline | Self::Cancelled | Self::HandleBusy => Retry::Yes,
         }
     }
 
@@ -1283,6 +1408,16 @@ impl ErrorCode {
             | Self::Volatile
             | Self::EngineMissing
             | Self::Diverged
+            | Self::NullPointer
+            | Self::Misaligned
+            | Self::BadLength
+            | Self::BadHandle
+            | Self::HandleBusy
+            | Self::Panic
+            | Self::HandlePoisoned
+            | Self::BadStruct
+            | Self::AbiMismatch
+            | Self::TooManyHandles
             | Self::Internal => 500,
             Self::Unreachable | Self::Protocol => 502,
         }
@@ -1363,7 +1498,18 @@ impl ErrorCode {
             | Self::TokenMismatch
             | Self::TokenCorrupt
             | Self::UnknownSource => 2,
-            Self::Diverged | Self::Internal => 70,
+            Self::Diverged
+            | Self::NullPointer
+            | Self::Misaligned
+            | Self::BadLength
+            | Self::BadHandle
+            | Self::HandleBusy
+            | Self::Panic
+            | Self::HandlePoisoned
+            | Self::BadStruct
+            | Self::AbiMismatch
+            | Self::TooManyHandles
+            | Self::Internal => 70,
             Self::Cancelled => 130,
             Self::NotUtf8
             | Self::NotJson
@@ -1467,7 +1613,18 @@ impl ErrorCode {
             | Self::TooFewDescriptors
             | Self::BadOption => 78,
             Self::StoreExists => 73,
-            Self::Diverged | Self::Internal => 70,
+            Self::Diverged
+            | Self::NullPointer
+            | Self::Misaligned
+            | Self::BadLength
+            | Self::BadHandle
+            | Self::HandleBusy
+            | Self::Panic
+            | Self::HandlePoisoned
+            | Self::BadStruct
+            | Self::AbiMismatch
+            | Self::TooManyHandles
+            | Self::Internal => 70,
             Self::Cancelled => 130,
         }
     }

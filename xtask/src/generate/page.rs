@@ -34,6 +34,10 @@ fn title(class: &str) -> &'static str {
         }
         "store" => "## Store\n\nThe store could not be opened, read or written.\n",
         "client" => "## Client\n\nFound out by a client library or a command itself.\n",
+        "call" => {
+            "## Calls\n\nA call over the C interface, or by a library on it, that broke a rule of the \
+             interface.\nNothing was tried, but for `PANIC`.\n"
+        }
         "query" => {
             "## Queries\n\nOf a query, a page it was given, or what it would have to hold. An error \
              about a page\nsays at which byte.\n"

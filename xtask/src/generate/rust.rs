@@ -32,6 +32,8 @@ pub enum Class {
     Store,
     /// Found out by a client library or a command itself.
     Client,
+    /// A call over the C interface broke a rule of it.
+    Call,
     /// Of a query, a page it was given, or what it would have to hold.
     Query,
     /// A mistake of ours.
@@ -192,7 +194,7 @@ pub(super) fn make(entries: &[Entry]) -> anyhow::Result<String> {
     out.push_str(FOOT);
     // The enums in the head are text: hold them to the table they name.
     ensure!(
-        CLASSES.len() == 7 && FAULTS.len() == 4 && RETRIES.len() == 3,
+        CLASSES.len() == 8 && FAULTS.len() == 4 && RETRIES.len() == 3,
         "HEAD is out of date"
     );
     formatted(&out)

@@ -1,0 +1,485 @@
+// Made by `cargo xtask gen` from vectors/errors.toml; do not edit.
+package weir;
+
+/** An error by its number, which is the same in every language and on every door. */
+public enum ErrorCode {
+    /** The topic to create already exists. */
+    TOPIC_EXISTS(101, Fault.CALLER, Retry.NO,
+            "The topic to create already exists.",
+            "Use the topic as it is, or destroy it first."),
+    /** The topic to change or destroy does not exist. */
+    TOPIC_ABSENT(102, Fault.CALLER, Retry.NO,
+            "The topic to change or destroy does not exist.",
+            "Check the name with `weir topic ls`."),
+    /** The program of the topic rejected the intention. */
+    REJECTED(103, Fault.CALLER, Retry.NO,
+            "The program of the topic rejected the intention.",
+            "Read the code and text the program gave, and change the intention."),
+    /** The state the intention expected is not the state of the topic. */
+    CONFLICT(104, Fault.CALLER, Retry.AFTER,
+            "The state the intention expected is not the state of the topic.",
+            "Read the actual offset, decide again, and send a new intention."),
+    /** The quota of the topic is used up. */
+    QUOTA(105, Fault.CALLER, Retry.AFTER,
+            "The quota of the topic is used up.",
+            "Delete or compact, or raise the quota of the topic."),
+    /** Another operation of the same transaction failed, so none was carried out. */
+    TXN_ABORTED(106, Fault.CALLER, Retry.NO,
+            "Another operation of the same transaction failed, so none was carried out.",
+            "Look at the operation whose index and reason are named."),
+    /** The group to make already exists. */
+    GROUP_EXISTS(107, Fault.CALLER, Retry.NO,
+            "The group to make already exists.",
+            "Use the group as it is, or delete it first."),
+    /** The topic has no group of this name. */
+    GROUP_ABSENT(108, Fault.CALLER, Retry.NO,
+            "The topic has no group of this name.",
+            "Check the name with `weir group ls`, or make the group."),
+    /** The record or the group is with somebody else by now. */
+    NOT_OWNER(109, Fault.CALLER, Retry.NO,
+            "The record or the group is with somebody else by now.",
+            "Drop what was claimed and claim again."),
+    /** The group has a mode in which this is not done. */
+    GROUP_MODE(110, Fault.CALLER, Retry.NO,
+            "The group has a mode in which this is not done.",
+            "Look at the mode with `weir group show`."),
+    /** The topic to write to does not exist. */
+    NO_TOPIC(201, Fault.CALLER, Retry.AFTER,
+            "The topic to write to does not exist.",
+            "Create it with `weir topic create`, or check the name with `weir topic ls`."),
+    /** The program of the topic trapped. */
+    TRAP(202, Fault.CALLER, Retry.NO,
+            "The program of the topic trapped.",
+            "Test the program on this intention; the trap is named."),
+    /** The program of the topic used up its fuel. */
+    OUT_OF_FUEL(203, Fault.CALLER, Retry.NO,
+            "The program of the topic used up its fuel.",
+            "Make the program do less for each intention, or raise the fuel of the topic."),
+    /** A limit was reached: of the topic for a key or value, of the store for topics, or of a program. */
+    LIMIT(204, Fault.CALLER, Retry.NO,
+            "A limit was reached: of the topic for a key or value, of the store for topics, or of a program.",
+            "Write or emit less, or raise the limit that is named, as with `weir topic set`."),
+    /** The code is not a program that this store can run. */
+    BAD_PROGRAM(205, Fault.CALLER, Retry.NO,
+            "The code is not a program that this store can run.",
+            "Correct what is named; `weir program check FILE` tries a module without a store."),
+    /** The topic is stopped because nodes disagreed about it. */
+    QUARANTINED(206, Fault.US, Retry.AFTER,
+            "The topic is stopped because nodes disagreed about it.",
+            "Have the operator compare the nodes and release the topic."),
+    /** Another node leads; writes go there. */
+    REDIRECT(301, Fault.ENVIRONMENT, Retry.AFTER,
+            "Another node leads; writes go there.",
+            "Send the same again to the address that is named."),
+    /** No leader is known at present. */
+    NO_LEADER(302, Fault.ENVIRONMENT, Retry.AFTER,
+            "No leader is known at present.",
+            "Send the same again after a pause; an election takes about a second."),
+    /** The store has as much work queued as it admits. */
+    BUSY(303, Fault.ENVIRONMENT, Retry.AFTER,
+            "The store has as much work queued as it admits.",
+            "Send the same again after the pause that is named."),
+    /** The caller sends faster than it is allowed to. */
+    RATE(304, Fault.CALLER, Retry.AFTER,
+            "The caller sends faster than it is allowed to.",
+            "Send the same again after the pause that is named, and more slowly."),
+    /** Nonces before this one have not arrived. */
+    NONCE_GAP(305, Fault.CALLER, Retry.AFTER,
+            "Nonces before this one have not arrived.",
+            "Send from the expected nonce on."),
+    /** The session was idle for so long that the store has forgotten it. */
+    SESSION_EXPIRED(306, Fault.CALLER, Retry.NO,
+            "The session was idle for so long that the store has forgotten it.",
+            "Open a new session, and find out by reading what became of intentions in flight."),
+    /** The caller has not shown who it is, or not proved it. */
+    UNAUTHENTICATED(307, Fault.CALLER, Retry.AFTER,
+            "The caller has not shown who it is, or not proved it.",
+            "Give valid credentials."),
+    /** The caller has no right to do this. */
+    FORBIDDEN(308, Fault.CALLER, Retry.AFTER,
+            "The caller has no right to do this.",
+            "Ask for the right that is named."),
+    /** A name, key, value, batch or count is over its limit. */
+    TOO_LARGE(309, Fault.CALLER, Retry.NO,
+            "A name, key, value, batch or count is over its limit.",
+            "Send less at once, or raise the limit that is named up to its hard cap."),
+    /** The request cannot be read or contradicts itself. */
+    BAD_REQUEST(310, Fault.CALLER, Retry.NO,
+            "The request cannot be read or contradicts itself.",
+            "Correct the request at the place that is named."),
+    /** This build or version does not offer what was asked for. */
+    UNSUPPORTED(311, Fault.CALLER, Retry.NO,
+            "This build or version does not offer what was asked for.",
+            "Use a build that does, or do without."),
+    /** The store takes no writes at present; reads and listeners go on. */
+    READ_ONLY(312, Fault.ENVIRONMENT, Retry.AFTER,
+            "The store takes no writes at present; reads and listeners go on.",
+            "Free space on the disk; writes resume by themselves."),
+    /** The offset is before the first record that is retained. */
+    GONE(313, Fault.CALLER, Retry.NO,
+            "The offset is before the first record that is retained.",
+            "Start from an offset of the range that is named."),
+    /** The nonce was used before, for an intention with other bytes. */
+    NONCE_REUSED(314, Fault.CALLER, Retry.NO,
+            "The nonce was used before, for an intention with other bytes.",
+            "Give each intention a nonce of its own; two writers must not share a client id."),
+    /** The client id has opened a newer session, so this one has ended. */
+    SUPERSEDED(315, Fault.CALLER, Retry.NO,
+            "The client id has opened a newer session, so this one has ended.",
+            "Give each writer a client id of its own."),
+    /** The topic to read does not exist. */
+    TOPIC_UNKNOWN(316, Fault.CALLER, Retry.AFTER,
+            "The topic to read does not exist.",
+            "Check the name with `weir topic ls`."),
+    /** The topic holds no value for the key. */
+    KEY_ABSENT(317, Fault.CALLER, Retry.AFTER,
+            "The topic holds no value for the key.",
+            "Check the key; `weir export TOPIC --latest --columns key` lists those there are."),
+    /** The topic has no record at the offset. */
+    RECORD_ABSENT(318, Fault.CALLER, Retry.AFTER,
+            "The topic has no record at the offset.",
+            "Look at the first and last offset with `weir topic info`."),
+    /** The node has not reached the offset that the reader asked it to have. */
+    LAGGING(319, Fault.ENVIRONMENT, Retry.AFTER,
+            "The node has not reached the offset that the reader asked it to have.",
+            "Ask again after a pause, or ask another node."),
+    /** The node is shutting down and takes no new work. */
+    DRAINING(320, Fault.ENVIRONMENT, Retry.AFTER,
+            "The node is shutting down and takes no new work.",
+            "Send the same again to another node, or after the restart."),
+    /** The topic name is empty, too long, reserved, or has a character outside its alphabet. */
+    BAD_NAME(321, Fault.CALLER, Retry.NO,
+            "The topic name is empty, too long, reserved, or has a character outside its alphabet.",
+            "Use 1 to 255 of A-Z a-z 0-9 . _ - and do not begin with a dot."),
+    /** The topic has no group of this name. */
+    GROUP_UNKNOWN(322, Fault.CALLER, Retry.NO,
+            "The topic has no group of this name.",
+            "Check the name with `weir group ls`."),
+    /** The operating system could not carry out an operation on a file of the store. */
+    IO(401, Fault.ENVIRONMENT, Retry.AFTER,
+            "The operating system could not carry out an operation on a file of the store.",
+            "Look at the operation, file and cause that are named."),
+    /** A write or sync of the log failed, so this handle writes no more. */
+    IO_FATAL(402, Fault.ENVIRONMENT, Retry.NO,
+            "A write or sync of the log failed, so this handle writes no more.",
+            "Check the disk, then close and reopen the store; everything acknowledged is kept."),
+    /** The file system has no space left for the store. */
+    DISK_FULL(403, Fault.ENVIRONMENT, Retry.AFTER,
+            "The file system has no space left for the store.",
+            "Free space on the file system that is named."),
+    /** Another process has the directory open. */
+    LOCKED(404, Fault.ENVIRONMENT, Retry.AFTER,
+            "Another process has the directory open.",
+            "Use the process whose id is named, or end it and try again."),
+    /** Bytes that were stored safely before have changed or gone. */
+    DAMAGED(405, Fault.ENVIRONMENT, Retry.NO,
+            "Bytes that were stored safely before have changed or gone.",
+            "Run `weir verify` for the full list, then restore from a backup."),
+    /** The directory holds no store. */
+    NOT_A_STORE(406, Fault.CALLER, Retry.NO,
+            "The directory holds no store.",
+            "Check the path given to `--at`."),
+    /** The directory to create a store in is not empty. */
+    STORE_EXISTS(407, Fault.CALLER, Retry.NO,
+            "The directory to create a store in is not empty.",
+            "Name an empty or new directory."),
+    /** The store was written by a newer version; nothing was changed. */
+    FORMAT_NEWER(408, Fault.CALLER, Retry.NO,
+            "The store was written by a newer version; nothing was changed.",
+            "Open it with that version or a later one."),
+    /** The operating system does not let this process use the directory as it must. */
+    NOT_PERMITTED(409, Fault.ENVIRONMENT, Retry.AFTER,
+            "The operating system does not let this process use the directory as it must.",
+            "Check owner, mode and mount options of the path that is named."),
+    /** The file system keeps nothing over a power cut, and that was not asked for. */
+    VOLATILE(410, Fault.CALLER, Retry.NO,
+            "The file system keeps nothing over a power cut, and that was not asked for.",
+            "Name a directory on a real disk, or say that losing everything is fine."),
+    /** The store runs programs, and this build has no program engine. */
+    ENGINE_MISSING(411, Fault.CALLER, Retry.NO,
+            "The store runs programs, and this build has no program engine.",
+            "Open it with a build that has the engine."),
+    /** Replaying the log gave another state than the one recorded. */
+    DIVERGED(412, Fault.US, Retry.NO,
+            "Replaying the log gave another state than the one recorded.",
+            "Keep a copy of the directory and report it: equal logs must give equal states."),
+    /** The process may not open as many files as the store needs. */
+    TOO_FEW_DESCRIPTORS(413, Fault.ENVIRONMENT, Retry.AFTER,
+            "The process may not open as many files as the store needs.",
+            "Raise the limit of open files, as with `ulimit -n`."),
+    /** The store was closed while or before this was asked of it. */
+    CLOSED(414, Fault.CALLER, Retry.NO,
+            "The store was closed while or before this was asked of it.",
+            "Open the store again."),
+    /** An option has a value outside its range, or contradicts what the store was made with. */
+    BAD_OPTION(415, Fault.CALLER, Retry.NO,
+            "An option has a value outside its range, or contradicts what the store was made with.",
+            "Correct the option that is named."),
+    /** The intention was sent, and what became of it is not known. */
+    INDETERMINATE(501, Fault.ENVIRONMENT, Retry.YES,
+            "The intention was sent, and what became of it is not known.",
+            "Send it again with the same client id and nonce: it is executed at most once."),
+    /** The time allowed ran out before anything was changed. */
+    DEADLINE(502, Fault.ENVIRONMENT, Retry.YES,
+            "The time allowed ran out before anything was changed.",
+            "Try again, or allow more time."),
+    /** No connection to the address could be made. */
+    UNREACHABLE(503, Fault.ENVIRONMENT, Retry.AFTER,
+            "No connection to the address could be made.",
+            "Check the address, and that the server is running."),
+    /** The other side sent bytes that the protocol does not allow. */
+    PROTOCOL(504, Fault.PEER, Retry.NO,
+            "The other side sent bytes that the protocol does not allow.",
+            "Check that the address is that of a Weir server of a matching version."),
+    /** The place to work at is not a directory or an address of a known kind. */
+    BAD_ADDRESS(505, Fault.CALLER, Retry.NO,
+            "The place to work at is not a directory or an address of a known kind.",
+            "Give a directory, `unix:PATH`, `weir://HOST[:PORT]` or `weirs://HOST[:PORT]`."),
+    /** A line or item of the input cannot be read. */
+    BAD_LINE(506, Fault.CALLER, Retry.NO,
+            "A line or item of the input cannot be read.",
+            "Correct it at the line and column that are named, or choose `--on-error skip`."),
+    /** The input to resume from is not the one that was begun with. */
+    SOURCE_CHANGED(507, Fault.CALLER, Retry.NO,
+            "The input to resume from is not the one that was begun with.",
+            "Give the same input again, or begin a new import."),
+    /** The caller cancelled the operation. */
+    CANCELLED(508, Fault.CALLER, Retry.YES,
+            "The caller cancelled the operation.",
+            "Start it again when it is wanted."),
+    /** A pointer that is needed is NULL. */
+    NULL_POINTER(601, Fault.CALLER, Retry.NO,
+            "A pointer that is needed is NULL.",
+            "Pass the address of something."),
+    /** A pointer does not have the alignment of what it points to. */
+    MISALIGNED(602, Fault.CALLER, Retry.NO,
+            "A pointer does not have the alignment of what it points to.",
+            "Pass the address of an object of the type."),
+    /** A length or count is larger than any memory, or than the call allows. */
+    BAD_LENGTH(603, Fault.CALLER, Retry.NO,
+            "A length or count is larger than any memory, or than the call allows.",
+            "Pass the true length, and no more at once than the page about the interface says."),
+    /** The handle was given back, is of another type, or never was one. */
+    BAD_HANDLE(604, Fault.CALLER, Retry.NO,
+            "The handle was given back, is of another type, or never was one.",
+            "Use a handle that was given out, and until it is given back."),
+    /** Another thread is inside a call with this handle. */
+    HANDLE_BUSY(605, Fault.CALLER, Retry.YES,
+            "Another thread is inside a call with this handle.",
+            "Use the handle from one thread at a time."),
+    /** Weir made a mistake in the middle of the call. */
+    PANIC(606, Fault.US, Retry.NO,
+            "Weir made a mistake in the middle of the call.",
+            "Give the handle back, and report it with the message."),
+    /** An earlier call with this handle ended in the middle by a mistake of ours. */
+    HANDLE_POISONED(607, Fault.US, Retry.NO,
+            "An earlier call with this handle ended in the middle by a mistake of ours.",
+            "Give the handle back, and make a new one."),
+    /** A structure does not say its size, or asks for what this version of the library does not know. */
+    BAD_STRUCT(608, Fault.CALLER, Retry.NO,
+            "A structure does not say its size, or asks for what this version of the library does not know.",
+            "Set `struct_size` to the size of the structure, and everything unknown to zero."),
+    /** The library that was found is of another version than the program was made for. */
+    ABI_MISMATCH(609, Fault.ENVIRONMENT, Retry.NO,
+            "The library that was found is of another version than the program was made for.",
+            "Install the library of the version that is named."),
+    /** The process has as many handles and pages as there can be. */
+    TOO_MANY_HANDLES(610, Fault.CALLER, Retry.AFTER,
+            "The process has as many handles and pages as there can be.",
+            "Give back what is not needed."),
+    /** The text of a query cannot be read at the place that is named. */
+    SYNTAX(701, Fault.CALLER, Retry.NO,
+            "The text of a query cannot be read at the place that is named.",
+            "Correct the text at that place; docs/guide/query.md has the grammar."),
+    /** A path that may find several values stands where one value is needed. */
+    NOT_SINGULAR(702, Fault.CALLER, Retry.NO,
+            "A path that may find several values stands where one value is needed.",
+            "Use names and indexes only, such as `$.a.b` or `$['a'][0]`."),
+    /** A query has more text, nesting, paths, keys or sources than is allowed. */
+    TOO_COMPLEX(703, Fault.CALLER, Retry.NO,
+            "A query has more text, nesting, paths, keys or sources than is allowed.",
+            "Make it simpler, or raise the limit that is named."),
+    /** A query uses a parameter that was given no value. */
+    NO_PARAM(704, Fault.CALLER, Retry.NO,
+            "A query uses a parameter that was given no value.",
+            "Give the parameter a value."),
+    /** The resume token is of another query. */
+    TOKEN_MISMATCH(705, Fault.CALLER, Retry.NO,
+            "The resume token is of another query.",
+            "Ask the same query with the same options, or begin without a token."),
+    /** The resume token is damaged, or of a format that is not known. */
+    TOKEN_CORRUPT(706, Fault.CALLER, Retry.NO,
+            "The resume token is damaged, or of a format that is not known.",
+            "Hand back the token as it was given, or begin without one."),
+    /** A resume token for this place would be larger than is allowed. */
+    TOKEN_TOO_LARGE(707, Fault.CALLER, Retry.NO,
+            "A resume token for this place would be larger than is allowed.",
+            "Order by shorter keys, or use fewer sources."),
+    /** A query of this kind cannot be resumed. */
+    NO_TOKEN(708, Fault.CALLER, Retry.NO,
+            "A query of this kind cannot be resumed.",
+            "Look at what `explain` says about resuming, and order the query accordingly."),
+    /** A page holds bytes that are not UTF-8. */
+    NOT_UTF8(709, Fault.CALLER, Retry.NO,
+            "A page holds bytes that are not UTF-8.",
+            "Correct the data at the byte that is named."),
+    /** A page breaks the grammar of JSON where the query has to read it. */
+    NOT_JSON(710, Fault.CALLER, Retry.NO,
+            "A page breaks the grammar of JSON where the query has to read it.",
+            "Correct the data at the byte that is named."),
+    /** A string in a page holds a control character. */
+    CONTROL_CHARACTER(711, Fault.CALLER, Retry.NO,
+            "A string in a page holds a control character.",
+            "Escape the character at the byte that is named."),
+    /** A string in a page does not end. */
+    UNTERMINATED_STRING(712, Fault.CALLER, Retry.NO,
+            "A string in a page does not end.",
+            "Correct the data at the byte that is named."),
+    /** Brackets or braces in a page do not match. */
+    UNBALANCED(713, Fault.CALLER, Retry.NO,
+            "Brackets or braces in a page do not match.",
+            "Correct the data at the byte that is named."),
+    /** Something else than white space follows the end of a page. */
+    TRAILING_DATA(714, Fault.CALLER, Retry.NO,
+            "Something else than white space follows the end of a page.",
+            "Check the shape that was named for the page, and the byte that is named."),
+    /** A value in a page is nested deeper than is allowed. */
+    TOO_DEEP(715, Fault.CALLER, Retry.NO,
+            "A value in a page is nested deeper than is allowed.",
+            "Raise the limit of depth if the data is to be trusted."),
+    /** A page or an item in it is larger than is allowed. */
+    PAGE_TOO_LARGE(716, Fault.CALLER, Retry.NO,
+            "A page or an item in it is larger than is allowed.",
+            "Ask for smaller pages, or raise the limit that is named."),
+    /** A page lacks the array that its shape says holds the items. */
+    BAD_ENVELOPE(717, Fault.CALLER, Retry.NO,
+            "A page lacks the array that its shape says holds the items.",
+            "Check the shape that was named for the page."),
+    /** A member name on the way to a selected value occurs twice in one object. */
+    REPEATED_NAME(718, Fault.CALLER, Retry.NO,
+            "A member name on the way to a selected value occurs twice in one object.",
+            "Correct the data, or check at the level `structural`, where the first one counts."),
+    /** A source that was said to be sorted has an item out of order. */
+    SOURCE_NOT_SORTED(719, Fault.CALLER, Retry.NO,
+            "A source that was said to be sorted has an item out of order.",
+            "Sort the source, or let the query sort it."),
+    /** A value to order by is an array or an object. */
+    ORDER_KEY_TYPE(720, Fault.CALLER, Retry.NO,
+            "A value to order by is an array or an object.",
+            "Order by a scalar, or choose `complex` = `rank`."),
+    /** A value to group by is an array or an object. */
+    GROUP_KEY_TYPE(721, Fault.CALLER, Retry.NO,
+            "A value to group by is an array or an object.",
+            "Group by a scalar."),
+    /** A number to add up reaches beyond 10 to the power of 400, or below its inverse. */
+    NUMBER_RANGE(722, Fault.CALLER, Retry.NO,
+            "A number to add up reaches beyond 10 to the power of 400, or below its inverse.",
+            "Correct the number that is named, or leave it out with a filter."),
+    /** The query has no source of this number or name. */
+    UNKNOWN_SOURCE(723, Fault.CALLER, Retry.NO,
+            "The query has no source of this number or name.",
+            "Use a number that adding a source has given."),
+    /** The source was finished or replaced before. */
+    SOURCE_FINISHED(724, Fault.CALLER, Retry.NO,
+            "The source was finished or replaced before.",
+            "Give it no more pages."),
+    /** The page was not taken, because pages in memory would exceed the budget. */
+    OVER_BUDGET(725, Fault.CALLER, Retry.AFTER,
+            "The page was not taken, because pages in memory would exceed the budget.",
+            "Take results, release result pages, and give the page again; or raise the budget."),
+    /** Sorting would hold more bytes than the budget allows. */
+    SORT_BUDGET(726, Fault.CALLER, Retry.NO,
+            "Sorting would hold more bytes than the budget allows.",
+            "Set a limit, read sources that are sorted, or raise the budget."),
+    /** There are more groups than the budget allows. */
+    GROUP_BUDGET(727, Fault.CALLER, Retry.NO,
+            "There are more groups than the budget allows.",
+            "Order by what is grouped by, filter, or raise the budget."),
+    /** There are more distinct values than the budget allows. */
+    DISTINCT_BUDGET(728, Fault.CALLER, Retry.NO,
+            "There are more distinct values than the budget allows.",
+            "Order by the selected value, filter, or raise the budget."),
+    /** A source was split too often in a row without giving a page. */
+    SPLIT_LOOP(729, Fault.CALLER, Retry.NO,
+            "A source was split too often in a row without giving a page.",
+            "Look at the service that answers with splits."),
+    /** Weir made a mistake; an assertion of its own did not hold. */
+    INTERNAL(901, Fault.US, Retry.NO,
+            "Weir made a mistake; an assertion of its own did not hold.",
+            "Report it with the text of the message."),
+    /** An error of a newer library. */
+    UNKNOWN(0, Fault.US, Retry.NO,
+            "The library is newer than this package and has an error that it does not know.",
+            "Use the package of the library's version.");
+
+    /** Whose doing an error is. */
+    public enum Fault {
+        /** Who called asked for something wrong or impossible. */
+        CALLER,
+        /** The other side of a connection broke the protocol. */
+        PEER,
+        /** Disk, network, operating system or load. */
+        ENVIRONMENT,
+        /** Weir itself. */
+        US
+    }
+
+    /** Whether sending the same again can help. */
+    public enum Retry {
+        /** At once. */
+        YES,
+        /** Later, or once the advice was followed. */
+        AFTER,
+        /** Never: the same again gets the same answer. */
+        NO
+    }
+
+    private final int number;
+    private final Fault fault;
+    private final Retry retry;
+    private final String sentence;
+    private final String advice;
+
+    ErrorCode(int number, Fault fault, Retry retry, String sentence, String advice) {
+        this.number = number;
+        this.fault = fault;
+        this.retry = retry;
+        this.sentence = sentence;
+        this.advice = advice;
+    }
+
+    /** The number; 0 for an error that this package does not know. */
+    public int number() {
+        return number;
+    }
+
+    /** Whose doing it is. */
+    public Fault fault() {
+        return fault;
+    }
+
+    /** Whether doing the same again can help. */
+    public Retry retry() {
+        return retry;
+    }
+
+    /** What it means, without the values of one case. */
+    public String sentence() {
+        return sentence;
+    }
+
+    /** What to try. */
+    public String advice() {
+        return advice;
+    }
+
+    /** The error of this number; {@link #UNKNOWN} if there is none. */
+    public static ErrorCode of(int number) {
+        for (ErrorCode code : values()) {
+            if (code.number == number) {
+                return code;
+            }
+        }
+        return UNKNOWN;
+    }
+}

@@ -1,0 +1,106 @@
+//! `bindings/java/.../ErrorCode.java`: the error table in Java.
+
+use crate::error_table::Entry;
+use std::fmt::Write as _;
+
+const HEAD: &str = "\
+// Made by `cargo xtask gen` from vectors/errors.toml; do not edit.
+package weir;
+
+/** An error by its number, which is the same in every language and on every door. */
+public enum ErrorCode {
+";
+
+const FOOT: &str = "
+    /** Whose doing an error is. */
+    public enum Fault {
+        /** Who called asked for something wrong or impossible. */
+        CALLER,
+        /** The other side of a connection broke the protocol. */
+        PEER,
+        /** Disk, network, operating system or load. */
+        ENVIRONMENT,
+        /** Weir itself. */
+        US
+    }
+
+    /** Whether sending the same again can help. */
+    public enum Retry {
+        /** At once. */
+        YES,
+        /** Later, or once the advice was followed. */
+        AFTER,
+        /** Never: the same again gets the same answer. */
+        NO
+    }
+
+    private final int number;
+    private final Fault fault;
+    private final Retry retry;
+    private final String sentence;
+    private final String advice;
+
+    ErrorCode(int number, Fault fault, Retry retry, String sentence, String advice) {
+        this.number = number;
+        this.fault = fault;
+        this.retry = retry;
+        this.sentence = sentence;
+        this.advice = advice;
+    }
+
+    /** The number; 0 for an error that this package does not know. */
+    public int number() {
+        return number;
+    }
+
+    /** Whose doing it is. */
+    public Fault fault() {
+        return fault;
+    }
+
+    /** Whether doing the same again can help. */
+    public Retry retry() {
+        return retry;
+    }
+
+    /** What it means, without the values of one case. */
+    public String sentence() {
+        return sentence;
+    }
+
+    /** What to try. */
+    public String advice() {
+        return advice;
+    }
+
+    /** The error of this number; {@link #UNKNOWN} if there is none. */
+    public static ErrorCode of(int number) {
+        for (ErrorCode code : values()) {
+            if (code.number == number) {
+                return code;
+            }
+        }
+        return UNKNOWN;
+    }
+}
+";
+
+/// The file.
+pub(super) fn make(entries: &[Entry]) -> anyhow::Result<String> {
+    let mut out = HEAD.to_owned();
+    for entry in entries {
+        let (fault, retry) = (entry.fault.to_uppercase(), entry.retry.to_uppercase());
+        writeln!(out, "    /** {} */", entry.sentence)?;
+        writeln!(
+            out,
+            "    {}({}, Fault.{fault}, Retry.{retry},\n            {:?},\n            {:?}),",
+            entry.name, entry.number, entry.sentence, entry.advice
+        )?;
+    }
+    out.push_str("    /** An error of a newer library. */\n");
+    out.push_str("    UNKNOWN(0, Fault.US, Retry.NO,\n");
+    out.push_str("            \"The library is newer than this package and has an error that it does not know.\",\n");
+    out.push_str("            \"Use the package of the library's version.\");\n");
+    out.push_str(FOOT);
+    Ok(out)
+}
