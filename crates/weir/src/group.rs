@@ -13,7 +13,7 @@ use weir_core::{ConsequenceOffset, ErrorCode, GroupMode, GroupSetup, GroupStep, 
 use weir_store::{Ask, GroupInfo, Page, StoreError};
 
 pub(crate) use self::at::Got;
-pub use self::work::{Work, Works};
+pub use self::work::{Claim, Settle, Work, Works};
 
 use self::work::Word;
 use crate::error::WeirError;
@@ -290,10 +290,7 @@ impl Group {
     /// # Errors
     /// Those of writing; a verdict for another reason.
     pub fn ack(&mut self, works: &[Work]) -> Result<Vec<ConsequenceOffset>, WeirError> {
-        if self.mode == GroupMode::Exclusive {
-            return self.move_to(works);
-        }
-        self.each(works, Word::Ack)
+        self.settle(&claims(works), Settle::Done)
     }
 
     /// The same for an exclusive group, without waiting: written soon, together
@@ -303,39 +300,7 @@ impl Group {
     /// # Errors
     /// `Group` with `GroupMode` in the other modes.
     pub fn ack_soon(&mut self, works: &[Work]) -> Result<(), WeirError> {
-        if self.mode != GroupMode::Exclusive {
-            let code = ErrorCode::GroupMode;
-            return Err(WeirError::Group { code });
-        }
-        let Some(last) = works.iter().max_by_key(|work| work.record().offset) else {
-            return Ok(());
-        };
-        let (offset, generation) = (last.record().offset, last.claim());
-        self.done = self.done.max(offset);
-        Ok(self
-            .place
-            .move_cursor(&self.topic, &self.name, generation, offset)?)
-    }
-
-    fn move_to(&mut self, works: &[Work]) -> Result<Vec<ConsequenceOffset>, WeirError> {
-        let Some(last) = works.iter().max_by_key(|work| work.record().offset) else {
-            return Ok(Vec::new());
-        };
-        let offset = last.record().offset;
-        let moved = self
-            .place
-            .move_cursor_now(&self.topic, &self.name, last.claim(), offset)?;
-        match moved.reason {
-            None => {
-                self.done = self.done.max(offset);
-                Ok(Vec::new())
-            }
-            Some(ErrorCode::NotOwner) => {
-                self.generation = 0;
-                Ok(works.iter().map(|work| work.record().offset).collect())
-            }
-            Some(code) => Err(WeirError::Group { code }),
-        }
+        self.settle(&claims(works), Settle::DoneSoon).map(drop)
     }
 
     /// These are given back: they may be claimed again after `delay`. In an
@@ -350,16 +315,7 @@ impl Group {
         delay: Duration,
         reason: &str,
     ) -> Result<Vec<ConsequenceOffset>, WeirError> {
-        if self.mode == GroupMode::Exclusive {
-            let first = works.iter().map(|work| work.record().offset).min();
-            if let Some(first) = first {
-                self.reader = None;
-                self.after = ConsequenceOffset(self.after.0.min(first.0.saturating_sub(1)));
-            }
-            return Ok(Vec::new());
-        }
-        let delay_ms = millis(delay);
-        self.each(works, Word::Nack { delay_ms, reason })
+        self.settle(&claims(works), Settle::Fail { delay, reason })
     }
 
     /// The member is still at them: their leases end so long from now. In an
@@ -373,24 +329,87 @@ impl Group {
         works: &[Work],
         lease: Duration,
     ) -> Result<Vec<ConsequenceOffset>, WeirError> {
-        if self.mode == GroupMode::Exclusive {
-            let generation = self.generation;
-            let verdict = self.step(GroupStep::Renew { generation })?;
-            return Ok(match verdict.reason() {
-                None => Vec::new(),
-                Some(_) => works.iter().map(|work| work.record().offset).collect(),
-            });
+        self.settle(&claims(works), Settle::Extend { lease })
+    }
+
+    /// Any of these four, for records that were put aside: what names them is
+    /// enough. Returns the offsets of those that are with somebody else by now.
+    ///
+    /// # Errors
+    /// As for [`ack`](Self::ack) and [`ack_soon`](Self::ack_soon).
+    pub fn settle(
+        &mut self,
+        claims: &[Claim],
+        how: Settle<'_>,
+    ) -> Result<Vec<ConsequenceOffset>, WeirError> {
+        let exclusive = self.mode == GroupMode::Exclusive;
+        match how {
+            Settle::Done if exclusive => self.move_to(claims),
+            Settle::Done => self.each(claims, Word::Ack),
+            Settle::DoneSoon if exclusive => {
+                let Some(last) = claims.iter().max_by_key(|claim| claim.offset) else {
+                    return Ok(Vec::new());
+                };
+                self.done = self.done.max(last.offset);
+                self.place
+                    .move_cursor(&self.topic, &self.name, last.claim, last.offset)?;
+                Ok(Vec::new())
+            }
+            Settle::DoneSoon => Err(WeirError::Group {
+                code: ErrorCode::GroupMode,
+            }),
+            Settle::Fail { .. } if exclusive => {
+                if let Some(first) = claims.iter().map(|claim| claim.offset).min() {
+                    self.reader = None;
+                    self.after = ConsequenceOffset(self.after.0.min(first.0.saturating_sub(1)));
+                }
+                Ok(Vec::new())
+            }
+            Settle::Fail { delay, reason } => {
+                let delay_ms = millis(delay);
+                self.each(claims, Word::Nack { delay_ms, reason })
+            }
+            Settle::Extend { .. } if exclusive => {
+                let generation = self.generation;
+                let verdict = self.step(GroupStep::Renew { generation })?;
+                Ok(match verdict.reason() {
+                    None => Vec::new(),
+                    Some(_) => claims.iter().map(|claim| claim.offset).collect(),
+                })
+            }
+            Settle::Extend { lease } => {
+                let lease_ms = millis(lease).max(1);
+                self.each(claims, Word::Extend { lease_ms })
+            }
         }
-        let lease_ms = millis(lease).max(1);
-        self.each(works, Word::Extend { lease_ms })
+    }
+
+    fn move_to(&mut self, claims: &[Claim]) -> Result<Vec<ConsequenceOffset>, WeirError> {
+        let Some(last) = claims.iter().max_by_key(|claim| claim.offset) else {
+            return Ok(Vec::new());
+        };
+        let moved = self
+            .place
+            .move_cursor_now(&self.topic, &self.name, last.claim, last.offset)?;
+        match moved.reason {
+            None => {
+                self.done = self.done.max(last.offset);
+                Ok(Vec::new())
+            }
+            Some(ErrorCode::NotOwner) => {
+                self.generation = 0;
+                Ok(claims.iter().map(|claim| claim.offset).collect())
+            }
+            Some(code) => Err(WeirError::Group { code }),
+        }
     }
 
     /// Does a step for all of a claim together, and one by one where somebody
     /// else has some of them.
-    fn each(&self, works: &[Work], word: Word<'_>) -> Result<Vec<ConsequenceOffset>, WeirError> {
-        let mut all: Vec<(u64, u64)> = works
+    fn each(&self, claims: &[Claim], word: Word<'_>) -> Result<Vec<ConsequenceOffset>, WeirError> {
+        let mut all: Vec<(u64, u64)> = claims
             .iter()
-            .map(|work| (work.claim(), work.record().offset.0))
+            .map(|claim| (claim.claim, claim.offset.0))
             .collect();
         all.sort_unstable();
         all.dedup();
@@ -464,6 +483,10 @@ impl Group {
             ready: Vec::new().into_iter(),
         }
     }
+}
+
+fn claims(works: &[Work]) -> Vec<Claim> {
+    works.iter().map(Claim::from).collect()
 }
 
 fn millis(time: Duration) -> u64 {

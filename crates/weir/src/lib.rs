@@ -51,7 +51,7 @@ mod weir;
 
 pub use error::WeirError;
 pub use far::{AddressError, ConnectOptions};
-pub use group::{Group, Work, Works};
+pub use group::{Claim, Group, Settle, Work, Works};
 pub use latest::{Current, Latest};
 pub use reader::TopicReader;
 pub use session::{Pending, Session};

@@ -15,6 +15,12 @@ impl Value {
         Ok(found.then_some(Self { page }))
     }
 
+    /// What its bytes lie in. The record is the first one of it.
+    #[must_use]
+    pub fn page(&self) -> &Page {
+        &self.page
+    }
+
     /// The record.
     #[must_use]
     pub fn record(&self) -> Record<'_> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weir_core::group::Offsets;
-use weir_core::{GroupStep, Record};
+use weir_core::{ConsequenceOffset, GroupStep, Record};
 use weir_store::Page;
 
 use super::{Group, ITER_RECORDS};
@@ -35,6 +35,12 @@ impl Work {
         self.value.record()
     }
 
+    /// The record together with the memory it lies in.
+    #[must_use]
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
     /// How often it was delivered, this time included; 1 in an exclusive
     /// group.
     #[must_use]
@@ -47,6 +53,46 @@ impl Work {
     pub fn claim(&self) -> u64 {
         self.claim
     }
+}
+
+/// What names a record that a member has: all that is needed to say what
+/// became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Claim {
+    /// What it was claimed with.
+    pub claim: u64,
+    /// The record.
+    pub offset: ConsequenceOffset,
+}
+
+impl From<&Work> for Claim {
+    fn from(work: &Work) -> Self {
+        Self {
+            claim: work.claim,
+            offset: work.record().offset,
+        }
+    }
+}
+
+/// What became of records that a member has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settle<'a> {
+    /// Done; see [`Group::ack`].
+    Done,
+    /// Done; see [`Group::ack_soon`].
+    DoneSoon,
+    /// Given back; see [`Group::nack`].
+    Fail {
+        /// Before it may be claimed again.
+        delay: Duration,
+        /// For people.
+        reason: &'a str,
+    },
+    /// Still being worked at; see [`Group::extend`].
+    Extend {
+        /// The lease from now on.
+        lease: Duration,
+    },
 }
 
 /// See [`Group::works`].
