@@ -1,0 +1,482 @@
+//go:build cgo
+
+package weir
+
+/*
+#cgo pkg-config: weir
+#cgo noescape weir_abi_version
+#cgo nocallback weir_abi_version
+#cgo noescape weir_query_open
+#cgo nocallback weir_query_open
+#cgo noescape weir_query_source
+#cgo nocallback weir_query_source
+#cgo noescape weir_query_enqueue_copy
+#cgo nocallback weir_query_enqueue_copy
+#cgo nocallback weir_query_enqueue_loan
+#cgo noescape weir_query_enqueue_buffer
+#cgo nocallback weir_query_enqueue_buffer
+#cgo noescape weir_query_finish
+#cgo nocallback weir_query_finish
+#cgo noescape weir_query_replace
+#cgo nocallback weir_query_replace
+#cgo noescape weir_query_watermark
+#cgo nocallback weir_query_watermark
+#cgo noescape weir_query_next
+#cgo nocallback weir_query_next
+#cgo noescape weir_query_needs
+#cgo nocallback weir_query_needs
+#cgo noescape weir_query_token
+#cgo nocallback weir_query_token
+#cgo noescape weir_query_explain
+#cgo nocallback weir_query_explain
+#cgo noescape weir_query_cancel
+#cgo nocallback weir_query_cancel
+#cgo noescape weir_query_free
+#cgo nocallback weir_query_free
+#cgo noescape weir_page_describe
+#cgo nocallback weir_page_describe
+#cgo noescape weir_page_get
+#cgo nocallback weir_page_get
+#cgo noescape weir_page_release
+#cgo nocallback weir_page_release
+#cgo noescape weir_buffer_new
+#cgo nocallback weir_buffer_new
+#cgo noescape weir_buffer_data
+#cgo nocallback weir_buffer_data
+#cgo noescape weir_buffer_free
+#cgo nocallback weir_buffer_free
+#cgo noescape weir_loans_new
+#cgo nocallback weir_loans_new
+#cgo noescape weir_loans_collect
+#cgo nocallback weir_loans_collect
+#include <weir.h>
+*/
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"unsafe"
+)
+
+// Handles are values of the library; nothing here follows them.
+type (
+	queryHandle  = *C.weir_query
+	pageHandle   = *C.weir_page
+	bufferHandle = *C.weir_buffer
+)
+
+// The layouts that page.go reads are those of the header.
+const (
+	_ = uint(unsafe.Sizeof(span{}) - C.sizeof_weir_item)
+	_ = uint(C.sizeof_weir_item - unsafe.Sizeof(span{}))
+	_ = uint(unsafe.Sizeof(stored{}) - C.sizeof_weir_record)
+	_ = uint(C.sizeof_weir_record - unsafe.Sizeof(stored{}))
+)
+
+// ready checks, once, that the library speaks the version that this package was
+// compiled with.
+var ready = sync.OnceValue(func() error {
+	got, want := uint32(C.weir_abi_version()), uint32(C.WEIR_ABI_VERSION)
+	if got>>16 == want>>16 && (got == want || want>>16 > 0 && got > want) {
+		return nil
+	}
+	text := "the library has the interface %d.%d, this package needs %d.%d"
+	return failure(ErrUnsupported, fmt.Sprintf(text, got>>16, got&0xffff, want>>16, want&0xffff))
+})
+
+// sliceOf is a view of bytes for the time of a call.
+func sliceOf(bytes []byte) C.weir_slice {
+	return C.weir_slice{
+		ptr: (*C.uint8_t)(unsafe.SliceData(bytes)),
+		len: C.size_t(len(bytes)),
+	}
+}
+
+// textOf is the same of a string.
+func textOf(text string) C.weir_slice {
+	return C.weir_slice{
+		ptr: (*C.uint8_t)(unsafe.StringData(text)),
+		len: C.size_t(len(text)),
+	}
+}
+
+// pinned makes views that stand in structures, which cgo wants pinned.
+type pinned struct{ runtime.Pinner }
+
+func (p *pinned) bytes(bytes []byte) C.weir_slice {
+	if len(bytes) > 0 {
+		p.Pin(unsafe.SliceData(bytes))
+	}
+	return sliceOf(bytes)
+}
+
+func (p *pinned) text(text string) C.weir_slice {
+	if len(text) > 0 {
+		p.Pin(unsafe.StringData(text))
+	}
+	return textOf(text)
+}
+
+func (p *pinned) fields(fields []Field) (*C.weir_param, C.size_t) {
+	if len(fields) == 0 {
+		return nil, 0
+	}
+	params := make([]C.weir_param, len(fields))
+	for at, field := range fields {
+		params[at] = C.weir_param{name: p.text(field.Name), value: p.text(field.Value)}
+	}
+	p.Pin(&params[0])
+	return &params[0], C.size_t(len(params))
+}
+
+func (p *pinned) texts(texts []string) (*C.weir_slice, C.size_t) {
+	if len(texts) == 0 {
+		return nil, 0
+	}
+	slices := make([]C.weir_slice, len(texts))
+	for at, text := range texts {
+		slices[at] = p.text(text)
+	}
+	p.Pin(&slices[0])
+	return &slices[0], C.size_t(len(slices))
+}
+
+// errorOf makes an error of a negative result.
+func errorOf(result C.int32_t, said *C.weir_error) error {
+	err := &Error{Code: Code(-result), Source: -1, Offset: NoOffset}
+	if said == nil || said.code != result {
+		return err
+	}
+	err.Message = C.GoString(&said.message[0])
+	err.Offset = uint64(said.offset)
+	err.Detail = uint32(said.detail)
+	if said.source != C.WEIR_NO_SOURCE {
+		err.Source = int(said.source)
+	}
+	return err
+}
+
+// fine makes an error of a negative result, and none of another.
+func fine(result C.int32_t, said *C.weir_error) error {
+	if result > 0 {
+		return nil
+	}
+	return errorOf(result, said)
+}
+
+func flag(set bool, bit C.uint32_t) C.uint32_t {
+	if set {
+		return bit
+	}
+	return 0
+}
+
+func nativeQueryOpen(o *QueryOptions) (queryHandle, error) {
+	if err := ready(); err != nil {
+		return nil, err
+	}
+	var pin pinned
+	defer pin.Unpin()
+	options := C.weir_query_options{
+		struct_size: C.sizeof_weir_query_options,
+		flags: flag(o.Distinct, C.WEIR_QUERY_DISTINCT) |
+			flag(o.Strings == ByUTF16, C.WEIR_QUERY_UTF16) |
+			flag(o.Complex == ComplexRank, C.WEIR_QUERY_RANK_COMPLEX) |
+			flag(o.Missing == MissingDrop, C.WEIR_QUERY_DROP_MISSING) |
+			flag(o.Budgets.PagesAhead != 0, C.WEIR_QUERY_PAGES_AHEAD) |
+			flag(o.Limit != nil, C.WEIR_QUERY_LIMIT) |
+			flag(o.Top != nil, C.WEIR_QUERY_TOP),
+		where:            pin.text(o.Where),
+		order:            pin.text(o.Order),
+		_select:          pin.text(o.Select),
+		group:            pin.text(o.Group),
+		offset:           C.uint64_t(o.Offset),
+		token:            pin.bytes(o.Token),
+		mode:             C.uint32_t(o.Mode),
+		level:            C.uint32_t(o.Level),
+		on_bad_item:      C.uint32_t(o.BadItems),
+		pages_ahead:      C.uint32_t(max(o.Budgets.PagesAhead, 0)),
+		buffer_bytes_max: C.uint64_t(o.Budgets.BufferBytes),
+		sort_bytes_max:   C.uint64_t(o.Budgets.SortBytes),
+		groups_max:       C.uint64_t(o.Budgets.Groups),
+		distinct_max:     C.uint64_t(o.Budgets.Distinct),
+		page_bytes_max:   C.uint64_t(o.Budgets.PageBytes),
+		item_bytes_max:   C.uint64_t(o.Budgets.ItemBytes),
+		page_bytes_hint:  C.uint64_t(o.Budgets.PageHint),
+		sources_max:      C.uint32_t(o.Budgets.Sources),
+		depth_max:        C.uint32_t(o.Budgets.Depth),
+	}
+	if o.Limit != nil {
+		options.limit = C.uint64_t(*o.Limit)
+	}
+	if o.Top != nil {
+		options.top = C.uint64_t(*o.Top)
+	}
+	options.params, options.param_count = pin.fields(o.Params)
+	var query *C.weir_query
+	var said C.weir_error
+	err := fine(C.weir_query_open(&options, &query, &said), &said)
+	return query, err
+}
+
+// sourceOptions fills a structure with what lasts as long as pin.
+func sourceOptions(pin *pinned, o *SourceOptions) (C.weir_source_options, error) {
+	options := C.weir_source_options{
+		struct_size: C.sizeof_weir_source_options,
+		flags: flag(o.Ordinal != nil, C.WEIR_SOURCE_ORDINAL) |
+			flag(o.First != nil, C.WEIR_SOURCE_FIRST) |
+			flag(o.Sorted, C.WEIR_SOURCE_SORTED) |
+			flag(o.TrustOrder, C.WEIR_SOURCE_TRUST_ORDER) |
+			flag(o.Unstable, C.WEIR_SOURCE_UNSTABLE) |
+			flag(o.Partial, C.WEIR_SOURCE_PARTIAL) |
+			flag(o.Bound != nil, C.WEIR_SOURCE_BOUND),
+		name:  pin.text(o.Name),
+		level: C.uint32_t(o.Level),
+		first: pin.bytes(o.First),
+		tie:   pin.text(o.Tie),
+	}
+	if o.Ordinal != nil {
+		options.ordinal = C.uint64_t(*o.Ordinal)
+	}
+	options.meta, options.meta_count = pin.fields(o.Meta)
+	options.bound, options.bound_count = pin.texts(o.Bound)
+	switch shape, path, _ := strings.Cut(o.Shape, ":"); shape {
+	case "", "array":
+		options.shape = C.WEIR_SHAPE_ARRAY
+	case "member":
+		options.shape = C.WEIR_SHAPE_MEMBER
+		options.member = pin.text(path)
+	case "lines":
+		options.shape = C.WEIR_SHAPE_LINES
+	case "single":
+		options.shape = C.WEIR_SHAPE_SINGLE
+	default:
+		return options, failure(ErrBadOption, "no shape of pages is named `"+o.Shape+"`")
+	}
+	return options, nil
+}
+
+func nativeQuerySource(query queryHandle, o *SourceOptions) (uint32, error) {
+	var pin pinned
+	defer pin.Unpin()
+	options, err := sourceOptions(&pin, o)
+	if err != nil {
+		return 0, err
+	}
+	var number C.uint32_t
+	var said C.weir_error
+	err = fine(C.weir_query_source(query, &options, &number, &said), &said)
+	return uint32(number), err
+}
+
+// nextOf is the name of the page behind one, and whether there is one.
+func nextOf(next []byte) (C.weir_slice, C.uint32_t) {
+	return sliceOf(next), flag(next != nil, 1)
+}
+
+func nativeQueryEnqueue(query queryHandle, source uint32, page, next []byte) error {
+	var said C.weir_error
+	name, has := nextOf(next)
+	number := C.uint32_t(source)
+	return fine(C.weir_query_enqueue_copy(query, number, sliceOf(page), nil, name, has, &said), &said)
+}
+
+func nativeQueryEnqueuePinned(query queryHandle, source uint32, page, next []byte, cookie uint64) error {
+	list, err := cookies()
+	if err != nil {
+		return err
+	}
+	var said C.weir_error
+	loan := C.weir_loan{loans: list, cookie: C.uint64_t(cookie)}
+	name, has := nextOf(next)
+	number := C.uint32_t(source)
+	return fine(C.weir_query_enqueue_loan(query, number, sliceOf(page), nil, name, has, &loan, &said), &said)
+}
+
+func nativeQueryEnqueueBuffer(query queryHandle, source uint32, buffer bufferHandle, used int, next []byte) error {
+	var said C.weir_error
+	name, has := nextOf(next)
+	number := C.uint32_t(source)
+	return fine(C.weir_query_enqueue_buffer(query, number, buffer, C.size_t(used), nil, name, has, &said), &said)
+}
+
+func nativeQueryFinish(query queryHandle, source uint32) error {
+	var said C.weir_error
+	return fine(C.weir_query_finish(query, C.uint32_t(source), &said), &said)
+}
+
+func nativeQueryReplace(query queryHandle, source uint32, parts []SourceOptions) ([]uint32, error) {
+	var pin pinned
+	defer pin.Unpin()
+	options := make([]C.weir_source_options, len(parts))
+	for at := range parts {
+		filled, err := sourceOptions(&pin, &parts[at])
+		if err != nil {
+			return nil, err
+		}
+		options[at] = filled
+	}
+	numbers := make([]uint32, len(parts))
+	var said C.weir_error
+	err := fine(C.weir_query_replace(query, C.uint32_t(source), unsafe.SliceData(options),
+		C.size_t(len(parts)), (*C.uint32_t)(unsafe.SliceData(numbers)), &said), &said)
+	if err != nil {
+		return nil, err
+	}
+	return numbers, nil
+}
+
+func nativeQueryWatermark(query queryHandle, source uint32, keys []string) error {
+	var pin pinned
+	defer pin.Unpin()
+	slices, count := pin.texts(keys)
+	var said C.weir_error
+	return fine(C.weir_query_watermark(query, C.uint32_t(source), slices, count, &said), &said)
+}
+
+func nativeQueryNext(query queryHandle, bounds Bounds) (Step, pageHandle, error) {
+	var page *C.weir_page
+	var said C.weir_error
+	items, bytes := C.uint32_t(max(bounds.Items, 0)), C.uint64_t(bounds.Bytes)
+	switch result := C.weir_query_next(query, items, bytes, &page, &said); {
+	case result < 0:
+		return 0, nil, errorOf(result, &said)
+	case result == C.WEIR_DONE:
+		return Done, nil, nil
+	case result == C.WEIR_NEED:
+		// Asked for again by whoever wants to know.
+		C.weir_page_release(page)
+		return Needing, nil, nil
+	}
+	return Ready, page, nil
+}
+
+func nativeQueryNeeds(query *Query) ([]Need, error) {
+	var handle *C.weir_page
+	var said C.weir_error
+	result := C.weir_query_needs(query.handle, &handle, &said)
+	if result < 0 {
+		return nil, errorOf(result, &said)
+	}
+	if handle == nil {
+		return nil, nil
+	}
+	defer C.weir_page_release(handle)
+	page := viewOf(handle)
+	needs := make([]Need, len(page.spans))
+	for at, span := range page.spans {
+		needs[at] = Need{
+			Source:   Source{query: query, number: span.source},
+			Required: span.flags&flagRequired != 0,
+			Hint:     page.hint,
+		}
+		if span.flags&flagContinuation != 0 {
+			name := unsafe.Slice(span.ptr, span.length)
+			needs[at].Continuation = append([]byte{}, name...)
+		}
+	}
+	return needs, nil
+}
+
+// Texts of a query.
+const (
+	textToken = iota
+	textExplain
+)
+
+func nativeQueryText(query queryHandle, which int) ([]byte, error) {
+	var handle *C.weir_page
+	var said C.weir_error
+	var result C.int32_t
+	if which == textToken {
+		result = C.weir_query_token(query, &handle, &said)
+	} else {
+		result = C.weir_query_explain(query, &handle, &said)
+	}
+	if result < 0 {
+		return nil, errorOf(result, &said)
+	}
+	defer C.weir_page_release(handle)
+	return viewOf(handle).At(0).Clone(), nil
+}
+
+func nativeQueryCancel(query queryHandle) { C.weir_query_cancel(query) }
+
+func nativeQueryFree(query queryHandle) { C.weir_query_free(query) }
+
+// viewOf reads what a page holds; it is still the library's.
+func viewOf(handle pageHandle) *Page {
+	info := C.weir_page_info{struct_size: C.sizeof_weir_page_info}
+	page := &Page{handle: handle}
+	if C.weir_page_describe(handle, &info, nil) < 0 {
+		return page
+	}
+	page.spans = unsafe.Slice((*span)(unsafe.Pointer(info.items)), info.item_count)
+	page.records = unsafe.Slice((*stored)(unsafe.Pointer(info.records)), info.record_count)
+	page.skipped, page.position = uint64(info.skipped), uint64(info.position)
+	page.hint = uint64(info.hint)
+	return page
+}
+
+func nativePageGet(page pageHandle, first, count int, path string, values [][]byte) ([][]byte, error) {
+	var one [1]C.weir_slice
+	found := one[:]
+	if count > 1 {
+		found = make([]C.weir_slice, count)
+	}
+	var said C.weir_error
+	result := C.weir_page_get(page, C.size_t(first), C.size_t(count), textOf(path), &found[0], &said)
+	if result < 0 {
+		return values, errorOf(result, &said)
+	}
+	for _, slice := range found[:count] {
+		if slice.ptr == nil {
+			values = append(values, nil)
+			continue
+		}
+		values = append(values, unsafe.Slice((*byte)(slice.ptr), slice.len))
+	}
+	return values, nil
+}
+
+func nativePageRelease(page pageHandle) { C.weir_page_release(page) }
+
+func nativeBufferNew(size int) (bufferHandle, []byte, error) {
+	if err := ready(); err != nil {
+		return nil, nil, err
+	}
+	var buffer *C.weir_buffer
+	var said C.weir_error
+	if result := C.weir_buffer_new(C.size_t(size), &buffer, &said); result < 0 {
+		return nil, nil, errorOf(result, &said)
+	}
+	var room C.size_t
+	data := C.weir_buffer_data(buffer, &room)
+	return buffer, unsafe.Slice((*byte)(data), room), nil
+}
+
+func nativeBufferFree(buffer bufferHandle) { C.weir_buffer_free(buffer) }
+
+// cookies is the list of returned loans of this process.
+var cookies = sync.OnceValues(func() (*C.weir_loans, error) {
+	var list *C.weir_loans
+	var said C.weir_error
+	err := fine(C.weir_loans_new(&list, &said), &said)
+	return list, err
+})
+
+func nativeLoansCollect(room []uint64) int {
+	list, err := cookies()
+	if err != nil {
+		return 0
+	}
+	var count C.size_t
+	result := C.weir_loans_collect(list, (*C.uint64_t)(unsafe.SliceData(room)), C.size_t(len(room)), &count, nil, nil)
+	if result < 0 {
+		return 0
+	}
+	return int(count)
+}

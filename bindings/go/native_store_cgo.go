@@ -1,0 +1,547 @@
+//go:build cgo
+
+package weir
+
+/*
+#cgo noescape weir_open
+#cgo nocallback weir_open
+#cgo noescape weir_connect
+#cgo nocallback weir_connect
+#cgo noescape weir_describe
+#cgo nocallback weir_describe
+#cgo noescape weir_sync
+#cgo nocallback weir_sync
+#cgo noescape weir_close
+#cgo nocallback weir_close
+#cgo noescape weir_submit
+#cgo nocallback weir_submit
+#cgo noescape weir_send
+#cgo nocallback weir_send
+#cgo noescape weir_pending_wait
+#cgo nocallback weir_pending_wait
+#cgo noescape weir_pending_free
+#cgo nocallback weir_pending_free
+#cgo noescape weir_session_open
+#cgo nocallback weir_session_open
+#cgo noescape weir_session_submit
+#cgo nocallback weir_session_submit
+#cgo noescape weir_session_send
+#cgo nocallback weir_session_send
+#cgo noescape weir_session_next_nonce
+#cgo nocallback weir_session_next_nonce
+#cgo noescape weir_session_resume
+#cgo nocallback weir_session_resume
+#cgo noescape weir_session_free
+#cgo nocallback weir_session_free
+#cgo noescape weir_topic_ensure
+#cgo nocallback weir_topic_ensure
+#cgo noescape weir_topic_describe
+#cgo nocallback weir_topic_describe
+#cgo noescape weir_topics
+#cgo nocallback weir_topics
+#cgo noescape weir_get
+#cgo nocallback weir_get
+#cgo noescape weir_at
+#cgo nocallback weir_at
+#cgo noescape weir_scan
+#cgo nocallback weir_scan
+#cgo noescape weir_reader_open
+#cgo nocallback weir_reader_open
+#cgo noescape weir_reader_next
+#cgo nocallback weir_reader_next
+#cgo noescape weir_reader_cancel
+#cgo nocallback weir_reader_cancel
+#cgo noescape weir_reader_free
+#cgo nocallback weir_reader_free
+#cgo noescape weir_group_open
+#cgo nocallback weir_group_open
+#cgo noescape weir_group_claim
+#cgo nocallback weir_group_claim
+#cgo noescape weir_group_settle
+#cgo nocallback weir_group_settle
+#cgo noescape weir_group_step
+#cgo nocallback weir_group_step
+#cgo noescape weir_group_describe
+#cgo nocallback weir_group_describe
+#cgo noescape weir_group_cancel
+#cgo nocallback weir_group_cancel
+#cgo noescape weir_group_free
+#cgo nocallback weir_group_free
+#cgo noescape weir_page_release
+#cgo nocallback weir_page_release
+#cgo noescape weir_page_describe
+#cgo nocallback weir_page_describe
+#include <weir.h>
+*/
+import "C"
+
+import (
+	"time"
+	"unsafe"
+)
+
+// Handles are values of the library; nothing here follows them.
+type (
+	storeHandle   = *C.weir
+	pendingHandle = *C.weir_pending
+	sessionHandle = *C.weir_session
+	readerHandle  = *C.weir_reader
+	groupHandle   = *C.weir_group
+)
+
+// storeInfo is what a store says of itself.
+type storeInfo struct {
+	far bool
+	id  [16]byte
+}
+
+// millis is a time in milliseconds, rounded up.
+func millis(span time.Duration) C.uint64_t {
+	return C.uint64_t(max(span+time.Millisecond-1, 0) / time.Millisecond)
+}
+
+func nativeOpen(directory string, o *OpenOptions) (storeHandle, error) {
+	if err := ready(); err != nil {
+		return nil, err
+	}
+	var pin pinned
+	defer pin.Unpin()
+	options := C.weir_open_options{
+		struct_size: C.sizeof_weir_open_options,
+		durability:  C.uint32_t(o.Durability),
+		interval_ms: millis(o.Interval),
+		flags: flag(o.Existing, C.WEIR_OPEN_EXISTING) |
+			flag(o.OrConnect, C.WEIR_OPEN_OR_CONNECT),
+		program:            pin.text(o.Program),
+		snapshot_log_bytes: C.uint64_t(o.SnapshotLogBytes),
+		log_segment_bytes:  C.uint64_t(o.LogSegmentBytes),
+		key_bytes_max:      C.uint64_t(o.KeyBytes),
+		value_bytes_max:    C.uint64_t(o.ValueBytes),
+	}
+	var store *C.weir
+	var said C.weir_error
+	err := fine(C.weir_open(textOf(directory), &options, &store, &said), &said)
+	return store, err
+}
+
+func nativeConnect(address string, o *ConnectOptions) (storeHandle, error) {
+	if err := ready(); err != nil {
+		return nil, err
+	}
+	var pin pinned
+	defer pin.Unpin()
+	options := C.weir_connect_options{
+		struct_size: C.sizeof_weir_connect_options,
+		token:       pin.text(o.Token),
+		authority:   pin.text(o.Authority),
+		certificate: pin.text(o.Certificate),
+		key:         pin.text(o.Key),
+		agent:       pin.text(o.Agent),
+		connect_ms:  millis(o.ConnectTimeout),
+		patience_ms: millis(o.Patience),
+	}
+	var store *C.weir
+	var said C.weir_error
+	err := fine(C.weir_connect(textOf(address), &options, &store, &said), &said)
+	return store, err
+}
+
+func nativeDescribe(store storeHandle) (storeInfo, error) {
+	info := C.weir_info{struct_size: C.sizeof_weir_info}
+	var said C.weir_error
+	if result := C.weir_describe(store, &info, &said); result < 0 {
+		return storeInfo{}, errorOf(result, &said)
+	}
+	found := storeInfo{far: info.place == 2}
+	for at := range found.id {
+		found.id[at] = byte(info.store_id[at])
+	}
+	return found, nil
+}
+
+func nativeSync(store storeHandle) error {
+	var said C.weir_error
+	return fine(C.weir_sync(store, &said), &said)
+}
+
+func nativeClose(store storeHandle) error {
+	var said C.weir_error
+	return fine(C.weir_close(store, &said), &said)
+}
+
+func nativeTopics(store storeHandle) ([]string, error) {
+	var handle *C.weir_page
+	var said C.weir_error
+	if result := C.weir_topics(store, 0, &handle, &said); result < 0 {
+		return nil, errorOf(result, &said)
+	}
+	if handle == nil {
+		return nil, nil
+	}
+	defer C.weir_page_release(handle)
+	page := viewOf(handle)
+	names := make([]string, 0, page.Len())
+	for item := range page.Items() {
+		names = append(names, string(item.Bytes()))
+	}
+	return names, nil
+}
+
+// topicOptions fills a structure with what lasts as long as pin.
+func topicOptions(pin *pinned, o *TopicOptions) *C.weir_topic_options {
+	if o == nil {
+		return nil
+	}
+	options := &C.weir_topic_options{
+		struct_size: C.sizeof_weir_topic_options,
+		compaction:  flag(o.Latest, 1),
+		state:       flag(o.MemoryState, 1),
+	}
+	set := func(from *uint64, into *C.uint64_t, bit C.uint32_t) {
+		if from != nil {
+			*into = C.uint64_t(*from)
+			options.set |= bit
+		}
+	}
+	set(o.TombstoneTTLMS, &options.tombstone_ttl_ms, C.WEIR_TOPIC_TOMBSTONE_TTL_MS)
+	set(o.CompactionLagMS, &options.compaction_lag_ms, C.WEIR_TOPIC_COMPACTION_LAG_MS)
+	set(o.KeyBytes, &options.key_bytes_max, C.WEIR_TOPIC_KEY_BYTES_MAX)
+	set(o.ValueBytes, &options.value_bytes_max, C.WEIR_TOPIC_VALUE_BYTES_MAX)
+	set(o.Keys, &options.keys_max, C.WEIR_TOPIC_KEYS_MAX)
+	set(o.RetentionAgeMS, &options.retention_age_ms, C.WEIR_TOPIC_RETENTION_AGE_MS)
+	set(o.RetentionBytes, &options.retention_bytes, C.WEIR_TOPIC_RETENTION_BYTES)
+	set(o.RetentionRecords, &options.retention_records, C.WEIR_TOPIC_RETENTION_RECORDS)
+	set(o.Fuel, &options.fuel_max, C.WEIR_TOPIC_FUEL_MAX)
+	set(o.MemoryBytes, &options.memory_bytes_max, C.WEIR_TOPIC_MEMORY_BYTES_MAX)
+	set(o.Emits, &options.emits_max, C.WEIR_TOPIC_EMITS_MAX)
+	set(o.EmitBytes, &options.emit_bytes_max, C.WEIR_TOPIC_EMIT_BYTES_MAX)
+	set(o.StateEntries, &options.state_entries_max, C.WEIR_TOPIC_STATE_ENTRIES_MAX)
+	set(o.StateBytes, &options.state_bytes_max, C.WEIR_TOPIC_STATE_BYTES_MAX)
+	options.hold_for_groups, options.hold_for_groups_count = pin.texts(o.HoldForGroups)
+	pin.Pin(options)
+	return options
+}
+
+func nativeTopicEnsure(store storeHandle, topic string, o *TopicOptions) (bool, error) {
+	var pin pinned
+	defer pin.Unpin()
+	var created C.uint32_t
+	var said C.weir_error
+	options := topicOptions(&pin, o)
+	err := fine(C.weir_topic_ensure(store, textOf(topic), options, &created, &said), &said)
+	return created != 0, err
+}
+
+func nativeTopicDescribe(store storeHandle, topic string) (Info, bool, error) {
+	info := C.weir_topic_info{struct_size: C.sizeof_weir_topic_info}
+	var said C.weir_error
+	result := C.weir_topic_describe(store, textOf(topic), &info, &said)
+	if result < 0 {
+		return Info{}, false, errorOf(result, &said)
+	}
+	if result == C.WEIR_ABSENT {
+		return Info{}, false, nil
+	}
+	return Info{
+		Live:        info.live != 0,
+		ID:          uint64(info.id),
+		Incarnation: uint64(info.incarnation),
+		First:       uint64(info.first),
+		Last:        uint64(info.last),
+		Keys:        uint64(info.keys),
+		Bytes:       uint64(info.bytes),
+	}, true, nil
+}
+
+// intentionsOf fills structures with what lasts as long as pin.
+func intentionsOf(pin *pinned, intentions []Intention) []C.weir_intention {
+	filled := make([]C.weir_intention, len(intentions))
+	for at := range intentions {
+		from, into := &intentions[at], &filled[at]
+		*into = C.weir_intention{
+			struct_size: C.sizeof_weir_intention,
+			operation:   C.uint32_t(from.Operation),
+			topic:       pin.text(from.Topic),
+			key:         pin.bytes(from.Key),
+			value:       pin.bytes(from.Value),
+			meta:        pin.bytes(from.Meta),
+			options:     topicOptions(pin, from.Options),
+			code:        pin.bytes(from.Code),
+			args:        pin.bytes(from.Args),
+			replaced:    pin.bytes(from.Replaced),
+		}
+		if len(from.Expect) > 0 {
+			expects := make([]C.weir_expect, len(from.Expect))
+			for at, expect := range from.Expect {
+				expects[at] = C.weir_expect{
+					kind:    C.uint32_t(expect.kind),
+					has_key: flag(expect.hasKey, 1),
+					key:     pin.bytes(expect.key),
+					offset:  C.uint64_t(expect.offset),
+				}
+			}
+			pin.Pin(&expects[0])
+			into.expects, into.expect_count = &expects[0], C.size_t(len(expects))
+		}
+		if len(from.Steps) > 0 {
+			steps := make([]C.weir_step, len(from.Steps))
+			for at, step := range from.Steps {
+				steps[at] = C.weir_step{
+					operation: C.WEIR_PUT,
+					key:       pin.bytes(step.Key),
+					value:     pin.bytes(step.Value),
+					meta:      pin.bytes(step.Meta),
+				}
+				if step.Delete {
+					steps[at].operation = C.WEIR_DELETE
+				}
+			}
+			pin.Pin(&steps[0])
+			into.steps, into.step_count = &steps[0], C.size_t(len(steps))
+		}
+	}
+	return filled
+}
+
+// verdictsOf takes over verdicts and their texts, which it releases.
+func verdictsOf(filled []C.weir_verdict, texts *C.weir_page) []Verdict {
+	verdicts := make([]Verdict, len(filled))
+	for at, from := range filled {
+		verdicts[at] = Verdict{
+			Effect:    Effect(from.effect),
+			Reason:    Code(abs(from.reason)),
+			Intention: uint64(from.intention),
+			Offset:    uint64(from.offset),
+			Records:   uint32(from.records),
+			Nonce:     uint64(from.nonce),
+			Replayed:  from.flags&1 != 0,
+			Fuel:      uint64(from.fuel),
+			Detail: Detail{
+				Kind:   DetailKind(from.detail_kind),
+				Number: uint64(from.detail),
+				Reason: Code(abs(from.detail_reason)),
+			},
+		}
+	}
+	if texts != nil {
+		page := viewOf(texts)
+		for at := range min(len(verdicts), page.Len()) {
+			verdicts[at].Detail.Text = string(page.At(at).Bytes())
+		}
+		C.weir_page_release(texts)
+	}
+	return verdicts
+}
+
+func abs(number C.int32_t) C.int32_t { return max(number, -number) }
+
+func nativeSubmit(store storeHandle, intentions []Intention) ([]Verdict, error) {
+	var pin pinned
+	defer pin.Unpin()
+	filled := intentionsOf(&pin, intentions)
+	verdicts := make([]C.weir_verdict, len(intentions))
+	var texts *C.weir_page
+	var said C.weir_error
+	result := C.weir_submit(store, unsafe.SliceData(filled), C.size_t(len(filled)),
+		unsafe.SliceData(verdicts), &texts, &said)
+	if result < 0 {
+		return nil, errorOf(result, &said)
+	}
+	return verdictsOf(verdicts, texts), nil
+}
+
+func nativeSend(store storeHandle, intentions []Intention) (pendingHandle, error) {
+	var pin pinned
+	defer pin.Unpin()
+	filled := intentionsOf(&pin, intentions)
+	var pending *C.weir_pending
+	var said C.weir_error
+	err := fine(C.weir_send(store, unsafe.SliceData(filled), C.size_t(len(filled)), &pending, &said), &said)
+	return pending, err
+}
+
+// nativePendingWait gives verdicts, or none when they were not there in time.
+func nativePendingWait(pending pendingHandle, wait time.Duration, count int) ([]Verdict, error) {
+	verdicts := make([]C.weir_verdict, count)
+	var texts *C.weir_page
+	var said C.weir_error
+	result := C.weir_pending_wait(pending, millis(wait), unsafe.SliceData(verdicts),
+		C.size_t(count), &texts, &said)
+	switch {
+	case result < 0:
+		return nil, errorOf(result, &said)
+	case result == C.WEIR_TIMEOUT:
+		return nil, nil
+	}
+	return verdictsOf(verdicts, texts), nil
+}
+
+func nativePendingFree(pending pendingHandle) { C.weir_pending_free(pending) }
+
+func nativeSessionOpen(store storeHandle, client [16]byte) (sessionHandle, error) {
+	var session *C.weir_session
+	var said C.weir_error
+	err := fine(C.weir_session_open(store, sliceOf(client[:]), &session, &said), &said)
+	return session, err
+}
+
+func nativeSessionFree(session sessionHandle) { C.weir_session_free(session) }
+
+func nativeSessionSubmit(session sessionHandle, intentions []Intention) ([]Verdict, error) {
+	var pin pinned
+	defer pin.Unpin()
+	filled := intentionsOf(&pin, intentions)
+	verdicts := make([]C.weir_verdict, len(intentions))
+	var texts *C.weir_page
+	var said C.weir_error
+	result := C.weir_session_submit(session, unsafe.SliceData(filled), C.size_t(len(filled)),
+		unsafe.SliceData(verdicts), &texts, &said)
+	if result < 0 {
+		return nil, errorOf(result, &said)
+	}
+	return verdictsOf(verdicts, texts), nil
+}
+
+func nativeSessionSend(session sessionHandle, intentions []Intention) (pendingHandle, error) {
+	var pin pinned
+	defer pin.Unpin()
+	filled := intentionsOf(&pin, intentions)
+	var pending *C.weir_pending
+	var said C.weir_error
+	result := C.weir_session_send(session, unsafe.SliceData(filled), C.size_t(len(filled)), &pending, &said)
+	return pending, fine(result, &said)
+}
+
+func nativeSessionNextNonce(session sessionHandle) (uint64, error) {
+	var nonce C.uint64_t
+	var said C.weir_error
+	err := fine(C.weir_session_next_nonce(session, &nonce, &said), &said)
+	return uint64(nonce), err
+}
+
+func nativeSessionResume(session sessionHandle, nonce uint64) error {
+	var said C.weir_error
+	return fine(C.weir_session_resume(session, C.uint64_t(nonce), &said), &said)
+}
+
+// nativeGet gives a page with one record, or none.
+func nativeGet(store storeHandle, topic string, key []byte) (pageHandle, error) {
+	var page *C.weir_page
+	var said C.weir_error
+	err := fine(C.weir_get(store, textOf(topic), sliceOf(key), &page, &said), &said)
+	return page, err
+}
+
+// nativeAt does the same for an offset.
+func nativeAt(store storeHandle, topic string, offset uint64) (pageHandle, error) {
+	var page *C.weir_page
+	var said C.weir_error
+	err := fine(C.weir_at(store, textOf(topic), C.uint64_t(offset), &page, &said), &said)
+	return page, err
+}
+
+// nativeScan gives a page of keys, or none behind the last.
+func nativeScan(store storeHandle, topic string, prefix, after []byte, behind bool, limit uint64) (pageHandle, error) {
+	var page *C.weir_page
+	var said C.weir_error
+	flags := flag(behind, C.WEIR_SCAN_BEHIND) | C.WEIR_SCAN_VALUES
+	err := fine(C.weir_scan(store, textOf(topic), sliceOf(prefix), sliceOf(after),
+		C.uint64_t(limit), flags, &page, &said), &said)
+	return page, err
+}
+
+func nativeReaderOpen(store storeHandle, topic string, from From, wait bool) (readerHandle, error) {
+	options := C.weir_read_options{
+		struct_size: C.sizeof_weir_read_options,
+		from:        C.uint32_t(from.kind),
+		value:       C.uint64_t(from.value),
+		flags:       flag(wait, C.WEIR_READ_AWAIT),
+	}
+	var reader *C.weir_reader
+	var said C.weir_error
+	err := fine(C.weir_reader_open(store, textOf(topic), &options, &reader, &said), &said)
+	return reader, err
+}
+
+// nativeReaderNext gives a page, or none when nothing came in time.
+func nativeReaderNext(reader readerHandle, wait time.Duration) (pageHandle, error) {
+	var page *C.weir_page
+	var said C.weir_error
+	err := fine(C.weir_reader_next(reader, millis(wait), &page, &said), &said)
+	return page, err
+}
+
+func nativeReaderCancel(reader readerHandle) { C.weir_reader_cancel(reader) }
+
+func nativeReaderFree(reader readerHandle) { C.weir_reader_free(reader) }
+
+func nativeGroupOpen(store storeHandle, topic, name string, mode GroupMode, o *GroupOptions) (groupHandle, error) {
+	var pin pinned
+	defer pin.Unpin()
+	options := C.weir_group_options{
+		struct_size:    C.sizeof_weir_group_options,
+		mode:           C.uint32_t(mode),
+		flags:          flag(o.Existing, C.WEIR_GROUP_EXISTING),
+		member:         pin.text(o.Member),
+		claim_lease_ms: millis(o.ClaimLease),
+		start:          C.uint64_t(o.Start),
+		lease_ms:       millis(o.Lease),
+		attempts_max:   C.uint32_t(o.Attempts),
+		pending_max:    C.uint32_t(o.Pending),
+		dead_letters:   pin.text(o.DeadLetters),
+	}
+	var group *C.weir_group
+	var said C.weir_error
+	err := fine(C.weir_group_open(store, textOf(topic), textOf(name), &options, &group, &said), &said)
+	return group, err
+}
+
+func nativeGroupFree(group groupHandle) { C.weir_group_free(group) }
+
+func nativeGroupCancel(group groupHandle) { C.weir_group_cancel(group) }
+
+// nativeGroupClaim gives a page, or none when nothing came in time.
+func nativeGroupClaim(group groupHandle, limit int, wait time.Duration) (pageHandle, error) {
+	var page *C.weir_page
+	var said C.weir_error
+	err := fine(C.weir_group_claim(group, C.uint64_t(max(limit, 0)), millis(wait), &page, &said), &said)
+	return page, err
+}
+
+func nativeGroupSettle(group groupHandle, claims []Claimed, verb uint32, span time.Duration, reason string) ([]uint64, error) {
+	lost := make([]uint64, len(claims))
+	var count C.size_t
+	var said C.weir_error
+	result := C.weir_group_settle(group, (*C.weir_claim)(unsafe.Pointer(unsafe.SliceData(claims))),
+		C.size_t(len(claims)), C.uint32_t(verb), millis(span), textOf(reason),
+		(*C.uint64_t)(unsafe.SliceData(lost)), &count, &said)
+	if result < 0 {
+		return nil, errorOf(result, &said)
+	}
+	return lost[:count], nil
+}
+
+func nativeGroupStep(group groupHandle, verb uint32, offset uint64) error {
+	var said C.weir_error
+	return fine(C.weir_group_step(group, C.uint32_t(verb), C.uint64_t(offset), &said), &said)
+}
+
+func nativeGroupDescribe(group groupHandle) (GroupInfo, error) {
+	info := C.weir_group_info{struct_size: C.sizeof_weir_group_info}
+	var said C.weir_error
+	if result := C.weir_group_describe(group, &info, &said); result < 0 {
+		return GroupInfo{}, errorOf(result, &said)
+	}
+	return GroupInfo{
+		Mode:         GroupMode(info.mode),
+		Cursor:       uint64(info.cursor),
+		Frontier:     uint64(info.frontier),
+		Last:         uint64(info.last),
+		Lag:          uint64(info.lag),
+		Leased:       uint64(info.leased),
+		Waiting:      uint64(info.waiting),
+		Redeliveries: uint64(info.redeliveries),
+		Deaths:       uint64(info.deaths),
+		Letters:      uint64(info.letters),
+	}, nil
+}

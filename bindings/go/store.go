@@ -1,0 +1,176 @@
+package weir
+
+import (
+	"context"
+	"runtime"
+	"time"
+)
+
+// Durability says when a write is answered. What a crash leaves is a prefix of
+// what was written, at every level.
+type Durability uint32
+
+// When a write is answered.
+const (
+	DurabilityDefault  Durability = iota // DurabilityGroup
+	DurabilityGroup                      // when it is synced, together with what else waits
+	DurabilityEach                       // when it is synced, by itself
+	DurabilityInterval                   // when it is written; synced after a time
+	DurabilityMemory                     // when it is written; not synced before the store is closed
+)
+
+// OpenOptions say how a store is opened; the zero value is the default of each.
+type OpenOptions struct {
+	// Durability says when a write is answered; Interval goes with
+	// DurabilityInterval.
+	Durability Durability
+	Interval   time.Duration
+	// Existing makes a directory without a store an error.
+	Existing bool
+	// OrConnect uses a store that a server has open through its socket.
+	OrConnect bool
+	// Program is the name that others are told who find the store locked.
+	Program string
+	// KeyBytes and ValueBytes bound keys (1 KiB) and values (1 MiB).
+	KeyBytes, ValueBytes uint64
+	// SnapshotLogBytes is the log behind the newest snapshot that makes a new
+	// one (1 GiB); LogSegmentBytes the size of a segment (64 MiB).
+	SnapshotLogBytes, LogSegmentBytes uint64
+}
+
+// ConnectOptions say how a server is reached; the zero value is the default of
+// each.
+type ConnectOptions struct {
+	// Token is a proof of identity.
+	Token string
+	// Authority, Certificate and Key are files, in PEM, for addresses of the
+	// form weirs://: who signed the server's certificate, the own one, its key.
+	Authority, Certificate, Key string
+	// Agent is the name and version of the program, for people.
+	Agent string
+	// ConnectTimeout bounds the first connection (5 s); Patience is the time
+	// for an answer, and without any connection (30 s).
+	ConnectTimeout, Patience time.Duration
+}
+
+// Store is an event store: in a directory that this process has open, or behind
+// a server. It may be used by any number of goroutines.
+type Store struct {
+	handle  storeHandle
+	far     bool
+	cleanup runtime.Cleanup
+}
+
+// Open opens the store in a directory, or makes one. It is to be closed.
+func Open(directory string, options *OpenOptions) (*Store, error) {
+	if options == nil {
+		options = &OpenOptions{}
+	}
+	handle, err := nativeOpen(directory, options)
+	if err != nil {
+		return nil, err
+	}
+	info, err := nativeDescribe(handle)
+	return newStore(handle, info.far), err
+}
+
+// Connect connects to a server at "weir://HOST[:PORT]", "weirs://HOST[:PORT]"
+// (TLS) or "unix:PATH".
+func Connect(ctx context.Context, address string, options *ConnectOptions) (*Store, error) {
+	if options == nil {
+		options = &ConnectOptions{}
+	}
+	limited := *options
+	if deadline, there := ctx.Deadline(); there {
+		left := max(time.Until(deadline), time.Millisecond)
+		if limited.ConnectTimeout == 0 || limited.ConnectTimeout > left {
+			limited.ConnectTimeout = left
+		}
+	}
+	handle, err := call(ctx, true, func() (storeHandle, error) {
+		return nativeConnect(address, &limited)
+	}, func(handle storeHandle) { _ = nativeClose(handle) })
+	if err != nil {
+		return nil, err
+	}
+	return newStore(handle, true), nil
+}
+
+func newStore(handle storeHandle, far bool) *Store {
+	store := &Store{handle: handle, far: far}
+	store.cleanup = runtime.AddCleanup(store, func(handle storeHandle) {
+		// Nobody is left to be told.
+		_ = nativeClose(handle)
+	}, handle)
+	return store
+}
+
+// Close finishes what is queued and closes the store, or the connection. Pages
+// stay good; other calls fail with [ErrClosed]. Closing it again does nothing.
+func (s *Store) Close() error {
+	if s.handle == nil {
+		return nil
+	}
+	s.cleanup.Stop()
+	handle := s.handle
+	s.handle = nil
+	return nativeClose(handle)
+}
+
+// Sync makes everything that was answered so far durable, at any level.
+func (s *Store) Sync(ctx context.Context) error {
+	defer runtime.KeepAlive(s)
+	_, err := call(ctx, s.far, func() (struct{}, error) {
+		return struct{}{}, nativeSync(s.handle)
+	}, nil)
+	return err
+}
+
+// ID is the id of the store, which its copies share.
+func (s *Store) ID() ([16]byte, error) {
+	defer runtime.KeepAlive(s)
+	info, err := nativeDescribe(s.handle)
+	return info.id, err
+}
+
+// Topic is a handle on a topic, whether it is there or not. It costs nothing.
+func (s *Store) Topic(name string) Topic { return Topic{store: s, name: name} }
+
+// Topics are the names of the topics, in byte order.
+func (s *Store) Topics(ctx context.Context) ([]string, error) {
+	defer runtime.KeepAlive(s)
+	return call(ctx, s.far, func() ([]string, error) { return nativeTopics(s.handle) }, nil)
+}
+
+// call does what may take long for as long as the context lasts. A call to a
+// server goes on behind it then, for as long as the patience of the connection,
+// and what it gave is dropped.
+func call[T any](ctx context.Context, far bool, work func() (T, error), drop func(T)) (T, error) {
+	var none T
+	if ctx.Err() != nil {
+		return none, ended(ctx)
+	}
+	if !far || ctx.Done() == nil {
+		return work()
+	}
+	type outcome struct {
+		value T
+		err   error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		value, err := work()
+		done <- outcome{value, err}
+	}()
+	select {
+	case got := <-done:
+		return got.value, got.err
+	case <-ctx.Done():
+		go func() {
+			if got := <-done; got.err == nil && drop != nil {
+				drop(got.value)
+			}
+		}()
+		return none, ended(ctx)
+	}
+}

@@ -1,0 +1,78 @@
+package weir_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// world runs the commands of transcripts.
+type world interface {
+	// run runs a command and gives what it prints.
+	run(line string) string
+	// close frees what the commands left.
+	close()
+}
+
+// vectors is the folder of a set of transcripts. They lie beside the module,
+// which WEIR_VECTORS overrules.
+func vectors(t *testing.T, set string) string {
+	t.Helper()
+	root := os.Getenv("WEIR_VECTORS")
+	if root == "" {
+		root = filepath.Join("..", "..", "vectors")
+	}
+	return filepath.Join(root, set)
+}
+
+// replay runs every transcript of a set: commands above a rule, below it what
+// they print.
+func replay(t *testing.T, set string, fresh func(t *testing.T) world) {
+	paths, err := filepath.Glob(filepath.Join(vectors(t, set), "*.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := 0
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			world := fresh(t)
+			defer world.close()
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			steps += replayed(t, string(text), world)
+		})
+	}
+	if len(paths) == 0 || steps == 0 {
+		t.Fatalf("there are no transcripts of %s", set)
+	}
+	fmt.Printf("transcripts of %s: %d, steps: %d\n", set, len(paths), steps)
+}
+
+// replayed runs the blocks of a transcript; how many commands there were.
+func replayed(t *testing.T, text string, world world) int {
+	t.Helper()
+	steps, line := 0, 1
+	for block := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
+		commands, want, ruled := strings.Cut("\n"+block+"\n", "\n----\n")
+		var printed strings.Builder
+		for command := range strings.Lines(commands) {
+			command = strings.TrimSuffix(command, "\n")
+			if strings.TrimSpace(command) == "" || command[0] == '#' {
+				continue
+			}
+			steps++
+			printed.WriteString(world.run(command))
+		}
+		if got := printed.String(); ruled && got != want {
+			t.Errorf("the block at line %d prints\n%sand not\n%s", line, got, want)
+		} else if !ruled && got != "" {
+			t.Errorf("the block at line %d has no rule", line)
+		}
+		line += strings.Count(block, "\n") + 2
+	}
+	return steps
+}
