@@ -1,0 +1,92 @@
+package weir;
+
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+
+/** Memory of the library, to be filled and given to a query without a copy. Of one thread. */
+public final class Buffer implements AutoCloseable {
+    private static final int STEP = 64 << 10;
+
+    private long handle;
+    private MemorySegment data;
+    private long used;
+
+    /** A buffer of this many bytes, at least 1, with unspecified content. */
+    public Buffer(long size) {
+        Library.need();
+        allocate(size);
+    }
+
+    private void allocate(long size) {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment out = call.allocate(JAVA_LONG);
+            Lib.check(call, error -> (int) Lib.BUFFER_NEW.invokeExact(size, out, error));
+            handle = out.get(JAVA_LONG, 0);
+            data = Lib.bufferData(handle, size);
+        }
+    }
+
+    /** A buffer with all that a stream gives. */
+    static Buffer of(InputStream stream) throws IOException {
+        Buffer buffer = new Buffer(Math.max(stream.available(), STEP));
+        try {
+            byte[] chunk = new byte[STEP];
+            for (int n = stream.read(chunk); n >= 0; n = stream.read(chunk)) {
+                buffer.append(chunk, n);
+            }
+        } catch (IOException | RuntimeException failed) {
+            buffer.close();
+            throw failed;
+        }
+        return buffer;
+    }
+
+    private void append(byte[] chunk, int length) {
+        if (used + length > data.byteSize()) {
+            long old = handle;
+            MemorySegment before = data;
+            allocate(Math.max(2 * before.byteSize(), used + length));
+            MemorySegment.copy(before, 0, data, 0, used);
+            Lib.release(Lib.BUFFER_FREE, old);
+        }
+        MemorySegment.copy(MemorySegment.ofArray(chunk), 0, data, used, length);
+        used += length;
+    }
+
+    long used() {
+        return used;
+    }
+
+    /** Where it lies; not to be used once it was given away or closed. */
+    public MemorySegment segment() {
+        if (handle == 0) {
+            throw new IllegalStateException("the buffer was given away or closed");
+        }
+        return data;
+    }
+
+    long handle() {
+        if (handle == 0) {
+            throw new IllegalStateException("the buffer was given away or closed");
+        }
+        return handle;
+    }
+
+    void gone() {
+        handle = 0;
+        data = null;
+    }
+
+    /** Gives the memory back, if it was not given away. */
+    @Override
+    public void close() {
+        if (handle != 0) {
+            Lib.release(Lib.BUFFER_FREE, handle);
+            gone();
+        }
+    }
+}

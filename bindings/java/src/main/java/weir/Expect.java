@@ -1,0 +1,54 @@
+package weir;
+
+/** A condition of an intention: all of them hold, or it is INVALID with CONFLICT. */
+public final class Expect {
+    final int kind;
+    final byte[] key;
+    final long offset;
+
+    private Expect(int kind, byte[] key, long offset) {
+        this.kind = kind;
+        this.key = key;
+        this.offset = offset;
+    }
+
+    /** The same condition on another key than the intention's own. */
+    public Expect of(byte[] key) {
+        return new Expect(kind, key, offset);
+    }
+
+    /** The value of the key was written at this offset. */
+    public static Expect keyAt(long offset) {
+        return new Expect(1, null, offset);
+    }
+
+    /** The key has no value. */
+    public static Expect keyAbsent() {
+        return new Expect(2, null, 0);
+    }
+
+    /** The key has a value. */
+    public static Expect keyPresent() {
+        return new Expect(3, null, 0);
+    }
+
+    /** The last record of the topic has this offset. */
+    public static Expect topicAt(long offset) {
+        return new Expect(4, null, offset);
+    }
+
+    /** The same, or the topic is not there. */
+    public static Expect topicAbsentOrAt(long offset) {
+        return new Expect(5, null, offset);
+    }
+
+    /** The topic is there and has no record behind the one that made it. */
+    public static Expect topicEmpty() {
+        return new Expect(6, null, 0);
+    }
+
+    /** The topic is there since this intention. */
+    public static Expect incarnation(long intention) {
+        return new Expect(7, null, intention);
+    }
+}

@@ -1,0 +1,89 @@
+package weir;
+
+import java.util.List;
+
+/**
+ * One thing that is asked for. Which of the parts count depends on the operation.
+ */
+public final class Intention {
+    static final int PUT = 1;
+    static final int DELETE = 2;
+    static final int TRANSACTION = 3;
+    static final int CREATE = 4;
+    static final int DESTROY = 5;
+    static final int ALTER = 6;
+
+    private static final byte[] NOTHING = {};
+
+    final int operation;
+    String topic = "";
+    byte[] key = NOTHING;
+    byte[] value = NOTHING;
+    byte[] meta = NOTHING;
+    List<Expect> expects = List.of();
+    List<Change> changes = List.of();
+    TopicOptions options;
+
+    private Intention(int operation) {
+        this.operation = operation;
+    }
+
+    /** Sets a key, or appends if it is empty. */
+    public static Intention put(byte[] key, byte[] value) {
+        Intention made = new Intention(PUT);
+        made.key = key;
+        made.value = value;
+        return made;
+    }
+
+    /** Removes a key. */
+    public static Intention delete(byte[] key) {
+        Intention made = new Intention(DELETE);
+        made.key = key;
+        return made;
+    }
+
+    /** Makes all changes, in order, or none. Conditions on keys name them by {@link Expect#of}. */
+    public static Intention transaction(List<Change> changes) {
+        Intention made = new Intention(TRANSACTION);
+        made.changes = List.copyOf(changes);
+        return made;
+    }
+
+    /** Makes the topic. */
+    public static Intention create(TopicOptions options) {
+        Intention made = new Intention(CREATE);
+        made.options = options;
+        return made;
+    }
+
+    /** Ends the topic. */
+    public static Intention destroy() {
+        return new Intention(DESTROY);
+    }
+
+    /** Replaces the options of the topic. */
+    public static Intention alter(TopicOptions options) {
+        Intention made = new Intention(ALTER);
+        made.options = options;
+        return made;
+    }
+
+    /** The topic; in calls of a {@link Topic} that one if it is not named. */
+    public Intention of(String topic) {
+        this.topic = topic;
+        return this;
+    }
+
+    /** Conditions. */
+    public Intention expecting(Expect... expects) {
+        this.expects = List.of(expects);
+        return this;
+    }
+
+    /** What goes with the record and is not read by the store. */
+    public Intention meta(byte[] meta) {
+        this.meta = meta;
+        return this;
+    }
+}

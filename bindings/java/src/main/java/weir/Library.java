@@ -1,0 +1,56 @@
+package weir;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.SymbolLookup;
+import java.lang.foreign.ValueLayout;
+
+/** Finds the library: by a property or a variable that names it, else by the system's loader. */
+final class Library {
+    private static final String DEFAULT = "libweir.so.0";
+
+    private static final SymbolLookup SYMBOLS;
+    private static final String MISSING;
+
+    static {
+        SymbolLookup found = null;
+        String missing = null;
+        String name = System.getProperty("weir.library");
+        if (name == null) {
+            name = System.getenv("WEIR_LIBRARY");
+        }
+        if (name == null) {
+            name = DEFAULT;
+        }
+        if (ValueLayout.ADDRESS.byteSize() != Long.BYTES) {
+            missing = "the library needs pointers of 64 bits";
+        } else {
+            try {
+                found = load(name);
+            } catch (IllegalArgumentException none) {
+                missing = "cannot load `" + name
+                        + "`; the system property `weir.library` or the variable WEIR_LIBRARY names the file";
+            }
+        }
+        SYMBOLS = found;
+        MISSING = missing;
+    }
+
+    private Library() {}
+
+    @SuppressWarnings("restricted")
+    private static SymbolLookup load(String name) {
+        return SymbolLookup.libraryLookup(name, Arena.global());
+    }
+
+    /** Fails with a sentence when there is no library. Whatever opens something asks first. */
+    static void need() {
+        if (MISSING != null) {
+            throw new WeirException(ErrorCode.UNSUPPORTED, MISSING);
+        }
+    }
+
+    static SymbolLookup symbols() {
+        need();
+        return SYMBOLS;
+    }
+}

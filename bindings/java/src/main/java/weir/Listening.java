@@ -1,0 +1,113 @@
+package weir;
+
+import java.time.Duration;
+import java.util.Objects;
+import java.util.Optional;
+import java.util.concurrent.Flow;
+
+/** Records of a topic as they come, for each subscriber on a thread of its own. */
+final class Listening implements Flow.Publisher<Stored> {
+    private static final Duration WAIT = Duration.ofMinutes(1);
+
+    private final Topic topic;
+    private final From from;
+
+    Listening(Topic topic, From from) {
+        this.topic = topic;
+        this.from = from;
+    }
+
+    @Override
+    public void subscribe(Flow.Subscriber<? super Stored> subscriber) {
+        Objects.requireNonNull(subscriber);
+        Listener listener = new Listener(subscriber);
+        Thread thread = new Thread(listener, "weir-listen-" + topic.name());
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    private final class Listener implements Runnable, Flow.Subscription {
+        private final Flow.Subscriber<? super Stored> subscriber;
+        private long demand;
+        private boolean cancelled;
+        private RuntimeException refused;
+        private Reader reader;
+
+        Listener(Flow.Subscriber<? super Stored> subscriber) {
+            this.subscriber = subscriber;
+        }
+
+        @Override
+        public synchronized void request(long n) {
+            if (n <= 0) {
+                refused = new IllegalArgumentException("a demand is a number above 0");
+            } else {
+                demand = demand + n < 0 ? Long.MAX_VALUE : demand + n;
+            }
+            notifyAll();
+        }
+
+        @Override
+        public synchronized void cancel() {
+            cancelled = true;
+            if (reader != null) {
+                reader.cancel();
+            }
+            notifyAll();
+        }
+
+        /** Waits until a record is wanted; false when none will be. */
+        private synchronized boolean wanted() throws InterruptedException {
+            while (demand == 0 && !cancelled && refused == null) {
+                wait();
+            }
+            if (refused != null) {
+                throw refused;
+            }
+            if (!cancelled && demand != Long.MAX_VALUE) {
+                demand--;
+            }
+            return !cancelled;
+        }
+
+        private synchronized boolean ended() {
+            return cancelled;
+        }
+
+        @Override
+        public void run() {
+            subscriber.onSubscribe(this);
+            try (Reader opened = new Reader(topic, from, true)) {
+                synchronized (this) {
+                    reader = opened;
+                }
+                read(opened);
+            } catch (Throwable thrown) {
+                if (!ended()) {
+                    subscriber.onError(thrown);
+                }
+            } finally {
+                synchronized (this) {
+                    reader = null;
+                }
+            }
+        }
+
+        private void read(Reader from) throws InterruptedException {
+            while (!ended()) {
+                Optional<Page> next = from.next(WAIT);
+                if (next.isEmpty()) {
+                    continue;
+                }
+                try (Page page = next.get()) {
+                    for (TopicRecord record : page.records()) {
+                        if (!wanted()) {
+                            return;
+                        }
+                        subscriber.onNext(record.copy());
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+package weir;
+
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.ref.Cleaner;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.NoSuchElementException;
+import java.util.stream.IntStream;
+import java.util.stream.Stream;
+
+/**
+ * A run of results or records: immutable, and on its own once it was given out. All memory of it ends
+ * with {@link #close}; what reads it then gets an {@link IllegalStateException}.
+ *
+ * <p>A page belongs to the thread that got it; {@link #share} makes it everybody's.
+ */
+public final class Page implements AutoCloseable, Iterable<Item> {
+    private static final Cleaner CLEANER = Cleaner.create();
+
+    private static final long INFO_BYTES = 96;
+    private static final long INFO_ITEMS = 8;
+    private static final long INFO_RECORDS = 24;
+    private static final long INFO_BUFFERS = 40;
+    private static final long INFO_SKIPPED = 64;
+    private static final long INFO_HINT = 72;
+    private static final long INFO_POSITION = 80;
+
+    static final long ITEM_BYTES = 40;
+    static final long RECORD_BYTES = 128;
+
+    private final Cleaner.Cleanable cleanable;
+    private final long handle;
+    private final int count;
+    private final int recordCount;
+    private final long skipped;
+    private final long hint;
+    private final long position;
+    private Arena arena;
+    private MemorySegment items;
+    private MemorySegment records;
+    private MemorySegment[] buffers;
+
+    /** Takes over what the library gave out. */
+    Page(long handle) {
+        this.handle = handle;
+        this.cleanable = CLEANER.register(this, new Release(handle));
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment info = Lib.sized(call, INFO_BYTES);
+            Lib.check(call, error -> (int) Lib.PAGE_DESCRIBE.invokeExact(handle, info, error));
+            this.count = Math.toIntExact(info.get(JAVA_LONG, INFO_ITEMS + 8));
+            this.recordCount = Math.toIntExact(info.get(JAVA_LONG, INFO_RECORDS + 8));
+            this.skipped = info.get(JAVA_LONG, INFO_SKIPPED);
+            this.hint = info.get(JAVA_LONG, INFO_HINT);
+            this.position = info.get(JAVA_LONG, INFO_POSITION);
+            wrap(Arena.ofConfined(), info);
+        }
+    }
+
+    /** What the cleaner does; knows nothing of the page. */
+    private record Release(long handle) implements Runnable {
+        @Override
+        public void run() {
+            Lib.release(Lib.PAGE_RELEASE, handle);
+        }
+    }
+
+    private void wrap(Arena arena, MemorySegment info) {
+        this.arena = arena;
+        items = part(info.get(ADDRESS, INFO_ITEMS), count * ITEM_BYTES);
+        records = part(info.get(ADDRESS, INFO_RECORDS), recordCount * RECORD_BYTES);
+        int bufferCount = Math.toIntExact(info.get(JAVA_LONG, INFO_BUFFERS + 8));
+        MemorySegment slices = part(info.get(ADDRESS, INFO_BUFFERS), bufferCount * Lib.SLICE.byteSize());
+        buffers = new MemorySegment[bufferCount];
+        for (int at = 0; at < bufferCount; at++) {
+            long offset = at * Lib.SLICE.byteSize();
+            buffers[at] = part(slices.get(ADDRESS, offset), slices.get(JAVA_LONG, offset + 8)).asReadOnly();
+        }
+    }
+
+    @SuppressWarnings("restricted")
+    private MemorySegment part(MemorySegment start, long bytes) {
+        return start.reinterpret(bytes, arena, null);
+    }
+
+    /** Lets any thread use the page from now on; to be called by the one that got it. */
+    public Page share() {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment info = Lib.sized(call, INFO_BYTES);
+            Lib.check(call, error -> (int) Lib.PAGE_DESCRIBE.invokeExact(handle, info, error));
+            arena.close();
+            wrap(Arena.ofShared(), info);
+        }
+        return this;
+    }
+
+    /** Gives the memory back. Again does nothing. */
+    @Override
+    public void close() {
+        if (arena.scope().isAlive()) {
+            arena.close();
+            cleanable.clean();
+        }
+    }
+
+    /** Number of items or records. */
+    public int size() {
+        return count;
+    }
+
+    /** Bad items that the query left out so far. */
+    public long skipped() {
+        return skipped;
+    }
+
+    /** Offset behind which reading of the topic goes on. */
+    public long position() {
+        return position;
+    }
+
+    long hint() {
+        return hint;
+    }
+
+    /** An item by its place, from 0. */
+    public Item get(int place) {
+        if (place < 0 || place >= count) {
+            throw new IndexOutOfBoundsException(place);
+        }
+        return new Item(this, place);
+    }
+
+    @Override
+    public Iterator<Item> iterator() {
+        return new Iterator<>() {
+            private int next;
+
+            @Override
+            public boolean hasNext() {
+                return next < count;
+            }
+
+            @Override
+            public Item next() {
+                if (next >= count) {
+                    throw new NoSuchElementException();
+                }
+                return new Item(Page.this, next++);
+            }
+        };
+    }
+
+    /** The items in order. */
+    public Stream<Item> stream() {
+        return IntStream.range(0, count).mapToObj(this::get);
+    }
+
+    /** The records in order; none in a page of results. */
+    public List<TopicRecord> records() {
+        List<TopicRecord> found = new ArrayList<>(recordCount);
+        for (int at = 0; at < recordCount; at++) {
+            found.add(new TopicRecord(this, at));
+        }
+        return found;
+    }
+
+    /**
+     * The value at a path ({@code $.a.b[0]}) in each item, in one call; null where there is nothing.
+     * The segments end with the page.
+     */
+    public List<MemorySegment> get(String path) {
+        return values(0, count, path);
+    }
+
+    List<MemorySegment> values(int first, int size, String path) {
+        if (size == 0) {
+            return List.of();
+        }
+        items.get(JAVA_INT, 0);
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment text = Lib.slice(call, path);
+            MemorySegment out = call.allocate(Lib.SLICE, size);
+            Lib.check(call, error -> (int) Lib.PAGE_GET.invokeExact(
+                    handle, (long) first, (long) size, text, out, error));
+            List<MemorySegment> found = new ArrayList<>(size);
+            for (int at = 0; at < size; at++) {
+                MemorySegment start = out.get(ADDRESS, at * Lib.SLICE.byteSize());
+                long bytes = out.get(JAVA_LONG, at * Lib.SLICE.byteSize() + 8);
+                found.add(start.address() == 0 ? null : part(start, bytes).asReadOnly());
+            }
+            return found;
+        }
+    }
+
+    // What items and records read.
+
+    MemorySegment bytes(int buffer, long offset, long length) {
+        return length == 0 ? MemorySegment.NULL : buffers[buffer].asSlice(offset, length);
+    }
+
+    int itemInt(int at, long field) {
+        return items.get(JAVA_INT, at * ITEM_BYTES + field);
+    }
+
+    long itemLong(int at, long field) {
+        return items.get(JAVA_LONG, at * ITEM_BYTES + field);
+    }
+
+    int recordInt(int at, long field) {
+        return records.get(JAVA_INT, at * RECORD_BYTES + field);
+    }
+
+    long recordLong(int at, long field) {
+        return records.get(JAVA_LONG, at * RECORD_BYTES + field);
+    }
+}

@@ -1,0 +1,375 @@
+package weir;
+
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.NoSuchElementException;
+import java.util.Spliterator;
+import java.util.Spliterators;
+import java.util.stream.Stream;
+import java.util.stream.StreamSupport;
+
+/**
+ * A run of a query over pages that its user fetches: partitions of a foreign data base, files,
+ * anything that is JSON and comes in pages. It does no input or output. Used by one thread at a time,
+ * whichever.
+ */
+public final class Query implements AutoCloseable {
+    private static final long OPTIONS_BYTES = 208;
+    private static final long SOURCE_BYTES = 120;
+
+    private static final int DISTINCT = 4;
+    private static final int LIMIT = 1;
+    private static final int TOP = 2;
+    private static final int UTF16 = 8;
+    private static final int RANK_COMPLEX = 16;
+    private static final int DROP_MISSING = 32;
+    private static final int PAGES_AHEAD = 64;
+
+    private final Handle handle;
+    private final Fetch fetch;
+
+    /** Compiles a query. */
+    public Query(QueryOptions options) {
+        Library.need();
+        fetch = options.fetch;
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment given = fill(call, options);
+            MemorySegment out = call.allocate(JAVA_LONG);
+            Lib.check(call, error -> (int) Lib.QUERY_OPEN.invokeExact(given, out, error));
+            handle = new Handle(this, out.get(JAVA_LONG, 0), Lib.QUERY_FREE);
+        }
+    }
+
+    private static MemorySegment fill(Arena call, QueryOptions from) {
+        MemorySegment into = Lib.sized(call, OPTIONS_BYTES);
+        Budgets budgets = from.budgets;
+        into.set(JAVA_INT, 4, flag(from.distinct, DISTINCT)
+                | flag(from.limit != null, LIMIT)
+                | flag(from.top != null, TOP)
+                | flag(from.strings == StringOrder.UTF16, UTF16)
+                | flag(from.complex == ComplexKeys.RANK, RANK_COMPLEX)
+                | flag(from.missing == MissingKeys.DROP, DROP_MISSING)
+                | flag(budgets.pagesAhead != 0, PAGES_AHEAD));
+        Lib.putText(call, into, 8, from.where);
+        Lib.putText(call, into, 24, from.order);
+        Lib.putText(call, into, 40, from.select);
+        Lib.putText(call, into, 56, from.group);
+        into.set(JAVA_LONG, 72, from.offset);
+        into.set(JAVA_LONG, 80, from.limit == null ? 0 : from.limit);
+        into.set(JAVA_LONG, 88, from.top == null ? 0 : from.top);
+        into.set(ADDRESS, 96, Lib.fields(call, from.params));
+        into.set(JAVA_LONG, 104, from.params.size());
+        Lib.putBytes(call, into, 112, from.token);
+        into.set(JAVA_INT, 128, from.mode.ordinal());
+        into.set(JAVA_INT, 132, from.level.ordinal());
+        into.set(JAVA_INT, 136, from.badItems.ordinal());
+        into.set(JAVA_INT, 140, Math.max(budgets.pagesAhead, 0));
+        into.set(JAVA_LONG, 144, budgets.bufferBytes);
+        into.set(JAVA_LONG, 152, budgets.sortBytes);
+        into.set(JAVA_LONG, 160, budgets.groups);
+        into.set(JAVA_LONG, 168, budgets.distinctValues);
+        into.set(JAVA_LONG, 176, budgets.pageBytes);
+        into.set(JAVA_LONG, 184, budgets.itemBytes);
+        into.set(JAVA_LONG, 192, budgets.pageHint);
+        into.set(JAVA_INT, 200, Math.toIntExact(budgets.sources));
+        into.set(JAVA_INT, 204, budgets.depth);
+        return into;
+    }
+
+    private static int flag(boolean set, int bit) {
+        return set ? bit : 0;
+    }
+
+    private static void fill(Arena call, MemorySegment into, SourceOptions from) {
+        into.set(JAVA_INT, 0, (int) SOURCE_BYTES);
+        into.set(JAVA_INT, 4, flag(from.ordinal != null, 1)
+                | flag(from.first != null, 2)
+                | flag(from.sorted, 4)
+                | flag(from.trustOrder, 8)
+                | flag(from.unstable, 16)
+                | flag(from.partial, 32)
+                | flag(!from.bound.isEmpty(), 64));
+        Lib.putText(call, into, 8, from.name);
+        String shape = from.shape;
+        int colon = shape.indexOf(':');
+        String kind = colon < 0 ? shape : shape.substring(0, colon);
+        into.set(JAVA_INT, 24, switch (kind) {
+            case "", "array" -> 0;
+            case "member" -> 1;
+            case "lines" -> 2;
+            case "single" -> 3;
+            default -> throw new WeirException(ErrorCode.BAD_OPTION, "no shape of pages is named `" + shape + "`");
+        });
+        if (kind.equals("member")) {
+            Lib.putText(call, into, 32, shape.substring(colon + 1));
+        }
+        into.set(JAVA_INT, 28, from.level.ordinal());
+        into.set(JAVA_LONG, 48, from.ordinal == null ? 0 : from.ordinal);
+        Lib.putBytes(call, into, 56, from.first);
+        Lib.putText(call, into, 72, from.tie);
+        into.set(ADDRESS, 88, Lib.fields(call, from.meta));
+        into.set(JAVA_LONG, 96, from.meta.size());
+        into.set(ADDRESS, 104, Lib.texts(call, from.bound));
+        into.set(JAVA_LONG, 112, from.bound.size());
+    }
+
+    /** Adds a source. */
+    public Source source(SourceOptions options) {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment given = call.allocate(SOURCE_BYTES, Long.BYTES);
+            fill(call, given, options);
+            MemorySegment out = call.allocate(JAVA_INT);
+            long query = handle.get();
+            Lib.check(call, error -> (int) Lib.QUERY_SOURCE.invokeExact(query, given, out, error));
+            return new Source(this, out.get(JAVA_INT, 0));
+        }
+    }
+
+    /** The source of a number. */
+    public Source source(int number) {
+        return new Source(this, number);
+    }
+
+    void enqueue(int source, Buffer buffer, long length, byte[] next) {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment name = Lib.slice(call, next == null ? new byte[0] : next);
+            long query = handle.get();
+            long given = buffer.handle();
+            int has = next == null ? 0 : 1;
+            Lib.check(call, error -> (int) Lib.QUERY_ENQUEUE_BUFFER.invokeExact(
+                    query, source, given, length, MemorySegment.NULL, name, has, error));
+            buffer.gone();
+        }
+    }
+
+    void finish(int source) {
+        try (Arena call = Arena.ofConfined()) {
+            long query = handle.get();
+            Lib.check(call, error -> (int) Lib.QUERY_FINISH.invokeExact(query, source, error));
+        }
+    }
+
+    List<Source> replace(int source, List<SourceOptions> parts) {
+        try (Arena call = Arena.ofConfined()) {
+            int count = parts.size();
+            MemorySegment given = call.allocate(SOURCE_BYTES * Math.max(count, 1), Long.BYTES);
+            for (int at = 0; at < count; at++) {
+                fill(call, given.asSlice(at * SOURCE_BYTES, SOURCE_BYTES), parts.get(at));
+            }
+            MemorySegment out = call.allocate(JAVA_INT, Math.max(count, 1));
+            long query = handle.get();
+            Lib.check(call, error -> (int) Lib.QUERY_REPLACE.invokeExact(
+                    query, source, given, (long) count, out, error));
+            List<Source> sources = new ArrayList<>(count);
+            for (int at = 0; at < count; at++) {
+                sources.add(new Source(this, out.getAtIndex(JAVA_INT, at)));
+            }
+            return sources;
+        }
+    }
+
+    void watermark(int source, List<String> keys) {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment given = Lib.texts(call, keys);
+            long query = handle.get();
+            long count = keys.size();
+            Lib.check(call, error -> (int) Lib.QUERY_WATERMARK.invokeExact(
+                    query, source, given, count, error));
+        }
+    }
+
+    /** Results if there are any, at most 256 or 1 MiB; else what is needed, else the end. */
+    public Step next() {
+        return next(0, 0);
+    }
+
+    /** The same with other bounds; 0 is the default of each. An error is final. */
+    public Step next(int items, long bytes) {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment out = call.allocate(JAVA_LONG);
+            long query = handle.get();
+            int result = Lib.check(call, error -> (int) Lib.QUERY_NEXT.invokeExact(
+                    query, items, bytes, out, error));
+            long page = out.get(JAVA_LONG, 0);
+            return switch (result) {
+                case Lib.DONE -> new Step.Done();
+                case Lib.NEED -> {
+                    // Asked for again by whoever wants to know.
+                    Lib.release(Lib.PAGE_RELEASE, page);
+                    yield new Step.Needing();
+                }
+                default -> new Step.Ready(new Page(page));
+            };
+        }
+    }
+
+    /** The pages that would be asked for now, required ones first. */
+    public List<Need> needs() {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment out = call.allocate(JAVA_LONG);
+            long query = handle.get();
+            Lib.check(call, error -> (int) Lib.QUERY_NEEDS.invokeExact(query, out, error));
+            if (out.get(JAVA_LONG, 0) == 0) {
+                return List.of();
+            }
+            List<Need> needs = new ArrayList<>();
+            try (Page page = new Page(out.get(JAVA_LONG, 0))) {
+                for (Item item : page) {
+                    byte[] name = (item.flags() & Item.CONTINUATION) == 0 ? null : item.bytes();
+                    boolean required = (item.flags() & Item.REQUIRED) != 0;
+                    needs.add(new Need(source(item.source()), name, required, page.hint()));
+                }
+            }
+            return needs;
+        }
+    }
+
+    /** What to give as {@link QueryOptions#token} to go on behind the last page that came. */
+    public byte[] token() {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment out = call.allocate(JAVA_LONG);
+            long query = handle.get();
+            Lib.check(call, error -> (int) Lib.QUERY_TOKEN.invokeExact(query, out, error));
+            try (Page page = new Page(out.get(JAVA_LONG, 0))) {
+                return page.get(0).bytes();
+            }
+        }
+    }
+
+    /** What the query will do, for people. */
+    public String explain() {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment out = call.allocate(JAVA_LONG);
+            long query = handle.get();
+            Lib.check(call, error -> (int) Lib.QUERY_EXPLAIN.invokeExact(query, out, error));
+            try (Page page = new Page(out.get(JAVA_LONG, 0))) {
+                return page.get(0).text();
+            }
+        }
+    }
+
+    /** Ends the query, from any thread: what runs, and each further call of {@link #next}, fails. */
+    public void cancel() {
+        Lib.plain(Lib.QUERY_CANCEL, handle.get());
+    }
+
+    /**
+     * Pages of results, as they come; each is the receiver's, to be closed. When pages are needed,
+     * {@link QueryOptions#fetch} is called; without one the iteration ends there, and goes on with the
+     * next call of this.
+     */
+    public Iterable<Page> pages() {
+        return () -> new Iterator<>() {
+            private Page ready;
+            private boolean over;
+
+            @Override
+            public boolean hasNext() {
+                if (ready == null && !over) {
+                    ready = page();
+                    over = ready == null;
+                }
+                return ready != null;
+            }
+
+            @Override
+            public Page next() {
+                if (!hasNext()) {
+                    throw new NoSuchElementException();
+                }
+                Page page = ready;
+                ready = null;
+                return page;
+            }
+        };
+    }
+
+    /**
+     * The items of {@link #pages}; an item is good until the next one is asked for. The page behind it
+     * is closed then, or with the stream.
+     */
+    public Stream<Item> items() {
+        Iterator<Page> pages = pages().iterator();
+        Items items = new Items(pages);
+        int traits = Spliterator.ORDERED | Spliterator.NONNULL;
+        return StreamSupport.stream(Spliterators.spliteratorUnknownSize(items, traits), false)
+                .onClose(items::close);
+    }
+
+    /** Items of pages, each page closed behind its last item. */
+    private static final class Items implements Iterator<Item> {
+        private final Iterator<Page> pages;
+        private Page page;
+        private int next;
+
+        Items(Iterator<Page> pages) {
+            this.pages = pages;
+        }
+
+        @Override
+        public boolean hasNext() {
+            while (page == null || next >= page.size()) {
+                close();
+                if (!pages.hasNext()) {
+                    return false;
+                }
+                page = pages.next();
+                next = 0;
+            }
+            return true;
+        }
+
+        @Override
+        public Item next() {
+            if (!hasNext()) {
+                throw new NoSuchElementException();
+            }
+            return page.get(next++);
+        }
+
+        void close() {
+            if (page != null) {
+                page.close();
+                page = null;
+            }
+        }
+    }
+
+    private Page page() {
+        while (true) {
+            switch (next()) {
+                case Step.Ready(Page page) -> {
+                    return page;
+                }
+                case Step.Done() -> {
+                    return null;
+                }
+                case Step.Needing() -> {
+                    if (fetch == null) {
+                        return null;
+                    }
+                    try {
+                        fetch.fetch(needs());
+                    } catch (RuntimeException failed) {
+                        throw failed;
+                    } catch (Exception failed) {
+                        throw new IllegalStateException("pages could not be fetched", failed);
+                    }
+                }
+            }
+        }
+    }
+
+    /** Forgets the query. Pages that it gave out stay good. */
+    @Override
+    public void close() {
+        handle.close();
+    }
+}

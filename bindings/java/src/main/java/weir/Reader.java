@@ -1,0 +1,49 @@
+package weir;
+
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.Optional;
+
+/** Reads a topic in order, each record once. Used by one thread at a time. */
+public final class Reader implements AutoCloseable {
+    private final Handle handle;
+
+    Reader(Topic topic, From from, boolean await) {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment given = Lib.sized(call, 24);
+            given.set(JAVA_INT, 4, from.kind);
+            given.set(JAVA_LONG, 8, from.value);
+            given.set(JAVA_INT, 16, await ? 1 : 0);
+            MemorySegment name = Lib.slice(call, topic.name());
+            MemorySegment out = call.allocate(JAVA_LONG);
+            long store = topic.store().handle();
+            Lib.check(call, error -> (int) Lib.READER_OPEN.invokeExact(store, name, given, out, error));
+            handle = new Handle(this, out.get(JAVA_LONG, 0), Lib.READER_FREE);
+        }
+    }
+
+    /** The next records as they lie together; nothing when none came in this time. */
+    public Optional<Page> next(Duration wait) {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment out = call.allocate(JAVA_LONG);
+            long reader = handle.get();
+            long time = Weir.millis(wait);
+            int result = Lib.check(call, error -> (int) Lib.READER_NEXT.invokeExact(reader, time, out, error));
+            return result == Lib.TIMEOUT ? Optional.empty() : Optional.of(new Page(out.get(JAVA_LONG, 0)));
+        }
+    }
+
+    /** From any thread: the call that waits, or else the next one, fails with CANCELLED. */
+    public void cancel() {
+        Lib.plain(Lib.READER_CANCEL, handle.get());
+    }
+
+    @Override
+    public void close() {
+        handle.close();
+    }
+}

@@ -1,0 +1,53 @@
+package weir;
+
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.List;
+
+/**
+ * A writer whose intentions are carried out exactly once: they are numbered, and the store remembers
+ * the numbers. Used by one thread at a time.
+ */
+public final class Session implements AutoCloseable {
+    private final Handle handle;
+
+    Session(Weir store, byte[] client) {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment id = Lib.slice(call, client);
+            MemorySegment out = call.allocate(JAVA_LONG);
+            long from = store.handle();
+            Lib.check(call, error -> (int) Lib.SESSION_OPEN.invokeExact(from, id, out, error));
+            handle = new Handle(this, out.get(JAVA_LONG, 0), Lib.SESSION_FREE);
+        }
+    }
+
+    /** Carries out intentions under the next numbers, in order. */
+    public List<Verdict> submit(List<Intention> intentions) {
+        return Verdicts.submit(Lib.SESSION_SUBMIT, handle.get(), "", intentions);
+    }
+
+    /** The number of the next intention. */
+    public long nextNonce() {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment out = call.allocate(JAVA_LONG);
+            long session = handle.get();
+            Lib.check(call, error -> (int) Lib.SESSION_NEXT_NONCE.invokeExact(session, out, error));
+            return out.get(JAVA_LONG, 0);
+        }
+    }
+
+    /** Goes back to a number whose answer was not seen. */
+    public void resume(long nonce) {
+        try (Arena call = Arena.ofConfined()) {
+            long session = handle.get();
+            Lib.check(call, error -> (int) Lib.SESSION_RESUME.invokeExact(session, nonce, error));
+        }
+    }
+
+    @Override
+    public void close() {
+        handle.close();
+    }
+}

@@ -1,0 +1,266 @@
+package weir;
+
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.Iterator;
+import java.util.List;
+import java.util.NoSuchElementException;
+import java.util.Optional;
+import java.util.Spliterator;
+import java.util.Spliterators;
+import java.util.concurrent.Flow;
+import java.util.stream.Stream;
+import java.util.stream.StreamSupport;
+
+/**
+ * A handle on a topic of a store, whether it is there or not. Writes return when their verdict is
+ * there, which at the default durability means: when it is synced to disk.
+ *
+ * @param store the store
+ * @param name the name of the topic
+ */
+public record Topic(Weir store, String name) {
+    private static final long SCAN_KEYS = 1000;
+
+    /**
+     * What a topic is now.
+     *
+     * @param live whether it is there; else it was destroyed
+     * @param incarnation the intention that made it
+     * @param first offset of the oldest record that is there
+     * @param last offset of the newest record
+     * @param keys number of keys with a value
+     * @param bytes size of the records
+     */
+    public record Info(boolean live, long incarnation, long first, long last, long keys, long bytes) {}
+
+    /** Makes the topic if it is not there; whether it was made now. */
+    public boolean ensure() {
+        return ensure(null);
+    }
+
+    /** The same; options hold only if it is made now. */
+    public boolean ensure(TopicOptions options) {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment given = options == null ? MemorySegment.NULL : options.fill(call);
+            MemorySegment topic = Lib.slice(call, name);
+            MemorySegment out = call.allocate(JAVA_INT);
+            long from = store.handle();
+            Lib.check(call, error -> (int) Lib.TOPIC_ENSURE.invokeExact(from, topic, given, out, error));
+            return out.get(JAVA_INT, 0) != 0;
+        }
+    }
+
+    /** What the topic is now; nothing when it never was made. */
+    public Optional<Info> info() {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment topic = Lib.slice(call, name);
+            MemorySegment out = Lib.sized(call, 56);
+            long from = store.handle();
+            int result = Lib.check(call, error -> (int) Lib.TOPIC_DESCRIBE.invokeExact(from, topic, out, error));
+            if (result == Lib.ABSENT) {
+                return Optional.empty();
+            }
+            return Optional.of(new Info(out.get(JAVA_INT, 4) != 0, out.get(JAVA_LONG, 16),
+                    out.get(JAVA_LONG, 24), out.get(JAVA_LONG, 32), out.get(JAVA_LONG, 40),
+                    out.get(JAVA_LONG, 48)));
+        }
+    }
+
+    /** Makes the topic; INVALID with TOPIC_EXISTS when it is there. */
+    public Verdict create(TopicOptions options) {
+        return one(Intention.create(options));
+    }
+
+    /** Ends the topic: its keys are gone, its offsets go on if it is made again. */
+    public Verdict destroy() {
+        return one(Intention.destroy());
+    }
+
+    /** Replaces the options of the topic. */
+    public Verdict alter(TopicOptions options) {
+        return one(Intention.alter(options));
+    }
+
+    /** Writes a record without a key. */
+    public Verdict append(byte[] value) {
+        return put(new byte[0], value);
+    }
+
+    /** Writes a record and sets its key. */
+    public Verdict put(byte[] key, byte[] value) {
+        return one(Intention.put(key, value));
+    }
+
+    /** The same if all conditions hold; else INVALID with CONFLICT and the offset that was found. */
+    public Verdict putIf(byte[] key, byte[] value, Expect... expects) {
+        return one(Intention.put(key, value).expecting(expects));
+    }
+
+    /** Removes a key. VALID even if it has no value. */
+    public Verdict delete(byte[] key) {
+        return one(Intention.delete(key));
+    }
+
+    /** Makes all changes, in order, or none. */
+    public Verdict transaction(List<Change> changes, Expect... expects) {
+        return one(Intention.transaction(changes).expecting(expects));
+    }
+
+    /** Carries out intentions together, each by itself. */
+    public List<Verdict> batch(List<Intention> intentions) {
+        return Verdicts.submit(Lib.SUBMIT, store.handle(), name, intentions);
+    }
+
+    private Verdict one(Intention intention) {
+        return batch(List.of(intention)).getFirst();
+    }
+
+    /** A copy of the record with the value of a key. */
+    public Optional<Stored> get(byte[] key) {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment topic = Lib.slice(call, name);
+            MemorySegment wanted = Lib.slice(call, key);
+            MemorySegment out = call.allocate(JAVA_LONG);
+            long from = store.handle();
+            int result = Lib.check(call, error -> (int) Lib.GET.invokeExact(from, topic, wanted, out, error));
+            return copied(result, out);
+        }
+    }
+
+    /** A copy of the record at an offset. */
+    public Optional<Stored> at(long offset) {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment topic = Lib.slice(call, name);
+            MemorySegment out = call.allocate(JAVA_LONG);
+            long from = store.handle();
+            int result = Lib.check(call, error -> (int) Lib.AT.invokeExact(from, topic, offset, out, error));
+            return copied(result, out);
+        }
+    }
+
+    private static Optional<Stored> copied(int result, MemorySegment out) {
+        if (result == Lib.ABSENT) {
+            return Optional.empty();
+        }
+        try (Page page = new Page(out.get(JAVA_LONG, 0))) {
+            return Optional.of(page.records().getFirst().copy());
+        }
+    }
+
+    /** A reader of the topic, which must have been made. */
+    public Reader reader(From from) {
+        return new Reader(this, from, false);
+    }
+
+    /** A reader of a topic that need not be there yet. */
+    public Reader listener(From from) {
+        return new Reader(this, from, true);
+    }
+
+    /**
+     * The records from a place to the newest one. A record is good until the next one is asked for; the
+     * stream is to be closed.
+     */
+    public Stream<TopicRecord> records(From from) {
+        Reader reader = reader(from);
+        return stream(new Records() {
+            @Override
+            Page more() {
+                return reader.next(Duration.ZERO).orElse(null);
+            }
+        }).onClose(reader::close);
+    }
+
+    /** The keys that begin with a prefix, in byte order, with their values; as {@link #records}. */
+    public Stream<TopicRecord> scan(byte[] prefix) {
+        return stream(new Records() {
+            private byte[] after;
+
+            @Override
+            Page more() {
+                Page page = scan(prefix, after);
+                if (page != null) {
+                    after = page.records().getLast().key();
+                }
+                return page;
+            }
+        });
+    }
+
+    private Page scan(byte[] prefix, byte[] after) {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment topic = Lib.slice(call, name);
+            MemorySegment begin = Lib.slice(call, prefix);
+            MemorySegment behind = Lib.slice(call, after == null ? new byte[0] : after);
+            MemorySegment out = call.allocate(JAVA_LONG);
+            int flags = 2 | (after == null ? 0 : 1);
+            long from = store.handle();
+            int result = Lib.check(call, error -> (int) Lib.SCAN.invokeExact(
+                    from, topic, begin, behind, SCAN_KEYS, flags, out, error));
+            return result == Lib.DONE ? null : new Page(out.get(JAVA_LONG, 0));
+        }
+    }
+
+    /** Copies of the records from a place on, as they come; the topic need not be there yet. */
+    public Flow.Publisher<Stored> listen(From from) {
+        return new Listening(this, from);
+    }
+
+    /** Joins the group of a name, and makes it if it is not there. */
+    public Group group(String group, GroupMode mode) {
+        return new Group(this, group, mode, new GroupOptions());
+    }
+
+    /** The same with options. */
+    public Group group(String group, GroupMode mode, GroupOptions options) {
+        return new Group(this, group, mode, options);
+    }
+
+    private static Stream<TopicRecord> stream(Records records) {
+        int traits = Spliterator.ORDERED | Spliterator.NONNULL;
+        return StreamSupport.stream(Spliterators.spliteratorUnknownSize(records, traits), false)
+                .onClose(records::close);
+    }
+
+    /** Records of pages, each page closed behind its last record. */
+    private abstract static class Records implements Iterator<TopicRecord> {
+        private Page page;
+        private int next;
+
+        /** The next page; null behind the last. */
+        abstract Page more();
+
+        @Override
+        public boolean hasNext() {
+            while (page == null || next >= page.size()) {
+                close();
+                page = more();
+                next = 0;
+                if (page == null) {
+                    return false;
+                }
+            }
+            return true;
+        }
+
+        @Override
+        public TopicRecord next() {
+            if (!hasNext()) {
+                throw new NoSuchElementException();
+            }
+            return new TopicRecord(page, next++);
+        }
+
+        void close() {
+            if (page != null) {
+                page.close();
+                page = null;
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+package weir;
+
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+
+import java.lang.foreign.MemorySegment;
+import java.time.Instant;
+
+/** One record of a topic: a view of its page. */
+public final class TopicRecord {
+    private static final long OFFSET = 0;
+    private static final long INTENTION = 8;
+    private static final long TIME = 16;
+    private static final long NONCE = 24;
+    private static final long KEY_LENGTH = 56;
+    private static final long KEY_OFFSET = 64;
+    private static final long META_LENGTH = 80;
+    private static final long META_OFFSET = 88;
+    private static final long CLAIM = 104;
+    private static final long KIND = 112;
+    private static final long ATTEMPTS = 120;
+    private static final long BUFFER = 124;
+
+    /** What a record says happened. */
+    public enum Kind {
+        /** The topic was made. */
+        CREATE,
+        /** The topic was ended. */
+        DESTROY,
+        /** A value was written. */
+        PUT,
+        /** A key was removed. */
+        DELETE,
+        /** The options of the topic were replaced. */
+        ALTER,
+        /** The program of the topic was replaced. */
+        REPLACE,
+        /** Something that this package does not know. */
+        OTHER
+    }
+
+    private final Page page;
+    private final int at;
+
+    TopicRecord(Page page, int at) {
+        this.page = page;
+        this.at = at;
+    }
+
+    /** Its place in the topic, from 1. */
+    public long offset() {
+        return page.recordLong(at, OFFSET);
+    }
+
+    /** The place in the order of the whole store of what caused it. */
+    public long intention() {
+        return page.recordLong(at, INTENTION);
+    }
+
+    /** When it was proposed, to the millisecond. */
+    public Instant time() {
+        return Instant.ofEpochMilli(page.recordLong(at, TIME));
+    }
+
+    /** The number of its intention in its session; 0 without one. */
+    public long nonce() {
+        return page.recordLong(at, NONCE);
+    }
+
+    /** What happened. */
+    public Kind kind() {
+        int number = page.recordInt(at, KIND);
+        return number < 1 || number > Kind.OTHER.ordinal() ? Kind.OTHER : Kind.values()[number - 1];
+    }
+
+    /** How often a group handed it out, this time included. */
+    public int attempts() {
+        return page.recordInt(at, ATTEMPTS);
+    }
+
+    /** Names the record to its group; may be kept. */
+    public Claimed claimed() {
+        return new Claimed(offset(), page.recordLong(at, CLAIM));
+    }
+
+    /** The value where it lies; the segment ends with the page. */
+    public MemorySegment valueSegment() {
+        return page.get(at).segment();
+    }
+
+    /** A copy of the value. */
+    public byte[] value() {
+        return valueSegment().toArray(JAVA_BYTE);
+    }
+
+    /** A copy of the value as text. */
+    public String text() {
+        return page.get(at).text();
+    }
+
+    /** The key where it lies; the segment ends with the page. */
+    public MemorySegment keySegment() {
+        return page.bytes(buffer(), page.recordLong(at, KEY_OFFSET), page.recordLong(at, KEY_LENGTH));
+    }
+
+    /** A copy of the key; empty without one. */
+    public byte[] key() {
+        return keySegment().toArray(JAVA_BYTE);
+    }
+
+    /** A copy of what the writer added, which the store does not read. */
+    public byte[] meta() {
+        return page.bytes(buffer(), page.recordLong(at, META_OFFSET), page.recordLong(at, META_LENGTH))
+                .toArray(JAVA_BYTE);
+    }
+
+    /** A copy of the record, which may be kept. */
+    public Stored copy() {
+        return new Stored(offset(), intention(), time(), kind(), key(), value(), meta());
+    }
+
+    private int buffer() {
+        return page.recordInt(at, BUFFER);
+    }
+}

@@ -1,0 +1,143 @@
+package weir;
+
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * An event store: in a directory that this process has open, or behind a server. It may be used by any
+ * number of threads.
+ */
+public final class Weir implements AutoCloseable {
+    private long handle;
+
+    private Weir(long handle) {
+        this.handle = handle;
+    }
+
+    /** Opens the store in a directory, or makes one. */
+    public static Weir open(Path directory) {
+        return open(directory, new OpenOptions());
+    }
+
+    /** The same with options. */
+    public static Weir open(Path directory, OpenOptions options) {
+        Library.need();
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment given = Lib.sized(call, 72);
+            given.set(JAVA_INT, 4, options.durability.ordinal());
+            given.set(JAVA_LONG, 8, millis(options.interval));
+            given.set(JAVA_INT, 16, (options.existing ? 1 : 0) | (options.orConnect ? 2 : 0));
+            Lib.putText(call, given, 24, options.program);
+            given.set(JAVA_LONG, 40, options.snapshotLogBytes);
+            given.set(JAVA_LONG, 48, options.logSegmentBytes);
+            given.set(JAVA_LONG, 56, options.keyBytes);
+            given.set(JAVA_LONG, 64, options.valueBytes);
+            MemorySegment place = Lib.slice(call, directory.toString());
+            MemorySegment out = call.allocate(JAVA_LONG);
+            Lib.check(call, error -> (int) Lib.OPEN.invokeExact(place, given, out, error));
+            return new Weir(out.get(JAVA_LONG, 0));
+        }
+    }
+
+    /**
+     * Connects to a server at {@code weir://HOST[:PORT]}, {@code weirs://HOST[:PORT]} (TLS) or {@code
+     * unix:PATH}.
+     */
+    public static Weir connect(String address) {
+        return connect(address, new ConnectOptions());
+    }
+
+    /** The same with options. */
+    public static Weir connect(String address, ConnectOptions options) {
+        Library.need();
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment given = Lib.sized(call, 104);
+            Lib.putText(call, given, 8, options.token);
+            Lib.putText(call, given, 24, options.authority);
+            Lib.putText(call, given, 40, options.certificate);
+            Lib.putText(call, given, 56, options.key);
+            Lib.putText(call, given, 72, options.agent);
+            given.set(JAVA_LONG, 88, millis(options.connectTimeout));
+            given.set(JAVA_LONG, 96, millis(options.patience));
+            MemorySegment place = Lib.slice(call, address);
+            MemorySegment out = call.allocate(JAVA_LONG);
+            Lib.check(call, error -> (int) Lib.CONNECT.invokeExact(place, given, out, error));
+            return new Weir(out.get(JAVA_LONG, 0));
+        }
+    }
+
+    /** A time in milliseconds, rounded up. */
+    static long millis(Duration span) {
+        return span.isNegative() ? 0 : span.plusNanos(999_999).toMillis();
+    }
+
+    long handle() {
+        return handle;
+    }
+
+    /** A handle on a topic, whether it is there or not. Costs nothing. */
+    public Topic topic(String name) {
+        return new Topic(this, name);
+    }
+
+    /** Names of the topics, in byte order. */
+    public List<String> topics() {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment out = call.allocate(JAVA_LONG);
+            int result = Lib.check(call, error -> (int) Lib.TOPICS.invokeExact(handle, 0, out, error));
+            List<String> names = new ArrayList<>();
+            if (result != Lib.ABSENT) {
+                try (Page page = new Page(out.get(JAVA_LONG, 0))) {
+                    page.forEach(item -> names.add(item.text()));
+                }
+            }
+            return names;
+        }
+    }
+
+    /** The id of the store, which its copies share: 16 bytes. */
+    public byte[] id() {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment info = Lib.sized(call, 40);
+            Lib.check(call, error -> (int) Lib.DESCRIBE.invokeExact(handle, info, error));
+            return info.asSlice(24, 16).toArray(JAVA_BYTE);
+        }
+    }
+
+    /** Carries out intentions together, each by itself. Verdicts come in the same order. */
+    public List<Verdict> submit(List<Intention> intentions) {
+        return Verdicts.submit(Lib.SUBMIT, handle, "", intentions);
+    }
+
+    /** The session of a client: 16 bytes, not all zero, of one writer at a time. */
+    public Session session(byte[] client) {
+        return new Session(this, client);
+    }
+
+    /** Makes everything that was answered so far durable, at any level. */
+    public void sync() {
+        try (Arena call = Arena.ofConfined()) {
+            Lib.check(call, error -> (int) Lib.SYNC.invokeExact(handle, error));
+        }
+    }
+
+    /** Finishes what is queued and closes. Pages stay good; other calls fail. */
+    @Override
+    public synchronized void close() {
+        long closing = handle;
+        handle = 0;
+        if (closing != 0) {
+            try (Arena call = Arena.ofConfined()) {
+                Lib.check(call, error -> (int) Lib.CLOSE.invokeExact(closing, error));
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+package weir;
+
+import java.util.OptionalInt;
+import java.util.OptionalLong;
+
+/**
+ * A call that gave no result. A verdict that says no is not one: it is a value.
+ */
+public final class WeirException extends RuntimeException {
+    private static final long serialVersionUID = 1;
+    private static final long NO_OFFSET = -1;
+    private static final int NO_SOURCE = -1;
+
+    /** The error. */
+    private final ErrorCode code;
+    /** The number of the source, or {@link #NO_SOURCE}. */
+    private final int source;
+    /** The offending byte, or {@link #NO_OFFSET}. */
+    private final long offset;
+    /** A number that belongs to the error, else 0. */
+    private final int detail;
+
+    WeirException(ErrorCode code, String message, int source, long offset, int detail) {
+        super(message);
+        this.code = code;
+        this.source = source;
+        this.offset = offset;
+        this.detail = detail;
+    }
+
+    WeirException(ErrorCode code, String message) {
+        this(code, message, NO_SOURCE, NO_OFFSET, 0);
+    }
+
+    /** The error. */
+    public ErrorCode code() {
+        return code;
+    }
+
+    /** The number of the query's source, if one was involved. */
+    public OptionalInt source() {
+        return source == NO_SOURCE ? OptionalInt.empty() : OptionalInt.of(source);
+    }
+
+    /** The first offending byte in the page or in the text of the query. */
+    public OptionalLong offset() {
+        return offset == NO_OFFSET ? OptionalLong.empty() : OptionalLong.of(offset);
+    }
+
+    /** A number that belongs to the error, else 0. */
+    public int detail() {
+        return detail;
+    }
+}

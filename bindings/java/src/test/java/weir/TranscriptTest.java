@@ -1,0 +1,72 @@
+package weir;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Supplier;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.TestFactory;
+
+/** The transcripts that every language runs: commands above a rule, below it what they print. */
+class TranscriptTest {
+    /** Runs the commands of a transcript. */
+    interface World extends AutoCloseable {
+        /** Runs a command; what it prints. */
+        String run(String line) throws Exception;
+
+        @Override
+        void close();
+    }
+
+    @TestFactory
+    Stream<DynamicTest> query() throws IOException {
+        return replay("query", QueryWorld::new);
+    }
+
+    private static Stream<DynamicTest> replay(String set, Supplier<World> fresh) throws IOException {
+        Path folder = Path.of(System.getProperty("weir.root"), "vectors", set);
+        List<Path> paths;
+        try (Stream<Path> found = Files.list(folder)) {
+            paths = found.filter(path -> path.toString().endsWith(".txt")).sorted().toList();
+        }
+        assertTrue(!paths.isEmpty(), "there are no transcripts of " + set);
+        int[] count = {0, 0};
+        return paths.stream().map(path -> DynamicTest.dynamicTest(path.getFileName().toString(), () -> {
+            try (World world = fresh.get()) {
+                count[1] += replayed(Files.readString(path), world);
+            }
+            if (++count[0] == paths.size()) {
+                System.out.printf("transcripts of %s: %d, steps: %d%n", set, count[0], count[1]);
+            }
+        }));
+    }
+
+    /** Runs the blocks of a transcript; how many commands there were. */
+    private static int replayed(String text, World world) throws Exception {
+        int steps = 0;
+        List<String> wrong = new ArrayList<>();
+        for (String block : text.stripTrailing().split("\n\n", -1)) {
+            String[] parts = ("\n" + block + "\n").split("\n----\n", 2);
+            StringBuilder printed = new StringBuilder();
+            for (String line : parts[0].split("\n", -1)) {
+                if (!line.isBlank() && !line.startsWith("#")) {
+                    steps++;
+                    printed.append(world.run(line));
+                }
+            }
+            String want = parts.length == 2 ? parts[1] : "";
+            if (!want.contentEquals(printed)) {
+                wrong.add(block + "\n==== prints\n" + printed);
+            }
+        }
+        assertEquals("", String.join("\n\n", wrong));
+        assertTrue(steps > 0);
+        return steps;
+    }
+}
