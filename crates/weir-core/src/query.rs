@@ -74,4 +74,4 @@ pub use page::{Item, ResultPage};
 pub use plan::{AGGREGATES_MAX, KEYS_MAX, Plan, TEXT_BYTES_MAX};
 pub use source::{Frames, Meta, Need, PageIn, SourceId};
 pub use token::{TOKEN_BYTES_MAX, TOKEN_KEY_BYTES_MAX};
-pub use weir_scan::{BadItem, Level, Path, Shape, Span};
+pub use weir_scan::{BadItem, Level, Path, PathError, PathSet, Shape, Span, build_info, find};

@@ -68,6 +68,7 @@ pub use weir_core::group::Offsets as GroupOffsets;
 pub use weir_core::intention::{
     Expect, Intention, IntentionError, IntentionLimits, Operation, TxnOp,
 };
+pub use weir_core::error_code::{Class as ErrorClass, Fault as ErrorFault, Retry as ErrorRetry};
 /// Queries over pages of JSON, from anywhere.
 pub use weir_core::query;
 pub use weir_core::{

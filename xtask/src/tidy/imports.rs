@@ -109,7 +109,8 @@ const TABLE: &[Row] = &[
     Row {
         name: "weir-capi",
         layer: 4,
-        ours: &["weir"],
+        // The codec for packets.
+        ours: &["weir", "weir-psyc"],
         foreign: &[],
     },
     Row {

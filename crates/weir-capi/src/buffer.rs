@@ -1,0 +1,145 @@
+//! Memory for pages on their way in, used again and again.
+//!
+//! A fresh buffer pays for each page of memory that it touches first; a warm one does not. Invariant:
+//! the pool holds at most [`POOL_BYTES_MAX`], and nothing when no query is left. What must never
+//! happen here: a buffer in the pool that anybody still reads.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use weir::ErrorCode;
+
+use crate::error::{Fail, Kind};
+use crate::handle::{Caller, Fillable};
+use crate::raw;
+use crate::registry::{self, Exclusive};
+
+/// Bytes that lie in the pool at most.
+const POOL_BYTES_MAX: usize = 256 << 20;
+/// Smaller buffers are not kept: making them costs less than keeping them in order.
+const POOLED_BYTES_MIN: usize = 64 << 10;
+/// Buffers in the pool at most.
+const POOLED_MAX: usize = 64;
+
+static POOL: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+static QUERIES: AtomicUsize = AtomicUsize::new(0);
+
+fn pool() -> MutexGuard<'static, Vec<Vec<u8>>> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts a query for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct InUse(());
+
+impl InUse {
+    pub(crate) fn new() -> Self {
+        QUERIES.fetch_add(1, Ordering::AcqRel);
+        Self(())
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        if QUERIES.fetch_sub(1, Ordering::AcqRel) == 1 {
+            trim();
+        }
+    }
+}
+
+/// Empties the pool.
+pub(crate) fn trim() {
+    let all = std::mem::take(&mut *pool());
+    drop(all);
+}
+
+/// A buffer with room for so many bytes, and whatever it held before.
+fn find(size: usize) -> Option<Vec<u8>> {
+    if size < POOLED_BYTES_MIN {
+        return None;
+    }
+    let mut pool = pool();
+    let fitting = pool.iter().enumerate();
+    let fitting =
+        fitting.filter(|(_, buffer)| buffer.capacity() >= size && buffer.capacity() / 4 <= size);
+    let at = fitting.min_by_key(|(_, buffer)| buffer.capacity())?.0;
+    Some(pool.swap_remove(at))
+}
+
+/// A copy in a buffer of the pool.
+pub(crate) fn copy(bytes: &[u8]) -> Result<Vec<u8>, Fail> {
+    let mut buffer = find(bytes.len()).unwrap_or_default();
+    buffer.clear();
+    buffer
+        .try_reserve_exact(bytes.len())
+        .map_err(|_| no_memory())?;
+    buffer.extend_from_slice(bytes);
+    Ok(buffer)
+}
+
+/// Takes a buffer into the pool, if there is room and a query that may want it.
+pub(crate) fn give_back(buffer: Vec<u8>) {
+    if buffer.capacity() < POOLED_BYTES_MIN || QUERIES.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    let mut pool = pool();
+    let held: usize = pool.iter().map(Vec::capacity).sum();
+    if pool.len() < POOLED_MAX && held + buffer.capacity() <= POOL_BYTES_MAX {
+        pool.push(buffer);
+    }
+}
+
+fn no_memory() -> Fail {
+    Fail::new(
+        ErrorCode::BadLength,
+        "there is not so much memory".to_owned(),
+    )
+}
+
+/// A buffer of the caller.
+pub(crate) type Buffer = Exclusive<Fillable>;
+
+pub(crate) fn new(c: &Caller, size: usize, out: *mut *mut raw::Buffer) -> Result<Kind, Fail> {
+    c.room(out, 1)?;
+    if size > isize::MAX.unsigned_abs() {
+        return Err(Fail::of(ErrorCode::BadLength));
+    }
+    let memory = match find(size) {
+        Some(mut memory) => {
+            memory.resize(size, 0);
+            memory
+        }
+        None => {
+            let mut memory: Vec<u8> = Vec::new();
+            memory.try_reserve_exact(size).map_err(|_| no_memory())?;
+            drop(memory);
+            vec![0; size]
+        }
+    };
+    let buffer: Buffer = Exclusive::new(Fillable::new(memory));
+    c.write(out, registry::insert(Arc::new(buffer))?)?;
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn data(c: &Caller, buffer: *mut raw::Buffer, size: *mut usize) -> *mut u8 {
+    let place = || -> Result<(*mut u8, usize), Fail> {
+        let buffer = registry::get::<Buffer, _>(buffer)?;
+        let place = buffer.lock()?.place();
+        Ok(place)
+    };
+    let (ptr, len) = place().unwrap_or((std::ptr::null_mut(), 0));
+    if c.write_if(size, len).is_err() || len == 0 {
+        return std::ptr::null_mut();
+    }
+    ptr
+}
+
+pub(crate) fn free(buffer: *mut raw::Buffer) {
+    let Ok(buffer) = registry::remove::<Buffer, _>(buffer) else {
+        return;
+    };
+    let memory = buffer.lock().ok().and_then(|mut inside| inside.take());
+    if let Some(memory) = memory {
+        give_back(memory);
+    }
+}

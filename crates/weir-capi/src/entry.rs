@@ -1,0 +1,310 @@
+//! The list of all functions: what each is called, what it takes, where it is done.
+//!
+//! `tests/header.rs` reads this list and has a C compiler compare it with the prototypes of the header.
+//! What must never happen here: anything but naming.
+#![allow(unsafe_code, reason = "a name that C finds is `unsafe(no_mangle)`")]
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "what a caller has to keep to is the header, for all functions alike"
+)]
+
+use std::ffi::c_char;
+
+use crate::handle::Caller;
+use crate::query::Coming;
+use crate::raw::*;
+use crate::{about, buffer, group, guard, loan, page, psyc, query, read, registry, store, write};
+
+/// Functions that say what went wrong: each gets a last parameter for it.
+macro_rules! calls {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) = $place:path;)*) => { $(
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $type,)* error: *mut Error) -> i32 {
+            // SAFETY: the pointers are those of this call, as the header says.
+            let caller = unsafe { Caller::new() };
+            guard::call(stringify!($name), &caller, error, |caller| $place(caller, $($arg),*))
+        }
+    )* };
+}
+
+/// The same for those that need no room for words: the number says it all.
+macro_rules! marks {
+    ($($(#[$doc:meta])* fn $name:ident($arg:ident: $type:ty) = $place:path;)*) => { $(
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($arg: $type) -> i32 {
+            // SAFETY: there is no memory of the caller in this call.
+            let caller = unsafe { Caller::new() };
+            guard::call(stringify!($name), &caller, std::ptr::null_mut(), |_| $place($arg))
+        }
+    )* };
+}
+
+/// Those that cannot fail.
+macro_rules! frees {
+    ($($(#[$doc:meta])* fn $name:ident($arg:ident: $type:ty) = $place:path;)*) => { $(
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($arg: $type) {
+            guard::quiet(stringify!($name), || $place($arg));
+        }
+    )* };
+}
+
+/// Those that give out a pointer, NULL when something is wrong, and a number beside it.
+macro_rules! parts {
+    ($($(#[$doc:meta])* fn $name:ident($arg:ident: $type:ty, $count:ident: *mut usize) -> $out:ty = $place:path;)*) => { $(
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($arg: $type, $count: *mut usize) -> $out {
+            // SAFETY: the pointers are those of this call, as the header says.
+            let caller = unsafe { Caller::new() };
+            let part = guard::quiet(stringify!($name), || $place(&caller, $arg, $count).addr());
+            // The address is of memory that a page or a buffer of ours keeps.
+            std::ptr::with_exposed_provenance_mut::<u8>(part).cast()
+        }
+    )* };
+}
+
+/// Version of the interface.
+#[unsafe(no_mangle)]
+pub extern "C" fn weir_abi_version() -> u32 {
+    about::ABI_VERSION
+}
+
+/// What this library is.
+#[unsafe(no_mangle)]
+pub extern "C" fn weir_build_info() -> *const c_char {
+    about::build_info()
+}
+
+/// An error for people.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_code_describe(code: i32, out: *mut CodeInfo) -> i32 {
+    // SAFETY: the pointers are those of this call, as the header says.
+    let caller = unsafe { Caller::new() };
+    guard::call(
+        "weir_code_describe",
+        &caller,
+        std::ptr::null_mut(),
+        |caller| about::code(caller, code, out),
+    )
+}
+
+/// Empties the pool.
+#[unsafe(no_mangle)]
+pub extern "C" fn weir_trim() {
+    guard::quiet("weir_trim", buffer::trim);
+}
+
+/// Handles that are open.
+#[unsafe(no_mangle)]
+pub extern "C" fn weir_handles_open() -> u64 {
+    registry::open()
+}
+
+type Done = Result<crate::error::Kind, crate::error::Fail>;
+
+#[allow(clippy::too_many_arguments, reason = "those of the header")]
+fn enqueue_copy(
+    c: &Caller,
+    query: *mut Query,
+    source: u32,
+    page: Slice,
+    frames: *const Frames,
+    next: Slice,
+    has_next: u32,
+) -> Done {
+    let coming = Coming {
+        source,
+        frames,
+        next,
+        has_next,
+    };
+    query::enqueue_copy(c, query, &coming, page)
+}
+
+#[allow(clippy::too_many_arguments, reason = "those of the header")]
+fn enqueue_loan(
+    c: &Caller,
+    query: *mut Query,
+    source: u32,
+    page: Slice,
+    frames: *const Frames,
+    next: Slice,
+    has_next: u32,
+    loan: *const Loan,
+) -> Done {
+    let coming = Coming {
+        source,
+        frames,
+        next,
+        has_next,
+    };
+    query::enqueue_loan(c, query, &coming, page, loan)
+}
+
+#[allow(clippy::too_many_arguments, reason = "those of the header")]
+fn enqueue_buffer(
+    c: &Caller,
+    query: *mut Query,
+    source: u32,
+    buffer: *mut Buffer,
+    len: usize,
+    frames: *const Frames,
+    next: Slice,
+    has_next: u32,
+) -> Done {
+    let coming = Coming {
+        source,
+        frames,
+        next,
+        has_next,
+    };
+    query::enqueue_buffer(c, query, &coming, buffer, len)
+}
+
+parts! {
+    /// The items of a page.
+    fn weir_page_items(page: *const Page, count: *mut usize) -> *const Item = page::items;
+    /// The records of a page.
+    fn weir_page_records(page: *const Page, count: *mut usize) -> *const Record = page::records;
+    /// The buffers of a page.
+    fn weir_page_buffers(page: *const Page, count: *mut usize) -> *const Slice = page::buffers;
+    /// The memory of a buffer.
+    fn weir_buffer_data(buffer: *mut Buffer, size: *mut usize) -> *mut u8 = buffer::data;
+}
+
+calls! {
+    /// All of a page.
+    fn weir_page_describe(page: *const Page, out: *mut PageInfo) = page::describe;
+    /// Values at a path.
+    fn weir_page_get(page: *const Page, first: usize, count: usize, path: Slice, out: *mut Slice) = page::get;
+
+    /// Opens a directory.
+    fn weir_open(directory: Slice, options: *const OpenOptions, out: *mut *mut Weir) = store::open;
+    /// Connects to a server.
+    fn weir_connect(address: Slice, options: *const ConnectOptions, out: *mut *mut Weir) = store::connect;
+    /// What a store is.
+    fn weir_describe(store: *mut Weir, out: *mut Info) = store::describe;
+    /// Makes everything durable.
+    fn weir_sync(store: *mut Weir) = store::sync;
+    /// Closes.
+    fn weir_close(store: *mut Weir) = store::close;
+
+    /// Carries out intentions.
+    fn weir_submit(store: *mut Weir, intentions: *const Intention, count: usize, verdicts: *mut Verdict, texts: *mut *mut Page) = write::submit;
+    /// Sends intentions.
+    fn weir_send(store: *mut Weir, intentions: *const Intention, count: usize, out: *mut *mut Pending) = write::send;
+    /// Waits for verdicts.
+    fn weir_pending_wait(pending: *mut Pending, timeout_ms: u64, verdicts: *mut Verdict, room: usize, texts: *mut *mut Page) = write::wait;
+    /// A writer with numbers.
+    fn weir_session_open(store: *mut Weir, client: Slice, out: *mut *mut Session) = write::session_open;
+    /// Carries out numbered intentions.
+    fn weir_session_submit(session: *mut Session, intentions: *const Intention, count: usize, verdicts: *mut Verdict, texts: *mut *mut Page) = write::session_submit;
+    /// Sends numbered intentions.
+    fn weir_session_send(session: *mut Session, intentions: *const Intention, count: usize, out: *mut *mut Pending) = write::session_send;
+    /// The next number.
+    fn weir_session_next_nonce(session: *mut Session, out: *mut u64) = write::session_next_nonce;
+    /// Goes back to a number.
+    fn weir_session_resume(session: *mut Session, nonce: u64) = write::session_resume;
+
+    /// Makes a topic live.
+    fn weir_topic_ensure(store: *mut Weir, topic: Slice, options: *const TopicOptions, created: *mut u32) = store::ensure;
+    /// What a topic is.
+    fn weir_topic_describe(store: *mut Weir, topic: Slice, out: *mut TopicInfo) = store::topic_describe;
+    /// Names of topics.
+    fn weir_topics(store: *mut Weir, dead_too: u32, out: *mut *mut Page) = store::topics;
+    /// The record with a key's value.
+    fn weir_get(store: *mut Weir, topic: Slice, key: Slice, out: *mut *mut Page) = store::get;
+    /// The record at an offset.
+    fn weir_at(store: *mut Weir, topic: Slice, offset: u64, out: *mut *mut Page) = store::at;
+    /// Keys in order.
+    fn weir_scan(store: *mut Weir, topic: Slice, prefix: Slice, after: Slice, limit: u64, flags: u32, out: *mut *mut Page) = store::scan;
+
+    /// Begins to read.
+    fn weir_reader_open(store: *mut Weir, topic: Slice, options: *const ReadOptions, out: *mut *mut Reader) = read::open;
+    /// The next records.
+    fn weir_reader_next(reader: *mut Reader, timeout_ms: u64, out: *mut *mut Page) = read::next;
+
+    /// A member of a group.
+    fn weir_group_open(store: *mut Weir, topic: Slice, group: Slice, options: *const GroupOptions, out: *mut *mut Group) = group::open;
+    /// Records for this member.
+    fn weir_group_claim(group: *mut Group, limit: u64, timeout_ms: u64, out: *mut *mut Page) = group::claim;
+    /// What became of records.
+    fn weir_group_settle(group: *mut Group, claims: *const Claim, count: usize, verb: u32, time_ms: u64, reason: Slice, lost: *mut u64, lost_count: *mut usize) = group::settle;
+    /// Changes a group.
+    fn weir_group_step(group: *mut Group, verb: u32, offset: u64) = group::step;
+    /// What a group is.
+    fn weir_group_describe(group: *mut Group, out: *mut GroupInfo) = group::describe;
+
+    /// A query over pages.
+    fn weir_query_open(options: *const QueryOptions, out: *mut *mut Query) = query::open;
+    /// Adds a source.
+    fn weir_query_source(query: *mut Query, options: *const SourceOptions, source: *mut u32) = query::add_source;
+    /// A page, copied.
+    fn weir_query_enqueue_copy(query: *mut Query, source: u32, page: Slice, frames: *const Frames, next: Slice, has_next: u32) = enqueue_copy;
+    /// A page, lent.
+    fn weir_query_enqueue_loan(query: *mut Query, source: u32, page: Slice, frames: *const Frames, next: Slice, has_next: u32, loan: *const Loan) = enqueue_loan;
+    /// A page, given.
+    fn weir_query_enqueue_buffer(query: *mut Query, source: u32, buffer: *mut Buffer, len: usize, frames: *const Frames, next: Slice, has_next: u32) = enqueue_buffer;
+    /// Ends a source.
+    fn weir_query_finish(query: *mut Query, source: u32) = query::finish;
+    /// Puts parts in the place of a source.
+    fn weir_query_replace(query: *mut Query, source: u32, parts: *const SourceOptions, count: usize, sources: *mut u32) = query::replace;
+    /// A promise of a source.
+    fn weir_query_watermark(query: *mut Query, source: u32, keys: *const Slice, count: usize) = query::watermark;
+    /// Results, needs, or the end.
+    fn weir_query_next(query: *mut Query, max_items: u32, max_bytes: u64, out: *mut *mut Page) = query::next;
+    /// What is needed now.
+    fn weir_query_needs(query: *mut Query, out: *mut *mut Page) = query::needs;
+    /// Where it stands.
+    fn weir_query_token(query: *mut Query, out: *mut *mut Page) = query::token;
+    /// What it will do.
+    fn weir_query_explain(query: *mut Query, out: *mut *mut Page) = query::explain;
+    /// Properties that it asks for.
+    fn weir_query_metas(query: *mut Query, out: *mut *mut Page) = query::metas;
+
+    /// Memory to be filled.
+    fn weir_buffer_new(size: usize, out: *mut *mut Buffer) = buffer::new;
+    /// A list for cookies.
+    fn weir_loans_new(out: *mut *mut Loans) = loan::new;
+    /// Cookies that came back.
+    fn weir_loans_collect(loans: *mut Loans, cookies: *mut u64, room: usize, count: *mut usize, left: *mut u64) = loan::collect;
+
+    /// A packet's parts.
+    fn weir_psyc_parse(bytes: Slice, used: *mut usize, out: *mut *mut Page) = psyc::parse;
+    /// A packet's bytes.
+    fn weir_psyc_render(packet: *const PsycPacket, out: *mut *mut Page) = psyc::render;
+}
+
+marks! {
+    /// One more release is owed.
+    fn weir_page_retain(page: *mut Page) = page::retain;
+    /// Ends a wait.
+    fn weir_reader_cancel(reader: *mut Reader) = read::cancel;
+    /// Ends a wait.
+    fn weir_group_cancel(group: *mut Group) = group::cancel;
+    /// Ends a query.
+    fn weir_query_cancel(query: *mut Query) = query::cancel;
+}
+
+frees! {
+    /// Gives a page back.
+    fn weir_page_release(page: *mut Page) = page::release;
+    /// Forgets verdicts.
+    fn weir_pending_free(pending: *mut Pending) = write::pending_free;
+    /// Gives a session back.
+    fn weir_session_free(session: *mut Session) = write::session_free;
+    /// Gives a reader back.
+    fn weir_reader_free(reader: *mut Reader) = read::free;
+    /// Gives a member back.
+    fn weir_group_free(group: *mut Group) = group::free;
+    /// Gives a query back.
+    fn weir_query_free(query: *mut Query) = query::free;
+    /// Gives memory back.
+    fn weir_buffer_free(buffer: *mut Buffer) = buffer::free;
+    /// Gives a list back.
+    fn weir_loans_free(loans: *mut Loans) = loan::free;
+}

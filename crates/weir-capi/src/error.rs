@@ -1,0 +1,143 @@
+//! What went wrong in a call, for the caller.
+
+use weir::query::QueryError;
+use weir::{ErrorCode, NameError, StoreError, WeirError};
+
+use crate::raw;
+
+/// Kinds of success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Kind {
+    Ok = 1,
+    Ready = 2,
+    Need = 3,
+    Done = 4,
+    Timeout = 5,
+    Absent = 6,
+}
+
+/// A failure, with what `weir_error` holds. Boxed, so that a result is small.
+#[derive(Debug)]
+pub(crate) struct Fail(Box<Inner>);
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) code: ErrorCode,
+    pub(crate) message: String,
+    pub(crate) source: u32,
+    pub(crate) detail: u32,
+    pub(crate) offset: u64,
+}
+
+impl std::ops::Deref for Fail {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Fail {
+    fn deref_mut(&mut self) -> &mut Inner {
+        &mut self.0
+    }
+}
+
+impl Fail {
+    pub(crate) fn new(code: ErrorCode, message: String) -> Self {
+        Self(Box::new(Inner {
+            code,
+            message,
+            source: u32::MAX,
+            detail: 0,
+            offset: u64::MAX,
+        }))
+    }
+
+    /// With the sentence of the number.
+    pub(crate) fn of(code: ErrorCode) -> Self {
+        Self::new(code, code.sentence().trim_end_matches('.').to_owned())
+    }
+
+    /// A value that an option does not have.
+    pub(crate) fn option(what: &'static str, value: impl std::fmt::Display) -> Self {
+        let sentence = ErrorCode::BadOption.sentence().trim_end_matches('.');
+        Self::new(
+            ErrorCode::BadOption,
+            format!("{sentence}: {what} is {value}"),
+        )
+    }
+
+    /// The same about an element of an array.
+    pub(crate) fn at_index(mut self, index: usize) -> Self {
+        self.detail = u32::try_from(index).unwrap_or(u32::MAX);
+        self
+    }
+
+    /// What the call returns.
+    pub(crate) fn number(&self) -> i32 {
+        number(self.code)
+    }
+}
+
+/// An error as results and verdicts show it.
+pub(crate) fn number(code: ErrorCode) -> i32 {
+    -i32::from(code.number())
+}
+
+impl From<QueryError> for Fail {
+    fn from(error: QueryError) -> Self {
+        let mut fail = Self::new(error.code(), error.to_string());
+        let place = error.place();
+        fail.source = place.source.map_or(u32::MAX, |source| source.0);
+        fail.detail = place
+            .item
+            .map_or(0, |item| u32::try_from(item).unwrap_or(u32::MAX));
+        fail.offset = place.offset.unwrap_or(u64::MAX);
+        fail
+    }
+}
+
+impl From<NameError> for Fail {
+    fn from(error: NameError) -> Self {
+        Self::new(ErrorCode::BadName, error.to_string())
+    }
+}
+
+impl From<StoreError> for Fail {
+    fn from(error: StoreError) -> Self {
+        let mut fail = Self::new(error.code(), error.to_string());
+        match &error {
+            StoreError::Refused { index, .. } => fail = fail.at_index(*index),
+            StoreError::RecordsGone { first, .. } => fail.offset = *first,
+            StoreError::Damage { position, .. } => fail.offset = *position,
+            _ => {}
+        }
+        fail
+    }
+}
+
+impl From<WeirError> for Fail {
+    fn from(error: WeirError) -> Self {
+        match error {
+            WeirError::Store(error) => error.into(),
+            WeirError::Name(error) => error.into(),
+            WeirError::Nonce { code, expected, .. } => {
+                let mut fail = Self::new(code, error.to_string());
+                fail.offset = expected;
+                fail
+            }
+            WeirError::NotCreated { code } | WeirError::Group { code } => {
+                Self::new(code, error.to_string())
+            }
+            _ => Self::new(ErrorCode::Internal, error.to_string()),
+        }
+    }
+}
+
+/// The empty slice.
+pub(crate) const EMPTY: raw::Slice = raw::Slice {
+    ptr: std::ptr::null(),
+    len: 0,
+};

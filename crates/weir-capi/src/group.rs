@@ -1,0 +1,227 @@
+//! Members of groups.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir::{Claim, ConsequenceOffset, ErrorCode, GroupMode, GroupSetup, Settle};
+
+use crate::error::{Fail, Kind};
+use crate::handle::{Caller, zeroed};
+use crate::page::Page;
+use crate::raw;
+use crate::registry::{self, Exclusive};
+use crate::store::{Mark, get_store, known};
+
+/// Flag of `weir_group_options`.
+const EXISTING: u32 = 1;
+/// How often a claim looks whether it shall end, here and at a server.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+const LOOK_EVERY_FAR: Duration = Duration::from_millis(250);
+/// Records of a claim.
+const CLAIM_MAX: u64 = 10_000;
+
+/// A member as it was given out.
+#[derive(Debug)]
+pub(crate) struct Group {
+    inside: Exclusive<Option<weir::Group>>,
+    mark: Mark,
+}
+
+pub(crate) fn open(
+    c: &Caller,
+    store: *mut raw::Weir,
+    topic: raw::Slice,
+    group: raw::Slice,
+    options: *const raw::GroupOptions,
+    out: *mut *mut raw::Group,
+) -> Result<Kind, Fail> {
+    let store = get_store(store)?;
+    c.room(out, 1)?;
+    let topic = store.weir.topic(c.text(topic, "the topic")?)?;
+    let name = c.text(group, "the name of the group")?;
+    let given = c.options(options)?;
+    known(given.flags, EXISTING, "flags")?;
+    let mode = u8::try_from(given.mode).ok();
+    let mode = mode.and_then(GroupMode::from_number);
+    let mode = mode.ok_or_else(|| Fail::option("the mode", given.mode))?;
+    if given.flags & EXISTING != 0 && topic.group_info(name)?.is_none() {
+        return Err(Fail::of(ErrorCode::GroupUnknown));
+    }
+    let mut setup = GroupSetup::new(mode);
+    setup.start = given.start;
+    if given.lease_ms != 0 {
+        setup.lease_ms = given.lease_ms;
+    }
+    if given.pending_max != 0 {
+        setup.pending_max = given.pending_max;
+    }
+    setup.attempts_max = given.attempts_max;
+    setup.dead_letters = c.text(given.dead_letters, "the topic for dead letters")?;
+    let mut member = topic.group_with(name, &setup)?;
+    let called = c.bytes(given.member)?;
+    if !called.is_empty() {
+        member = member.member(called);
+    }
+    if given.claim_lease_ms != 0 {
+        member = member.lease(Some(Duration::from_millis(given.claim_lease_ms)));
+    }
+    let near = store.weir.local().is_some();
+    let every = if near { LOOK_EVERY } else { LOOK_EVERY_FAR };
+    let group = Group {
+        inside: Exclusive::new(Some(member)),
+        mark: Mark::new(&store, every),
+    };
+    c.write(out, registry::insert(Arc::new(group))?)?;
+    Ok(Kind::Ok)
+}
+
+/// Uses a group that was not deleted through this member.
+fn with<T>(
+    group: &Group,
+    action: impl FnOnce(&mut weir::Group) -> Result<T, Fail>,
+) -> Result<T, Fail> {
+    let mut inside = group.inside.lock()?;
+    let member = inside.as_mut();
+    action(member.ok_or_else(|| Fail::of(ErrorCode::GroupUnknown))?)
+}
+
+pub(crate) fn claim(
+    c: &Caller,
+    group: *mut raw::Group,
+    limit: u64,
+    timeout_ms: u64,
+    out: *mut *mut raw::Page,
+) -> Result<Kind, Fail> {
+    let group = registry::get::<Group, _>(group)?;
+    c.room(out, 1)?;
+    if limit == 0 {
+        return Err(Fail::option("the limit", limit));
+    }
+    let limit = usize::try_from(limit.min(CLAIM_MAX)).unwrap_or(usize::MAX);
+    let works = with(&group, |member| {
+        group.mark.wait(timeout_ms, |until| {
+            let now = Instant::now();
+            let wait = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+            let works = member.claim(limit, wait)?;
+            Ok((!works.is_empty()).then_some(works))
+        })
+    })?;
+    match works {
+        Some(works) => {
+            Page::works(&works).give(c, out)?;
+            Ok(Kind::Ready)
+        }
+        None => Ok(Kind::Timeout),
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "those of the header")]
+pub(crate) fn settle(
+    c: &Caller,
+    group: *mut raw::Group,
+    claims: *const raw::Claim,
+    count: usize,
+    verb: u32,
+    time_ms: u64,
+    reason: raw::Slice,
+    lost: *mut u64,
+    lost_count: *mut usize,
+) -> Result<Kind, Fail> {
+    let group = registry::get::<Group, _>(group)?;
+    let time = Duration::from_millis(time_ms);
+    let how = match verb {
+        1 => Settle::Done,
+        2 => Settle::DoneSoon,
+        3 => Settle::Fail {
+            delay: time,
+            reason: c.text(reason, "the reason")?,
+        },
+        4 => Settle::Extend { lease: time },
+        other => return Err(Fail::option("the verb", other)),
+    };
+    if lost.is_null() != lost_count.is_null() && count > 0 {
+        return Err(Fail::of(ErrorCode::NullPointer));
+    }
+    if !lost_count.is_null() {
+        c.room(lost, count)?;
+        c.room(lost_count, 1)?;
+    }
+    let claims: Vec<Claim> = c
+        .array(claims, count)?
+        .iter()
+        .map(|claim| Claim {
+            claim: claim.claim,
+            offset: ConsequenceOffset(claim.offset),
+        })
+        .collect();
+    let gone = with(&group, |member| Ok(member.settle(&claims, how)?))?;
+    if !lost_count.is_null() {
+        let gone: Vec<u64> = gone.iter().map(|offset| offset.0).take(count).collect();
+        c.write_all(lost, &gone)?;
+        c.write(lost_count, gone.len())?;
+    }
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn step(
+    _: &Caller,
+    group: *mut raw::Group,
+    verb: u32,
+    offset: u64,
+) -> Result<Kind, Fail> {
+    let group = registry::get::<Group, _>(group)?;
+    let mut inside = group.inside.lock()?;
+    let absent = || Fail::of(ErrorCode::GroupUnknown);
+    let member = inside.as_mut().ok_or_else(absent)?;
+    let verdict = match verb {
+        1 => {
+            member.take_over()?;
+            return Ok(Kind::Ok);
+        }
+        2 => {
+            member.leave()?;
+            return Ok(Kind::Ok);
+        }
+        3 => member.reset(ConsequenceOffset(offset))?,
+        4 => inside.take().ok_or_else(absent)?.delete()?,
+        other => return Err(Fail::option("the verb", other)),
+    };
+    match verdict.reason() {
+        None => Ok(Kind::Ok),
+        Some(code) => Err(Fail::of(code)),
+    }
+}
+
+pub(crate) fn describe(
+    c: &Caller,
+    group: *mut raw::Group,
+    out: *mut raw::GroupInfo,
+) -> Result<Kind, Fail> {
+    let group = registry::get::<Group, _>(group)?;
+    c.info_size(out)?;
+    let found = with(&group, |member| Ok(member.info()?))?;
+    let mut info = zeroed::<raw::GroupInfo>();
+    info.mode = found.mode as u32;
+    info.cursor = found.cursor.0;
+    info.frontier = found.frontier.0;
+    info.last = found.last.0;
+    info.lag = found.lag;
+    info.leased = found.leased;
+    info.waiting = found.waiting;
+    info.redeliveries = found.redeliveries;
+    info.deaths = found.deaths;
+    info.letters = found.letters;
+    c.write_info(out, &info)?;
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn cancel(group: *mut raw::Group) -> Result<Kind, Fail> {
+    registry::get::<Group, _>(group)?.mark.cancel();
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn free(group: *mut raw::Group) {
+    if let Ok(group) = registry::remove::<Group, _>(group) {
+        group.mark.free();
+    }
+}

@@ -1,0 +1,108 @@
+//! Panics end here.
+//!
+//! Invariant: every entry runs inside [`call`] or [`quiet`]. What must never happen here: an unwinding
+//! that leaves the library, a panic that is not told.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use weir::ErrorCode;
+
+use crate::error::{Fail, Kind};
+use crate::handle::Caller;
+use crate::raw;
+
+/// Runs an entry: its number, and the caller told about a failure.
+pub(crate) fn call(
+    name: &'static str,
+    caller: &Caller,
+    error: *mut raw::Error,
+    entry: impl FnOnce(&Caller) -> Result<Kind, Fail>,
+) -> i32 {
+    let done = caught(name, || entry(caller));
+    match done.unwrap_or_else(Err) {
+        Ok(kind) => kind as i32,
+        Err(fail) => {
+            caller.report(error, &fail);
+            fail.number()
+        }
+    }
+}
+
+/// Runs an entry that has nobody to tell: its answer, or the default.
+pub(crate) fn quiet<T: Default>(name: &'static str, entry: impl FnOnce() -> T) -> T {
+    caught(name, entry).unwrap_or_default()
+}
+
+fn caught<T>(name: &'static str, entry: impl FnOnce() -> T) -> Result<T, Fail> {
+    // What a panic may leave half done is behind a lock, which is poisoned then.
+    catch_unwind(AssertUnwindSafe(|| {
+        enter(name);
+        entry()
+    }))
+    .map_err(|panic| {
+        let said = words(panic.as_ref()).to_owned();
+        // A payload may panic when it is dropped.
+        std::mem::forget(panic);
+        Fail::new(ErrorCode::Panic, format!("{name}: {said}"))
+    })
+}
+
+fn words(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&'static str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a panic without words")
+}
+
+/// Where a test wants a panic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// Before anything is done.
+    Enter,
+    /// With the handle in use.
+    Inside,
+}
+
+#[cfg(debug_assertions)]
+mod hook {
+    use super::Where;
+    use std::cell::Cell;
+
+    thread_local! {
+        static NAME: Cell<&'static str> = const { Cell::new("") };
+        static AT: Cell<Option<(&'static str, Where)>> = const { Cell::new(None) };
+    }
+
+    /// For tests: the next call of this function on this thread panics there; `None`: none does.
+    pub fn panic_at(at: Option<(&'static str, Where)>) {
+        AT.set(at);
+    }
+
+    pub(super) fn enter(name: &'static str) {
+        NAME.set(name);
+        hit(Where::Enter);
+    }
+
+    pub(super) fn hit(place: Where) {
+        if AT.get() == Some((NAME.get(), place)) {
+            AT.set(None);
+            panic!("injected");
+        }
+    }
+}
+
+#[cfg(debug_assertions)]
+pub use hook::panic_at;
+
+fn enter(name: &'static str) {
+    #[cfg(debug_assertions)]
+    hook::enter(name);
+    let _ = name;
+}
+
+/// Panics if a test wants it.
+pub(crate) fn maybe_panic(place: Where) {
+    #[cfg(debug_assertions)]
+    hook::hit(place);
+    let _ = place;
+}

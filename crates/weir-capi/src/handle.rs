@@ -1,0 +1,421 @@
+//! Every access to memory of the caller, in one place.
+//!
+//! A [`Caller`] stands for one call: whoever makes it vouches that the pointers of that call are as the
+//! header says (NULL, or good for as many values as are named, for as long as the call runs, not
+//! changed meanwhile by another thread). What can be checked is checked here: NULL, alignment, length,
+//! size of a structure. What must never happen here: a reference that outlives the call, a write
+//! where nothing was given.
+#![allow(
+    unsafe_code,
+    reason = "memory of the caller can be reached in no other way"
+)]
+
+use std::ffi::c_void;
+
+use weir::ErrorCode;
+
+use crate::error::Fail;
+use crate::raw::{self, Slice};
+
+/// Most elements of an array of the caller.
+pub(crate) const ELEMENTS_MAX: usize = 1 << 16;
+/// Most elements of an array of frames or of their properties.
+pub(crate) const FRAMES_MAX: usize = 1 << 24;
+/// Largest structure of a later version of the header, in bytes.
+const STRUCT_BYTES_MAX: usize = 4096;
+
+/// The right to touch the memory that one call was given.
+pub(crate) struct Caller {
+    _one_call: (),
+}
+
+/// A structure of the header that is good with all bytes zero and with any bytes at all: integers,
+/// pointers, and structures of these.
+///
+/// # Safety
+/// It is `repr(C)`, without a field that has invalid bit patterns.
+pub(crate) unsafe trait Plain: Copy {}
+
+/// A [`Plain`] structure that begins with `struct_size`.
+///
+/// # Safety
+/// Its first field is a `u32`.
+pub(crate) unsafe trait Sized32: Plain {}
+
+macro_rules! plain {
+    ($($name:ident)*) => { $(
+        // SAFETY: `repr(C)`, of integers, pointers, optional function pointers and such structures.
+        unsafe impl Plain for raw::$name {}
+    )* };
+}
+macro_rules! sized32 {
+    ($($name:ident)*) => { $(
+        plain!($name);
+        // SAFETY: the first field is `struct_size: u32`.
+        unsafe impl Sized32 for raw::$name {}
+    )* };
+}
+plain! { Slice Expect Step Param Loan Frame Meta Frames Claim Verdict Record PsycModifier Error }
+sized32! {
+    PageInfo CodeInfo OpenOptions ConnectOptions Info TopicOptions Intention TopicInfo ReadOptions
+    GroupOptions GroupInfo QueryOptions SourceOptions PsycPacket
+}
+// SAFETY: integers.
+unsafe impl Plain for u32 {}
+// SAFETY: an integer.
+unsafe impl Plain for u64 {}
+// SAFETY: an integer.
+unsafe impl Plain for usize {}
+
+impl Caller {
+    /// For the call that is being made.
+    ///
+    /// # Safety
+    /// Every pointer that is given to the methods of this value came in with this call, directly or in
+    /// a structure that did, and is as the header says. The value ends with the call.
+    pub(crate) const unsafe fn new() -> Self {
+        Self { _one_call: () }
+    }
+
+    /// Bytes of the caller.
+    pub(crate) fn bytes(&self, slice: Slice) -> Result<&[u8], Fail> {
+        self.values(slice.ptr, slice.len, isize::MAX.unsigned_abs())
+    }
+
+    /// Text of the caller.
+    pub(crate) fn text(&self, slice: Slice, what: &'static str) -> Result<&str, Fail> {
+        std::str::from_utf8(self.bytes(slice)?).map_err(|error| {
+            let mut fail = Fail::new(ErrorCode::BadOption, format!("{what} is not UTF-8"));
+            fail.offset = error.valid_up_to() as u64;
+            fail
+        })
+    }
+
+    /// An array of the caller, of at most [`ELEMENTS_MAX`].
+    pub(crate) fn array<T: Plain>(&self, ptr: *const T, count: usize) -> Result<&[T], Fail> {
+        self.values(ptr, count, ELEMENTS_MAX)
+    }
+
+    /// An array of the caller, of at most [`FRAMES_MAX`].
+    pub(crate) fn long_array<T: Plain>(&self, ptr: *const T, count: usize) -> Result<&[T], Fail> {
+        self.values(ptr, count, FRAMES_MAX)
+    }
+
+    fn values<T>(&self, ptr: *const T, count: usize, most: usize) -> Result<&[T], Fail> {
+        self.check(ptr, count, most)?;
+        if count == 0 {
+            return Ok(&[]);
+        }
+        // SAFETY: not NULL, aligned, no more bytes than an object can have; that so many values
+        // are there and stay as they are during the call is what `new` was promised, and the
+        // lifetime is that of `self`.
+        Ok(unsafe { std::slice::from_raw_parts(ptr, count) })
+    }
+
+    #[allow(
+        clippy::unused_self,
+        reason = "a check without a call would be of nothing"
+    )]
+    fn check<T>(&self, ptr: *const T, count: usize, most: usize) -> Result<(), Fail> {
+        if count == 0 {
+            return Ok(());
+        }
+        if ptr.is_null() {
+            return Err(Fail::of(ErrorCode::NullPointer));
+        }
+        let bytes = count.checked_mul(size_of::<T>());
+        if count > most || bytes.is_none_or(|bytes| bytes > isize::MAX.unsigned_abs()) {
+            return Err(Fail::of(ErrorCode::BadLength));
+        }
+        if !ptr.is_aligned() {
+            return Err(Fail::of(ErrorCode::Misaligned));
+        }
+        Ok(())
+    }
+
+    /// One value of the caller; `None` for NULL.
+    pub(crate) fn optional<T: Plain>(&self, ptr: *const T) -> Result<Option<T>, Fail> {
+        if ptr.is_null() {
+            return Ok(None);
+        }
+        Ok(self.values(ptr, 1, 1)?.first().copied())
+    }
+
+    /// A structure with `struct_size`; all zero for NULL.
+    pub(crate) fn options<T: Sized32>(&self, ptr: *const T) -> Result<T, Fail> {
+        if ptr.is_null() {
+            // SAFETY: all bytes zero is a value of a `Plain` type.
+            return Ok(unsafe { std::mem::zeroed() });
+        }
+        let size = self.struct_size(ptr)?;
+        self.read(ptr, size)
+    }
+
+    /// An array of structures with `struct_size`, which step by that of the first.
+    pub(crate) fn stepped<T: Sized32>(
+        &self,
+        ptr: *const T,
+        count: usize,
+        most: usize,
+    ) -> Result<Vec<T>, Fail> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        if count > most {
+            return Err(Fail::of(ErrorCode::BadLength));
+        }
+        let step = self.struct_size(ptr)?;
+        if step % align_of::<T>() != 0 {
+            return Err(Fail::of(ErrorCode::BadStruct));
+        }
+        let mut all = Vec::with_capacity(count);
+        for at in 0..count {
+            let element = ptr.wrapping_byte_add(at * step);
+            let found = self.struct_size(element).and_then(|size| {
+                if size == step {
+                    self.read(element, size)
+                } else {
+                    Err(Fail::of(ErrorCode::BadStruct))
+                }
+            });
+            all.push(found.map_err(|fail| fail.at_index(at))?);
+        }
+        Ok(all)
+    }
+
+    fn struct_size<T: Sized32>(&self, ptr: *const T) -> Result<usize, Fail> {
+        if ptr.is_null() {
+            return Err(Fail::of(ErrorCode::NullPointer));
+        }
+        if !ptr.is_aligned() {
+            return Err(Fail::of(ErrorCode::Misaligned));
+        }
+        let size = self.values(ptr.cast::<u32>(), 1, 1)?;
+        let size = size.first().map_or(0, |size| *size as usize);
+        if (size_of::<T>()..=STRUCT_BYTES_MAX).contains(&size) {
+            Ok(size)
+        } else {
+            let known = size_of::<T>();
+            let text = format!("struct_size is {size}; this library knows {known} bytes");
+            Err(Fail::new(ErrorCode::BadStruct, text))
+        }
+    }
+
+    /// Reads a structure of `size` bytes, of which the library knows the first.
+    fn read<T: Sized32>(&self, ptr: *const T, size: usize) -> Result<T, Fail> {
+        let known = size_of::<T>();
+        let behind = self.values(
+            ptr.cast::<u8>().wrapping_add(known),
+            size.saturating_sub(known),
+            STRUCT_BYTES_MAX,
+        )?;
+        if behind.iter().any(|byte| *byte != 0) {
+            let text = "a field is set that this library does not know";
+            return Err(Fail::new(ErrorCode::BadStruct, text.to_owned()));
+        }
+        let value = self.values(ptr, 1, 1)?;
+        value
+            .first()
+            .copied()
+            .ok_or_else(|| Fail::of(ErrorCode::NullPointer))
+    }
+
+    /// Checks where something is to be written.
+    pub(crate) fn room<T>(&self, out: *mut T, count: usize) -> Result<(), Fail> {
+        self.check(out.cast_const(), count, ELEMENTS_MAX)
+    }
+
+    /// Writes a value; the place was checked by [`room`](Self::room).
+    pub(crate) fn write<T: Copy>(&self, out: *mut T, value: T) -> Result<(), Fail> {
+        self.write_all(out, std::slice::from_ref(&value))
+    }
+
+    /// The same if there is a place.
+    pub(crate) fn write_if<T: Copy>(&self, out: *mut T, value: T) -> Result<(), Fail> {
+        if out.is_null() {
+            return Ok(());
+        }
+        self.write(out, value)
+    }
+
+    /// Writes values one behind the other.
+    pub(crate) fn write_all<T: Copy>(&self, out: *mut T, values: &[T]) -> Result<(), Fail> {
+        self.room(out, values.len())?;
+        if !values.is_empty() {
+            // SAFETY: not NULL, aligned, and by the promise to `new` good for this many
+            // values; it cannot overlap `values`, which are ours.
+            unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), out, values.len()) };
+        }
+        Ok(())
+    }
+
+    /// Writes an info: as much as the caller knows.
+    pub(crate) fn write_info<T: Sized32>(&self, out: *mut T, info: &T) -> Result<(), Fail> {
+        let size = self.info_size(out)?;
+        let known = size_of::<T>().min(size);
+        // SAFETY: `info` is a live value of that many bytes, made from zeros by `zeroed`, so that
+        // what lies between its fields is initialised as well.
+        let bytes =
+            unsafe { std::slice::from_raw_parts(std::ptr::from_ref(info).cast::<u8>(), known) };
+        // `struct_size` is the caller's.
+        let start = size_of::<u32>();
+        let place = out.cast::<u8>();
+        self.write_all(
+            place.wrapping_add(start),
+            bytes.get(start..).unwrap_or_default(),
+        )?;
+        let behind = vec![0; size - known];
+        self.write_all(place.wrapping_add(known), &behind)
+    }
+
+    /// Checks where an info is to be written; its bytes as the caller knows it.
+    pub(crate) fn info_size<T: Sized32>(&self, out: *mut T) -> Result<usize, Fail> {
+        self.struct_size(out.cast_const())
+    }
+
+    /// Writes what went wrong, if the caller wants to know.
+    pub(crate) fn report(&self, out: *mut raw::Error, fail: &Fail) {
+        if out.is_null() || !out.is_aligned() {
+            return;
+        }
+        let mut error = zeroed::<raw::Error>();
+        error.code = fail.number();
+        error.source = fail.source;
+        error.detail = fail.detail;
+        error.offset = fail.offset;
+        let end = fail.message.floor_char_boundary(error.message.len() - 1);
+        for (to, from) in error.message.iter_mut().zip(fail.message.bytes().take(end)) {
+            *to = from.cast_signed();
+        }
+        // It was checked above, and a failure to tell a failure has nobody to be told to.
+        drop(self.write(out, error));
+    }
+}
+
+/// A structure with all bytes zero, padding included.
+pub(crate) fn zeroed<T: Plain>() -> T {
+    // SAFETY: all bytes zero is a value of a `Plain` type.
+    unsafe { std::mem::zeroed() }
+}
+
+/// Bytes of the caller that were lent beyond the call.
+pub(crate) struct Lent {
+    ptr: *const u8,
+    len: usize,
+}
+
+impl Lent {
+    /// Checks and takes them.
+    pub(crate) fn new(caller: &Caller, slice: Slice) -> Result<Self, Fail> {
+        caller.bytes(slice)?;
+        Ok(Self {
+            ptr: slice.ptr,
+            len: slice.len,
+        })
+    }
+
+    /// The bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        if self.len == 0 {
+            return &[];
+        }
+        // SAFETY: checked by `new`; the caller keeps them in place until the loan is
+        // returned, which is when this value is dropped. If it changes them in spite of the contract,
+        // the engine reads other bytes than before, and each of its reads is bounded by `len` again.
+        unsafe { std::slice::from_raw_parts(self.ptr, self.len) }
+    }
+}
+
+// SAFETY: the memory is not changed while it is lent, and the header says that it may be read
+// and given back on any thread.
+unsafe impl Send for Lent {}
+// SAFETY: the same; there is no access but reading.
+unsafe impl Sync for Lent {}
+
+/// Whom to tell that a loan is over.
+#[derive(Clone, Copy)]
+pub(crate) struct Callback {
+    release: raw::Release,
+    user: *mut c_void,
+}
+
+impl Callback {
+    /// As the caller gave it.
+    pub(crate) const fn new(release: raw::Release, user: *mut c_void) -> Self {
+        Self { release, user }
+    }
+
+    /// Tells.
+    pub(crate) fn call(self, lent: &Lent) {
+        (self.release)(self.user, lent.ptr, lent.len);
+    }
+}
+
+// SAFETY: the header says that the callback comes on any thread; the pointer is only handed back.
+unsafe impl Send for Callback {}
+// SAFETY: the same.
+unsafe impl Sync for Callback {}
+
+/// Spans of a page, which point into memory that the page keeps.
+#[derive(Debug)]
+pub(crate) struct Spans<T>(Vec<T>);
+
+impl<T: Copy> Spans<T> {
+    pub(crate) const fn new(spans: Vec<T>) -> Self {
+        Self(spans)
+    }
+
+    pub(crate) fn as_slice(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T> Default for Spans<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+// SAFETY: the pointers inside are never followed by this crate; they are numbers for the caller,
+// and what they point to is immutable and kept by the page.
+unsafe impl<T> Send for Spans<T> {}
+// SAFETY: the same; there is no access but reading.
+unsafe impl<T> Sync for Spans<T> {}
+
+/// Memory of ours that the caller fills: its address stays, and nobody here reads it before it was given
+/// back.
+pub(crate) struct Fillable {
+    memory: Option<Vec<u8>>,
+    ptr: *mut u8,
+    len: usize,
+}
+
+impl Fillable {
+    /// So many zeros.
+    pub(crate) fn new(mut memory: Vec<u8>) -> Self {
+        let (ptr, len) = (memory.as_mut_ptr(), memory.len());
+        Self {
+            memory: Some(memory),
+            ptr,
+            len,
+        }
+    }
+
+    /// Where the caller writes, and how much.
+    pub(crate) const fn place(&self) -> (*mut u8, usize) {
+        (self.ptr, self.len)
+    }
+
+    /// The memory, which the caller has filled.
+    pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
+        self.memory.take()
+    }
+
+    /// Undoes [`take`](Self::take).
+    pub(crate) fn put_back(&mut self, memory: Vec<u8>) {
+        self.memory = Some(memory);
+    }
+}
+
+// SAFETY: the pointer is only handed to the caller, who uses the buffer from one thread at a time.
+unsafe impl Send for Fillable {}

@@ -1,0 +1,52 @@
+//! The C interface of Weir.
+//!
+//! The header is `include/weir.h`, its rules in full are `docs/formats/abi.md`. This crate checks what
+//! comes over the border, calls the crate `weir`, and puts the answer into the caller's memory.
+//!
+//! Invariants: a handle is looked up, never followed; a call returns a positive or a negative number,
+//! never 0; a panic ends at the entry it came through; a loan that was taken comes back exactly once; a
+//! page outlives whatever it came from. What must never happen here: a semantic of its own, a pointer
+//! of the caller kept beyond the call (but for a loan), unsafe code outside of `handle` and of the
+//! attribute that gives an entry its name.
+//!
+//! | file | is |
+//! |---|---|
+//! | `entry` | the list of all functions |
+//! | `raw` | the structures of the header |
+//! | `handle` | every access to memory of the caller |
+//! | `registry`, `guard` | handles; panics |
+//! | `error` | what went wrong, for the caller |
+//! | `page` | what goes out |
+//! | `store`, `write`, `read`, `group` | a store |
+//! | `query`, `source`, `loan`, `buffer` | queries, and pages on their way in |
+//! | `psyc`, `about` | packets; versions and errors for people |
+#![deny(unsafe_code)]
+
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("weir.h is laid out for targets with 64-bit pointers");
+#[cfg(panic = "abort")]
+compile_error!(
+    "weir-capi catches panics at its border, which `panic = \"abort\"` makes impossible"
+);
+
+mod about;
+mod buffer;
+mod entry;
+mod error;
+mod group;
+mod guard;
+mod handle;
+mod loan;
+mod page;
+mod psyc;
+mod query;
+pub mod raw;
+mod read;
+mod registry;
+mod source;
+mod store;
+mod write;
+
+pub use entry::*;
+#[cfg(debug_assertions)]
+pub use guard::{Where, panic_at};

@@ -1,0 +1,204 @@
+//! Pages of the caller's memory, and how they come back.
+//!
+//! Invariant: a loan whose call succeeded is returned exactly once, by whichever thread lets go last; one
+//! whose call failed never. What must never happen here: a return before the last read.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use weir::ErrorCode;
+
+use crate::buffer;
+use crate::error::{Fail, Kind};
+use crate::handle::{Callback, Caller, ELEMENTS_MAX, Lent};
+use crate::raw;
+use crate::registry;
+
+/// Where cookies arrive.
+#[derive(Debug, Default)]
+pub(crate) struct Loans {
+    back: Mutex<VecDeque<u64>>,
+    /// Loans that are out, and cookies that were not collected.
+    left: AtomicU64,
+}
+
+/// What happens to the memory at the end.
+enum Way {
+    Call(Callback),
+    Cookie(Arc<Loans>, u64),
+    /// Ours: into the pool.
+    Pool,
+}
+
+enum Memory {
+    Lent(Lent),
+    Ours(Vec<u8>),
+}
+
+/// In the call that brings it: nobody knows yet whether it was taken.
+const OPEN: u8 = 0;
+/// Taken; returned when it is let go.
+const TAKEN: u8 = 1;
+/// Let go within the call.
+const LET_GO: u8 = 2;
+
+/// A page of somebody's memory inside the engine, and the way back.
+struct Inside {
+    memory: Option<Memory>,
+    ticket: Arc<Ticket>,
+}
+
+impl AsRef<[u8]> for Inside {
+    fn as_ref(&self) -> &[u8] {
+        match &self.memory {
+            Some(Memory::Lent(lent)) => lent.bytes(),
+            Some(Memory::Ours(bytes)) => bytes,
+            None => &[],
+        }
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        let Some(memory) = self.memory.take() else {
+            return;
+        };
+        // Left first and told then, so that whoever is told finds it.
+        let ticket = &self.ticket;
+        *ticket.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(memory);
+        if ticket.state.swap(LET_GO, Ordering::AcqRel) == TAKEN
+            && let Some(memory) = ticket.rest()
+        {
+            ticket.way.give(memory);
+        }
+    }
+}
+
+/// What the call keeps of a page that it hands to the engine.
+pub(crate) struct Ticket {
+    state: AtomicU8,
+    way: Way,
+    /// The memory, once it was let go.
+    rest: Mutex<Option<Memory>>,
+}
+
+impl Way {
+    fn give(&self, memory: Memory) {
+        match (self, memory) {
+            (Self::Call(callback), Memory::Lent(lent)) => callback.call(&lent),
+            (Self::Cookie(loans, cookie), Memory::Lent(_)) => loans.put(*cookie),
+            (_, Memory::Ours(bytes)) => buffer::give_back(bytes),
+            (Self::Pool, Memory::Lent(_)) => {}
+        }
+    }
+}
+
+impl Loans {
+    fn put(&self, cookie: u64) {
+        let mut back = self.back.lock().unwrap_or_else(PoisonError::into_inner);
+        back.push_back(cookie);
+    }
+}
+
+/// The page as the engine takes it, and its ticket.
+fn hand_over(memory: Memory, way: Way) -> (Bytes, Arc<Ticket>) {
+    let ticket = Arc::new(Ticket {
+        state: AtomicU8::new(OPEN),
+        way,
+        rest: Mutex::new(None),
+    });
+    let inside = Inside {
+        memory: Some(memory),
+        ticket: Arc::clone(&ticket),
+    };
+    (Bytes::from_owner(inside), ticket)
+}
+
+/// Of lent memory.
+pub(crate) fn lend(
+    c: &Caller,
+    page: raw::Slice,
+    loan: *const raw::Loan,
+) -> Result<(Bytes, Arc<Ticket>), Fail> {
+    let loan = c.optional(loan)?;
+    let loan = loan.ok_or_else(|| Fail::of(ErrorCode::NullPointer))?;
+    let lent = Lent::new(c, page)?;
+    let way = match (loan.release, loan.loans.is_null()) {
+        (Some(release), true) => Way::Call(Callback::new(release, loan.user)),
+        (None, false) => Way::Cookie(registry::get::<Loans, _>(loan.loans)?, loan.cookie),
+        _ => return Err(Fail::option("the loan", "returned both ways or none")),
+    };
+    Ok(hand_over(Memory::Lent(lent), way))
+}
+
+/// Of memory of ours.
+pub(crate) fn ours(bytes: Vec<u8>) -> (Bytes, Arc<Ticket>) {
+    hand_over(Memory::Ours(bytes), Way::Pool)
+}
+
+impl Ticket {
+    /// The call succeeded.
+    pub(crate) fn taken(&self) {
+        if let Way::Cookie(loans, _) = &self.way {
+            loans.left.fetch_add(1, Ordering::AcqRel);
+        }
+        let was = self
+            .state
+            .compare_exchange(OPEN, TAKEN, Ordering::AcqRel, Ordering::Acquire);
+        if was.is_err()
+            && let Some(rest) = self.rest()
+        {
+            self.way.give(rest);
+        }
+    }
+
+    /// The call failed; memory of ours, if the engine let it go.
+    pub(crate) fn refused(&self) -> Option<Vec<u8>> {
+        match self.rest() {
+            Some(Memory::Ours(bytes)) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    fn rest(&self) -> Option<Memory> {
+        let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
+        rest.take()
+    }
+}
+
+pub(crate) fn new(c: &Caller, out: *mut *mut raw::Loans) -> Result<Kind, Fail> {
+    c.room(out, 1)?;
+    c.write(out, registry::insert(Arc::new(Loans::default()))?)?;
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn collect(
+    c: &Caller,
+    loans: *mut raw::Loans,
+    cookies: *mut u64,
+    room: usize,
+    count: *mut usize,
+    left: *mut u64,
+) -> Result<Kind, Fail> {
+    let loans = registry::get::<Loans, _>(loans)?;
+    c.room(cookies, room)?;
+    c.room(count, 1)?;
+    if !left.is_null() {
+        c.room(left, 1)?;
+    }
+    let mut back = loans.back.lock().unwrap_or_else(PoisonError::into_inner);
+    let some = room.min(ELEMENTS_MAX).min(back.len());
+    let found: Vec<u64> = back.drain(..some).collect();
+    drop(back);
+    let before = loans.left.fetch_sub(found.len() as u64, Ordering::AcqRel);
+    c.write_all(cookies, &found)?;
+    c.write(count, found.len())?;
+    c.write_if(left, before.saturating_sub(found.len() as u64))?;
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn free(loans: *mut raw::Loans) {
+    drop(registry::remove::<Loans, _>(loans));
+}

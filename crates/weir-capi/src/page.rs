@@ -1,0 +1,469 @@
+//! What goes out: spans, and what keeps their bytes.
+//!
+//! Invariant: each span lies in memory that its page keeps, for as long as the page lives. What must
+//! never happen here: a copy of a payload byte.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bytes::Bytes;
+use weir::query::{self, Need, PathSet, ResultPage, SourceId};
+use weir::{ErrorCode, KeyEntry, Record, Value, Work};
+
+use crate::error::{EMPTY, Fail, Kind};
+use crate::handle::{Caller, Spans, zeroed};
+use crate::raw;
+use crate::registry;
+
+/// Kinds of pages, as in the header.
+const RESULTS: u32 = 1;
+const NEEDS: u32 = 2;
+const RECORDS: u32 = 3;
+const KEYS: u32 = 4;
+const CLAIM: u32 = 5;
+const TEXTS: u32 = 6;
+
+/// Flags of items, as in the header.
+const CONSTRUCTED: u32 = 1;
+const REQUIRED: u32 = 2;
+const CONTINUATION: u32 = 4;
+
+/// What a page keeps alive.
+#[derive(Debug)]
+enum Keep {
+    Nothing,
+    Results { _page: ResultPage },
+    Memory { _buffers: Vec<Bytes> },
+}
+
+/// A page as it was given out.
+#[derive(Debug)]
+pub(crate) struct Page {
+    kind: u32,
+    items: Spans<raw::Item>,
+    records: Spans<raw::Record>,
+    buffers: Spans<raw::Slice>,
+    bytes: u64,
+    skipped: u64,
+    hint: u64,
+    position: u64,
+    state: u32,
+    /// Releases that are owed.
+    holders: AtomicU32,
+    _keep: Keep,
+}
+
+impl Page {
+    fn new(kind: u32, items: Vec<raw::Item>, buffers: Vec<raw::Slice>, keep: Keep) -> Self {
+        Self {
+            kind,
+            bytes: items.iter().map(|item| item.len).sum(),
+            items: Spans::new(items),
+            records: Spans::default(),
+            buffers: Spans::new(buffers),
+            skipped: 0,
+            hint: 0,
+            position: 0,
+            state: 0,
+            holders: AtomicU32::new(1),
+            _keep: keep,
+        }
+    }
+
+    /// Results of a query.
+    pub(crate) fn results(page: ResultPage) -> Self {
+        let buffers: Vec<raw::Slice> = page.buffers().iter().map(|bytes| slice(bytes)).collect();
+        let items = page.items().iter();
+        let items = items
+            .map(|item| raw::Item {
+                ptr: page.bytes(item).as_ptr(),
+                len: u64::from(item.len),
+                offset: u64::from(item.offset),
+                buffer: item.buffer,
+                source: item.source.0,
+                flags: if item.constructed { CONSTRUCTED } else { 0 },
+                index: item.index,
+            })
+            .collect();
+        let skipped = page.skipped();
+        let keep = Keep::Results { _page: page };
+        Self {
+            skipped,
+            ..Self::new(RESULTS, items, buffers, keep)
+        }
+    }
+
+    /// Pages that a query would like to have.
+    pub(crate) fn needs(needs: &[Need]) -> Self {
+        let mut texts = Texts::default();
+        for need in needs {
+            let mut flags = if need.required { REQUIRED } else { 0 };
+            if need.continuation.is_some() {
+                flags |= CONTINUATION;
+            }
+            let text = need.continuation.as_deref().unwrap_or_default();
+            texts.push(text, flags, need.source.0);
+        }
+        let mut page = texts.page();
+        page.kind = NEEDS;
+        page.hint = needs.first().map_or(0, |need| need.bytes);
+        page
+    }
+
+    /// The records of a page of a topic.
+    pub(crate) fn records(page: &weir::Page) -> Result<Self, Fail> {
+        let mut rows = Rows::default();
+        let buffer = rows.buffer(page.bytes());
+        for record in page {
+            rows.push(buffer, &record?, 0, 0);
+        }
+        Ok(rows.page(RECORDS))
+    }
+
+    /// One record.
+    pub(crate) fn value(value: &Value) -> Self {
+        let mut rows = Rows::default();
+        let buffer = rows.buffer(value.page().bytes());
+        rows.push(buffer, &value.record(), 0, 0);
+        rows.page(RECORDS)
+    }
+
+    /// What a member has claimed.
+    pub(crate) fn works(works: &[Work]) -> Self {
+        let mut rows = Rows::default();
+        for work in works {
+            let buffer = rows.buffer(work.value().page().bytes());
+            rows.push(buffer, &work.record(), work.claim(), work.attempts());
+        }
+        rows.page(CLAIM)
+    }
+
+    /// Keys of a scan, with their values if they were read.
+    pub(crate) fn keys(entries: &[(KeyEntry, Option<Value>)]) -> Self {
+        let mut rows = Rows::default();
+        let mut keys = Vec::with_capacity(entries.iter().map(|(entry, _)| entry.key.len()).sum());
+        for (entry, value) in entries {
+            if value.is_none() {
+                keys.extend_from_slice(&entry.key);
+            }
+        }
+        let keys = Bytes::from(keys);
+        let names = rows.buffer(keys.clone());
+        let mut at = 0;
+        for (entry, value) in entries {
+            if let Some(value) = value {
+                let buffer = rows.buffer(value.page().bytes());
+                rows.push(buffer, &value.record(), 0, 0);
+                continue;
+            }
+            let end = at + entry.key.len();
+            let key = keys.get(at..end).unwrap_or_default();
+            at = end;
+            let mut record = zeroed::<raw::Record>();
+            record.offset = entry.offset.0;
+            record.kind = weir::RecordKind::Put as u32;
+            (record.key, record.key_len) = (key.as_ptr(), key.len() as u64);
+            record.key_offset = rows.offset(names, key);
+            record.buffer = names;
+            rows.records.push(record);
+            rows.items.push(empty_item());
+        }
+        rows.page(KEYS)
+    }
+
+    /// Texts.
+    pub(crate) fn texts<T: AsRef<[u8]>>(all: impl IntoIterator<Item = T>) -> Self {
+        let mut texts = Texts::default();
+        for text in all {
+            texts.push(text.as_ref(), 0, SourceId::NONE.0);
+        }
+        texts.page()
+    }
+
+    /// Whether nothing is on it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.as_slice().is_empty()
+    }
+
+    /// A handle for it.
+    pub(crate) fn give(self, caller: &Caller, out: *mut *mut raw::Page) -> Result<(), Fail> {
+        caller.room(out, 1)?;
+        let handle = registry::insert(Arc::new(self))?;
+        caller.write(out, handle)
+    }
+}
+
+/// Parts of one buffer, one behind the other.
+#[derive(Default)]
+pub(crate) struct Texts {
+    memory: Vec<u8>,
+    parts: Vec<(usize, usize, u32, u32)>,
+    /// Of a packet.
+    pub(crate) state: u32,
+}
+
+impl Texts {
+    pub(crate) fn push(&mut self, text: &[u8], flags: u32, source: u32) {
+        let at = self.memory.len();
+        self.memory.extend_from_slice(text);
+        self.parts.push((at, text.len(), flags, source));
+    }
+
+    pub(crate) fn page(self) -> Page {
+        let memory = Bytes::from(self.memory);
+        let part = |(at, &(offset, len, flags, source)): (usize, &(usize, usize, u32, u32))| {
+            let text = memory.get(offset..offset + len).unwrap_or_default();
+            raw::Item {
+                ptr: text.as_ptr(),
+                len: len as u64,
+                offset: offset as u64,
+                buffer: 0,
+                source,
+                flags,
+                index: u32::try_from(at).unwrap_or(u32::MAX),
+            }
+        };
+        let items = self.parts.iter().enumerate().map(part).collect();
+        let buffers = vec![slice(&memory)];
+        let keep = Keep::Memory {
+            _buffers: vec![memory],
+        };
+        Page {
+            state: self.state,
+            ..Page::new(TEXTS, items, buffers, keep)
+        }
+    }
+}
+
+/// Records on their way into a page.
+#[derive(Default)]
+struct Rows {
+    items: Vec<raw::Item>,
+    records: Vec<raw::Record>,
+    buffers: Vec<Bytes>,
+}
+
+impl Rows {
+    /// The index of a buffer, which is often the last one again.
+    fn buffer(&mut self, bytes: Bytes) -> u32 {
+        let same = |last: &Bytes| last.as_ptr() == bytes.as_ptr() && last.len() == bytes.len();
+        if !self.buffers.last().is_some_and(same) {
+            self.buffers.push(bytes);
+        }
+        u32::try_from(self.buffers.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// Where a part lies in its buffer.
+    fn offset(&self, buffer: u32, part: &[u8]) -> u64 {
+        let start = self.buffers.get(buffer as usize);
+        let start = start.map_or(0, |bytes| bytes.as_ptr().addr());
+        (part.as_ptr().addr().wrapping_sub(start)) as u64
+    }
+
+    fn push(&mut self, buffer: u32, from: &Record<'_>, claim: u64, attempts: u32) {
+        let mut record = zeroed::<raw::Record>();
+        record.offset = from.offset.0;
+        record.intention = from.intention.0;
+        record.time_ms = from.time_ms;
+        record.nonce = from.nonce;
+        record.client = from.client.0;
+        if !from.key.is_empty() {
+            (record.key, record.key_len) = (from.key.as_ptr(), from.key.len() as u64);
+            record.key_offset = self.offset(buffer, from.key);
+        }
+        if !from.meta.is_empty() {
+            (record.meta, record.meta_len) = (from.meta.as_ptr(), from.meta.len() as u64);
+            record.meta_offset = self.offset(buffer, from.meta);
+        }
+        record.term = from.term;
+        record.claim = claim;
+        record.kind = from.kind as u32;
+        record.flags = u32::from(from.flags.0);
+        record.attempts = attempts;
+        record.buffer = buffer;
+        let mut item = empty_item();
+        if !from.value.is_empty() {
+            (item.ptr, item.len) = (from.value.as_ptr(), from.value.len() as u64);
+            item.offset = self.offset(buffer, from.value);
+            item.buffer = buffer;
+        }
+        item.index = u32::try_from(self.items.len()).unwrap_or(u32::MAX);
+        self.items.push(item);
+        self.records.push(record);
+    }
+
+    fn page(self, kind: u32) -> Page {
+        let buffers = self.buffers.iter().map(|bytes| slice(bytes)).collect();
+        let keep = if self.buffers.is_empty() {
+            Keep::Nothing
+        } else {
+            Keep::Memory {
+                _buffers: self.buffers,
+            }
+        };
+        Page {
+            position: self.records.last().map_or(0, |record| record.offset),
+            records: Spans::new(self.records),
+            ..Page::new(kind, self.items, buffers, keep)
+        }
+    }
+}
+
+fn empty_item() -> raw::Item {
+    raw::Item {
+        ptr: std::ptr::null(),
+        len: 0,
+        offset: 0,
+        buffer: u32::MAX,
+        source: SourceId::NONE.0,
+        flags: 0,
+        index: 0,
+    }
+}
+
+fn slice(bytes: &[u8]) -> raw::Slice {
+    raw::Slice {
+        ptr: bytes.as_ptr(),
+        len: bytes.len(),
+    }
+}
+
+/// A page, or nothing when it has nothing on it.
+pub(crate) fn give_or(
+    page: Page,
+    caller: &Caller,
+    out: *mut *mut raw::Page,
+    none: Kind,
+    some: Kind,
+) -> Result<Kind, Fail> {
+    if page.is_empty() {
+        return Ok(none);
+    }
+    page.give(caller, out)?;
+    Ok(some)
+}
+
+fn part<T: Copy>(
+    page: *const raw::Page,
+    count: *mut usize,
+    caller: &Caller,
+    of: impl FnOnce(&Page) -> &Spans<T>,
+) -> *const T {
+    let found = registry::get::<Page, _>(page).ok();
+    let spans = found.as_deref().map(|page| of(page).as_slice());
+    let spans = spans.unwrap_or_default();
+    if caller.write(count, spans.len()).is_err() || spans.is_empty() {
+        return std::ptr::null();
+    }
+    // The handle keeps them; the caller keeps the handle.
+    spans.as_ptr()
+}
+
+pub(crate) fn items(c: &Caller, page: *const raw::Page, count: *mut usize) -> *const raw::Item {
+    part(page, count, c, |page| &page.items)
+}
+
+pub(crate) fn records(c: &Caller, page: *const raw::Page, count: *mut usize) -> *const raw::Record {
+    part(page, count, c, |page| &page.records)
+}
+
+pub(crate) fn buffers(c: &Caller, page: *const raw::Page, count: *mut usize) -> *const raw::Slice {
+    part(page, count, c, |page| &page.buffers)
+}
+
+pub(crate) fn describe(
+    c: &Caller,
+    page: *const raw::Page,
+    out: *mut raw::PageInfo,
+) -> Result<Kind, Fail> {
+    fn parts<T: Copy>(spans: &Spans<T>) -> (*const T, usize) {
+        match spans.as_slice() {
+            [] => (std::ptr::null(), 0),
+            spans => (spans.as_ptr(), spans.len()),
+        }
+    }
+    let page = registry::get::<Page, _>(page)?;
+    let mut info = zeroed::<raw::PageInfo>();
+    info.kind = page.kind;
+    (info.items, info.item_count) = parts(&page.items);
+    (info.records, info.record_count) = parts(&page.records);
+    (info.buffers, info.buffer_count) = parts(&page.buffers);
+    info.bytes = page.bytes;
+    info.skipped = page.skipped;
+    info.hint = page.hint;
+    info.position = page.position;
+    info.state = page.state;
+    c.write_info(out, &info)?;
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn get(
+    c: &Caller,
+    page: *const raw::Page,
+    first: usize,
+    count: usize,
+    path: raw::Slice,
+    out: *mut raw::Slice,
+) -> Result<Kind, Fail> {
+    let page = registry::get::<Page, _>(page)?;
+    let items = page.items.as_slice();
+    let range = first
+        .checked_add(count)
+        .and_then(|end| items.get(first..end));
+    let items = range.ok_or_else(|| Fail::of(ErrorCode::BadLength))?;
+    c.room(out, count)?;
+    let paths = paths(c.text(path, "the path")?)?;
+    let mut found = Vec::with_capacity(count);
+    let mut values = Vec::new();
+    for item in items {
+        let bytes = c.bytes(raw::Slice {
+            ptr: item.ptr,
+            len: usize::try_from(item.len).unwrap_or(usize::MAX),
+        })?;
+        let span = match query::find(bytes, &paths, &mut values) {
+            Ok(()) => values.first().map(|value| value.span),
+            Err(_) => None,
+        };
+        let value = span.and_then(|span| {
+            let start = span.offset as usize;
+            bytes.get(start..start + span.len as usize)
+        });
+        found.push(value.filter(|value| !value.is_empty()).map_or(EMPTY, slice));
+    }
+    c.write_all(out, &found)?;
+    Ok(Kind::Ok)
+}
+
+/// A singular path, ready to be looked for.
+fn paths(text: &str) -> Result<PathSet, Fail> {
+    let path: query::Path = text.parse().map_err(|error: query::PathError| {
+        let mut fail = Fail::new(ErrorCode::Syntax, format!("the path: {error}"));
+        fail.offset = error.offset as u64;
+        fail
+    })?;
+    PathSet::new(&[path]).map_err(|error| Fail::new(ErrorCode::TooComplex, error.to_string()))
+}
+
+pub(crate) fn retain(page: *mut raw::Page) -> Result<Kind, Fail> {
+    let page = registry::get::<Page, _>(page)?;
+    let more = |holders: u32| (holders > 0).then(|| holders.checked_add(1)).flatten();
+    let held = page
+        .holders
+        .fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+    held.map_err(|_| Fail::of(ErrorCode::BadHandle))?;
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn release(page: *mut raw::Page) {
+    let Ok(held) = registry::get::<Page, _>(page) else {
+        return;
+    };
+    let less = |holders: u32| holders.checked_sub(1);
+    let before = held
+        .holders
+        .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+    drop(held);
+    if before == Ok(1) {
+        drop(registry::remove::<Page, _>(page));
+    }
+}

@@ -1,0 +1,303 @@
+//! Queries over pages that the caller fetches.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use weir::ErrorCode;
+use weir::query::{Bounds, PageIn, Query as Engine, SourceId, Step};
+
+use crate::buffer::{self, Buffer, InUse};
+use crate::error::{Fail, Kind};
+use crate::handle::{Caller, ELEMENTS_MAX};
+use crate::loan::{self, Ticket};
+use crate::page::{Page, give_or};
+use crate::raw;
+use crate::registry::{self, Exclusive};
+use crate::source;
+
+/// A query as it was given out.
+#[derive(Debug)]
+pub(crate) struct Query {
+    inside: Exclusive<Engine>,
+    cancelled: AtomicBool,
+    /// Behind the engine, which returns memory when it is dropped.
+    _in_use: InUse,
+}
+
+/// A page as all three ways in have it.
+pub(crate) struct Coming {
+    pub(crate) source: u32,
+    pub(crate) frames: *const raw::Frames,
+    pub(crate) next: raw::Slice,
+    pub(crate) has_next: u32,
+}
+
+/// Uses the engine.
+fn with<T>(
+    query: *mut raw::Query,
+    action: impl FnOnce(&mut Engine) -> Result<T, Fail>,
+) -> Result<T, Fail> {
+    let query = registry::get::<Query, _>(query)?;
+    let mut inside = query.inside.lock()?;
+    if query.cancelled.swap(false, Ordering::AcqRel) {
+        inside.cancel();
+        return Err(Fail::of(ErrorCode::Cancelled));
+    }
+    action(&mut inside)
+}
+
+pub(crate) fn open(
+    c: &Caller,
+    options: *const raw::QueryOptions,
+    out: *mut *mut raw::Query,
+) -> Result<Kind, Fail> {
+    c.room(out, 1)?;
+    let options = c.options(options)?;
+    let text = source::text(c, &options)?;
+    let budgets = source::budgets(&options);
+    let token = c.bytes(options.token)?;
+    let plan = Arc::new(text.compile()?);
+    let engine = if token.is_empty() {
+        Engine::new(plan, budgets)
+    } else {
+        Engine::resume(plan, budgets, token)?
+    };
+    let query = Query {
+        inside: Exclusive::new(engine),
+        cancelled: AtomicBool::new(false),
+        _in_use: InUse::new(),
+    };
+    c.write(out, registry::insert(Arc::new(query))?)?;
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn add_source(
+    c: &Caller,
+    query: *mut raw::Query,
+    options: *const raw::SourceOptions,
+    out: *mut u32,
+) -> Result<Kind, Fail> {
+    with(query, |engine| {
+        c.room(out, 1)?;
+        let options = source::source(c, &c.options(options)?)?;
+        let id = engine.add_source(options)?;
+        c.write(out, id.0)?;
+        Ok(Kind::Ok)
+    })
+}
+
+/// Hands a page to the engine.
+fn enqueue(
+    c: &Caller,
+    engine: &mut Engine,
+    coming: &Coming,
+    (bytes, ticket): (Bytes, &Ticket),
+) -> Result<(), Fail> {
+    let next = c.bytes(coming.next)?;
+    let next = match coming.has_next {
+        0 if next.is_empty() => None,
+        0 => return Err(Fail::option("the next page", "named behind the last one")),
+        1 => Some(Bytes::copy_from_slice(next)),
+        other => return Err(Fail::option("has_next", other)),
+    };
+    let frames = source::frames(c, coming.frames)?;
+    engine.enqueue(SourceId(coming.source), PageIn { bytes, frames }, next)?;
+    ticket.taken();
+    Ok(())
+}
+
+pub(crate) fn enqueue_copy(
+    c: &Caller,
+    query: *mut raw::Query,
+    coming: &Coming,
+    page: raw::Slice,
+) -> Result<Kind, Fail> {
+    with(query, |engine| {
+        let (bytes, ticket) = loan::ours(buffer::copy(c.bytes(page)?)?);
+        if let Err(fail) = enqueue(c, engine, coming, (bytes, &ticket)) {
+            ticket.refused().map(buffer::give_back);
+            return Err(fail);
+        }
+        Ok(Kind::Ok)
+    })
+}
+
+pub(crate) fn enqueue_loan(
+    c: &Caller,
+    query: *mut raw::Query,
+    coming: &Coming,
+    page: raw::Slice,
+    loan: *const raw::Loan,
+) -> Result<Kind, Fail> {
+    with(query, |engine| {
+        let (bytes, ticket) = loan::lend(c, page, loan)?;
+        enqueue(c, engine, coming, (bytes, &ticket))?;
+        Ok(Kind::Ok)
+    })
+}
+
+pub(crate) fn enqueue_buffer(
+    c: &Caller,
+    query: *mut raw::Query,
+    coming: &Coming,
+    handle: *mut raw::Buffer,
+    len: usize,
+) -> Result<Kind, Fail> {
+    let buffer = registry::get::<Buffer, _>(handle)?;
+    let mut inside = buffer.lock()?;
+    if len > inside.place().1 {
+        return Err(Fail::of(ErrorCode::BadLength));
+    }
+    with(query, |engine| {
+        let gone = || Fail::of(ErrorCode::BadHandle);
+        let memory = inside.take().ok_or_else(gone)?;
+        let (bytes, ticket) = loan::ours(memory);
+        if let Err(fail) = enqueue(c, engine, coming, (bytes.slice(..len), &ticket)) {
+            drop(bytes);
+            if let Some(memory) = ticket.refused() {
+                inside.put_back(memory);
+            }
+            return Err(fail);
+        }
+        drop(registry::remove::<Buffer, _>(handle));
+        Ok(Kind::Ok)
+    })
+}
+
+pub(crate) fn finish(_: &Caller, query: *mut raw::Query, source: u32) -> Result<Kind, Fail> {
+    with(query, |engine| {
+        engine.finish(SourceId(source))?;
+        Ok(Kind::Ok)
+    })
+}
+
+pub(crate) fn replace(
+    c: &Caller,
+    query: *mut raw::Query,
+    source: u32,
+    parts: *const raw::SourceOptions,
+    count: usize,
+    out: *mut u32,
+) -> Result<Kind, Fail> {
+    with(query, |engine| {
+        let parts = c.stepped(parts, count, ELEMENTS_MAX)?;
+        c.room(out, count)?;
+        let parts = parts.iter().enumerate();
+        let parts = parts.map(|(at, part)| source::source(c, part).map_err(|f| f.at_index(at)));
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
+        let ids = engine.replace(SourceId(source), parts)?;
+        let ids: Vec<u32> = ids.iter().map(|id| id.0).collect();
+        c.write_all(out, &ids)?;
+        Ok(Kind::Ok)
+    })
+}
+
+pub(crate) fn watermark(
+    c: &Caller,
+    query: *mut raw::Query,
+    source: u32,
+    keys: *const raw::Slice,
+    count: usize,
+) -> Result<Kind, Fail> {
+    with(query, |engine| {
+        let keys = c.array(keys, count)?.iter();
+        let keys = keys.map(|key| c.text(*key, "a key").map(str::to_owned));
+        let keys: Vec<String> = keys.collect::<Result<_, _>>()?;
+        engine.watermark(SourceId(source), &keys)?;
+        Ok(Kind::Ok)
+    })
+}
+
+/// How much one call hands out.
+pub(crate) fn bounds(max_items: u32, max_bytes: u64) -> Bounds {
+    let default = Bounds::default();
+    Bounds {
+        items_max: match max_items {
+            0 => default.items_max,
+            some => some as usize,
+        },
+        bytes_max: match max_bytes {
+            0 => default.bytes_max,
+            some => some,
+        },
+    }
+}
+
+pub(crate) fn next(
+    c: &Caller,
+    query: *mut raw::Query,
+    max_items: u32,
+    max_bytes: u64,
+    out: *mut *mut raw::Page,
+) -> Result<Kind, Fail> {
+    with(query, |engine| {
+        c.room(out, 1)?;
+        match engine.next(bounds(max_items, max_bytes))? {
+            Step::Done => Ok(Kind::Done),
+            Step::Ready(page) => {
+                Page::results(page).give(c, out)?;
+                Ok(Kind::Ready)
+            }
+            Step::Need(needs) => {
+                Page::needs(&needs).give(c, out)?;
+                Ok(Kind::Need)
+            }
+        }
+    })
+}
+
+pub(crate) fn needs(
+    c: &Caller,
+    query: *mut raw::Query,
+    out: *mut *mut raw::Page,
+) -> Result<Kind, Fail> {
+    with(query, |engine| {
+        c.room(out, 1)?;
+        give_or(Page::needs(&engine.needs()), c, out, Kind::Done, Kind::Need)
+    })
+}
+
+fn one(c: &Caller, text: &[u8], out: *mut *mut raw::Page) -> Result<Kind, Fail> {
+    Page::texts([text]).give(c, out)?;
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn token(
+    c: &Caller,
+    query: *mut raw::Query,
+    out: *mut *mut raw::Page,
+) -> Result<Kind, Fail> {
+    with(query, |engine| one(c, &engine.token()?, out))
+}
+
+pub(crate) fn explain(
+    c: &Caller,
+    query: *mut raw::Query,
+    out: *mut *mut raw::Page,
+) -> Result<Kind, Fail> {
+    with(query, |engine| {
+        one(c, engine.explain().to_string().as_bytes(), out)
+    })
+}
+
+pub(crate) fn metas(
+    c: &Caller,
+    query: *mut raw::Query,
+    out: *mut *mut raw::Page,
+) -> Result<Kind, Fail> {
+    with(query, |engine| {
+        let page = Page::texts(engine.plan().meta_names());
+        give_or(page, c, out, Kind::Absent, Kind::Ok)
+    })
+}
+
+pub(crate) fn cancel(query: *mut raw::Query) -> Result<Kind, Fail> {
+    let query = registry::get::<Query, _>(query)?;
+    query.cancelled.store(true, Ordering::Release);
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn free(query: *mut raw::Query) {
+    drop(registry::remove::<Query, _>(query));
+}

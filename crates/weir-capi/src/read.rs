@@ -1,0 +1,99 @@
+//! Reading a topic in order, and waiting for what comes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir::{ConsequenceOffset, ReadFrom, TopicReader};
+
+use crate::error::{Fail, Kind};
+use crate::handle::Caller;
+use crate::page::Page;
+use crate::raw;
+use crate::registry::{self, Exclusive};
+use crate::store::{Mark, get_store, known};
+
+/// Flag of `weir_read_options`.
+const AWAIT: u32 = 1;
+/// How often a wait looks whether it shall end.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A reader as it was given out.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    inside: Exclusive<TopicReader>,
+    mark: Mark,
+}
+
+pub(crate) fn open(
+    c: &Caller,
+    store: *mut raw::Weir,
+    topic: raw::Slice,
+    options: *const raw::ReadOptions,
+    out: *mut *mut raw::Reader,
+) -> Result<Kind, Fail> {
+    let store = get_store(store)?;
+    c.room(out, 1)?;
+    let topic = store.weir.topic(c.text(topic, "the topic")?)?;
+    let given = c.options(options)?;
+    known(given.flags, AWAIT, "flags")?;
+    let from = match given.from {
+        0 => ReadFrom::Start,
+        1 => ReadFrom::End,
+        2 => ReadFrom::After(ConsequenceOffset(given.value)),
+        3 => ReadFrom::Last(given.value),
+        4 => ReadFrom::Time(given.value),
+        other => return Err(Fail::option("where reading starts", other)),
+    };
+    let reader = if given.flags & AWAIT == 0 {
+        topic.reader(from)?
+    } else {
+        topic.listener(from)?
+    };
+    let reader = Reader {
+        inside: Exclusive::new(reader),
+        mark: Mark::new(&store, LOOK_EVERY),
+    };
+    c.write(out, registry::insert(Arc::new(reader))?)?;
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn next(
+    c: &Caller,
+    reader: *mut raw::Reader,
+    timeout_ms: u64,
+    out: *mut *mut raw::Page,
+) -> Result<Kind, Fail> {
+    let reader = registry::get::<Reader, _>(reader)?;
+    let mut inside = reader.inside.lock()?;
+    c.room(out, 1)?;
+    let found = reader.mark.wait(timeout_ms, |until| {
+        if until.is_some() && !inside.wait(until) {
+            return Ok(None);
+        }
+        while let Some(page) = inside.next_page()? {
+            let page = Page::records(&page)?;
+            if !page.is_empty() {
+                return Ok(Some(page));
+            }
+        }
+        Ok(None)
+    })?;
+    match found {
+        Some(page) => {
+            page.give(c, out)?;
+            Ok(Kind::Ready)
+        }
+        None => Ok(Kind::Timeout),
+    }
+}
+
+pub(crate) fn cancel(reader: *mut raw::Reader) -> Result<Kind, Fail> {
+    registry::get::<Reader, _>(reader)?.mark.cancel();
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn free(reader: *mut raw::Reader) {
+    if let Ok(reader) = registry::remove::<Reader, _>(reader) {
+        reader.mark.free();
+    }
+}

@@ -1,0 +1,232 @@
+//! Handles: numbers in the clothes of pointers, and what they stand for.
+//!
+//! A handle is a slot and the generation of the slot, so that one that was given back is told from the
+//! one that took its slot. Invariants: a handle leads to what it was made for or to nothing; what
+//! it stands for lives until the last call inside has ended. What must never happen here: following
+//! a handle.
+//!
+//! | bits | hold |
+//! |---|---|
+//! | 63 to 48 | `0x5745`, which no address begins with |
+//! | 47 to 26 | generation, from 1; a slot whose generations are used up stays empty |
+//! | 25 to 3 | slot; its low 4 bits are the shard |
+//! | 2 to 0 | 0 |
+
+use std::any::Any;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+
+use weir::ErrorCode;
+
+use crate::error::Fail;
+use crate::guard;
+
+const MAGIC: u64 = 0x5745;
+const GENERATION_BITS: u32 = 22;
+const SLOT_BITS: u32 = 23;
+const SHARD_BITS: u32 = 4;
+const GENERATIONS: u64 = 1 << GENERATION_BITS;
+const SHARDS: usize = 1 << SHARD_BITS;
+/// Handles and pages that a process can have at a time, in one shard.
+const SHARD_SLOTS_MAX: usize = 1 << (SLOT_BITS - SHARD_BITS);
+
+type Object = Arc<dyn Any + Send + Sync>;
+
+#[derive(Default)]
+struct Slot {
+    generation: u64,
+    object: Option<Object>,
+}
+
+#[derive(Default)]
+struct Shard {
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+}
+
+struct Registry {
+    shards: [RwLock<Shard>; SHARDS],
+    next: AtomicUsize,
+    open: AtomicU64,
+}
+
+static REGISTRY: Registry = Registry {
+    shards: [const {
+        RwLock::new(Shard {
+            slots: Vec::new(),
+            free: Vec::new(),
+        })
+    }; SHARDS],
+    next: AtomicUsize::new(0),
+    open: AtomicU64::new(0),
+};
+
+/// Handles and pages that are there now.
+pub(crate) fn open() -> u64 {
+    REGISTRY.open.load(Ordering::Acquire)
+}
+
+/// A handle for something.
+pub(crate) fn insert<T: Any + Send + Sync, H>(object: Arc<T>) -> Result<*mut H, Fail> {
+    let shard_at = REGISTRY.next.fetch_add(1, Ordering::Relaxed) % SHARDS;
+    let Some(shard) = REGISTRY.shards.get(shard_at) else {
+        return Err(Fail::of(ErrorCode::Internal));
+    };
+    let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+    let at = match shard.free.pop() {
+        Some(at) => at,
+        None if shard.slots.len() < SHARD_SLOTS_MAX => {
+            shard.slots.push(Slot::default());
+            shard.slots.len() - 1
+        }
+        None => return Err(Fail::of(ErrorCode::TooManyHandles)),
+    };
+    let Some(slot) = shard.slots.get_mut(at) else {
+        return Err(Fail::of(ErrorCode::Internal));
+    };
+    slot.generation += 1;
+    slot.object = Some(object);
+    let number = slot_number(at, shard_at);
+    let value = MAGIC << 48 | slot.generation << (SLOT_BITS + 3) | number << 3;
+    REGISTRY.open.fetch_add(1, Ordering::AcqRel);
+    Ok(std::ptr::without_provenance_mut(
+        usize::try_from(value).unwrap_or_default(),
+    ))
+}
+
+fn slot_number(at: usize, shard: usize) -> u64 {
+    ((at << SHARD_BITS) | shard) as u64
+}
+
+/// Generation, slot and shard of a value that may be a handle.
+fn parts<H>(handle: *const H) -> Option<(u64, usize, &'static RwLock<Shard>)> {
+    let value = handle.addr() as u64;
+    if value >> 48 != MAGIC || value & 7 != 0 {
+        return None;
+    }
+    let generation = value >> (SLOT_BITS + 3) & (GENERATIONS - 1);
+    let number = usize::try_from(value >> 3 & ((1 << SLOT_BITS) - 1)).ok()?;
+    let shard = REGISTRY.shards.get(number % SHARDS)?;
+    Some((generation, number >> SHARD_BITS, shard))
+}
+
+/// What a handle stands for.
+pub(crate) fn get<T: Any + Send + Sync, H>(handle: *const H) -> Result<Arc<T>, Fail> {
+    if handle.is_null() {
+        return Err(Fail::of(ErrorCode::NullPointer));
+    }
+    let bad = || Fail::of(ErrorCode::BadHandle);
+    let (generation, at, shard) = parts(handle).ok_or_else(bad)?;
+    let shard = shard.read().unwrap_or_else(PoisonError::into_inner);
+    let slot = shard.slots.get(at).ok_or_else(bad)?;
+    let object = slot
+        .object
+        .as_ref()
+        .filter(|_| slot.generation == generation);
+    let object = object.ok_or_else(bad)?;
+    if !(**object).is::<T>() {
+        return Err(bad());
+    }
+    let object = Arc::clone(object);
+    drop(shard);
+    object.downcast::<T>().map_err(|_| bad())
+}
+
+/// Takes a handle back: whatever it stood for, if it is of this type.
+pub(crate) fn remove<T: Any + Send + Sync, H>(handle: *const H) -> Result<Arc<T>, Fail> {
+    if handle.is_null() {
+        return Err(Fail::of(ErrorCode::NullPointer));
+    }
+    let bad = || Fail::of(ErrorCode::BadHandle);
+    let (generation, at, shard) = parts(handle).ok_or_else(bad)?;
+    let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+    let slot = shard.slots.get_mut(at).ok_or_else(bad)?;
+    let of_type = |object: &Object| (**object).is::<T>();
+    if slot.generation != generation || !slot.object.as_ref().is_some_and(of_type) {
+        return Err(bad());
+    }
+    let object = slot.object.take().ok_or_else(bad)?;
+    if slot.generation + 1 < GENERATIONS {
+        shard.free.push(at);
+    }
+    drop(shard);
+    REGISTRY.open.fetch_sub(1, Ordering::AcqRel);
+    object.downcast::<T>().map_err(|_| bad())
+}
+
+/// What one thread at a time may use.
+#[derive(Debug)]
+pub(crate) struct Exclusive<T>(Mutex<T>);
+
+impl<T> Exclusive<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(Mutex::new(value))
+    }
+
+    /// Uses it, unless somebody else does or a panic ended an earlier use.
+    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, T>, Fail> {
+        match self.0.try_lock() {
+            Ok(inside) => {
+                guard::maybe_panic(guard::Where::Inside);
+                Ok(inside)
+            }
+            Err(TryLockError::WouldBlock) => Err(Fail::of(ErrorCode::HandleBusy)),
+            Err(TryLockError::Poisoned(_)) => Err(Fail::of(ErrorCode::HandlePoisoned)),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+mod tests {
+    use super::{GENERATION_BITS, SLOT_BITS, get, insert, remove};
+    use std::sync::Arc;
+    use weir::ErrorCode;
+
+    enum Mark {}
+
+    #[test]
+    fn the_parts_of_a_handle_fill_it() {
+        assert_eq!(16 + GENERATION_BITS + SLOT_BITS + 3, 64);
+    }
+
+    #[test]
+    fn a_handle_that_was_given_back_leads_nowhere_even_when_its_slot_is_used_again() {
+        let mut old: Vec<*mut Mark> = Vec::new();
+        for n in 0..100_u64 {
+            let handle: *mut Mark = insert(Arc::new(n)).unwrap();
+            assert!(!old.contains(&handle));
+            assert_eq!(*get::<u64, _>(handle).unwrap(), n);
+            assert_eq!(
+                get::<u32, _>(handle).unwrap_err().code,
+                ErrorCode::BadHandle
+            );
+            assert!(remove::<u32, _>(handle).is_err());
+            assert_eq!(*remove::<u64, _>(handle).unwrap(), n);
+            assert!(remove::<u64, _>(handle).is_err());
+            old.push(handle);
+        }
+        for handle in old {
+            assert_eq!(
+                get::<u64, _>(handle).unwrap_err().code,
+                ErrorCode::BadHandle
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_handle_is_not_followed() {
+        for address in [1_usize, 8, 4096, usize::MAX, usize::MAX - 7, 0x5745 << 48] {
+            let handle = std::ptr::without_provenance::<Mark>(address);
+            assert_eq!(
+                get::<u64, _>(handle).unwrap_err().code,
+                ErrorCode::BadHandle
+            );
+        }
+        let null = std::ptr::null::<Mark>();
+        assert_eq!(
+            get::<u64, _>(null).unwrap_err().code,
+            ErrorCode::NullPointer
+        );
+    }
+}

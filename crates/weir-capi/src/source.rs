@@ -1,0 +1,203 @@
+//! Options of queries and of their sources, in the form of the engine.
+
+use bytes::Bytes;
+use weir::ErrorCode;
+use weir::query::{
+    BadItem, Budgets, Complex, Frames, Level, Meta, Missing, Mode, QueryText, Shape, SourceOptions,
+    Span, Strings,
+};
+
+use crate::error::Fail;
+use crate::handle::Caller;
+use crate::raw;
+use crate::store::known;
+
+/// Flags of `weir_query_options`.
+const LIMIT: u32 = 1;
+const TOP: u32 = 2;
+const DISTINCT: u32 = 4;
+const UTF16: u32 = 8;
+const RANK_COMPLEX: u32 = 16;
+const DROP_MISSING: u32 = 32;
+const PAGES_AHEAD: u32 = 64;
+const QUERY_FLAGS: u32 = 127;
+
+/// Flags of `weir_source_options`.
+const ORDINAL: u32 = 1;
+const FIRST: u32 = 2;
+const SORTED: u32 = 4;
+const TRUST_ORDER: u32 = 8;
+const UNSTABLE: u32 = 16;
+const PARTIAL: u32 = 32;
+const BOUND: u32 = 64;
+const SOURCE_FLAGS: u32 = 127;
+
+fn level(number: u32) -> Result<Option<Level>, Fail> {
+    Ok(match number {
+        0 => None,
+        1 => Some(Level::None),
+        2 => Some(Level::Structural),
+        3 => Some(Level::Strict),
+        other => return Err(Fail::option("the level", other)),
+    })
+}
+
+fn params(
+    c: &Caller,
+    params: *const raw::Param,
+    count: usize,
+) -> Result<Vec<(String, String)>, Fail> {
+    let params = c.array(params, count)?.iter();
+    let text = |slice, what| c.text(slice, what).map(str::to_owned);
+    params
+        .map(|param| Ok((text(param.name, "a name")?, text(param.value, "a value")?)))
+        .collect()
+}
+
+/// The fields of a query.
+pub(crate) fn text(c: &Caller, from: &raw::QueryOptions) -> Result<QueryText, Fail> {
+    let field = |slice, what| c.text(slice, what).map(str::to_owned);
+    let has = |flag: u32| from.flags & flag != 0;
+    known(from.flags, QUERY_FLAGS, "flags")?;
+    Ok(QueryText {
+        filter: field(from.r#where, "where")?,
+        order: field(from.order, "order")?,
+        select: field(from.select, "select")?,
+        group: field(from.group, "group")?,
+        distinct: has(DISTINCT),
+        offset: from.offset,
+        limit: has(LIMIT).then_some(from.limit),
+        top: has(TOP).then_some(from.top),
+        params: params(c, from.params, from.param_count)?,
+        strings: if has(UTF16) {
+            Strings::Utf16
+        } else {
+            Strings::Scalar
+        },
+        complex: if has(RANK_COMPLEX) {
+            Complex::Rank
+        } else {
+            Complex::Error
+        },
+        missing: if has(DROP_MISSING) {
+            Missing::Drop
+        } else {
+            Missing::First
+        },
+        level: level(from.level)?.unwrap_or_default(),
+        on_bad_item: match from.on_bad_item {
+            0 => BadItem::Error,
+            1 => BadItem::Skip,
+            2 => BadItem::Undefined,
+            other => return Err(Fail::option("what becomes of bad items", other)),
+        },
+        mode: match from.mode {
+            0 => None,
+            1 => Some(Mode::Sequential),
+            2 => Some(Mode::Arrival),
+            3 => Some(Mode::RoundRobin),
+            4 => Some(Mode::Merge),
+            5 => Some(Mode::Sort),
+            other => return Err(Fail::option("the mode", other)),
+        },
+    })
+}
+
+/// What a query may hold.
+pub(crate) fn budgets(from: &raw::QueryOptions) -> Budgets {
+    let or = |value: u64, default: u64| if value == 0 { default } else { value };
+    let count = |value: u64, default: usize| match value {
+        0 => default,
+        value => usize::try_from(value).unwrap_or(usize::MAX),
+    };
+    let default = Budgets::default();
+    Budgets {
+        buffer_bytes_max: or(from.buffer_bytes_max, default.buffer_bytes_max),
+        pages_ahead: if from.flags & PAGES_AHEAD == 0 {
+            default.pages_ahead
+        } else {
+            from.pages_ahead
+        },
+        sort_bytes_max: or(from.sort_bytes_max, default.sort_bytes_max),
+        groups_max: count(from.groups_max, default.groups_max),
+        distinct_max: count(from.distinct_max, default.distinct_max),
+        sources_max: count(u64::from(from.sources_max), default.sources_max),
+        page_bytes_max: or(from.page_bytes_max, default.page_bytes_max),
+        item_bytes_max: or(from.item_bytes_max, default.item_bytes_max),
+        depth_max: if from.depth_max == 0 {
+            default.depth_max
+        } else {
+            from.depth_max
+        },
+        page_bytes_hint: or(from.page_bytes_hint, default.page_bytes_hint),
+    }
+}
+
+/// A source.
+pub(crate) fn source(c: &Caller, from: &raw::SourceOptions) -> Result<SourceOptions, Fail> {
+    let has = |flag: u32| from.flags & flag != 0;
+    known(from.flags, SOURCE_FLAGS, "flags")?;
+    let bound = c.array(from.bound, from.bound_count)?.iter();
+    let bound = bound.map(|key| c.text(*key, "a key").map(str::to_owned));
+    let bound: Vec<String> = bound.collect::<Result<_, _>>()?;
+    Ok(SourceOptions {
+        name: c.bytes(from.name)?.to_vec(),
+        ordinal: has(ORDINAL).then_some(from.ordinal),
+        shape: match from.shape {
+            0 => Shape::Array,
+            1 => {
+                let path = c.text(from.member, "the member")?.parse();
+                Shape::Member(path.map_err(|error: weir::query::PathError| {
+                    let text = format!("the member: {error}");
+                    let mut fail = Fail::new(ErrorCode::Syntax, text);
+                    fail.offset = error.offset as u64;
+                    fail
+                })?)
+            }
+            2 => Shape::Lines,
+            3 => Shape::Single,
+            4 => Shape::Framed,
+            other => return Err(Fail::option("the shape", other)),
+        },
+        level: level(from.level)?,
+        first: match has(FIRST) {
+            true => Some(Bytes::copy_from_slice(c.bytes(from.first)?)),
+            false => None,
+        },
+        sorted: has(SORTED),
+        trust_order: has(TRUST_ORDER),
+        stable: !has(UNSTABLE),
+        tie: c.text(from.tie, "the tie")?.to_owned(),
+        meta: params(c, from.meta, from.meta_count)?,
+        bound: has(BOUND).then_some(bound),
+        partial: has(PARTIAL),
+    })
+}
+
+/// Where the items of a framed page lie.
+pub(crate) fn frames(c: &Caller, frames: *const raw::Frames) -> Result<Option<Frames>, Fail> {
+    let Some(from) = c.optional(frames)? else {
+        return Ok(None);
+    };
+    let span = |offset, len| Span { offset, len };
+    let spans = c.long_array(from.spans, from.span_count)?.iter();
+    let metas = c.long_array(from.metas, from.meta_count)?.iter();
+    Ok(Some(Frames {
+        spans: spans.map(|frame| span(frame.offset, frame.len)).collect(),
+        meta: metas
+            .map(|meta| {
+                Ok(match meta.kind {
+                    0 => Meta::Nothing,
+                    1 => Meta::Number(meta.number),
+                    2 => {
+                        let offset = u32::try_from(meta.number);
+                        let offset = offset.map_err(|_| Fail::of(ErrorCode::BadLength))?;
+                        Meta::Bytes(span(offset, meta.len))
+                    }
+                    other => return Err(Fail::option("the kind of a property", other)),
+                })
+            })
+            .collect::<Result<_, _>>()?,
+        ..Frames::default()
+    }))
+}

@@ -1,0 +1,458 @@
+//! Stores: opening, topics, values, keys.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use weir::{
+    Compaction, ConnectOptions, ConsequenceOffset, Durability, ErrorCode, GroupName, OpenOptions,
+    StateMode, TopicOptions, Weir,
+};
+
+use crate::error::{Fail, Kind};
+use crate::handle::{Caller, ELEMENTS_MAX, zeroed};
+use crate::page::{Page, give_or};
+use crate::raw;
+use crate::registry;
+
+/// Flags of `weir_open_options`.
+const EXISTING: u32 = 1;
+const OR_CONNECT: u32 = 2;
+/// Flags of `weir_scan`.
+const BEHIND: u32 = 1;
+const VALUES: u32 = 2;
+/// Keys of a scan where the caller names no number.
+const SCAN_KEYS: u64 = 1000;
+
+/// A store as it was given out.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) weir: Weir,
+    pub(crate) closed: Arc<AtomicBool>,
+}
+
+/// Whether a wait shall end: because somebody asked for it, because the handle was given back, or
+/// because the store was closed.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    cancelled: AtomicBool,
+    freed: AtomicBool,
+    closed: Arc<AtomicBool>,
+    /// How often it is looked at.
+    every: Duration,
+}
+
+impl Mark {
+    /// For waits that look at it as often as this.
+    pub(crate) fn new(store: &Store, every: Duration) -> Self {
+        Self {
+            cancelled: AtomicBool::new(false),
+            freed: AtomicBool::new(false),
+            closed: Arc::clone(&store.closed),
+            every,
+        }
+    }
+
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn free(&self) {
+        self.freed.store(true, Ordering::Release);
+    }
+
+    fn look(&self) -> Result<(), Fail> {
+        if self.cancelled.swap(false, Ordering::AcqRel) || self.freed.load(Ordering::Acquire) {
+            return Err(Fail::of(ErrorCode::Cancelled));
+        }
+        Ok(())
+    }
+
+    /// Asks until there is something, or the time is over. What is asked waits until the time it is
+    /// given at most; without one it does not wait.
+    pub(crate) fn wait<T>(
+        &self,
+        timeout_ms: u64,
+        mut ask: impl FnMut(Option<Instant>) -> Result<Option<T>, Fail>,
+    ) -> Result<Option<T>, Fail> {
+        self.wait_on(timeout_ms, |until| {
+            if self.closed.load(Ordering::Acquire) {
+                return Err(Fail::of(ErrorCode::Closed));
+            }
+            ask(until)
+        })
+    }
+
+    /// The same, also when the store was closed.
+    pub(crate) fn wait_on<T>(
+        &self,
+        timeout_ms: u64,
+        mut ask: impl FnMut(Option<Instant>) -> Result<Option<T>, Fail>,
+    ) -> Result<Option<T>, Fail> {
+        let end = Instant::now().checked_add(Duration::from_millis(timeout_ms));
+        self.look()?;
+        let mut until = None;
+        loop {
+            if let Some(found) = ask(until)? {
+                return Ok(Some(found));
+            }
+            self.look()?;
+            let now = Instant::now();
+            if end.is_some_and(|end| end <= now) {
+                return Ok(None);
+            }
+            let soon = now.checked_add(self.every);
+            until = [end, soon].into_iter().flatten().min();
+        }
+    }
+}
+
+pub(crate) fn get_store(store: *mut raw::Weir) -> Result<Arc<Store>, Fail> {
+    registry::get::<Store, _>(store)
+}
+
+fn give(c: &Caller, weir: Weir, out: *mut *mut raw::Weir) -> Result<Kind, Fail> {
+    let store = Store {
+        weir,
+        closed: Arc::default(),
+    };
+    c.write(out, registry::insert(Arc::new(store))?)?;
+    Ok(Kind::Ok)
+}
+
+fn path(c: &Caller, slice: raw::Slice) -> Result<PathBuf, Fail> {
+    let bytes = c.bytes(slice)?;
+    if bytes.is_empty() || bytes.contains(&0) {
+        return Err(Fail::option("the path", "empty, or has a zero byte"));
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt as _;
+        Ok(Path::new(std::ffi::OsStr::from_bytes(bytes)).to_path_buf())
+    }
+    #[cfg(not(unix))]
+    {
+        Ok(Path::new(c.text(slice, "the path")?).to_path_buf())
+    }
+}
+
+fn millis(ms: u64, default: Duration) -> Duration {
+    if ms == 0 {
+        default
+    } else {
+        Duration::from_millis(ms)
+    }
+}
+
+/// Refuses flags that are not known.
+pub(crate) fn known(flags: u32, known: u32, what: &'static str) -> Result<(), Fail> {
+    if flags & !known == 0 {
+        Ok(())
+    } else {
+        Err(Fail::option(what, format_args!("{flags:#x}")))
+    }
+}
+
+fn level(options: &raw::OpenOptions) -> Result<Durability, Fail> {
+    Ok(match options.durability {
+        0 | 1 => Durability::Group,
+        2 => Durability::Each,
+        3 if options.interval_ms > 0 => {
+            Durability::Interval(Duration::from_millis(options.interval_ms))
+        }
+        4 => Durability::Memory,
+        other => return Err(Fail::option("the durability", other)),
+    })
+}
+
+pub(crate) fn open(
+    c: &Caller,
+    directory: raw::Slice,
+    options: *const raw::OpenOptions,
+    out: *mut *mut raw::Weir,
+) -> Result<Kind, Fail> {
+    c.room(out, 1)?;
+    let directory = path(c, directory)?;
+    let given = c.options(options)?;
+    known(given.flags, EXISTING | OR_CONNECT, "flags")?;
+    let mut options = OpenOptions::default();
+    options.durability = level(&given)?;
+    options.create = given.flags & EXISTING == 0;
+    let program = c.text(given.program, "the program")?;
+    if !program.is_empty() {
+        program.clone_into(&mut options.program);
+    }
+    let set = |to: &mut u64, value: u64| {
+        if value != 0 {
+            *to = value;
+        }
+    };
+    set(&mut options.snapshot_log_bytes, given.snapshot_log_bytes);
+    set(&mut options.log_segment_bytes, given.log_segment_bytes);
+    if given.key_bytes_max != 0 {
+        options.limits.key_bytes_max = usize::try_from(given.key_bytes_max).unwrap_or(usize::MAX);
+    }
+    if given.value_bytes_max != 0 {
+        let max = usize::try_from(given.value_bytes_max).unwrap_or(usize::MAX);
+        options.limits.value_bytes_max = max;
+    }
+    let weir = if given.flags & OR_CONNECT == 0 {
+        Weir::open_with(&directory, &options)?
+    } else {
+        Weir::open_or_connect(&directory, &options, &ConnectOptions::default())?
+    };
+    give(c, weir, out)
+}
+
+pub(crate) fn connect(
+    c: &Caller,
+    address: raw::Slice,
+    options: *const raw::ConnectOptions,
+    out: *mut *mut raw::Weir,
+) -> Result<Kind, Fail> {
+    c.room(out, 1)?;
+    let address = c.text(address, "the address")?;
+    let given = c.options(options)?;
+    let mut options = ConnectOptions::default();
+    let token = c.text(given.token, "the token")?;
+    options.token = (!token.is_empty()).then(|| token.to_owned());
+    if given.authority.len > 0 {
+        options.authority = Some(path(c, given.authority)?);
+    }
+    options.identity = match (given.certificate.len, given.key.len) {
+        (0, 0) => None,
+        (0, _) | (_, 0) => {
+            return Err(Fail::option("the identity", "a certificate or a key alone"));
+        }
+        _ => Some((path(c, given.certificate)?, path(c, given.key)?)),
+    };
+    let agent = c.text(given.agent, "the agent")?;
+    if !agent.is_empty() {
+        agent.clone_into(&mut options.agent);
+    }
+    options.connect_timeout = millis(given.connect_ms, options.connect_timeout);
+    options.patience = millis(given.patience_ms, options.patience);
+    give(c, Weir::connect_with(address, &options)?, out)
+}
+
+pub(crate) fn describe(
+    c: &Caller,
+    store: *mut raw::Weir,
+    out: *mut raw::Info,
+) -> Result<Kind, Fail> {
+    let store = get_store(store)?;
+    let mut info = zeroed::<raw::Info>();
+    info.place = if store.weir.local().is_some() { 1 } else { 2 };
+    info.durability = match store.weir.durability()? {
+        Durability::Group => 1,
+        Durability::Each => 2,
+        Durability::Interval(interval) => {
+            info.interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
+            3
+        }
+        Durability::Memory => 4,
+    };
+    info.store_id = store.weir.store_id()?;
+    c.write_info(out, &info)?;
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn sync(_: &Caller, store: *mut raw::Weir) -> Result<Kind, Fail> {
+    get_store(store)?.weir.sync()?;
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn close(_: &Caller, store: *mut raw::Weir) -> Result<Kind, Fail> {
+    if store.is_null() {
+        return Ok(Kind::Ok);
+    }
+    let store = registry::remove::<Store, _>(store)?;
+    store.closed.store(true, Ordering::Release);
+    store.weir.clone().close()?;
+    Ok(Kind::Ok)
+}
+
+/// Options of a topic.
+pub(crate) fn topic_options(
+    c: &Caller,
+    options: *const raw::TopicOptions,
+) -> Result<TopicOptions, Fail> {
+    let given = c.options(options)?;
+    let mut options = TopicOptions::default();
+    options.compaction = match given.compaction {
+        0 => Compaction::Off,
+        1 => Compaction::Latest,
+        other => return Err(Fail::option("the compaction", other)),
+    };
+    options.program.state = match given.state {
+        0 => StateMode::default(),
+        other => StateMode::from_number(u64::from(other))
+            .ok_or_else(|| Fail::option("the state", other))?,
+    };
+    let program = &mut options.program;
+    let retention = &mut options.retention;
+    let numbers = [
+        (&mut options.tombstone_ttl_ms, given.tombstone_ttl_ms),
+        (&mut options.compaction_lag_ms, given.compaction_lag_ms),
+        (&mut options.key_bytes_max, given.key_bytes_max),
+        (&mut options.value_bytes_max, given.value_bytes_max),
+        (&mut options.keys_max, given.keys_max),
+        (&mut retention.age_ms, given.retention_age_ms),
+        (&mut retention.bytes, given.retention_bytes),
+        (&mut retention.records, given.retention_records),
+        (&mut program.fuel_max, given.fuel_max),
+        (&mut program.memory_bytes_max, given.memory_bytes_max),
+        (&mut program.emits_max, given.emits_max),
+        (&mut program.emit_bytes_max, given.emit_bytes_max),
+        (&mut program.state_entries_max, given.state_entries_max),
+        (&mut program.state_bytes_max, given.state_bytes_max),
+    ];
+    known(given.set, (1 << numbers.len()) - 1, "set")?;
+    for (bit, (to, value)) in numbers.into_iter().enumerate() {
+        *to = (given.set & 1 << bit != 0).then_some(value);
+    }
+    for name in c.array(given.hold_for_groups, given.hold_for_groups_count)? {
+        let name = c.text(*name, "the name of a group")?;
+        let name = GroupName::new(name).ok_or_else(|| Fail::option("the name of a group", name))?;
+        options.retention.hold_for_groups.push(name);
+    }
+    options.retention.hold_for_groups.sort();
+    options.retention.hold_for_groups.dedup();
+    Ok(options)
+}
+
+pub(crate) fn ensure(
+    c: &Caller,
+    store: *mut raw::Weir,
+    topic: raw::Slice,
+    options: *const raw::TopicOptions,
+    created: *mut u32,
+) -> Result<Kind, Fail> {
+    let store = get_store(store)?;
+    let topic = store.weir.topic(c.text(topic, "the topic")?)?;
+    if !created.is_null() {
+        c.room(created, 1)?;
+    }
+    let made = if options.is_null() {
+        topic.ensure()?
+    } else {
+        let options = topic_options(c, options)?;
+        if topic.try_info()?.is_some_and(|info| info.live) {
+            false
+        } else {
+            match topic.create(&options)?.reason() {
+                None => true,
+                Some(ErrorCode::TopicExists) => false,
+                Some(code) => return Err(Fail::of(code)),
+            }
+        }
+    };
+    c.write_if(created, u32::from(made))?;
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn topic_describe(
+    c: &Caller,
+    store: *mut raw::Weir,
+    topic: raw::Slice,
+    out: *mut raw::TopicInfo,
+) -> Result<Kind, Fail> {
+    let store = get_store(store)?;
+    c.info_size(out)?;
+    let topic = store.weir.topic(c.text(topic, "the topic")?)?;
+    let Some(found) = topic.try_info()? else {
+        return Ok(Kind::Absent);
+    };
+    let mut info = zeroed::<raw::TopicInfo>();
+    info.live = u32::from(found.live);
+    info.id = u64::from(found.id.0);
+    info.incarnation = found.incarnation.map_or(0, |offset| offset.0);
+    info.first = found.first.0;
+    info.last = found.last.0;
+    info.keys = found.keys;
+    info.bytes = found.bytes;
+    c.write_info(out, &info)?;
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn topics(
+    c: &Caller,
+    store: *mut raw::Weir,
+    dead_too: u32,
+    out: *mut *mut raw::Page,
+) -> Result<Kind, Fail> {
+    let store = get_store(store)?;
+    let topics = store.weir.topics(dead_too != 0)?;
+    let page = Page::texts(topics.iter().map(|info| info.name.as_str()));
+    give_or(page, c, out, Kind::Absent, Kind::Ok)
+}
+
+pub(crate) fn get(
+    c: &Caller,
+    store: *mut raw::Weir,
+    topic: raw::Slice,
+    key: raw::Slice,
+    out: *mut *mut raw::Page,
+) -> Result<Kind, Fail> {
+    let store = get_store(store)?;
+    let topic = store.weir.topic(c.text(topic, "the topic")?)?;
+    let Some(value) = topic.get(c.bytes(key)?)? else {
+        return Ok(Kind::Absent);
+    };
+    Page::value(&value).give(c, out)?;
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn at(
+    c: &Caller,
+    store: *mut raw::Weir,
+    topic: raw::Slice,
+    offset: u64,
+    out: *mut *mut raw::Page,
+) -> Result<Kind, Fail> {
+    let store = get_store(store)?;
+    let topic = store.weir.topic(c.text(topic, "the topic")?)?;
+    let Some(value) = topic.at(ConsequenceOffset(offset))? else {
+        return Ok(Kind::Absent);
+    };
+    Page::value(&value).give(c, out)?;
+    Ok(Kind::Ok)
+}
+
+#[allow(clippy::too_many_arguments, reason = "those of the header")]
+pub(crate) fn scan(
+    c: &Caller,
+    store: *mut raw::Weir,
+    topic: raw::Slice,
+    prefix: raw::Slice,
+    after: raw::Slice,
+    limit: u64,
+    flags: u32,
+    out: *mut *mut raw::Page,
+) -> Result<Kind, Fail> {
+    let store = get_store(store)?;
+    known(flags, BEHIND | VALUES, "flags")?;
+    let topic = store.weir.topic(c.text(topic, "the topic")?)?;
+    let limit = if limit == 0 { SCAN_KEYS } else { limit };
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let limit = limit.min(ELEMENTS_MAX).min(weir::SCAN_KEYS_MAX);
+    let after = c.bytes(after)?;
+    let after = (flags & BEHIND != 0).then_some(after);
+    let mut entries = Vec::new();
+    for entry in topic.scan(c.bytes(prefix)?, after, limit)? {
+        if flags & VALUES == 0 {
+            entries.push((entry, None));
+            continue;
+        }
+        // Changed since: then as it is now, if it is.
+        let value = match topic.value(&entry)? {
+            Some(value) => Some(value),
+            None => topic.get(&entry.key)?,
+        };
+        if value.is_some() {
+            entries.push((entry, value));
+        }
+    }
+    give_or(Page::keys(&entries), c, out, Kind::Done, Kind::Ok)
+}

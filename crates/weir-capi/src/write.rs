@@ -1,0 +1,426 @@
+//! Writing: intentions in, verdicts out.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir::{
+    ClientId, CodeHash, Commit, Detail, Effect, ErrorCode, Expect, Intention, Operation, Outcome,
+    Outcomes, Proposal, TopicOptions, TxnOp,
+};
+
+use crate::error::{Fail, Kind, number};
+use crate::handle::{Caller, ELEMENTS_MAX, zeroed};
+use crate::page::Page;
+use crate::raw;
+use crate::registry::{self, Exclusive};
+use crate::store::{Mark, get_store, topic_options};
+
+/// How often a wait for verdicts looks whether it shall end.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What intentions of the header point to, in the form of the store.
+#[derive(Default)]
+struct Parts<'a> {
+    expects: Vec<Expect<'a>>,
+    steps: Vec<TxnOp<'a>>,
+    options: Option<TopicOptions>,
+}
+
+fn parts<'a>(c: &'a Caller, from: &raw::Intention) -> Result<Parts<'a>, Fail> {
+    let mut parts = Parts::default();
+    for expect in c.array(from.expects, from.expect_count)? {
+        let key = match expect.has_key {
+            0 => None,
+            _ => Some(c.bytes(expect.key)?),
+        };
+        parts.expects.push(match expect.kind {
+            1 => Expect::KeyOffset(key, expect.offset),
+            2 => Expect::KeyAbsent(key),
+            3 => Expect::KeyPresent(key),
+            4 => Expect::TopicOffset(expect.offset),
+            5 => Expect::TopicAbsentOr(expect.offset),
+            6 => Expect::TopicEmpty,
+            7 => Expect::Incarnation(expect.offset),
+            other => return Err(Fail::option("the kind of a condition", other)),
+        });
+    }
+    for step in c.array(from.steps, from.step_count)? {
+        let (key, meta) = (c.bytes(step.key)?, c.bytes(step.meta)?);
+        parts.steps.push(match step.operation {
+            1 => TxnOp::Put {
+                key,
+                value: c.bytes(step.value)?,
+                meta,
+            },
+            2 => TxnOp::Delete { key, meta },
+            other => return Err(Fail::option("the operation of a step", other)),
+        });
+    }
+    if matches!(from.operation, 4 | 6) {
+        parts.options = Some(topic_options(c, from.options)?);
+    }
+    Ok(parts)
+}
+
+fn intention<'a>(
+    c: &'a Caller,
+    from: &raw::Intention,
+    parts: &'a Parts<'a>,
+) -> Result<Intention<'a>, Fail> {
+    let options = || {
+        let options = parts.options.as_ref();
+        options.ok_or_else(|| Fail::of(ErrorCode::Internal))
+    };
+    let key = c.bytes(from.key)?;
+    let (code, args) = (c.bytes(from.code)?, c.bytes(from.args)?);
+    let operation = match from.operation {
+        1 => Operation::Put {
+            key,
+            value: c.bytes(from.value)?,
+        },
+        2 => Operation::Delete { key },
+        3 => Operation::Txn { ops: &parts.steps },
+        4 if code.is_empty() => Operation::Create {
+            options: options()?,
+        },
+        4 => Operation::CreateProgram {
+            options: options()?,
+            code,
+            args,
+        },
+        5 => Operation::Destroy,
+        6 => Operation::Alter {
+            options: options()?,
+        },
+        7 => Operation::Replace {
+            expected: match c.bytes(from.replaced)? {
+                [] => None,
+                hash => {
+                    let hash = hash.try_into();
+                    let hash = hash.map_err(|_| Fail::option("the hash", "not of 32 bytes"))?;
+                    Some(CodeHash(hash))
+                }
+            },
+            code,
+            args,
+        },
+        other => return Err(Fail::option("the operation", other)),
+    };
+    let mut intention = Intention::new(c.text(from.topic, "the topic")?, operation);
+    intention.expect = &parts.expects;
+    intention.meta = c.bytes(from.meta)?;
+    Ok(intention)
+}
+
+/// Reads intentions of the caller and hands them on.
+fn read<T>(
+    c: &Caller,
+    intentions: *const raw::Intention,
+    count: usize,
+    then: impl FnOnce(&[Intention<'_>]) -> Result<T, Fail>,
+) -> Result<T, Fail> {
+    let given = c.stepped(intentions, count, ELEMENTS_MAX)?;
+    if given.is_empty() {
+        return Err(Fail::option("the number of intentions", 0));
+    }
+    let indexed = given.iter().enumerate();
+    let all_parts: Vec<Parts<'_>> = indexed
+        .map(|(at, from)| parts(c, from).map_err(|fail| fail.at_index(at)))
+        .collect::<Result<_, _>>()?;
+    let indexed = given.iter().zip(&all_parts).enumerate();
+    let all: Vec<Intention<'_>> = indexed
+        .map(|(at, (from, parts))| intention(c, from, parts).map_err(|fail| fail.at_index(at)))
+        .collect::<Result<_, _>>()?;
+    then(&all)
+}
+
+/// A verdict for the caller, and its words.
+fn verdict(outcome: &Outcome, nonce: u64) -> (raw::Verdict, Option<Arc<str>>) {
+    let mut verdict = zeroed::<raw::Verdict>();
+    let commit = match outcome {
+        Outcome::Committed(commit) => commit,
+        Outcome::Replayed(commit) => {
+            verdict.flags = 1;
+            commit
+        }
+        Outcome::Refused { code, expected } => {
+            verdict.effect = 4;
+            verdict.reason = number(*code);
+            verdict.nonce = nonce;
+            (verdict.detail_kind, verdict.detail) = (7, *expected);
+            return (verdict, None);
+        }
+    };
+    let text = detail(commit, &mut verdict);
+    verdict.effect = match commit.effect {
+        Effect::Valid => 1,
+        Effect::Invalid => 2,
+        Effect::Error => 3,
+    };
+    verdict.reason = commit.reason.map_or(0, number);
+    verdict.intention = commit.intention.0;
+    verdict.offset = if commit.records > 0 {
+        commit.first.0
+    } else {
+        0
+    };
+    verdict.nonce = commit.nonce;
+    verdict.fuel = commit.fuel;
+    verdict.records = commit.records;
+    (verdict, text)
+}
+
+fn detail(commit: &Commit, verdict: &mut raw::Verdict) -> Option<Arc<str>> {
+    let (kind, value, text) = match &commit.detail {
+        Detail::None => (0, 0, None),
+        Detail::Actual(offset) => (1, *offset, None),
+        Detail::Limit(limit) => (2, *limit, None),
+        Detail::Operation { index, reason } => {
+            verdict.detail_reason = number(*reason);
+            (3, u64::from(*index), None)
+        }
+        Detail::Rejected { code, text } => (4, u64::from(*code), Some(Arc::clone(text))),
+        Detail::Trapped(kind) => (5, *kind as u64, Some(Arc::from(kind.name()))),
+        Detail::Text(text) => (6, 0, Some(Arc::clone(text))),
+    };
+    (verdict.detail_kind, verdict.detail) = (kind, value);
+    text
+}
+
+/// Writes what became of intentions whose first has this nonce.
+fn answer(
+    c: &Caller,
+    outcomes: &Outcomes,
+    first: u64,
+    verdicts: *mut raw::Verdict,
+    texts: *mut *mut raw::Page,
+) -> Result<Kind, Fail> {
+    let mut words = Vec::new();
+    let all: Vec<raw::Verdict> = (first..)
+        .zip(outcomes.iter())
+        .map(|(nonce, outcome)| {
+            let (verdict, text) = verdict(&outcome, nonce);
+            words.push(text);
+            verdict
+        })
+        .collect();
+    if !texts.is_null() {
+        if words.iter().any(Option::is_some) {
+            let words = words.iter().map(|text| text.as_deref().unwrap_or_default());
+            Page::texts(words).give(c, texts)?;
+        } else {
+            c.write(texts, std::ptr::null_mut())?;
+        }
+    }
+    c.write_all(verdicts, &all)?;
+    Ok(Kind::Ok)
+}
+
+fn room(
+    c: &Caller,
+    verdicts: *mut raw::Verdict,
+    count: usize,
+    texts: *mut *mut raw::Page,
+) -> Result<(), Fail> {
+    if count > ELEMENTS_MAX {
+        return Err(Fail::of(ErrorCode::BadLength));
+    }
+    c.room(verdicts, count)?;
+    if texts.is_null() {
+        Ok(())
+    } else {
+        c.room(texts, 1)
+    }
+}
+
+pub(crate) fn submit(
+    c: &Caller,
+    store: *mut raw::Weir,
+    intentions: *const raw::Intention,
+    count: usize,
+    verdicts: *mut raw::Verdict,
+    texts: *mut *mut raw::Page,
+) -> Result<Kind, Fail> {
+    let store = get_store(store)?;
+    room(c, verdicts, count, texts)?;
+    let proposal = read(c, intentions, count, |all| Ok(store.weir.propose(all)?))?;
+    answer(c, &proposal.wait()?, 0, verdicts, texts)
+}
+
+/// Verdicts that are on their way, as they were given out.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    inside: Exclusive<Option<Proposal>>,
+    count: usize,
+    first: u64,
+    mark: Mark,
+}
+
+fn pending(
+    c: &Caller,
+    mark: Mark,
+    proposal: Proposal,
+    (count, first): (usize, u64),
+    out: *mut *mut raw::Pending,
+) -> Result<Kind, Fail> {
+    let pending = Pending {
+        inside: Exclusive::new(Some(proposal)),
+        count,
+        first,
+        mark,
+    };
+    c.write(out, registry::insert(Arc::new(pending))?)?;
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn send(
+    c: &Caller,
+    store: *mut raw::Weir,
+    intentions: *const raw::Intention,
+    count: usize,
+    out: *mut *mut raw::Pending,
+) -> Result<Kind, Fail> {
+    let store = get_store(store)?;
+    c.room(out, 1)?;
+    let proposal = read(c, intentions, count, |all| Ok(store.weir.propose(all)?))?;
+    pending(c, Mark::new(&store, LOOK_EVERY), proposal, (count, 0), out)
+}
+
+pub(crate) fn wait(
+    c: &Caller,
+    pending: *mut raw::Pending,
+    timeout_ms: u64,
+    verdicts: *mut raw::Verdict,
+    room_for: usize,
+    texts: *mut *mut raw::Page,
+) -> Result<Kind, Fail> {
+    let pending = registry::get::<Pending, _>(pending)?;
+    let mut inside = pending.inside.lock()?;
+    if room_for < pending.count {
+        return Err(Fail::of(ErrorCode::BadLength));
+    }
+    room(c, verdicts, pending.count, texts)?;
+    let given = || Fail::option("the pending verdicts", "given out already");
+    if inside.is_none() {
+        return Err(given());
+    }
+    // A store that closes answers what was sent, so the mark of its end is not looked at.
+    let outcomes = pending.mark.wait_on(timeout_ms, |until| {
+        let proposal = inside.take().ok_or_else(given)?;
+        let now = Instant::now();
+        let time = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+        match proposal.wait_for(time) {
+            Ok(outcomes) => Ok(Some(outcomes?)),
+            Err(proposal) => {
+                *inside = Some(proposal);
+                Ok(None)
+            }
+        }
+    })?;
+    match outcomes {
+        Some(outcomes) => answer(c, &outcomes, pending.first, verdicts, texts),
+        None => Ok(Kind::Timeout),
+    }
+}
+
+pub(crate) fn pending_free(pending: *mut raw::Pending) {
+    if let Ok(pending) = registry::remove::<Pending, _>(pending) {
+        pending.mark.free();
+    }
+}
+
+/// A writer with numbers, as it was given out.
+#[derive(Debug)]
+pub(crate) struct Session {
+    inside: Exclusive<weir::Session>,
+    store: Arc<crate::store::Store>,
+}
+
+pub(crate) fn session_open(
+    c: &Caller,
+    store: *mut raw::Weir,
+    client: raw::Slice,
+    out: *mut *mut raw::Session,
+) -> Result<Kind, Fail> {
+    let store = get_store(store)?;
+    c.room(out, 1)?;
+    let client = c.bytes(client)?.try_into().map(ClientId);
+    let client = client.ok().filter(|client| !client.is_none());
+    let client =
+        client.ok_or_else(|| Fail::option("the client", "not 16 bytes that are not zero"))?;
+    let session = store.weir.session(client);
+    session.try_next_nonce()?;
+    let session = Session {
+        inside: Exclusive::new(session),
+        store,
+    };
+    c.write(out, registry::insert(Arc::new(session))?)?;
+    Ok(Kind::Ok)
+}
+
+fn session_propose(
+    c: &Caller,
+    session: &mut weir::Session,
+    intentions: *const raw::Intention,
+    count: usize,
+) -> Result<(Proposal, u64), Fail> {
+    read(c, intentions, count, |all| {
+        let first = session.try_next_nonce()?;
+        Ok((session.send(all)?.into_proposal(), first))
+    })
+}
+
+pub(crate) fn session_submit(
+    c: &Caller,
+    session: *mut raw::Session,
+    intentions: *const raw::Intention,
+    count: usize,
+    verdicts: *mut raw::Verdict,
+    texts: *mut *mut raw::Page,
+) -> Result<Kind, Fail> {
+    let session = registry::get::<Session, _>(session)?;
+    let mut inside = session.inside.lock()?;
+    room(c, verdicts, count, texts)?;
+    let (proposal, first) = session_propose(c, &mut inside, intentions, count)?;
+    answer(c, &proposal.wait()?, first, verdicts, texts)
+}
+
+pub(crate) fn session_send(
+    c: &Caller,
+    session: *mut raw::Session,
+    intentions: *const raw::Intention,
+    count: usize,
+    out: *mut *mut raw::Pending,
+) -> Result<Kind, Fail> {
+    let session = registry::get::<Session, _>(session)?;
+    let mut inside = session.inside.lock()?;
+    c.room(out, 1)?;
+    let (proposal, first) = session_propose(c, &mut inside, intentions, count)?;
+    let mark = Mark::new(&session.store, LOOK_EVERY);
+    pending(c, mark, proposal, (count, first), out)
+}
+
+pub(crate) fn session_next_nonce(
+    c: &Caller,
+    session: *mut raw::Session,
+    out: *mut u64,
+) -> Result<Kind, Fail> {
+    let session = registry::get::<Session, _>(session)?;
+    let inside = session.inside.lock()?;
+    c.write(out, inside.try_next_nonce()?)?;
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn session_resume(
+    _: &Caller,
+    session: *mut raw::Session,
+    nonce: u64,
+) -> Result<Kind, Fail> {
+    let session = registry::get::<Session, _>(session)?;
+    session.inside.lock()?.resume(nonce);
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn session_free(session: *mut raw::Session) {
+    drop(registry::remove::<Session, _>(session));
+}
