@@ -11,16 +11,13 @@ mod print;
 mod text;
 mod topics;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use weir::ErrorCode;
-use weir::query::{BadItem, Bounds, Budgets, Level, Need, Query, QueryError, Step};
+use weir::query::{BadItem, Bounds, Budgets, Explain, Level, QueryError, ResultPage};
 
-use self::checkpoint::Checkpoint;
 use self::files::Files;
 use self::print::Printer;
 use self::topics::Topics;
@@ -199,27 +196,30 @@ impl From<Bad> for BadItem {
     }
 }
 
-/// Where pages come from.
-trait Supply {
-    /// Adds the sources to the query.
-    fn join(&mut self, query: &mut Query) -> anyhow::Result<()>;
+/// A query that runs.
+trait Run {
+    /// What it will do.
+    fn explain(&self) -> Explain;
 
-    /// Gives the page that is needed, or says that there is none.
-    fn serve(&mut self, query: &mut Query, need: &Need) -> anyhow::Result<()>;
+    /// Its next results. `wait`: or nothing, after a while.
+    fn next(&mut self, bounds: Bounds, wait: bool) -> anyhow::Result<Next>;
 
-    /// Waits a little when nothing came.
-    fn rest(&mut self) {}
+    /// Where it stands.
+    fn token(&self) -> anyhow::Result<Vec<u8>>;
 
-    /// Where each source ends that would go on otherwise.
-    fn ends(&self) -> BTreeMap<String, u64> {
-        BTreeMap::new()
-    }
+    /// Bad items that were left out.
+    fn skipped(&self) -> u64;
 
-    /// An error of the query, with the names that people know.
-    fn failed(&self, error: &QueryError) -> anyhow::Error;
-
-    /// What is known of an item that is printed: its source.
+    /// What is known of a result that is printed: its source.
     fn name(&self, source: weir::query::SourceId) -> String;
+}
+
+/// What comes next.
+enum Next {
+    Page(ResultPage),
+    /// Nothing now.
+    Idle,
+    Done,
 }
 
 /// Carries out `weir query`.
@@ -227,49 +227,43 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
     let Some(mut printer) = Printer::open(&caller.style)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let plan = text::compile(args).map_err(|error| text::failed(&error))?;
-    let plan = Arc::new(plan);
     let budgets = Budgets {
         pages_ahead: 0,
         sort_bytes_max: args.sort_max.unwrap_or(Budgets::default().sort_bytes_max),
         page_bytes_hint: args.page_size.unwrap_or(PAGE_BYTES).max(1),
         ..Budgets::default()
     };
-    let before = match &args.checkpoint {
+    let text = text::fields(args);
+    if args.from.is_empty() {
+        // What is wrong with the query is said before what is wrong with files.
+        text.compile().map_err(|error| text::failed(&error))?;
+    }
+    let token = match &args.checkpoint {
         Some(path) => checkpoint::read(path)?,
         None => None,
-    };
-    let mut query = match &before {
-        Some(before) => {
-            let resumed = Query::resume(plan, budgets, &before.token);
-            resumed.map_err(|error| text::failed(&error))?
-        }
-        None => Query::new(plan, budgets),
     };
     let paths: Vec<PathBuf> = args.paths.iter().chain(&args.files).cloned().collect();
     if paths.is_empty() && args.from.is_empty() {
         return Err(crate::put::usage("name files, or topics with --from"));
     }
     if args.from.is_empty() {
-        let mut files = Files::new(args, &paths);
-        drive(caller, args, &mut query, &mut files, &mut printer)?;
+        let mut files = Files::new(args, &paths, &text, budgets, token.as_deref())?;
+        drive(caller, args, &mut files, &mut printer)?;
     } else {
-        let mut topics = Topics::new(caller, args, before.as_ref().map(|before| &before.ends))?;
-        drive(caller, args, &mut query, &mut topics, &mut printer)?;
+        let mut topics = Topics::new(caller, args, text, budgets, token)?;
+        drive(caller, args, &mut topics, &mut printer)?;
     }
     printer.finish()?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves the query and prints its results.
+/// Prints the results of a query.
 fn drive(
     caller: &Caller,
     args: &QueryArgs,
-    query: &mut Query,
-    supply: &mut dyn Supply,
+    query: &mut dyn Run,
     printer: &mut Printer,
 ) -> anyhow::Result<()> {
-    supply.join(query)?;
     if args.explain {
         return print::explain(&caller.style, &query.explain());
     }
@@ -284,43 +278,38 @@ fn drive(
         Some(_) => args.limit.unwrap_or(u64::MAX),
         None => u64::MAX,
     };
-    let mut skipped = 0;
+    let mut waits = !args.follow;
     while left > 0 {
         let items_max = usize::try_from(left).unwrap_or(ITEMS).min(ITEMS);
         let bounds = Bounds {
             items_max,
             ..Bounds::default()
         };
-        match query.next(bounds).map_err(|error| supply.failed(&error))? {
-            Step::Ready(page) => {
+        match query.next(bounds, waits)? {
+            Next::Page(page) => {
                 left = left.saturating_sub(page.items().len() as u64);
-                skipped = page.skipped();
-                printer.page(&page, |source| supply.name(source))?;
+                printer.page(&page, |source| query.name(source))?;
+                waits = !args.follow;
             }
-            Step::Need(needs) => {
-                for need in needs.iter().filter(|need| need.required) {
-                    supply.serve(query, need)?;
-                }
-                if args.follow {
-                    printer.flush()?;
-                }
-                supply.rest();
+            Next::Idle => {
+                // Before a wait, what there is has to be seen.
+                printer.flush()?;
+                waits = true;
             }
-            Step::Done => break,
+            Next::Done => break,
         }
     }
-    if skipped.max(query.skipped()) > 0 {
-        let count = skipped.max(query.skipped());
+    if query.skipped() > 0 {
+        let count = query.skipped();
         note(
             caller.quiet,
             &format!("{count} items are not JSON and were left out"),
         );
     }
     if let Some(path) = &args.checkpoint {
-        let token = query.token().map_err(|error| supply.failed(&error))?;
+        let token = query.token()?;
         printer.flush()?;
-        let ends = supply.ends();
-        checkpoint::write(path, &Checkpoint { ends, token })?;
+        checkpoint::write(path, &token)?;
     }
     Ok(())
 }

@@ -116,6 +116,7 @@ impl Failure {
         match error {
             WeirError::Store(error) => Self::store(what, error),
             WeirError::Name(error) => Self::new(ErrorCode::BadName, what).because(error),
+            WeirError::Query(error) => Self::new(error.code(), what).because(error),
             WeirError::Nonce { code, .. } => Self::new(*code, what).because(error),
             _ => Self::new(ErrorCode::Internal, what).because(error),
         }

@@ -16,7 +16,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use weir::{ConsequenceOffset, ErrorCode, ReadFrom, Record, RecordKind, TopicReader, Weir};
+use weir::{
+    ConsequenceOffset, ErrorCode, ReadFrom, Record, RecordKind, TopicReader, Weir, pattern_matches,
+};
 
 use self::follow::Follow;
 use self::merge::Merge;
@@ -272,7 +274,7 @@ impl State<'_> {
         for info in known {
             let patterns = &mut self.args.topics.iter();
             if readers.contains_key(&info.name)
-                || !patterns.any(|pattern| matches(pattern, &info.name))
+                || !patterns.any(|pattern| pattern_matches(pattern, &info.name))
             {
                 continue;
             }
@@ -318,19 +320,6 @@ impl State<'_> {
     }
 }
 
-/// Whether a topic name is meant: itself, `*` for one part, `**` for the rest.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
-    let (mut pattern, mut name) = (pattern.split('.'), name.split('.'));
-    loop {
-        match (pattern.next(), name.next()) {
-            (Some("**"), Some(_)) | (None, None) => return true,
-            (Some("*"), Some(_)) => {}
-            (Some(wanted), Some(part)) if wanted == part => {}
-            _ => return false,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -351,8 +340,14 @@ mod tests {
             ("a.**", "a"),
             ("a.b", "a"),
         ];
-        assert!(yes.iter().all(|(pattern, name)| matches(pattern, name)));
-        assert!(!no.iter().any(|(pattern, name)| matches(pattern, name)));
+        assert!(
+            yes.iter()
+                .all(|(pattern, name)| pattern_matches(pattern, name))
+        );
+        assert!(
+            !no.iter()
+                .any(|(pattern, name)| pattern_matches(pattern, name))
+        );
     }
 
     #[test]

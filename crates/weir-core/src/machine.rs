@@ -131,6 +131,11 @@ pub struct Machine {
     codes: Codes,
     /// Entries of all groups.
     pending: usize,
+    /// The newest intention whose records are all there, while one behind it is
+    /// judged elsewhere.
+    settled: Option<IntentionOffset>,
+    /// Intention that made the newest topic.
+    newest: IntentionOffset,
 }
 
 #[derive(Debug)]
@@ -163,6 +168,8 @@ impl Machine {
             host: None,
             codes: Codes::default(),
             pending: 0,
+            settled: None,
+            newest: IntentionOffset::ZERO,
         }
     }
 
@@ -177,6 +184,20 @@ impl Machine {
     #[must_use]
     pub fn applied(&self) -> IntentionOffset {
         self.applied
+    }
+
+    /// Newest intention up to which every record is there: below
+    /// [`applied`](Self::applied) while a batch is [deferred](Self::defer).
+    #[must_use]
+    pub fn settled(&self) -> IntentionOffset {
+        self.settled.unwrap_or(self.applied)
+    }
+
+    /// The newest CREATE that a topic which lives came from; what has listed
+    /// topics since then knows them all.
+    #[must_use]
+    pub fn newest_topic(&self) -> IntentionOffset {
+        self.newest
     }
 
     /// Newest stamp, milliseconds since 1970-01-01 UTC. A proposer stamps the
@@ -504,6 +525,7 @@ impl Machine {
                 r.meta = item.meta;
             },
         );
+        self.newest = self.newest.max(stamp.intention);
         topic.live = Some(Live {
             incarnation: stamp.intention,
             created: offset,
@@ -631,6 +653,8 @@ impl Machine {
             }
             let entries = topic.groups.values().map(|group| group.entries().len());
             machine.pending += entries.sum::<usize>();
+            let incarnation = topic.live.as_ref().map(|live| live.incarnation);
+            machine.newest = machine.newest.max(incarnation.unwrap_or_default());
             machine.topics.push(topic);
         }
         machine.sessions = SessionTable::load(&mut input, machine.applied)?;

@@ -29,13 +29,20 @@ pub use groups::{GroupAnswer, GroupClaim, GroupLine, GroupLines, GroupOwner, wri
 pub use items::{Held, ItemsError, read_items};
 pub use lines::{OutcomeLines, TopicLine, TopicLines, join_runs, write_outcome, write_topic};
 pub use message::{
-    After, Conditions, Hello, HelloOk, Listen, Message, OneKind, OneWrite, Packet, ProgramAnswer,
-    RefusalMessage,
+    After, Conditions, Hello, HelloOk, Listen, ListenQuery, Message, OneKind, OneWrite, Packet,
+    ProgramAnswer, RefusalMessage, Sift,
 };
 pub use server::{Phase, ServerConnection, WriteFault};
 
 /// The version that is spoken here.
 pub const VERSION: &str = "weir/1";
+
+/// The feature: parts of queries run at the server.
+pub const QUERY: &[u8] = b"query";
+/// Bytes of each text of a query that a server takes.
+pub const QUERY_TEXT_BYTES_MAX: usize = 64_000;
+/// Bytes of the parameters of a query that a server takes.
+pub const QUERY_PARAMS_BYTES_MAX: usize = 64_000;
 
 /// Bytes of the content of a packet before HELLO was answered.
 pub const HELLO_BYTES_MAX: usize = 8 << 10;

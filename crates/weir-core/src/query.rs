@@ -34,7 +34,8 @@
 //! | `key`, `decimal`, `json` | order of values, exact numbers, strings |
 //! | `engine`, `flow`, `heap`, `sort` | stages, modes, the merge, the sort |
 //! | `filter`, `fold`, `distinct` | what the stages do |
-//! | `manage`, `resume`, `token` | sources come and split; stopping and going on |
+//! | `manage`, `resume`, `token`, `topic_token` | sources come and split; stopping and going on |
+//! | `records`, `sieve` | records of topics as items; what of a query runs beside them |
 //! | `explain` | what a query will do |
 //!
 //! What must never happen here: I/O, a clock, a thread, a hash order that
@@ -57,11 +58,14 @@ mod manage;
 mod options;
 mod page;
 mod plan;
+mod records;
 mod resume;
+mod sieve;
 mod sort;
 mod source;
 mod text;
 mod token;
+mod topic_token;
 
 pub use buffer::Buffer;
 pub use engine::{Query, Step};
@@ -72,6 +76,9 @@ pub use manage::{SOURCE_NAME_BYTES_MAX, SPLITS_MAX};
 pub use options::{Bounds, Budgets, Complex, Missing, Mode, QueryText, SourceOptions};
 pub use page::{Item, ResultPage};
 pub use plan::{AGGREGATES_MAX, KEYS_MAX, Plan, TEXT_BYTES_MAX};
+pub use records::{Properties, RECORD_PROPERTIES, span_in};
+pub use sieve::{Sieve, Sifted};
 pub use source::{Frames, Meta, Need, PageIn, SourceId};
 pub use token::{TOKEN_BYTES_MAX, TOKEN_KEY_BYTES_MAX};
+pub use topic_token::TopicToken;
 pub use weir_scan::{BadItem, Level, Path, PathError, PathSet, Shape, Span, build_info, find};

@@ -12,9 +12,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use weir_core::protocol::{
     After, ClientConnection, Conditions, Deframer, Encoder, GroupAnswer, GroupClaim, GroupLines,
-    Hello, HelloOk, Listen, Message, OneKind, OneWrite, OutcomeLines, Packet, RefusalMessage,
-    TopicLine, TopicLines, write_outcome, write_topic,
+    Hello, HelloOk, Listen, ListenQuery, Message, OneKind, OneWrite, OutcomeLines, Packet,
+    RefusalMessage, Sift, TopicLine, TopicLines, write_outcome, write_topic,
 };
+use weir_core::query::BadItem;
 use weir_core::{
     ClientId, Commit, ConsequenceOffset, Detail, Effect, ErrorCode, IntentionOffset, Outcome,
     OutcomeRun,
@@ -195,7 +196,7 @@ proptest! {
     fn listening_comes_back(
         topic in word(), numbers in any::<[u64; 4]>(), key in prop::option::of(filled(30)),
         prefix in prop::option::of(filled(30)), kinds in 0..64_u8, which in 0..5, follow: bool,
-        reset_earliest: bool, page in prop::collection::vec(any::<u8>(), 49..400),
+        reset_earliest: bool, replay_sift: bool, page in prop::collection::vec(any::<u8>(), 49..400),
     ) {
         let after = match which {
             0 => After::Offset(numbers[0]),
@@ -207,6 +208,14 @@ proptest! {
         round(&Packet::tagged(b"9", Message::Listen(Listen {
             topic: &topic, after, follow, bytes: numbers[1], records: numbers[2], key: key.as_deref(),
             prefix: prefix.as_deref(), kinds: kinds << 1, reset_earliest,
+            query: ListenQuery {
+                sift: replay_sift.then_some(Sift {
+                    filter: topic.as_bytes(), params: &page, order: b"$.a", group: b"", select: b"$.b",
+                    strict: follow, on_bad_item: [BadItem::Error, BadItem::Skip, BadItem::Undefined][usize::from(kinds % 3)],
+                    utf16: reset_earliest, rank: follow, drop: reset_earliest, cut: follow,
+                }),
+                limit: follow.then_some(numbers[2]), until: reset_earliest.then_some(numbers[1]), marks: follow,
+            },
         })));
         round(&Packet::tagged(b"9", Message::Records { from: numbers[3], replay: follow, page: &page }));
         round(&Packet::tagged(b"9", Message::Value { page: &page }));
@@ -215,6 +224,9 @@ proptest! {
             Message::Listening { position: numbers[0], first: numbers[1], last: numbers[2] },
             Message::Progress { position: numbers[0] },
             Message::End { position: numbers[0] },
+            Message::Skipped { count: numbers[0] },
+            Message::Applied,
+            Message::AppliedIs { applied: numbers[0], settled: numbers[1], created: numbers[2], behind: &page },
             Message::Unlisten,
         ] {
             round(&Packet::tagged(b"9", message));

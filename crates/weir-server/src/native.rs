@@ -33,6 +33,7 @@ mod groups;
 mod guard;
 mod hello;
 mod listeners;
+mod marks;
 mod reads;
 mod refuse;
 mod writes;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_core::batch::Author;
 use weir_core::intention::IntentionLimits;
@@ -253,6 +253,30 @@ impl Store {
     #[must_use]
     pub fn applied(&self) -> IntentionOffset {
         self.engine.machine.read_ok().applied()
+    }
+
+    /// Newest intention up to which the records of all are there: below
+    /// [`applied`](Self::applied) only while costly calls of programs are
+    /// judged.
+    #[must_use]
+    pub fn settled(&self) -> IntentionOffset {
+        self.engine.machine.read_ok().settled()
+    }
+
+    /// Intention that made the newest topic: whoever has listed the topics
+    /// since then knows all of them.
+    #[must_use]
+    pub fn newest_topic(&self) -> IntentionOffset {
+        self.engine.machine.read_ok().newest_topic()
+    }
+
+    /// Waits until [`settled`](Self::settled) is at least there, until
+    /// `deadline` at most; also ends when the store is closed. Returns whether
+    /// it is.
+    #[must_use]
+    pub fn wait_settled(&self, intention: IntentionOffset, deadline: Option<Instant>) -> bool {
+        let there = || self.settled() >= intention;
+        self.engine.arrivals.wait(there, deadline)
     }
 
     /// The program of a topic; `None` for a plain topic and for one that does

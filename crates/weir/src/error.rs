@@ -20,6 +20,9 @@ pub enum WeirError {
         /// Reason of the verdict on its CREATE.
         code: ErrorCode,
     },
+    /// A query, or a record that it looked at.
+    #[error(transparent)]
+    Query(#[from] weir_core::query::QueryError),
     /// The group is not there, has another mode, or cannot be made.
     #[error("the group cannot be used: {code}")]
     Group {

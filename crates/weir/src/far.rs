@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weir_core::codec::Reader;
@@ -84,6 +84,22 @@ pub(crate) fn answers(socket: &std::path::Path) -> bool {
     return std::os::unix::net::UnixStream::connect(socket).is_ok();
     #[cfg(not(unix))]
     return false;
+}
+
+/// Before a server is asked again how far it is.
+const REACH_PAUSE: Duration = Duration::from_millis(5);
+/// The same while a query has no topic.
+const LIST_PAUSE: Duration = Duration::from_millis(100);
+
+/// How far a server has got.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    /// Newest intention.
+    pub(crate) applied: IntentionOffset,
+    /// All records up to this one are there.
+    pub(crate) settled: IntentionOffset,
+    /// It made the newest topic.
+    pub(crate) created: IntentionOffset,
 }
 
 /// A store that a server has open.
@@ -291,6 +307,73 @@ impl Remote {
             *field = count;
         }
         Ok(stats)
+    }
+
+    /// How far the store has got.
+    pub(crate) fn applied(&self) -> Result<Told, StoreError> {
+        if !self.link.facts()?.queries {
+            // An older server says it when it greets.
+            let link = Link::new(self.address.clone(), ClientId::NONE, &self.options)?;
+            let applied = IntentionOffset(link.facts()?.applied);
+            return Ok(Told {
+                applied,
+                settled: applied,
+                created: IntentionOffset::ZERO,
+            });
+        }
+        let bytes = self.link.ask(&Message::Applied)?;
+        match packet_of(&bytes)?.message {
+            Message::AppliedIs {
+                applied,
+                settled,
+                created,
+                ..
+            } => Ok(Told {
+                applied: IntentionOffset(applied),
+                settled: IntentionOffset(settled),
+                created: IntentionOffset(created),
+            }),
+            _ => Err(other(&bytes)),
+        }
+    }
+
+    /// Waits until all records up to an intention are there.
+    pub(crate) fn reach(
+        &self,
+        intention: IntentionOffset,
+        until: Option<Instant>,
+    ) -> Result<bool, StoreError> {
+        loop {
+            if self.applied()?.settled >= intention {
+                return Ok(true);
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Ok(false);
+            }
+            std::thread::sleep(REACH_PAUSE);
+        }
+    }
+
+    /// Up to where the listeners that want marks have everything, and the
+    /// newest topic; asks at times when none of them listens.
+    pub(crate) fn marks(&self) -> Result<Option<(IntentionOffset, IntentionOffset)>, StoreError> {
+        if !self.link.facts()?.queries {
+            let text = "this server cannot say how far it has got";
+            return Err(far(ErrorCode::Unsupported, text));
+        }
+        Ok(self.link.marks())
+    }
+
+    /// Waits for packets behind those that were seen.
+    pub(crate) fn wait_news(&self, seen: u64, listening: bool, until: Option<Instant>) {
+        if listening {
+            self.link.wait_news(seen, until);
+        } else if let Ok(told) = self.applied() {
+            // Nobody listens, so nobody is told.
+            self.link.set_marks(told.settled, told.created);
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            std::thread::sleep(left.unwrap_or(LIST_PAUSE).min(LIST_PAUSE));
+        }
     }
 
     pub(crate) fn sync(&self) -> Result<(), StoreError> {

@@ -1,8 +1,9 @@
 //! Where the store is: in this process, or behind a server.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use weir_core::{ConsequenceOffset, Intention};
+use weir_core::{ConsequenceOffset, ErrorCode, Intention, IntentionOffset};
 use weir_store::{KeyEntry, Page, Proposal, Store, StoreError, TopicInfo};
 
 use crate::far::Remote;
@@ -79,6 +80,60 @@ impl Place {
         match self {
             Self::Near(store) => Ok(store.topic(topic)),
             Self::Far(remote) => remote.topic(topic),
+        }
+    }
+
+    /// Newest intention; everything that was answered is at or before it.
+    pub(crate) fn applied(&self) -> Result<IntentionOffset, StoreError> {
+        match self {
+            Self::Near(store) => Ok(store.applied()),
+            Self::Far(remote) => remote.applied().map(|told| told.applied),
+        }
+    }
+
+    /// Waits until all records up to an intention are there.
+    ///
+    /// # Errors
+    /// `Far` with `Lagging` when they are not in time.
+    pub(crate) fn reach(
+        &self,
+        intention: IntentionOffset,
+        until: Option<Instant>,
+    ) -> Result<(), StoreError> {
+        let reached = match self {
+            Self::Near(store) => store.wait_settled(intention, until),
+            Self::Far(remote) => remote.reach(intention, until)?,
+        };
+        if reached {
+            return Ok(());
+        }
+        Err(StoreError::Far {
+            code: ErrorCode::Lagging,
+            text: format!("the store has not got to intention {}", intention.0),
+        })
+    }
+
+    /// Intention that made the newest topic; only for queries that follow.
+    pub(crate) fn newest_topic(&self) -> Result<IntentionOffset, StoreError> {
+        match self {
+            Self::Near(store) => Ok(store.newest_topic()),
+            Self::Far(remote) => remote.applied().map(|told| told.created),
+        }
+    }
+
+    /// Packets that came so far, of a server.
+    pub(crate) fn deliveries(&self) -> u64 {
+        match self {
+            Self::Near(_) => 0,
+            Self::Far(remote) => remote.link.deliveries(),
+        }
+    }
+
+    /// Topics that live, or all that ever did.
+    pub(crate) fn topics(&self, dead_too: bool) -> Result<Vec<TopicInfo>, StoreError> {
+        match self {
+            Self::Near(store) => Ok(store.topics(dead_too)),
+            Self::Far(remote) => remote.topics(dead_too),
         }
     }
 

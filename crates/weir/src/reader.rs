@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use weir_core::ConsequenceOffset;
 use weir_core::protocol::After;
+use weir_core::{ConsequenceOffset, IntentionOffset};
 use weir_store::{Page, StoreError};
 
 use crate::far::listener::Listener;
@@ -79,6 +79,34 @@ impl TopicReader {
         match &mut self.source {
             Source::Near(reader) => reader.wait(deadline),
             Source::Far(listener) => listener.wait(deadline).unwrap_or(true),
+        }
+    }
+
+    /// The same reader, which goes on at the first record that is left when
+    /// retention has removed those it would read next.
+    pub(crate) fn or_earliest(self) -> Self {
+        let source = match self.source {
+            Source::Near(reader) => Source::Near(reader.or_earliest()),
+            Source::Far(listener) => Source::Far(Box::new(listener.or_earliest())),
+        };
+        Self { source }
+    }
+
+    /// Asks a server for the records, so that they are on their way: up to an
+    /// intention, or for as long as there are any.
+    pub(crate) fn prepare(&mut self, until: Option<IntentionOffset>) -> Result<(), StoreError> {
+        match &mut self.source {
+            Source::Near(_) => Ok(()),
+            Source::Far(listener) => listener.prepare(until),
+        }
+    }
+
+    /// Up to where everything was read, if nothing is left to be read; `near`
+    /// is what holds for a store of this process.
+    pub(crate) fn mark(&self, near: IntentionOffset) -> Option<IntentionOffset> {
+        match &self.source {
+            Source::Near(_) => Some(near),
+            Source::Far(listener) => listener.mark(),
         }
     }
 

@@ -109,6 +109,10 @@ impl Weir {
         })
     }
 
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
     /// The store underneath, when it is open in this process: maintenance.
     #[must_use]
     pub fn local(&self) -> Option<&Store> {

@@ -11,11 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use weir::query::{Need, Query, QueryError, Shape, SourceId, SourceOptions};
+use weir::query::{
+    Bounds, Budgets, Explain, Need, Query, QueryError, QueryText, Shape, SourceId, SourceOptions,
+    Step,
+};
 use weir::{ErrorCode, query};
 
 use super::cut::{self, Cutter};
-use super::{QueryArgs, Supply, query_failure};
+use super::{Next, QueryArgs, Run, query_failure};
 use crate::report::{Because, Failure};
 
 /// Largest line and largest file of another shape, in bytes.
@@ -89,9 +92,10 @@ struct Reading {
     begins: Vec<u64>,
 }
 
-/// All files of a query.
+/// A query over files.
 pub(super) struct Files<'a> {
     args: &'a QueryArgs,
+    query: Query,
     readings: Vec<Reading>,
     sources: BTreeMap<SourceId, usize>,
     pool: Pool,
@@ -99,7 +103,14 @@ pub(super) struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    pub(super) fn new(args: &'a QueryArgs, paths: &[PathBuf]) -> Self {
+    /// Opens the files; goes on where a token was taken.
+    pub(super) fn new(
+        args: &'a QueryArgs,
+        paths: &[PathBuf],
+        text: &QueryText,
+        budgets: Budgets,
+        token: Option<&[u8]>,
+    ) -> anyhow::Result<Self> {
         let reading = |path: &PathBuf| Reading {
             path: path.clone(),
             shape: Shape::Lines,
@@ -111,13 +122,140 @@ impl<'a> Files<'a> {
         };
         let page_bytes = args.page_size.unwrap_or(super::PAGE_BYTES);
         let page_bytes = usize::try_from(page_bytes).unwrap_or(PAGE_BYTES_MAX);
-        Self {
+        let plan = Arc::new(
+            text.compile()
+                .map_err(|error| super::text::failed(&error))?,
+        );
+        let query = match token {
+            Some(token) => {
+                let resumed = Query::resume(plan, budgets, token);
+                resumed.map_err(|error| super::text::failed(&error))?
+            }
+            None => Query::new(plan, budgets),
+        };
+        let mut new = Self {
             args,
+            query,
             readings: paths.iter().map(reading).collect(),
             sources: BTreeMap::new(),
             pool: Pool::default(),
             page_bytes: page_bytes.clamp(1, PAGE_BYTES_MAX),
+        };
+        new.join()?;
+        Ok(new)
+    }
+
+    /// Adds the sources to the query.
+    fn join(&mut self) -> anyhow::Result<()> {
+        for (at, reading) in self.readings.iter_mut().enumerate() {
+            reading.open(self.args.shape.as_ref())?;
+            let options = SourceOptions {
+                name: reading.path.as_os_str().as_encoded_bytes().to_vec(),
+                shape: reading.shape.clone(),
+                sorted: self.args.sorted,
+                stable: !reading.is_stdin(),
+                ..SourceOptions::default()
+            };
+            let source = self.query.add_source(options);
+            let source = source.map_err(|error| super::text::failed(&error))?;
+            self.sources.insert(source, at);
         }
+        Ok(())
+    }
+
+    /// Gives the page that is needed.
+    fn serve(&mut self, need: &Need) -> anyhow::Result<()> {
+        let Some(reading) = self
+            .sources
+            .get(&need.source)
+            .and_then(|at| self.readings.get_mut(*at))
+        else {
+            return Ok(());
+        };
+        let begin = need.continuation.as_deref().unwrap_or(b"0");
+        let begin = std::str::from_utf8(begin)
+            .ok()
+            .and_then(|at| at.parse().ok());
+        reading.seek(begin.unwrap_or(0))?;
+        let (bytes, last) = reading.page(self.pool.take(), self.page_bytes)?;
+        let next = (!last).then(|| Bytes::from(reading.at.to_string()));
+        let page = Bytes::from_owner(Pooled {
+            bytes,
+            pool: self.pool.clone(),
+        });
+        let taken = self.query.enqueue(need.source, page, next);
+        taken.map_err(|error| self.failed(&error))
+    }
+
+    /// An error of the query, with the names that people know.
+    fn failed(&self, error: &QueryError) -> anyhow::Error {
+        let place = error.place();
+        let reading = place.source.and_then(|source| self.sources.get(&source));
+        let Some(reading) = reading.and_then(|at| self.readings.get(*at)) else {
+            return super::text::failed(error);
+        };
+        // Pages are our own; people know the file.
+        let page = place.page.and_then(|page| usize::try_from(page).ok());
+        let begin = page.and_then(|page| reading.begins.get(page));
+        let mut why = error.to_string();
+        if let (Some(begin), Some(offset)) = (begin, place.offset) {
+            why = format!("{}, at byte {} of the file", error.reason(), begin + offset);
+            if let Some(item) = place.item {
+                why = format!("{why}, item {item}");
+            }
+        }
+        let what = format!("cannot query {}", reading.shown());
+        let page = matches!(error.code().number(), 709..=718);
+        if page && reading.guessed {
+            let took = match reading.shape {
+                Shape::Array => "an array",
+                _ => "one item a line",
+            };
+            let advice = format!(
+                "it was taken for {took}; if it is not, say where items are: \
+                 `--shape single` or `--shape 'member:$.items'`"
+            );
+            let failure = Failure::new(error.code(), what).because(why);
+            return failure.advise(advice).into();
+        }
+        query_failure(what, error, why)
+    }
+}
+
+impl Run for Files<'_> {
+    fn explain(&self) -> Explain {
+        self.query.explain()
+    }
+
+    fn next(&mut self, bounds: Bounds, _: bool) -> anyhow::Result<Next> {
+        loop {
+            let step = self
+                .query
+                .next(bounds)
+                .map_err(|error| self.failed(&error))?;
+            let needs = match step {
+                Step::Ready(page) => return Ok(Next::Page(page)),
+                Step::Done => return Ok(Next::Done),
+                Step::Need(needs) => needs,
+            };
+            for need in needs.iter().filter(|need| need.required) {
+                self.serve(need)?;
+            }
+        }
+    }
+
+    fn token(&self) -> anyhow::Result<Vec<u8>> {
+        self.query.token().map_err(|error| self.failed(&error))
+    }
+
+    fn skipped(&self) -> u64 {
+        self.query.skipped()
+    }
+
+    fn name(&self, source: SourceId) -> String {
+        let reading = self.sources.get(&source);
+        let reading = reading.and_then(|at| self.readings.get(*at));
+        reading.map(Reading::shown).unwrap_or_default()
     }
 }
 
@@ -244,86 +382,5 @@ impl Reading {
             // An item that is longer than a page.
             wanted = wanted.saturating_mul(2).min(PAGE_BYTES_MAX);
         }
-    }
-}
-
-impl Supply for Files<'_> {
-    fn join(&mut self, query: &mut Query) -> anyhow::Result<()> {
-        for (at, reading) in self.readings.iter_mut().enumerate() {
-            reading.open(self.args.shape.as_ref())?;
-            let options = SourceOptions {
-                name: reading.path.as_os_str().as_encoded_bytes().to_vec(),
-                shape: reading.shape.clone(),
-                sorted: self.args.sorted,
-                stable: !reading.is_stdin(),
-                ..SourceOptions::default()
-            };
-            let source = query.add_source(options);
-            let source = source.map_err(|error| super::text::failed(&error))?;
-            self.sources.insert(source, at);
-        }
-        Ok(())
-    }
-
-    fn serve(&mut self, query: &mut Query, need: &Need) -> anyhow::Result<()> {
-        let Some(reading) = self
-            .sources
-            .get(&need.source)
-            .and_then(|at| self.readings.get_mut(*at))
-        else {
-            return Ok(());
-        };
-        let begin = need.continuation.as_deref().unwrap_or(b"0");
-        let begin = std::str::from_utf8(begin)
-            .ok()
-            .and_then(|at| at.parse().ok());
-        reading.seek(begin.unwrap_or(0))?;
-        let (bytes, last) = reading.page(self.pool.take(), self.page_bytes)?;
-        let next = (!last).then(|| Bytes::from(reading.at.to_string()));
-        let page = Bytes::from_owner(Pooled {
-            bytes,
-            pool: self.pool.clone(),
-        });
-        let taken = query.enqueue(need.source, page, next);
-        taken.map_err(|error| self.failed(&error))
-    }
-
-    fn failed(&self, error: &QueryError) -> anyhow::Error {
-        let place = error.place();
-        let reading = place.source.and_then(|source| self.sources.get(&source));
-        let Some(reading) = reading.and_then(|at| self.readings.get(*at)) else {
-            return super::text::failed(error);
-        };
-        // Pages are our own; people know the file.
-        let page = place.page.and_then(|page| usize::try_from(page).ok());
-        let begin = page.and_then(|page| reading.begins.get(page));
-        let mut why = error.to_string();
-        if let (Some(begin), Some(offset)) = (begin, place.offset) {
-            why = format!("{}, at byte {} of the file", error.reason(), begin + offset);
-            if let Some(item) = place.item {
-                why = format!("{why}, item {item}");
-            }
-        }
-        let what = format!("cannot query {}", reading.shown());
-        let page = matches!(error.code().number(), 709..=718);
-        if page && reading.guessed {
-            let took = match reading.shape {
-                Shape::Array => "an array",
-                _ => "one item a line",
-            };
-            let advice = format!(
-                "it was taken for {took}; if it is not, say where items are: \
-                 `--shape single` or `--shape 'member:$.items'`"
-            );
-            let failure = Failure::new(error.code(), what).because(why);
-            return failure.advise(advice).into();
-        }
-        query_failure(what, error, why)
-    }
-
-    fn name(&self, source: SourceId) -> String {
-        let reading = self.sources.get(&source);
-        let reading = reading.and_then(|at| self.readings.get(*at));
-        reading.map(Reading::shown).unwrap_or_default()
     }
 }

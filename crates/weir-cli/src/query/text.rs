@@ -1,33 +1,14 @@
 //! The options of the command line as the fields of a query.
 
-use weir::query::{Complex, Missing, Mode, Plan, QueryError, QueryText, Strings};
+use weir::query::{Complex, Missing, Mode, QueryError, QueryText, Strings};
 
 use super::QueryArgs;
 
-/// Compiles the query.
-pub(super) fn compile(args: &QueryArgs) -> Result<Plan, QueryError> {
-    let topics = !args.from.is_empty();
-    let mut order = args.order_by.clone();
-    let mut mode = args.mode.map(|mode| match mode {
-        super::Mode::Sequential => Mode::Sequential,
-        super::Mode::Turns => Mode::RoundRobin,
-        super::Mode::Arrival => Mode::Arrival,
-    });
-    if args.follow {
-        mode = Some(Mode::Arrival);
-    } else if topics && order.trim().is_empty() && mode.is_none() {
-        // As the store decided them, or by key.
-        let property = if args.latest {
-            "meta.key"
-        } else {
-            "meta.intention"
-        };
-        property.clone_into(&mut order);
-        mode = Some(Mode::Merge);
-    }
-    let text = QueryText {
+/// The fields of the query.
+pub(super) fn fields(args: &QueryArgs) -> QueryText {
+    QueryText {
         filter: args.filter.clone(),
-        order,
+        order: args.order_by.clone(),
         select: args.select.clone(),
         group: args.group_by.clone(),
         distinct: args.distinct,
@@ -52,9 +33,12 @@ pub(super) fn compile(args: &QueryArgs) -> Result<Plan, QueryError> {
         },
         level: args.level.into(),
         on_bad_item: args.on_bad_item.into(),
-        mode,
-    };
-    text.compile()
+        mode: args.mode.map(|mode| match mode {
+            super::Mode::Sequential => Mode::Sequential,
+            super::Mode::Turns => Mode::RoundRobin,
+            super::Mode::Arrival => Mode::Arrival,
+        }),
+    }
 }
 
 /// What is wrong with the query itself.

@@ -268,7 +268,7 @@ fn topics_come_as_the_store_decided_them() {
     let done = place.words(&["query", "--from", "nothing"]);
     assert!(done.err.contains("(E316)"), "{}", done.err);
     let done = place.words(&["query", "--from", "o.a", "--order-by", "meta.nothing"]);
-    assert!(done.err.contains("no property nothing"), "{}", done.err);
+    assert!(done.err.contains("no property `nothing`"), "{}", done.err);
 }
 
 #[test]

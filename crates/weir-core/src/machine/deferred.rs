@@ -225,6 +225,7 @@ impl Machine {
                     .executed(item.client, &place, *fingerprint, self.time_ms);
             }
         }
+        self.settled = Some(self.applied);
         self.applied = applied;
         Some(deferred)
     }
@@ -301,10 +302,8 @@ impl Machine {
             }
             left -= 1;
             let at = items.mark();
-            let Some(slot) = deferred.slots.pop_front() else {
-                return Ok(Turn::End);
-            };
-            let Some(item) = items.next() else {
+            let (Some(slot), Some(item)) = (deferred.slots.pop_front(), items.next()) else {
+                self.settled = None;
                 return Ok(Turn::End);
             };
             let item = item?;

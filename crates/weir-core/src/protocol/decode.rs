@@ -6,12 +6,12 @@ use weir_psyc::{Operator, PacketView};
 use super::fields::{hex, number, parse_id, words};
 use super::groups::{GroupAnswer, GroupClaim};
 use super::message::{
-    After, Conditions, Hello, HelloOk, Listen, Message, OneKind, OneWrite, Packet, ProgramAnswer,
-    RefusalMessage,
+    After, Conditions, Hello, HelloOk, Listen, ListenQuery, Message, OneKind, OneWrite, Packet,
+    ProgramAnswer, RefusalMessage, Sift,
 };
 use super::{
-    AGENT_BYTES_MAX, CLAIM_RECORDS_MAX, PAGE_HEAD_BYTES, TAG_BYTES_MAX, TEXT_BYTES_MAX,
-    TOKEN_BYTES_MAX, WORDS_MAX,
+    AGENT_BYTES_MAX, CLAIM_RECORDS_MAX, PAGE_HEAD_BYTES, QUERY_PARAMS_BYTES_MAX,
+    QUERY_TEXT_BYTES_MAX, TAG_BYTES_MAX, TEXT_BYTES_MAX, TOKEN_BYTES_MAX, WORDS_MAX,
 };
 use crate::group::GroupName;
 use crate::ids::ClientId;
@@ -20,6 +20,7 @@ use crate::limits::{
     META_BYTES_MAX, OPTION_BYTES_MAX, TOPIC_NAME_BYTES_MAX,
 };
 use crate::program::ProgramCounts;
+use crate::query::BadItem;
 use crate::record::RecordKind;
 
 /// A packet of right syntax that is no message: a known method that lacks a
@@ -240,6 +241,16 @@ fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<
         b"_notice_end" => Message::End {
             position: fields.number(position)?,
         },
+        b"_notice_skipped" => Message::Skipped {
+            count: fields.number(var!("_count"))?,
+        },
+        b"_request_applied" => Message::Applied,
+        b"_data_applied" => Message::AppliedIs {
+            applied: fields.number(var!("_applied"))?,
+            settled: fields.number(var!("_settled"))?,
+            created: fields.number(var!("_created"))?,
+            behind: data,
+        },
         b"_request_unlisten" => Message::Unlisten,
         b"_request_record" => Message::GetRecord {
             topic: fields.topic()?,
@@ -444,7 +455,43 @@ fn listen<'a>(fields: &Fields<'_, 'a>) -> Read<Listen<'a>> {
         prefix: fields.get(var!("_prefix"))?,
         kinds,
         reset_earliest: reset.is_some(),
+        query: ListenQuery {
+            sift: sift(fields)?,
+            limit: fields.maybe(var!("_limit"))?,
+            until: fields.maybe(var!("_until"))?,
+            marks: fields.flag(var!("_marks"))?,
+        },
     })
+}
+
+fn sift<'a>(fields: &Fields<'_, 'a>) -> Read<Option<Sift<'a>>> {
+    let words = fields.words(var!("_sift"))?;
+    if words.is_empty() {
+        return Ok(None);
+    }
+    let text = |name| fields.or_empty(name, QUERY_TEXT_BYTES_MAX);
+    let mut sift = Sift {
+        filter: text(var!("_where"))?,
+        params: fields.or_empty(var!("_params"), QUERY_PARAMS_BYTES_MAX)?,
+        order: text(var!("_order"))?,
+        group: text(var!("_group"))?,
+        select: text(var!("_select"))?,
+        ..Sift::default()
+    };
+    for word in words.split(|&byte| byte == b' ') {
+        match word {
+            b"structural" => {}
+            b"strict" => sift.strict = true,
+            b"skip" => sift.on_bad_item = BadItem::Skip,
+            b"undefined" => sift.on_bad_item = BadItem::Undefined,
+            b"utf16" => sift.utf16 = true,
+            b"rank" => sift.rank = true,
+            b"drop" => sift.drop = true,
+            b"cut" => sift.cut = true,
+            _ => return Err(bad("_sift", "words about a query")),
+        }
+    }
+    Ok(Some(sift))
 }
 
 fn program<'a>(fields: &Fields<'_, 'a>, args: &'a [u8]) -> Read<Option<ProgramAnswer<'a>>> {
@@ -479,6 +526,8 @@ fn refusal<'a>(fields: &Fields<'_, 'a>) -> Read<RefusalMessage<'a>> {
         item: fields.maybe(var!("_item"))?,
         expected: fields.maybe(var!("_expected"))?,
         limit: fields.maybe(var!("_limit"))?,
+        record: fields.maybe(var!("_record"))?,
+        byte: fields.maybe(var!("_byte"))?,
         first: fields.maybe(var!("_first"))?,
         last: fields.maybe(var!("_last"))?,
         address: fields.or_empty(var!("_address"), TEXT_BYTES_MAX)?,

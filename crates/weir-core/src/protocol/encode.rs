@@ -5,12 +5,13 @@ use weir_psyc::{Modifier, Packet as Psyc, Renderer};
 
 use super::fields::{put_hex, put_number};
 use super::message::{
-    After, Hello, HelloOk, Listen, Message, OneKind, OneWrite, Packet, RefusalMessage,
+    After, Hello, HelloOk, Listen, ListenQuery, Message, OneKind, OneWrite, Packet, RefusalMessage,
 };
+use crate::query::BadItem;
 use crate::record::RecordKind;
 
 /// Variables of the largest message, with room to spare.
-const DRAFT_MAX: usize = 20;
+const DRAFT_MAX: usize = 28;
 
 /// Renders messages.
 #[derive(Debug, Default)]
@@ -168,6 +169,22 @@ impl Encoder {
             Message::End { position } => {
                 self.number(b"_position", position);
                 (b"_notice_end", NONE)
+            }
+            Message::Skipped { count } => {
+                self.number(b"_count", count);
+                (b"_notice_skipped", NONE)
+            }
+            Message::Applied => (b"_request_applied", NONE),
+            Message::AppliedIs {
+                applied,
+                settled,
+                created,
+                behind,
+            } => {
+                self.number(b"_applied", applied);
+                self.number(b"_settled", settled);
+                self.number(b"_created", created);
+                (b"_data_applied", behind)
             }
             Message::Unlisten => (b"_request_unlisten", NONE),
             Message::Credit { bytes, records } => {
@@ -378,7 +395,40 @@ impl Encoder {
         if listen.reset_earliest {
             self.bytes(b"_reset", b"earliest");
         }
+        self.query(&listen.query);
         (b"_request_listen", b"")
+    }
+
+    fn query(&mut self, query: &ListenQuery<'_>) {
+        self.maybe(b"_limit", query.limit);
+        self.maybe(b"_until", query.until);
+        self.flag(b"_marks", query.marks);
+        let Some(sift) = &query.sift else {
+            return;
+        };
+        self.filled(b"_where", sift.filter);
+        self.filled(b"_params", sift.params);
+        self.filled(b"_order", sift.order);
+        self.filled(b"_group", sift.group);
+        self.filled(b"_select", sift.select);
+        let level: &[u8] = if sift.strict {
+            b"strict"
+        } else {
+            b"structural"
+        };
+        self.scratch.extend_from_slice(level);
+        let words: [(bool, &[u8]); 6] = [
+            (sift.on_bad_item == BadItem::Skip, b" skip"),
+            (sift.on_bad_item == BadItem::Undefined, b" undefined"),
+            (sift.utf16, b" utf16"),
+            (sift.rank, b" rank"),
+            (sift.drop, b" drop"),
+            (sift.cut, b" cut"),
+        ];
+        for (_, word) in words.iter().filter(|(said, _)| *said) {
+            self.scratch.extend_from_slice(word);
+        }
+        self.ends.push((b"_sift", self.scratch.len()));
     }
 
     fn refusal<'a>(&mut self, refusal: &RefusalMessage<'a>) -> (&'a [u8], &'a [u8]) {
@@ -390,6 +440,8 @@ impl Encoder {
         self.maybe(b"_item", refusal.item);
         self.maybe(b"_expected", refusal.expected);
         self.maybe(b"_limit", refusal.limit);
+        self.maybe(b"_record", refusal.record);
+        self.maybe(b"_byte", refusal.byte);
         self.maybe(b"_first", refusal.first);
         self.maybe(b"_last", refusal.last);
         self.filled(b"_address", refusal.address);

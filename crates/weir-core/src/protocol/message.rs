@@ -7,6 +7,7 @@ use crate::error_code::ErrorCode;
 use crate::ids::ClientId;
 use crate::intention::Expect;
 use crate::program::ProgramCounts;
+use crate::query::BadItem;
 
 use super::fields;
 use super::groups::{GroupAnswer, GroupClaim};
@@ -147,6 +148,50 @@ pub struct Listen<'a> {
     pub kinds: u8,
     /// Begin at the first record that is left instead of GONE.
     pub reset_earliest: bool,
+    /// What a query adds; needs the feature [`QUERY`](super::QUERY).
+    pub query: ListenQuery<'a>,
+}
+
+/// What a query adds to LISTEN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListenQuery<'a> {
+    /// Records are looked into.
+    pub sift: Option<Sift<'a>>,
+    /// The listener ends behind so many records.
+    pub limit: Option<u64>,
+    /// The listener ends in front of records of later intentions.
+    pub until: Option<u64>,
+    /// APPLIED is wanted.
+    pub marks: bool,
+}
+
+/// The part of a query that the server does: which records are sent, and what
+/// of them. Texts are fields of a query as people write them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "words that are there or not")]
+pub struct Sift<'a> {
+    /// `where`.
+    pub filter: &'a [u8],
+    /// For each parameter, bytes name and bytes JSON scalar.
+    pub params: &'a [u8],
+    /// `order`: where order keys are, which are checked.
+    pub order: &'a [u8],
+    /// `group`, likewise.
+    pub group: &'a [u8],
+    /// `select`.
+    pub select: &'a [u8],
+    /// Each item is checked entirely.
+    pub strict: bool,
+    /// What becomes of items that are not JSON.
+    pub on_bad_item: BadItem,
+    /// Strings are ordered by UTF-16 code units.
+    pub utf16: bool,
+    /// Arrays and objects may be order keys.
+    pub rank: bool,
+    /// Items without an order key are left out.
+    pub drop: bool,
+    /// The selected values are sent in the place of the values.
+    pub cut: bool,
 }
 
 /// What a text write asks for.
@@ -243,6 +288,10 @@ pub struct RefusalMessage<'a> {
     pub expected: Option<u64>,
     /// The limit exceeded.
     pub limit: Option<u64>,
+    /// The record at fault.
+    pub record: Option<u64>,
+    /// The byte of its value.
+    pub byte: Option<u64>,
     /// First record there is.
     pub first: Option<u64>,
     /// Last record there is.
@@ -271,6 +320,8 @@ impl RefusalMessage<'_> {
             item: None,
             expected: None,
             limit: None,
+            record: None,
+            byte: None,
             first: None,
             last: None,
             address: &[],
@@ -385,6 +436,24 @@ pub enum Message<'a> {
     End {
         /// Everything below was looked at.
         position: u64,
+    },
+    /// 7, "Queries": items that are not JSON were left out.
+    Skipped {
+        /// So many since the last such packet.
+        count: u64,
+    },
+    /// 7, "Queries": how far the node has got.
+    Applied,
+    /// 7, "Queries".
+    AppliedIs {
+        /// Newest intention.
+        applied: u64,
+        /// Newest intention up to which all records are there.
+        settled: u64,
+        /// Newest intention that made a topic which lives.
+        created: u64,
+        /// Tags of listeners for which this does not hold, a line each.
+        behind: &'a [u8],
     },
     /// 7.
     Unlisten,
@@ -529,6 +598,19 @@ pub enum Message<'a> {
         /// The method.
         method: &'a [u8],
     },
+}
+
+impl Message<'_> {
+    /// The feature that the receiver must know; nothing where version 1 is
+    /// enough.
+    #[must_use]
+    pub fn feature(&self) -> &'static [u8] {
+        match self {
+            Message::Applied => super::QUERY,
+            Message::Listen(listen) if listen.query != ListenQuery::default() => super::QUERY,
+            _ => b"",
+        }
+    }
 }
 
 #[cfg(test)]

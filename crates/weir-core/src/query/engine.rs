@@ -231,7 +231,7 @@ impl Query {
     }
 
     /// Looks at a page; nothing when no page is wanted any more.
-    fn load(
+    pub(super) fn load(
         &self,
         id: SourceId,
         page: PageIn,

@@ -26,6 +26,9 @@ pub struct Place {
     pub page: Option<u64>,
     /// The number of the item within its source, from 0.
     pub item: Option<u64>,
+    /// The offset of the record in its topic, from 1; `offset` is then a byte
+    /// of its value.
+    pub record: Option<u64>,
     /// First offending byte: of the page, or of the text of the query.
     pub offset: Option<u64>,
     /// Which field of the query the text is of.
@@ -80,6 +83,12 @@ impl QueryError {
         error
     }
 
+    /// An error about a query as a whole, and what is wrong.
+    #[must_use]
+    pub fn about(code: ErrorCode, what: &'static str) -> Self {
+        Self::new(code).because(what)
+    }
+
     pub(crate) fn because(mut self, what: &'static str) -> Self {
         self.detail = Detail::Text(what);
         self
@@ -103,6 +112,34 @@ impl QueryError {
     pub(crate) fn of(mut self, source: SourceId, name: &[u8]) -> Self {
         self.place.source = Some(source);
         self.place.name = name.into();
+        self
+    }
+
+    /// The error about a record of a topic, as another process found it.
+    #[must_use]
+    pub fn of_record(code: ErrorCode, topic: &str, record: u64, byte: Option<u64>) -> Self {
+        Self::new(code).in_record(topic, record, byte)
+    }
+
+    /// The same error about a topic as a whole: without places that depend on
+    /// how its records came.
+    #[must_use]
+    pub fn in_topic(mut self, topic: &str) -> Self {
+        self.place.name = topic.as_bytes().into();
+        self.place.page = None;
+        self.place.item = None;
+        self.place.offset = None;
+        self
+    }
+
+    /// The same error, with the record in the place of page and item.
+    #[must_use]
+    pub fn in_record(mut self, topic: &str, record: u64, byte: Option<u64>) -> Self {
+        self.place.name = topic.as_bytes().into();
+        self.place.page = None;
+        self.place.item = None;
+        self.place.record = Some(record);
+        self.place.offset = byte;
         self
     }
 
@@ -151,6 +188,10 @@ impl fmt::Display for QueryError {
         if let Some(item) = self.place.item {
             write!(f, "{separator} item {item}")?;
             separator = " of";
+        }
+        if let Some(record) = self.place.record {
+            let name = String::from_utf8_lossy(&self.place.name);
+            return write!(f, "{separator} record {record} of topic {name}");
         }
         if let Some(page) = self.place.page {
             write!(f, "{separator} page {page}")?;

@@ -60,6 +60,11 @@ impl Bindings for Bound<'_> {
                 json::canonical_raw(span.of(self.row.page), &mut text);
                 Some(Cow::Owned(text))
             }
+            Meta::Kind(kind) => {
+                let mut text = Vec::new();
+                json::canonical_raw(kind.name().as_bytes(), &mut text);
+                Some(Cow::Owned(text))
+            }
         }
     }
 }

@@ -44,6 +44,9 @@ pub(crate) struct Loaded {
     pub(crate) width: usize,
     /// As many properties an item as the plan has.
     pub(crate) metas: Vec<Meta>,
+    /// Of each item, kept or not, what names a page that begins with it; or
+    /// nothing at all.
+    pub(crate) starts: Vec<Meta>,
     /// The keys behind the first: one fewer an item than the plan has.
     pub(crate) keys: Vec<Reduced>,
     /// The first item that was not handed out.
@@ -106,6 +109,16 @@ impl Loaded {
         span.of(&self.buffer)
     }
 
+    /// What names a page that begins with a row, if that has a name.
+    pub(crate) fn start(&self, row: usize) -> Option<Bytes> {
+        Some(match *self.starts.get(self.head(row).index as usize)? {
+            Meta::Nothing => return None,
+            Meta::Number(number) => Bytes::from(number.to_string()),
+            Meta::Bytes(span) => Bytes::copy_from_slice(self.bytes(span)),
+            Meta::Kind(kind) => Bytes::from_static(kind.name().as_bytes()),
+        })
+    }
+
     /// The value of a column: its kind, bytes, and number of the engine.
     pub(crate) fn column<'a>(
         &'a self,
@@ -127,6 +140,9 @@ impl Loaded {
                     None | Some(Meta::Nothing) => (Kind::Undefined, Literal::Json(&[]), None),
                     Some(Meta::Number(number)) => (Kind::Number, Literal::Json(&[]), Some(number)),
                     Some(Meta::Bytes(span)) => (Kind::String, Literal::Raw(self.bytes(span)), None),
+                    Some(Meta::Kind(kind)) => {
+                        (Kind::String, Literal::Raw(kind.name().as_bytes()), None)
+                    }
                 }
             }
         }
@@ -295,6 +311,10 @@ impl Loader<'_> {
             let what = "a frame has another number of properties than were asked for";
             return Err(self.place(QueryError::new(ErrorCode::BadOption).because(what)));
         }
+        if frames.is_some_and(|f| !f.starts.is_empty() && f.starts.len() != f.spans.len()) {
+            let what = "frames have another number of names than of records";
+            return Err(self.place(QueryError::new(ErrorCode::BadOption).because(what)));
+        }
         let scanned = self.scan(&buffer, frames, scratch);
         scanned.map_err(|error| self.scan_error(&error))?;
         let width = scratch.width();
@@ -306,6 +326,7 @@ impl Loader<'_> {
             values: Vec::new(),
             width,
             metas: Vec::new(),
+            starts: frames.map_or_else(Vec::new, |frames| frames.starts.clone()),
             keys: Vec::new(),
             next: 0,
             run_before: 0,
@@ -338,7 +359,14 @@ impl Loader<'_> {
             return weir_scan::scan_framed(page, &frames.spans, &self.source.scan, scratch);
         }
         let some: Vec<Span> = frames.spans.iter().copied().filter(|s| s.len > 0).collect();
-        weir_scan::scan_framed(page, &some, &self.source.scan, scratch)
+        let scanned = weir_scan::scan_framed(page, &some, &self.source.scan, scratch);
+        scanned.map_err(|mut error| {
+            // Counted with those that have no value.
+            let full = frames.spans.iter().enumerate().filter(|(_, s)| s.len > 0);
+            let at = full.map(|(at, _)| at).nth(error.item);
+            error.item = at.unwrap_or(error.item);
+            error
+        })
     }
 
     fn rows(

@@ -161,6 +161,12 @@ impl Query {
             return At::Boundary;
         }
         if let Some(page) = source.pages.front() {
+            if let Some(asked) = page.start(page.next) {
+                return At::Place {
+                    asked: Some(asked),
+                    skip: 0,
+                };
+            }
             return At::Place {
                 asked: page.asked.clone(),
                 skip: page.head(page.next).index,

@@ -8,6 +8,7 @@ use weir_scan::{Path, Span, Tag};
 
 use super::key::{Kind, Literal, OwnedKey, Reduced, Strings};
 use super::load::{LastKept, Loaded};
+use crate::record::RecordKind;
 
 /// A source within its query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,6 +38,10 @@ pub struct Frames {
     /// For each record the properties that the query asks for
     /// ([`Plan::meta_names`](super::Plan::meta_names)), in that order.
     pub meta: Vec<Meta>,
+    /// For each record what names a page that begins with it: a number in
+    /// decimal digits, or bytes. Empty where only pages have names; with them,
+    /// resume tokens do not depend on how records came in pages.
+    pub starts: Vec<Meta>,
 }
 
 /// A property of a record.
@@ -49,6 +54,8 @@ pub enum Meta {
     Number(u64),
     /// Bytes of the page, ordered as they are.
     Bytes(Span),
+    /// What happened to its topic, ordered by the bytes of its name.
+    Kind(RecordKind),
 }
 
 /// A page as it comes in.

@@ -282,7 +282,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn packet(&mut self, packet: &Packet<'_>, size: usize) -> Dealt {
         let tag = packet.tag;
         let mut words = packet.require.split(|&byte| byte == b' ');
-        if !packet.require.is_empty() && !words.all(|word| word == FEATURES) {
+        let known = |word: &[u8]| FEATURES.split(|&byte| byte == b' ').any(|one| one == word);
+        if !packet.require.is_empty() && !words.all(known) {
             return Dealt::Refused(Refused::plain(ErrorCode::Unsupported));
         }
         match (self.state.phase(), &packet.message) {
@@ -469,7 +470,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn deadline(&mut self) -> Instant {
         let due = [self.slow_in(), self.out.due(&self.port.shared.config)];
         let usual = self.usual_deadline();
-        due.into_iter().flatten().fold(usual, Instant::min)
+        let due = due.into_iter().flatten().fold(usual, Instant::min);
+        self.marks_due().map_or(due, |marks| marks.min(due))
+    }
+
+    /// When the listeners are told how far the store has got.
+    fn marks_due(&self) -> Option<Instant> {
+        if self.closing != Closing::No || !self.out.is_empty() {
+            return None;
+        }
+        self.listeners.marks_due().map(Instant::from_std)
     }
 
     /// Until when the packet that is received comes fast enough, if it takes
@@ -509,6 +519,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         if self.waits() {
             self.no_room = false;
+            return Event::Progress;
+        }
+        if self.marks_due().is_some_and(|due| due <= now) && self.usual_deadline() > now {
             return Event::Progress;
         }
         let quiet = self.state.phase() == State::Open

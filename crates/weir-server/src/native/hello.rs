@@ -19,7 +19,7 @@ const AGENT: &str = concat!("weir-server/", env!("CARGO_PKG_VERSION"));
 const ROOM_RETRY_MS: u64 = 200;
 
 /// What is known beyond version 1.
-pub(super) const FEATURES: &[u8] = b"groups";
+pub(super) const FEATURES: &[u8] = b"groups query";
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Answers HELLO; a refusal ends the connection.

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use weir_core::protocol::{
     After, Encoder, LISTENERS_MAX, Listen, Message, PROGRESS_RECORDS, Packet,
@@ -13,6 +14,7 @@ use weir_store::{Changed, Page, PageBuilder, Store, StoreError, TopicReader};
 
 use super::buffer::Outgoing;
 use super::fetch::Fetch;
+use super::marks::Marks;
 use super::refuse::{self, Refused};
 
 /// Pages that a filter looks through in one turn.
@@ -68,6 +70,8 @@ struct Listener {
     skipped: u64,
     /// Waits at the end of the topic.
     changed: Option<Changed>,
+    /// Whether marks are for it.
+    marks: bool,
 }
 
 /// What a listener did in its turn.
@@ -96,6 +100,7 @@ pub(super) struct Listeners {
     /// Number of the newest listener.
     newest: u64,
     fetch: Fetch,
+    marks: Marks,
 }
 
 impl Listeners {
@@ -186,7 +191,9 @@ impl Listeners {
             replay,
             skipped: 0,
             changed: None,
+            marks: listen.query.marks,
         });
+        self.marks.renew(listen.query.marks);
         Ok(Message::Listening {
             position,
             first,
@@ -234,6 +241,7 @@ impl Listeners {
         let mut waiting = 0;
         let mut left = SEND_PAGES;
         self.goes_on = false;
+        let mark = self.marks.begin(store);
         if !out.reserve(self.lacks) {
             return false;
         }
@@ -275,7 +283,24 @@ impl Listeners {
                 }
             }
         }
+        if let Some(mark) = mark
+            && self.marks.is_due(&mark, some)
+        {
+            let marked = self.list.iter().filter(|listener| listener.marks);
+            let behind: Vec<&[u8]> = marked
+                .clone()
+                .filter(|listener| listener.reader.position() <= listener.reader.last())
+                .map(|listener| &*listener.tag)
+                .collect();
+            let any = marked.count() > 0;
+            some |= self.marks.send(&mark, any, &behind, encoder, out);
+        }
         some
+    }
+
+    /// When marks are looked at next, if any listener wants them.
+    pub(super) fn marks_due(&self) -> Option<Instant> {
+        self.marks.due()
     }
 
     /// Whether a page waits for room.

@@ -10,7 +10,7 @@ use weir_core::protocol::{
     ANSWER_BYTES_MAX, Message, Packet, ProgramAnswer, TopicLine, write_topic,
 };
 use weir_core::{ConsequenceOffset, ErrorCode, RecordKind};
-use weir_store::{Current, Page, PageBuilder, SCAN_KEYS_MAX, Stats, StoreError, TopicInfo};
+use weir_store::{Current, Page, PageBuilder, SCAN_KEYS_MAX, Stats, Store, StoreError, TopicInfo};
 
 use super::connection::Connection;
 use super::refuse::{self, Refused};
@@ -69,6 +69,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Message::Program { topic } => self.program(tag, topic)?,
             Message::Group { topic, group } => self.group(tag, topic, group).await?,
             Message::Groups { topic, behind } => self.groups(tag, topic, behind).await?,
+            Message::Applied => {
+                self.may(Right::Read, "")?;
+                let answer = applied(&self.port.shared.store, &[]);
+                self.send(&Packet::tagged(tag, answer));
+            }
             Message::Status => {
                 self.may(Right::Admin, "")?;
                 let lines = status(&self.port.shared.store.stats());
@@ -279,6 +284,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         });
         self.send(&Packet::tagged(tag, Message::ProgramIs(answer)));
         Ok(())
+    }
+}
+
+/// How far the node has got, but for these listeners.
+pub(super) fn applied<'a>(store: &Store, behind: &'a [u8]) -> Message<'a> {
+    // In this order, so that each may only be ahead of the one before.
+    let settled = store.settled().0;
+    Message::AppliedIs {
+        applied: store.applied().0,
+        settled,
+        created: store.newest_topic().0,
+        behind,
     }
 }
 

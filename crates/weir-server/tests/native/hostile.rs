@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use weir_core::batch::BatchBuilder;
 use weir_core::intention::IntentionLimits;
-use weir_core::protocol::{After, Hello, Listen, Message, Packet};
+use weir_core::protocol::{After, Hello, Listen, ListenQuery, Message, Packet};
 use weir_core::{ErrorCode, Intention, Operation, Outcome, TopicOptions};
 use weir_server::Rate;
 
@@ -162,6 +162,7 @@ fn listeners_go_on_when_there_is_room_again() {
             prefix: None,
             kinds: 0,
             reset_earliest: false,
+            query: ListenQuery::default(),
         };
         let mut readers: Vec<Peer> = (0..READERS).map(|_| world.plain()).collect();
         for peer in &mut readers {
@@ -210,6 +211,7 @@ fn a_filter_that_finds_nothing_gives_others_their_turn() {
         prefix: None,
         kinds: 0,
         reset_earliest: false,
+        query: ListenQuery::default(),
     };
     // More packets than are dealt with at a time, and then the end of the
     // listener: all of them arrive together.

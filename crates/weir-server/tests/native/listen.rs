@@ -1,7 +1,7 @@
 //! Listeners, packet by packet.
 
 use bytes::Bytes;
-use weir_core::protocol::{After, Listen, Message, Packet};
+use weir_core::protocol::{After, Listen, ListenQuery, Message, Packet};
 use weir_core::{ErrorCode, RecordKind};
 use weir_store::Page;
 
@@ -17,6 +17,12 @@ const ALL: Listen<'static> = Listen {
     prefix: None,
     kinds: 0,
     reset_earliest: false,
+    query: ListenQuery {
+        sift: None,
+        limit: None,
+        until: None,
+        marks: false,
+    },
 };
 
 fn listen(peer: &mut Peer, tag: &[u8], listen: Listen<'_>) -> (u64, u64, u64) {

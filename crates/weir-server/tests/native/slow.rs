@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use weir_core::protocol::{After, Hello, Listen, Message, Packet};
+use weir_core::protocol::{After, Hello, Listen, ListenQuery, Message, Packet};
 use weir_core::{Intention, Operation, TopicOptions};
 use weir_server::{Address, Server, ServerConfig};
 use weir_store::disk::{Disk, DiskFile, FileDisk, OpenMode};
@@ -202,6 +202,7 @@ fn listen(after: After) -> Message<'static> {
         prefix: None,
         kinds: 0,
         reset_earliest: false,
+        query: ListenQuery::default(),
     })
 }
 

@@ -13,5 +13,6 @@ mod follow;
 mod groups;
 mod history;
 mod proxy;
+mod query;
 mod series;
 mod world;

@@ -12,6 +12,7 @@ pub(crate) const CLIENT: ClientId = ClientId([7; 16]);
 pub(crate) struct World {
     pub(crate) server: Option<Server>,
     pub(crate) store: Arc<Store>,
+    near: Weir,
     pub(crate) address: SocketAddr,
     _dir: tempfile::TempDir,
 }
@@ -23,14 +24,21 @@ impl World {
             durability: Durability::Memory,
             ..OpenOptions::default()
         };
-        let store = Arc::new(Store::open(dir.path(), &options).unwrap());
+        let near = Weir::open_with(dir.path(), &options).unwrap();
+        let store = near.shared_store().unwrap();
         let (server, address) = serve(&store, "127.0.0.1:0".parse().unwrap());
         Self {
             server: Some(server),
             store,
+            near,
             address,
             _dir: dir,
         }
+    }
+
+    /// The same store, in this process.
+    pub(crate) fn near(&self) -> Weir {
+        self.near.clone()
     }
 
     pub(crate) fn connect(&self) -> Weir {

@@ -5,7 +5,7 @@
 //! wait. A write that was handed over keeps its place and its number until its
 //! answer is there, however often the connection breaks.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -15,7 +15,7 @@ use weir_core::batch::BatchBuilder;
 use weir_core::intention::{Intention, IntentionLimits};
 use weir_core::limits::{BATCH_BYTES_MAX, CALL_ITEMS_MAX};
 use weir_core::protocol::{ClientConnection, Deframer, Encoder, Message, Packet};
-use weir_core::{ClientId, ErrorCode, Outcome, OutcomeRun, Outcomes};
+use weir_core::{ClientId, ErrorCode, IntentionOffset, Outcome, OutcomeRun, Outcomes};
 use weir_store::{Answer, Proposal, StoreError};
 
 use super::address::{Address, Stream, Trust};
@@ -35,6 +35,10 @@ pub(crate) struct Facts {
     pub(crate) level: String,
     pub(crate) limits: IntentionLimits,
     pub(crate) idle: Duration,
+    /// Newest intention when it was said.
+    pub(crate) applied: u64,
+    /// Whether parts of queries can run there.
+    pub(crate) queries: bool,
 }
 
 /// Somebody who waits for answers to intentions that were handed over together.
@@ -50,6 +54,12 @@ struct Call {
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     pub(super) packets: VecDeque<Vec<u8>>,
+    /// Marks are wanted.
+    marks: bool,
+    /// The server knows of the request: marks from now on are about it too.
+    answered: bool,
+    /// Everything up to this intention is among the packets that came.
+    mark: Option<u64>,
     /// The connection on which it was asked is gone.
     pub(super) lost: bool,
 }
@@ -82,6 +92,11 @@ pub(super) struct State {
     pub(super) out: Vec<u8>,
     encoder: Encoder,
     inboxes: HashMap<u64, Inbox>,
+    /// How far the server has got with the listeners of this connection, and
+    /// the newest topic.
+    marks: Option<(u64, u64)>,
+    /// Packets and marks that came.
+    deliveries: u64,
     last_tag: u64,
     pub(super) stream: Option<Arc<Stream>>,
     pub(super) facts: Option<Facts>,
@@ -259,6 +274,8 @@ impl Link {
             out: Vec::new(),
             encoder: Encoder::default(),
             inboxes: HashMap::new(),
+            marks: None,
+            deliveries: 0,
             last_tag: 0,
             stream: None,
             facts: None,
@@ -425,7 +442,11 @@ impl Link {
         }
         state.last_tag += 1;
         let tag = state.last_tag;
-        state.inboxes.insert(tag, Inbox::default());
+        let inbox = Inbox {
+            marks: matches!(message, Message::Listen(listen) if listen.query.marks),
+            ..Inbox::default()
+        };
+        state.inboxes.insert(tag, inbox);
         state.put(tag, message);
         drop(state);
         self.inner.work.notify_one();
@@ -459,6 +480,41 @@ impl Link {
             state = next;
             if !goes_on {
                 return Ok(Received::Nothing);
+            }
+        }
+    }
+
+    /// Up to where the records of a listener came, if all that came were taken.
+    pub(super) fn mark(&self, tag: u64) -> Option<u64> {
+        let state = self.inner.lock();
+        let inbox = state.inboxes.get(&tag)?;
+        let taken = inbox.packets.is_empty() && !inbox.lost;
+        inbox.mark.filter(|_| taken)
+    }
+
+    /// What the server said last about how far it has got.
+    pub(super) fn marks(&self) -> Option<(IntentionOffset, IntentionOffset)> {
+        let marks = self.inner.lock().marks;
+        marks.map(|(settled, created)| (IntentionOffset(settled), IntentionOffset(created)))
+    }
+
+    pub(super) fn set_marks(&self, settled: IntentionOffset, created: IntentionOffset) {
+        self.inner.lock().marks = Some((settled.0, created.0));
+    }
+
+    /// Packets that came so far.
+    pub(crate) fn deliveries(&self) -> u64 {
+        self.inner.lock().deliveries
+    }
+
+    /// Waits until more packets have come than these, until `until` at most.
+    pub(super) fn wait_news(&self, seen: u64, until: Option<Instant>) {
+        let mut state = self.inner.lock();
+        while state.deliveries <= seen && state.dead.is_none() {
+            let (next, goes_on) = self.inner.wait(state, until);
+            state = next;
+            if !goes_on {
+                break;
             }
         }
     }
@@ -577,7 +633,10 @@ impl State {
 
     fn put(&mut self, tag: u64, message: &Message<'_>) {
         let digits = tag.to_string();
-        let packet = Packet::tagged(digits.as_bytes(), *message);
+        let packet = Packet {
+            require: message.feature(),
+            ..Packet::tagged(digits.as_bytes(), *message)
+        };
         self.encoder.encode(&packet, &mut self.out);
     }
 
@@ -637,6 +696,8 @@ impl State {
             self.down_since = Instant::now();
         }
         self.out.clear();
+        self.marks = None;
+        self.deliveries += 1;
         for inbox in self.inboxes.values_mut() {
             inbox.lost = true;
         }
@@ -770,8 +831,26 @@ impl State {
             .ok()
             .and_then(|tag| tag.parse().ok());
         if let Some(inbox) = tag.and_then(|tag: u64| self.inboxes.get_mut(&tag)) {
+            inbox.answered = true;
             inbox.packets.push_back(packet.to_vec());
         }
+        self.deliveries += 1;
+    }
+
+    /// The server has sent everything up to this intention, but to these
+    /// listeners.
+    pub(super) fn marked(&mut self, settled: u64, created: u64, behind: &[u8]) {
+        let behind = behind.split(|&byte| byte == b'\n');
+        let behind: HashSet<u64> = behind
+            .filter_map(|tag| std::str::from_utf8(tag).ok()?.parse().ok())
+            .collect();
+        for (tag, inbox) in &mut self.inboxes {
+            if inbox.marks && inbox.answered && !behind.contains(tag) {
+                inbox.mark = Some(settled);
+            }
+        }
+        self.marks = Some((settled, created));
+        self.deliveries += 1;
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use weir_core::protocol::{After, Listen, Message};
-use weir_core::{ConsequenceOffset, ErrorCode};
+use weir_core::protocol::{After, Listen, ListenQuery, Message};
+use weir_core::{ConsequenceOffset, ErrorCode, IntentionOffset};
 use weir_store::{Page, StoreError};
 
 use super::link::{Received, packet_of};
@@ -29,6 +29,8 @@ pub(crate) struct Listener {
     found: Option<Page>,
     /// Whether it goes on at the first record that is left.
     earliest: bool,
+    /// Whether it says up to where it has everything.
+    marks: bool,
 }
 
 #[derive(Debug)]
@@ -51,6 +53,7 @@ impl Clone for Listener {
             asked: None,
             found: self.found.clone(),
             earliest: self.earliest,
+            marks: self.marks,
         }
     }
 }
@@ -70,6 +73,7 @@ impl Listener {
             asked: None,
             found: None,
             earliest: false,
+            marks: false,
         }
     }
 
@@ -78,6 +82,23 @@ impl Listener {
     pub(crate) fn or_earliest(mut self) -> Self {
         self.earliest = true;
         self
+    }
+
+    /// Asks for the records, so that they are on their way: up to an intention,
+    /// or for as long as there are any.
+    pub(crate) fn prepare(&mut self, until: Option<IntentionOffset>) -> Result<(), StoreError> {
+        self.marks = until.is_none();
+        if self.marks {
+            // Asked for with the first look, so that it begins where it should.
+            self.remote.marks()?;
+        }
+        Ok(())
+    }
+
+    /// Up to where everything was read, if nothing is left to be read.
+    pub(crate) fn mark(&self) -> Option<IntentionOffset> {
+        let asked = self.asked.as_ref().filter(|_| self.found.is_none())?;
+        self.remote.link.mark(asked.tag).map(IntentionOffset)
     }
 
     pub(crate) fn position(&self) -> ConsequenceOffset {
@@ -108,6 +129,7 @@ impl Listener {
             prefix: None,
             kinds: 0,
             reset_earliest: false,
+            query: ListenQuery::default(),
         });
         let link = &self.remote.link;
         let tag = link.begin(&message, until)?;
@@ -156,6 +178,10 @@ impl Listener {
             prefix: None,
             kinds: 0,
             reset_earliest: self.earliest,
+            query: ListenQuery {
+                marks: self.marks && follow,
+                ..ListenQuery::default()
+            },
         });
         let tag = self.remote.link.begin(&message, until)?;
         self.asked = Some(Asked {
@@ -174,7 +200,7 @@ impl Listener {
             return Ok(Some(page));
         }
         if self.asked.is_none() {
-            self.start(false, self.until())?;
+            self.start(self.marks, self.until())?;
         }
         let follows = self.asked.as_ref().is_some_and(|asked| asked.follow);
         // One that follows has sent what there is, or is about to.

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use weir_core::ErrorCode;
-use weir_core::protocol::{After, Listen, Message};
+use weir_core::protocol::{After, Listen, ListenQuery, Message};
 use weir_store::{Page, StoreError};
 
 use super::link::{Received, packet_of};
@@ -79,6 +79,7 @@ impl Replay {
                 prefix: None,
                 kinds: 0,
                 reset_earliest: false,
+                query: ListenQuery::default(),
             });
             self.used = (0, 0);
             self.tag = link.begin(&message, self.until())?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use weir_core::ErrorCode;
 use weir_core::intention::IntentionLimits;
 use weir_core::protocol::{
-    Deframer, Encoder, Hello, Message, OutcomeLines, Packet, RefusalMessage,
+    Deframer, Encoder, Hello, Message, OutcomeLines, Packet, QUERY, RefusalMessage,
 };
 
 use super::address::{Address, Stream};
@@ -158,6 +158,11 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32) -> Broken {
                             .unwrap_or(usize::MAX),
                     },
                     idle: Duration::from_millis(hello.idle_ms),
+                    applied: hello.applied,
+                    queries: hello
+                        .features
+                        .split(|b| *b == b' ')
+                        .any(|word| word == QUERY),
                 };
                 let idle = facts.idle;
                 let mut state = inner.lock();
@@ -280,6 +285,12 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
             window,
             window_bytes,
         } => state.writes.credit(*window, *window_bytes),
+        Message::AppliedIs {
+            settled,
+            created,
+            behind,
+            ..
+        } if packet.tag.is_empty() => state.marked(*settled, *created, behind),
         Message::Ping => state.say(&Packet::tagged(packet.tag, Message::Pong)),
         Message::ByeBye => return Some(Broken::Again("the server said goodbye".into())),
         _ if !packet.tag.is_empty() => state.deliver(packet.tag, bytes),

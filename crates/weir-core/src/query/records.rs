@@ -1,0 +1,100 @@
+//! Records of topics as framed items: where their values lie, and the
+//! properties that a query asks for.
+//!
+//! What must never happen here: a look at a value.
+
+use weir_scan::Span;
+
+use super::error::QueryError;
+use super::plan::Plan;
+use super::source::{Frames, Meta};
+use crate::error_code::ErrorCode;
+use crate::record::Record;
+
+/// Names of the properties of records, as in `meta.NAME`. `intention_offset` is
+/// another name of `intention`.
+pub const RECORD_PROPERTIES: &[&str] = &[
+    "topic",
+    "offset",
+    "intention",
+    "intention_offset",
+    "time_ms",
+    "key",
+    "type",
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Property {
+    /// The same for all records of a source, which says it.
+    Topic,
+    Offset,
+    Intention,
+    Time,
+    Key,
+    Type,
+}
+
+/// The properties that a query asks for, in its order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Properties(Vec<Property>);
+
+impl Properties {
+    /// Those of a compiled query.
+    ///
+    /// # Errors
+    /// `BAD_OPTION` with the first that records do not have.
+    pub fn of(plan: &Plan) -> Result<Self, QueryError> {
+        let known = plan.meta_names().map(|name| {
+            Ok(match name {
+                "topic" => Property::Topic,
+                "offset" => Property::Offset,
+                "intention" | "intention_offset" => Property::Intention,
+                "time_ms" => Property::Time,
+                "key" => Property::Key,
+                "type" => Property::Type,
+                _ => {
+                    let error = QueryError::new(ErrorCode::BadOption);
+                    return Err(error.given("records have no property", name));
+                }
+            })
+        });
+        known.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Adds a record whose value and key lie there. `start` names a page that
+    /// would begin with it.
+    pub fn push(&self, record: &Record<'_>, value: Span, key: Span, start: Meta, out: &mut Frames) {
+        out.spans.push(value);
+        out.starts.push(start);
+        out.meta
+            .extend(self.0.iter().map(|property| match property {
+                Property::Topic => Meta::Nothing,
+                Property::Offset => Meta::Number(record.offset.0),
+                Property::Intention => Meta::Number(record.intention.0),
+                Property::Time => Meta::Number(record.time_ms),
+                Property::Key => Meta::Bytes(key),
+                Property::Type => Meta::Kind(record.kind),
+            }));
+    }
+
+    /// Takes away all records from this one on.
+    pub fn truncate(&self, frames: &mut Frames, records: usize) {
+        frames.spans.truncate(records);
+        frames.starts.truncate(records);
+        frames.meta.truncate(records * self.0.len());
+    }
+}
+
+/// Where a part of a page lies in it. Parts that are not inside give a span
+/// that is not either, and is read as nothing (I8).
+#[must_use]
+pub fn span_in(page: &[u8], part: &[u8]) -> Span {
+    if part.is_empty() {
+        return Span::default();
+    }
+    let offset = part.as_ptr().addr().wrapping_sub(page.as_ptr().addr());
+    Span {
+        offset: u32::try_from(offset).unwrap_or(u32::MAX),
+        len: u32::try_from(part.len()).unwrap_or(0),
+    }
+}

@@ -1,0 +1,549 @@
+//! Queries over topics, near and far: filter, order, merge and aggregate their
+//! records without parsing them.
+//!
+//! The engine is that of [`crate::query`]; this module fetches the pages that
+//! it asks for. Invariant: results, faults and tokens do not depend on where
+//! the store is, nor on how records came in pages. What must never happen here:
+//! a stage of a query, or a look into a value.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use weir_core::query::{
+    Bounds, Explain, Mode, Need, PageIn, Plan, Properties, Query, QueryError, QueryText,
+    ResultPage, Shape, SourceId, SourceOptions, Step, TopicToken,
+};
+use weir_core::{ErrorCode, IntentionOffset};
+
+use self::follow::Follow;
+use self::options::{TopicEnd, TopicQueryOptions, TopicView, pattern_matches};
+use self::reading::{Given, Reading, Shared};
+use crate::error::WeirError;
+use crate::place::Place;
+use crate::topic::Topic;
+use crate::weir::Weir;
+
+mod follow;
+pub(crate) mod options;
+mod reading;
+
+/// How long a wait may be before it is looked whether the query was cancelled.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What [`TopicQuery::next`] answers.
+#[derive(Clone, Debug)]
+pub enum TopicStep {
+    /// Results, at least one.
+    Page(ResultPage),
+    /// Nothing came until the deadline.
+    Idle,
+    /// That was all.
+    Done,
+}
+
+/// A query over topics that runs. Used by one thread at a time; may move
+/// between threads. Result pages outlive it.
+#[derive(Debug)]
+pub struct TopicQuery {
+    place: Place,
+    options: TopicQueryOptions,
+    shared: Shared,
+    query: Query,
+    readings: BTreeMap<SourceId, Reading>,
+    follow: Option<Follow>,
+    cancelled: Arc<AtomicBool>,
+    failed: Option<QueryError>,
+}
+
+/// Ends a query from any thread.
+#[derive(Clone, Debug)]
+pub struct TopicQueryCanceller(Arc<AtomicBool>);
+
+impl TopicQueryCanceller {
+    /// Ends it: [`TopicQuery::next`] fails with `CANCELLED`, soon when it waits.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl Weir {
+    /// Begins a query over topics.
+    ///
+    /// # Errors
+    /// `Query` for what is wrong with the query; `TopicUnknown` for a name,
+    /// not for a pattern, that never was created; those of a server.
+    pub fn query(&self, options: TopicQueryOptions) -> Result<TopicQuery, WeirError> {
+        TopicQuery::new(self.place().clone(), options)
+    }
+
+    /// What a query over topics would do, without its data.
+    ///
+    /// # Errors
+    /// As for [`query`](Self::query).
+    pub fn explain(&self, options: TopicQueryOptions) -> Result<Explain, WeirError> {
+        Ok(self.query(options)?.explain())
+    }
+}
+
+/// The query, with the order that topics have by themselves.
+fn completed(options: &TopicQueryOptions) -> Result<QueryText, QueryError> {
+    let bad = |what| Err(QueryError::about(ErrorCode::BadOption, what));
+    let mut text = options.text.clone();
+    let follows = options.end == TopicEnd::Follow;
+    let ordered = !text.order.trim().is_empty();
+    if follows && options.view == TopicView::Latest {
+        return bad("the latest values do not follow");
+    }
+    if follows && !matches!(text.mode, None | Some(Mode::Merge)) {
+        return bad("a query that follows is a merge");
+    }
+    if follows && ordered && !matches!(own_order(&text.order), "meta.intention") {
+        return bad("a query that follows has the order of `meta.intention`");
+    }
+    if follows && (!text.group.trim().is_empty() || is_made(&text.select)) {
+        return bad("a query that follows never comes to its groups and aggregates");
+    }
+    if !ordered && text.mode.is_none() {
+        let property = match options.view {
+            TopicView::Log => "meta.intention",
+            TopicView::Latest => "meta.key",
+        };
+        property.clone_into(&mut text.order);
+        text.mode = Some(Mode::Merge);
+    }
+    Ok(text)
+}
+
+/// Whether a selection makes results in place of showing values.
+fn is_made(select: &str) -> bool {
+    let select = select.trim();
+    !select.is_empty() && !select.starts_with(['$', '@'])
+}
+
+/// An order without what changes nothing.
+fn own_order(order: &str) -> &str {
+    let order = order.trim();
+    let order = order.strip_suffix(" asc").unwrap_or(order).trim_end();
+    if order == "meta.intention_offset" {
+        return "meta.intention";
+    }
+    order
+}
+
+impl TopicQuery {
+    fn new(place: Place, options: TopicQueryOptions) -> Result<Self, WeirError> {
+        let text = completed(&options)?;
+        let plan = text.compile()?.over(&sources(&options));
+        let properties = Properties::of(&plan)?;
+        let resumed = options.token.as_deref().map(TopicToken::decode);
+        let resumed = resumed.transpose()?;
+        let until = Instant::now().checked_add(options.patience);
+        let cut = match (&resumed, options.end) {
+            (_, TopicEnd::Follow) => None,
+            (Some(resumed), _) if resumed.cut.is_some() => resumed.cut,
+            (Some(_), _) => {
+                let what = "the token is of a query that follows";
+                return Err(QueryError::about(ErrorCode::TokenMismatch, what).into());
+            }
+            (None, TopicEnd::AsOf(cut)) => Some(cut),
+            (None, TopicEnd::Now) => Some(place.applied()?),
+        };
+        if let Some(cut) = cut {
+            place.reach(cut, until)?;
+        }
+        let kinds = options.kinds.iter().map(|kind| 1_u8 << *kind as u8);
+        let shared = Shared {
+            properties,
+            kinds: kinds.fold(0, |all, kind| all | kind),
+            cut,
+            view: options.view,
+            reset_earliest: options.reset_earliest,
+        };
+        let plan = Arc::new(plan);
+        let query = match &resumed {
+            Some(resumed) => Query::resume(plan, options.budgets, resumed.engine)?,
+            None => Query::new(plan, options.budgets),
+        };
+        let mut new = Self {
+            place,
+            shared,
+            query,
+            readings: BTreeMap::new(),
+            follow: None,
+            cancelled: Arc::default(),
+            failed: None,
+            options,
+        };
+        new.join()?;
+        Ok(new)
+    }
+
+    /// Adds the topics.
+    fn join(&mut self) -> Result<(), WeirError> {
+        let follows = self.options.end == TopicEnd::Follow;
+        // Before they are listed.
+        let known = if follows {
+            self.place.newest_topic()?
+        } else {
+            IntentionOffset::ZERO
+        };
+        let mut names: Vec<String> = Vec::new();
+        let is_pattern = |name: &&String| name.contains('*');
+        if self.options.from.iter().any(|name| is_pattern(&name)) {
+            for info in self.place.topics(false)? {
+                if self
+                    .options
+                    .from
+                    .iter()
+                    .any(|p| pattern_matches(p, &info.name))
+                {
+                    names.push(info.name);
+                }
+            }
+        }
+        for name in self.options.from.iter().filter(|name| !is_pattern(name)) {
+            if !names.contains(name) {
+                if !follows && self.place.topic(name)?.is_none() {
+                    return Err(weir_store::StoreError::TopicUnknown { name: name.clone() }.into());
+                }
+                names.push(name.clone());
+            }
+        }
+        names.sort_unstable();
+        for name in names {
+            self.add(&name, None)?;
+        }
+        if follows {
+            let patterns = self.options.from.iter().filter(is_pattern).cloned();
+            let patterns: Vec<String> = patterns.collect();
+            self.follow = Some(Follow::new(&mut self.query, patterns, known)?);
+        }
+        Ok(())
+    }
+
+    /// Adds a topic, with a lower bound for the intentions of its records when
+    /// it comes late.
+    fn add(&mut self, name: &str, bound: Option<IntentionOffset>) -> Result<(), WeirError> {
+        let topic = Topic::new(self.place.clone(), weir_core::TopicName::new(name)?);
+        let reading = Reading::new(&topic, &self.shared, bound)?;
+        let source = self.query.add_source(SourceOptions {
+            name: name.as_bytes().to_vec(),
+            shape: Shape::Framed,
+            sorted: self.is_sorted(),
+            // A key can change before it is read again.
+            stable: self.shared.view == TopicView::Log,
+            // The letters of names need no escapes.
+            meta: vec![("topic".to_owned(), format!("\"{name}\""))],
+            bound: bound.map(|bound| vec![bound.0.to_string()]),
+            ..SourceOptions::default()
+        })?;
+        self.readings.insert(source, reading);
+        Ok(())
+    }
+
+    /// Whether records come in the order of the query as they lie there.
+    fn is_sorted(&self) -> bool {
+        if !self.query.plan().is_ordered() {
+            return false;
+        }
+        let order = own_order(&self.options.text.order);
+        match self.shared.view {
+            TopicView::Latest => matches!(order, "" | "meta.key"),
+            TopicView::Log => matches!(
+                order,
+                "" | "meta.intention" | "meta.time_ms" | "meta.offset"
+            ),
+        }
+    }
+
+    /// The next results. Waits for records that are there already as long as
+    /// the options allow, and, in a query that follows, for new ones until
+    /// `deadline` (none: for ever).
+    ///
+    /// # Errors
+    /// Final, but for those of a connection: each further call of the engine
+    /// repeats them. A fault of a record names its topic, offset and byte;
+    /// results in front of it were handed out.
+    pub fn next(
+        &mut self,
+        bounds: Bounds,
+        deadline: Option<Instant>,
+    ) -> Result<TopicStep, WeirError> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone().into());
+        }
+        loop {
+            if self.cancelled.load(Ordering::Acquire) {
+                self.query.cancel();
+            }
+            let needs = match self
+                .query
+                .next(bounds)
+                .map_err(|error| self.placed(error))?
+            {
+                Step::Ready(page) => return Ok(TopicStep::Page(page)),
+                Step::Done => return Ok(TopicStep::Done),
+                Step::Need(needs) => needs,
+            };
+            // Before the records are looked for.
+            let seen = self.place.deliveries();
+            let mark = match &self.follow {
+                Some(_) => follow::mark(&self.place)?,
+                None => None,
+            };
+            let mut idle = Vec::new();
+            let mut came = false;
+            for need in needs.iter().filter(|need| need.required) {
+                if self.serve(need)? {
+                    came = true;
+                } else {
+                    idle.push(need.source);
+                }
+            }
+            if came || self.advance(mark, &idle)? {
+                continue;
+            }
+            let look = Instant::now().checked_add(LOOK);
+            let until = deadline.map_or(look, |deadline| look.map(|look| look.min(deadline)));
+            self.wait(mark, seen, &idle, until);
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Ok(TopicStep::Idle);
+            }
+        }
+    }
+
+    /// Gives the engine what it needs; false when there is nothing now.
+    fn serve(&mut self, need: &Need) -> Result<bool, WeirError> {
+        let Some(reading) = self.readings.get_mut(&need.source) else {
+            return Ok(false);
+        };
+        if let Some(fault) = reading.fault.take() {
+            return Err(self.fail(fault));
+        }
+        let given = reading.give(need.continuation.as_deref(), &self.shared);
+        let (bytes, mut frames, next) = match given? {
+            Given::Nothing => return Ok(false),
+            Given::End => {
+                self.query.finish(need.source)?;
+                return Ok(true);
+            }
+            Given::Page {
+                bytes,
+                frames,
+                next,
+            } => (bytes, frames, next),
+        };
+        let items = frames.spans.len();
+        let page = PageIn {
+            bytes: bytes.clone(),
+            frames: Some(frames.clone()),
+        };
+        let Err(error) = self.query.enqueue(need.source, page, next) else {
+            reading.given += items as u64;
+            return Ok(true);
+        };
+        // What stands in front of the record at fault counts.
+        let place = error.place();
+        let item = place.item.and_then(|item| item.checked_sub(reading.given));
+        let item = item.and_then(|item| usize::try_from(item).ok());
+        let Some((item, record)) = item.and_then(|item| Some((item, record(&frames, item)?)))
+        else {
+            return Err(error.into());
+        };
+        let span = frames.spans.get(item).copied().unwrap_or_default();
+        let byte = place.offset;
+        let byte = byte.map(|byte| byte.saturating_sub(u64::from(span.offset)));
+        let fault = error.in_record(&reading.name, record, byte);
+        if item == 0 {
+            return Err(self.fail(fault));
+        }
+        self.shared.properties.truncate(&mut frames, item);
+        let page = PageIn {
+            bytes,
+            frames: Some(frames),
+        };
+        let next = bytes::Bytes::from((record - 1).to_string());
+        self.query.enqueue(need.source, page, Some(next))?;
+        reading.given += item as u64;
+        reading.fault = Some(fault);
+        Ok(true)
+    }
+
+    /// Moves watermarks and takes in new topics; false when nothing moved.
+    fn advance(
+        &mut self,
+        mark: Option<IntentionOffset>,
+        idle: &[SourceId],
+    ) -> Result<bool, WeirError> {
+        let Some(mark) = mark else {
+            return Ok(false);
+        };
+        let Some(mut follow) = self.follow.take() else {
+            return Ok(false);
+        };
+        let moved = self.follow_to(&mut follow, mark, idle);
+        self.follow = Some(follow);
+        moved
+    }
+
+    fn follow_to(
+        &mut self,
+        follow: &mut Follow,
+        mark: IntentionOffset,
+        idle: &[SourceId],
+    ) -> Result<bool, WeirError> {
+        let mut moved = false;
+        for name in follow.new_topics(&self.place)? {
+            let known = self.readings.values().any(|reading| reading.name == name);
+            if !known {
+                self.add(&name, Some(follow.passed()))?;
+                moved = true;
+            }
+        }
+        for source in idle {
+            let Some(reading) = self.readings.get_mut(source) else {
+                continue;
+            };
+            if let Some(mark) = reading.reader().and_then(|reader| reader.mark(mark)) {
+                moved |= follow.promise(&mut self.query, *source, mark)?;
+            }
+        }
+        // Topics that are not known have nothing up to there either.
+        moved |= follow.promise_patterns(&mut self.query, mark)?;
+        Ok(moved)
+    }
+
+    /// Waits for news, at most until then.
+    fn wait(
+        &mut self,
+        mark: Option<IntentionOffset>,
+        seen: u64,
+        idle: &[SourceId],
+        until: Option<Instant>,
+    ) {
+        let far = match &self.place {
+            Place::Near(store) => {
+                let behind = mark.unwrap_or_default().plus(1);
+                let _ = store.wait_settled(behind, until);
+                return;
+            }
+            Place::Far(remote) => Arc::clone(remote),
+        };
+        let mut listening = false;
+        for source in idle {
+            if let Some(reading) = self.readings.get_mut(source) {
+                // What it found, or why it failed, comes with the next page.
+                if reading.wait(Some(Instant::now())) {
+                    return;
+                }
+                listening = true;
+            }
+        }
+        far.wait_news(seen, listening, until);
+    }
+
+    /// Notes what every further call will say.
+    fn fail(&mut self, error: QueryError) -> WeirError {
+        self.query.cancel();
+        self.failed = Some(error.clone());
+        error.into()
+    }
+
+    /// Where the query stands, to go on later, elsewhere too, behind the last
+    /// result.
+    ///
+    /// # Errors
+    /// `NO_TOKEN` for what cannot be resumed ([`explain`](Self::explain) says
+    /// it before), `TOKEN_TOO_LARGE`.
+    pub fn token(&self) -> Result<Vec<u8>, WeirError> {
+        let engine = self.query.token()?;
+        let token = TopicToken {
+            cut: self.shared.cut,
+            engine: &engine,
+        };
+        Ok(token.encode())
+    }
+
+    /// What the query does.
+    #[must_use]
+    pub fn explain(&self) -> Explain {
+        self.query.explain()
+    }
+
+    /// The compiled query.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        self.query.plan()
+    }
+
+    /// The last intention of the query; none when it follows.
+    #[must_use]
+    pub fn as_of(&self) -> Option<IntentionOffset> {
+        self.shared.cut
+    }
+
+    /// The topic that a result came from; none for one that was made.
+    #[must_use]
+    pub fn topic(&self, source: SourceId) -> Option<&str> {
+        let reading = self.readings.get(&source);
+        reading.map(|reading| reading.name.as_str())
+    }
+
+    /// Items that are not JSON and were left out so far.
+    #[must_use]
+    pub fn skipped(&self) -> u64 {
+        self.query.skipped()
+    }
+
+    /// Ends the query from another thread.
+    #[must_use]
+    pub fn canceller(&self) -> TopicQueryCanceller {
+        TopicQueryCanceller(Arc::clone(&self.cancelled))
+    }
+
+    /// An error of the engine, with the topic it is about.
+    fn placed(&self, error: QueryError) -> WeirError {
+        let source = error.place().source;
+        match source.and_then(|source| self.readings.get(&source)) {
+            Some(reading) => error.in_topic(&reading.name).into(),
+            None => error.into(),
+        }
+    }
+}
+
+/// The offset of an item's record.
+fn record(frames: &weir_core::query::Frames, item: usize) -> Option<u64> {
+    match frames.starts.get(item)? {
+        weir_core::query::Meta::Number(before) => before.checked_add(1),
+        _ => None,
+    }
+}
+
+/// What a query is over, for its tokens.
+fn sources(options: &TopicQueryOptions) -> Vec<u8> {
+    let mut from: Vec<&str> = options.from.iter().map(String::as_str).collect();
+    from.sort_unstable();
+    from.dedup();
+    let mut kinds: Vec<&str> = options.kinds.iter().map(|kind| kind.name()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let view = match options.view {
+        TopicView::Log => "log",
+        TopicView::Latest => "latest",
+    };
+    let follow = if options.end == TopicEnd::Follow {
+        "follow"
+    } else {
+        ""
+    };
+    [
+        from.join("\n"),
+        kinds.join("\n"),
+        view.into(),
+        follow.into(),
+    ]
+    .join("\0")
+    .into_bytes()
+}

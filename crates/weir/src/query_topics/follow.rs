@@ -1,0 +1,123 @@
+//! What a query that follows has to know: how far the store has got, and which
+//! topics there are.
+//!
+//! Invariant: a promise to the engine is made only when every record up to it
+//! was looked for behind the moment at which the store said that it is settled.
+//! What must never happen here: a record that comes behind a later one.
+
+use std::collections::BTreeMap;
+
+use weir_core::IntentionOffset;
+use weir_core::query::{Query, QueryError, Shape, SourceId, SourceOptions};
+
+use super::options::pattern_matches;
+use crate::error::WeirError;
+use crate::place::Place;
+
+/// How far a query that follows has got.
+#[derive(Debug)]
+pub(super) struct Follow {
+    patterns: Vec<String>,
+    /// All topics up to this intention are known.
+    listed: IntentionOffset,
+    /// Stands for topics that are not known yet.
+    unknown: Option<SourceId>,
+    /// What was promised for each source.
+    promised: BTreeMap<SourceId, u64>,
+    /// The least that may come of a new topic.
+    passed: IntentionOffset,
+}
+
+impl Follow {
+    pub(super) fn new(
+        query: &mut Query,
+        patterns: Vec<String>,
+        listed: IntentionOffset,
+    ) -> Result<Self, QueryError> {
+        let unknown = if patterns.is_empty() {
+            None
+        } else {
+            let options = SourceOptions {
+                name: b"*".to_vec(),
+                shape: Shape::Framed,
+                sorted: true,
+                ..SourceOptions::default()
+            };
+            Some(query.add_source(options)?)
+        };
+        Ok(Self {
+            patterns,
+            listed,
+            unknown,
+            promised: BTreeMap::new(),
+            passed: IntentionOffset::ZERO,
+        })
+    }
+
+    /// Names of topics that may be new. Those of patterns that were made up to
+    /// a mark are found by a call behind it.
+    pub(super) fn new_topics(&mut self, place: &Place) -> Result<Vec<String>, WeirError> {
+        if self.patterns.is_empty() {
+            return Ok(Vec::new());
+        }
+        let newest = match place {
+            Place::Near(store) => store.newest_topic(),
+            Place::Far(remote) => match remote.marks()? {
+                Some((_, created)) => created,
+                None => return Ok(Vec::new()),
+            },
+        };
+        if newest <= self.listed {
+            return Ok(Vec::new());
+        }
+        let topics = place.topics(false)?;
+        self.listed = newest;
+        let patterns = &self.patterns;
+        let meant = |name: &str| patterns.iter().any(|p| pattern_matches(p, name));
+        let names = topics.into_iter().map(|info| info.name);
+        Ok(names.filter(|name| meant(name)).collect())
+    }
+
+    /// What a new topic cannot be below.
+    pub(super) fn passed(&self) -> IntentionOffset {
+        self.passed
+    }
+
+    /// Promises that a source has nothing up to the mark; false when that was
+    /// promised before.
+    pub(super) fn promise(
+        &mut self,
+        query: &mut Query,
+        source: SourceId,
+        mark: IntentionOffset,
+    ) -> Result<bool, QueryError> {
+        let key = mark.0.saturating_add(1);
+        let before = self.promised.insert(source, key);
+        if before.is_some_and(|before| before >= key) {
+            return Ok(false);
+        }
+        query.watermark(source, &[key.to_string()])?;
+        Ok(true)
+    }
+
+    /// The same for topics that are not known.
+    pub(super) fn promise_patterns(
+        &mut self,
+        query: &mut Query,
+        mark: IntentionOffset,
+    ) -> Result<bool, QueryError> {
+        let Some(unknown) = self.unknown else {
+            return Ok(false);
+        };
+        self.passed = self.passed.max(mark.plus(1));
+        self.promise(query, unknown, mark)
+    }
+}
+
+/// Up to where everything is there to be read.
+pub(super) fn mark(place: &Place) -> Result<Option<IntentionOffset>, WeirError> {
+    match place {
+        Place::Near(store) => Ok(Some(store.settled())),
+        Place::Far(remote) => Ok(remote.marks()?.map(|(settled, _)| settled)),
+    }
+}

@@ -1,0 +1,208 @@
+//! One topic of a query: its records as framed pages.
+//!
+//! Invariant: a page that the engine gets is the block that the reader has,
+//! not a copy; only the current values of keys are gathered. What names a page
+//! or a record is the offset before it. What must never happen here: a record
+//! beyond the cut.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use weir_core::query::{Frames, Meta, Properties, QueryError, Span, span_in};
+use weir_core::{ConsequenceOffset, IntentionOffset, Record, RecordKind};
+use weir_store::Page;
+
+use super::options::TopicView;
+use crate::error::WeirError;
+use crate::latest::Latest;
+use crate::reader::TopicReader;
+use crate::topic::{ReadFrom, Topic};
+
+/// Bytes of current values that make a page.
+const GATHERED_BYTES: usize = 1 << 20;
+
+/// What all topics of a query have in common.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) properties: Properties,
+    /// Bit `n` for kind number `n`.
+    pub(super) kinds: u8,
+    /// The last intention of the query.
+    pub(super) cut: Option<IntentionOffset>,
+    pub(super) view: TopicView,
+    pub(super) reset_earliest: bool,
+}
+
+impl Shared {
+    fn wants(&self, kind: RecordKind) -> bool {
+        self.kinds & 1 << kind as u8 != 0
+    }
+}
+
+/// A topic that is read.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) name: String,
+    records: Records,
+    /// Items that the engine was given.
+    pub(super) given: u64,
+    /// What is wrong with the record that comes next.
+    pub(super) fault: Option<QueryError>,
+    /// Records of earlier intentions are no items.
+    bound: IntentionOffset,
+}
+
+#[derive(Debug)]
+enum Records {
+    Log(TopicReader),
+    Latest(Box<Latest>),
+}
+
+/// What a topic gives.
+pub(super) enum Given {
+    /// Items, perhaps none, and what names those behind them; without that they
+    /// were the last.
+    Page {
+        bytes: Bytes,
+        frames: Frames,
+        next: Option<Bytes>,
+    },
+    /// There are no more.
+    End,
+    /// There are none now.
+    Nothing,
+}
+
+impl Reading {
+    pub(super) fn new(
+        topic: &Topic,
+        shared: &Shared,
+        bound: Option<IntentionOffset>,
+    ) -> Result<Self, WeirError> {
+        let records = match shared.view {
+            TopicView::Log => {
+                let mut reader = topic.listener(ReadFrom::Start)?;
+                if shared.reset_earliest {
+                    reader = reader.or_earliest();
+                }
+                reader.prepare(shared.cut)?;
+                Records::Log(reader)
+            }
+            TopicView::Latest => Records::Latest(topic.latest(Duration::ZERO)?.into()),
+        };
+        Ok(Self {
+            name: topic.name().as_str().to_owned(),
+            records,
+            given: 0,
+            fault: None,
+            bound: bound.unwrap_or_default(),
+        })
+    }
+
+    /// The reader of a log.
+    pub(super) fn reader(&mut self) -> Option<&mut TopicReader> {
+        match &mut self.records {
+            Records::Log(reader) => Some(reader),
+            Records::Latest(_) => None,
+        }
+    }
+
+    /// What comes behind what this names.
+    pub(super) fn give(
+        &mut self,
+        behind: Option<&[u8]>,
+        shared: &Shared,
+    ) -> Result<Given, WeirError> {
+        let reader = match &mut self.records {
+            Records::Latest(latest) => return gather(latest, shared),
+            Records::Log(reader) => reader,
+        };
+        let after = std::str::from_utf8(behind.unwrap_or(b"0"));
+        let after: u64 = after.ok().and_then(|at| at.parse().ok()).unwrap_or(0);
+        if after > 0 && reader.position().0 <= after {
+            reader.seek(ConsequenceOffset(after));
+        }
+        match reader.next_page()? {
+            Some(page) => Ok(frames(&page, shared, self.bound)?),
+            None if shared.cut.is_some() => Ok(Given::End),
+            None => Ok(Given::Nothing),
+        }
+    }
+
+    /// Waits for a record that was not read yet.
+    pub(super) fn wait(&mut self, deadline: Option<Instant>) -> bool {
+        self.reader().is_none_or(|reader| reader.wait(deadline))
+    }
+}
+
+/// A page as it lies there.
+fn frames(page: &Page, shared: &Shared, bound: IntentionOffset) -> Result<Given, WeirError> {
+    let bytes = page.bytes();
+    let mut frames = Frames::default();
+    let mut ended = false;
+    for record in page {
+        let record = record?;
+        if shared.cut.is_some_and(|cut| record.intention > cut) {
+            ended = true;
+            break;
+        }
+        if record.intention < bound || !shared.wants(record.kind) {
+            continue;
+        }
+        let (value, key) = (span_in(&bytes, value(&record)), span_in(&bytes, record.key));
+        let start = Meta::Number(record.offset.0.saturating_sub(1));
+        let properties = &shared.properties;
+        properties.push(&record, value, key, start, &mut frames);
+    }
+    Ok(Given::Page {
+        bytes,
+        frames,
+        next: (!ended).then(|| Bytes::from(page.last().0.to_string())),
+    })
+}
+
+/// What is an item of a record.
+fn value<'a>(record: &Record<'a>) -> &'a [u8] {
+    if record.kind == RecordKind::Put {
+        record.value
+    } else {
+        &[]
+    }
+}
+
+/// The next values of keys, gathered: they lie in blocks of their own. Ends
+/// with what was there when the query began.
+fn gather(latest: &mut Latest, shared: &Shared) -> Result<Given, WeirError> {
+    let (mut bytes, mut frames) = (Vec::new(), Frames::default());
+    let mut add = |part: &[u8]| {
+        let offset = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let len = u32::try_from(part.len()).unwrap_or(0);
+        bytes.extend_from_slice(part);
+        (Span { offset, len }, bytes.len())
+    };
+    for current in latest {
+        let current = current?;
+        if !current.replay {
+            break;
+        }
+        let record = current.value.record();
+        if shared.cut.is_some_and(|cut| record.intention > cut) || !shared.wants(record.kind) {
+            continue;
+        }
+        let (key, _) = add(record.key);
+        let (value, length) = add(value(&record));
+        let properties = &shared.properties;
+        properties.push(&record, value, key, Meta::Bytes(key), &mut frames);
+        if length >= GATHERED_BYTES {
+            break;
+        }
+    }
+    if frames.spans.is_empty() {
+        return Ok(Given::End);
+    }
+    Ok(Given::Page {
+        bytes: Bytes::from(bytes),
+        frames,
+        next: Some(Bytes::new()),
+    })
+}
