@@ -1,0 +1,307 @@
+package weir_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"weir"
+)
+
+// opened gives a query and a source of lines.
+func opened(t testing.TB, options weir.QueryOptions) (*weir.Query, weir.Source) {
+	t.Helper()
+	query, err := weir.NewQuery(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(query.Close)
+	source, err := query.Source(weir.SourceOptions{Shape: "lines"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return query, source
+}
+
+// next gives the next page of results.
+func next(t testing.TB, query *weir.Query, bounds weir.Bounds) *weir.Page {
+	t.Helper()
+	step, page, err := query.Next(bounds)
+	if err != nil || step != weir.Ready {
+		t.Fatalf("step %d, %v", step, err)
+	}
+	return page
+}
+
+func TestALentPageComesBackOnceAfterItsLastResult(t *testing.T) {
+	query, source := opened(t, weir.QueryOptions{})
+	page := []byte("1\n2\n3\n")
+	returned := 0
+	if err := source.EnqueuePinned(page, nil, func(got []byte) {
+		returned++
+		if &got[0] != &page[0] {
+			t.Error("another page came back")
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	first, second := next(t, query, weir.Bounds{Items: 2}), next(t, query, weir.Bounds{Items: 2})
+	if &first.At(0).Bytes()[0] != &page[0] {
+		t.Error("the bytes were copied")
+	}
+	query.Close()
+	first.Release()
+	if returned != 0 {
+		t.Fatal("the page came back while a result was in it")
+	}
+	if got := string(second.At(0).Bytes()); got != "3" {
+		t.Fatalf("after the query: %s", got)
+	}
+	second.Release()
+	second.Release()
+	if returned != 1 {
+		t.Fatalf("the page came back %d times", returned)
+	}
+}
+
+func TestALentPageThatIsRefusedStaysTheCallers(t *testing.T) {
+	query, source := opened(t, weir.QueryOptions{Order: "$.n"})
+	refuse := func([]byte) { t.Error("a page came back that was not taken") }
+	err := source.EnqueuePinned([]byte(`{"n":"x`), nil, refuse)
+	if !errors.Is(err, weir.ErrUnterminatedString) {
+		t.Fatal(err)
+	}
+	var failed *weir.Error
+	if !errors.As(err, &failed) || failed.Source != 0 || failed.Offset == weir.NoOffset {
+		t.Fatalf("%+v", failed)
+	}
+	query.Close()
+}
+
+func TestItemsOfAReleasedPagePanic(t *testing.T) {
+	query, source := opened(t, weir.QueryOptions{})
+	if err := source.Enqueue([]byte("1\n"), nil); err != nil {
+		t.Fatal(err)
+	}
+	page := next(t, query, weir.Bounds{})
+	item := page.At(0)
+	page.Release()
+	defer func() {
+		if recover() == nil {
+			t.Error("an item of a released page was read")
+		}
+	}()
+	_ = item.Bytes()
+}
+
+func TestPagesOutliveTheirQueryAndAreReleasedByTheCollector(t *testing.T) {
+	query, source := opened(t, weir.QueryOptions{})
+	done := make(chan struct{})
+	page := []byte("1\n2\n")
+	if err := source.EnqueuePinned(page, nil, func([]byte) { close(done) }); err != nil {
+		t.Fatal(err)
+	}
+	result := next(t, query, weir.Bounds{})
+	query.Close()
+	if got := string(result.At(1).Clone()); got != "2" {
+		t.Fatal(got)
+	}
+	runtime.KeepAlive(result)
+	// Nobody holds it any more.
+	for {
+		runtime.GC()
+		select {
+		case <-done:
+			return
+		default:
+			runtime.Gosched()
+		}
+	}
+}
+
+func TestFetchFeedsTheLoop(t *testing.T) {
+	pages := map[string]string{"": "1\n2\n", "a": "3\n", "b": "4\n"}
+	nexts := map[string]string{"": "a", "a": "b"}
+	var asked []string
+	query, _ := opened(t, weir.QueryOptions{
+		Fetch: func(_ context.Context, needs []weir.Need) error {
+			name := string(needs[0].Continuation)
+			asked = append(asked, name)
+			var next []byte
+			if name, more := nexts[name]; more {
+				next = []byte(name)
+			}
+			return needs[0].Source.Enqueue([]byte(pages[name]), next)
+		},
+	})
+	var got []string
+	for item, err := range query.Items(context.Background()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, string(item.Bytes()))
+	}
+	if strings.Join(got, "") != "1234" || strings.Join(asked, ",") != ",a,b" {
+		t.Fatal(got, asked)
+	}
+}
+
+func TestAContextAndAFailedFetchEndTheLoop(t *testing.T) {
+	broken := errors.New("broken")
+	query, _ := opened(t, weir.QueryOptions{
+		Fetch: func(context.Context, []weir.Need) error { return broken },
+	})
+	for _, err := range query.Items(context.Background()) {
+		if err != broken {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(broken)
+	for _, err := range query.Pages(ctx) {
+		if !errors.Is(err, weir.ErrCancelled) || !errors.Is(err, broken) {
+			t.Fatal(err)
+		}
+	}
+	query.Cancel()
+	if _, _, err := query.Next(weir.Bounds{}); !errors.Is(err, weir.ErrCancelled) {
+		t.Fatal(err)
+	}
+}
+
+func TestABufferTakesWhatAReaderGives(t *testing.T) {
+	text := strings.Repeat("\"0123456789\"\n", 50_000)
+	for _, size := range []int{0, 10, len(text), 2 * len(text)} {
+		query, source := opened(t, weir.QueryOptions{Select: "count"})
+		buffer, err := weir.NewBuffer(size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		half := len(text) / 2
+		if _, err := buffer.Write([]byte(text[:half])); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := buffer.ReadFrom(strings.NewReader(text[half:])); err != nil || int(n) != len(text)-half {
+			t.Fatal(n, err)
+		}
+		if string(buffer.Bytes()) != text {
+			t.Fatal("other bytes")
+		}
+		if err := source.EnqueueBuffer(buffer, nil); err != nil {
+			t.Fatal(err)
+		}
+		if buffer.Len() != 0 {
+			t.Fatal("it was given away and is not empty")
+		}
+		page := next(t, query, weir.Bounds{})
+		if got := string(page.At(0).Bytes()); got != "50000" || !page.At(0).Constructed() {
+			t.Fatal(got)
+		}
+		page.Release()
+	}
+}
+
+func TestValuesAreFoundInOneItemAndInAll(t *testing.T) {
+	query, source := opened(t, weir.QueryOptions{})
+	if err := source.Enqueue([]byte(`{"a":{"b":[1, "x"]}}`+"\n{}\n"), nil); err != nil {
+		t.Fatal(err)
+	}
+	page := next(t, query, weir.Bounds{})
+	defer page.Release()
+	one, err := page.At(0).Get("$.a.b[1]")
+	if err != nil || string(one) != `"x"` {
+		t.Fatal(string(one), err)
+	}
+	all, err := page.Get("$.a.b", nil)
+	if err != nil || len(all) != 2 || string(all[0]) != `[1, "x"]` || all[1] != nil {
+		t.Fatal(all, err)
+	}
+	if _, err := page.Get("$..a", nil); !errors.Is(err, weir.ErrNotSingular) {
+		t.Fatal(err)
+	}
+}
+
+func TestAClosedQueryAndBadOptionsAreErrors(t *testing.T) {
+	query, source := opened(t, weir.QueryOptions{})
+	query.Close()
+	query.Close()
+	if err := source.Finish(); err == nil {
+		t.Error("a closed query takes calls")
+	}
+	if _, err := weir.NewQuery(weir.QueryOptions{Mode: 99}); !errors.Is(err, weir.ErrBadOption) {
+		t.Error(err)
+	}
+	query, _ = opened(t, weir.QueryOptions{})
+	if _, err := query.Source(weir.SourceOptions{Shape: "heap"}); !errors.Is(err, weir.ErrBadOption) {
+		t.Error(err)
+	}
+}
+
+func TestNothingIsAllocatedForAnItem(t *testing.T) {
+	const items = 10_000
+	page := bytes.Repeat([]byte("{\"n\":1}\n"), items)
+	ctx := context.Background()
+	pages := 0.0
+	run := func() {
+		query, source := opened(t, weir.QueryOptions{})
+		if err := source.Enqueue(page, nil); err != nil {
+			t.Fatal(err)
+		}
+		length := 0
+		for item, err := range query.Items(ctx) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			length += len(item.Bytes())
+		}
+		if length != 7*items {
+			t.Fatal(length)
+		}
+		pages = items / 256
+		query.Close()
+	}
+	// A few for a page, and for the query.
+	if got := testing.AllocsPerRun(5, run); got > 5*pages+60 {
+		t.Fatalf("%.0f allocations for %d items", got, items)
+	}
+}
+
+func TestTokensGoOnInAnotherQuery(t *testing.T) {
+	options := weir.QueryOptions{Order: "$.n"}
+	run := func(token []byte, items int) (string, []byte) {
+		options.Token = token
+		query, err := weir.NewQuery(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer query.Close()
+		source, err := query.Source(weir.SourceOptions{Name: "s", Sorted: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := source.Enqueue([]byte(`[{"n":1},{"n":2},{"n":3}]`), nil); err != nil {
+			t.Fatal(err)
+		}
+		page := next(t, query, weir.Bounds{Items: items})
+		defer page.Release()
+		next, err := query.Token()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%s", page.At(0).Bytes()), next
+	}
+	first, token := run(nil, 1)
+	second, _ := run(token, 1)
+	if first != `{"n":1}` || second != `{"n":2}` {
+		t.Fatal(first, second)
+	}
+	token[0]++
+	options.Token = token
+	if _, err := weir.NewQuery(options); !errors.Is(err, weir.ErrTokenCorrupt) {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,338 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weir"
+)
+
+// near opens a store of its own in memory speed.
+func near(t testing.TB) *weir.Store {
+	t.Helper()
+	store, err := weir.Open(t.TempDir(), &weir.OpenOptions{Durability: weir.DurabilityMemory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store
+}
+
+// far connects to a server of its own; WEIR names the command.
+func far(t testing.TB) *weir.Store {
+	t.Helper()
+	command := os.Getenv("WEIR_COMMAND")
+	if command == "" {
+		t.Skip("WEIR_COMMAND does not name the command `weir`")
+	}
+	dir := t.TempDir()
+	server := exec.Command(command, "serve", "--at", filepath.Join(dir, "store"), "--http", "off",
+		"--native", "127.0.0.1:0", "--durability", "memory")
+	server.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir)
+	said, err := server.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	})
+	address := make(chan string, 1)
+	go func() {
+		buffer, text := make([]byte, 4096), ""
+		for {
+			n, err := said.Read(buffer)
+			if err != nil {
+				return
+			}
+			text += string(buffer[:n])
+			if _, after, found := strings.Cut(text, "native at "); found && strings.Contains(after, "\n") {
+				address <- strings.Fields(after)[0]
+				text = ""
+			}
+		}
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	var found string
+	select {
+	case found = <-address:
+	case <-ctx.Done():
+		t.Fatal("the server does not say where it is")
+	}
+	store, err := weir.Connect(ctx, found, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+// everywhere runs a test on a directory and at a server.
+func everywhere(t *testing.T, test func(t *testing.T, store *weir.Store)) {
+	t.Run("near", func(t *testing.T) { test(t, near(t)) })
+	t.Run("far", func(t *testing.T) { test(t, far(t)) })
+}
+
+// topic makes a topic.
+func topic(t testing.TB, store *weir.Store, name string) weir.Topic {
+	t.Helper()
+	topic := store.Topic(name)
+	if made, err := topic.Ensure(context.Background(), nil); err != nil || !made {
+		t.Fatal(made, err)
+	}
+	return topic
+}
+
+func TestWritesConditionsAndReads(t *testing.T) {
+	everywhere(t, func(t *testing.T, store *weir.Store) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		orders := topic(t, store, "orders")
+		first, err := orders.Put(ctx, []byte("k"), []byte("1"))
+		if err != nil || !first.Valid() || first.Err() != nil || first.Offset != 2 {
+			t.Fatal(first, err)
+		}
+		second, err := orders.PutIf(ctx, []byte("k"), []byte("2"), weir.KeyAbsent())
+		if err != nil || second.Valid() || !errors.Is(second.Err(), weir.ErrConflict) ||
+			second.Detail.Kind != weir.DetailActual || second.Detail.Number != 2 {
+			t.Fatal(second, err)
+		}
+		many, err := orders.Transaction(ctx, []weir.Change{
+			{Key: []byte("a"), Value: []byte("3")},
+			{Key: []byte("k"), Delete: true},
+		}, weir.KeyPresent().Of([]byte("k")))
+		if err != nil || many.Records != 2 {
+			t.Fatal(many, err)
+		}
+		record, there, err := orders.Get(ctx, []byte("a"))
+		if err != nil || !there || string(record.Value()) != "3" || record.Kind() != weir.RecordPut {
+			t.Fatal(there, err)
+		}
+		if _, there, err := orders.Get(ctx, []byte("k")); there || err != nil {
+			t.Fatal("the key is there", err)
+		}
+		if record, there, err := orders.At(ctx, 2); !there || err != nil || string(record.Key()) != "k" {
+			t.Fatal(there, err)
+		}
+		info, there, err := orders.Info(ctx)
+		if err != nil || !there || !info.Live || info.Last != 4 || info.Keys != 1 {
+			t.Fatal(info, there, err)
+		}
+		if _, there, err := store.Topic("none").Info(ctx); there || err != nil {
+			t.Fatal(there, err)
+		}
+		names, err := store.Topics(ctx)
+		if err != nil || strings.Join(names, " ") != "orders" {
+			t.Fatal(names, err)
+		}
+		var kinds []string
+		for record, err := range orders.Records(ctx, weir.FromStart()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			kinds = append(kinds, fmt.Sprint(record.Offset(), ":", record.Kind(), string(record.Key())))
+		}
+		if got := strings.Join(kinds, " "); got != "1:1 2:3k 3:3a 4:4k" {
+			t.Fatal(got)
+		}
+	})
+}
+
+func TestKeysAreScannedInPages(t *testing.T) {
+	everywhere(t, func(t *testing.T, store *weir.Store) {
+		ctx := context.Background()
+		keys := topic(t, store, "keys")
+		var writes []weir.Intention
+		for at := range 2500 {
+			writes = append(writes, weir.Put(fmt.Appendf(nil, "a%04d", at), fmt.Appendf(nil, "%d", at)))
+		}
+		writes = append(writes, weir.Put([]byte("b"), []byte("x")))
+		verdicts, err := keys.Batch(ctx, writes...)
+		if err != nil || len(verdicts) != len(writes) || !verdicts[2500].Valid() {
+			t.Fatal(len(verdicts), err)
+		}
+		count := 0
+		for record, err := range keys.Scan(ctx, []byte("a")) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(record.Key()) != fmt.Sprintf("a%04d", count) || string(record.Value()) != fmt.Sprint(count) {
+				t.Fatalf("%s=%s at %d", record.Key(), record.Value(), count)
+			}
+			count++
+		}
+		if count != 2500 {
+			t.Fatal(count)
+		}
+	})
+}
+
+func TestAListenerSeesWhatComesAndEndsWithItsContext(t *testing.T) {
+	everywhere(t, func(t *testing.T, store *weir.Store) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		news := store.Topic("news")
+		seen, ended := make(chan string), make(chan error, 1)
+		go func() {
+			for record, err := range news.Listen(ctx, weir.FromStart()) {
+				if err != nil {
+					ended <- err
+					return
+				}
+				seen <- string(record.Clone().Value())
+			}
+			ended <- nil
+		}()
+		if _, err := news.Ensure(ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := news.Append(ctx, []byte("one")); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-seen + <-seen; got != "one" {
+			t.Fatal(got)
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, weir.ErrCancelled) || !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestAGroupWorksOffATopic(t *testing.T) {
+	everywhere(t, func(t *testing.T, store *weir.Store) {
+		ctx := context.Background()
+		jobs := topic(t, store, "jobs")
+		for at := range 3 {
+			if _, err := jobs.Append(ctx, fmt.Appendf(nil, "%d", at)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		group, err := jobs.Group(ctx, "workers", weir.Shared, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer group.Close()
+		page, err := group.Claim(ctx, 10)
+		if err != nil || page.Len() != 3 {
+			t.Fatal(page, err)
+		}
+		var claims []weir.Claimed
+		for record := range page.Records() {
+			claims = append(claims, record.Claimed())
+		}
+		page.Release()
+		if lost, err := group.DoneWith(claims[0], claims[2]); err != nil || len(lost) != 0 {
+			t.Fatal(lost, err)
+		}
+		if lost, err := group.Fail(0, "later", claims[1]); err != nil || len(lost) != 0 {
+			t.Fatal(lost, err)
+		}
+		again, err := group.Claim(ctx, 10)
+		if err != nil || again.Len() != 1 {
+			t.Fatal(err)
+		}
+		record := weir.Record{Item: again.At(0)}
+		if string(record.Value()) != "1" || record.Attempts() != 2 {
+			t.Fatal(string(record.Value()), record.Attempts())
+		}
+		if _, err := group.Done(again); err != nil {
+			t.Fatal(err)
+		}
+		again.Release()
+		if info, err := group.Info(); err != nil || info.Lag != 0 || info.Redeliveries != 1 {
+			t.Fatal(info, err)
+		}
+		if none, err := group.TryClaim(10); none != nil || err != nil {
+			t.Fatal(none, err)
+		}
+		short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+		defer cancel()
+		if _, err := group.Claim(short, 1); !errors.Is(err, weir.ErrDeadline) {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestASessionCarriesOutOnce(t *testing.T) {
+	everywhere(t, func(t *testing.T, store *weir.Store) {
+		ctx := context.Background()
+		log := topic(t, store, "log")
+		session, err := store.Session([16]byte{1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer session.Close()
+		write := weir.Put(nil, []byte("x"))
+		write.Topic = log.Name()
+		first, err := session.Submit(ctx, write)
+		if err != nil || first[0].Nonce != 1 || first[0].Replayed {
+			t.Fatal(first, err)
+		}
+		if err := session.Resume(1); err != nil {
+			t.Fatal(err)
+		}
+		again, err := session.Submit(ctx, write)
+		if err != nil || !again[0].Replayed || again[0].Offset != first[0].Offset {
+			t.Fatal(again, err)
+		}
+		if nonce, err := session.NextNonce(); err != nil || nonce != 2 {
+			t.Fatal(nonce, err)
+		}
+	})
+}
+
+func TestACallWithAnEndedContextDoesNothing(t *testing.T) {
+	everywhere(t, func(t *testing.T, store *weir.Store) {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if _, err := store.Topic("t").Ensure(ctx, nil); !errors.Is(err, weir.ErrCancelled) {
+			t.Fatal(err)
+		}
+		if _, err := store.Topic("t").Append(ctx, nil); !errors.Is(err, weir.ErrCancelled) {
+			t.Fatal(err)
+		}
+		if names, err := store.Topics(context.Background()); err != nil || len(names) != 0 {
+			t.Fatal(names, err)
+		}
+	})
+}
+
+func TestAClosedStoreSaysSo(t *testing.T) {
+	store := near(t)
+	record := func() weir.Record {
+		topic := topic(t, store, "t")
+		if _, err := topic.Put(context.Background(), []byte("k"), make([]byte, 100_000)); err != nil {
+			t.Fatal(err)
+		}
+		record, _, err := topic.Get(context.Background(), []byte("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return record
+	}()
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(record.Value()) != 100_000 {
+		t.Fatal("a page ended with its store")
+	}
+	if _, err := store.Topic("t").Append(context.Background(), nil); err == nil {
+		t.Fatal("a closed store takes writes")
+	}
+}
