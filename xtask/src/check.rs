@@ -56,6 +56,7 @@ pub(crate) fn test() -> anyhow::Result<bool> {
     suites::api(&mut summary);
     suites::durable_streams(&mut summary);
     suites::json(&mut summary);
+    suites::python(&mut summary);
     Ok(summary.close())
 }
 
@@ -77,6 +78,13 @@ pub(crate) fn ds() -> bool {
 pub(crate) fn json() -> bool {
     let mut summary = suites::Summary::default();
     suites::json(&mut summary);
+    summary.close()
+}
+
+/// The Python package, alone.
+pub(crate) fn python() -> bool {
+    let mut summary = suites::Summary::default();
+    suites::python(&mut summary);
     summary.close()
 }
 

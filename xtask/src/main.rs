@@ -13,6 +13,7 @@ mod error_table;
 mod generate;
 mod json_suites;
 mod metadata;
+mod python;
 mod schemathesis;
 mod served;
 mod setup;
@@ -46,6 +47,8 @@ cargo xtask COMMAND
                  fetched into target/tools when missing)
   json           the public suites of JSONPath and of JSON parsing (fetched into target/tools when
                  missing)
+  python         the Python package: its wheel, installed into a clean environment, and its tests
+                 (what they need is fetched into target/tools when missing)
   setup          toolchain parts the checks need, installed when missing
 ";
 
@@ -72,6 +75,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<bool> {
         ("api", []) => return Ok(check::api()),
         ("ds", []) => return Ok(check::ds()),
         ("json", []) => return Ok(check::json()),
+        ("python", []) => return Ok(check::python()),
         ("wasm", []) => return wasm::wasm(false),
         ("wasm", ["--write"]) => return wasm::wasm(true),
         ("test-rust", []) => return check::test_rust(),

@@ -6,6 +6,7 @@
 
 use crate::durable_streams;
 use crate::json_suites;
+use crate::python;
 use crate::schemathesis;
 use crate::steps::{cargo, shown};
 use crate::wasm::{self, Verdict};
@@ -134,6 +135,17 @@ pub(crate) fn durable_streams(summary: &mut Summary) {
 pub(crate) fn json(summary: &mut Summary) {
     let suite = "JSON and JSONPath";
     let result = json_suites::run(&mut |what, verdict| {
+        summary.verdict(suite, what, verdict);
+    });
+    if let Err(error) = result {
+        summary.fail(suite, &format!("{error:#}"));
+    }
+}
+
+/// The Python package, installed.
+pub(crate) fn python(summary: &mut Summary) {
+    let suite = "Python package";
+    let result = python::run(&mut |what, verdict| {
         summary.verdict(suite, what, verdict);
     });
     if let Err(error) = result {

@@ -114,6 +114,18 @@ const TABLE: &[Row] = &[
         foreign: &[],
     },
     Row {
+        name: "weir-python",
+        layer: 4,
+        ours: &["weir"],
+        foreign: &["pyo3"],
+    },
+    Row {
+        name: "weir-node",
+        layer: 4,
+        ours: &["weir"],
+        foreign: &["napi", "napi-derive", "napi-build"],
+    },
+    Row {
         name: "weir-jira",
         layer: 4,
         ours: &["weir"],

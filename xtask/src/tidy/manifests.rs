@@ -18,9 +18,12 @@ pub(super) fn check(
         if ["", "placeholder"].contains(&package.description.as_str()) {
             findings.wrong(&place, "`description` does not say what the crate is");
         }
-        // Test suites are named after folders.
-        let folder = package.folder.rsplit('/').next();
-        if folder != Some(package.name.as_str()) {
+        // Test suites are named after folders. Those of languages have the language's name.
+        let folder = match package.folder.strip_prefix("bindings/") {
+            Some(language) => format!("weir-{language}"),
+            None => package.folder.rsplit('/').next().unwrap_or("").to_owned(),
+        };
+        if folder != package.name {
             findings.wrong(&place, &format!("the folder is not named {}", package.name));
         }
         let mut sources = Vec::new();

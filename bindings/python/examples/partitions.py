@@ -1,0 +1,43 @@
+"""An ordered query over a partitioned source, one of whose partitions splits on the way.
+
+The source is a function here; in earnest it is a request over HTTP whose answer has a page and a
+continuation.
+"""
+
+from typing import Optional, Tuple
+
+import weir
+
+PAGES = {
+    ("p1", None): ('{"Documents":[{"id":"a","n":1},{"id":"b","n":5}]}', "p1-2"),
+    ("p1", b"p1-2"): None,  # it was split in the meantime
+    ("p1a", b"p1-2"): ('{"Documents":[{"id":"c","n":6}]}', None),
+    ("p1b", b"p1-2"): ('{"Documents":[{"id":"d","n":7}]}', None),
+    ("p2", None): ('{"Documents":[{"id":"e","n":2},{"id":"f","n":8}]}', None),
+}
+
+
+def fetch(need: weir.Need) -> Optional[Tuple[str, Optional[str]]]:
+    """The page, and what names the one behind it."""
+    name = need.source.name.decode()
+    page = PAGES[name, need.continuation]
+    if page is None:
+        parts = [{"name": name + part, "first": need.continuation} for part in "ab"]
+        need.source.replace([dict(part, **OPTIONS) for part in parts])
+    return page
+
+
+OPTIONS = {"sorted": True, "shape": "$.Documents"}
+
+
+def main() -> None:
+    query = weir.Query(order="$.n", select="$.id")
+    for name in ("p1", "p2"):
+        query.add_source(name, sorted=True, shape="$.Documents")
+    found = [item.json() for page in weir.pages(query, fetch) for item in page]
+    print(found)
+    assert found == ["a", "e", "b", "c", "d", "f"]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""An event store to open in your process, and ordered queries over raw JSON pages.
+
+    import weir
+
+    with weir.open("data") as store:
+        orders = store.topic("orders")
+        orders.ensure()
+        verdict = orders.put("4711", b'{"state":"open"}')
+        for page in orders.pages():
+            for record in page:
+                print(record.offset, record.key, bytes(record))
+
+`weir.connect(url)` gives the same for a store behind a server. `weir.aio` has asynchronous forms.
+`weir.Query` merges, filters and groups pages from anywhere.
+"""
+
+from __future__ import annotations
+
+from . import aio
+from ._errors import (
+    ClientError,
+    InternalError,
+    QueryError,
+    RefusalError,
+    StoreError,
+    VerdictError,
+    WeirError,
+)
+from ._query import apages, pages
+from ._weir import (
+    Buffer,
+    Delete,
+    Expect,
+    Group,
+    GroupInfo,
+    Item,
+    Latest,
+    Need,
+    Page,
+    Pending,
+    Put,
+    Query,
+    Reader,
+    Record,
+    RecordPage,
+    Session,
+    Source,
+    Store,
+    Topic,
+    TopicInfo,
+    Verdict,
+    Work,
+    __version__,
+    build_profile,
+    connect,
+    open,
+)
+
+aopen = aio.open
+aconnect = aio.connect
+
+__all__ = [
+    "Buffer",
+    "ClientError",
+    "Delete",
+    "Expect",
+    "Group",
+    "GroupInfo",
+    "InternalError",
+    "Item",
+    "Latest",
+    "Need",
+    "Page",
+    "Pending",
+    "Put",
+    "Query",
+    "QueryError",
+    "Reader",
+    "Record",
+    "RecordPage",
+    "RefusalError",
+    "Session",
+    "Source",
+    "Store",
+    "StoreError",
+    "Topic",
+    "TopicInfo",
+    "Verdict",
+    "VerdictError",
+    "WeirError",
+    "Work",
+    "__version__",
+    "aconnect",
+    "aio",
+    "aopen",
+    "apages",
+    "build_profile",
+    "connect",
+    "open",
+    "pages",
+]

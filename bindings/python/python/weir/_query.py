@@ -1,0 +1,90 @@
+"""Driving a query: fetch what it needs, hand out what it has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Optional, Tuple, Union
+
+from . import _pool
+from ._weir import Buffer, Need, Page, Query
+
+Data = Union[bytes, bytearray, memoryview, str, Buffer]
+"""A page of JSON."""
+
+Fetched = Optional[Tuple[Data, Optional[Union[bytes, str]]]]
+"""A page and what names the one behind it (None: it was the last). None in place of both: the
+function has handed in, finished or replaced the source itself."""
+
+_LARGE = 256 << 10
+"""Bytes above which a page is scanned beside the event loop."""
+
+
+def _wanted(needs: list[Need]) -> list[Need]:
+    return [need for need in needs if need.required] or needs
+
+
+def _nobody(need: Need) -> Fetched:
+    raise LookupError(f"the query needs a page of source {need.source.number}; give `fetch`")
+
+
+def pages(
+    query: Query,
+    fetch: Callable[[Need], Fetched] = _nobody,
+    *,
+    max_items: int = 256,
+    max_bytes: int = 1 << 20,
+) -> Iterator[Page]:
+    """The results of a query, page by page. `fetch` is asked for what it needs.
+
+    Without `fetch` everything has to be handed in before; a query that needs more raises
+    LookupError.
+    """
+    while True:
+        step = query.next(max_items, max_bytes)
+        if step is None:
+            return
+        if isinstance(step, Page):
+            yield step
+            continue
+        for need in _wanted(step):
+            fetched = fetch(need)
+            if fetched is not None:
+                query.enqueue(need.source, *fetched)
+
+
+async def apages(
+    query: Query,
+    fetch: Callable[[Need], Awaitable[Fetched]],
+    *,
+    max_items: int = 256,
+    max_bytes: int = 1 << 20,
+) -> AsyncIterator[Page]:
+    """The same with an asynchronous `fetch`, which is asked for all needs at a time."""
+    while True:
+        step = query.next(max_items, max_bytes)
+        if step is None:
+            return
+        if isinstance(step, Page):
+            yield step
+            continue
+        for need, fetched in zip(step, await _all([fetch(need) for need in step])):
+            if fetched is None:
+                continue
+            data, following = fetched
+            if len(data) > _LARGE:
+                await _pool.run(query.enqueue, need.source, data, following)
+            else:
+                query.enqueue(need.source, data, following)
+
+
+async def _all(asked: list[Awaitable[Fetched]]) -> list[Fetched]:
+    """The results of all, in order; when one fails the others are ended first."""
+    tasks = [asyncio.ensure_future(one) for one in asked]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise

@@ -1,0 +1,343 @@
+"""The same store without blocking an event loop.
+
+    async with await weir.aio.open("data") as store:
+        orders = store.topic("orders")
+        await orders.ensure()
+        verdict = await orders.put("4711", b'{"state":"open"}')
+        async for page in orders.listen(start=True, timeout=1.0):
+            ...
+
+Writes wait for nothing but their answer: no thread is kept busy by them. Reads run in up to 32
+threads of this package. A write whose task is cancelled may be executed all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from os import PathLike
+from types import TracebackType
+from typing import Any, Literal, Optional, Type, Union
+
+from . import _pool, _weir
+from ._weir import (
+    Delete,
+    Expect,
+    GroupInfo,
+    Latest,
+    Pending,
+    Put,
+    Reader,
+    Record,
+    RecordPage,
+    TopicInfo,
+    Verdict,
+    Work,
+)
+
+__all__ = ["Group", "Store", "Topic", "connect", "open", "settle"]
+
+Data = Union[bytes, bytearray, memoryview, str]
+Op = Union[Put, Delete]
+
+_SLICE = 0.1
+"""Seconds for which a listener keeps a thread before others have their turn."""
+
+_QUEUED_BYTES = 1 << 20
+"""Bytes of one call above which it is handed over in a thread: the queue may be full."""
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def settle(pending: Pending) -> list[Verdict]:
+    """Waits for verdicts that are on their way."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+
+    def answered(future: asyncio.Future[None]) -> None:
+        loop.call_soon_threadsafe(_wake, future)
+
+    pending.notify(answered, future)
+    await future
+    return pending.wait()
+
+
+async def open(
+    path: Union[str, PathLike[str]],
+    *,
+    durability: Literal["group", "each", "interval", "memory"] = "group",
+    interval_ms: int = 1000,
+    create: bool = True,
+    program: Optional[str] = None,
+    snapshot_log_bytes: Optional[int] = None,
+    log_segment_bytes: Optional[int] = None,
+) -> Store:
+    """Opens the store in a directory; see `weir.open`."""
+    opened = await _pool.run(
+        _weir.open,
+        path,
+        durability=durability,
+        interval_ms=interval_ms,
+        create=create,
+        program=program,
+        snapshot_log_bytes=snapshot_log_bytes,
+        log_segment_bytes=log_segment_bytes,
+    )
+    return Store(opened)
+
+
+async def connect(
+    url: str,
+    *,
+    token: Optional[str] = None,
+    authority: Union[None, str, PathLike[str]] = None,
+    identity: Optional[tuple[Union[str, PathLike[str]], Union[str, PathLike[str]]]] = None,
+    agent: Optional[str] = None,
+    connect_timeout: float = 5.0,
+    patience: float = 30.0,
+) -> Store:
+    """Connects to a server; see `weir.connect`."""
+    connected = await _pool.run(
+        _weir.connect,
+        url,
+        token=token,
+        authority=authority,
+        identity=identity,
+        agent=agent,
+        connect_timeout=connect_timeout,
+        patience=patience,
+    )
+    return Store(connected)
+
+
+class Store:
+    """A store for event loops; `blocking` is the one underneath."""
+
+    def __init__(self, blocking: _weir.Store) -> None:
+        self.blocking = blocking
+
+    def topic(self, name: str) -> Topic:
+        """A handle on a topic. Costs nothing."""
+        return Topic(self.blocking.topic(name))
+
+    async def topics(self, *, dead: bool = False) -> list[TopicInfo]:
+        """All topics that live, or all that ever did, by name."""
+        return await _pool.run(self.blocking.topics, dead=dead)
+
+    async def batch(self, intentions: Sequence[tuple[str, Op]]) -> list[Verdict]:
+        """Many intentions in one call; see `weir.Store.batch`."""
+        return await settle(await _pool.run(self.blocking.send, list(intentions)))
+
+    async def sync(self) -> None:
+        """Makes everything answered so far durable."""
+        await _pool.run(self.blocking.sync)
+
+    async def close(self) -> None:
+        """Closes the store. Closing twice does nothing."""
+        await _pool.run(self.blocking.close)
+
+    async def __aenter__(self) -> Store:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        await self.close()
+
+
+class Topic:
+    """A topic for event loops; `blocking` is the one underneath."""
+
+    def __init__(self, blocking: _weir.Topic) -> None:
+        self.blocking = blocking
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return self.blocking.name
+
+    async def _write(self, ops: list[Op], size: int) -> list[Verdict]:
+        if size > _QUEUED_BYTES:
+            return await settle(await _pool.run(self.blocking.send, ops))
+        return await settle(self.blocking.send(ops))
+
+    async def create(self, **options: Any) -> Verdict:
+        """Makes the topic live; see `weir.Topic.create`."""
+        return await _pool.run(self.blocking.create, **options)
+
+    async def ensure(self) -> bool:
+        """Makes the topic live unless it does already; whether it was made now."""
+        return await _pool.run(self.blocking.ensure)
+
+    async def destroy(self) -> Verdict:
+        """Ends the topic."""
+        return await _pool.run(self.blocking.destroy)
+
+    async def info(self) -> Optional[TopicInfo]:
+        """What the topic is now; None when it never was created."""
+        return await _pool.run(self.blocking.info)
+
+    async def append(self, value: Data, *, meta: Data = b"") -> Verdict:
+        """Appends a record without key."""
+        return (await self._write([Put(b"", value, meta=meta)], len(value)))[0]
+
+    async def put(self, key: Data, value: Data, *, meta: Data = b"") -> Verdict:
+        """Appends a record and sets its key."""
+        return (await self._write([Put(key, value, meta=meta)], len(value)))[0]
+
+    async def put_if(
+        self, key: Data, value: Data, expect: Iterable[Expect], *, meta: Data = b""
+    ) -> Verdict:
+        """The same if all conditions hold; see `weir.Topic.put_if`."""
+        put = Put(key, value, expect=list(expect), meta=meta)
+        return (await self._write([put], len(value)))[0]
+
+    async def delete(
+        self, key: Data, *, expect: Iterable[Expect] = (), meta: Data = b""
+    ) -> Verdict:
+        """Removes a key."""
+        return (await self._write([Delete(key, expect=list(expect), meta=meta)], 0))[0]
+
+    async def batch(self, ops: Iterable[Op]) -> list[Verdict]:
+        """Many intentions in one call, one verdict for each."""
+        return await settle(await _pool.run(self.blocking.send, list(ops)))
+
+    async def transaction(self, ops: Iterable[Op], *, expect: Iterable[Expect] = ()) -> Verdict:
+        """All steps or none, in order."""
+        return await _pool.run(self.blocking.transaction, list(ops), expect=list(expect))
+
+    async def get(self, key: Data) -> Optional[Record]:
+        """The record with the key's current value; None without one."""
+        return await _pool.run(self.blocking.get, key)
+
+    async def at(self, offset: int) -> Optional[Record]:
+        """The record at an offset, if it is there."""
+        return await _pool.run(self.blocking.at, offset)
+
+    async def pages(
+        self,
+        *,
+        after: Optional[int] = None,
+        last: Optional[int] = None,
+        time_ms: Optional[int] = None,
+    ) -> AsyncIterator[RecordPage]:
+        """Pages of records up to the newest; see `weir.Topic.pages`."""
+        reader = await _pool.run(self.blocking.pages, after=after, last=last, time_ms=time_ms)
+        while (page := await _pool.run(reader.next_page)) is not None:
+            yield page
+
+    async def records(
+        self,
+        *,
+        after: Optional[int] = None,
+        last: Optional[int] = None,
+        time_ms: Optional[int] = None,
+    ) -> AsyncIterator[Record]:
+        """Records up to the newest."""
+        async for page in self.pages(after=after, last=last, time_ms=time_ms):
+            for record in page:
+                yield record
+
+    async def listen(
+        self,
+        *,
+        after: Optional[int] = None,
+        last: Optional[int] = None,
+        time_ms: Optional[int] = None,
+        start: bool = False,
+        timeout: Optional[float] = None,
+    ) -> AsyncIterator[RecordPage]:
+        """Pages of records as they come; see `weir.Topic.listen`."""
+        reader = await _pool.run(
+            self.blocking.listen, after=after, last=last, time_ms=time_ms, start=start
+        )
+        while (page := await _patiently(reader.next_page, timeout)) is not None:
+            yield page
+
+    async def latest(self, *, timeout: Optional[float] = 0.0) -> AsyncIterator[Record]:
+        """What holds now, then what comes; see `weir.Topic.latest`."""
+        latest = await _pool.run(self.blocking.latest, timeout=0.0)
+
+        def following(patience: float) -> Optional[Record]:
+            return next(latest, None)
+
+        while (record := await _patiently(following, timeout)) is not None:
+            yield record
+
+    async def keys(
+        self, prefix: Data = b"", *, after: Optional[Data] = None, limit: Optional[int] = None
+    ) -> list[tuple[bytes, int]]:
+        """Keys with a value, in byte order, each with the offset of its record."""
+        keys = self.blocking.keys(prefix, after=after, limit=limit)
+        return await _pool.run(list, keys)
+
+    async def group(
+        self,
+        name: str,
+        mode: Literal["shared", "keyed", "exclusive"] = "shared",
+        **options: Any,
+    ) -> Group:
+        """A member of a group; see `weir.Topic.group`."""
+        return Group(await _pool.run(self.blocking.group, name, mode, **options))
+
+
+class Group:
+    """A member of a group for event loops; `blocking` is the one underneath."""
+
+    def __init__(self, blocking: _weir.Group) -> None:
+        self.blocking = blocking
+
+    async def claim(self, max: int = 100, timeout: Optional[float] = 0.0) -> list[Work]:
+        """Takes up to `max` records, waiting up to `timeout` seconds for the first one."""
+        found = await _patiently(lambda patience: self.blocking.claim(max, patience) or None, timeout)
+        return found or []
+
+    async def ack(self, work: Iterable[Work]) -> list[int]:
+        """These are done; the offsets of those that are with somebody else by now."""
+        return await _pool.run(self.blocking.ack, list(work))
+
+    async def nack(self, work: Iterable[Work], *, delay: float = 0.0, reason: str = "") -> list[int]:
+        """These are given back."""
+        return await _pool.run(self.blocking.nack, list(work), delay=delay, reason=reason)
+
+    async def extend(self, work: Iterable[Work], lease: float) -> list[int]:
+        """The member is still at them."""
+        return await _pool.run(self.blocking.extend, list(work), lease)
+
+    async def leave(self) -> None:
+        """Gives up the ownership of an exclusive group."""
+        await _pool.run(self.blocking.leave)
+
+    async def info(self) -> GroupInfo:
+        """The group as it is now."""
+        return await _pool.run(self.blocking.info)
+
+
+async def _patiently(
+    step: Callable[[float], Optional[Any]], timeout: Optional[float]
+) -> Optional[Any]:
+    """Repeats a step that waits for so many seconds, until it gives something or time is over.
+
+    A task that is cancelled leaves its step to its end, which is near, and waits for it: so the
+    object underneath can be used again at once.
+    """
+    loop = asyncio.get_running_loop()
+    end = None if timeout is None else loop.time() + timeout
+    while True:
+        left = _SLICE if end is None else min(_SLICE, max(0.0, end - loop.time()))
+        running = _pool.start(step, left)
+        try:
+            found = await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.wait([running])
+            raise
+        if found is not None:
+            return found
+        if end is not None and loop.time() >= end:
+            return None

@@ -1,0 +1,167 @@
+//! The buffer protocol: memory of ours that Python sees, and memory that Python fills for us.
+//!
+//! The one file with unsafe code: the protocol is two C functions that fill a struct with a
+//! pointer. Invariants: memory that is seen is not moved, freed or written by us while any view of
+//! it lives, because a view holds the object and the object holds the memory; memory that Python
+//! may write is given to the engine only when no view of it is left.
+#![allow(
+    unsafe_code,
+    reason = "the buffer protocol is a C interface without a safe form"
+)]
+
+use std::ffi::c_int;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// Longest buffer: what the engine takes as one page.
+const BYTES_MAX: usize = u32::MAX as usize;
+
+/// Lends bytes that cannot change to a view.
+///
+/// # Safety
+/// `view` is the argument of `__getbuffer__`: null, or a struct to be filled. `bytes` belongs to
+/// `owner` and stays where it is, unchanged, as long as `owner` lives.
+pub(crate) unsafe fn lend(
+    owner: Bound<'_, PyAny>,
+    bytes: &[u8],
+    view: *mut ffi::Py_buffer,
+    flags: c_int,
+) -> PyResult<()> {
+    // SAFETY: as promised by the caller; the view is told that it must not write.
+    unsafe {
+        fill(
+            owner,
+            bytes.as_ptr().cast_mut(),
+            bytes.len(),
+            true,
+            view,
+            flags,
+        )
+    }
+}
+
+/// Fills a view.
+///
+/// # Safety
+/// As for [`lend`]; without `readonly` nobody else may read or write the bytes while the view lives.
+unsafe fn fill(
+    owner: Bound<'_, PyAny>,
+    start: *mut u8,
+    len: usize,
+    readonly: bool,
+    view: *mut ffi::Py_buffer,
+    flags: c_int,
+) -> PyResult<()> {
+    if view.is_null() {
+        return Err(PyBufferError::new_err("there is no view to fill"));
+    }
+    let len = ffi::Py_ssize_t::try_from(len)
+        .map_err(|_| PyBufferError::new_err("more bytes than a view can have"))?;
+    // SAFETY: the view is a struct to be filled, by the contract; the function takes a reference to
+    // the owner, which keeps the bytes where they are until the view is released.
+    let done = unsafe {
+        ffi::PyBuffer_FillInfo(
+            view,
+            owner.as_ptr(),
+            start.cast(),
+            len,
+            c_int::from(readonly),
+            flags,
+        )
+    };
+    if done == -1 {
+        return Err(PyErr::fetch(owner.py()));
+    }
+    Ok(())
+}
+
+/// Memory for a page: `readinto` fills it, then a query takes it without a copy.
+///
+/// It is a buffer that can be written. `Query.enqueue` takes the memory away; the object is empty
+/// from then on. It cannot be taken while a memoryview of it is left.
+#[pyclass(module = "weir", frozen)]
+pub(crate) struct Buffer(Mutex<Memory>);
+
+/// The memory of a buffer.
+struct Memory {
+    bytes: Option<Box<[u8]>>,
+    views: usize,
+}
+
+impl Buffer {
+    /// Takes the first `len` bytes, all without one.
+    pub(crate) fn take(&self, len: Option<usize>) -> PyResult<Bytes> {
+        let mut memory = self.memory();
+        if memory.views > 0 {
+            return Err(PyBufferError::new_err("a view of the buffer is in use"));
+        }
+        let given = memory.bytes.as_ref();
+        let bytes = given.ok_or_else(|| PyValueError::new_err("the buffer was given away"))?;
+        let len = len.unwrap_or(bytes.len());
+        if len > bytes.len() {
+            return Err(PyValueError::new_err("length is more than the buffer has"));
+        }
+        let bytes = memory.bytes.take().unwrap_or_default();
+        Ok(Bytes::from(bytes).slice(..len))
+    }
+
+    fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {
+        // Held for a few instructions, never while anything is waited for.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Buffer {
+    /// Memory of this many bytes, all zero.
+    #[new]
+    fn new(size: usize) -> PyResult<Self> {
+        if size > BYTES_MAX {
+            return Err(PyValueError::new_err("a page has at most 4 GiB"));
+        }
+        Ok(Self(Mutex::new(Memory {
+            bytes: Some(vec![0; size].into_boxed_slice()),
+            views: 0,
+        })))
+    }
+
+    fn __len__(&self) -> usize {
+        self.memory().bytes.as_ref().map_or(0, |bytes| bytes.len())
+    }
+
+    fn __repr__(&self) -> String {
+        match &self.memory().bytes {
+            Some(bytes) => format!("<weir.Buffer of {} bytes>", bytes.len()),
+            None => "<weir.Buffer, given away>".to_owned(),
+        }
+    }
+
+    /// # Safety
+    /// Called by the interpreter alone.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let mut memory = slf.get().memory();
+        let Some(bytes) = &mut memory.bytes else {
+            return Err(PyBufferError::new_err("the buffer was given away"));
+        };
+        let (start, len) = (bytes.as_mut_ptr(), bytes.len());
+        // SAFETY: the box is neither read, nor moved, nor freed here while `views` is not 0.
+        unsafe { fill(slf.as_any().clone(), start, len, false, view, flags)? };
+        memory.views += 1;
+        Ok(())
+    }
+
+    /// # Safety
+    /// Called by the interpreter alone, once for each view.
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
+        let mut memory = self.memory();
+        memory.views = memory.views.saturating_sub(1);
+    }
+}

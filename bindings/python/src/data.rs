@@ -1,0 +1,59 @@
+//! Bytes that come from Python: text, bytes, and anything with a buffer.
+//!
+//! `bytes` and `str` cannot change, so they are read where they lie; everything else is copied.
+
+use bytes::Bytes;
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use pyo3::types::{PyBytes, PyString};
+
+/// Bytes given by the caller, good beyond the call.
+pub(crate) enum Data {
+    /// Of a `bytes` object, which is kept alive.
+    Bytes(PyBackedBytes),
+    /// UTF-8 of a `str`, which is kept alive.
+    Text(PyBackedStr),
+    /// A copy.
+    Copy(Vec<u8>),
+}
+
+impl AsRef<[u8]> for Data {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Text(text) => text.as_bytes(),
+            Self::Copy(bytes) => bytes,
+        }
+    }
+}
+
+impl Data {
+    /// The same as a page; nothing is copied.
+    pub(crate) fn into_bytes(self) -> Bytes {
+        match self {
+            Self::Copy(bytes) => Bytes::from(bytes),
+            held => Bytes::from_owner(held),
+        }
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for Data {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(bytes) = object.cast::<PyBytes>() {
+            return Ok(Self::Bytes(PyBackedBytes::from(bytes.to_owned())));
+        }
+        if let Ok(text) = object.cast::<PyString>() {
+            return Ok(Self::Text(PyBackedStr::try_from(text.to_owned())?));
+        }
+        let Ok(buffer) = PyBuffer::<u8>::get(&object) else {
+            let kind = object.get_type().name()?;
+            let text = format!("bytes, str or a buffer of bytes is needed, not {kind}");
+            return Err(PyTypeError::new_err(text));
+        };
+        Ok(Self::Copy(buffer.to_vec(object.py())?))
+    }
+}

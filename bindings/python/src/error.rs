@@ -1,0 +1,152 @@
+//! Errors of the crates below as exceptions of the package.
+//!
+//! The classes are in Python (`weir/_errors.py`); numbers, names and advice come from the table
+//! that all languages share. What must never happen here: an error without its code.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use weir::query::QueryError;
+use weir::{ErrorCode, NameError, StoreError, WeirError};
+
+/// An error on its way to Python: made where the interpreter may be released.
+pub(crate) struct Failure {
+    code: ErrorCode,
+    text: String,
+    place: Option<Box<Where>>,
+}
+
+/// Where in a query it went wrong.
+#[derive(Default)]
+struct Where {
+    source: Option<u32>,
+    name: Option<String>,
+    page: Option<u64>,
+    item: Option<u64>,
+    offset: Option<u64>,
+    field: Option<&'static str>,
+}
+
+/// What most calls here answer.
+pub(crate) type Answer<T> = Result<T, Failure>;
+
+impl Failure {
+    /// With words of our own.
+    pub(crate) fn new(code: ErrorCode, text: impl Into<String>) -> Self {
+        Self {
+            code,
+            text: text.into(),
+            place: None,
+        }
+    }
+
+    /// Another thread uses the object.
+    pub(crate) fn busy() -> Self {
+        Self::new(ErrorCode::Busy, "another thread uses this object now")
+    }
+
+    /// The object was closed.
+    pub(crate) fn closed() -> Self {
+        Self::new(ErrorCode::Closed, "the store is closed")
+    }
+
+    /// A value that an option does not have.
+    pub(crate) fn option(what: &str, value: &str) -> Self {
+        Self::new(ErrorCode::BadOption, format!("{what} cannot be {value:?}"))
+    }
+}
+
+impl From<WeirError> for Failure {
+    fn from(error: WeirError) -> Self {
+        let code = match &error {
+            WeirError::Name(_) => ErrorCode::BadName,
+            WeirError::Store(error) => error.code(),
+            WeirError::NotCreated { code }
+            | WeirError::Group { code }
+            | WeirError::Nonce { code, .. } => *code,
+            _ => ErrorCode::Internal,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}
+
+impl From<NameError> for Failure {
+    fn from(error: NameError) -> Self {
+        Self::new(ErrorCode::BadName, error.to_string())
+    }
+}
+
+impl From<QueryError> for Failure {
+    fn from(error: QueryError) -> Self {
+        let place = error.place();
+        let name = String::from_utf8_lossy(&place.name).into_owned();
+        Self {
+            code: error.code(),
+            text: error.to_string(),
+            place: Some(Box::new(Where {
+                source: place.source.map(|source| source.0),
+                name: (!name.is_empty()).then_some(name),
+                page: place.page,
+                item: place.item,
+                offset: place.offset,
+                field: place.field,
+            })),
+        }
+    }
+}
+
+impl From<Failure> for PyErr {
+    fn from(failure: Failure) -> Self {
+        Python::attach(|py| raise(py, failure).unwrap_or_else(|error| error))
+    }
+}
+
+/// Calls the maker of exceptions.
+fn raise(py: Python<'_>, failure: Failure) -> PyResult<PyErr> {
+    static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let make = MAKE.get_or_try_init(py, || {
+        let module = py.import("weir._errors")?;
+        PyResult::Ok(module.getattr("make")?.unbind())
+    })?;
+    let code = failure.code;
+    let class = match code.class() {
+        weir::ErrorClass::Invalid => "invalid",
+        weir::ErrorClass::Error => "error",
+        weir::ErrorClass::Refusal => "refusal",
+        weir::ErrorClass::Store => "store",
+        weir::ErrorClass::Client => "client",
+        weir::ErrorClass::Query => "query",
+        weir::ErrorClass::Call => "call",
+        weir::ErrorClass::Internal => "internal",
+    };
+    let retry = match code.retry() {
+        weir::ErrorRetry::Yes => "yes",
+        weir::ErrorRetry::After => "after",
+        weir::ErrorRetry::No => "no",
+    };
+    let place = failure.place.unwrap_or_default();
+    let error = make.bind(py).call1((
+        (
+            code.name(),
+            code.number(),
+            class,
+            retry,
+            failure.text,
+            code.advice(),
+        ),
+        (
+            place.source,
+            place.name,
+            place.page,
+            place.item,
+            place.offset,
+            place.field,
+        ),
+    ))?;
+    Ok(PyErr::from_value(error))
+}

@@ -1,0 +1,233 @@
+//! Members of groups: they take records, and say what became of them.
+
+use std::sync::{Mutex, TryLockError};
+use std::time::Instant;
+
+use pyo3::prelude::*;
+use weir::ConsequenceOffset;
+
+use crate::error::{Answer, Failure};
+use crate::record::Record;
+use crate::verdict::Verdict;
+use crate::wait::{self, seconds};
+
+/// A member of a group. Used by one thread at a time.
+#[pyclass(module = "weir", frozen)]
+pub(crate) struct Group {
+    name: String,
+    group: Mutex<Option<weir::Group>>,
+}
+
+impl Group {
+    pub(crate) fn new(name: &str, group: weir::Group) -> Self {
+        Self {
+            name: name.to_owned(),
+            group: Mutex::new(Some(group)),
+        }
+    }
+
+    fn slot<T>(&self, work: impl FnOnce(&mut Option<weir::Group>) -> Answer<T>) -> Answer<T> {
+        match self.group.try_lock() {
+            Ok(mut group) => work(&mut group),
+            Err(TryLockError::Poisoned(group)) => work(&mut group.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(Failure::busy()),
+        }
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut weir::Group) -> Answer<T>) -> Answer<T> {
+        self.slot(|slot| match slot {
+            Some(group) => work(group),
+            None => Err(Failure::new(
+                weir::ErrorCode::GroupUnknown,
+                "the group was deleted",
+            )),
+        })
+    }
+}
+
+fn offsets(lost: Vec<ConsequenceOffset>) -> Vec<u64> {
+    lost.into_iter().map(|offset| offset.0).collect()
+}
+
+fn works(works: &[Bound<'_, Work>]) -> Vec<weir::Work> {
+    works.iter().map(|work| work.get().work.clone()).collect()
+}
+
+#[pymethods]
+impl Group {
+    /// The name of the group.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Takes up to `max` records, waiting up to `timeout` seconds for the first one (None: for
+    /// ever). Ctrl-C ends the wait.
+    #[pyo3(signature = (max=100, timeout=Some(0.0)))]
+    fn claim(&self, py: Python<'_>, max: usize, timeout: Option<f64>) -> PyResult<Vec<Work>> {
+        let found = wait::sliced(py, wait::until(timeout)?, |slice| {
+            self.with(|group| {
+                let left = slice.saturating_duration_since(Instant::now());
+                let found = group.claim(max, left)?;
+                Ok((!found.is_empty()).then_some(found))
+            })
+        })?;
+        let found = found.unwrap_or_default().into_iter();
+        Ok(found.map(|work| Work { work }).collect())
+    }
+
+    /// These are done, for good when this returns. The offsets of those that are with somebody else
+    /// by now. In an exclusive group everything up to the last of them is done.
+    fn ack(&self, py: Python<'_>, work: Vec<Bound<'_, Work>>) -> PyResult<Vec<u64>> {
+        let work = works(&work);
+        let lost = py.detach(|| self.with(|group| Ok(group.ack(&work)?)))?;
+        Ok(offsets(lost))
+    }
+
+    /// These are given back; they may be claimed again after `delay` seconds. The offsets of those
+    /// that are with somebody else by now.
+    #[pyo3(signature = (work, *, delay=0.0, reason=""))]
+    fn nack(
+        &self,
+        py: Python<'_>,
+        work: Vec<Bound<'_, Work>>,
+        delay: f64,
+        reason: &str,
+    ) -> PyResult<Vec<u64>> {
+        let (work, delay) = (works(&work), seconds("delay", delay)?);
+        let lost = py.detach(|| self.with(|group| Ok(group.nack(&work, delay, reason)?)))?;
+        Ok(offsets(lost))
+    }
+
+    /// The member is still at them: their leases end in `lease` seconds. The offsets of those that
+    /// it has not any more.
+    fn extend(&self, py: Python<'_>, work: Vec<Bound<'_, Work>>, lease: f64) -> PyResult<Vec<u64>> {
+        let (work, lease) = (works(&work), seconds("lease", lease)?);
+        let lost = py.detach(|| self.with(|group| Ok(group.extend(&work, lease)?)))?;
+        Ok(offsets(lost))
+    }
+
+    /// Puts the group anywhere: everything up to `offset` counts as done. Whoever has something
+    /// loses it.
+    fn reset(&self, py: Python<'_>, offset: u64) -> PyResult<Verdict> {
+        let offset = ConsequenceOffset(offset);
+        let verdict = py.detach(|| self.with(|group| Ok(group.reset(offset)?)))?;
+        Ok(Verdict::new(&verdict))
+    }
+
+    /// Takes over an exclusive group from whoever owns it.
+    fn take_over(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(py.detach(|| self.with(|group| Ok(group.take_over()?)))?)
+    }
+
+    /// Gives up the ownership of an exclusive group, so that another member need not wait.
+    fn leave(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(py.detach(|| self.with(|group| Ok(group.leave()?)))?)
+    }
+
+    /// Ends the group; its position is forgotten.
+    fn delete(&self, py: Python<'_>) -> PyResult<Verdict> {
+        let verdict = py.detach(|| {
+            self.slot(|slot| match slot.take() {
+                Some(group) => Ok(group.delete()?),
+                None => Err(Failure::new(
+                    weir::ErrorCode::GroupUnknown,
+                    "the group was deleted",
+                )),
+            })
+        })?;
+        Ok(Verdict::new(&verdict))
+    }
+
+    /// The group as it is now.
+    fn info(&self, py: Python<'_>) -> PyResult<GroupInfo> {
+        Ok(py.detach(|| self.with(|group| Ok(group.info()?)))?.into())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<weir.Group {}>", self.name)
+    }
+}
+
+/// A record that a member has.
+#[pyclass(module = "weir", frozen)]
+pub(crate) struct Work {
+    work: weir::Work,
+}
+
+#[pymethods]
+impl Work {
+    /// The record.
+    #[getter]
+    fn record(&self) -> Record {
+        Record::of_work(self.work.clone())
+    }
+
+    /// How often it was delivered, this time included; 1 in an exclusive group.
+    #[getter]
+    fn attempts(&self) -> u32 {
+        self.work.attempts()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<weir.Work {}>", self.work.record().offset)
+    }
+}
+
+/// A group as it was when it was asked for.
+#[pyclass(module = "weir", frozen, get_all)]
+pub(crate) struct GroupInfo {
+    /// Topic it reads.
+    topic: String,
+    /// Its name.
+    name: String,
+    /// "shared", "keyed" or "exclusive".
+    mode: &'static str,
+    /// Everything up to here is done.
+    cursor: u64,
+    /// Offsets that are not done.
+    lag: u64,
+    /// Records that members have.
+    leased: u64,
+    /// Records that were seen and wait to be claimed.
+    waiting: u64,
+    /// Deliveries beyond the first of a record.
+    redeliveries: u64,
+    /// Records that were given up.
+    deaths: u64,
+    /// Milliseconds of a lease.
+    lease_ms: u64,
+    /// Deliveries after which a record is given up; 0: never.
+    attempts_max: u32,
+    /// Topic for dead letters; empty for none.
+    dead_letters: String,
+}
+
+impl From<weir::GroupInfo> for GroupInfo {
+    fn from(info: weir::GroupInfo) -> Self {
+        Self {
+            topic: info.topic,
+            name: info.name,
+            mode: info.mode.name(),
+            cursor: info.cursor.0,
+            lag: info.lag,
+            leased: info.leased,
+            waiting: info.waiting,
+            redeliveries: info.redeliveries,
+            deaths: info.deaths,
+            lease_ms: info.lease_ms,
+            attempts_max: info.attempts_max,
+            dead_letters: info.dead_letters,
+        }
+    }
+}
+
+#[pymethods]
+impl GroupInfo {
+    fn __repr__(&self) -> String {
+        format!(
+            "<weir.GroupInfo {} of {}: cursor {}>",
+            self.name, self.topic, self.cursor
+        )
+    }
+}

@@ -1,0 +1,130 @@
+//! Verdicts that are on their way.
+
+use std::future::Future as _;
+use std::pin::Pin;
+use std::sync::{Mutex, TryLockError};
+use std::task::{Context, Poll};
+
+use pyo3::prelude::*;
+use weir::{Outcomes, Proposal};
+
+use crate::error::{Answer, Failure};
+use crate::notify;
+use crate::verdict::Verdict;
+use crate::wait;
+
+/// Verdicts that are on their way: made by `send`. Dropping it does not take the intentions back.
+#[pyclass(module = "weir", frozen)]
+pub(crate) struct Pending(Mutex<State>);
+
+/// How far it is.
+enum State {
+    /// Not answered when it was looked at last.
+    Waits(Proposal),
+    /// Answered; kept for every further look.
+    Done(Outcomes),
+    /// Failed, or taken by a wait that was broken off.
+    Over(weir::ErrorCode, String),
+}
+
+impl Pending {
+    pub(crate) fn new(proposal: Proposal) -> Self {
+        Self(Mutex::new(State::Waits(proposal)))
+    }
+
+    /// The state when nobody else uses it.
+    fn state(&self) -> Answer<std::sync::MutexGuard<'_, State>> {
+        match self.0.try_lock() {
+            Ok(state) => Ok(state),
+            Err(TryLockError::Poisoned(state)) => Ok(state.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(Failure::busy()),
+        }
+    }
+
+    /// Waits for the verdicts, looking for signals.
+    pub(crate) fn verdicts(
+        &self,
+        py: Python<'_>,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<Vec<Verdict>>> {
+        let end = wait::until(timeout)?;
+        wait::sliced(py, end, |slice| {
+            let mut state = self.state()?;
+            let over = State::Over(weir::ErrorCode::Closed, "it was answered before".to_owned());
+            match std::mem::replace(&mut *state, over) {
+                State::Done(outcomes) => {
+                    let verdicts = Verdict::all(&outcomes);
+                    *state = State::Done(outcomes);
+                    verdicts.map(Some)
+                }
+                State::Waits(proposal) => {
+                    let left = slice.saturating_duration_since(std::time::Instant::now());
+                    match proposal.wait_for(left) {
+                        Ok(Ok(outcomes)) => {
+                            let verdicts = Verdict::all(&outcomes);
+                            *state = State::Done(outcomes);
+                            verdicts.map(Some)
+                        }
+                        Ok(Err(error)) => {
+                            *state = State::Over(error.code(), error.to_string());
+                            Err(error.into())
+                        }
+                        Err(proposal) => {
+                            *state = State::Waits(proposal);
+                            Ok(None)
+                        }
+                    }
+                }
+                State::Over(code, text) => {
+                    *state = State::Over(code, text.clone());
+                    Err(Failure::new(code, text))
+                }
+            }
+        })
+    }
+}
+
+#[pymethods]
+impl Pending {
+    /// Waits for the verdicts, in the order of the intentions; at most `timeout` seconds.
+    ///
+    /// Raises TimeoutError when the time is over; that says nothing about what will become of the
+    /// intentions.
+    #[pyo3(signature = (timeout=None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Vec<Verdict>> {
+        let verdicts = self.verdicts(py, timeout)?;
+        verdicts.ok_or_else(|| pyo3::exceptions::PyTimeoutError::new_err("no answer in time"))
+    }
+
+    /// Whether `wait` would return at once.
+    #[getter]
+    fn done(&self) -> PyResult<bool> {
+        Ok(match &*self.state()? {
+            State::Waits(proposal) => proposal.is_done(),
+            _ => true,
+        })
+    }
+
+    /// Calls `call(argument)` from another thread, once, when `wait` would return at once.
+    fn notify(&self, call: Py<PyAny>, argument: Py<PyAny>) -> PyResult<()> {
+        let mut state = self.state()?;
+        let waker = notify::waker(call, argument);
+        if let State::Waits(proposal) = &mut *state {
+            let mut context = Context::from_waker(&waker);
+            match Pin::new(proposal).poll(&mut context) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Ok(outcomes)) => *state = State::Done(outcomes),
+                Poll::Ready(Err(error)) => *state = State::Over(error.code(), error.to_string()),
+            }
+        }
+        waker.wake();
+        Ok(())
+    }
+
+    fn __repr__(&self) -> &'static str {
+        match self.done() {
+            Ok(true) => "<weir.Pending, answered>",
+            _ => "<weir.Pending>",
+        }
+    }
+}

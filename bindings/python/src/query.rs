@@ -1,0 +1,552 @@
+//! The query engine over pages of JSON from anywhere.
+
+use std::sync::{Arc, Mutex, TryLockError};
+
+use bytes::Bytes;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+use weir::ErrorCode;
+use weir::query::{
+    BadItem, Bounds, Budgets, Complex, Level, Missing, Mode, QueryText, Shape, SourceId,
+    SourceOptions, Step, Strings,
+};
+
+use crate::buffer::Buffer;
+use crate::data::Data;
+use crate::error::{Answer, Failure};
+use crate::result::Page;
+use crate::value::RELEASE_BYTES;
+
+/// A query over pages of JSON: ordered merge, filter, groups, limits. It does no I/O: `next` says
+/// what it needs, the caller fetches it. Used by one thread at a time.
+#[pyclass(module = "weir", frozen)]
+pub(crate) struct Query {
+    query: Mutex<weir::query::Query>,
+}
+
+impl Query {
+    fn with<T>(&self, work: impl FnOnce(&mut weir::query::Query) -> Answer<T>) -> Answer<T> {
+        match self.query.try_lock() {
+            Ok(mut query) => work(&mut query),
+            Err(TryLockError::Poisoned(_)) => Err(Failure::new(
+                ErrorCode::Internal,
+                "an earlier call of the query panicked",
+            )),
+            Err(TryLockError::WouldBlock) => Err(Failure::busy()),
+        }
+    }
+}
+
+/// One of some words.
+fn word<T: Copy>(what: &str, words: &[(&str, T)], given: &str) -> Answer<T> {
+    let found = words.iter().find(|(word, _)| *word == given);
+    found
+        .map(|(_, value)| *value)
+        .ok_or_else(|| Failure::option(what, given))
+}
+
+const LEVELS: &[(&str, Level)] = &[
+    ("none", Level::None),
+    ("structural", Level::Structural),
+    ("strict", Level::Strict),
+];
+
+/// A JSON scalar from an object of Python: `str` is a string, not JSON text.
+fn scalar(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    value
+        .py()
+        .import("json")?
+        .call_method1("dumps", (value,))?
+        .extract()
+}
+
+/// Budgets by name.
+fn budgets(given: Option<&Bound<'_, PyDict>>) -> PyResult<Budgets> {
+    let mut budgets = Budgets::default();
+    for (name, value) in given.into_iter().flat_map(pyo3::types::PyDictMethods::iter) {
+        let name: String = name.extract()?;
+        match name.as_str() {
+            "buffer_bytes_max" => budgets.buffer_bytes_max = value.extract()?,
+            "pages_ahead" => budgets.pages_ahead = value.extract()?,
+            "sort_bytes_max" => budgets.sort_bytes_max = value.extract()?,
+            "groups_max" => budgets.groups_max = value.extract()?,
+            "distinct_max" => budgets.distinct_max = value.extract()?,
+            "sources_max" => budgets.sources_max = value.extract()?,
+            "page_bytes_max" => budgets.page_bytes_max = value.extract()?,
+            "item_bytes_max" => budgets.item_bytes_max = value.extract()?,
+            "depth_max" => budgets.depth_max = value.extract()?,
+            "page_bytes_hint" => budgets.page_bytes_hint = value.extract()?,
+            _ => {
+                let text = format!("there is no budget {name:?}");
+                return Err(pyo3::exceptions::PyTypeError::new_err(text));
+            }
+        }
+    }
+    Ok(budgets)
+}
+
+/// Options of a source by name.
+fn source_options(
+    name: Option<Data>,
+    given: Option<&Bound<'_, PyDict>>,
+) -> PyResult<SourceOptions> {
+    let mut options = SourceOptions {
+        name: name.map(|name| name.as_ref().to_vec()).unwrap_or_default(),
+        ..SourceOptions::default()
+    };
+    for (name, value) in given.into_iter().flat_map(pyo3::types::PyDictMethods::iter) {
+        let name: String = name.extract()?;
+        match name.as_str() {
+            "name" => options.name = value.extract::<Data>()?.as_ref().to_vec(),
+            "sorted" => options.sorted = value.extract()?,
+            "shape" => options.shape = shape(value.extract()?)?,
+            "level" if value.is_none() => options.level = None,
+            "level" => options.level = Some(word("level", LEVELS, value.extract()?)?),
+            "first" => {
+                let first = value.extract::<Option<Data>>()?;
+                options.first = first.map(|first| Bytes::copy_from_slice(first.as_ref()));
+            }
+            "ordinal" => options.ordinal = value.extract()?,
+            "trust_order" => options.trust_order = value.extract()?,
+            "stable" => options.stable = value.extract()?,
+            "tie" => options.tie = value.extract()?,
+            "partial" => options.partial = value.extract()?,
+            "bound" if value.is_none() => options.bound = None,
+            "bound" => {
+                let bound = value.try_iter()?.map(|key| scalar(&key?));
+                options.bound = Some(bound.collect::<PyResult<_>>()?);
+            }
+            "meta" => {
+                for (name, value) in value.cast::<PyDict>()?.iter() {
+                    options.meta.push((name.extract()?, scalar(&value)?));
+                }
+            }
+            _ => {
+                let text = format!("a source has no option {name:?}");
+                return Err(pyo3::exceptions::PyTypeError::new_err(text));
+            }
+        }
+    }
+    Ok(options)
+}
+
+/// Where the items are in a page: a word, or a path to an array.
+fn shape(text: &str) -> Answer<Shape> {
+    Ok(match text {
+        "array" => Shape::Array,
+        "lines" => Shape::Lines,
+        "single" => Shape::Single,
+        path => {
+            let path = path.strip_prefix("member:").unwrap_or(path);
+            Shape::Member(path.parse().map_err(|error| {
+                Failure::new(ErrorCode::BadOption, format!("shape {text:?}: {error}"))
+            })?)
+        }
+    })
+}
+
+/// A source, or its number.
+#[derive(FromPyObject)]
+pub(crate) enum AnySource<'py> {
+    Source(Bound<'py, Source>),
+    Number(u32),
+}
+
+impl AnySource<'_> {
+    fn id(&self) -> SourceId {
+        match self {
+            Self::Source(source) => source.get().id,
+            Self::Number(number) => SourceId(*number),
+        }
+    }
+}
+
+/// A page as it is given: a `Buffer` is taken away, anything else is read where it lies or copied.
+fn page(data: &Bound<'_, PyAny>, length: Option<usize>) -> PyResult<Bytes> {
+    if let Ok(buffer) = data.cast::<Buffer>() {
+        return buffer.get().take(length);
+    }
+    let bytes = data.extract::<Data>()?.into_bytes();
+    match length {
+        None => Ok(bytes),
+        Some(length) if length <= bytes.len() => Ok(bytes.slice(..length)),
+        Some(_) => Err(pyo3::exceptions::PyValueError::new_err(
+            "length is more than the page has",
+        )),
+    }
+}
+
+#[pymethods]
+impl Query {
+    /// `where` is a JSONPath filter in which `@` is the item; `order`, `select` and `group` are
+    /// lists as in `docs/guide/query.md`. `params` are values for `param('name')`. `strings` is
+    /// "scalar" or "utf16"; `complex` (arrays and objects as order keys) "error" or "rank";
+    /// `missing` (items without one) "first" or "drop"; `level` "structural" or "strict";
+    /// `on_bad_item` (in lines) "error", "skip" or "undefined"; `mode` None, "sequential",
+    /// "arrival", "round_robin", "merge" or "sort". `budgets` bounds what is held. With `token`,
+    /// of the same query, it goes on where that one stopped.
+    ///
+    /// Raises QueryError with the field and the byte that is wrong.
+    #[new]
+    #[pyo3(signature = (*, r#where="", order="", select="", group="", distinct=false, offset=0, limit=None, top=None, params=None, strings="scalar", complex="error", missing="first", level="structural", on_bad_item="error", mode=None, budgets=None, token=None))]
+    fn new(
+        r#where: &str,
+        order: &str,
+        select: &str,
+        group: &str,
+        distinct: bool,
+        offset: u64,
+        limit: Option<u64>,
+        top: Option<u64>,
+        params: Option<&Bound<'_, PyDict>>,
+        strings: &str,
+        complex: &str,
+        missing: &str,
+        level: &str,
+        on_bad_item: &str,
+        mode: Option<&str>,
+        budgets: Option<&Bound<'_, PyDict>>,
+        token: Option<Data>,
+    ) -> PyResult<Self> {
+        let modes = [
+            Mode::Sequential,
+            Mode::Arrival,
+            Mode::RoundRobin,
+            Mode::Merge,
+            Mode::Sort,
+        ];
+        let modes = modes.map(|mode| (mode.name(), mode));
+        let mut values = Vec::new();
+        for (name, value) in params
+            .into_iter()
+            .flat_map(pyo3::types::PyDictMethods::iter)
+        {
+            values.push((name.extract()?, scalar(&value)?));
+        }
+        let text = QueryText {
+            filter: r#where.into(),
+            order: order.into(),
+            select: select.into(),
+            group: group.into(),
+            distinct,
+            offset,
+            limit,
+            top,
+            params: values,
+            strings: word(
+                "strings",
+                &[("scalar", Strings::Scalar), ("utf16", Strings::Utf16)],
+                strings,
+            )?,
+            complex: word(
+                "complex",
+                &[("error", Complex::Error), ("rank", Complex::Rank)],
+                complex,
+            )?,
+            missing: word(
+                "missing",
+                &[("first", Missing::First), ("drop", Missing::Drop)],
+                missing,
+            )?,
+            level: word("level", LEVELS, level)?,
+            on_bad_item: word(
+                "on_bad_item",
+                &[
+                    ("error", BadItem::Error),
+                    ("skip", BadItem::Skip),
+                    ("undefined", BadItem::Undefined),
+                ],
+                on_bad_item,
+            )?,
+            mode: mode.map(|mode| word("mode", &modes, mode)).transpose()?,
+        };
+        let budgets = self::budgets(budgets)?;
+        let plan = Arc::new(text.compile().map_err(Failure::from)?);
+        let query = match token {
+            None => weir::query::Query::new(plan, budgets),
+            Some(token) => {
+                weir::query::Query::resume(plan, budgets, token.as_ref()).map_err(Failure::from)?
+            }
+        };
+        Ok(Self {
+            query: Mutex::new(query),
+        })
+    }
+
+    /// Adds a source.
+    ///
+    /// Options: sorted (its items come in the order of the query), shape ("array", "lines",
+    /// "single", or a JSONPath to the array), level, first (what names its first page), ordinal
+    /// (rank among equal items), stable (a continuation gives the same items again), tie, meta,
+    /// bound, partial, trust_order. `name` is for messages and tokens.
+    #[pyo3(signature = (name=None, **options))]
+    fn add_source<'py>(
+        slf: Bound<'py, Self>,
+        name: Option<Data>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Source> {
+        let options = source_options(name, options)?;
+        let id = slf.get().with(|query| Ok(query.add_source(options)?))?;
+        Ok(Source {
+            query: slf.unbind(),
+            id,
+        })
+    }
+
+    /// Hands in a page of a source. `next` names the page behind it; None: this was the last.
+    ///
+    /// `bytes` and `str` are kept and not copied; a `Buffer` is taken away; other buffers are
+    /// copied. With `length` only the first bytes count.
+    ///
+    /// Raises QueryError with source, item and byte; the query is then as before.
+    #[pyo3(signature = (source, data, next=None, *, length=None))]
+    fn enqueue(
+        &self,
+        py: Python<'_>,
+        source: AnySource<'_>,
+        data: &Bound<'_, PyAny>,
+        next: Option<Data>,
+        length: Option<usize>,
+    ) -> PyResult<()> {
+        let id = source.id();
+        let bytes = page(data, length)?;
+        let next = next.map(|next| Bytes::copy_from_slice(next.as_ref()));
+        let large = bytes.len() > RELEASE_BYTES;
+        let work = || self.with(|query| Ok(query.enqueue(id, bytes, next)?));
+        Ok(if large { py.detach(work) } else { work() }?)
+    }
+
+    /// Says that a source has no more pages.
+    fn finish(&self, source: AnySource<'_>) -> PyResult<()> {
+        let id = source.id();
+        Ok(self.with(|query| Ok(query.finish(id)?))?)
+    }
+
+    /// Promises that nothing below these order keys will come from a source.
+    #[pyo3(signature = (source, *keys))]
+    fn watermark(&self, source: AnySource<'_>, keys: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+        let id = source.id();
+        let keys: Vec<String> = keys.iter().map(scalar).collect::<PyResult<_>>()?;
+        Ok(self.with(|query| Ok(query.watermark(id, &keys)?))?)
+    }
+
+    /// Retires a source at the end of the pages that came, and puts others in its place: the parts
+    /// it was split into. Each is a dict with the options of `add_source`.
+    fn replace<'py>(
+        slf: Bound<'py, Self>,
+        source: AnySource<'py>,
+        parts: Vec<Bound<'py, PyDict>>,
+    ) -> PyResult<Vec<Source>> {
+        let id = source.id();
+        let parts = parts.iter().map(|part| source_options(None, Some(part)));
+        let parts = parts.collect::<PyResult<Vec<_>>>()?;
+        let ids = slf.get().with(|query| Ok(query.replace(id, parts)?))?;
+        let ids = ids.into_iter();
+        Ok(ids
+            .map(|id| Source {
+                query: slf.clone().unbind(),
+                id,
+            })
+            .collect())
+    }
+
+    /// A `Page` if there are results, a list of `Need` if pages are missing, None at the end.
+    ///
+    /// Raises QueryError; it is final.
+    #[pyo3(signature = (max_items=256, max_bytes=1 << 20))]
+    fn next(
+        slf: Bound<'_, Self>,
+        max_items: usize,
+        max_bytes: u64,
+    ) -> PyResult<Option<Bound<'_, PyAny>>> {
+        let py = slf.py();
+        let bounds = Bounds {
+            items_max: max_items,
+            bytes_max: max_bytes,
+        };
+        let query = slf.get();
+        match py.detach(|| query.with(|query| Ok(query.next(bounds)?)))? {
+            Step::Done => Ok(None),
+            Step::Ready(page) => Ok(Some(Bound::new(py, Page::new(page))?.into_any())),
+            Step::Need(needs) => Ok(Some(Need::list(&slf, needs)?.into_any())),
+        }
+    }
+
+    /// What is wanted now: a list of `Need`.
+    fn needs(slf: Bound<'_, Self>) -> PyResult<Bound<'_, PyList>> {
+        let needs = slf.get().with(|query| Ok(query.needs()))?;
+        Need::list(&slf, needs)
+    }
+
+    /// Where the query stands, to go on later, at most 64 KiB.
+    ///
+    /// Raises QueryError NO_TOKEN for what cannot be resumed.
+    fn token<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let token = self.with(|query| Ok(query.token()?))?;
+        Ok(PyBytes::new(py, &token))
+    }
+
+    /// What the query will do, for people.
+    fn explain(&self) -> PyResult<String> {
+        Ok(self.with(|query| Ok(query.explain().to_string()))?)
+    }
+
+    /// Name of a source by its number; None if there is no such source.
+    fn source_name<'py>(
+        &self,
+        py: Python<'py>,
+        number: u32,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let id = SourceId(number);
+        let name = self.with(|query| Ok(query.source_name(id).map(<[u8]>::to_vec)))?;
+        Ok(name.map(|name| PyBytes::new(py, &name)))
+    }
+
+    /// Bytes of pages that are referenced, by results too.
+    #[getter]
+    fn buffered_bytes(&self) -> PyResult<u64> {
+        Ok(self.with(|query| Ok(query.buffered_bytes()))?)
+    }
+
+    /// Bad items that were left out so far.
+    #[getter]
+    fn skipped(&self) -> PyResult<u64> {
+        Ok(self.with(|query| Ok(query.skipped()))?)
+    }
+}
+
+/// A source of a query.
+#[pyclass(module = "weir", frozen)]
+pub(crate) struct Source {
+    query: Py<Query>,
+    id: SourceId,
+}
+
+#[pymethods]
+impl Source {
+    /// Its number, which items name.
+    #[getter]
+    fn number(&self) -> u32 {
+        self.id.0
+    }
+
+    /// Its name.
+    #[getter]
+    fn name<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let name = self.query.bind(py).get().source_name(py, self.id.0)?;
+        Ok(name.unwrap_or_else(|| PyBytes::new(py, b"")))
+    }
+
+    /// See `Query.enqueue`.
+    #[pyo3(signature = (data, next=None, *, length=None))]
+    fn enqueue(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        next: Option<Data>,
+        length: Option<usize>,
+    ) -> PyResult<()> {
+        let query = self.query.bind(py).get();
+        query.enqueue(py, AnySource::Number(self.id.0), data, next, length)
+    }
+
+    /// See `Query.finish`.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        self.query
+            .bind(py)
+            .get()
+            .finish(AnySource::Number(self.id.0))
+    }
+
+    /// See `Query.watermark`.
+    #[pyo3(signature = (*keys))]
+    fn watermark(&self, py: Python<'_>, keys: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
+        self.query
+            .bind(py)
+            .get()
+            .watermark(AnySource::Number(self.id.0), keys)
+    }
+
+    /// See `Query.replace`.
+    fn replace<'py>(
+        &self,
+        py: Python<'py>,
+        parts: Vec<Bound<'py, PyDict>>,
+    ) -> PyResult<Vec<Source>> {
+        let query = self.query.bind(py).clone();
+        Query::replace(query, AnySource::Number(self.id.0), parts)
+    }
+
+    fn __eq__(&self, other: &Self) -> bool {
+        self.id == other.id && self.query.is(&other.query)
+    }
+
+    fn __hash__(&self) -> u64 {
+        u64::from(self.id.0)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<weir.Source {}>", self.id)
+    }
+}
+
+/// A page that the query would like to have.
+#[pyclass(module = "weir", frozen)]
+pub(crate) struct Need {
+    query: Py<Query>,
+    need: weir::query::Need,
+}
+
+impl Need {
+    fn list<'py>(
+        query: &Bound<'py, Query>,
+        needs: Vec<weir::query::Need>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let needs = needs.into_iter();
+        let needs = needs.map(|need| Self {
+            query: query.clone().unbind(),
+            need,
+        });
+        PyList::new(query.py(), needs.collect::<Vec<_>>())
+    }
+}
+
+#[pymethods]
+impl Need {
+    /// Of which source.
+    #[getter]
+    fn source(&self, py: Python<'_>) -> Source {
+        Source {
+            query: self.query.clone_ref(py),
+            id: self.need.source,
+        }
+    }
+
+    /// What names the page; None for a first one that needs no name.
+    #[getter]
+    fn continuation<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        let continuation = self.need.continuation.as_ref();
+        continuation.map(|bytes| PyBytes::new(py, bytes))
+    }
+
+    /// Whether the next result needs it; else it is a page ahead.
+    #[getter]
+    fn required(&self) -> bool {
+        self.need.required
+    }
+
+    /// Suggested size in bytes.
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.need.bytes
+    }
+
+    fn __repr__(&self) -> String {
+        let word = if self.need.required {
+            "required"
+        } else {
+            "ahead"
+        };
+        format!("<weir.Need of source {}, {word}>", self.need.source)
+    }
+}

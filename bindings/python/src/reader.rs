@@ -1,0 +1,157 @@
+//! Reading a topic in order: pages that are there, and pages as they come.
+
+use std::sync::{Mutex, TryLockError};
+use std::time::Instant;
+
+use pyo3::prelude::*;
+use weir::{ConsequenceOffset, ReadFrom, TopicReader};
+
+use crate::error::{Answer, Failure};
+use crate::record::{Record, RecordPage};
+use crate::wait;
+
+/// Where reading starts: at most one of these.
+///
+/// # Errors
+/// `BAD_OPTION` for more than one.
+pub(crate) fn start(
+    after: Option<u64>,
+    last: Option<u64>,
+    time_ms: Option<u64>,
+    end: bool,
+    usual: ReadFrom,
+) -> Answer<ReadFrom> {
+    let given = [
+        after.map(|offset| ReadFrom::After(ConsequenceOffset(offset))),
+        last.map(ReadFrom::Last),
+        time_ms.map(ReadFrom::Time),
+        end.then_some(ReadFrom::End),
+    ];
+    let mut given = given.into_iter().flatten();
+    let from = given.next().unwrap_or(usual);
+    if given.next().is_some() {
+        let text = "reading starts at one place: after, last, time_ms or end";
+        return Err(Failure::new(weir::ErrorCode::BadOption, text));
+    }
+    Ok(from)
+}
+
+/// Pages of records of a topic, in order, each once: an iterator. Used by one thread at a time.
+#[pyclass(module = "weir", frozen)]
+pub(crate) struct Reader {
+    reader: Mutex<TopicReader>,
+    /// Seconds that the iterator waits for a page; `None`: for ever.
+    patience: Option<f64>,
+}
+
+impl Reader {
+    pub(crate) fn new(reader: TopicReader, patience: Option<f64>) -> Self {
+        Self {
+            reader: Mutex::new(reader),
+            patience,
+        }
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut TopicReader) -> Answer<T>) -> Answer<T> {
+        match self.reader.try_lock() {
+            Ok(mut reader) => work(&mut reader),
+            Err(TryLockError::Poisoned(reader)) => work(&mut reader.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(Failure::busy()),
+        }
+    }
+
+    /// The next page, waiting for it until then.
+    fn page(&self, py: Python<'_>, end: Option<Instant>) -> PyResult<Option<RecordPage>> {
+        let mut first = true;
+        wait::sliced(py, end, |slice| {
+            self.with(|reader| {
+                if !std::mem::take(&mut first) && !reader.wait(Some(slice)) {
+                    return Ok(None);
+                }
+                let page = reader.next_page()?;
+                page.map(RecordPage::new).transpose()
+            })
+        })
+    }
+}
+
+#[pymethods]
+impl Reader {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<RecordPage>> {
+        self.page(py, wait::until(self.patience)?)
+    }
+
+    /// The next page; None when there is none within `timeout` seconds (None: waits for ever).
+    #[pyo3(signature = (timeout=Some(0.0)))]
+    fn next_page(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<RecordPage>> {
+        self.page(py, wait::until(timeout)?)
+    }
+
+    /// All records of the pages: an iterator, with the patience of this one.
+    fn records(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let chain = py.import("itertools")?.getattr("chain")?;
+        Ok(chain.call_method1("from_iterable", (slf,))?.unbind())
+    }
+
+    /// Continues at the first record behind this offset.
+    fn seek(&self, py: Python<'_>, after: u64) -> PyResult<()> {
+        Ok(py.detach(|| {
+            self.with(|reader| {
+                reader.seek(ConsequenceOffset(after));
+                Ok(())
+            })
+        })?)
+    }
+
+    /// Offset from which the next page starts, or the first one behind it.
+    #[getter]
+    fn position(&self) -> PyResult<u64> {
+        Ok(self.with(|reader| Ok(reader.position().0))?)
+    }
+
+    /// Seconds that the iterator waits for a page; None: for ever.
+    #[getter]
+    fn timeout(&self) -> Option<f64> {
+        self.patience
+    }
+}
+
+/// What holds now, and then what comes: an iterator of records.
+#[pyclass(module = "weir", frozen)]
+pub(crate) struct Latest {
+    latest: Mutex<weir::Latest>,
+    patience: Option<f64>,
+}
+
+impl Latest {
+    pub(crate) fn new(latest: weir::Latest, patience: Option<f64>) -> Self {
+        Self {
+            latest: Mutex::new(latest),
+            patience,
+        }
+    }
+}
+
+#[pymethods]
+impl Latest {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Record>> {
+        wait::sliced(py, wait::until(self.patience)?, |_| {
+            // It waits no longer than a slice by itself.
+            let mut latest = match self.latest.try_lock() {
+                Ok(latest) => latest,
+                Err(TryLockError::Poisoned(latest)) => latest.into_inner(),
+                Err(TryLockError::WouldBlock) => return Err(Failure::busy()),
+            };
+            let found = latest.next().transpose()?;
+            Ok(found.map(|current| Record::of_value(current.value).replayed(current.replay)))
+        })
+    }
+}

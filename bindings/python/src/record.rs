@@ -1,0 +1,327 @@
+//! Records of topics, and pages of them. Values stay where they were read.
+
+use std::ffi::c_int;
+
+use bytes::Bytes;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyString};
+use weir::{Page, StoreError, Value, Work};
+
+use crate::buffer;
+use crate::error::{Answer, Failure};
+use crate::value;
+
+/// What keeps the bytes of a record where they are.
+enum Held {
+    Page(Bytes),
+    Value(Value),
+    Work(Box<Work>),
+}
+
+/// What is remembered of a record beside its value.
+#[derive(Clone)]
+struct Head {
+    offset: u64,
+    intention: u64,
+    time_ms: u64,
+    kind: &'static str,
+    key: Bytes,
+    meta: Bytes,
+    client: [u8; 16],
+    nonce: u64,
+    txn: bool,
+    last: bool,
+}
+
+impl Head {
+    fn of(record: &weir::Record<'_>, bytes: impl Fn(&[u8]) -> Bytes) -> Self {
+        Self {
+            offset: record.offset.0,
+            intention: record.intention.0,
+            time_ms: record.time_ms,
+            kind: record.kind.name(),
+            key: bytes(record.key),
+            meta: bytes(record.meta),
+            client: record.client.0,
+            nonce: record.nonce,
+            txn: record.flags.txn(),
+            last: record.flags.last(),
+        }
+    }
+}
+
+/// A record: what a topic remembers of an intention. Immutable; a buffer of its value, which is not
+/// copied and lives as long as the record or a view of it.
+#[pyclass(module = "weir", frozen)]
+pub(crate) struct Record {
+    head: Head,
+    held: Held,
+    replay: bool,
+}
+
+impl Record {
+    /// A record that was found by key or offset.
+    pub(crate) fn of_value(value: Value) -> Self {
+        let head = Head::of(&value.record(), Bytes::copy_from_slice);
+        Self {
+            head,
+            held: Held::Value(value),
+            replay: false,
+        }
+    }
+
+    /// A record that a member of a group has.
+    pub(crate) fn of_work(work: Work) -> Self {
+        let head = Head::of(&work.record(), Bytes::copy_from_slice);
+        Self {
+            head,
+            held: Held::Work(Box::new(work)),
+            replay: false,
+        }
+    }
+
+    /// The same, marked as from before the reading began or not.
+    pub(crate) fn replayed(mut self, replay: bool) -> Self {
+        self.replay = replay;
+        self
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match &self.held {
+            Held::Page(bytes) => bytes,
+            Held::Value(value) => value.value(),
+            Held::Work(work) => work.record().value,
+        }
+    }
+}
+
+#[pymethods]
+impl Record {
+    /// Position in the topic, from 1.
+    #[getter]
+    fn offset(&self) -> u64 {
+        self.head.offset
+    }
+
+    /// Position of its intention in the global order.
+    #[getter]
+    fn intention(&self) -> u64 {
+        self.head.intention
+    }
+
+    /// Milliseconds since 1970-01-01 UTC at which it was proposed.
+    #[getter]
+    fn time_ms(&self) -> u64 {
+        self.head.time_ms
+    }
+
+    /// "PUT", "DELETE", "CREATE", "DESTROY", "ALTER" or "REPLACE".
+    #[getter]
+    fn kind(&self) -> &'static str {
+        self.head.kind
+    }
+
+    /// The key; empty when it has none.
+    #[getter]
+    fn key<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.head.key)
+    }
+
+    /// The value, copied; `memoryview(record)` does not copy.
+    #[getter]
+    fn value<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.bytes())
+    }
+
+    /// Metadata that the store does not read.
+    #[getter]
+    fn meta<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.head.meta)
+    }
+
+    /// Who asked, 16 bytes; all zero without a session.
+    #[getter]
+    fn client<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.head.client)
+    }
+
+    /// The client's number of the intention; 0 without a session.
+    #[getter]
+    fn nonce(&self) -> u64 {
+        self.head.nonce
+    }
+
+    /// Whether it is part of a transaction.
+    #[getter]
+    fn transaction(&self) -> bool {
+        self.head.txn
+    }
+
+    /// Whether it is the last record of its intention.
+    #[getter]
+    fn final_(&self) -> bool {
+        self.head.last
+    }
+
+    /// From `Topic.latest`: whether it is from before the reading began.
+    #[getter]
+    fn replay(&self) -> bool {
+        self.replay
+    }
+
+    /// The value as text.
+    fn text<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
+        value::text(py, self.bytes())
+    }
+
+    /// The value decoded; `loads` takes a memoryview (`json.loads` gets bytes).
+    #[pyo3(signature = (loads=None))]
+    fn json<'py>(
+        slf: Bound<'py, Self>,
+        loads: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        value::decode(slf.py(), slf.as_any().clone(), slf.get().bytes(), loads)
+    }
+
+    /// The scalar at a singular JSONPath in the value, decoded; an array or object as bytes;
+    /// `default` where there is nothing. Reads no further than it has to.
+    #[pyo3(signature = (path, default=None))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        path: &str,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let bytes = self.bytes();
+        let Some(found) = value::find(py, bytes, path)? else {
+            return Ok(default);
+        };
+        let part = bytes.get(found.start..found.end).unwrap_or_default();
+        if found.nested {
+            return Ok(Some(PyBytes::new(py, part).into_any()));
+        }
+        value::scalar(py, part).map(Some)
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        self.value(py)
+    }
+
+    fn __len__(&self) -> usize {
+        self.bytes().len()
+    }
+
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __repr__(&self) -> String {
+        let key = String::from_utf8_lossy(&self.head.key);
+        format!(
+            "<weir.Record {} {} {key:?}>",
+            self.head.offset, self.head.kind
+        )
+    }
+
+    /// # Safety
+    /// Called by the interpreter alone.
+    #[allow(unsafe_code, reason = "the form that the buffer protocol has")]
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let owner = slf.as_any().clone();
+        // SAFETY: the record is frozen and holds what its value lies in.
+        unsafe { buffer::lend(owner, slf.get().bytes(), view, flags) }
+    }
+}
+
+/// Records that were read together, in order: a sequence. Immutable; may be kept and used by any
+/// thread, also after the store is closed. A buffer of the whole block that they lie in.
+#[pyclass(module = "weir", frozen, sequence)]
+pub(crate) struct RecordPage {
+    bytes: Bytes,
+    records: Vec<(Head, Bytes)>,
+}
+
+impl RecordPage {
+    pub(crate) fn new(page: Page) -> Answer<Self> {
+        let bytes = page.bytes();
+        let part = |part: &[u8]| {
+            if part.is_empty() {
+                Bytes::new()
+            } else {
+                bytes.slice_ref(part)
+            }
+        };
+        let records = page
+            .iter()
+            .map(|record| {
+                let record = record?;
+                Ok((Head::of(&record, part), part(record.value)))
+            })
+            .collect::<Result<_, StoreError>>()
+            .map_err(Failure::from)?;
+        Ok(Self { bytes, records })
+    }
+
+    fn record(&self, at: usize) -> Option<Record> {
+        let (head, value) = self.records.get(at)?;
+        Some(Record {
+            head: head.clone(),
+            held: Held::Page(value.clone()),
+            replay: false,
+        })
+    }
+}
+
+#[pymethods]
+impl RecordPage {
+    fn __len__(&self) -> usize {
+        self.records.len()
+    }
+
+    fn __getitem__(&self, index: isize) -> PyResult<Record> {
+        let len = self.records.len();
+        let at = crate::result::place(index, len);
+        at.and_then(|at| self.record(at))
+            .ok_or_else(|| pyo3::exceptions::PyIndexError::new_err("no record of this number"))
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let all = (0..self.records.len()).filter_map(|at| self.record(at));
+        let all: Vec<Record> = all.collect();
+        Ok(PyList::new(py, all)?.try_iter()?.into_any())
+    }
+
+    /// Offset of the first record.
+    #[getter]
+    fn first(&self) -> Option<u64> {
+        self.records.first().map(|(head, _)| head.offset)
+    }
+
+    /// Offset of the last record: where to go on.
+    #[getter]
+    fn last(&self) -> Option<u64> {
+        self.records.last().map(|(head, _)| head.offset)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<weir.RecordPage of {} records>", self.records.len())
+    }
+
+    /// # Safety
+    /// Called by the interpreter alone.
+    #[allow(unsafe_code, reason = "the form that the buffer protocol has")]
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let owner = slf.as_any().clone();
+        // SAFETY: the page is frozen and holds its bytes.
+        unsafe { buffer::lend(owner, &slf.get().bytes, view, flags) }
+    }
+}

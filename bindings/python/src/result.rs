@@ -1,0 +1,278 @@
+//! Results of queries: pages of spans, and items that look into them.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyBufferError, PyIndexError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyString};
+use weir::query::{ResultPage, SourceId};
+
+use crate::buffer;
+use crate::value;
+
+/// The place that an index of Python means; nothing outside.
+pub(crate) fn place(index: isize, len: usize) -> Option<usize> {
+    let at = match usize::try_from(index) {
+        Ok(at) => at,
+        Err(_) => len.checked_sub(index.unsigned_abs())?,
+    };
+    (at < len).then_some(at)
+}
+
+/// Results of a query, in order: a sequence of items, at least one. Immutable; keeps the pages that
+/// its items lie in, also after the query is gone, for any thread.
+#[pyclass(module = "weir", frozen, sequence)]
+pub(crate) struct Page(Arc<ResultPage>);
+
+impl Page {
+    pub(crate) fn new(page: ResultPage) -> Self {
+        Self(Arc::new(page))
+    }
+
+    fn item(&self, at: usize) -> Option<Item> {
+        let span = *self.0.items().get(at)?;
+        Some(Item {
+            page: Arc::clone(&self.0),
+            span,
+            part: None,
+        })
+    }
+}
+
+#[pymethods]
+impl Page {
+    fn __len__(&self) -> usize {
+        self.0.items().len()
+    }
+
+    fn __getitem__(&self, index: isize) -> PyResult<Item> {
+        place(index, self.0.items().len())
+            .and_then(|at| self.item(at))
+            .ok_or_else(|| PyIndexError::new_err("no item of this number"))
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let all: Vec<Item> = (0..self.0.items().len())
+            .filter_map(|at| self.item(at))
+            .collect();
+        Ok(PyList::new(py, all)?.try_iter()?.into_any())
+    }
+
+    /// The buffers that the items lie in; each a buffer of its own.
+    #[getter]
+    fn buffers(&self) -> Vec<PageBuffer> {
+        let count = self.0.buffers().len();
+        (0..count)
+            .map(|at| PageBuffer {
+                page: Arc::clone(&self.0),
+                at,
+            })
+            .collect()
+    }
+
+    /// Of each item its place: number of the buffer, first byte, length.
+    #[getter]
+    fn spans(&self) -> Vec<(u32, u32, u32)> {
+        let items = self.0.items().iter();
+        items
+            .map(|item| (item.buffer, item.offset, item.len))
+            .collect()
+    }
+
+    /// Bad items that were left out so far, in the whole query.
+    #[getter]
+    fn skipped(&self) -> u64 {
+        self.0.skipped()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<weir.Page of {} items>", self.0.items().len())
+    }
+
+    /// # Safety
+    /// Called by the interpreter alone.
+    #[allow(unsafe_code, reason = "the form that the buffer protocol has")]
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let owner = slf.as_any().clone();
+        let [bytes] = slf.get().0.buffers() else {
+            let text = "the items lie in several buffers; see Page.buffers";
+            return Err(PyBufferError::new_err(text));
+        };
+        // SAFETY: the page is frozen and holds its buffers.
+        unsafe { buffer::lend(owner, bytes, view, flags) }
+    }
+}
+
+/// One of the buffers that the items of a page lie in.
+#[pyclass(module = "weir", frozen)]
+pub(crate) struct PageBuffer {
+    page: Arc<ResultPage>,
+    at: usize,
+}
+
+impl PageBuffer {
+    fn bytes(&self) -> &[u8] {
+        self.page
+            .buffers()
+            .get(self.at)
+            .map_or(&[], |buffer| buffer)
+    }
+}
+
+#[pymethods]
+impl PageBuffer {
+    fn __len__(&self) -> usize {
+        self.bytes().len()
+    }
+
+    /// # Safety
+    /// Called by the interpreter alone.
+    #[allow(unsafe_code, reason = "the form that the buffer protocol has")]
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let owner = slf.as_any().clone();
+        // SAFETY: the object is frozen and holds the page, which holds its buffers.
+        unsafe { buffer::lend(owner, slf.get().bytes(), view, flags) }
+    }
+}
+
+/// One result: the bytes of a JSON value, in the page they came in. Immutable; a buffer that is not
+/// copied and keeps its page.
+#[pyclass(module = "weir", frozen)]
+pub(crate) struct Item {
+    page: Arc<ResultPage>,
+    span: weir::query::Item,
+    /// A part of it, as `get` gives.
+    part: Option<(usize, usize)>,
+}
+
+impl Item {
+    fn bytes(&self) -> &[u8] {
+        let bytes = self.page.bytes(&self.span);
+        match self.part {
+            Some((start, end)) => bytes.get(start..end).unwrap_or_default(),
+            None => bytes,
+        }
+    }
+
+    fn find(&self, py: Python<'_>, path: &str) -> PyResult<Option<(value::Found, Self)>> {
+        let Some(found) = value::find(py, self.bytes(), path)? else {
+            return Ok(None);
+        };
+        let base = self.part.map_or(0, |(start, _)| start);
+        let part = Some((base + found.start, base + found.end));
+        let part = Self {
+            page: Arc::clone(&self.page),
+            span: self.span,
+            part,
+        };
+        Ok(Some((found, part)))
+    }
+}
+
+#[pymethods]
+impl Item {
+    /// Number of the source it came from; None for one that the engine made (a group, an
+    /// aggregate).
+    #[getter]
+    fn source(&self) -> Option<u32> {
+        (self.span.source != SourceId::NONE).then_some(self.span.source.0)
+    }
+
+    /// Its number among all items of its page, from 0.
+    #[getter]
+    fn index(&self) -> u32 {
+        self.span.index
+    }
+
+    /// The number of its page within its source, from 0.
+    #[getter]
+    fn page_number(&self) -> u64 {
+        self.page.page_of(&self.span)
+    }
+
+    /// Whether the engine made it.
+    #[getter]
+    fn constructed(&self) -> bool {
+        self.span.constructed
+    }
+
+    /// The JSON text.
+    fn text<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
+        value::text(py, self.bytes())
+    }
+
+    /// The value decoded; `loads` takes a memoryview (`json.loads` gets bytes).
+    #[pyo3(signature = (loads=None))]
+    fn json<'py>(
+        slf: Bound<'py, Self>,
+        loads: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        value::decode(slf.py(), slf.as_any().clone(), slf.get().bytes(), loads)
+    }
+
+    /// The scalar at a singular JSONPath, decoded; an array or object as an item, not copied;
+    /// `default` where there is nothing. Reads no further than it has to.
+    #[pyo3(signature = (path, default=None))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        path: &str,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some((found, part)) = self.find(py, path)? else {
+            return Ok(default);
+        };
+        if found.nested {
+            return Ok(Some(Bound::new(py, part)?.into_any()));
+        }
+        value::scalar(py, part.bytes()).map(Some)
+    }
+
+    /// The value at a singular JSONPath as an item, whatever it is, not copied; None where there is
+    /// nothing.
+    fn find_raw(&self, py: Python<'_>, path: &str) -> PyResult<Option<Self>> {
+        Ok(self.find(py, path)?.map(|(_, part)| part))
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.bytes())
+    }
+
+    fn __len__(&self) -> usize {
+        self.bytes().len()
+    }
+
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __repr__(&self) -> String {
+        let bytes = self.bytes();
+        let shown = String::from_utf8_lossy(bytes.get(..60).unwrap_or(bytes));
+        let more = if bytes.len() > 60 { "..." } else { "" };
+        format!("<weir.Item {shown}{more}>")
+    }
+
+    /// # Safety
+    /// Called by the interpreter alone.
+    #[allow(unsafe_code, reason = "the form that the buffer protocol has")]
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let owner = slf.as_any().clone();
+        // SAFETY: the item is frozen and holds the page, which holds its buffers.
+        unsafe { buffer::lend(owner, slf.get().bytes(), view, flags) }
+    }
+}

@@ -1,0 +1,81 @@
+//! Sessions: writers whose intentions are executed exactly once.
+
+use std::sync::{Mutex, TryLockError};
+
+use pyo3::prelude::*;
+use weir::Intention;
+
+use crate::error::{Answer, Failure};
+use crate::intention::Op;
+use crate::pending::Pending;
+use crate::verdict::Verdict;
+
+/// A writer whose intentions are executed exactly once, also when they are sent again after a
+/// crash. One at a time for each client id.
+#[pyclass(module = "weir", frozen)]
+pub(crate) struct Session(Mutex<weir::Session>);
+
+impl Session {
+    pub(crate) fn new(session: weir::Session) -> Self {
+        Self(Mutex::new(session))
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut weir::Session) -> Answer<T>) -> Answer<T> {
+        match self.0.try_lock() {
+            Ok(mut session) => work(&mut session),
+            Err(TryLockError::Poisoned(session)) => work(&mut session.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(Failure::busy()),
+        }
+    }
+}
+
+#[pymethods]
+impl Session {
+    /// The client id, 16 bytes.
+    #[getter]
+    fn client(&self) -> PyResult<Vec<u8>> {
+        Ok(self.with(|session| Ok(session.client().0.to_vec()))?)
+    }
+
+    /// The number of the next intention: one more than the last one that was sent, or that the
+    /// store knows.
+    #[getter]
+    fn next_nonce(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(py.detach(|| self.with(|session| Ok(session.try_next_nonce()?)))?)
+    }
+
+    /// Goes back to a nonce whose answer was not seen: what the store knows is answered, the rest
+    /// is executed.
+    fn resume(&self, py: Python<'_>, nonce: u64) -> PyResult<()> {
+        Ok(py.detach(|| {
+            self.with(|session| {
+                session.resume(nonce);
+                Ok(())
+            })
+        })?)
+    }
+
+    /// Sends intentions, each a topic with a `Put` or `Delete`, under the next nonces; does not
+    /// wait for the verdicts.
+    fn send(&self, py: Python<'_>, intentions: Vec<(String, Op<'_>)>) -> PyResult<Pending> {
+        let steps: Vec<_> = intentions
+            .iter()
+            .map(|(topic, op)| (&**topic, op.get()))
+            .collect();
+        Ok(py.detach(|| {
+            let expect: Vec<_> = steps.iter().map(|(_, step)| step.expect()).collect();
+            let intentions: Vec<Intention<'_>> = steps
+                .iter()
+                .zip(&expect)
+                .map(|((topic, step), expect)| step.intention(topic, expect))
+                .collect();
+            self.with(|session| Ok(Pending::new(session.send(&intentions)?.into_proposal())))
+        })?)
+    }
+
+    /// Sends intentions and waits for their verdicts.
+    fn execute(&self, py: Python<'_>, intentions: Vec<(String, Op<'_>)>) -> PyResult<Vec<Verdict>> {
+        let pending = self.send(py, intentions)?;
+        Ok(pending.verdicts(py, None)?.unwrap_or_default())
+    }
+}

@@ -1,0 +1,240 @@
+//! Stores: of this process, and behind a server.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use weir::{ClientId, ConnectOptions, Intention, OpenOptions, Weir};
+
+use crate::error::{Answer, Failure};
+use crate::intention::Op;
+use crate::options;
+use crate::pending::Pending;
+use crate::session::Session;
+use crate::topic::{Topic, TopicInfo};
+use crate::verdict::Verdict;
+use crate::wait::seconds;
+
+/// An event store: in a directory that this process has open, or behind a server. Threads may share
+/// it. A context manager that closes it.
+#[pyclass(module = "weir", frozen)]
+pub(crate) struct Store(Mutex<Option<Weir>>);
+
+impl Store {
+    fn new(weir: Weir) -> Self {
+        Self(Mutex::new(Some(weir)))
+    }
+
+    /// The store, unless it was closed here.
+    pub(crate) fn weir(&self) -> Answer<Weir> {
+        let weir = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        weir.clone().ok_or_else(Failure::closed)
+    }
+
+    /// Hands over intentions of any topics.
+    fn propose(&self, py: Python<'_>, ops: &[(String, Op<'_>)]) -> PyResult<Pending> {
+        let weir = self.weir()?;
+        let steps: Vec<_> = ops.iter().map(|(topic, op)| (&**topic, op.get())).collect();
+        Ok(py.detach(|| -> Answer<Pending> {
+            let expect: Vec<_> = steps.iter().map(|(_, step)| step.expect()).collect();
+            let intentions: Vec<Intention<'_>> = steps
+                .iter()
+                .zip(&expect)
+                .map(|((topic, step), expect)| step.intention(topic, expect))
+                .collect();
+            Ok(Pending::new(weir.propose(&intentions)?))
+        })?)
+    }
+}
+
+/// Opens the store in a directory, or makes one.
+///
+/// `durability` says what an answer to a write means: "group" (synced; several share a sync),
+/// "each" (synced, one sync for each), "interval" (written, synced every `interval_ms`), "memory"
+/// (written). Without `create` a directory without a store is an error.
+///
+/// Raises StoreError: LOCKED when another process has it open, DAMAGED, FORMAT_NEWER, and others.
+#[pyfunction]
+#[pyo3(signature = (path, *, durability="group", interval_ms=1000, create=true, program=None, snapshot_log_bytes=None, log_segment_bytes=None))]
+pub(crate) fn open(
+    py: Python<'_>,
+    path: PathBuf,
+    durability: &str,
+    interval_ms: u64,
+    create: bool,
+    program: Option<String>,
+    snapshot_log_bytes: Option<u64>,
+    log_segment_bytes: Option<u64>,
+) -> PyResult<Store> {
+    let mut options = OpenOptions {
+        durability: options::durability(durability, interval_ms)?,
+        create,
+        ..OpenOptions::default()
+    };
+    if let Some(program) = program {
+        options.program = program;
+    }
+    if let Some(bytes) = snapshot_log_bytes {
+        options.snapshot_log_bytes = bytes;
+    }
+    if let Some(bytes) = log_segment_bytes {
+        options.log_segment_bytes = bytes;
+    }
+    let opened = py.detach(|| Weir::open_with(path, &options).map_err(Failure::from))?;
+    Ok(Store::new(opened))
+}
+
+/// Connects to a server: "weir://HOST[:PORT]", "weirs://HOST[:PORT]" (TLS) or "unix:PATH".
+///
+/// `token` proves who one is. `authority` is a PEM file with the authority of the server,
+/// `identity` two PEM files, a certificate and its key. Times are seconds: `connect_timeout` for
+/// the first connection, `patience` for an answer, and without any connection.
+///
+/// Raises ClientError: BAD_ADDRESS, UNREACHABLE; or what the server answered.
+#[pyfunction]
+#[pyo3(signature = (url, *, token=None, authority=None, identity=None, agent=None, connect_timeout=5.0, patience=30.0))]
+pub(crate) fn connect(
+    py: Python<'_>,
+    url: &str,
+    token: Option<String>,
+    authority: Option<PathBuf>,
+    identity: Option<(PathBuf, PathBuf)>,
+    agent: Option<String>,
+    connect_timeout: f64,
+    patience: f64,
+) -> PyResult<Store> {
+    let mut options = ConnectOptions::default();
+    options.token = token;
+    options.authority = authority;
+    options.identity = identity;
+    options.agent =
+        agent.unwrap_or_else(|| concat!("weir-python/", env!("CARGO_PKG_VERSION")).into());
+    options.connect_timeout = seconds("connect_timeout", connect_timeout)?;
+    options.patience = seconds("patience", patience)?.max(Duration::from_millis(1));
+    let connected = py.detach(|| Weir::connect_with(url, &options).map_err(Failure::from))?;
+    Ok(Store::new(connected))
+}
+
+#[pymethods]
+impl Store {
+    /// A handle on a topic, whether it lives or not. Costs nothing.
+    ///
+    /// Raises RefusalError BAD_NAME for what is no name.
+    fn topic(&self, name: &str) -> PyResult<Topic> {
+        let weir = self.weir()?;
+        let topic = weir.topic(name).map_err(Failure::from)?;
+        Ok(Topic::new(weir, topic))
+    }
+
+    /// All topics that live, or all that ever did, by name.
+    #[pyo3(signature = (*, dead=false))]
+    fn topics(&self, py: Python<'_>, dead: bool) -> PyResult<Vec<TopicInfo>> {
+        let weir = self.weir()?;
+        let found = py.detach(|| weir.topics(dead).map_err(Failure::from))?;
+        Ok(found.into_iter().map(TopicInfo::from).collect())
+    }
+
+    /// Many intentions in one call, each a topic with a `Put` or `Delete`: one verdict for each, in
+    /// order. They are independent of each other.
+    fn batch(&self, py: Python<'_>, intentions: Vec<(String, Op<'_>)>) -> PyResult<Vec<Verdict>> {
+        let pending = self.propose(py, &intentions)?;
+        Ok(pending.verdicts(py, None)?.unwrap_or_default())
+    }
+
+    /// The same without waiting for the verdicts.
+    fn send(&self, py: Python<'_>, intentions: Vec<(String, Op<'_>)>) -> PyResult<Pending> {
+        self.propose(py, &intentions)
+    }
+
+    /// A writer whose intentions are executed exactly once. `client` is 16 bytes that nobody else
+    /// uses, kept by the caller for the next time.
+    fn session(&self, py: Python<'_>, client: &[u8]) -> PyResult<Session> {
+        let Ok(id) = <[u8; 16]>::try_from(client) else {
+            let text = format!("client has {} bytes in place of 16", client.len());
+            return Err(Failure::new(weir::ErrorCode::BadOption, text).into());
+        };
+        let weir = self.weir()?;
+        Ok(Session::new(py.detach(|| weir.session(ClientId(id)))))
+    }
+
+    /// Makes everything answered so far durable, at any level.
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        let weir = self.weir()?;
+        Ok(py.detach(|| weir.sync().map_err(Failure::from))?)
+    }
+
+    /// What an answer to a write means for the disk.
+    #[getter]
+    fn durability(&self, py: Python<'_>) -> PyResult<&'static str> {
+        let weir = self.weir()?;
+        Ok(py
+            .detach(|| weir.durability().map_err(Failure::from))?
+            .name())
+    }
+
+    /// The store's id, 32 hexadecimal digits.
+    #[getter]
+    fn id(&self, py: Python<'_>) -> PyResult<String> {
+        let weir = self.weir()?;
+        let id = py.detach(|| weir.store_id().map_err(Failure::from))?;
+        // A client id is written as the same digits.
+        Ok(ClientId(id).to_string())
+    }
+
+    /// Counts since the store was opened, by name.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let weir = self.weir()?;
+        let stats = py.detach(|| weir.stats().map_err(Failure::from))?;
+        let dict = PyDict::new(py);
+        for (name, value) in [
+            ("batches", stats.batches),
+            ("intentions", stats.intentions),
+            ("syncs", stats.syncs),
+            ("sync_ns", stats.sync_ns),
+            ("valid", stats.valid),
+            ("invalid", stats.invalid),
+            ("errors", stats.errors),
+            ("replayed", stats.replayed),
+            ("refused", stats.refused),
+            ("snapshots", stats.snapshots),
+            ("applied_index", stats.applied_index),
+            ("durable_index", stats.durable_index),
+        ] {
+            dict.set_item(name, value)?;
+        }
+        Ok(dict)
+    }
+
+    /// Finishes what is queued and closes the store; a connection ends when everything that was
+    /// sent is answered. Pages and records stay valid. Closing twice does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let weir = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(weir) = weir else { return Ok(()) };
+        Ok(py.detach(|| weir.close().map_err(Failure::from))?)
+    }
+
+    /// Whether it was closed here.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.weir().is_err()
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_args))]
+    fn __exit__(&self, py: Python<'_>, _args: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self) -> &'static str {
+        match self.weir() {
+            Ok(weir) if weir.local().is_some() => "<weir.Store>",
+            Ok(_) => "<weir.Store behind a server>",
+            Err(_) => "<weir.Store, closed>",
+        }
+    }
+}

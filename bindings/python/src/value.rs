@@ -1,0 +1,82 @@
+//! A JSON value in bytes that something else keeps alive: what records and items share.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyString};
+use weir::query::{Path, PathSet, Tag};
+
+use crate::error::{Answer, Failure};
+
+/// Bytes above which the interpreter is released for a scan.
+pub(crate) const RELEASE_BYTES: usize = 32 << 10;
+
+/// A value that was found: its bytes in the item, and whether it is an array or object.
+pub(crate) struct Found {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) nested: bool,
+}
+
+/// Finds the value at a path; nothing where there is none.
+///
+/// # Errors
+/// `SYNTAX` for a path that is none; `NOT_JSON` where the item is not JSON on the way.
+pub(crate) fn find(py: Python<'_>, item: &[u8], path: &str) -> Answer<Option<Found>> {
+    let look = || {
+        let path = Path::parse(path).map_err(|error| {
+            Failure::new(weir::ErrorCode::Syntax, format!("path {path:?}: {error}"))
+        })?;
+        let paths = PathSet::new(&[path])
+            .map_err(|error| Failure::new(weir::ErrorCode::BadOption, error.to_string()))?;
+        let mut found = Vec::new();
+        weir::query::find(item, &paths, &mut found)
+            .map_err(|error| Failure::new(weir::ErrorCode::NotJson, error.to_string()))?;
+        let value = found.first().filter(|value| value.tag != Tag::Undefined);
+        Ok(value.map(|value| Found {
+            start: value.span.offset as usize,
+            end: value.span.end(),
+            nested: value.tag >= Tag::Array,
+        }))
+    };
+    if item.len() > RELEASE_BYTES {
+        py.detach(look)
+    } else {
+        look()
+    }
+}
+
+/// `json.loads` of the standard library.
+pub(crate) fn loads(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+    static LOADS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let loads = LOADS.get_or_try_init(py, || {
+        PyResult::Ok(py.import("json")?.getattr("loads")?.unbind())
+    })?;
+    Ok(loads.bind(py))
+}
+
+/// A scalar as the object that the standard library makes of it.
+pub(crate) fn scalar<'py>(py: Python<'py>, literal: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    loads(py)?.call1((PyBytes::new(py, literal),))
+}
+
+/// All bytes decoded; by the standard library, which wants bytes, or by a function that takes a
+/// view.
+pub(crate) fn decode<'py>(
+    py: Python<'py>,
+    view: Bound<'py, PyAny>,
+    bytes: &[u8],
+    with: Option<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    match with {
+        Some(with) if !with.is(loads(py)?) => {
+            let memory = pyo3::types::PyMemoryView::from(&view)?;
+            with.call1((memory,))
+        }
+        _ => loads(py)?.call1((PyBytes::new(py, bytes),)),
+    }
+}
+
+/// All bytes as text.
+pub(crate) fn text<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>> {
+    PyString::from_bytes(py, bytes)
+}

@@ -1,0 +1,58 @@
+//! Waiting with the interpreter released, in slices, so that Ctrl-C is heard.
+
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+use weir::ErrorCode;
+
+use crate::error::{Answer, Failure};
+
+/// How long a wait goes on before it looks for signals.
+pub(crate) const SLICE: Duration = Duration::from_millis(50);
+
+/// Longest wait: a year. What is longer has no end that anybody sees.
+const SECONDS_MAX: f64 = 31_536_000.0;
+
+/// Seconds as a time.
+///
+/// # Errors
+/// `BAD_OPTION` for what is negative or no number.
+pub(crate) fn seconds(what: &str, value: f64) -> Answer<Duration> {
+    if value.is_nan() || value < 0.0 {
+        return Err(Failure::new(
+            ErrorCode::BadOption,
+            format!("{what} is {value}: not a time"),
+        ));
+    }
+    Ok(Duration::from_secs_f64(value.min(SECONDS_MAX)))
+}
+
+/// When a wait ends; `None`: never.
+pub(crate) fn until(timeout: Option<f64>) -> Answer<Option<Instant>> {
+    let time = timeout.map(|value| seconds("timeout", value)).transpose()?;
+    Ok(time.and_then(|time| Instant::now().checked_add(time)))
+}
+
+/// Calls `step` with the interpreter released until it gives something or the time is over. It is
+/// told until when it may wait, which is never long.
+///
+/// # Errors
+/// Those of `step`, and what a signal handler raises.
+pub(crate) fn sliced<T: Send>(
+    py: Python<'_>,
+    end: Option<Instant>,
+    mut step: impl FnMut(Instant) -> Answer<Option<T>> + Send,
+) -> PyResult<Option<T>> {
+    loop {
+        let now = Instant::now();
+        let slice = now + SLICE;
+        let slice = end.map_or(slice, |end| end.min(slice));
+        if let Some(found) = py.detach(|| step(slice))? {
+            return Ok(Some(found));
+        }
+        py.check_signals()?;
+        if end.is_some_and(|end| end <= Instant::now()) {
+            return Ok(None);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+"""The forms for event loops: they wait without blocking, end by cancellation, fail as the others."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import weir
+
+
+def test_writes_are_answered_together(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with await weir.aopen(tmp_path / "s") as store:
+            topic = store.topic("t")
+            assert await topic.ensure() and not await topic.ensure()
+            verdicts = await asyncio.gather(*(topic.put(str(n), "v") for n in range(300)))
+            assert sorted(v.offset or 0 for v in verdicts) == list(range(2, 302))
+            # Far fewer syncs than writes: they were on their way at the same time.
+            assert store.blocking.stats()["syncs"] < 150
+            assert (await topic.put_if("1", "w", [weir.Expect.key_absent()])).reason == "CONFLICT"
+            assert (await topic.put("large", b"x" * (1 << 20))).valid
+            assert [bool(v) for v in await topic.batch([weir.Put("a", "1"), weir.Delete("b")])] == [
+                True,
+                True,
+            ]
+            assert await topic.transaction([weir.Put("a", "2")])
+            record = await topic.get("a")
+            assert record is not None and record.value == b"2"
+            assert len(await topic.keys()) == 302
+            assert [info.name for info in await store.topics()] == ["t"]
+
+    asyncio.run(run())
+
+
+def test_more_listeners_than_threads_hear_everything(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with await weir.aopen(tmp_path / "s", durability="memory") as store:
+            topic = store.topic("t")
+            await topic.ensure()
+
+            async def hear() -> list[int]:
+                heard: list[int] = []
+                async for page in topic.listen(after=1):
+                    heard.extend(record.offset for record in page)
+                    if heard[-1] == 4:
+                        return heard
+                raise AssertionError
+
+            tasks = [asyncio.create_task(hear()) for _ in range(50)]
+            await asyncio.sleep(0)
+            for n in range(3):
+                await topic.append(str(n))
+            assert await asyncio.gather(*tasks) == [[2, 3, 4]] * 50
+
+    asyncio.run(run())
+
+
+def test_a_listener_ends_by_cancellation_and_its_time(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with await weir.aopen(tmp_path / "s", durability="memory") as store:
+            topic = store.topic("t")
+            await topic.ensure()
+
+            async def hear() -> None:
+                async for _ in topic.listen():
+                    pass
+
+            task = asyncio.create_task(hear())
+            await topic.put("k", "v")
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert [len(page) async for page in topic.listen(timeout=0.01)] == []
+            assert [r.offset async for r in topic.records()] == [1, 2]
+            assert [r.key async for r in topic.latest()] == [b"k"]
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(hear(), 0.05)
+
+    asyncio.run(run())
+
+
+def test_members_of_groups_wait_for_work(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with await weir.aopen(tmp_path / "s", durability="memory") as store:
+            topic = store.topic("t")
+            await topic.ensure()
+            group = await topic.group("g", "keyed")
+            waiting = asyncio.create_task(group.claim(timeout=None))
+            await topic.put("k", "v")
+            work = await waiting
+            assert [one.record.key for one in work] == [b"k"]
+            assert await group.ack(work) == [] and (await group.info()).lag == 0
+
+    asyncio.run(run())
+
+
+def test_errors_are_those_of_the_blocking_form(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = await weir.aopen(tmp_path / "s", durability="memory")
+        topic = store.topic("t")
+        assert (await topic.put("k", "v")).reason == "NO_TOPIC"
+        with pytest.raises(weir.RefusalError, match="TOO_LARGE"):
+            await topic.put("k" * 100_000, "v")
+        await store.close()
+        with pytest.raises(weir.StoreError, match="CLOSED"):
+            await topic.put("k", "v")
+
+    asyncio.run(run())

@@ -1,0 +1,257 @@
+"""The query engine beyond what the transcripts show: ways in, life of bytes, driving."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import io
+import threading
+from typing import Optional
+
+import pytest
+
+import weir
+
+
+def items(query: weir.Query) -> list[bytes]:
+    return [bytes(item) for page in weir.pages(query) for item in page]
+
+
+def test_each_way_in_gives_the_same() -> None:
+    page = b'[{"n":1},{"n":2}]'
+    ways: list[bytes | str | bytearray | memoryview]
+    ways = [page, page.decode(), bytearray(page), memoryview(page)]
+    for data in ways:
+        query = weir.Query()
+        query.add_source().enqueue(data)
+        assert items(query) == [b'{"n":1}', b'{"n":2}']
+    query = weir.Query()
+    buffer = weir.Buffer(64)
+    length = io.BytesIO(page).readinto(buffer)
+    query.add_source().enqueue(buffer, length=length)
+    assert items(query) == [b'{"n":1}', b'{"n":2}']
+
+
+def test_a_buffer_is_given_away_once_and_unseen() -> None:
+    query = weir.Query()
+    source = query.add_source()
+    buffer = weir.Buffer(4)
+    assert len(buffer) == 4 and bytes(buffer) == bytes(4)
+    with memoryview(buffer) as view:
+        view[:3] = b"[1]"
+        with pytest.raises(BufferError):
+            source.enqueue(buffer, length=3)
+    with pytest.raises(ValueError):
+        source.enqueue(buffer, length=5)
+    source.enqueue(buffer, length=3)
+    assert len(buffer) == 0 and "given away" in repr(buffer)
+    with pytest.raises(BufferError):
+        memoryview(buffer)
+    with pytest.raises(ValueError):
+        weir.Query().add_source().enqueue(buffer)
+    assert items(query) == [b"1"]
+
+
+def test_bytes_are_not_copied_and_come_back() -> None:
+    query = weir.Query()
+    source = query.add_source()
+    given = bytearray(b"[1,2]")
+    source.enqueue(given, "next")
+    given[1:2] = b"9"
+    page = b'["' + b"x" * 1_000_000 + b'"]'
+    source.enqueue(page)
+    assert query.buffered_bytes == len(page) + len(given)
+    first = query.next(2)
+    assert isinstance(first, weir.Page) and [bytes(item) for item in first] == [b"1", b"2"]
+    result = query.next()
+    assert isinstance(result, weir.Page)
+    assert bytes(result.buffers[0]) is not page
+    address = memoryview(result.buffers[0])
+    assert len(address) == len(page) and bytes(address) == page
+
+
+def test_a_view_outlives_item_page_and_query() -> None:
+    query = weir.Query(order="$.n")
+    source = query.add_source(sorted=True)
+    source.enqueue(bytearray(b'[{"n":1,"v":"x"}]'))
+    page = query.next()
+    assert isinstance(page, weir.Page)
+    view = memoryview(page[0])
+    part = page[0].find_raw("$.v")
+    assert part is not None
+    inner = memoryview(part)
+    del page, part, source, query
+    gc.collect()
+    assert bytes(view) == b'{"n":1,"v":"x"}' and bytes(inner) == b'"x"' and view.readonly
+
+
+def test_items_are_looked_into() -> None:
+    query = weir.Query()
+    query.add_source("s").enqueue(b'[ {"a":{"b":[1,2]},"t":true,"u":"\\u0041"} ]')
+    page = query.next()
+    assert isinstance(page, weir.Page)
+    item = page[0]
+    assert (item.source, item.index, item.page_number, item.constructed) == (0, 0, 0, False)
+    inner = item.get("$.a")
+    assert isinstance(inner, weir.Item) and inner.get("$.b[1]") == 2
+    assert item.get("$.t") is True and item.get("$.u") == "A" and item.get("$.z", "d") == "d"
+    assert item.json() == {"a": {"b": [1, 2]}, "t": True, "u": "A"} and item.text()[0] == "{"
+    assert query.source_name(0) == b"s" and query.source_name(9) is None
+    assert page.spans[0] == (0, 2, len(item)) and len(page) == 1
+    assert bytes(memoryview(page))[2 : 2 + len(item)] == bytes(item)
+
+
+def test_needs_are_fetched_until_the_end() -> None:
+    pages: dict[bytes, dict[Optional[bytes], tuple[str, Optional[str | bytes]]]] = {
+        b"a": {None: ('[{"n":1},{"n":4}]', "a2"), b"a2": ('[{"n":6}]', None)},
+        b"b": {None: ('[{"n":2}]', "b2"), b"b2": ("[]", b"b3"), b"b3": ('[{"n":5}]', None)},
+    }
+    asked = []
+
+    def fetch(need: weir.Need) -> tuple[str, Optional[str | bytes]]:
+        asked.append((need.source.name, need.continuation))
+        return pages[need.source.name][need.continuation]
+
+    query = weir.Query(order="$.n")
+    for name in pages:
+        query.add_source(name, sorted=True)
+    found = [item.get("$.n") for page in weir.pages(query, fetch, max_items=1) for item in page]
+    assert found == [1, 2, 4, 5, 6] and len(asked) == 5
+
+    query = weir.Query()
+    query.add_source("a")
+    with pytest.raises(LookupError):
+        list(weir.pages(query))
+
+
+def test_a_split_is_told_while_fetching() -> None:
+    query = weir.Query(order="$.n")
+    query.add_source("whole", sorted=True)
+
+    def fetch(need: weir.Need) -> Optional[tuple[str, None]]:
+        if need.source.name == b"whole":
+            parts = need.source.replace([{"name": name, "sorted": True} for name in ("l", "r")])
+            assert [part.name for part in parts] == [b"l", b"r"] and parts[0] != parts[1]
+            return None
+        return ('[{"n":1},{"n":3}]' if need.source.name == b"l" else '[{"n":2}]', None)
+
+    assert [i.get("$.n") for page in weir.pages(query, fetch) for i in page] == [1, 2, 3]
+
+
+def test_needs_are_fetched_together() -> None:
+    async def run() -> list[int]:
+        together = 0
+        most = 0
+
+        async def fetch(need: weir.Need) -> tuple[bytes, None]:
+            nonlocal together, most
+            together += 1
+            most = max(most, together)
+            await asyncio.sleep(0)
+            together -= 1
+            pad = b" " * (300 << 10) if need.source.number == 0 else b""
+            return b'[{"n":%d}]' % need.source.number + pad, None
+
+        query = weir.Query(order="$.n desc")
+        for _ in range(5):
+            query.add_source(sorted=True)
+        found = [i.get("$.n") async for page in weir.apages(query, fetch) for i in page]
+        assert most == 5
+        return found
+
+    assert asyncio.run(run()) == [4, 3, 2, 1, 0]
+
+
+def test_a_fetch_that_fails_ends_the_others() -> None:
+    ended = []
+
+    async def run() -> None:
+        async def fetch(need: weir.Need) -> tuple[bytes, None]:
+            if need.source.number == 0:
+                raise OSError("gone")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(need.source.number)
+            raise AssertionError
+
+        query = weir.Query(order="$.n")
+        for _ in range(3):
+            query.add_source(sorted=True)
+        async for _ in weir.apages(query, fetch):
+            pass
+
+    with pytest.raises(OSError, match="gone"):
+        asyncio.run(run())
+    assert sorted(ended) == [1, 2]
+
+
+def test_tokens_go_on_elsewhere() -> None:
+    def query(token: Optional[bytes] = None) -> weir.Query:
+        made = weir.Query(order="$.n", token=token)
+        made.add_source("s", sorted=True, first="0")
+        return made
+
+    first = query()
+    first.enqueue(0, '[{"n":1},{"n":2},{"n":3}]')
+    page = first.next(2)
+    assert isinstance(page, weir.Page) and len(page) == 2
+    token = first.token()
+    second = query(token)
+    needs = second.next()
+    assert isinstance(needs, list) and needs[0].continuation == b"0" and needs[0].required
+    second.enqueue(needs[0].source, '[{"n":1},{"n":2},{"n":3}]')
+    assert items(second) == [b'{"n":3}']
+    with pytest.raises(weir.QueryError) as raised:
+        query(token[:-1])
+    assert raised.value.code.startswith("TOKEN_")
+    with pytest.raises(weir.QueryError, match="NO_TOKEN"):
+        weir.Query(order="$.n", mode="sort").token()
+
+
+def test_errors_have_their_place() -> None:
+    with pytest.raises(weir.QueryError) as text:
+        weir.Query(order="$.a, $$")
+    assert (text.value.code, text.value.field, text.value.offset) == ("SYNTAX", "order", 6)
+    query = weir.Query()
+    source = query.add_source("s")
+    with pytest.raises(weir.QueryError) as page:
+        source.enqueue("[1,}")
+    place = page.value
+    assert (place.source, place.source_name, place.page, place.offset) == (0, "s", 0, 3)
+    source.enqueue("[1]")
+    assert items(query) == [b"1"]
+    with pytest.raises(weir.QueryError, match="UNKNOWN_SOURCE"):
+        query.finish(9)
+    with pytest.raises(weir.StoreError, match="BAD_OPTION"):
+        weir.Query(mode="backwards")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="budget"):
+        weir.Query(budgets={"patience": 1})
+
+
+def test_a_query_serves_one_thread() -> None:
+    page = "[" + ",".join('{"n":%d,"s":"%s"}' % (n, "x" * 50) for n in range(100_000)) + "]"
+    query = weir.Query(where="@.n < 0")
+    source = query.add_source()
+    over = threading.Event()
+
+    def fill() -> None:
+        while not over.is_set():
+            try:
+                source.enqueue(page, "more")
+                query.next()
+            except weir.WeirError:
+                pass
+
+    threads = [threading.Thread(target=fill) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        with pytest.raises(weir.RefusalError) as raised:
+            while True:
+                query.skipped
+        assert raised.value.code == "BUSY"
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()

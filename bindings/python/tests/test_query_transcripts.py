@@ -1,0 +1,225 @@
+"""Runs the transcripts of `vectors/query`, which every language runs.
+
+Commands stand above a rule, what they print below it; their meaning is that of
+`crates/weir-core/tests/query/script.rs`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+import pytest
+
+import weir
+from conftest import VECTORS
+
+FILES = sorted((VECTORS / "query").glob("*.txt"))
+
+BUDGETS = {
+    "buffer": "buffer_bytes_max",
+    "ahead": "pages_ahead",
+    "sort": "sort_bytes_max",
+    "groups": "groups_max",
+    "distinct": "distinct_max",
+    "sources": "sources_max",
+    "item": "item_bytes_max",
+    "depth": "depth_max",
+}
+
+
+class World:
+    """What the commands of a file work on."""
+
+    def __init__(self) -> None:
+        self.fields: dict[str, Any] = {}
+        self.budgets: dict[str, int] = {}
+        self.query: Optional[weir.Query] = None
+        self.sources: dict[str, weir.Source] = {}
+        self.options: dict[str, dict[str, Any]] = {}
+        self.token = b""
+        self.out: list[str] = []
+
+    def run(self, line: str) -> None:
+        word, _, rest = line.partition(" ")
+        try:
+            getattr(self, "do_" + word)(rest)
+        except weir.WeirError as error:
+            self.out.append(f"{error.code}: {error.args[0]}")
+
+    @property
+    def open_query(self) -> weir.Query:
+        assert self.query is not None
+        return self.query
+
+    def do_set(self, rest: str) -> None:
+        field, _, value = rest.partition(" ")
+        plain: dict[str, tuple[str, Callable[[str], Any]]] = {
+            "where": ("where", str),
+            "order": ("order", str),
+            "select": ("select", str),
+            "group": ("group", str),
+            "distinct": ("distinct", lambda _: True),
+            "offset": ("offset", int),
+            "limit": ("limit", int),
+            "top": ("top", int),
+            "strings": ("strings", lambda _: "utf16"),
+            "complex": ("complex", lambda _: "rank"),
+            "missing": ("missing", lambda _: "drop"),
+            "strict": ("level", lambda _: "strict"),
+            "bad": ("on_bad_item", lambda value: "skip" if value == "skip" else "undefined"),
+            "mode": ("mode", str),
+        }
+        if field == "none":
+            self.fields = {}
+        elif field == "param":
+            name, _, text = value.partition(" ")
+            self.fields.setdefault("params", {})[name] = json.loads(text)
+        else:
+            name, convert = plain[field]
+            self.fields[name] = convert(value)
+
+    def do_budget(self, rest: str) -> None:
+        name, value = rest.split(" ")
+        self.budgets[BUDGETS[name]] = int(value)
+
+    def make(self, token: Optional[bytes]) -> None:
+        self.sources = {}
+        self.query = None
+        self.query = weir.Query(**self.fields, budgets=self.budgets, token=token)
+
+    def do_open(self, _: str) -> None:
+        self.make(None)
+
+    def do_resume(self, _: str) -> None:
+        self.make(self.token)
+
+    def do_stop(self, _: str) -> None:
+        self.token = self.open_query.token()
+        self.query = None
+
+    def do_explain(self, _: str) -> None:
+        self.out.extend(self.open_query.explain().splitlines())
+
+    def name(self, number: Optional[int]) -> str:
+        found = [name for name, source in self.sources.items() if source.number == number]
+        return found[0] if found else "?"
+
+    def need(self, need: weir.Need) -> None:
+        line = "need " if need.required else "ahead "
+        line += self.name(need.source.number)
+        if need.continuation is not None:
+            line += " " + need.continuation.decode(errors="replace")
+        self.out.append(line)
+
+    def do_needs(self, _: str) -> None:
+        for need in self.open_query.needs():
+            self.need(need)
+
+    def do_next(self, rest: str) -> None:
+        step = self.open_query.next(int(rest) if rest else 256)
+        if step is None:
+            self.out.append("done")
+        elif isinstance(step, weir.Page):
+            for item in step:
+                name = "made" if item.constructed else self.name(item.source)
+                text = bytes(item).decode(errors="replace").replace("\n", "\\n")
+                self.out.append(f"{name} {text}")
+            if step.skipped:
+                self.out.append(f"skipped {step.skipped}")
+        else:
+            for need in step:
+                self.need(need)
+
+    def do_source(self, rest: str) -> None:
+        name, _, words = rest.partition(" ")
+        options = source_options(name, words)
+        self.sources[name] = self.open_query.add_source(**options)
+        self.options[name] = options
+
+    def source(self, name: str) -> weir.Source | int:
+        return self.sources.get(name, 99)
+
+    def do_page(self, rest: str) -> None:
+        name, _, rest = rest.partition(" ")
+        following, _, page = rest.partition(" ")
+        self.open_query.enqueue(self.source(name), page.replace("\\n", "\n"), following)
+
+    def do_last(self, rest: str) -> None:
+        name, _, page = rest.partition(" ")
+        self.open_query.enqueue(self.source(name), page.replace("\\n", "\n").encode())
+
+    def do_finish(self, rest: str) -> None:
+        self.open_query.finish(self.source(rest))
+
+    def do_watermark(self, rest: str) -> None:
+        name, *keys = rest.split(" ")
+        self.open_query.watermark(self.source(name), *(json.loads(key) for key in keys))
+
+    def do_split(self, rest: str) -> None:
+        name, *words = rest.split(" ")
+        parts = []
+        for word in words:
+            part, _, first = word.partition("=")
+            options = dict(self.options[name], name=part, ordinal=None, first=first or None)
+            parts.append(options)
+        made = self.open_query.replace(self.source(name), parts)
+        for options, source in zip(parts, made):
+            self.sources[options["name"]] = source
+            self.options[options["name"]] = options
+
+
+def source_options(name: str, words: str) -> dict[str, Any]:
+    options: dict[str, Any] = {"name": name}
+    for word in words.split():
+        key, _, value = word.partition("=")
+        flags = {
+            "sorted": ("sorted", True),
+            "trusted": ("trust_order", True),
+            "unstable": ("stable", False),
+            "partial": ("partial", True),
+            "strict": ("level", "strict"),
+            "none": ("level", "none"),
+        }
+        if key in flags:
+            option, given = flags[key]
+            options[option] = given
+        elif key == "ordinal":
+            options["ordinal"] = int(value)
+        elif key == "bound":
+            options["bound"] = [json.loads(part) for part in value.split(",")]
+        elif key.startswith("meta."):
+            options.setdefault("meta", {})[key.removeprefix("meta.")] = json.loads(value)
+        else:
+            options[key] = value
+    return options
+
+
+def blocks(path: Path) -> list[tuple[list[str], list[str]]]:
+    """Of each block its commands and what they print."""
+    found = []
+    for block in path.read_text(encoding="utf-8").rstrip().split("\n\n"):
+        above, _, below = block.partition("\n----")
+        commands = [line for line in above.split("\n") if line.strip() and line[0] != "#"]
+        if commands:
+            found.append((commands, below.split("\n")[1:]))
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_transcript(path: Path, record_property: Callable[[str, object], None]) -> None:
+    world = World()
+    commands = 0
+    for number, (lines, printed) in enumerate(blocks(path)):
+        world.out = []
+        for line in lines:
+            world.run(line)
+        commands += len(lines)
+        assert world.out == printed, f"{path.name}, block {number + 1}"
+    record_property("vectors/query", commands)
+    assert commands > 0
+
+
+def test_there_are_transcripts() -> None:
+    assert len(FILES) >= 9

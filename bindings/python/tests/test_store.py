@@ -1,0 +1,342 @@
+"""Stores of this process: writing, reading, listening, groups, sessions, what fails."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import weir
+
+
+def test_values_that_are_read_are_those_that_were_written(topic: weir.Topic) -> None:
+    verdict = topic.put("4711", '{"state":"open"}', meta=b"m")
+    assert verdict and verdict.valid and verdict.effect == "VALID"
+    assert (verdict.offset, verdict.records, verdict.reason, verdict.detail) == (2, 1, None, None)
+    record = topic.get(b"4711")
+    assert record is not None
+    assert (record.offset, record.kind, record.key, record.meta) == (2, "PUT", b"4711", b"m")
+    assert record.value == bytes(record) == bytes(memoryview(record)) == b'{"state":"open"}'
+    assert record.intention == verdict.intention and record.final_ and not record.transaction
+    assert abs(record.time_ms / 1000 - time.time()) < 3600
+    assert topic.get("absent") is None and topic.at(99) is None
+    again = topic.at(2)
+    assert again is not None and again.text() == '{"state":"open"}'
+
+
+def test_anything_with_bytes_is_a_value(topic: weir.Topic) -> None:
+    view = memoryview(b"xvx")[1:2]
+    values: list[bytes | str | bytearray | memoryview] = [b"v", "v", bytearray(b"v"), view]
+    for value in values:
+        topic.put("k", value).check()
+        found = topic.get("k")
+        assert found is not None and found.value == b"v"
+    with pytest.raises(TypeError, match="not int"):
+        topic.put("k", 1)  # type: ignore[arg-type]
+
+
+def test_a_condition_that_does_not_hold_is_an_answer(topic: weir.Topic) -> None:
+    first = topic.put("k", "1")
+    assert first.offset is not None
+    seen = weir.Expect.key_offset(first.offset)
+    assert topic.put_if("k", "2", [seen])
+    late = topic.put_if("k", "3", [seen])
+    assert not late and (late.effect, late.reason) == ("INVALID", "CONFLICT")
+    assert late.detail == {"actual": 3} and late.offset is None
+    with pytest.raises(weir.VerdictError) as raised:
+        late.check()
+    assert raised.value.code == "CONFLICT" and raised.value.number == late.number
+    assert topic.put_if("new", "1", [weir.Expect.key_absent(), weir.Expect.key_present("k")])
+
+
+def test_a_batch_is_independent_and_a_transaction_is_not(topic: weir.Topic) -> None:
+    absent = [weir.Expect.key_absent()]
+    ops: list[weir.Put | weir.Delete]
+    ops = [weir.Put("a", "1", expect=absent), weir.Put("a", "2", expect=absent), weir.Delete("b")]
+    assert [bool(verdict) for verdict in topic.batch(ops)] == [True, False, True]
+    both = topic.transaction([weir.Put("c", "1"), weir.Delete("a")])
+    assert both and both.records == 2
+    none = topic.transaction(
+        [weir.Put("d", "1"), weir.Put("c", "2")], expect=[weir.Expect.key_absent("c")]
+    )
+    assert none.reason == "CONFLICT" and topic.get("d") is None
+    with pytest.raises(weir.RefusalError):
+        topic.transaction([weir.Put("d", "1", expect=absent)])
+
+
+def test_keys_come_in_order_and_by_prefix(topic: weir.Topic) -> None:
+    topic.batch([weir.Put(f"k{n:04}", str(n)) for n in range(2500)])
+    keys = list(topic.keys())
+    assert len(keys) == 2500 and keys == sorted(keys) and keys[0] == (b"k0000", 2)
+    assert [key for key, _ in topic.keys("k000", after="k0007")] == [b"k0008", b"k0009"]
+    assert len(list(topic.keys(limit=7))) == 7
+
+
+def test_pages_hold_all_records_in_order(topic: weir.Topic) -> None:
+    topic.batch([weir.Put(str(n), b"x" * 1000) for n in range(500)])
+    records = [record for page in topic.pages() for record in page]
+    assert [record.offset for record in records] == list(range(1, 502))
+    assert [r.offset for r in topic.pages(after=499).records()] == [500, 501]
+    assert [r.offset for r in topic.pages(last=1).records()] == [501]
+    assert list(topic.pages(end=True)) == []
+    page = next(topic.pages(after=1))
+    assert page[0].offset == 2 == page.first and page[-1].offset == page.last
+    assert len(page) == len(list(page)) and len(memoryview(page)) > 1000
+    with pytest.raises(IndexError):
+        page[len(page)]
+    with pytest.raises(weir.StoreError, match="BAD_OPTION"):
+        topic.pages(after=1, last=1)
+
+
+def test_a_view_outlives_record_page_topic_and_store(tmp_path: Path) -> None:
+    store = weir.open(tmp_path / "s", durability="memory")
+    topic = store.topic("t")
+    topic.ensure()
+    topic.put("k", b"value" * 1000)
+    page = topic.pages(last=1).next_page()
+    assert page is not None
+    views = [memoryview(page[0]), memoryview(page)]
+    found = topic.get("k")
+    assert found is not None
+    views.append(memoryview(found))
+    store.close()
+    del page, found, topic, store
+    assert bytes(views[0]) == bytes(views[2]) == b"value" * 1000
+    assert b"value" * 1000 in bytes(views[1])
+    assert all(view.readonly for view in views)
+
+
+def test_a_listener_gets_what_comes(topic: weir.Topic) -> None:
+    heard: list[int] = []
+    listening = topic.listen(timeout=30)
+
+    def hear() -> None:
+        for page in listening:
+            heard.extend(record.offset for record in page)
+            if heard[-1] == 6:
+                return
+
+    thread = threading.Thread(target=hear)
+    thread.start()
+    for n in range(5):
+        topic.append(str(n))
+    thread.join()
+    assert heard == [2, 3, 4, 5, 6]
+    assert [r.offset for r in topic.listen(start=True, timeout=0).records()] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_listener_may_wait_for_its_topic(store: weir.Store) -> None:
+    later = store.topic("later")
+    assert later.listen(start=True).next_page(0.01) is None
+    with pytest.raises(weir.WeirError) as raised:
+        later.pages()
+    assert raised.value.code == "TOPIC_UNKNOWN"
+
+
+def test_what_holds_comes_before_what_comes(topic: weir.Topic) -> None:
+    for key, value in [("b", "1"), ("a", "1"), ("b", "2")]:
+        topic.put(key, value)
+    latest = topic.latest()
+    assert [(r.key, r.value, r.replay) for r in latest] == [(b"a", b"1", True), (b"b", b"2", True)]
+    topic.put("c", "3")
+    assert [(r.key, r.replay) for r in latest] == [(b"c", False)]
+
+
+def test_a_wait_ends_by_a_signal(topic: weir.Topic) -> None:
+    def raises(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, raises)
+    main = threading.main_thread().ident
+    assert main is not None
+    timer = threading.Timer(0.05, lambda: signal.pthread_kill(main, signal.SIGUSR1))
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            topic.listen().next_page(None)
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_groups_share_what_there_is_to_do(topic: weir.Topic) -> None:
+    topic.batch([weir.Put(str(n), str(n)) for n in range(4)])
+    one = topic.group("workers", member="one")
+    two = topic.group("workers", member="two")
+    first = one.claim(2)
+    rest = two.claim(10)
+    assert [work.record.key for work in first + rest] == [b"0", b"1", b"2", b"3"]
+    assert one.ack(first) == [] and two.nack(rest[:1], reason="later") == []
+    again = one.claim(10, timeout=5)
+    assert [(work.record.key, work.attempts) for work in again] == [(b"2", 2)]
+    assert two.extend(rest[1:], 60) == [] and one.ack(again) == [] and two.ack(rest[1:]) == []
+    info = one.info()
+    assert (info.lag, info.leased, info.mode, info.redeliveries) == (0, 0, "shared", 1)
+    assert [group.name for group in topic.groups()] == ["workers"]
+    assert one.delete()
+    with pytest.raises(weir.WeirError, match="GROUP_UNKNOWN"):
+        one.claim()
+
+
+def test_an_exclusive_group_has_one_owner(topic: weir.Topic) -> None:
+    topic.put("k", "1")
+    one = topic.group("tail", "exclusive", member="one")
+    work = one.claim()
+    assert len(work) == 1
+    two = topic.group("tail", "exclusive", member="two")
+    assert two.claim(timeout=0.01) == []
+    one.ack(work)
+    one.leave()
+    topic.put("k", "2")
+    assert [work.record.value for work in two.claim(timeout=5)] == [b"2"]
+    with pytest.raises(weir.WeirError, match="GROUP_MODE"):
+        topic.group("tail", "keyed")
+
+
+def test_a_session_executes_once(store: weir.Store, topic: weir.Topic) -> None:
+    session = store.session(b"0123456789abcdef")
+    assert session.client == b"0123456789abcdef" and session.next_nonce == 1
+    first = session.execute([("orders", weir.Put("k", "1")), ("orders", weir.Put("k", "2"))])
+    assert session.next_nonce == 3
+    session.resume(1)
+    again = session.execute([("orders", weir.Put("k", "1")), ("orders", weir.Put("k", "2"))])
+    assert [v.offset for v in again] == [v.offset for v in first] == [2, 3]
+    assert all(v.replayed for v in again) and not any(v.replayed for v in first)
+    with pytest.raises(weir.StoreError, match="16"):
+        store.session(b"short")
+
+
+def test_what_is_sent_is_answered_later(store: weir.Store, topic: weir.Topic) -> None:
+    many = [topic.send([weir.Put(str(n), "x")]) for n in range(100)]
+    assert [pending.wait(30)[0].offset for pending in many] == list(range(2, 102))
+    assert many[0].done and many[0].wait() == many[0].wait()
+    called = threading.Event()
+    pending = store.send([("orders", weir.Delete("1"))])
+    pending.notify(lambda event: event.set(), called)
+    assert called.wait(30) and pending.done
+
+
+def test_threads_share_a_store(topic: weir.Topic) -> None:
+    def write(first: int) -> None:
+        for n in range(first, first + 50):
+            topic.put(str(n), str(n)).check()
+
+    threads = [threading.Thread(target=write, args=(n * 50,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(list(topic.keys())) == 200
+
+
+def test_a_reader_serves_one_thread(topic: weir.Topic) -> None:
+    reader = topic.listen()
+    begun = threading.Event()
+    over = threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        while not over.is_set():
+            reader.next_page(10)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    begun.wait()
+    try:
+        with pytest.raises(weir.WeirError, match="BUSY"):
+            # The other thread is in its wait but for moments.
+            for _ in range(1_000_000):
+                reader.position
+    finally:
+        over.set()
+        topic.append("x")
+        thread.join()
+
+
+def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    store = weir.open(tmp_path / "s")
+    topic = store.topic("t")
+    topic.ensure()
+    topic.put("k", "v")
+    reader = topic.listen()
+    store.close()
+    store.close()
+    assert store.closed and "closed" in repr(store)
+    uses: list[Callable[[], object]] = [
+        lambda: store.topic("t"),
+        lambda: store.topics(),
+        lambda: topic.put("k", "v"),
+        lambda: topic.send([weir.Put("k", "v")]).wait(),
+    ]
+    for use in uses:
+        with pytest.raises(weir.StoreError) as raised:
+            use()
+        assert raised.value.code == "CLOSED" and raised.value.advice
+    assert reader.next_page(0) is None
+    with weir.open(tmp_path / "s", create=False) as again:
+        assert [info.name for info in again.topics()] == ["t"]
+
+
+def test_errors_say_what_and_what_to_do(tmp_path: Path, store: weir.Store) -> None:
+    with pytest.raises(weir.RefusalError) as name:
+        store.topic("a b")
+    assert name.value.code == "BAD_NAME" and "BAD_NAME" in str(name.value)
+    with pytest.raises(weir.StoreError) as locked:
+        weir.open(tmp_path / "store")
+    assert (locked.value.code, locked.value.retry) == ("LOCKED", "after")
+    with pytest.raises(weir.StoreError, match="NOT_A_STORE"):
+        weir.open(tmp_path / "nothing", create=False)
+    with pytest.raises(weir.StoreError, match="BAD_OPTION"):
+        weir.open(tmp_path / "x", durability="sometimes")  # type: ignore[arg-type]
+    with pytest.raises(weir.RefusalError, match="TOO_LARGE"):
+        store.topic("t").put("k" * 100_000, "")
+    assert store.topic("t").put("k", "v").reason == "NO_TOPIC"
+    with pytest.raises(TypeError, match="no option"):
+        store.topic("t").create(colour=1)  # type: ignore[call-arg]
+    assert all(issubclass(kind, weir.WeirError) for kind in [weir.QueryError, weir.InternalError])
+
+
+def test_topics_live_and_end(store: weir.Store) -> None:
+    topic = store.topic("t")
+    assert topic.info() is None
+    assert topic.create(compaction="latest", keys_max=1)
+    assert topic.create().reason == "TOPIC_EXISTS"
+    assert topic.put("a", "1") and topic.put("b", "1").reason == "QUOTA"
+    assert topic.alter(keys_max=None) and topic.put("b", "1")
+    assert topic.destroy() and store.topics() == []
+    info = store.topics(dead=True)[0]
+    assert (info.name, info.live, info.incarnation, info.last) == ("t", False, None, 5)
+
+
+def test_durable_is_the_default(tmp_path: Path) -> None:
+    with weir.open(tmp_path / "s") as store:
+        assert store.durability == "group" and len(store.id) == 32
+        store.topic("t").ensure()
+        store.sync()
+        stats = store.stats()
+        assert stats["valid"] == 1 and stats["syncs"] >= 1
+
+
+def test_values_are_looked_into(topic: weir.Topic) -> None:
+    document = {"a": [1, {"b": "x\u00e9\n"}], "n": 1.5, "big": 2**70, "none": None}
+    topic.put("k", json.dumps(document))
+    record = topic.get("k")
+    assert record is not None and record.json() == document
+    assert record.get("$.a[1].b") == "x\u00e9\n" and record.get("$.big") == 2**70
+    assert record.get("$.none", 7) is None and record.get("$.absent", 7) == 7
+    assert record.get("$.a") == b'[1, {"b": "x\\u00e9\\n"}]'
+    assert record.json(lambda view: bytes(view)[:1]) == b"{"
+    with pytest.raises(weir.QueryError):
+        record.get("$[")
+    topic.put("k", b"\xff{")
+    broken = topic.get("k")
+    assert broken is not None
+    with pytest.raises(weir.QueryError, match="NOT_JSON"):
+        broken.get("$.a")
+    with pytest.raises(UnicodeDecodeError):
+        broken.text()

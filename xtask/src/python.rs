@@ -1,0 +1,184 @@
+//! The Python package as a user gets it: its wheel is built, installed into a clean environment, and
+//! tested from there.
+//!
+//! What builds and tests it is pinned by `bindings/python/requirements.txt` and lies in
+//! `target/tools`. Invariants: the wheel is built in the dev profile, from the lock file; each test
+//! counts once. What must never happen here: tests that import the package from the source tree, or
+//! a run of none that is told as passed.
+
+use crate::served::Running;
+use crate::tree;
+use crate::wasm::{self, Tell, Verdict, fetched, finish, whole};
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Where the package is.
+const FOLDER: &str = "bindings/python";
+/// Seconds after which the tests are ended; they take about 20.
+const SECONDS_MAX: u64 = 600;
+/// Oldest version of Python, as its name of the second part.
+const MINOR_MIN: u64 = 11;
+/// Characters of what a failed test says.
+const WORDS: usize = 300;
+
+/// Builds, installs and tests the package.
+pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
+    let target = tree::root().join("target");
+    let tools = match tool(&target) {
+        Ok(tools) => tools,
+        Err(why) => {
+            tell("the package", Verdict::Skipped(why));
+            return Ok(());
+        }
+    };
+    let place = target.join("python");
+    if place.exists() {
+        fs::remove_dir_all(&place).with_context(|| place.display().to_string())?;
+    }
+    fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
+    println!("-- the wheel of the Python package");
+    let wheel = wheel(&tools, &place)?;
+    let python = installed(&wheel, &place)?;
+    let weir = wasm::weir()?;
+    println!("-- the tests of the Python package");
+    let report = place.join("report.jsonl");
+    let mut tests = Command::new(&python);
+    tests
+        .args(["-m", "pytest", "-q", "-p", "no:cacheprovider"])
+        .args(["--tb=short", "tests"])
+        .current_dir(tree::root().join(FOLDER))
+        .env("PYTHONPATH", &tools)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("WEIR_BINARY", weir)
+        .env("WEIR_REPORT", &report)
+        .stdin(Stdio::null());
+    let mut tests = Running(tests.spawn().context("cannot start the tests")?);
+    let fine = tests.ends_well(Duration::from_secs(SECONDS_MAX))?;
+    ensure!(fine.is_some(), "no end after {SECONDS_MAX} s");
+    let text = fs::read_to_string(&report).context("the tests wrote no report")?;
+    let failed = read(&text, tell)?;
+    ensure!(
+        fine == Some(true) || failed > 0,
+        "pytest failed outside of its tests"
+    );
+    Ok(())
+}
+
+/// Tells what a report says of each test; how many failed.
+fn read(report: &str, tell: Tell<'_>) -> anyhow::Result<usize> {
+    let (mut count, mut failed) = (0, 0);
+    for line in report.lines() {
+        let line: Value = serde_json::from_str(line).context("a line of the report")?;
+        let why: String = line["why"]
+            .as_str()
+            .unwrap_or("")
+            .chars()
+            .take(WORDS)
+            .collect();
+        let verdict = match line["outcome"].as_str() {
+            Some("passed") => Verdict::Passed,
+            Some("skipped") => Verdict::Skipped(why),
+            _ => {
+                failed += 1;
+                Verdict::Failed(why)
+            }
+        };
+        count += 1;
+        tell(line["name"].as_str().unwrap_or("?"), verdict);
+    }
+    ensure!(count > 0, "the report has no test");
+    Ok(failed)
+}
+
+/// The folder of the tools, fetched when they are missing.
+fn tool(target: &Path) -> Result<PathBuf, String> {
+    let version =
+        finish(Command::new("python3").args(["-c", "import sys; print(sys.version_info[1])"]));
+    let version = String::from_utf8_lossy(&version?).trim().to_owned();
+    if version.parse::<u64>().is_ok_and(|minor| minor < MINOR_MIN) {
+        return Err(format!(
+            "python3 is 3.{version}; the package needs 3.{MINOR_MIN}"
+        ));
+    }
+    let list = tree::root().join(FOLDER).join("requirements.txt");
+    let folder = target.join("tools/python");
+    whole(&folder, &list, |place| {
+        println!("python: fetching maturin, pytest and mypy (70 MiB unpacked)");
+        let mut pip = Command::new("python3");
+        pip.args(["-m", "pip", "install", "--quiet", "--no-deps"]);
+        pip.args(["--require-hashes", "--only-binary", ":all:"]);
+        pip.args(["--retries", "1", "--timeout", "30", "--target"]);
+        pip.arg(place).arg("--requirement").arg(&list);
+        fetched(finish(&mut pip), "ERROR:")
+    })?;
+    Ok(folder)
+}
+
+/// Builds the wheel.
+fn wheel(tools: &Path, place: &Path) -> anyhow::Result<PathBuf> {
+    let mut maturin = Command::new(tools.join("bin/maturin"));
+    maturin
+        .args(["build", "--quiet", "--locked", "--profile", "dev", "--out"])
+        .arg(place)
+        .arg("--manifest-path")
+        .arg(tree::root().join(FOLDER).join("Cargo.toml"))
+        .args(["--interpreter", "python3"])
+        .current_dir(tree::root())
+        .env("PYTHONPATH", tools);
+    finish(&mut maturin).map_err(anyhow::Error::msg)?;
+    let found = fs::read_dir(place)?.find_map(|entry| {
+        let path = entry.ok()?.path();
+        (path.extension()? == "whl").then_some(path)
+    });
+    found.context("maturin made no wheel")
+}
+
+/// A clean environment with the wheel; its interpreter.
+fn installed(wheel: &Path, place: &Path) -> anyhow::Result<PathBuf> {
+    let environment = place.join("environment");
+    let mut venv = Command::new("python3");
+    venv.args(["-m", "venv", "--without-pip"]).arg(&environment);
+    finish(&mut venv).map_err(anyhow::Error::msg)?;
+    let python = environment.join("bin/python");
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "--python"]).arg(&python);
+    pip.args(["install", "--quiet", "--no-deps", "--no-index"])
+        .arg(wheel);
+    finish(&mut pip).map_err(anyhow::Error::msg)?;
+    Ok(python)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::read;
+    use crate::wasm::Verdict;
+
+    #[test]
+    fn each_line_is_a_test_and_none_is_an_error() {
+        let report = concat!(
+            "{\"name\":\"a\",\"outcome\":\"passed\",\"why\":\"\"}\n",
+            "{\"name\":\"b\",\"outcome\":\"failed\",\"why\":\"w\"}\n",
+            "{\"name\":\"c\",\"outcome\":\"skipped\",\"why\":\"s\"}\n",
+        );
+        let mut told = Vec::new();
+        let failed = read(report, &mut |name, verdict| {
+            told.push((name.to_owned(), verdict));
+        });
+        assert_eq!(failed.unwrap(), 1);
+        let expected = [
+            ("a", Verdict::Passed),
+            ("b", Verdict::Failed("w".to_owned())),
+            ("c", Verdict::Skipped("s".to_owned())),
+        ];
+        let expected = expected.map(|(name, verdict)| (name.to_owned(), verdict));
+        assert_eq!(told, expected);
+        assert!(read("", &mut |_, _| {}).is_err());
+        assert!(read("no line", &mut |_, _| {}).is_err());
+    }
+}
