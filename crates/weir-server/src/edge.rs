@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `head`, `h1`, `h2` | requests as they come in, answers as they go out |
 //! | `route`, `query`, `accept`, `origin`, `condition` | what a request says |
-//! | `service` | what is checked, and what happens then |
+//! | `service`, `visit` | what is checked, and what happens then |
+//! | `stack` | the connections alone, for the lab |
 //! | `write`, `batch`, `topics`, `program`, `groups` | writes |
 //! | `read`, `records`, `tail`, `hub` | reads |
 //! | `ds` | topics as Durable Streams |
@@ -42,8 +43,11 @@ mod records;
 mod reply;
 mod route;
 mod service;
+#[doc(hidden)]
+pub mod stack;
 mod tail;
 mod topics;
+mod visit;
 mod write;
 
 use std::net::SocketAddr;
@@ -55,6 +59,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::service::{Edge, Peer};
+use self::visit::Visit;
 use crate::guests::{Guests, Seat};
 use crate::security::Door;
 use crate::shared::{Phase, Shared};
@@ -114,7 +119,11 @@ async fn connection(stream: TcpStream, edge: Arc<Edge>, address: SocketAddr, sea
     let peer = Peer {
         principal: Arc::new(principal),
     };
-    let other = h1::serve(stream, Arc::clone(&edge), peer.clone(), phase.clone()).await;
+    let visit = Visit {
+        edge: Arc::clone(&edge),
+        peer: peer.clone(),
+    };
+    let other = h1::serve(stream, visit, phase.clone()).await;
     if let Some((io, first)) = other {
         h2::serve(io, first, edge, peer, phase).await;
     }

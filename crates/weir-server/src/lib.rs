@@ -36,4 +36,4 @@ pub use server::Server;
 
 /// For fuzzers and tests; no part of the interface.
 #[doc(hidden)]
-pub use edge::pieces;
+pub use edge::{pieces, stack};

@@ -12,11 +12,11 @@ mod body;
 mod chunked;
 #[doc(hidden)]
 pub mod pieces;
+mod responder;
 mod watch;
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -27,14 +27,14 @@ use tokio::time::Instant;
 
 use self::body::BodyReader;
 pub(crate) use self::body::Rewound;
+pub(crate) use self::responder::Responder;
 use self::watch::Watchdog;
 use super::head::{Bad, Framing, HeadLimits, Parsed, Scan, Version, parse};
 use super::limits::{
     GATHER_BYTES, INLINE_BYTES, INPUT_BYTES, LINGER_SECONDS, PIPELINE_MAX, READ_BYTES,
 };
-use super::problem::{Kind, Problem};
 use super::reply::{Body, Reply, Source, reason};
-use super::service::{Edge, Input, Peer, Started};
+use super::service::{Input, Started};
 use crate::shared::Phase;
 
 /// Why a connection ends without another answer.
@@ -55,14 +55,13 @@ impl From<io::Error> for End {
 /// The beginning of an HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-pub(super) struct Connection<S> {
+pub(super) struct Connection<S, R> {
     io: S,
     input: BytesMut,
     output: Vec<u8>,
     scan: Scan,
     watchdog: Watchdog,
-    edge: Arc<Edge>,
-    peer: Peer,
+    host: R,
     phase: Receiver<Phase>,
     /// The client sends nothing more.
     eof: bool,
@@ -115,24 +114,19 @@ fn find(scan: &mut Scan, input: &mut BytesMut, limits: HeadLimits, fields_max: u
 
 /// Serves a connection until its end. Gives it back when it speaks HTTP/2,
 /// with what was read of it.
-pub(crate) async fn serve<S>(
-    io: S,
-    edge: Arc<Edge>,
-    peer: Peer,
-    phase: Receiver<Phase>,
-) -> Option<(S, Bytes)>
+pub(crate) async fn serve<S, R>(io: S, host: R, phase: Receiver<Phase>) -> Option<(S, Bytes)>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
+    R: Responder,
 {
-    let patience = edge.shared.config.idle_timeout;
+    let patience = host.config().idle_timeout;
     let mut connection = Connection {
         io,
         input: BytesMut::new(),
         output: Vec::new(),
         scan: Scan::default(),
         watchdog: Watchdog::new(patience),
-        edge,
-        peer,
+        host,
         phase,
         eof: false,
         unread: false,
@@ -147,7 +141,7 @@ where
     None
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
     /// Reads until it is clear which protocol this is.
     async fn is_http2(&mut self) -> Result<bool, End> {
         loop {
@@ -158,7 +152,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             if seen == PREFACE.len() {
                 return Ok(true);
             }
-            let config = &self.edge.shared.config;
+            let config = self.host.config();
             let patience = if seen == 0 {
                 config.idle_timeout
             } else {
@@ -185,7 +179,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     None => match self.find() {
                         Found::Nothing => break,
                         Found::Refused(bad) => {
-                            let started = Started::Done(self.edge.refuse(bad));
+                            let started = Started::Done(self.host.refuse(bad));
                             waiting.push_back(Waiting {
                                 started,
                                 writes: false,
@@ -215,7 +209,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     } = *parsed;
                     let (version, writes) = (head.version, head.method.writes());
                     let body = self.input.get(..length).unwrap_or_default();
-                    let started = self.edge.start(head, self.peer.clone(), body);
+                    let started = self.host.start(head, body);
                     self.input.advance(length);
                     last |= !keep_alive;
                     waiting.push_back(Waiting {
@@ -240,7 +234,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     Poll::Ready(reply) => reply,
                     Poll::Pending => {
                         self.flush().await?;
-                        let due = Instant::now() + self.edge.shared.config.store_timeout;
+                        let due = Instant::now() + self.host.config().store_timeout;
                         let is_bound = front.started.expires();
                         let expired = async {
                             if !is_bound {
@@ -281,7 +275,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 }
             }
             let now = Instant::now();
-            let config = &self.edge.shared.config;
+            let config = self.host.config();
             let due = if begun {
                 *head_due.get_or_insert(now + config.head_timeout)
             } else {
@@ -289,9 +283,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             };
             match self.fill(due, !begun).await {
                 Err(End::Idle) if begun => {
-                    self.edge.shared.metrics.timeout("head");
-                    let problem = Problem::new(Kind::TooSlow, "the header fields took too long");
-                    let reply = self.edge.finish_bare(problem);
+                    self.host.timed_out("head");
+                    let reply = self.host.too_slow();
                     self.answer(reply, Version::H11, false).await?;
                     self.flush().await?;
                     return Ok(());
@@ -317,7 +310,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     fn head_limits(&self) -> HeadLimits {
-        let config = &self.edge.shared.config;
+        let config = self.host.config();
         HeadLimits {
             line_max: config.request_line_max.0,
             head_max: config.head_max.0,
@@ -327,7 +320,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// The next request of the input.
     fn find(&mut self) -> Found {
         let limits = self.head_limits();
-        let fields_max = self.edge.shared.config.head_fields_max;
+        let fields_max = self.host.config().head_fields_max;
         find(&mut self.scan, &mut self.input, limits, fields_max)
     }
 
@@ -341,15 +334,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         } = parsed;
         let version = head.version;
         self.flush().await?;
-        let (edge, peer) = (Arc::clone(&self.edge), self.peer.clone());
+        let host = self.host.clone();
         let mut body = BodyReader::new(self, framing, expects);
         let length = match framing {
             Framing::Length(length) => Some(length),
             Framing::Chunked => None,
         };
-        let reply = edge
-            .call(head, peer, Input::Source(&mut body), length)
-            .await;
+        let reply = host.call(head, Input::Source(&mut body), length).await;
         let (rest, lost) = body.rest();
         if lost {
             return Err(End::Closed);
@@ -526,12 +517,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// Writes all of it; a client that takes nothing for too long is cut off.
     async fn write(&mut self, mut bytes: &[u8]) -> Result<(), End> {
         while !bytes.is_empty() {
-            let due = Instant::now() + self.edge.shared.config.write_timeout;
+            let due = Instant::now() + self.host.config().write_timeout;
             let written = tokio::select! {
                 biased;
                 written = self.io.write(bytes) => written?,
                 () = self.watchdog.expired(due) => {
-                    self.edge.shared.metrics.timeout("write");
+                    self.host.timed_out("write");
                     return Err(End::Closed);
                 }
             };

@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use super::chunked::{Chunked, Step};
-use super::{Connection, End};
+use super::{Connection, End, Responder};
 use crate::edge::head::Framing;
 use crate::edge::limits::READ_BYTES;
 use crate::edge::reply::Boxed;
@@ -60,8 +60,8 @@ impl Left {
 }
 
 /// Reads a body from its connection, within the times that are allowed.
-pub(super) struct BodyReader<'a, S> {
-    connection: &'a mut Connection<S>,
+pub(super) struct BodyReader<'a, S, R> {
+    connection: &'a mut Connection<S, R>,
     left: Left,
     /// The client waits for a 100.
     expects: bool,
@@ -71,8 +71,12 @@ pub(super) struct BodyReader<'a, S> {
     lost: bool,
 }
 
-impl<'a, S> BodyReader<'a, S> {
-    pub(super) fn new(connection: &'a mut Connection<S>, framing: Framing, expects: bool) -> Self {
+impl<'a, S, R> BodyReader<'a, S, R> {
+    pub(super) fn new(
+        connection: &'a mut Connection<S, R>,
+        framing: Framing,
+        expects: bool,
+    ) -> Self {
         Self {
             connection,
             left: Left::new(framing),
@@ -90,7 +94,7 @@ impl<'a, S> BodyReader<'a, S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> BodyReader<'_, S> {
+impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> BodyReader<'_, S, R> {
     async fn read(&mut self) -> Result<Option<Bytes>, BodyError> {
         if std::mem::take(&mut self.expects) && self.connection.input.is_empty() {
             let go_on = self
@@ -110,7 +114,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> BodyReader<'_, S> {
             if self.connection.eof {
                 return Err(BodyError::Cut);
             }
-            let config = &self.connection.edge.shared.config;
+            let config = self.connection.host.config();
             let mut due = Instant::now() + config.body_timeout;
             // The time at which the average falls below the least rate.
             if let Some(ms) = (self.bytes * 1000).checked_div(config.body_rate_min.0 as u64) {
@@ -123,7 +127,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> BodyReader<'_, S> {
             match self.connection.fill(due, false).await {
                 Ok(()) => {}
                 Err(End::Idle) => {
-                    self.connection.edge.shared.metrics.timeout("body");
+                    self.connection.host.timed_out("body");
                     return Err(BodyError::Slow);
                 }
                 Err(End::Closed) => {
@@ -135,7 +139,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> BodyReader<'_, S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> BodySource for BodyReader<'_, S> {
+impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> BodySource for BodyReader<'_, S, R> {
     fn next(&mut self) -> Boxed<'_, Result<Option<Bytes>, BodyError>> {
         Box::pin(self.read())
     }
