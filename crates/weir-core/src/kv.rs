@@ -4,8 +4,9 @@
 //! case, a call that is kept, costs no merge, and a change of an existing key
 //! no allocation.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
+mod tree;
+
+use tree::Tree;
 
 #[derive(Clone, Copy, Debug)]
 struct Undo {
@@ -14,10 +15,11 @@ struct Undo {
     old: Option<(usize, usize)>,
 }
 
-/// A map of byte strings with one level of undo.
+/// A map of byte strings with one level of undo. A clone takes O(1) and shares
+/// what neither has changed since.
 #[derive(Clone, Debug, Default)]
 pub struct KvMap {
-    map: BTreeMap<Vec<u8>, Vec<u8>>,
+    map: Tree,
     /// Bytes of all keys and values.
     bytes: u64,
     undo: Vec<Undo>,
@@ -37,7 +39,7 @@ impl KvMap {
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.map.is_empty()
+        self.map.len() == 0
     }
 
     /// Bytes of all keys and values.
@@ -49,15 +51,13 @@ impl KvMap {
     /// The value of a key. O(log n).
     #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
-        self.map.get(key).map(Vec::as_slice)
+        self.map.get(key)
     }
 
     /// The smallest key greater than the given one. O(log n).
     #[must_use]
     pub fn next(&self, key: &[u8]) -> Option<&[u8]> {
-        let behind = (Bound::Excluded(key), Bound::Unbounded);
-        let (next, _) = self.map.range::<[u8], _>(behind).next()?;
-        Some(next)
+        self.map.next(key)
     }
 
     /// Bytes that are noted so that they can be taken back.
@@ -74,13 +74,13 @@ impl KvMap {
 
     /// All entries, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.map.iter().map(|(k, v)| (k.as_slice(), v.as_slice()))
+        self.map.iter()
     }
 
     /// Sets a key to the parts one behind the other.
     pub fn put(&mut self, key: &[u8], value: [&[u8]; 2]) {
-        let bytes = (value[0].len() + value[1].len()) as u64;
         let noted_key = note(&mut self.noted, key);
+        self.bytes += (value[0].len() + value[1].len()) as u64;
         let old = if let Some(old) = self.map.get_mut(key) {
             let noted = note(&mut self.noted, old);
             self.bytes -= old.len() as u64;
@@ -90,10 +90,9 @@ impl KvMap {
             Some(noted)
         } else {
             self.bytes += key.len() as u64;
-            self.map.insert(key.to_vec(), value.concat());
+            self.map.put(key, value.concat());
             None
         };
-        self.bytes += bytes;
         self.undo.push(Undo {
             key: noted_key,
             old,
@@ -134,7 +133,7 @@ impl KvMap {
             if let Some(old) = old {
                 let old = part(old);
                 self.bytes += (key.len() + old.len()) as u64;
-                self.map.insert(key.to_vec(), old.to_vec());
+                self.map.put(key, old.to_vec());
             }
         }
         self.noted = noted;
@@ -152,6 +151,7 @@ fn note(noted: &mut Vec<u8>, bytes: &[u8]) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     #[test]
     fn rollback_gives_back_exactly_what_was_before() {
