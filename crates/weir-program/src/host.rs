@@ -7,6 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_core::{CodeHash, Refusal};
 
+use crate::abi;
+use crate::worker::{Lost, Worker};
+
 /// Limits of a module, checked before anything is compiled. They decide
 /// outcomes, so a change of one is a change of the fingerprint.
 pub mod limits {
@@ -65,6 +68,7 @@ pub(crate) struct Cache<M> {
     modules: Mutex<Modules<M>>,
     /// Held while a module is compiled: one at a time.
     compiling: Mutex<()>,
+    worker: Worker,
 }
 
 struct Modules<M> {
@@ -86,6 +90,7 @@ impl<M> Default for Cache<M> {
                 compiled: 0,
             }),
             compiling: Mutex::new(()),
+            worker: Worker::default(),
         }
     }
 }
@@ -95,7 +100,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<M: Send + Sync> Cache<M> {
+impl<M: Send + Sync + 'static> Cache<M> {
     fn find(&self, hash: CodeHash) -> Option<Result<Arc<M>, Refusal>> {
         let mut modules = lock(&self.modules);
         modules.clock += 1;
@@ -113,13 +118,12 @@ impl<M: Send + Sync> Cache<M> {
         lock(&self.modules).compiled
     }
 
-    /// The module with this hash, compiled now if it is not known yet. The
-    /// compiler runs on a thread of its own with a stack of fixed size.
-    pub(crate) fn get(
-        &self,
-        hash: CodeHash,
-        compile: impl FnOnce() -> Result<M, Refusal> + Send,
-    ) -> Result<Arc<M>, Refusal> {
+    /// The module with this hash, compiled now if it is not known yet: then
+    /// `job` makes what the [`Worker`] runs.
+    pub(crate) fn get<J>(&self, hash: CodeHash, job: impl FnOnce() -> J) -> Result<Arc<M>, Refusal>
+    where
+        J: FnOnce() -> Result<M, Refusal> + Send + 'static,
+    {
         if let Some(known) = self.find(hash) {
             return known;
         }
@@ -127,7 +131,12 @@ impl<M: Send + Sync> Cache<M> {
         if let Some(known) = self.find(hash) {
             return known;
         }
-        let compiled = on_own_stack(compile);
+        let compiled = self.worker.run(job()).unwrap_or_else(|lost| {
+            Err(Refusal::Unable(match lost {
+                Lost::NoThread(error) => format!("no thread for the compiler: {error}"),
+                Lost::Panicked => "the compiler failed".to_owned(),
+            }))
+        });
         let mut modules = lock(&self.modules);
         modules.compiled += 1;
         let module = match compiled {
@@ -146,6 +155,17 @@ impl<M: Send + Sync> Cache<M> {
         modules.forget();
         Ok(module)
     }
+}
+
+/// Whether programs of this version of the interface are run.
+pub(crate) fn speaks(version: i32) -> Result<(), Refusal> {
+    if version == abi::VERSION {
+        return Ok(());
+    }
+    Err(Refusal::Bad(format!(
+        "weir_abi returns {version}, this store speaks version {}",
+        abi::VERSION
+    )))
 }
 
 /// Counts the instances of a host, and the bytes of their memories.
@@ -213,25 +233,6 @@ impl<M> Modules<M> {
             }
         }
     }
-}
-
-/// Bytes of stack for a compiler.
-const COMPILER_STACK_BYTES: usize = 16 << 20;
-
-fn on_own_stack<M: Send>(
-    compile: impl FnOnce() -> Result<M, Refusal> + Send,
-) -> Result<M, Refusal> {
-    let unable = |what: &str| Refusal::Unable(what.to_owned());
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new()
-            .name("weir-compile".to_owned())
-            .stack_size(COMPILER_STACK_BYTES)
-            .spawn_scoped(scope, compile)
-            .map_err(|error| unable(&format!("no thread for the compiler: {error}")))?;
-        thread
-            .join()
-            .unwrap_or_else(|_| Err(unable("the compiler failed")))
-    })
 }
 
 #[cfg(test)]

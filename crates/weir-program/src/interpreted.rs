@@ -13,7 +13,7 @@ use weir_core::program::{Entry, Program, ProgramHost, Verdict};
 use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 
 use crate::abi;
-use crate::host::{Cache, Place, Warm, limits};
+use crate::host::{Cache, Place, Warm, limits, speaks};
 use crate::native::{counts_by, verdict};
 use crate::rewrite::{Rewritten, global_name, rewrite};
 use crate::validate::{PAGE_BYTES, Report, inspect};
@@ -21,9 +21,15 @@ use crate::validate::{PAGE_BYTES, Report, inspect};
 /// Runs programs with wasmi. Cheap to share; all topics of a store use one.
 #[derive(Default)]
 pub struct WasmiHost {
+    maker: Arc<Maker>,
+    modules: Cache<Compiled>,
+}
+
+/// Makes modules.
+#[derive(Default)]
+struct Maker {
     /// Made when the first program comes.
     compiler: OnceLock<Result<Compiler, String>>,
-    modules: Cache<Compiled>,
     warm: Arc<Warm>,
 }
 
@@ -104,7 +110,7 @@ impl Compiler {
     }
 }
 
-impl WasmiHost {
+impl Maker {
     fn compiler(&self) -> Result<&Compiler, Refusal> {
         let compiler = self
             .compiler
@@ -114,8 +120,10 @@ impl WasmiHost {
             .map_err(|error| Refusal::Unable(error.clone()))
     }
 
-    fn compile(&self, code: &[u8], report: Report) -> Result<Compiled, Refusal> {
+    fn compile(&self, code: &[u8]) -> Result<Compiled, Refusal> {
         let unable = |error: &Error| Refusal::Unable(format!("{error}"));
+        let report = inspect(code).map_err(Refusal::Bad)?;
+        report.version.map_or(Ok(()), speaks)?;
         let engine = self.compiler()?;
         let Rewritten { code, .. } = rewrite(code, &report.globals, None, true)
             .map_err(|error| Refusal::Bad(error.to_string()))?;
@@ -127,14 +135,11 @@ impl WasmiHost {
             initial: OnceLock::new(),
             warm: Arc::clone(&self.warm),
         };
-        let mut live = compiled.start().map_err(|error| unable(&error))?;
-        let spoken = version(&mut live)
-            .map_err(|_| Refusal::Bad("weir_abi fails or does not return".to_owned()))?;
-        if spoken != abi::VERSION {
-            return Err(Refusal::Bad(format!(
-                "weir_abi returns {spoken}, this store speaks version {}",
-                abi::VERSION
-            )));
+        if compiled.report.version.is_none() {
+            let mut live = compiled.start().map_err(|error| unable(&error))?;
+            let spoken = version(&mut live)
+                .map_err(|_| Refusal::Bad("weir_abi fails or does not return".to_owned()))?;
+            speaks(spoken)?;
         }
         Ok(compiled)
     }
@@ -147,8 +152,10 @@ impl ProgramHost for WasmiHost {
 
     fn admit(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal> {
         counts_by(setup.meter)?;
-        let compile = || self.compile(code, inspect(code).map_err(Refusal::Bad)?);
-        let module = self.modules.get(self.hash(code), compile)?;
+        let module = self.modules.get(self.hash(code), || {
+            let (maker, code) = (Arc::clone(&self.maker), code.to_vec());
+            move || maker.compile(&code)
+        })?;
         module.report.fits(setup).map_err(Refusal::Bad)?;
         Ok(Box::new(Running {
             module,

@@ -21,6 +21,7 @@ pub mod script;
 pub mod trace;
 mod validate;
 mod work;
+mod worker;
 mod writes;
 
 pub use host::limits;

@@ -14,7 +14,7 @@ use weir_core::program::{Entry, Program, ProgramHost, Verdict};
 use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 
 use crate::abi;
-use crate::host::{Cache, Place, Warm, limits};
+use crate::host::{Cache, Place, Warm, limits, speaks};
 use crate::lines::{Lines, LogLine};
 use crate::rewrite::{Marks, Rewritten, global_name, rewrite};
 use crate::trace::Tracer;
@@ -29,9 +29,15 @@ const GROW_FUEL: u8 = 100;
 /// Runs programs with wasmtime. Cheap to share; all topics of a store use one.
 #[derive(Default)]
 pub struct WasmtimeHost {
+    maker: Arc<Maker>,
+    modules: Cache<Compiled>,
+}
+
+/// Makes modules.
+#[derive(Default)]
+struct Maker {
     /// Made when the first program comes.
     compiler: OnceLock<Result<Compiler, String>>,
-    modules: Cache<Compiled>,
     warm: Arc<Warm>,
     /// What programs say.
     lines: Arc<Lines>,
@@ -179,8 +185,12 @@ impl WasmtimeHost {
     /// outcomes at the same fuel, more slowly.
     #[must_use]
     pub fn traced(tracer: Arc<Tracer>) -> Self {
-        Self {
+        let maker = Maker {
             tracer: Some(tracer),
+            ..Maker::default()
+        };
+        Self {
+            maker: Arc::new(maker),
             ..Self::default()
         }
     }
@@ -189,7 +199,7 @@ impl WasmtimeHost {
     /// first, and how many were left out because they came too fast.
     #[must_use]
     pub fn lines(&self) -> (Vec<LogLine>, u64) {
-        self.lines.read()
+        self.maker.lines.read()
     }
 
     /// How many modules were compiled, those that turned out to be none
@@ -198,7 +208,9 @@ impl WasmtimeHost {
     pub fn compiled(&self) -> u64 {
         self.modules.compiled()
     }
+}
 
+impl Maker {
     fn compiler(&self) -> Result<&Compiler, Refusal> {
         let compiler = self.compiler.get_or_init(|| {
             Compiler::new(&self.lines, self.tracer.as_ref()).map_err(|error| said(&error))
@@ -208,8 +220,10 @@ impl WasmtimeHost {
             .map_err(|error| Refusal::Unable(error.clone()))
     }
 
-    fn compile(&self, code: &[u8], report: Report) -> Result<Compiled, Refusal> {
+    fn compile(&self, code: &[u8]) -> Result<Compiled, Refusal> {
         let unable = |error: &Error| Refusal::Unable(format!("{error:#}"));
+        let report = inspect(code).map_err(Refusal::Bad)?;
+        report.version.map_or(Ok(()), speaks)?;
         let engine = self.compiler()?;
         let marks = report.stores.then(|| Marks::new(report.memory_bytes_max));
         let Rewritten { code, mask, data } =
@@ -228,14 +242,11 @@ impl WasmtimeHost {
             initial: OnceLock::new(),
             warm: Arc::clone(&self.warm),
         };
-        let mut live = compiled.start().map_err(|error| unable(&error))?;
-        let spoken = version(&mut live)
-            .map_err(|_| Refusal::Bad("weir_abi fails or does not return".to_owned()))?;
-        if spoken != abi::VERSION {
-            return Err(Refusal::Bad(format!(
-                "weir_abi returns {spoken}, this store speaks version {}",
-                abi::VERSION
-            )));
+        if compiled.report.version.is_none() {
+            let mut live = compiled.start().map_err(|error| unable(&error))?;
+            let spoken = version(&mut live)
+                .map_err(|_| Refusal::Bad("weir_abi fails or does not return".to_owned()))?;
+            speaks(spoken)?;
         }
         Ok(compiled)
     }
@@ -248,8 +259,10 @@ impl ProgramHost for WasmtimeHost {
 
     fn admit(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal> {
         counts_by(setup.meter)?;
-        let compile = || self.compile(code, inspect(code).map_err(Refusal::Bad)?);
-        let module = self.modules.get(self.hash(code), compile)?;
+        let module = self.modules.get(self.hash(code), || {
+            let (maker, code) = (Arc::clone(&self.maker), code.to_vec());
+            move || maker.compile(&code)
+        })?;
         module.report.fits(setup).map_err(Refusal::Bad)?;
         Ok(Box::new(Running {
             module,

@@ -14,7 +14,7 @@ use weir_core::desk::Image;
 use weir_core::limits::{GLOBALS_MAX, MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MAX, METER};
 use weir_core::{Facts, Setup, StateMode};
 
-use crate::abi::{IMPORTS, MODULE, Returns};
+use crate::abi::{IMPORTS, MODULE, Returns, VERSION_NAME};
 use crate::host::limits::{
     BRANCHES_MAX, BRANCHES_TOTAL_MAX, FUNCTION_BYTES_MAX, FUNCTIONS_MAX, ITEMS_MAX, LOCALS_MAX,
     LOCALS_TOTAL_MAX, MODULE_BYTES_MAX, NESTING_MAX, PARAMETERS_MAX, RESULTS_MAX, SEGMENTS_MAX,
@@ -56,6 +56,9 @@ pub struct Report {
     pub changes_segments: bool,
     /// It may read or drop a data segment.
     pub(crate) names_data: bool,
+    /// The version of the interface, where its function does nothing but return
+    /// a number: then nobody has to call it.
+    pub(crate) version: Option<i32>,
 }
 
 impl Report {
@@ -185,6 +188,16 @@ fn place(offset: &ConstExpr<'_>) -> Option<u64> {
     }
 }
 
+/// The number that a function returns which does nothing else.
+fn constant(body: &FunctionBody<'_>) -> Option<i32> {
+    let mut operators = body.get_operators_reader().ok()?;
+    let Operator::I32Const { value } = operators.read().ok()? else {
+        return None;
+    };
+    let ends = matches!(operators.read(), Ok(Operator::End)) && operators.eof();
+    ends.then_some(value)
+}
+
 /// Whether a section has few enough of what is in it.
 fn few(count: u32, what: &str, at: usize, max: u32) -> Result<(), Fault> {
     if count <= max {
@@ -217,6 +230,8 @@ struct Look {
     /// Type of each function, the imported ones first.
     functions: Vec<u32>,
     exported: Vec<(String, ExternalKind, u32)>,
+    /// The function that tells the version of the interface.
+    teller: Option<u32>,
     memories: u32,
     memory_max: Option<u64>,
     /// Elements of each table.
@@ -333,6 +348,9 @@ impl Look {
                 "the export {:?} has a reserved name: names must not start with {RESERVED:?}",
                 export.name
             ));
+        }
+        if export.name == VERSION_NAME && export.kind == ExternalKind::Func {
+            self.teller = Some(export.index);
         }
         let export = (export.name.to_owned(), export.kind, export.index);
         self.exported.push(export);
@@ -501,6 +519,10 @@ impl Look {
         function: &mut FuncValidator<ValidatorResources>,
     ) -> Result<(), Fault> {
         let range = body.range();
+        let index = self.report.imports.len() as u64 + u64::from(self.report.functions);
+        if self.teller.map(u64::from) == Some(index) {
+            self.report.version = constant(body);
+        }
         self.report.functions += 1;
         self.report.body_bytes += range.len() as u64;
         if range.len() > FUNCTION_BYTES_MAX {
@@ -643,7 +665,7 @@ impl Look {
         {
             return Err("the memory is not exported under the name \"memory\"".to_owned());
         }
-        self.function("weir_abi", true)?;
+        self.function(VERSION_NAME, true)?;
         self.function("weir_apply", true)?;
         self.report.facts.has_init = self.function("weir_init", false)?;
         self.report.facts.has_upgrade = self.function("weir_upgrade", false)?;
