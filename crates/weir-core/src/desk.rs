@@ -87,6 +87,8 @@ pub struct Image {
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Desk {
+    /// For those who tell what a program said; no program can see it.
+    topic: Arc<str>,
     info: CallInfo,
     mode: StateMode,
     limits: ProgramLimits,
@@ -123,6 +125,10 @@ impl Desk {
             args,
             ..Self::default()
         }
+    }
+
+    pub(crate) fn set_topic(&mut self, topic: &str) {
+        self.topic = Arc::from(topic);
     }
 
     /// A new intention whose first record would have this offset.
@@ -268,6 +274,12 @@ impl Desk {
     #[must_use]
     pub fn image(&self) -> &Image {
         &self.image
+    }
+
+    /// Name of the topic whose program judges.
+    #[must_use]
+    pub fn topic(&self) -> &Arc<str> {
+        &self.topic
     }
 
     /// Offset of the intention that is judged.

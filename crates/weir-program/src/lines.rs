@@ -5,7 +5,7 @@
 //! rate is counted in the log's own time, so that no clock is needed here.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_core::IntentionOffset;
 use weir_core::desk::Desk;
@@ -62,6 +62,8 @@ impl Level {
 /// A line that a program wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
+    /// Name of the topic whose program wrote it.
+    pub topic: Arc<str>,
     /// The intention that was judged.
     pub intention: IntentionOffset,
     /// Its stamp, milliseconds since 1970-01-01 UTC.
@@ -77,6 +79,7 @@ impl LogLine {
     pub(crate) fn new(desk: &Desk, level: i32, text: &[u8]) -> Self {
         let kept = text.get(..LINE_BYTES_MAX).unwrap_or(text);
         Self {
+            topic: Arc::clone(desk.topic()),
             intention: desk.intention(),
             time_ms: desk.time_ms(),
             level: Level::from_number(level),
@@ -134,6 +137,7 @@ fn tell(line: &LogLine) {
             tracing::event!(
                 target: "weir::program",
                 tracing::Level::$level,
+                topic = &*line.topic,
                 intention = line.intention.0,
                 "{}",
                 line.text

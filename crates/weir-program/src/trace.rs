@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_core::IntentionOffset;
 pub use weir_core::desk::Stop;
@@ -65,6 +65,8 @@ pub enum Answer {
 /// A call of a host function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostCall {
+    /// Name of the topic whose program called.
+    pub topic: Arc<str>,
     /// The intention that was judged.
     pub intention: IntentionOffset,
     /// Its stamp, milliseconds since 1970-01-01 UTC.

@@ -136,6 +136,7 @@ fn lines_are_kept_cut_and_counted_when_there_are_too_many() {
     assert_eq!(lines.len() as u64, taken + 1);
     assert_eq!(dropped, 2 + 201 - taken);
     let first = &lines[0];
+    assert_eq!(&*first.topic, "t");
     assert_eq!((first.intention.0, first.time_ms), (2, 5000));
     assert_eq!((first.level, first.text.as_str()), (Level::Warn, "a line"));
     let last = lines.last().unwrap();
@@ -198,6 +199,6 @@ fn whoever_listens_to_the_process_hears_the_lines() {
         run(script, &host, Manner::default(), &chatty).unwrap();
     });
     let heard = listener.0.lock().unwrap();
-    assert_eq!(heard[0], "WARN message=a line intention=2");
+    assert_eq!(heard[0], "WARN message=a line topic=\"t\" intention=2");
     assert_eq!(heard.len(), 2, "{heard:?}");
 }

@@ -1,4 +1,4 @@
-//! `weir program logs`: the lines that a topic's programs wrote, by running
+//! `weir program logs`: the lines that the programs of topics wrote, by running
 //! the log again.
 
 use std::collections::VecDeque;
@@ -18,8 +18,8 @@ use crate::report::{Because, Failure, note};
 /// Arguments of `weir program logs`.
 #[derive(Debug, Args)]
 pub(super) struct LogsArgs {
-    /// Name of the topic
-    topic: String,
+    /// Name of the topic [default: all]
+    topic: Option<String>,
     /// The newest lines only
     #[arg(long, value_name = "N", default_value_t = 100)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -30,6 +30,7 @@ pub(super) struct LogsArgs {
 }
 
 const FIELDS: &[Field] = &[
+    field("topic", "text", "topic whose program wrote the line"),
     field(
         "intention",
         "number",
@@ -45,7 +46,12 @@ pub(super) fn run(caller: &Caller, args: &LogsArgs) -> anyhow::Result<ExitCode> 
     let Some(mut out) = caller.style.open(Shape::Stream, FIELDS)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let failed = || format!("cannot run the history of {} again", args.topic);
+    let wanted = args.topic.as_deref();
+    let failed = || match wanted {
+        Some(topic) => format!("cannot run the history of {topic} again"),
+        None => "cannot run the history again".to_owned(),
+    };
+    let ours = |topic: &str| wanted.is_none_or(|wanted| wanted == topic);
     let all = IntentionOffset(0)..=IntentionOffset(u64::MAX);
     let tracer = Arc::new(Tracer::new(Wanted::Log, &all));
     let history = history(caller, &tracer)?;
@@ -58,8 +64,7 @@ pub(super) fn run(caller: &Caller, args: &LogsArgs) -> anyhow::Result<ExitCode> 
     let (mut waiting, mut lines) = (VecDeque::new(), VecDeque::<HostCall>::new());
     let (mut known, mut left_out) = (false, 0);
     let replayed = history.replay(range, &mut |replayed| {
-        let ours = replayed.topic == args.topic;
-        known |= ours && replayed.machine.topic(replayed.topic).is_some();
+        known |= ours(replayed.topic) && replayed.machine.topic(replayed.topic).is_some();
         let (taken, lost) = tracer.take();
         waiting.extend(taken);
         left_out += lost;
@@ -67,7 +72,7 @@ pub(super) fn run(caller: &Caller, args: &LogsArgs) -> anyhow::Result<ExitCode> 
         while let Some(line) =
             waiting.pop_front_if(|line: &mut HostCall| line.intention <= replayed.commit.intention)
         {
-            if ours && line.intention == replayed.commit.intention {
+            if ours(&line.topic) && line.intention == replayed.commit.intention {
                 if lines.len() >= args.last as usize {
                     lines.pop_front();
                 }
@@ -76,8 +81,10 @@ pub(super) fn run(caller: &Caller, args: &LogsArgs) -> anyhow::Result<ExitCode> 
         }
     });
     replayed.failed(failed)?;
-    if !known {
-        let what = format!("no intention of topic {} was run again", args.topic);
+    if let Some(topic) = wanted
+        && !known
+    {
+        let what = format!("no intention of topic {topic} was run again");
         return Err(Failure::new(ErrorCode::TopicUnknown, what).into());
     }
     if left_out > 0 {
@@ -87,6 +94,7 @@ pub(super) fn run(caller: &Caller, args: &LogsArgs) -> anyhow::Result<ExitCode> 
     for line in &lines {
         let (level, text) = log_text(line);
         out.row(&[
+            Cell::Text(line.topic.as_ref().into()),
             Cell::Count(line.intention.0),
             Cell::Time(line.time_ms),
             Cell::Text(level.into()),

@@ -358,6 +358,13 @@ fn lines_of_programs_are_made_again_and_shown_by_tests() {
     assert_eq!(texts, ["line-0", "line-1", "line-2", "line-3", "line-4"]);
     assert_eq!(lines[0]["level"], "warn");
     assert_eq!(lines[0]["intention"], 2);
+    assert_eq!(lines[0]["topic"], "talk");
+    place.run("program deploy tale chatty.wasm").ok();
+    place.run("put tale once --key k").ok();
+    let all = place.run("program logs").ok().lines();
+    let said = |line: &Value| (line["topic"].clone(), line["text"].clone());
+    assert_eq!(said(&all[0]), ("talk".into(), "line-0".into()));
+    assert_eq!(said(&all[5]), ("tale".into(), "once".into()));
     let last = place.run("program logs talk --last 2").ok().lines();
     assert_eq!(last.len(), 2);
     assert_eq!(last[1]["text"], "line-4");

@@ -515,6 +515,7 @@ impl Machine {
         }
         let args: Arc<[u8]> = Arc::from(args);
         let mut desk = Desk::new(mode, options.program_limits(), Arc::clone(&args));
+        desk.set_topic(&String::from_utf8_lossy(item.topic));
         let watches = program.facts().reads_keys;
         desk.watch_keys(watches);
         let mut running = Running::new((hash, meter), args, mode, program, desk, watches);

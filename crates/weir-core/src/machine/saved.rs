@@ -220,12 +220,14 @@ pub(super) fn revive(
         })
     })?;
     code.topics += 1;
+    let mut desk = saved.desk;
+    desk.set_topic(topic.name.as_str());
     let running = Running::new(
         (saved.code, saved.meter),
         saved.args,
         setup.mode,
         program,
-        saved.desk,
+        desk,
         saved.watches,
     );
     if !running.accepts_image() || (running.reads_keys() && !running.watches) {

@@ -61,6 +61,7 @@ fn host(
     let (bytes, data) = memory.data_and_store_mut(&mut guest);
     let intention = data.desk.intention();
     let mut seen = tracer.wants(name, intention).then(|| HostCall {
+        topic: Arc::clone(data.desk.topic()),
         intention,
         time_ms: data.desk.time_ms(),
         step: data.desk.step(),
