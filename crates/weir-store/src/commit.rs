@@ -18,7 +18,7 @@ use crate::error::StoreError;
 use crate::lock_ext::LockExt;
 use crate::log::Log;
 use crate::options::Durability;
-use crate::permit::Maintenance;
+use crate::permit::Single;
 use crate::queue::{Pending, Shut, Task};
 use crate::snapshot::{Checkpoint, Snapshot};
 use crate::topic::sink::Topics;
@@ -58,7 +58,7 @@ pub(crate) struct Committer {
     /// Payload bytes behind the newest snapshot when the store was opened.
     pub(crate) replayed_bytes: u64,
     pub(crate) snapshot_log_bytes: u64,
-    pub(crate) maintenance: Arc<Maintenance>,
+    pub(crate) maintenance: Arc<Single>,
 }
 
 /// Shuts the queue when the thread ends, however it ends.
@@ -104,7 +104,7 @@ impl Committer {
     }
 
     /// Where the permit for maintenance comes from.
-    pub(crate) fn maintenance(&self) -> Arc<Maintenance> {
+    pub(crate) fn maintenance(&self) -> Arc<Single> {
         Arc::clone(&self.maintenance)
     }
 
@@ -130,6 +130,9 @@ impl Committer {
             }
             if !work.batches.is_empty() {
                 self.commit(work.batches);
+            }
+            for task in work.tasks_at_once {
+                task(&mut self);
             }
             self.tasks.extend(work.tasks);
             self.run_tasks();

@@ -6,8 +6,7 @@
 //! happen here: a record handed out whose lease is not in the log.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use weir_core::group::{Hashes, Offsets, key_hash};
 use weir_core::limits::GROUP_LIST_MAX;
@@ -20,32 +19,52 @@ use weir_core::{
 use crate::commit::now_ms;
 use crate::error::StoreError;
 use crate::lock_ext::LockExt;
+use crate::permit::{Permit, Single};
 use crate::store::Store;
 use crate::topic::reader::{Page, TopicReader};
 
 /// Times that a claim is made anew when the group was put back meanwhile.
 const TRIES: usize = 3;
-/// Turns; two groups may share one.
-const TURNS: usize = 64;
+/// Who claims next: one at a time of each group. A claim may wait long for its
+/// verdict, so those of other groups never wait for it.
+#[derive(Debug, Default)]
+pub(crate) struct Turns(Mutex<BTreeMap<GroupKey, Arc<Single>>>);
 
-/// Who claims next.
+/// Topic and group.
+type GroupKey = (String, String);
+
+/// Held by a claim of a group.
 #[derive(Debug)]
-pub(crate) struct Turns([Mutex<()>; TURNS]);
-
-impl Default for Turns {
-    fn default() -> Self {
-        Self(std::array::from_fn(|_| Mutex::new(())))
-    }
+pub(crate) struct Turn<'a> {
+    turns: &'a Turns,
+    key: GroupKey,
+    permit: Option<Permit>,
 }
 
 impl Turns {
-    pub(crate) fn take(&self, topic: &str, group: &str) -> MutexGuard<'_, ()> {
-        let mut hasher = DefaultHasher::new();
-        (topic, group).hash(&mut hasher);
-        let turns = TURNS as u64;
-        let at = usize::try_from(hasher.finish() % turns).unwrap_or(0);
-        let [first, ..] = &self.0;
-        self.0.get(at).unwrap_or(first).lock_ok()
+    /// Waits until nobody else claims from the group.
+    pub(crate) fn take(&self, topic: &str, group: &str) -> Turn<'_> {
+        let key = (topic.to_owned(), group.to_owned());
+        let own = Arc::clone(self.0.lock_ok().entry(key.clone()).or_default());
+        Turn {
+            turns: self,
+            key,
+            permit: Some(own.acquire()),
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.permit = None;
+        let mut turns = self.turns.0.lock_ok();
+        // Whoever waits for it has a copy.
+        if turns
+            .get(&self.key)
+            .is_some_and(|own| Arc::strong_count(own) == 1)
+        {
+            turns.remove(&self.key);
+        }
     }
 }
 

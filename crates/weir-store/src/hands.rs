@@ -11,9 +11,9 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::log::LogIndex;
 use crate::maintain;
-use crate::permit::{Maintenance, Permit};
+use crate::permit::{Permit, Single};
 use crate::proposal::Proposal;
-use crate::queue::Tell;
+use crate::queue::{Tell, When};
 use crate::store::Store;
 
 /// The parts of an open store that a thread of its own needs.
@@ -21,29 +21,52 @@ use crate::store::Store;
 pub(crate) struct Hands {
     pub(crate) engine: Arc<Engine>,
     pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) maintenance: Arc<Maintenance>,
+    pub(crate) maintenance: Arc<Single>,
 }
 
 impl Hands {
-    /// Runs `work` on the commit thread, between two batches, and waits for it.
+    /// Runs `work` on the commit thread, between two batches and when nothing
+    /// is deferred, and waits for it.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Committer) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.ask_when(When::Whole, work)
+    }
+
+    /// The same for work that does not look at the machine: it waits for no
+    /// program.
+    pub(crate) fn ask_at_once<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Committer) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.ask_when(When::AtOnce, work)
+    }
+
+    fn ask_when<T: Send + 'static>(
+        &self,
+        when: When,
+        work: impl FnOnce(&mut Committer) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
         let (sender, answer) = mpsc::sync_channel(1);
-        self.engine.queue.task(Box::new(move |committer| {
+        let task = Box::new(move |committer: &mut Committer| {
             // The asker may be gone; then nobody wants to know.
             drop(sender.send(work(committer)));
-        }))?;
+        });
+        self.engine.queue.task(when, task)?;
         answer.recv().map_err(|_| StoreError::Closed)
     }
 
     /// Hands over intentions that bring no program.
-    pub(crate) fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
+    pub(crate) fn propose(
+        &self,
+        intentions: &[Intention<'_>],
+        tell: Tell,
+    ) -> Result<Proposal, StoreError> {
         let prepared = self.engine.prepare(intentions)?;
         self.engine
             .queue
-            .propose(Author::Client, intentions, prepared, Tell::Now)
+            .propose(Author::Client, intentions, prepared, tell)
     }
 
     /// Writes a snapshot of the state as it is now.

@@ -115,7 +115,7 @@ impl Store {
     /// segments are the only copy of the purged records.
     pub fn compact_log(&self) -> Result<CompactReport, StoreError> {
         let permit = self.maintenance.acquire();
-        let before = self.ask(|committer| committer.log.stats().bytes)?;
+        let before = (self.hands()).ask_at_once(|committer| committer.log.stats().bytes)?;
         let index = self.checkpoint_under(&permit)?;
         self.read_back(index)?;
         let after = self.ask(move |committer| {

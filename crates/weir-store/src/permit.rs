@@ -1,21 +1,23 @@
-//! The permit to write or remove snapshots and segments: one holder at a time,
-//! and unlike a lock's guard it can go to another thread.
+//! One holder at a time, and unlike a lock's guard its permit can go to another
+//! thread: for maintenance (whoever writes or removes snapshots and segments)
+//! and for claims of a group.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::lock_ext::LockExt;
 
+/// Gives a permit to one holder at a time.
 #[derive(Debug, Default)]
-pub(crate) struct Maintenance {
+pub(crate) struct Single {
     busy: Mutex<bool>,
     free: Condvar,
 }
 
-/// Held while maintenance runs.
+/// Given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Permit(Arc<Maintenance>);
+pub(crate) struct Permit(Arc<Single>);
 
-impl Maintenance {
+impl Single {
     /// Waits until nobody else holds the permit.
     pub(crate) fn acquire(self: &Arc<Self>) -> Permit {
         let mut busy = self.busy.lock_ok();

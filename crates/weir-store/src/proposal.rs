@@ -16,6 +16,7 @@ use crate::lock_ext::LockExt;
 #[derive(Debug)]
 pub struct Proposal {
     slot: Arc<Slot>,
+    costly: bool,
 }
 
 #[derive(Debug, Default)]
@@ -36,15 +37,25 @@ impl Proposal {
     /// to a store that is elsewhere.
     #[must_use]
     pub fn pair() -> (Self, Answer) {
-        Self::new()
+        Self::new(false)
     }
 
-    pub(crate) fn new() -> (Self, Answer) {
+    pub(crate) fn new(costly: bool) -> (Self, Answer) {
         let slot = Arc::new(Slot::default());
         let proposal = Self {
             slot: Arc::clone(&slot),
+            costly,
         };
         (proposal, Answer(Some(slot)))
+    }
+
+    /// Whether the intentions wait in the line of costly calls, because of
+    /// their own topics or of what stands there already. It may take long until
+    /// they are answered; whoever bounds what is on its way should count them
+    /// apart.
+    #[must_use]
+    pub fn is_costly(&self) -> bool {
+        self.costly
     }
 
     /// Whether [`wait`](Self::wait) would return at once.

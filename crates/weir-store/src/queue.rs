@@ -22,8 +22,9 @@ use crate::proposal::{Answer, Proposal};
 
 /// Bytes of encoded intentions that may wait. One call may exceed it.
 pub(crate) const QUEUE_BYTES_MAX: usize = 64 << 20;
-/// The same for those behind costly programs.
-pub(crate) const SLOW_BYTES_MAX: usize = 64 << 20;
+/// The same for those behind costly programs. A server admits less there, but
+/// topics of calls that it let in with the others may turn out to be costly.
+pub(crate) const SLOW_BYTES_MAX: usize = 96 << 20;
 /// Fuel that the calls of such a batch are expected to use together: some
 /// milliseconds. One call may exceed it.
 const SLOW_BATCH_FUEL: u64 = 100 * COSTLY_FUEL;
@@ -99,7 +100,11 @@ struct Inner {
     /// The call that was judged beside.
     judged: Option<Judged>,
     tasks: VecDeque<Task>,
+    /// Those that need not wait until nothing is deferred.
+    tasks_at_once: VecDeque<Task>,
     spare: Vec<Pending>,
+    /// Only the store itself may still propose something.
+    closing: bool,
     shut: Option<Shut>,
     /// The commit thread has ended: nobody will answer.
     gone: bool,
@@ -120,6 +125,17 @@ pub(crate) struct Queue {
 pub(crate) enum Tell {
     Now,
     Later,
+    /// Now, and also while the store is being closed.
+    Last,
+}
+
+/// When a task runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Between two batches.
+    AtOnce,
+    /// When nothing is deferred, so that the machine stands where the log does.
+    Whole,
 }
 
 /// A call that was judged beside the commit thread.
@@ -134,12 +150,16 @@ pub(crate) struct Work {
     pub(crate) batches: VecDeque<Pending>,
     pub(crate) judged: Option<Judged>,
     pub(crate) tasks: VecDeque<Task>,
+    pub(crate) tasks_at_once: VecDeque<Task>,
     pub(crate) shut: Option<Shut>,
 }
 
 impl Work {
     pub(crate) fn is_empty(&self) -> bool {
-        self.batches.is_empty() && self.tasks.is_empty() && self.judged.is_none()
+        self.batches.is_empty()
+            && self.tasks.is_empty()
+            && self.tasks_at_once.is_empty()
+            && self.judged.is_none()
     }
 }
 
@@ -183,6 +203,22 @@ impl Inner {
             holds.push((Box::from(topic), client));
         }
         holds
+    }
+
+    /// Why a call is not taken.
+    fn refuses(&self, tell: Tell) -> Option<Shut> {
+        let closing = self.closing && tell != Tell::Last;
+        self.shut.or(closing.then_some(Shut::Closed))
+    }
+
+    /// Takes out what waits behind costly calls; nobody waits for it any more.
+    fn refuse_slow(&mut self) -> VecDeque<Pending> {
+        self.slow_bytes = 0;
+        let slow = std::mem::take(&mut self.slow);
+        for pending in &slow {
+            self.release(&pending.holds);
+        }
+        slow
     }
 
     fn suspect(&mut self, topic: &str, fuel: u64) {
@@ -248,8 +284,8 @@ impl Queue {
                 value: intentions.len() as u64,
             });
         }
-        let (proposal, answer) = Proposal::new();
         if intentions.is_empty() {
+            let (proposal, answer) = Proposal::new(false);
             answer.complete(Ok(weir_core::Outcomes::default()));
             return Ok(proposal);
         }
@@ -262,7 +298,7 @@ impl Queue {
                 Some(_) => inner.slow_bytes >= SLOW_BYTES_MAX,
                 None => inner.bytes >= QUEUE_BYTES_MAX,
             };
-            if !is_full || inner.shut.is_some() {
+            if !is_full || inner.refuses(tell).is_some() {
                 break slow_fuel;
             }
             if std::mem::take(&mut inner.asleep) {
@@ -274,9 +310,10 @@ impl Queue {
                 .wait(inner)
                 .unwrap_or_else(PoisonError::into_inner);
         };
-        if let Some(shut) = inner.shut {
+        if let Some(shut) = inner.refuses(tell) {
             return Err(shut.error());
         }
+        let (proposal, answer) = Proposal::new(slow_fuel.is_some());
         let fuel = slow_fuel.unwrap_or(0);
         let lane = match slow_fuel {
             Some(_) => &inner.slow,
@@ -329,7 +366,7 @@ impl Queue {
                 inner.suspect(intention.topic, COSTLY_FUEL);
             }
         }
-        let asleep = tell == Tell::Now && std::mem::take(&mut inner.asleep);
+        let asleep = tell != Tell::Later && std::mem::take(&mut inner.asleep);
         drop(inner);
         if asleep {
             self.work.notify_one();
@@ -348,14 +385,22 @@ impl Queue {
         self.work.notify_one();
     }
 
+    /// Whether these intentions would go with the slow ones now.
+    pub(crate) fn is_slow(&self, intentions: &[Intention<'_>]) -> bool {
+        self.inner.lock_ok().slow_fuel(intentions).is_some()
+    }
+
     /// Hands work to the commit thread.
-    pub(crate) fn task(&self, task: Task) -> Result<(), StoreError> {
+    pub(crate) fn task(&self, when: When, task: Task) -> Result<(), StoreError> {
         let mut inner = self.inner.lock_ok();
         // A poisoned store still serves reads and tasks.
         if inner.gone || inner.shut == Some(Shut::Closed) {
             return Err(inner.shut.unwrap_or(Shut::Closed).error());
         }
-        inner.tasks.push_back(task);
+        match when {
+            When::AtOnce => inner.tasks_at_once.push_back(task),
+            When::Whole => inner.tasks.push_back(task),
+        }
         drop(inner);
         self.work.notify_one();
         Ok(())
@@ -390,6 +435,7 @@ impl Queue {
         let mut inner = self.inner.lock_ok();
         while inner.batches.is_empty()
             && inner.tasks.is_empty()
+            && inner.tasks_at_once.is_empty()
             && inner.judged.is_none()
             && (inner.slow.is_empty() || !slow_too)
             && inner.shut != Some(Shut::Closed)
@@ -423,6 +469,7 @@ impl Queue {
             batches,
             judged: inner.judged.take(),
             tasks: std::mem::take(&mut inner.tasks),
+            tasks_at_once: std::mem::take(&mut inner.tasks_at_once),
             shut: inner.shut,
         };
         drop(inner);
@@ -502,9 +549,22 @@ impl Queue {
         let batches = std::mem::take(&mut inner.batches);
         let slow = std::mem::take(&mut inner.slow);
         let tasks = std::mem::take(&mut inner.tasks);
+        let at_once = std::mem::take(&mut inner.tasks_at_once);
         drop(inner);
         self.room.notify_all();
-        drop((batches, slow, tasks));
+        drop((batches, slow, tasks, at_once));
+    }
+
+    /// The store is going to be closed: nobody but the store itself proposes
+    /// anything any more, and what is not logged because costly calls are
+    /// before it is refused.
+    pub(crate) fn begin_close(&self) {
+        let mut inner = self.inner.lock_ok();
+        inner.closing = true;
+        let slow = inner.refuse_slow();
+        drop(inner);
+        refuse(slow, Shut::Closed);
+        self.room.notify_all();
     }
 
     /// Takes no more calls. Closing replaces any earlier reason. Batches that
@@ -514,14 +574,18 @@ impl Queue {
         if inner.shut.is_none() || why == Shut::Closed {
             inner.shut = Some(why);
         }
-        let slow = std::mem::take(&mut inner.slow);
+        let slow = inner.refuse_slow();
         drop(inner);
-        for pending in slow {
-            for (_, answer) in pending.waiters {
-                answer.complete(Err(why.error()));
-            }
-        }
+        refuse(slow, why);
         self.work.notify_one();
         self.room.notify_all();
+    }
+}
+
+fn refuse(batches: VecDeque<Pending>, why: Shut) {
+    for pending in batches {
+        for (_, answer) in pending.waiters {
+            answer.complete(Err(why.error()));
+        }
     }
 }

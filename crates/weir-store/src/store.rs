@@ -21,7 +21,7 @@ use crate::lock::DirLock;
 use crate::lock_ext::{LockExt, RwLockExt};
 use crate::log::LogIndex;
 use crate::options::{Durability, OpenOptions};
-use crate::permit::Maintenance;
+use crate::permit::Single;
 use crate::proposal::Proposal;
 use crate::queue::{Shut, Tell};
 use crate::recovery::{OpenReport, recover};
@@ -35,7 +35,7 @@ pub struct Store {
     pub(crate) engine: Arc<Engine>,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) report: OpenReport,
-    pub(crate) maintenance: Arc<Maintenance>,
+    pub(crate) maintenance: Arc<Single>,
     pub(crate) orders: Mutex<Vec<Option<Arc<Mutex<KeyOrder>>>>>,
     pub(crate) upkeep: Upkeep,
     /// One claim of a group at a time.
@@ -228,6 +228,13 @@ impl Store {
         self.engine
             .queue
             .propose(Author::Client, intentions, prepared, tell)
+    }
+
+    /// Whether these intentions would wait in the line of costly calls if they
+    /// were handed over now; see [`Proposal::is_costly`].
+    #[must_use]
+    pub fn is_costly(&self, intentions: &[Intention<'_>]) -> bool {
+        self.engine.queue.is_slow(intentions)
     }
 
     /// Tells the commit thread, if it sleeps, that something was handed over.
@@ -484,16 +491,21 @@ impl Store {
         }
     }
 
-    /// Makes everything answered so far durable, at any level.
+    /// Makes everything answered so far durable, at any level. Waits for
+    /// batches that were handed over before, and not for what stands in the
+    /// line of costly calls: that is not answered yet. Returns the newest log
+    /// entry that is applied.
     pub fn sync(&self) -> Result<LogIndex, StoreError> {
-        self.ask(|committer| {
+        self.hands().ask_at_once(|committer| {
             committer.sync()?;
             Ok(committer.engine.applied_index())
         })?
     }
 
     /// Finishes what is queued and closes the log cleanly. Dropping does the
-    /// same but cannot tell of an error.
+    /// same but cannot tell of an error. What stands in the line of costly calls
+    /// is answered with `Closed` and not executed; the one batch of it that is
+    /// in the log already is waited for.
     pub fn close(self) -> Result<(), StoreError> {
         self.stop()
     }
@@ -505,7 +517,10 @@ impl Store {
     }
 
     fn stop(&self) -> Result<(), StoreError> {
-        // Cursors that wait are written while something is still taken.
+        // Cursors that wait are written while something is still taken, and
+        // behind nothing but what is logged.
+        self.upkeep.begin_stop();
+        self.engine.queue.begin_close();
         self.upkeep.stop(&self.hands());
         self.engine.queue.shut(Shut::Closed);
         // Held to the end: whoever comes second must not let go of the

@@ -3,7 +3,9 @@
 //!
 //! A cursor that is moved without waiting becomes an intention at the latest
 //! `cursor_flush` later, together with all others that are due, and each group
-//! only with its newest offset. Closing the store writes what is left.
+//! only with its newest offset. Those of topics with costly programs may wait
+//! long for their answer; a thread of their own does, one round at a time, so
+//! that others do not wait with them. Closing the store writes what is left.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,8 +15,11 @@ use std::time::{Duration, Instant};
 use weir_core::limits::CALL_ITEMS_MAX;
 use weir_core::{GroupStep, Intention, Operation};
 
+use crate::error::StoreError;
 use crate::hands::Hands;
 use crate::lock_ext::LockExt;
+use crate::proposal::Proposal;
+use crate::queue::Tell;
 use crate::retention;
 
 /// Cursors that may wait to be written; one more is written at once.
@@ -28,15 +33,45 @@ struct Waiting {
     due: Instant,
 }
 
+/// Topic and group.
+type Name = (String, String);
+type Cursor = (Name, Waiting);
+
+/// How often cursors were taken out to be written, and how often that was
+/// over.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rounds {
+    begun: u64,
+    ended: u64,
+}
+
+impl Rounds {
+    fn runs(self) -> bool {
+        self.begun > self.ended
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
-    /// By topic and group.
-    cursors: BTreeMap<(String, String), Waiting>,
+    cursors: BTreeMap<Name, Waiting>,
     retention_due: Option<Instant>,
-    /// Cursors were taken out and are not answered yet.
-    busy: bool,
+    /// Of the thread; of the one for costly topics; of those who flush.
+    quick: Rounds,
+    slow: Rounds,
+    flushes: Rounds,
     stops: bool,
     started: bool,
+}
+
+impl State {
+    /// While the store is being closed nobody takes cursors but its last round.
+    fn put_back(&mut self, refused: Vec<Cursor>) {
+        if self.stops {
+            for (name, waiting) in refused {
+                self.cursors.entry(name).or_insert(waiting);
+            }
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -123,20 +158,22 @@ impl Upkeep {
         self.shared.state.lock_ok().cursors.remove(&key);
     }
 
-    /// Makes every cursor that waits due, and waits until they are answered.
+    /// Writes every cursor that waits, and waits until those and the ones that
+    /// are being written are answered; not for any that comes later.
     pub(crate) fn flush(&self, hands: &Hands) {
         let mut state = self.shared.state.lock_ok();
-        let now = Instant::now();
-        for waiting in state.cursors.values_mut() {
-            waiting.due = now;
-        }
+        let waiting = std::mem::take(&mut state.cursors);
+        let (quick, slow) = (state.quick.begun, state.slow.begun);
+        state.flushes.begun += 1;
+        drop(state);
+        let refused = write(hands, waiting.into_iter().collect(), Tell::Now);
+        let mut state = self.shared.state.lock_ok();
+        state.put_back(refused);
+        state.flushes.ended += 1;
         self.shared.changed.notify_all();
-        while state.started && (state.busy || state.cursors.values().any(|w| w.due <= now)) {
+        while state.quick.ended < quick || state.slow.ended < slow {
             state = wait(&self.shared, state, None);
         }
-        let left = std::mem::take(&mut state.cursors);
-        drop(state);
-        write(hands, &left.into_iter().collect::<Vec<_>>());
     }
 
     fn start(&self, mut state: MutexGuard<'_, State>, hands: &Hands) {
@@ -146,9 +183,9 @@ impl Upkeep {
             return;
         }
         let (shared, hands) = (Arc::clone(&self.shared), hands.clone());
-        let every = self.retention_every;
+        let (flush, every) = (self.cursor_flush, self.retention_every);
         let work = move || {
-            run(&shared, &hands, every);
+            run(&shared, &hands, flush, every);
             shared.state.lock_ok().started = false;
             shared.changed.notify_all();
         };
@@ -161,18 +198,27 @@ impl Upkeep {
         }
     }
 
-    /// Writes what waits, and ends the thread.
-    pub(crate) fn stop(&self, hands: &Hands) {
+    /// From here on no cursor is taken, and no round begins.
+    pub(crate) fn begin_stop(&self) {
         self.shared.state.lock_ok().stops = true;
         self.shared.changed.notify_all();
+    }
+
+    /// Ends the thread, and writes what is left although the store is being
+    /// closed. Waits for nothing but what is in the log.
+    pub(crate) fn stop(&self, hands: &Hands) {
+        self.begin_stop();
         let thread = self.thread.lock_ok().take();
         if let Some(thread) = thread {
             drop(thread.join());
         }
         let mut state = self.shared.state.lock_ok();
+        while state.slow.runs() || state.flushes.runs() {
+            state = wait(&self.shared, state, None);
+        }
         let left = std::mem::take(&mut state.cursors);
         drop(state);
-        write(hands, &left.into_iter().collect::<Vec<_>>());
+        drop(write(hands, left.into_iter().collect(), Tell::Last));
     }
 }
 
@@ -194,7 +240,7 @@ fn wait<'a>(
     }
 }
 
-fn run(shared: &Shared, hands: &Hands, every: Option<Duration>) {
+fn run(shared: &Arc<Shared>, hands: &Hands, flush: Duration, every: Option<Duration>) {
     let mut state = shared.state.lock_ok();
     while !state.stops {
         let now = Instant::now();
@@ -204,12 +250,7 @@ fn run(shared: &Shared, hands: &Hands, every: Option<Duration>) {
             let (now_due, later): (Vec<_>, Vec<_>) =
                 cursors.into_iter().partition(|(_, waiting)| due(waiting));
             state.cursors = later.into_iter().collect();
-            state.busy = true;
-            drop(state);
-            write(hands, &now_due);
-            state = shared.state.lock_ok();
-            state.busy = false;
-            shared.changed.notify_all();
+            state = round(shared, hands, flush, state, now_due);
             continue;
         }
         if state.retention_due.is_some_and(|due| due <= now) {
@@ -229,24 +270,86 @@ fn run(shared: &Shared, hands: &Hands, every: Option<Duration>) {
     }
 }
 
-/// Writes cursors as intentions and waits for their answers. A verdict that is
-/// not VALID means that somebody else owns the group: nothing to be done.
-fn write(hands: &Hands, cursors: &[((String, String), Waiting)]) {
-    let moves: Vec<Intention<'_>> = cursors
-        .iter()
-        .map(|((topic, group), waiting)| {
-            let step = GroupStep::Move {
-                generation: waiting.generation,
-                offset: waiting.offset,
-            };
-            Intention::new(topic, Operation::Cursor { group, step })
-        })
-        .collect();
-    for part in moves.chunks(CALL_ITEMS_MAX) {
-        if let Ok(proposal) = hands.propose(part) {
-            drop(proposal.wait());
+/// Writes cursors that are due: those of costly topics beside the others.
+fn round<'a>(
+    shared: &'a Arc<Shared>,
+    hands: &Hands,
+    flush: Duration,
+    mut state: MutexGuard<'a, State>,
+    cursors: Vec<Cursor>,
+) -> MutexGuard<'a, State> {
+    let (slow, quick): (Vec<_>, Vec<_>) = cursors
+        .into_iter()
+        .partition(|cursor| hands.engine.queue.is_slow(&[intention(cursor)]));
+    // Not before the last round of these is answered.
+    let waits = !slow.is_empty() && (state.slow.runs() || !apart(shared, hands, &mut state, &slow));
+    if waits {
+        let due = Instant::now().checked_add(flush);
+        for (name, waiting) in slow {
+            let due = due.unwrap_or(waiting.due);
+            state.cursors.insert(name, Waiting { due, ..waiting });
         }
     }
+    state.quick.begun += 1;
+    drop(state);
+    let refused = write(hands, quick, Tell::Now);
+    let mut state = shared.state.lock_ok();
+    state.put_back(refused);
+    state.quick.ended += 1;
+    shared.changed.notify_all();
+    state
+}
+
+/// Writes cursors on a thread of its own; false if there is none to be had.
+fn apart(shared: &Arc<Shared>, hands: &Hands, state: &mut State, cursors: &[Cursor]) -> bool {
+    let (shared, hands) = (Arc::clone(shared), hands.clone());
+    let cursors = cursors.to_vec();
+    let work = move || {
+        let refused = write(&hands, cursors, Tell::Now);
+        let mut state = shared.state.lock_ok();
+        state.put_back(refused);
+        state.slow.ended += 1;
+        drop(state);
+        shared.changed.notify_all();
+    };
+    let thread = std::thread::Builder::new().name("weir-upkeep-slow".to_owned());
+    // Begun before the thread can end it: the state is locked.
+    let begun = thread.spawn(work).is_ok();
+    state.slow.begun += u64::from(begun);
+    begun
+}
+
+fn intention(((topic, group), waiting): &Cursor) -> Intention<'_> {
+    let step = GroupStep::Move {
+        generation: waiting.generation,
+        offset: waiting.offset,
+    };
+    Intention::new(topic, Operation::Cursor { group, step })
+}
+
+/// Writes cursors as intentions and waits for their answers; no call has both
+/// cursors of costly topics and others. A verdict that is not VALID means that
+/// somebody else owns the group: nothing to be done. Returns those that a store
+/// did not take because it is being closed.
+fn write(hands: &Hands, cursors: Vec<Cursor>, tell: Tell) -> Vec<Cursor> {
+    let (slow, quick): (Vec<_>, Vec<_>) = cursors
+        .into_iter()
+        .partition(|cursor| hands.engine.queue.is_slow(&[intention(cursor)]));
+    let parts = quick.chunks(CALL_ITEMS_MAX);
+    let parts = parts.chain(slow.chunks(CALL_ITEMS_MAX));
+    let sent: Vec<_> = parts
+        .map(|part| {
+            let moves: Vec<_> = part.iter().map(intention).collect();
+            (part, hands.propose(&moves, tell))
+        })
+        .collect();
+    let mut refused = Vec::new();
+    for (part, proposal) in sent {
+        if matches!(proposal.and_then(Proposal::wait), Err(StoreError::Closed)) {
+            refused.extend_from_slice(part);
+        }
+    }
+    refused
 }
 
 /// Whether any live topic has limits.

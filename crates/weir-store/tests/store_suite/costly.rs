@@ -3,16 +3,18 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use weir_core::desk::{Desk, Image};
 use weir_core::intention::{Intention, Operation};
 use weir_core::machine::deferred::COSTLY_FUEL;
 use weir_core::program::{Entry, Trap, Verdict};
 use weir_core::{
-    ClientId, CodeHash, Effect, Facts, Program, ProgramHost, Refusal, Setup, TopicOptions,
+    ClientId, CodeHash, ConsequenceOffset, Effect, Facts, GroupMode, GroupSetup, GroupStep,
+    Program, ProgramHost, Refusal, Setup, TopicOptions,
 };
 use weir_store::disk::{Disk, FileDisk, SimDisk};
-use weir_store::{OpenOptions, Proposal, Store, StoreError};
+use weir_store::{Ask, Durability, OpenOptions, Proposal, Store, StoreError};
 
 use crate::disks::{Gate as Gates, Op, PATIENCE, Rule};
 use crate::world::{CLIENT, Draw, create, execute, options, put};
@@ -134,18 +136,7 @@ impl World {
     /// `plain` has no program.
     fn start(&self) -> Store {
         let store = self.open();
-        create(&store, "plain");
-        for topic in ["slow", "slower"] {
-            let options = TopicOptions::default();
-            let operation = Operation::CreateProgram {
-                options: &options,
-                code: b"code",
-                args: b"",
-            };
-            let made = execute(&store, &[Intention::new(topic, operation)]);
-            assert_eq!(made[0].effect, Effect::Valid);
-            execute(&store, &[put(topic, b"k", b"costly")]);
-        }
+        fill(&store);
         store
     }
 
@@ -155,6 +146,22 @@ impl World {
         let digest = store.digest();
         store.close().unwrap();
         digest
+    }
+}
+
+/// Makes the topics of a [`World::start`].
+fn fill(store: &Store) {
+    create(store, "plain");
+    for topic in ["slow", "slower"] {
+        let options = TopicOptions::default();
+        let operation = Operation::CreateProgram {
+            options: &options,
+            code: b"code",
+            args: b"",
+        };
+        let made = execute(store, &[Intention::new(topic, operation)]);
+        assert_eq!(made[0].effect, Effect::Valid);
+        execute(store, &[put(topic, b"k", b"costly")]);
     }
 }
 
@@ -301,6 +308,189 @@ fn closing_answers_what_is_logged_and_refuses_what_waits() {
         valid(held);
         closing.join().unwrap().unwrap();
     });
+}
+
+/// An exclusive group of a topic, and the generation of its owner.
+fn group(store: &Store, topic: &str) -> u64 {
+    let setup = GroupSetup::new(GroupMode::Exclusive);
+    let made = store
+        .group_step(topic, "g", GroupStep::Open(setup))
+        .unwrap();
+    assert_eq!(made.effect, Effect::Valid);
+    let (member, takeover) = (&b"anna"[..], false);
+    let joined = store.group_step(topic, "g", GroupStep::Join { member, takeover });
+    joined.unwrap().intention.0
+}
+
+fn cursor(store: &Store, topic: &str) -> u64 {
+    store.group(topic, "g").unwrap().cursor.0
+}
+
+/// Does something that takes no longer than the tests have patience.
+fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(work()));
+    done.recv_timeout(PATIENCE).expect("it waits for a program")
+}
+
+#[test]
+fn what_waits_for_programs_is_known_before_and_afterwards() {
+    let world = World::new();
+    let store = world.start();
+    let costly = |intention: Intention<'_>| {
+        let known = store.is_costly(&[intention]);
+        let proposal = store.propose(&[intention]).unwrap();
+        assert_eq!(proposal.is_costly(), known);
+        known.then_some(proposal)
+    };
+    assert!(costly(put("plain", b"k", b"v")).is_none());
+    let session = |topic, nonce, value| Intention {
+        client: CLIENT,
+        nonce,
+        ..put(topic, b"k", value)
+    };
+    let held = costly(session("slow", 1, b"hold")).unwrap();
+    world.gate.await_calls(1);
+    assert!(costly(put("plain", b"k", b"v")).is_none());
+    let behind = costly(session("plain", 2, b"v")).unwrap();
+    assert!(
+        costly(put("plain", b"k", b"v")).is_some(),
+        "behind what stands in line for the same topic"
+    );
+    world.gate.open();
+    valid(held);
+    valid(behind);
+    store.close().unwrap();
+}
+
+#[test]
+fn a_sync_waits_for_no_program() {
+    let world = World::new();
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new());
+    let options = OpenOptions {
+        durability: Durability::Memory,
+        ..world.options.clone()
+    };
+    let store = Arc::new(Store::open_disk(disk, &options).unwrap());
+    fill(&store);
+    let held = send(&store, "slow", "hold");
+    world.gate.await_calls(1);
+    let behind = send(&store, "slower", "costly");
+    valid(send(&store, "plain", "value"));
+    let last = store.stats().batches;
+    let again = Arc::clone(&store);
+    soon(move || again.sync().unwrap());
+    assert_eq!(store.stats().durable_index, last, "what was answered, too");
+    assert!(!held.is_done() && !behind.is_done());
+    world.gate.open();
+    valid(held);
+    valid(behind);
+    store.shut_down().unwrap();
+}
+
+#[test]
+fn closing_waits_for_the_call_that_runs_and_for_nothing_behind_it() {
+    let mut world = World::new();
+    world.options.cursor_flush = Duration::ZERO;
+    let store = world.start();
+    let (slow, plain) = (group(&store, "slow"), group(&store, "plain"));
+    let held = send(&store, "slow", "hold");
+    world.gate.await_calls(1);
+    let behind: Vec<_> = (0..3).map(|_| send(&store, "slower", "hold")).collect();
+    // One of these stands in line by now, or waits to be written.
+    store
+        .move_cursor("slow", "g", slow, ConsequenceOffset(2))
+        .unwrap();
+    store
+        .move_cursor("plain", "g", plain, ConsequenceOffset(1))
+        .unwrap();
+    while cursor(&store, "plain") < 1 {
+        std::thread::yield_now();
+    }
+    std::thread::scope(|scope| {
+        let closing = scope.spawn(|| store.close());
+        for behind in behind {
+            let refused = behind.wait_for(PATIENCE).expect("closing waits for it");
+            assert!(matches!(refused, Err(StoreError::Closed)));
+        }
+        world.gate.open();
+        valid(held);
+        closing.join().unwrap().unwrap();
+    });
+    let judged = world.gate.state.lock().unwrap().arrived;
+    assert_eq!(judged, 1, "the others were not executed");
+    let store = world.open();
+    assert_eq!(cursor(&store, "slow"), 2, "the close has written it");
+    store.close().unwrap();
+}
+
+#[test]
+fn cursors_of_others_do_not_wait_with_those_of_costly_topics() {
+    let mut world = World::new();
+    world.options.cursor_flush = Duration::ZERO;
+    let store = Arc::new(world.start());
+    let (slow, plain) = (group(&store, "slow"), group(&store, "plain"));
+    valid(send(&store, "plain", "value"));
+    let held = send(&store, "slow", "hold");
+    world.gate.await_calls(1);
+    let again = Arc::clone(&store);
+    // In one round, or in one behind another.
+    soon(move || {
+        for offset in 1..=2 {
+            let offset = ConsequenceOffset(offset);
+            again.move_cursor("slow", "g", slow, offset).unwrap();
+            again.move_cursor("plain", "g", plain, offset).unwrap();
+            while cursor(&again, "plain") < offset.0 {
+                std::thread::yield_now();
+            }
+        }
+    });
+    assert_eq!(cursor(&store, "slow"), 0);
+    world.gate.open();
+    valid(held);
+    store.flush_cursors();
+    assert_eq!(cursor(&store, "slow"), 2);
+    store.shut_down().unwrap();
+}
+
+#[test]
+fn a_claim_that_waits_for_a_program_holds_up_no_other_group() {
+    let world = World::new();
+    let store = Arc::new(world.start());
+    let names: Vec<String> = (0..300).map(|n| format!("g{n}")).collect();
+    for (topic, group) in names
+        .iter()
+        .map(|name| ("plain", name))
+        .chain([("slow", &names[0])])
+    {
+        let setup = GroupSetup::new(GroupMode::Shared);
+        let made = store.group_step(topic, group, GroupStep::Open(setup));
+        let made = made.unwrap();
+        assert_eq!(made.effect, Effect::Valid);
+    }
+    valid(send(&store, "plain", "value"));
+    let held = send(&store, "slow", "hold");
+    world.gate.await_calls(1);
+    let ask = Ask {
+        member: b"anna",
+        max: 1,
+        lease_ms: 0,
+        bytes_max: usize::MAX,
+    };
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| store.claim("slow", "g0", &ask).unwrap());
+        let again = Arc::clone(&store);
+        soon(move || {
+            for name in &names {
+                let claimed = again.claim("plain", name, &ask).unwrap();
+                assert_eq!(claimed.deliveries.len(), 1);
+            }
+        });
+        world.gate.open();
+        assert_eq!(waits.join().unwrap().deliveries.len(), 1);
+    });
+    valid(held);
+    store.shut_down().unwrap();
 }
 
 #[test]
