@@ -5,7 +5,7 @@
 #
 # libraries  parsers and SQLite, from Debian packages; C and C++
 # brokers    Redis (Debian), NATS and etcd (Go modules), Kafka (Maven)
-# http       hyper's echo server and the load client; Rust
+# http       the HTTP servers of http-json and the load client; C and Rust
 # json       finding items in pages of JSON; Rust, built twice
 #
 # Says what it does, skips what is there; may be run again at any time. Getting
@@ -45,9 +45,9 @@ need() {
 libraries() {
     packages g++ make pkg-config librapidxml-dev libsimdjson-dev libjson-c-dev libxml2-dev \
         libsqlite3-dev
-    for peer in */Makefile; do
-        say "building ${peer%/Makefile}"
-        make --no-print-directory -C "${peer%/Makefile}"
+    for peer in c-wire c-store; do
+        say "building $peer"
+        make --no-print-directory -C "$peer"
     done
 }
 
@@ -78,10 +78,15 @@ brokers() {
 
 http() {
     need cargo "Rust of the version in rust-toolchain.toml"
-    say "building rust-hyper"
+    packages gcc make zlib1g-dev libmicrohttpd-dev
+    for peer in c-epoll c-microhttpd; do
+        say "building $peer"
+        make --no-print-directory -C "$peer"
+    done
+    say "building rust-hyper; the first time takes minutes"
     cargo build --release --locked --quiet --manifest-path rust-hyper/Cargo.toml \
         --target-dir "$out/../lab-peers-build"
-    for program in hyper-echo http-load; do
+    for program in hyper-bench weir-edge-stack http-load; do
         cp "$out/../lab-peers-build/release/$program" "$out/"
         say "$("$out/$program" --version)"
     done

@@ -100,6 +100,12 @@ pub enum LabError {
         /// Its answer.
         right_answer: String,
     },
+    /// A contender does not do what all of them must do.
+    #[error("{what}")]
+    Unlike {
+        /// Which, and what it does instead.
+        what: String,
+    },
     /// Too many blocks were disturbed by other work on the machine.
     #[error(
         "{disturbed} of {total} blocks were disturbed by other work; the machine is too noisy to decide (see the report)"
@@ -151,7 +157,7 @@ impl LabError {
         match self {
             LabError::Usage { .. } | LabError::Schema { .. } | LabError::Experiment { .. } => 2,
             LabError::TooNoisy { .. } => 4,
-            LabError::Disagree { .. } => 5,
+            LabError::Disagree { .. } | LabError::Unlike { .. } => 5,
             LabError::Interrupted { .. } => 130,
             _ => 1,
         }

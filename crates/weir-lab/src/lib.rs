@@ -36,3 +36,4 @@ pub mod rng;
 pub mod runner;
 pub mod stats;
 pub mod summary;
+pub mod verify;

@@ -20,7 +20,7 @@ static ALLOCATOR: Counting = Counting;
 #[command(
     name = "weir-lab",
     version,
-    after_help = "Exit codes: 0 done, 1 error, 2 usage, 4 machine too noisy to decide, 5 contenders disagree, 130 interrupted (resumable)."
+    after_help = "Exit codes: 0 done, 1 error, 2 usage, 4 machine too noisy to decide, 5 contenders disagree or stall, 130 interrupted (resumable)."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -35,6 +35,11 @@ enum Verb {
     Check {
         /// Name, alias or file of the experiment.
         experiment: String,
+        #[command(flatten)]
+        choice: Choice,
+    },
+    /// Send the HTTP contenders every vector in every form, and look for those that stall.
+    VerifyContenders {
         #[command(flatten)]
         choice: Choice,
     },
@@ -142,6 +147,9 @@ fn run(verb: Verb) -> Result<()> {
         Verb::List => command::list(&places, out),
         Verb::Check { experiment, choice } => {
             command::check(&experiment, &choice.options(), &places, out)
+        }
+        Verb::VerifyContenders { choice } => {
+            weir_lab::verify::contenders(&choice.options(), &places, out)
         }
         Verb::Run {
             experiment,

@@ -225,6 +225,7 @@ const IN_TESTS: &[&str] = &[
     "serde_json",
     "shuttle",
     "tempfile",
+    "tokio",
     "trybuild",
     "wasm-smith",
 ];
@@ -235,6 +236,8 @@ const OURS_IN_TESTS: &[(&str, &str)] = &[
     ("weir-program", "weir-store"),
     // A client is tested against a real server.
     ("weir-server", "weir"),
+    // The connections of the server are one of its contenders.
+    ("weir-lab", "weir-server"),
 ];
 
 /// Checks every member of the workspace.

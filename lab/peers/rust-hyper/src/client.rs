@@ -13,6 +13,7 @@ use std::time::Duration;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
+use crate::bench::inflate;
 use crate::http::answer;
 use crate::machine::now_ns;
 use crate::params::{Params, Rhythm};
@@ -30,7 +31,7 @@ pub struct Outcome {
     pub wall_ns: u64,
     /// Latency of each request, nanoseconds, in order of the answers.
     pub latencies: Vec<u64>,
-    /// FNV-1a of the last body.
+    /// FNV-1a of the last body, inflated if it is to be.
     pub content: u64,
 }
 
@@ -165,7 +166,11 @@ impl Connection {
                 let due = self.due.take().unwrap_or_default();
                 outcome.latencies.push(now_ns() - due);
                 if outcome.latencies.len() == params.requests {
-                    outcome.content = fnv(body);
+                    outcome.content = match params.inflate {
+                        true => fnv(&inflate(body)
+                            .map_err(|_| Error::Answer("what is no zlib stream".to_owned()))?),
+                        false => fnv(body),
+                    };
                 }
                 self.filled = 0;
                 return Ok(true);

@@ -1,10 +1,13 @@
 //! What the HTTP contenders of the lab share: the load client, the server it
-//! starts, and what is read from the kernel meanwhile.
+//! starts, what is read from the kernel meanwhile, and the endpoints that those
+//! in Rust answer.
 //!
 //! What must never happen here: a request that is late and not counted as
 //! late, or an answer that nobody looked at.
 #![forbid(unsafe_code)]
 
+pub mod bench;
+pub mod body;
 pub mod client;
 pub mod http;
 pub mod machine;

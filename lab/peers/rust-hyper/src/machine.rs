@@ -75,6 +75,21 @@ pub fn process_ns(pid: u32) -> u64 {
         .sum()
 }
 
+/// How often the living threads of process `pid` gave up their CPU to wait.
+pub fn process_waits(pid: u32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    threads
+        .filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok())
+        .filter_map(|text| {
+            let (_, rest) = text.split_once("\nvoluntary_ctxt_switches:")?;
+            rest.lines().next()?.trim().parse::<u64>().ok()
+        })
+        .sum()
+}
+
 /// CPU nanoseconds of this process.
 pub fn own_ns() -> u64 {
     ns(ClockId::ProcessCPUTime)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use crate::Error;
+use crate::body::body;
 
 /// Named values as the lab sends them.
 pub type Fields = BTreeMap<String, String>;
@@ -31,6 +32,8 @@ pub struct Params {
     pub request: Vec<u8>,
     /// The body an answer must have; `None`: any.
     pub echo: Option<Vec<u8>>,
+    /// Answers are zlib streams; what they inflate to is compared.
+    pub inflate: bool,
     /// A request that is sent once after the start, for servers that need it.
     pub setup: Option<Vec<u8>>,
 }
@@ -41,19 +44,6 @@ fn number<T: FromStr>(fields: &Fields, name: &'static str, otherwise: T) -> Resu
         None => Ok(otherwise),
         Some(text) => text.parse().map_err(|_| Error::Parameter(name)),
     }
-}
-
-/// JSON of exactly `bytes` bytes: an object with one string, if there is room.
-fn body(bytes: usize) -> Vec<u8> {
-    let frame = r#"{"v":""}"#.len();
-    if bytes < frame {
-        return vec![b'1'; bytes];
-    }
-    let letters = (0..bytes - frame).map(|i| b'a' + (i % 26) as u8);
-    let mut body = br#"{"v":""#.to_vec();
-    body.extend(letters);
-    body.extend_from_slice(br#""}"#);
-    body
 }
 
 /// A request; `extra` is further header lines, apart by `|`.
@@ -77,7 +67,8 @@ impl Params {
                 .get(name)
                 .map_or_else(|| otherwise.to_owned(), Clone::clone)
         };
-        let sent = body(number(fields, "bytes", 0)?);
+        let named = fields.get("body").map(String::as_str);
+        let sent = body(named, number(fields, "bytes", 0)?)?;
         let method = text("method", if sent.is_empty() { "GET" } else { "POST" });
         let kind = text("type", "application/json");
         let header = text("header", "");
@@ -92,6 +83,7 @@ impl Params {
             },
             request: request(&method, &text("path", "/"), &kind, &header, &sent),
             echo: number(fields, "echo", false)?.then_some(sent),
+            inflate: number(fields, "inflate", false)?,
             setup: fields.get("setup").map(|path| {
                 request(
                     &text("setup_method", "PUT"),
@@ -107,18 +99,5 @@ impl Params {
             (_, 0) => Err(Error::Parameter("connections")),
             _ => Ok(params),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bodies_have_their_length() {
-        for bytes in [0, 1, 7, 8, 9, 100] {
-            assert_eq!(body(bytes).len(), bytes);
-        }
-        assert_eq!(body(10), br#"{"v":"ab"}"#);
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::machine::{CPUS, process_ns};
+use crate::machine::{CPUS, process_ns, process_waits};
 use crate::{Error, io};
 
 /// Longest start.
@@ -94,6 +94,11 @@ impl Server {
     /// CPU nanoseconds of all its threads.
     pub fn cpu_ns(&self) -> u64 {
         process_ns(self.child.id())
+    }
+
+    /// How often its threads have waited, and so were woken.
+    pub fn wakeups(&self) -> u64 {
+        process_waits(self.child.id())
     }
 
     /// Stops it while others are measured.

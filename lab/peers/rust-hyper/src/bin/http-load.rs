@@ -150,6 +150,7 @@ impl Load {
                     rhythm: Rhythm::Closed,
                     request: request.clone(),
                     echo: None,
+                    inflate: false,
                     setup: None,
                 };
                 Client::connect(server.address, 1)?.run(&once, 0)?;
@@ -180,6 +181,7 @@ impl Load {
             };
             for (name, value) in [
                 ("server_us", used.server_ns as f64 / 1e3 / requests),
+                ("wakeups", used.wakeups as f64 / requests),
                 ("idle", used.idle),
                 (
                     "client_share",
@@ -211,10 +213,12 @@ impl Load {
         stir_cpus();
         let (idle, from) = (idle_ns(), now_ns());
         let (server_ns, client_ns) = (server.cpu_ns(), own_ns());
+        let wakeups = server.wakeups();
         let outcome = client.run(params, self.runs)?;
         let used = Used {
             client_ns: own_ns() - client_ns,
             server_ns: server.cpu_ns().saturating_sub(server_ns),
+            wakeups: server.wakeups().saturating_sub(wakeups),
             idle: 0.0,
         };
         let window = (now_ns() - from) as f64 * *CPUS as f64;
@@ -230,5 +234,6 @@ impl Load {
 struct Used {
     client_ns: u64,
     server_ns: u64,
+    wakeups: u64,
     idle: f64,
 }

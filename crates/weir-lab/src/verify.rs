@@ -1,0 +1,119 @@
+//! Whether the HTTP contenders are what they say: the same answers from all of
+//! them, however a request comes in, and no request that waits for ever.
+//!
+//! | module | room |
+//! |---|---|
+//! | `vector` | what is sent, and what must come back |
+//! | `server` | a server process and lines to it |
+//! | `pieces` | every vector whole, cut at every byte, and several at once |
+//! | `stall` | the ways in which servers are known to stall |
+//! | `faults` | servers that are wrong on purpose, and where each must stall |
+//!
+//! Invariants: a server counts as silent only after it has answered others
+//! meanwhile, so a slow machine cannot make a good one fail; and every fault
+//! must be seen where it is, so a check that sees nothing fails.
+
+pub mod faults;
+pub mod pieces;
+pub mod server;
+pub mod stall;
+pub mod vector;
+
+use std::fs;
+use std::io::Write;
+
+use crate::error::{LabError, Result};
+use crate::experiment::Experiment;
+use crate::report::Table;
+use crate::runner::{Options, Places};
+use server::{Patience, Running};
+use stall::{COLUMNS, Outcome};
+
+/// The experiment whose contenders are checked.
+const EXPERIMENT: &str = "http-json";
+/// The vectors, below the repository.
+const VECTORS: &str = "lab/peers/bench.txt";
+/// The program with the faults, among the peers.
+const FAULTY: &str = "c-epoll-faulty";
+
+/// The servers of the experiment's contenders: name and words, of which the
+/// last is filled in with a port by whoever starts them.
+fn servers(
+    experiment: &Experiment,
+    places: &Places,
+    only: &[String],
+) -> Vec<(String, Vec<String>)> {
+    let mut servers = Vec::new();
+    for contender in &experiment.contenders {
+        let words = contender.command.iter().flatten();
+        let mut words = words.map(|word| {
+            word.replace("{peers}", &places.peers.display().to_string())
+                .replace("{root}", &places.root.display().to_string())
+        });
+        let client = words.next().unwrap_or_default();
+        if client.ends_with("/http-load") && (only.is_empty() || only.contains(&contender.name)) {
+            servers.push((contender.name.clone(), words.collect()));
+        }
+    }
+    servers
+}
+
+/// Checks every contender of the experiment and prints what was seen. An error
+/// when one of them, or a faulty one, is not as it should be.
+pub fn contenders(options: &Options, places: &Places, out: &mut dyn Write) -> Result<()> {
+    let path = crate::command::find(places, EXPERIMENT)?;
+    let experiment = Experiment::read(&path)?;
+    let path = places.root.join(VECTORS);
+    let text = fs::read_to_string(&path).map_err(LabError::io(&path))?;
+    let vectors = vector::read(&text)?;
+    let mut say = |text: &str| writeln!(out, "{text}").map_err(LabError::io("standard output"));
+    let mut wrong: Option<LabError> = None;
+    let heads = std::iter::once("server").chain(COLUMNS.iter().map(|(name, _)| *name));
+    let heads: Vec<&str> = heads.collect();
+    let mut table = Table::new(&heads);
+    for (name, words) in servers(&experiment, places, &options.only) {
+        let mut server = Running::start(&name, &words, Patience::Seconds(5))?;
+        match pieces::check(&mut server, &vectors) {
+            Ok(count) => say(&format!("{name}: {count} answers as they should be"))?,
+            Err(error) => {
+                say(&format!("{error}"))?;
+                wrong.get_or_insert(error);
+            }
+        }
+        let mut row = vec![name.clone()];
+        for (column, check) in COLUMNS {
+            let mut server = Running::start(&name, &words, Patience::Seconds(5))?;
+            let outcome = check(&mut server)?;
+            if outcome != Outcome::Good {
+                let what = format!("{column}: {outcome}");
+                wrong.get_or_insert(LabError::contender(&name, what));
+            }
+            row.push(outcome.to_string());
+        }
+        table.row(row);
+    }
+    for (fault, expected) in faults::FAULTS {
+        let words = [
+            places.peers.join(FAULTY).display().to_string(),
+            "--listen".to_owned(),
+            "127.0.0.1:{port}".to_owned(),
+            "--fault".to_owned(),
+            (*fault).to_owned(),
+        ];
+        let seen = faults::seen(fault, &words)?;
+        if seen != *expected {
+            let what = format!("expected {expected:?}, saw {seen:?}");
+            wrong.get_or_insert(LabError::contender(fault, what));
+        }
+        let mut row = vec![format!("fault: {fault}")];
+        row.extend(seen.iter().map(ToString::to_string));
+        table.row(row);
+    }
+    say(&format!("\n{}", table.render()))?;
+    match wrong {
+        None => Ok(()),
+        Some(error) => Err(LabError::Unlike {
+            what: error.to_string(),
+        }),
+    }
+}

@@ -1,0 +1,60 @@
+//! Servers that are wrong on purpose. They show that the checks see what they
+//! are for, and which client each mistake hides from.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::server::{Patience, Running};
+use super::stall::{COLUMNS, Outcome};
+use crate::error::{LabError, Result};
+
+use Outcome::{Good, Hangs, Some, Unasked};
+
+/// Answers on another line after which a faulty server counts as silent. It
+/// has one thread and takes events in turn, so a few would do.
+const ROUNDS: u32 = 300;
+
+/// The faults by name, and what each of the columns must show.
+///
+/// - `stateless`: every read is taken for a whole request.
+/// - `edge-short-read`: edge-triggered, one short read an event.
+/// - `no-continue`: `Expect: 100-continue` is passed over.
+/// - `drop-rest`: bytes behind the first request of a read are dropped.
+/// - `forget-write`: what a write did not take is forgotten.
+/// - `accept-one`: an edge-triggered listener with one accept an event.
+pub const FAULTS: &[(&str, [Outcome; 7])] = &[
+    ("none", [Good; 7]),
+    ("stateless", [Good, Hangs, Good, Good, Hangs, Hangs, Good]),
+    (
+        "edge-short-read",
+        [Good, Good, Hangs, Good, Hangs, Hangs, Good],
+    ),
+    ("no-continue", [Good, Good, Good, Good, Unasked, Good, Good]),
+    ("drop-rest", [Good, Good, Good, Some(1), Good, Good, Good]),
+    ("forget-write", [Good, Good, Good, Good, Good, Hangs, Good]),
+    ("accept-one", [Good, Good, Good, Good, Good, Good, Some(1)]),
+];
+
+/// What is seen of the server that `words` start. It and this thread share a CPU
+/// meanwhile: packets of one CPU arrive in the order in which they were sent,
+/// whatever connection they are of, and so the server has seen all that was
+/// sent before a question that it has answered.
+pub fn seen(name: &str, words: &[String]) -> Result<[Outcome; 7]> {
+    let mask = sched_getaffinity(None).map_err(|error| LabError::io("CPU mask")(error.into()))?;
+    let first = (0..CpuSet::MAX_CPU).find(|cpu| mask.is_set(*cpu));
+    let mut only = CpuSet::new();
+    only.set(first.unwrap_or(0));
+    let pin = |set| sched_setaffinity(None, set).map_err(|e| LabError::io("CPU mask")(e.into()));
+    pin(&only)?;
+    let seen = seen_on_one(name, words);
+    pin(&mask)?;
+    seen
+}
+
+fn seen_on_one(name: &str, words: &[String]) -> Result<[Outcome; 7]> {
+    let mut seen = [Good; 7];
+    for (outcome, (_, check)) in seen.iter_mut().zip(COLUMNS) {
+        let mut server = Running::start(name, words, Patience::Rounds(ROUNDS))?;
+        *outcome = check(&mut server)?;
+    }
+    Ok(seen)
+}

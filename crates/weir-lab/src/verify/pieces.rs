@@ -1,0 +1,126 @@
+//! Every vector in every form in which it may arrive: the same answer.
+
+use super::server::{Line, Running};
+use super::vector::Vector;
+use crate::error::Result;
+
+/// How many requests are sent at once.
+const TOGETHER: [usize; 4] = [2, 3, 16, 64];
+/// Bytes of the large body.
+const LARGE_BYTES: usize = 1 << 20;
+/// A declared length that every contender refuses.
+const REFUSED_BYTES: usize = (4 << 20) + 1;
+
+/// Sends all vectors in all forms; how many answers were compared.
+pub fn check(server: &mut Running, vectors: &[Vector]) -> Result<u64> {
+    let mut count = 0;
+    for vector in vectors {
+        let mut line = server.connect()?;
+        let bytes = &vector.request;
+        exchange(server, &mut line, vector, &[bytes], 1, "whole")?;
+        for cut in 1..bytes.len() {
+            let (first, second) = bytes.split_at(cut);
+            let way = format!("cut at {cut}");
+            exchange(server, &mut line, vector, &[first, second], 1, &way)?;
+        }
+        let single: Vec<&[u8]> = bytes.chunks(1).collect();
+        exchange(server, &mut line, vector, &single, 1, "byte by byte")?;
+        count += 1 + bytes.len() as u64;
+        for many in TOGETHER {
+            let bytes = bytes.repeat(many);
+            let way = format!("{many} at once");
+            exchange(server, &mut line, vector, &[&bytes], many, &way)?;
+            count += many as u64;
+        }
+    }
+    Ok(count + large(server)? + refused(server)?)
+}
+
+/// A large body, cut in many places.
+fn large(server: &mut Running) -> Result<u64> {
+    let body: Vec<u8> = (0..=250).cycle().step_by(7).take(LARGE_BYTES).collect();
+    let head = format!(
+        "POST /bench/echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: {LARGE_BYTES}\r\n\r\n"
+    );
+    let request = [head.as_bytes(), &body].concat();
+    let vector = Vector {
+        name: format!("POST /bench/echo of {LARGE_BYTES} bytes"),
+        request: request.clone(),
+        status: 200,
+        media_type: "application/octet-stream".to_owned(),
+        body,
+        allow: None,
+        deflated: false,
+    };
+    let mut line = server.connect()?;
+    let (from, end) = (head.len(), request.len());
+    let cuts = [1, from - 1, from, from + 1, 4096, 1 << 16, end - 1];
+    for cut in cuts {
+        let (first, second) = request.split_at(cut);
+        let way = format!("cut at {cut}");
+        exchange(server, &mut line, &vector, &[first, second], 1, &way)?;
+    }
+    Ok(cuts.len() as u64)
+}
+
+/// A length beyond the limit is refused before the body comes.
+fn refused(server: &mut Running) -> Result<u64> {
+    let request = format!(
+        "POST /bench/echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: {REFUSED_BYTES}\r\n\r\n"
+    );
+    let vector = Vector {
+        name: format!("POST /bench/echo of {REFUSED_BYTES} bytes"),
+        request: request.clone().into_bytes(),
+        status: 413,
+        media_type: "application/json".to_owned(),
+        body: br#"{"error":"too large"}"#.to_vec(),
+        allow: None,
+        deflated: false,
+    };
+    let mut line = server.connect()?;
+    exchange(
+        server,
+        &mut line,
+        &vector,
+        &[request.as_bytes()],
+        1,
+        "its head alone",
+    )?;
+    Ok(1)
+}
+
+/// Sends pieces, each when the server has seen the one before, and compares
+/// the answers, after which there is nothing more.
+fn exchange(
+    server: &mut Running,
+    line: &mut Line,
+    vector: &Vector,
+    pieces: &[&[u8]],
+    answers: usize,
+    way: &str,
+) -> Result<()> {
+    for (at, piece) in pieces.iter().enumerate() {
+        if at > 0 {
+            server.settle()?;
+        }
+        if !server.send(line, piece)? {
+            let what = format!("{}, {way}: does not take it", vector.name);
+            return Err(server.complain(what));
+        }
+    }
+    for number in 1..=answers {
+        let complaint = match server.answer(line)? {
+            None => Some("no answer".to_owned()),
+            Some(answer) => vector.complaint(&answer),
+        };
+        if let Some(complaint) = complaint {
+            let what = format!("{}, {way}, answer {number}: {complaint}", vector.name);
+            return Err(server.complain(what));
+        }
+    }
+    if line.has_more() {
+        let what = format!("{}, {way}: more than the answer", vector.name);
+        return Err(server.complain(what));
+    }
+    Ok(())
+}

@@ -1,0 +1,310 @@
+//! A server process, and lines to it on which nothing waits.
+//!
+//! What must never happen here: a wait without an end. A line is silent when
+//! the server, asked on another one, has answered so often or for so long and
+//! nothing has come meanwhile.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::error::{LabError, Result};
+
+/// Longest wait for an answer that is certain to come.
+const CERTAIN: Duration = Duration::from_secs(30);
+/// Most bytes of an answer.
+const ANSWER_MAX: usize = 64 << 20;
+/// Bytes of one read.
+const READ_BYTES: usize = 64 << 10;
+/// What the other line asks.
+const PROBE: &[u8] = b"GET /bench/json HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/// When a line counts as silent.
+#[derive(Clone, Copy, Debug)]
+pub enum Patience {
+    /// After so many answers on the other line. Enough for a server on one
+    /// thread that takes what comes in turn: it has seen all there was.
+    Rounds(u32),
+    /// After so many seconds, for any server.
+    Seconds(u64),
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Its status.
+    pub status: u16,
+    /// Its fields, names in lower case.
+    pub fields: Vec<(String, String)>,
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// The first field called `name`, in lower case.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let found = self.fields.iter().find(|(other, _)| other == name);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Line {
+    stream: TcpStream,
+    input: Vec<u8>,
+    buffer: Vec<u8>,
+    ended: bool,
+}
+
+impl Line {
+    /// Sends what the socket takes at once; how much that is.
+    pub fn push(&mut self, bytes: &[u8]) -> usize {
+        // Whoever has closed takes nothing any more, which shows as silence.
+        self.stream.write(bytes).unwrap_or(0)
+    }
+
+    /// Reads what is there; whether anything was.
+    fn pull(&mut self) -> bool {
+        match self.stream.read(&mut self.buffer) {
+            Ok(0) => {
+                let first = !self.ended;
+                self.ended = true;
+                first
+            }
+            Ok(count) => {
+                let read = self.buffer.get(..count).unwrap_or_default();
+                self.input.extend_from_slice(read);
+                true
+            }
+            Err(error) => {
+                self.ended |=
+                    !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
+                false
+            }
+        }
+    }
+
+    /// Takes the answer at the start of what came, if it is whole.
+    fn take(&mut self) -> Option<Answer> {
+        let end = self.input.windows(4).position(|four| four == b"\r\n\r\n")?;
+        let head = String::from_utf8_lossy(self.input.get(..end)?).into_owned();
+        let mut lines = head.split("\r\n");
+        let status = lines.next()?.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse();
+        let fields: Vec<(String, String)> = lines
+            .filter_map(|line| line.split_once(':'))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+            .collect();
+        let length = fields.iter().find(|(name, _)| name == "content-length");
+        let length: usize = length.map_or(Some(0), |(_, value)| value.parse().ok())?;
+        let whole = (end + 4).checked_add(length).filter(|n| *n <= ANSWER_MAX)?;
+        let body = self.input.get(end + 4..whole)?.to_vec();
+        self.input.drain(..whole);
+        Some(Answer {
+            status: status.ok()?,
+            fields,
+            body,
+        })
+    }
+
+    /// Whether something came that was not taken.
+    pub fn has_more(&self) -> bool {
+        !self.input.is_empty()
+    }
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Running {
+    name: String,
+    child: Child,
+    /// Kept open, or the server could not speak any more.
+    _output: Option<BufReader<ChildStdout>>,
+    address: SocketAddr,
+    patience: Patience,
+    probe: TcpStream,
+}
+
+impl Running {
+    /// Starts a server, in whose words `{port}` is 0, and which says on its
+    /// standard output where it is `listening on`.
+    pub fn start(name: &str, words: &[String], patience: Patience) -> Result<Running> {
+        let complain = |what: &str| LabError::contender(name, what);
+        let words: Vec<String> = words.iter().map(|w| w.replace("{port}", "0")).collect();
+        let (program, rest) = words.split_first().ok_or_else(|| complain("no words"))?;
+        let mut child = Command::new(program)
+            .args(rest)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|source| LabError::Start {
+                contender: name.to_owned(),
+                program: program.clone(),
+                source,
+            })?;
+        let mut output = child.stdout.take().map(BufReader::new);
+        let said = output.as_mut().and_then(|out| {
+            let mut lines = out.lines().map_while(std::io::Result::ok);
+            lines.find_map(|line| line.strip_prefix("listening on ")?.parse().ok())
+        });
+        let connected = said.and_then(|address: SocketAddr| {
+            let probe = TcpStream::connect(address).ok()?;
+            probe.set_nodelay(true).ok()?;
+            probe.set_read_timeout(Some(CERTAIN)).ok()?;
+            Some((address, probe))
+        });
+        let Some((address, probe)) = connected else {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(complain("does not say where it listens"));
+        };
+        let name = name.to_owned();
+        let mut server = Running {
+            name,
+            child,
+            _output: output,
+            address,
+            patience,
+            probe,
+        };
+        server.settle()?;
+        Ok(server)
+    }
+
+    /// A complaint about it.
+    pub fn complain(&self, what: impl Into<String>) -> LabError {
+        LabError::contender(&self.name, what)
+    }
+
+    /// A new connection, on which one request was answered already: the server
+    /// has accepted it, and what is sent next is seen in the order of sending.
+    pub fn connect(&mut self) -> Result<Line> {
+        let mut line = self.connect_only()?;
+        self.send(&mut line, PROBE)?;
+        match self.next(&mut line)? {
+            Some(answer) if answer.status == 200 => Ok(line),
+            _ => Err(self.complain("does not answer the first request of a connection")),
+        }
+    }
+
+    /// A new connection.
+    pub fn connect_only(&self) -> Result<Line> {
+        let open = || {
+            let stream = TcpStream::connect(self.address)?;
+            stream.set_nodelay(true)?;
+            stream.set_nonblocking(true)?;
+            Ok(stream)
+        };
+        let stream = open().map_err(|error: std::io::Error| self.complain(error.to_string()))?;
+        Ok(Line {
+            stream,
+            input: Vec::new(),
+            buffer: vec![0; READ_BYTES],
+            ended: false,
+        })
+    }
+
+    /// Returns when the server has dealt with what it was sent before, as far as
+    /// it will: it has answered on another line, twice.
+    pub fn settle(&mut self) -> Result<()> {
+        for _ in 0..2 {
+            let sent = self.probe.write_all(PROBE);
+            sent.map_err(|_| self.complain("is gone"))?;
+            let mut seen = Vec::new();
+            let mut buffer = [0; 1024];
+            while !seen.ends_with(b"}") {
+                let count = self.probe.read(&mut buffer).unwrap_or(0);
+                if count == 0 {
+                    return Err(self.complain("answers nobody any more"));
+                }
+                seen.extend_from_slice(buffer.get(..count).unwrap_or_default());
+            }
+        }
+        Ok(())
+    }
+
+    /// Repeats `step` until it gives a value; `None` when it has not moved for
+    /// longer than patience allows. `step` says whether it has moved.
+    fn until<T>(&mut self, mut step: impl FnMut() -> (bool, Option<T>)) -> Result<Option<T>> {
+        let (mut rounds, mut moved) = (0, Instant::now());
+        loop {
+            let (has_moved, value) = step();
+            if value.is_some() {
+                return Ok(value);
+            }
+            if has_moved {
+                (rounds, moved) = (0, Instant::now());
+                continue;
+            }
+            rounds += 1;
+            let silent = match self.patience {
+                Patience::Rounds(most) => rounds > most,
+                Patience::Seconds(most) => moved.elapsed() > Duration::from_secs(most),
+            };
+            if silent {
+                return Ok(None);
+            }
+            self.settle()?;
+        }
+    }
+
+    /// Sends all of `bytes`; whether the server took them.
+    pub fn send(&mut self, line: &mut Line, bytes: &[u8]) -> Result<bool> {
+        let mut sent = 0;
+        let done = self.until(|| {
+            let rest = bytes.get(sent..).unwrap_or_default();
+            let count = if rest.is_empty() { 0 } else { line.push(rest) };
+            sent += count;
+            (count > 0, (sent == bytes.len()).then_some(()))
+        })?;
+        Ok(done.is_some())
+    }
+
+    /// The next answer, whatever its status; `None`: there is none.
+    pub fn next(&mut self, line: &mut Line) -> Result<Option<Answer>> {
+        self.until(|| match line.take() {
+            Some(answer) => (true, Some(answer)),
+            None => (line.pull(), None),
+        })
+    }
+
+    /// The next answer that is final.
+    pub fn answer(&mut self, line: &mut Line) -> Result<Option<Answer>> {
+        loop {
+            match self.next(line)? {
+                Some(answer) if answer.status < 200 => {}
+                other => return Ok(other),
+            }
+        }
+    }
+
+    /// Stops the process, so that what is sent meanwhile is there at once.
+    pub fn freeze(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let sent = pid.map(|pid| kill_process(pid, signal));
+        match sent {
+            Some(Ok(())) => Ok(()),
+            _ => Err(self.complain("is gone")),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // What is already gone need not end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,154 @@
+//! The ways in which a server that looks right in a browser stalls under a
+//! benchmark.
+
+use std::fmt;
+
+use super::server::{Line, Running};
+use crate::error::Result;
+
+/// A way to ask, and what came of it.
+pub type Check = fn(&mut Running) -> Result<Outcome>;
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything was answered.
+    Good,
+    /// No answer.
+    Hangs,
+    /// The client was never asked for the body it had announced; it was
+    /// answered when the client gave up waiting and sent it.
+    Unasked,
+    /// Some were answered: so many.
+    Some(usize),
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Good => f.write_str("ok"),
+            Outcome::Hangs => f.write_str("HANGS"),
+            Outcome::Unasked => f.write_str("no 100"),
+            Outcome::Some(count) => write!(f, "{count} answered"),
+        }
+    }
+}
+
+/// All of them. Each wants a server of its own.
+pub const COLUMNS: [(&str, Check); 7] = [
+    ("one write", one_write),
+    ("head, then body", head_then_body),
+    ("20 KB body", large_write),
+    ("3 pipelined", three_together),
+    ("Expect", expect),
+    ("3 MB, slow reader", slow_reader),
+    ("64 connects at once", many_connects),
+];
+
+const CONNECTS: usize = 64;
+
+fn head(bytes: usize, fields: &str) -> Vec<u8> {
+    format!(
+        "POST /bench/echo HTTP/1.1\r\nHost: localhost\r\n{fields}Content-Length: {bytes}\r\n\r\n"
+    )
+    .into_bytes()
+}
+
+fn body(bytes: usize) -> Vec<u8> {
+    (b'a'..=b'z').cycle().take(bytes).collect()
+}
+
+fn request(bytes: usize) -> Vec<u8> {
+    [head(bytes, ""), body(bytes)].concat()
+}
+
+/// Awaits the echo of `bytes` bytes.
+fn echo(server: &mut Running, line: &mut Line, bytes: usize) -> Result<Outcome> {
+    match server.answer(line)? {
+        None => Ok(Outcome::Hangs),
+        Some(answer) if answer.status == 200 && answer.body == body(bytes) => Ok(Outcome::Good),
+        Some(answer) => Err(server.complain(format!("answered {}", answer.status))),
+    }
+}
+
+fn one_write(server: &mut Running) -> Result<Outcome> {
+    let mut line = server.connect()?;
+    server.send(&mut line, &request(50))?;
+    echo(server, &mut line, 50)
+}
+
+/// As clients in Python do it.
+fn head_then_body(server: &mut Running) -> Result<Outcome> {
+    let mut line = server.connect()?;
+    server.send(&mut line, &head(50, ""))?;
+    server.settle()?;
+    server.send(&mut line, &body(50))?;
+    echo(server, &mut line, 50)
+}
+
+/// More than one read takes, in one write.
+fn large_write(server: &mut Running) -> Result<Outcome> {
+    let mut line = server.connect()?;
+    server.freeze()?;
+    let sent = line.push(&request(20_000));
+    server.thaw()?;
+    server.send(&mut line, request(20_000).get(sent..).unwrap_or_default())?;
+    echo(server, &mut line, 20_000)
+}
+
+fn three_together(server: &mut Running) -> Result<Outcome> {
+    let mut line = server.connect()?;
+    server.send(&mut line, &request(50).repeat(3))?;
+    for answered in 0..3 {
+        match echo(server, &mut line, 50)? {
+            Outcome::Good => {}
+            _ => return Ok(Outcome::Some(answered)),
+        }
+    }
+    Ok(Outcome::Good)
+}
+
+/// As curl uploads a file.
+fn expect(server: &mut Running) -> Result<Outcome> {
+    let mut line = server.connect()?;
+    server.send(&mut line, &head(20_000, "Expect: 100-continue\r\n"))?;
+    let asked = server
+        .next(&mut line)?
+        .is_some_and(|answer| answer.status == 100);
+    server.send(&mut line, &body(20_000))?;
+    match echo(server, &mut line, 20_000)? {
+        Outcome::Good if !asked => Ok(Outcome::Unasked),
+        other => Ok(other),
+    }
+}
+
+/// An answer that no socket takes at once, to a client that reads late: as long
+/// as it has not read, its window stays as small as it was at first.
+fn slow_reader(server: &mut Running) -> Result<Outcome> {
+    const BYTES: usize = 3 << 20;
+    let mut line = server.connect()?;
+    if !server.send(&mut line, &request(BYTES))? {
+        return Ok(Outcome::Hangs);
+    }
+    server.settle()?;
+    echo(server, &mut line, BYTES)
+}
+
+fn many_connects(server: &mut Running) -> Result<Outcome> {
+    server.freeze()?;
+    let mut lines = Vec::new();
+    for _ in 0..CONNECTS {
+        let mut line = server.connect_only()?;
+        line.push(&request(50));
+        lines.push(line);
+    }
+    server.thaw()?;
+    let mut answered = 0;
+    for line in &mut lines {
+        answered += usize::from(echo(server, line, 50)? == Outcome::Good);
+    }
+    Ok(match answered {
+        CONNECTS => Outcome::Good,
+        some => Outcome::Some(some),
+    })
+}
