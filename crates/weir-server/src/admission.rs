@@ -9,9 +9,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use weir_store::Proposal;
+
 /// Bytes of intentions that may be on their way at a time. The queue of the
 /// store takes 64 MiB.
 pub(crate) const IN_FLIGHT_BYTES_MAX: usize = 60 << 20;
+
+/// Bytes of intentions that may wait behind costly calls of programs at a time,
+/// on top. They may wait long, so they must not take the room of the others.
+/// The store has a line of 96 MiB for them: this, and all others if their
+/// topics turn out to be costly at one moment.
+pub(crate) const COSTLY_BYTES_MAX: usize = 24 << 20;
+
+/// Claims of groups that may wait there at a time: each has a thread.
+pub(crate) const COSTLY_CLAIMS_MAX: usize = 64;
 
 /// Bytes of large answers of the native port that may wait for their readers
 /// at a time.
@@ -25,6 +36,8 @@ pub(crate) const COMPILES_MAX: usize = 2;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Admission {
     bytes: Arc<AtomicUsize>,
+    costly: Arc<AtomicUsize>,
+    costly_claims: Arc<AtomicUsize>,
     answers: Arc<AtomicUsize>,
     compiles: Arc<AtomicUsize>,
 }
@@ -44,6 +57,35 @@ impl Admission {
         admit(&self.bytes, bytes, IN_FLIGHT_BYTES_MAX)
     }
 
+    /// The same for what the store would put behind costly calls
+    /// (`Store::is_costly`).
+    pub(crate) fn admit_costly(&self, bytes: usize) -> Option<Permit> {
+        admit(&self.costly, bytes, COSTLY_BYTES_MAX)
+    }
+
+    /// Leave for a claim that would wait behind costly calls.
+    pub(crate) fn admit_costly_claim(&self) -> Option<Permit> {
+        admit(&self.costly_claims, 1, COSTLY_CLAIMS_MAX)
+    }
+
+    /// Counts a permit where its proposal is: a topic may have become costly,
+    /// or cheap, since it was asked for.
+    pub(crate) fn follow(&self, permit: Permit, proposal: &Proposal) -> Permit {
+        let count = if proposal.is_costly() {
+            &self.costly
+        } else {
+            &self.bytes
+        };
+        if Arc::ptr_eq(count, &permit.bytes) {
+            return permit;
+        }
+        count.fetch_add(permit.taken, Ordering::AcqRel);
+        Permit {
+            bytes: Arc::clone(count),
+            taken: permit.taken,
+        }
+    }
+
     /// Room for a large answer, until its reader has taken it.
     pub(crate) fn admit_answer(&self, bytes: usize) -> Option<Permit> {
         admit(&self.answers, bytes, ANSWERS_BYTES_MAX)
@@ -51,7 +93,7 @@ impl Admission {
 
     /// Bytes on their way now.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed) + self.costly.load(Ordering::Relaxed)
     }
 
     /// Leave to have programs compiled, or none at present.
@@ -80,7 +122,25 @@ impl Drop for Permit {
 
 #[cfg(test)]
 mod tests {
-    use super::{Admission, COMPILES_MAX, IN_FLIGHT_BYTES_MAX};
+    use weir_store::Proposal;
+
+    use super::{Admission, COMPILES_MAX, COSTLY_BYTES_MAX, IN_FLIGHT_BYTES_MAX};
+
+    #[test]
+    fn what_is_costly_takes_no_room_from_others() {
+        let admission = Admission::default();
+        let most = admission.admit_costly(COSTLY_BYTES_MAX);
+        assert!(most.is_some());
+        assert!(admission.admit_costly(1).is_none());
+        assert!(admission.admit(IN_FLIGHT_BYTES_MAX).is_some());
+        // One that turned out to be none is counted with the others.
+        let (proposal, _answer) = Proposal::pair();
+        let moved = most.map(|permit| admission.follow(permit, &proposal));
+        assert!(admission.admit_costly(COSTLY_BYTES_MAX).is_some());
+        assert_eq!(admission.bytes(), COSTLY_BYTES_MAX);
+        drop(moved);
+        assert_eq!(admission.bytes(), 0);
+    }
 
     #[test]
     fn few_are_compiled_at_a_time() {

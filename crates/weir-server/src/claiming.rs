@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use weir_core::group::Offsets;
 use weir_core::limits::META_BYTES_MAX;
 use weir_core::protocol::ANSWER_BYTES_MAX;
-use weir_core::{ConsequenceOffset, ErrorCode};
+use weir_core::{ConsequenceOffset, ErrorCode, GroupStep, Intention, Operation};
 use weir_store::{Ask, Claimed, StoreError};
 
 use crate::access::{Principal, Right};
@@ -76,7 +77,12 @@ impl Claim {
             .authorize(&self.principal, Right::Group, &self.topic)
             .map_err(NoLook::Denied)?;
         let bytes = self.max * RECORD_BYTES + CLAIM_BYTES;
-        let permit = shared.admission.admit(bytes).ok_or(NoLook::Busy)?;
+        let permit = if shared.store.is_costly(&[self.step()]) {
+            shared.admission.admit_costly_claim()
+        } else {
+            shared.admission.admit(bytes)
+        };
+        let permit = permit.ok_or(NoLook::Busy)?;
         let room = self.room().await?;
         let claim = Arc::clone(self);
         let looked = tokio::task::spawn_blocking(move || {
@@ -92,6 +98,14 @@ impl Claim {
         });
         let looked = looked.await.unwrap_or(Err(StoreError::Poisoned));
         Ok((looked.map_err(NoLook::Store)?, room))
+    }
+
+    /// A step of the group, to ask what it would wait for.
+    fn step(&self) -> Intention<'_> {
+        let (claim, offsets) = (0, Offsets::Plain(&[]));
+        let step = GroupStep::Ack { claim, offsets };
+        let group = &self.group;
+        Intention::new(&self.topic, Operation::Cursor { group, step })
     }
 
     /// What will come is not known: room for the longest record.

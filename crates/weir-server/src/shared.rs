@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use weir_core::Intention;
 use weir_store::{Proposal, Store, StoreError};
 
-use crate::admission::Admission;
+use crate::admission::{Admission, Permit};
 use crate::config::ServerConfig;
 use crate::metrics::Metrics;
 use crate::security::{Denied, Principal, Right, Security};
@@ -59,6 +59,16 @@ impl Shared {
             security,
             started: Instant::now(),
             phase: watch::Sender::new(Phase::Open),
+        }
+    }
+
+    /// Room for intentions of so many bytes, among those of their kind; none at
+    /// present.
+    pub(crate) fn room(&self, intentions: &[Intention<'_>], bytes: usize) -> Option<Permit> {
+        if self.store.is_costly(intentions) {
+            self.admission.admit_costly(bytes)
+        } else {
+            self.admission.admit(bytes)
         }
     }
 

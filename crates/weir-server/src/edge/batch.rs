@@ -421,13 +421,17 @@ impl Writer<'_> {
             nonce += u64::from(nonce != 0);
         }
         let bytes = intentions.iter().map(Intention::size_hint).sum();
-        let permit = self.edge.shared.admission.admit(bytes);
+        let shared = &self.edge.shared;
+        let permit = shared.room(&intentions, bytes);
         let permit = permit.ok_or_else(|| {
             let busy = Problem::new(Kind::Busy, ErrorCode::Busy.sentence());
             Box::new((None, busy.code(ErrorCode::Busy)))
         })?;
-        match self.edge.shared.propose(&intentions) {
-            Ok(proposal) => Ok((proposal, permit)),
+        match shared.propose(&intentions) {
+            Ok(proposal) => {
+                let permit = shared.admission.follow(permit, &proposal);
+                Ok((proposal, permit))
+            }
             Err(error) => {
                 let index = if let StoreError::Refused { index, .. } = error {
                     Some(index)

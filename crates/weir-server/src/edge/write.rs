@@ -462,7 +462,7 @@ pub(crate) fn propose(
     intentions: &[Intention<'_>],
 ) -> Result<(Proposal, Permit), Problem> {
     let bytes = intentions.iter().map(Intention::size_hint).sum();
-    let permit = edge.shared.admission.admit(bytes);
+    let permit = edge.shared.room(intentions, bytes);
     let permit = permit.ok_or_else(|| {
         Problem::new(Kind::Busy, ErrorCode::Busy.sentence()).code(ErrorCode::Busy)
     })?;
@@ -470,6 +470,7 @@ pub(crate) fn propose(
         .shared
         .propose(intentions)
         .map_err(|error| problem::of_store(&error))?;
+    let permit = edge.shared.admission.follow(permit, &proposal);
     Ok((proposal, permit))
 }
 

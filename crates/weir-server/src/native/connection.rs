@@ -68,6 +68,8 @@ pub(super) struct Connection<S> {
     stuck: bool,
     /// The budget for large packets is used up by others.
     no_room: bool,
+    /// The write at the front is one that waits behind costly calls.
+    pub(super) waits_for_costly: bool,
     started: Instant,
     heard: Instant,
     pinged: bool,
@@ -119,6 +121,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             draining: false,
             stuck: false,
             no_room: false,
+            waits_for_costly: false,
             started: now,
             heard: now,
             pinged: false,

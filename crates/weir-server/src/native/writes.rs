@@ -58,6 +58,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             refused.message.limit = Some(PROGRAMS_MAX as u64);
             return Err(self.of_write(refused, first, count));
         }
+        let Some(permit) = self.fits(permit, &intentions, size) else {
+            return Ok(Taken::NoRoom);
+        };
         let mut turn = None;
         if programs > 0 {
             turn = self.port.shared.admission.admit_compile();
@@ -122,6 +125,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             principal: principal.as_bytes(),
             fingerprint: None,
         };
+        let Some(permit) = self.fits(permit, &[intention], size) else {
+            return Ok(Taken::NoRoom);
+        };
         let before = self.admit(nonce, &[intention], size)?;
         let proposal = self.port.shared.propose(&[intention]);
         self.proposed(tag, nonce, 1, size, permit, before, proposal)
@@ -130,7 +136,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Room for a write of this size; asked first, because a write that finds
     /// none is looked at again and again, and neither read nor charged for it.
     fn room(&self, size: usize) -> Option<Permit> {
-        self.port.shared.admission.admit(size)
+        let admission = &self.port.shared.admission;
+        if self.waits_for_costly {
+            admission.admit_costly(size)
+        } else {
+            admission.admit(size)
+        }
+    }
+
+    /// Room among those of its kind, once it is known what is written.
+    fn fits(
+        &mut self,
+        permit: Permit,
+        intentions: &[Intention<'_>],
+        size: usize,
+    ) -> Option<Permit> {
+        let is_costly = self.port.shared.store.is_costly(intentions);
+        if is_costly == std::mem::replace(&mut self.waits_for_costly, false) {
+            return Some(permit);
+        }
+        drop(permit);
+        let permit = self.port.shared.room(intentions, size);
+        self.waits_for_costly = is_costly && permit.is_none();
+        permit
     }
 
     /// Everything that is asked before a write may go to the store. Returns the
@@ -190,6 +218,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             };
             self.send(&Packet::tagged(tag, message));
         }
+        let permit = self.port.shared.admission.follow(permit, &proposal);
         self.answers.wait(Waiting {
             proposal,
             first,
