@@ -48,12 +48,11 @@ type Group struct {
 // Group joins the group of a name, and makes it if it is not there. It is to be
 // closed.
 func (t Topic) Group(ctx context.Context, name string, mode GroupMode, options *GroupOptions) (*Group, error) {
-	defer runtime.KeepAlive(t.store)
 	if options == nil {
 		options = &GroupOptions{}
 	}
-	handle, err := call(ctx, t.store.far, func() (groupHandle, error) {
-		return nativeGroupOpen(t.store.handle, t.name, name, mode, options)
+	handle, err := ask(ctx, t.store, func(store storeHandle) (groupHandle, error) {
+		return nativeGroupOpen(store, t.name, name, mode, options)
 	}, nativeGroupFree)
 	if err != nil {
 		return nil, err
@@ -79,38 +78,16 @@ func (g *Group) Close() {
 func (g *Group) Claim(ctx context.Context, limit int) (*Page, error) {
 	defer runtime.KeepAlive(g)
 	handle := g.handle
-	stop := context.AfterFunc(ctx, func() { nativeGroupCancel(handle) })
-	defer stop()
-	for {
-		if ctx.Err() != nil {
-			return nil, ended(ctx)
-		}
-		page, err := nativeGroupClaim(handle, limit, readStep)
-		switch {
-		case err == nil && page != nil:
-			return adopt(page), nil
-		case err != nil && codeOf(err) == ErrCancelled:
-			// Ours, or left by an earlier call.
-		case err != nil:
-			return nil, err
-		}
-	}
+	return waited(ctx, func() { nativeGroupCancel(handle) }, func() (pageHandle, error) {
+		return nativeGroupClaim(handle, limit, readStep)
+	})
 }
 
 // TryClaim takes up to limit records that are there now; nil when there is none.
 func (g *Group) TryClaim(limit int) (*Page, error) {
 	defer runtime.KeepAlive(g)
-	for {
-		page, err := nativeGroupClaim(g.handle, limit, 0)
-		switch {
-		case err == nil && page != nil:
-			return adopt(page), nil
-		case err == nil:
-			return nil, nil
-		case codeOf(err) != ErrCancelled:
-			return nil, err
-		}
-	}
+	handle := g.handle
+	return tried(func() (pageHandle, error) { return nativeGroupClaim(handle, limit, 0) })
 }
 
 // Claimed names a record that a member has; it may be kept and sent.

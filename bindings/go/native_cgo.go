@@ -49,6 +49,8 @@ package weir
 #cgo nocallback weir_loans_new
 #cgo noescape weir_loans_collect
 #cgo nocallback weir_loans_collect
+#cgo noescape weir_build_info
+#cgo nocallback weir_build_info
 #include <weir.h>
 */
 import "C"
@@ -86,6 +88,8 @@ var ready = sync.OnceValue(func() error {
 	text := "the library has the interface %d.%d, this package needs %d.%d"
 	return failure(ErrUnsupported, fmt.Sprintf(text, got>>16, got&0xffff, want>>16, want&0xffff))
 })
+
+func nativeBuildInfo() string { return C.GoString(C.weir_build_info()) }
 
 // sliceOf is a view of bytes for the time of a call.
 func sliceOf(bytes []byte) C.weir_slice {

@@ -32,6 +32,8 @@ const (
 // errNoCgo is the answer to every call.
 var errNoCgo = failure(ErrUnsupported, "this program was built without cgo (CGO_ENABLED=1 and a C compiler bring it), and package weir calls a C library")
 
+func nativeBuildInfo() string { return "" }
+
 func nativeQueryOpen(*QueryOptions) (queryHandle, error) { return nil, errNoCgo }
 
 func nativeQuerySource(queryHandle, *SourceOptions) (uint32, error) { return 0, errNoCgo }
@@ -80,7 +82,7 @@ func nativeSync(storeHandle) error { return errNoCgo }
 
 func nativeClose(storeHandle) error { return errNoCgo }
 
-func nativeTopics(storeHandle) ([]string, error) { return nil, errNoCgo }
+func nativeTopics(storeHandle, bool) ([]string, error) { return nil, errNoCgo }
 
 func nativeTopicEnsure(storeHandle, string, *TopicOptions) (bool, error) { return false, errNoCgo }
 
@@ -110,9 +112,7 @@ func nativeGet(storeHandle, string, []byte) (pageHandle, error) { return nil, er
 
 func nativeAt(storeHandle, string, uint64) (pageHandle, error) { return nil, errNoCgo }
 
-func nativeScan(storeHandle, string, []byte, []byte, bool, uint64) (pageHandle, error) {
-	return nil, errNoCgo
-}
+func nativeScan(storeHandle, string, *ScanOptions) (pageHandle, error) { return nil, errNoCgo }
 
 func nativeReaderOpen(storeHandle, string, From, bool) (readerHandle, error) { return nil, errNoCgo }
 

@@ -169,10 +169,10 @@ func nativeClose(store storeHandle) error {
 	return fine(C.weir_close(store, &said), &said)
 }
 
-func nativeTopics(store storeHandle) ([]string, error) {
+func nativeTopics(store storeHandle, deadToo bool) ([]string, error) {
 	var handle *C.weir_page
 	var said C.weir_error
-	if result := C.weir_topics(store, 0, &handle, &said); result < 0 {
+	if result := C.weir_topics(store, flag(deadToo, 1), &handle, &said); result < 0 {
 		return nil, errorOf(result, &said)
 	}
 	if handle == nil {
@@ -441,12 +441,12 @@ func nativeAt(store storeHandle, topic string, offset uint64) (pageHandle, error
 }
 
 // nativeScan gives a page of keys, or none behind the last.
-func nativeScan(store storeHandle, topic string, prefix, after []byte, behind bool, limit uint64) (pageHandle, error) {
+func nativeScan(store storeHandle, topic string, o *ScanOptions) (pageHandle, error) {
 	var page *C.weir_page
 	var said C.weir_error
-	flags := flag(behind, C.WEIR_SCAN_BEHIND) | C.WEIR_SCAN_VALUES
-	err := fine(C.weir_scan(store, textOf(topic), sliceOf(prefix), sliceOf(after),
-		C.uint64_t(limit), flags, &page, &said), &said)
+	flags := flag(o.After != nil, C.WEIR_SCAN_BEHIND) | flag(!o.KeysOnly, C.WEIR_SCAN_VALUES)
+	err := fine(C.weir_scan(store, textOf(topic), sliceOf(o.Prefix), sliceOf(o.After),
+		C.uint64_t(max(o.Limit, 0)), flags, &page, &said), &said)
 	return page, err
 }
 

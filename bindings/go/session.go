@@ -17,7 +17,11 @@ type Session struct {
 // one writer at a time. It is to be closed.
 func (s *Store) Session(client [16]byte) (*Session, error) {
 	defer runtime.KeepAlive(s)
-	handle, err := nativeSessionOpen(s.handle, client)
+	store, err := s.opened()
+	if err != nil {
+		return nil, err
+	}
+	handle, err := nativeSessionOpen(store, client)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +55,7 @@ func (s *Session) Submit(ctx context.Context, intentions ...Intention) ([]Verdic
 	if err != nil {
 		return nil, err
 	}
-	return await(ctx, pending, len(intentions))
+	return newPending(pending, len(intentions)).Wait(ctx)
 }
 
 // NextNonce is the number of the next intention.

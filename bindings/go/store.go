@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 	"runtime"
+	"sync/atomic"
 	"time"
 )
 
@@ -56,10 +57,14 @@ type ConnectOptions struct {
 // Store is an event store: in a directory that this process has open, or behind
 // a server. It may be used by any number of goroutines.
 type Store struct {
-	handle  storeHandle
+	handle  atomic.Pointer[storeHandle]
 	far     bool
 	cleanup runtime.Cleanup
 }
+
+// BuildInfo says how the library was built: "name=value" pairs with "; "
+// between, among them version, profile and scanner. Empty without cgo.
+func BuildInfo() string { return nativeBuildInfo() }
 
 // Open opens the store in a directory, or makes one. It is to be closed.
 func Open(directory string, options *OpenOptions) (*Store, error) {
@@ -71,7 +76,11 @@ func Open(directory string, options *OpenOptions) (*Store, error) {
 		return nil, err
 	}
 	info, err := nativeDescribe(handle)
-	return newStore(handle, info.far), err
+	if err != nil {
+		_ = nativeClose(handle)
+		return nil, err
+	}
+	return newStore(handle, info.far), nil
 }
 
 // Connect connects to a server at "weir://HOST[:PORT]", "weirs://HOST[:PORT]"
@@ -97,7 +106,8 @@ func Connect(ctx context.Context, address string, options *ConnectOptions) (*Sto
 }
 
 func newStore(handle storeHandle, far bool) *Store {
-	store := &Store{handle: handle, far: far}
+	store := &Store{far: far}
+	store.handle.Store(&handle)
 	store.cleanup = runtime.AddCleanup(store, func(handle storeHandle) {
 		// Nobody is left to be told.
 		_ = nativeClose(handle)
@@ -108,20 +118,18 @@ func newStore(handle storeHandle, far bool) *Store {
 // Close finishes what is queued and closes the store, or the connection. Pages
 // stay good; other calls fail with [ErrClosed]. Closing it again does nothing.
 func (s *Store) Close() error {
-	if s.handle == nil {
+	handle := s.handle.Swap(nil)
+	if handle == nil {
 		return nil
 	}
 	s.cleanup.Stop()
-	handle := s.handle
-	s.handle = nil
-	return nativeClose(handle)
+	return nativeClose(*handle)
 }
 
 // Sync makes everything that was answered so far durable, at any level.
 func (s *Store) Sync(ctx context.Context) error {
-	defer runtime.KeepAlive(s)
-	_, err := call(ctx, s.far, func() (struct{}, error) {
-		return struct{}{}, nativeSync(s.handle)
+	_, err := ask(ctx, s, func(store storeHandle) (struct{}, error) {
+		return struct{}{}, nativeSync(store)
 	}, nil)
 	return err
 }
@@ -129,7 +137,11 @@ func (s *Store) Sync(ctx context.Context) error {
 // ID is the id of the store, which its copies share.
 func (s *Store) ID() ([16]byte, error) {
 	defer runtime.KeepAlive(s)
-	info, err := nativeDescribe(s.handle)
+	handle, err := s.opened()
+	if err != nil {
+		return [16]byte{}, err
+	}
+	info, err := nativeDescribe(handle)
 	return info.id, err
 }
 
@@ -137,9 +149,34 @@ func (s *Store) ID() ([16]byte, error) {
 func (s *Store) Topic(name string) Topic { return Topic{store: s, name: name} }
 
 // Topics are the names of the topics, in byte order.
-func (s *Store) Topics(ctx context.Context) ([]string, error) {
+func (s *Store) Topics(ctx context.Context) ([]string, error) { return s.topics(ctx, false) }
+
+// AllTopics are the names of the topics that are there or ever were.
+func (s *Store) AllTopics(ctx context.Context) ([]string, error) { return s.topics(ctx, true) }
+
+func (s *Store) topics(ctx context.Context, deadToo bool) ([]string, error) {
+	return ask(ctx, s, func(store storeHandle) ([]string, error) {
+		return nativeTopics(store, deadToo)
+	}, nil)
+}
+
+// ask makes a call that may take long, at a store that is open.
+func ask[T any](ctx context.Context, s *Store, work func(storeHandle) (T, error), drop func(T)) (T, error) {
 	defer runtime.KeepAlive(s)
-	return call(ctx, s.far, func() ([]string, error) { return nativeTopics(s.handle) }, nil)
+	handle, err := s.opened()
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return call(ctx, s.far, func() (T, error) { return work(handle) }, drop)
+}
+
+// opened is the handle, unless the store was closed.
+func (s *Store) opened() (storeHandle, error) {
+	if handle := s.handle.Load(); handle != nil {
+		return *handle, nil
+	}
+	return nil, failure(ErrClosed, ErrClosed.Sentence())
 }
 
 // call does what may take long for as long as the context lasts. A call to a

@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"bytes"
 	"context"
 	"iter"
 	"runtime"
@@ -24,9 +25,8 @@ func (t Topic) Name() string { return t.name }
 // Ensure makes the topic if it is not there; options, which may be nil, hold
 // only then. It says whether the topic was made now.
 func (t Topic) Ensure(ctx context.Context, options *TopicOptions) (bool, error) {
-	defer runtime.KeepAlive(t.store)
-	return call(ctx, t.store.far, func() (bool, error) {
-		return nativeTopicEnsure(t.store.handle, t.name, options)
+	return ask(ctx, t.store, func(store storeHandle) (bool, error) {
+		return nativeTopicEnsure(store, t.name, options)
 	}, nil)
 }
 
@@ -91,40 +91,31 @@ func (s *Store) Submit(ctx context.Context, intentions ...Intention) ([]Verdict,
 		return nil, ended(ctx)
 	}
 	if ctx.Done() == nil {
-		return nativeSubmit(s.handle, intentions)
+		handle, err := s.opened()
+		if err != nil {
+			return nil, err
+		}
+		return nativeSubmit(handle, intentions)
 	}
-	pending, err := nativeSend(s.handle, intentions)
+	pending, err := s.Send(intentions...)
 	if err != nil {
 		return nil, err
 	}
-	return await(ctx, pending, len(intentions))
+	return pending.Wait(ctx)
 }
 
-// waitStep bounds one wait in the library, so that an ended context is seen.
-const waitStep = 50 * time.Millisecond
-
-// await waits for verdicts for as long as the context lasts.
-func await(ctx context.Context, pending pendingHandle, count int) ([]Verdict, error) {
-	defer nativePendingFree(pending)
-	for {
-		verdicts, err := nativePendingWait(pending, stepOf(ctx, waitStep), count)
-		if verdicts != nil || err != nil {
-			return verdicts, err
-		}
-		if ctx.Err() != nil {
-			err := ended(ctx).(*Error)
-			err.Code, err.Message = ErrIndeterminate, ErrIndeterminate.Sentence()
-			return nil, err
-		}
+// Send hands over intentions and does not wait for their verdicts.
+func (s *Store) Send(intentions ...Intention) (*Pending, error) {
+	defer runtime.KeepAlive(s)
+	handle, err := s.opened()
+	if err != nil {
+		return nil, err
 	}
-}
-
-// stepOf is the time until the deadline of a context, at most step.
-func stepOf(ctx context.Context, step time.Duration) time.Duration {
-	if deadline, there := ctx.Deadline(); there {
-		return max(min(step, time.Until(deadline)), 0)
+	pending, err := nativeSend(handle, intentions)
+	if err != nil {
+		return nil, err
 	}
-	return step
+	return newPending(pending, len(intentions)), nil
 }
 
 func (t Topic) one(ctx context.Context, intention Intention) (Verdict, error) {
@@ -139,15 +130,15 @@ func (t Topic) one(ctx context.Context, intention Intention) (Verdict, error) {
 // Get is the record with the value of a key, and whether there is one. It may
 // be kept.
 func (t Topic) Get(ctx context.Context, key []byte) (Record, bool, error) {
-	return t.record(ctx, func() (pageHandle, error) {
-		return nativeGet(t.store.handle, t.name, key)
+	return t.record(ctx, func(store storeHandle) (pageHandle, error) {
+		return nativeGet(store, t.name, key)
 	})
 }
 
 // At is the record at an offset, and whether it is there. It may be kept.
 func (t Topic) At(ctx context.Context, offset uint64) (Record, bool, error) {
-	return t.record(ctx, func() (pageHandle, error) {
-		return nativeAt(t.store.handle, t.name, offset)
+	return t.record(ctx, func(store storeHandle) (pageHandle, error) {
+		return nativeAt(store, t.name, offset)
 	})
 }
 
@@ -155,9 +146,8 @@ func (t Topic) At(ctx context.Context, offset uint64) (Record, bool, error) {
 // Go; a longer one keeps its page.
 const cloneBytes = 64 << 10
 
-func (t Topic) record(ctx context.Context, find func() (pageHandle, error)) (Record, bool, error) {
-	defer runtime.KeepAlive(t.store)
-	handle, err := call(ctx, t.store.far, find, nativePageRelease)
+func (t Topic) record(ctx context.Context, find func(storeHandle) (pageHandle, error)) (Record, bool, error) {
+	handle, err := ask(ctx, t.store, find, nativePageRelease)
 	if err != nil || handle == nil {
 		return Record{}, false, err
 	}
@@ -185,13 +175,12 @@ type Info struct {
 
 // Info is what the topic is now, and whether it ever was made.
 func (t Topic) Info(ctx context.Context) (Info, bool, error) {
-	defer runtime.KeepAlive(t.store)
 	type answer struct {
 		info  Info
 		there bool
 	}
-	got, err := call(ctx, t.store.far, func() (answer, error) {
-		info, there, err := nativeTopicDescribe(t.store.handle, t.name)
+	got, err := ask(ctx, t.store, func(store storeHandle) (answer, error) {
+		info, there, err := nativeTopicDescribe(store, t.name)
 		return answer{info, there}, err
 	}, nil)
 	return got.info, got.there, err
@@ -244,43 +233,32 @@ func (t Topic) Listen(ctx context.Context, from From) iter.Seq2[Record, error] {
 	return recordsOf(t.read(ctx, from, true))
 }
 
-// readStep bounds one wait of a reader.
-const readStep = time.Minute
-
 func (t Topic) read(ctx context.Context, from From, wait bool) iter.Seq2[*Page, error] {
 	return func(yield func(*Page, error) bool) {
-		defer runtime.KeepAlive(t.store)
 		if ctx.Err() != nil {
 			yield(nil, ended(ctx))
 			return
 		}
-		reader, err := nativeReaderOpen(t.store.handle, t.name, from, wait)
+		reader, err := t.reader(from, wait)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		defer nativeReaderFree(reader)
-		stop := context.AfterFunc(ctx, func() { nativeReaderCancel(reader) })
-		defer stop()
+		defer reader.Close()
 		for {
-			var step time.Duration
+			var page *Page
 			if wait {
-				step = readStep
+				page, err = reader.Next(ctx)
+			} else if ctx.Err() != nil {
+				err = ended(ctx)
+			} else {
+				page, err = reader.TryNext()
 			}
-			handle, err := nativeReaderNext(reader, step)
-			switch {
-			case ctx.Err() != nil:
-				nativePageRelease(handle)
-				yield(nil, ended(ctx))
-				return
-			case err != nil:
+			if err != nil {
 				yield(nil, err)
 				return
-			case handle != nil:
-				if !yield(adopt(handle), nil) {
-					return
-				}
-			case !wait:
+			}
+			if page == nil || !yield(page, nil) {
 				return
 			}
 		}
@@ -313,28 +291,45 @@ func eachRecord(page *Page, yield func(Record, error) bool) bool {
 	return true
 }
 
-// scanKeys is the number of keys that a scan gets at a time.
-const scanKeys = 1000
+// ScanOptions say which keys a page of a scan has.
+type ScanOptions struct {
+	// Prefix is what the keys begin with.
+	Prefix []byte
+	// After is the key behind which the page begins; nil: with the first one.
+	After []byte
+	// Limit is the largest number of keys; 0: 1,000.
+	Limit int
+	// KeysOnly leaves values out: records have key and offset alone.
+	KeysOnly bool
+}
+
+// ScanPage is one page of keys in byte order, to be released; nil when there is
+// none.
+func (t Topic) ScanPage(ctx context.Context, options ScanOptions) (*Page, error) {
+	handle, err := ask(ctx, t.store, func(store storeHandle) (pageHandle, error) {
+		return nativeScan(store, t.name, &options)
+	}, nativePageRelease)
+	if err != nil || handle == nil {
+		return nil, err
+	}
+	return adopt(handle), nil
+}
 
 // Scan are the keys that begin with a prefix, in byte order, with their values;
 // each record is good until the end of the loop body.
 func (t Topic) Scan(ctx context.Context, prefix []byte) iter.Seq2[Record, error] {
 	return recordsOf(func(yield func(*Page, error) bool) {
-		defer runtime.KeepAlive(t.store)
-		var after []byte
-		for behind := false; ; behind = true {
-			handle, err := call(ctx, t.store.far, func() (pageHandle, error) {
-				return nativeScan(t.store.handle, t.name, prefix, after, behind, scanKeys)
-			}, nativePageRelease)
+		options := ScanOptions{Prefix: prefix}
+		for {
+			page, err := t.ScanPage(ctx, options)
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			if handle == nil {
+			if page == nil {
 				return
 			}
-			page := adopt(handle)
-			after = append(after[:0], Record{page.At(page.Len() - 1)}.Key()...)
+			options.After = bytes.Clone(Record{page.At(page.Len() - 1)}.Key())
 			if !yield(page, nil) {
 				return
 			}

@@ -1,0 +1,374 @@
+// Command bench is a contender of the lab: the Go package on pages of JSON. It
+// speaks the line protocol of docs/guide/lab.md on standard input and output.
+//
+//	enqueue         a page of Go memory is lent and scanned
+//	enqueue-copied  the same, copied
+//	enqueue-buffer  the same, written to a buffer of the library that is given away
+//	next            what was scanned is handed out, 256 items at a time
+//	done            the call behind the last of these, which forgets the page
+//	merge           a page is taken in by halves, merged and handed out
+//	copy            the floor: a copy into warm memory
+//
+// A pass is timed without the making of its query, but for `merge`.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"weir"
+	"weir/internal/pages"
+)
+
+var errRequest = errors.New("malformed request or page")
+
+// input is a page, and memory that is used again.
+type input struct {
+	page, room []byte
+}
+
+// way is what is measured: it runs a pass, starts and stops the clock, and calls
+// each with every item's key when each is not nil.
+type way func(in *input, clock *clock, each func(key []byte)) (touch uint64, err error)
+
+var ways = map[string]way{
+	"enqueue": enqueue(func(in *input, source weir.Source) error {
+		return source.EnqueuePinned(in.page, nil, nil)
+	}),
+	"enqueue-copied": enqueue(func(in *input, source weir.Source) error {
+		return source.Enqueue(in.page, nil)
+	}),
+	"enqueue-buffer": enqueue(func(in *input, source weir.Source) error {
+		buffer, err := weir.NewBuffer(len(in.page))
+		if err != nil {
+			return err
+		}
+		if _, err := buffer.Write(in.page); err != nil {
+			return err
+		}
+		return source.EnqueueBuffer(buffer, nil)
+	}),
+	"next":  func(in *input, clock *clock, each func([]byte)) (uint64, error) { return next(in, clock, nil, each) },
+	"done":  func(in *input, clock *clock, each func([]byte)) (uint64, error) { return next(in, nil, clock, each) },
+	"merge": merge,
+	"copy":  copied,
+}
+
+func main() {
+	name := ""
+	if len(os.Args) == 2 {
+		name = os.Args[1]
+	}
+	pass, there := ways[name]
+	if !there {
+		fmt.Fprintln(os.Stderr, "usage: bench enqueue|enqueue-copied|enqueue-buffer|next|done|merge|copy")
+		os.Exit(2)
+	}
+	runtime.LockOSThread()
+	// Nothing but pages is kept, and those are large.
+	debug.SetGCPercent(400)
+	fmt.Printf("hello\t1\tprofile=%s\tgo=%s\t%s\n", profile(), runtime.Version(), weir.BuildInfo())
+	inputs := map[string]*input{}
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() && lines.Text() != "quit" {
+		answer, err := serve(lines.Text(), pass, inputs)
+		if err != nil {
+			answer = "error\t" + err.Error()
+		}
+		fmt.Println(answer)
+	}
+}
+
+// profile is how the library was compiled.
+func profile() string {
+	for field := range strings.SplitSeq(weir.BuildInfo(), "; ") {
+		if found, is := strings.CutPrefix(field, "profile="); is {
+			return found
+		}
+	}
+	return "debug"
+}
+
+func serve(line string, pass way, inputs map[string]*input) (string, error) {
+	words := strings.Split(line, "\t")
+	if len(words) < 2 {
+		return "", errRequest
+	}
+	if words[0] == "load" {
+		shape, err := shapeOf(words[2:])
+		if err != nil {
+			return "", err
+		}
+		page := pages.Make(shape)
+		inputs[words[1]] = &input{page: page, room: make([]byte, len(page))}
+		return "ok", nil
+	}
+	in := inputs[words[1]]
+	if in == nil {
+		return "", errRequest
+	}
+	switch words[0] {
+	case "check":
+		hash := uint64(0xcbf29ce484222325)
+		touch, err := pass(in, &clock{}, func(key []byte) {
+			for _, b := range append(key[:len(key):len(key)], ',') {
+				hash = (hash ^ uint64(b)) * 0x100000001b3
+			}
+		})
+		return fmt.Sprintf("answer\t%016x\t%x\t0\t0", hash, touch), err
+	case "run":
+		if len(words) < 3 {
+			return "", errRequest
+		}
+		count, err := strconv.Atoi(words[2])
+		if err != nil {
+			return "", errRequest
+		}
+		return run(in, pass, count)
+	}
+	return "", errRequest
+}
+
+func run(in *input, pass way, count int) (string, error) {
+	// The process was just switched in: its first pass meets cold caches.
+	if _, err := pass(in, &clock{}, nil); err != nil {
+		return "", err
+	}
+	var clock clock
+	sum := uint64(0)
+	for range count {
+		touch, err := pass(in, &clock, nil)
+		if err != nil {
+			return "", err
+		}
+		sum += touch
+	}
+	return fmt.Sprintf("time\t%d\t%d\t%x", clock.wall, clock.cpu, sum), nil
+}
+
+func shapeOf(fields []string) (pages.Shape, error) {
+	var shape pages.Shape
+	for _, field := range fields {
+		name, value, _ := strings.Cut(field, "=")
+		number, err := strconv.Atoi(value)
+		switch name {
+		case "objects":
+			shape.Objects = number
+		case "depth":
+			shape.Depth = number
+		case "width":
+			shape.Width = number
+		case "title":
+			shape.Title, err = value, nil
+		case "key_last":
+			shape.KeyLast, err = value == "true", nil
+		default:
+			err = nil
+		}
+		if err != nil {
+			return shape, errRequest
+		}
+	}
+	return shape, nil
+}
+
+// clock adds up wall time and CPU time of this thread.
+type clock struct {
+	wall, cpu           int64
+	wallBegun, cpuBegun int64
+}
+
+func (c *clock) start() { c.wallBegun, c.cpuBegun = now() }
+
+func (c *clock) stop() {
+	wall, cpu := now()
+	c.wall += wall - c.wallBegun
+	c.cpu += cpu - c.cpuBegun
+}
+
+var begun = time.Now()
+
+func now() (wall, cpu int64) {
+	const threadCPUTime = 3
+	var spec syscall.Timespec
+	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, threadCPUTime, uintptr(unsafe.Pointer(&spec)), 0)
+	return time.Since(begun).Nanoseconds(), spec.Nano()
+}
+
+// sorted makes a query by the key with some sources.
+func sorted(sources int) (*weir.Query, []weir.Source, error) {
+	query, err := weir.NewQuery(weir.QueryOptions{Order: "$.order"})
+	if err != nil {
+		return nil, nil, err
+	}
+	var made []weir.Source
+	for range sources {
+		source, err := query.Source(weir.SourceOptions{Sorted: true})
+		if err != nil {
+			query.Close()
+			return nil, nil, err
+		}
+		made = append(made, source)
+	}
+	return query, made, nil
+}
+
+func enqueue(take func(in *input, source weir.Source) error) way {
+	return func(in *input, clock *clock, each func([]byte)) (uint64, error) {
+		query, sources, err := sorted(1)
+		if err != nil {
+			return 0, err
+		}
+		defer query.Close()
+		clock.start()
+		err = take(in, sources[0])
+		clock.stop()
+		if err != nil || each == nil {
+			return uint64(len(in.page)), err
+		}
+		_, err = drain(query, each)
+		return uint64(len(in.page)), err
+	}
+}
+
+// next times the calls that hand out items, or the one behind them.
+func next(in *input, ready, done *clock, each func([]byte)) (uint64, error) {
+	query, sources, err := sorted(1)
+	if err != nil {
+		return 0, err
+	}
+	defer query.Close()
+	if err := sources[0].EnqueuePinned(in.page, nil, nil); err != nil {
+		return 0, err
+	}
+	if each != nil {
+		return drain(query, each)
+	}
+	if done == nil {
+		done = &clock{}
+	}
+	if ready == nil {
+		ready = &clock{}
+	}
+	sum := uint64(0)
+	for {
+		before := *ready
+		ready.start()
+		done.start()
+		step, page, err := query.Next(weir.Bounds{})
+		if err != nil {
+			return 0, err
+		}
+		if step == weir.Done {
+			done.stop()
+			*ready = before
+			return sum, nil
+		}
+		for item := range page.Items() {
+			sum += uint64(len(item.Bytes()))
+		}
+		page.Release()
+		ready.stop()
+	}
+}
+
+// drain takes all results; the sum of their lengths. Keys are looked for only
+// when somebody wants them.
+func drain(query *weir.Query, each func([]byte)) (uint64, error) {
+	sum := uint64(0)
+	var keys [][]byte
+	for page, err := range query.Pages(context.Background()) {
+		if err != nil {
+			return 0, err
+		}
+		for item := range page.Items() {
+			sum += uint64(len(item.Bytes()))
+		}
+		if each != nil {
+			if keys, err = page.Get("$.order", keys[:0]); err != nil {
+				return 0, err
+			}
+			for _, key := range keys {
+				each(key)
+			}
+		}
+		page.Release()
+	}
+	return sum, nil
+}
+
+// merge gives the items in even places to one source and the others to another.
+func merge(in *input, clock *clock, each func([]byte)) (uint64, error) {
+	halves, err := split(in)
+	if err != nil {
+		return 0, err
+	}
+	clock.start()
+	defer clock.stop()
+	query, sources, err := sorted(2)
+	if err != nil {
+		return 0, err
+	}
+	defer query.Close()
+	for at, source := range sources {
+		if err := source.EnqueuePinned(halves[at], nil, nil); err != nil {
+			return 0, err
+		}
+	}
+	return drain(query, each)
+}
+
+// split cuts a page into two that are read in turn.
+func split(in *input) ([2][]byte, error) {
+	var halves [2][]byte
+	query, err := weir.NewQuery(weir.QueryOptions{})
+	if err != nil {
+		return halves, err
+	}
+	defer query.Close()
+	source, err := query.Source(weir.SourceOptions{})
+	if err != nil {
+		return halves, err
+	}
+	if err := source.EnqueuePinned(in.page, nil, nil); err != nil {
+		return halves, err
+	}
+	at := 0
+	for item, err := range query.Items(context.Background()) {
+		if err != nil {
+			return halves, err
+		}
+		half := &halves[at%2]
+		if len(*half) == 0 {
+			*half = append(make([]byte, 0, len(in.page)), '[')
+		} else {
+			*half = append(*half, ',')
+		}
+		*half = append(*half, item.Bytes()...)
+		at++
+	}
+	for half := range halves {
+		if len(halves[half]) == 0 {
+			halves[half] = []byte{'['}
+		}
+		halves[half] = append(halves[half], ']')
+	}
+	return halves, nil
+}
+
+func copied(in *input, clock *clock, _ func([]byte)) (uint64, error) {
+	clock.start()
+	copy(in.room, in.page)
+	clock.stop()
+	return uint64(len(in.room)), nil
+}
