@@ -13,6 +13,8 @@ mod chunked;
 #[doc(hidden)]
 pub mod pieces;
 mod responder;
+#[cfg(test)]
+mod slow;
 mod watch;
 
 use std::collections::VecDeque;
@@ -254,8 +256,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
                         }
                     }
                 };
-                let (version, keep_alive) = (front.version, front.keep_alive);
+                // What was begun is carried out, so it is answered: only the
+                // last answer says that nothing follows.
+                let version = front.version;
+                last |= !front.keep_alive || reply.close || self.phase() >= Phase::Draining;
                 waiting.pop_front();
+                let keep_alive = !(last && waiting.is_empty());
                 let goes_on = self.answer(reply, version, keep_alive).await?;
                 if !goes_on {
                     self.flush().await?;
@@ -346,7 +352,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
             return Err(End::Closed);
         }
         self.unread = rest;
-        let goes_on = self.answer(reply, version, keep_alive && !rest).await?;
+        let ends = rest || reply.close || self.phase() >= Phase::Draining;
+        let goes_on = self.answer(reply, version, keep_alive && !ends).await?;
         self.flush().await?;
         Ok(goes_on)
     }
@@ -357,9 +364,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
         &mut self,
         reply: Reply,
         version: Version,
-        keep_alive: bool,
+        mut keep_alive: bool,
     ) -> Result<bool, End> {
-        let mut keep_alive = keep_alive && !reply.close && self.phase() < Phase::Draining;
         let streams = matches!(reply.body, Body::Source(_));
         // Without chunks only the end of the connection ends a body.
         keep_alive &= !(streams && version == Version::H10);
@@ -531,17 +537,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
             }
             bytes = bytes.get(written..).unwrap_or_default();
         }
-        Ok(())
+        // Under TLS some of it may still be in the session.
+        let due = Instant::now() + self.host.config().write_timeout;
+        tokio::select! {
+            biased;
+            flushed = self.io.flush() => Ok(flushed?),
+            () = self.watchdog.expired(due) => {
+                self.host.timed_out("write");
+                Err(End::Closed)
+            }
+        }
     }
 
     /// Ends the connection so that the last answer arrives: what the client
     /// still sends is read for a while, else the system would take the answer
     /// back.
     async fn linger(&mut self) {
-        if self.io.shutdown().await.is_err() || self.eof {
+        let until = Instant::now() + Duration::from_secs(LINGER_SECONDS);
+        // The farewell of TLS waits for a client that takes nothing.
+        let shut = tokio::select! {
+            biased;
+            shut = self.io.shutdown() => shut,
+            () = self.watchdog.expired(until) => return,
+        };
+        if shut.is_err() || self.eof {
             return;
         }
-        let until = Instant::now() + Duration::from_secs(LINGER_SECONDS);
         let mut waste = BytesMut::with_capacity(INPUT_BYTES);
         loop {
             waste.clear();

@@ -10,6 +10,7 @@ use weir_core::ConsequenceOffset;
 use weir_store::Store;
 
 use crate::client::PATIENCE;
+use crate::hold::Held;
 use crate::world::{options, request, world};
 
 /// Posts numbers until the server ends; those that were answered with 201.
@@ -85,4 +86,62 @@ fn a_drain_loses_and_doubles_nothing() {
     // In a drain every write that was accepted is answered, so nothing is
     // there that nobody heard of.
     assert_eq!(found.len(), kept.len() + 1);
+}
+
+/// What was begun when the drain came is answered, all of it, and only the last
+/// answer says that nothing follows: a client sends again what it finds behind
+/// such an answer.
+#[test]
+fn a_drain_answers_every_request_that_was_begun() {
+    const REQUESTS: u64 = 16;
+    let mut world = world();
+    let held = Held::new(&world.store, "t");
+    let mut client = world.client();
+    let mut all = Vec::new();
+    for n in 0..REQUESTS {
+        let body = format!("{{\"n\":{n}}}");
+        all.extend(request("POST /v1/topics/t/events", "", body.as_bytes()));
+    }
+    client.send(&all);
+    // They wait for the store.
+    let in_flight = || {
+        let page = world.ask("GET /metrics", "", b"");
+        let line = page.text().lines().find_map(|line| {
+            let rest = line.strip_prefix("weir_in_flight_bytes ")?;
+            rest.parse::<u64>().ok()
+        });
+        line.unwrap()
+    };
+    let mut before = 0;
+    loop {
+        let now = in_flight();
+        if now > 0 && now == before {
+            break;
+        }
+        before = now;
+    }
+    let server = world.server.take().unwrap();
+    server.drain();
+    drop(held);
+    let mut answered = 0;
+    loop {
+        let reply = client.reply(false);
+        assert_eq!(reply.status, 201);
+        answered += 1;
+        if reply.get("connection") == Some("close") {
+            break;
+        }
+    }
+    assert!(client.is_closed());
+    server.wait().unwrap();
+    let mut found = 0;
+    let mut reader = world.store.read("t", ConsequenceOffset::ZERO).unwrap();
+    while let Some(page) = reader.next_page().unwrap() {
+        let numbers = page.iter().filter(|record| {
+            let value = record.as_ref().unwrap().value;
+            value.starts_with(b"{\"n\":")
+        });
+        found += numbers.count();
+    }
+    assert_eq!(answered, found, "answers, records");
 }

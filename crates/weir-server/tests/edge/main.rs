@@ -21,6 +21,8 @@ mod drain;
 mod ds;
 mod ds_kill;
 mod groups;
+#[path = "../shared/hold.rs"]
+mod hold;
 mod live;
 mod module;
 mod once;

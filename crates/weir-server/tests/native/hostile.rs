@@ -2,9 +2,6 @@
 //! the server, of what they are charged.
 
 use std::io::{ErrorKind, Write};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use weir_core::batch::BatchBuilder;
@@ -13,57 +10,15 @@ use weir_core::protocol::{After, Hello, Listen, ListenQuery, Message, Packet};
 use weir_core::{ErrorCode, Intention, Operation, Outcome, TopicOptions};
 use weir_server::Rate;
 
+use crate::hold::Held;
 use crate::peer::{CLIENT, Peer, World, puts};
-
-/// Keeps the thread that answers writes from answering, until it is dropped.
-struct Held {
-    _release: SyncSender<()>,
-}
-
-/// A waker that comes back when the other end of the channel is gone.
-struct Hold {
-    held: SyncSender<()>,
-    release: Mutex<Receiver<()>>,
-}
-
-impl Wake for Hold {
-    fn wake(self: Arc<Self>) {
-        let _ = self.held.send(());
-        let _ = self.release.lock().unwrap().recv();
-    }
-}
-
-impl Held {
-    fn new(world: &World, topic: &str) -> Self {
-        let (held, holds) = sync_channel(1);
-        let (release, released) = sync_channel(0);
-        let waker = Waker::from(Arc::new(Hold {
-            held,
-            release: Mutex::new(released),
-        }));
-        loop {
-            let put = Operation::Put {
-                key: b"hold",
-                value: b"",
-            };
-            let proposed = world.store.propose(&[Intention::new(topic, put)]);
-            let mut proposal = std::pin::pin!(proposed.unwrap());
-            // Rarely it is answered before it is asked about.
-            let context = &mut Context::from_waker(&waker);
-            if proposal.as_mut().poll(context).is_pending() {
-                holds.recv().unwrap();
-                return Self { _release: release };
-            }
-        }
-    }
-}
 
 #[test]
 fn refusals_that_wait_behind_a_write_are_bounded() {
     const MOST: usize = 96 << 20;
     let world = World::new();
     world.create("t");
-    let held = Held::new(&world, "t");
+    let held = Held::new(&world.store, "t");
     let (mut peer, next) = world.session(CLIENT);
     peer.puts(CLIENT, "t", next, 1);
     // Each is refused, and answered after the one above.
@@ -248,7 +203,7 @@ fn a_write_that_waits_for_room_is_charged_once() {
         config.rate_requests = Rate::Units(20);
     });
     world.create("t");
-    let held = Held::new(&world, "t");
+    let held = Held::new(&world.store, "t");
     // Alone it is let in; nothing else is beside it.
     let mut large = world.raw();
     large.hello(&Hello {

@@ -7,6 +7,8 @@
 )]
 
 mod bad;
+#[path = "../shared/hold.rs"]
+mod hold;
 mod hostile;
 mod listen;
 mod peer;

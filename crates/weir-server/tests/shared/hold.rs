@@ -1,0 +1,51 @@
+//! A store whose answers wait: what a server does meanwhile.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+
+use weir_core::{Intention, Operation};
+use weir_store::Store;
+
+/// Keeps the thread that answers writes from answering, until it is dropped.
+pub(crate) struct Held {
+    _release: SyncSender<()>,
+}
+
+/// A waker that comes back when the other end of the channel is gone.
+struct Hold {
+    held: SyncSender<()>,
+    release: Mutex<Receiver<()>>,
+}
+
+impl Wake for Hold {
+    fn wake(self: Arc<Self>) {
+        let _ = self.held.send(());
+        let _ = self.release.lock().unwrap().recv();
+    }
+}
+
+impl Held {
+    pub(crate) fn new(store: &Store, topic: &str) -> Self {
+        let (held, holds) = sync_channel(1);
+        let (release, released) = sync_channel(0);
+        let waker = Waker::from(Arc::new(Hold {
+            held,
+            release: Mutex::new(released),
+        }));
+        loop {
+            let put = Operation::Put {
+                key: b"hold",
+                value: b"",
+            };
+            let proposed = store.propose(&[Intention::new(topic, put)]);
+            let mut proposal = std::pin::pin!(proposed.unwrap());
+            // Rarely it is answered before it is asked about.
+            let context = &mut Context::from_waker(&waker);
+            if proposal.as_mut().poll(context).is_pending() {
+                holds.recv().unwrap();
+                return Self { _release: release };
+            }
+        }
+    }
+}
