@@ -56,6 +56,10 @@ final class Lib {
     static final MethodHandle CLOSE = call("weir_close", JAVA_LONG, ADDRESS);
     static final MethodHandle SUBMIT =
             call("weir_submit", JAVA_LONG, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS, ADDRESS);
+    static final MethodHandle SEND = call("weir_send", JAVA_LONG, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS);
+    static final MethodHandle PENDING_WAIT = call("weir_pending_wait", JAVA_LONG, JAVA_LONG, ADDRESS,
+            JAVA_LONG, ADDRESS, ADDRESS);
+    static final MethodHandle PENDING_FREE = give("weir_pending_free");
     static final MethodHandle SESSION_OPEN = call("weir_session_open", JAVA_LONG, SLICE, ADDRESS, ADDRESS);
     static final MethodHandle SESSION_SUBMIT =
             call("weir_session_submit", JAVA_LONG, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS, ADDRESS);

@@ -183,7 +183,7 @@ public record Topic(Weir store, String name) {
 
             @Override
             Page more() {
-                Page page = scan(prefix, after);
+                Page page = scan(prefix, after, SCAN_KEYS, true).orElse(null);
                 if (page != null) {
                     after = page.records().getLast().key();
                 }
@@ -192,17 +192,21 @@ public record Topic(Weir store, String name) {
         });
     }
 
-    private Page scan(byte[] prefix, byte[] after) {
+    /**
+     * One page of the keys that begin with a prefix, in byte order: at most so many, behind a key if it
+     * is not null. Without values, records have key and offset alone. Nothing when there is none.
+     */
+    public Optional<Page> scan(byte[] prefix, byte[] after, long limit, boolean values) {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment topic = Lib.slice(call, name);
             MemorySegment begin = Lib.slice(call, prefix);
             MemorySegment behind = Lib.slice(call, after == null ? new byte[0] : after);
             MemorySegment out = call.allocate(JAVA_LONG);
-            int flags = 2 | (after == null ? 0 : 1);
+            int flags = (values ? 2 : 0) | (after == null ? 0 : 1);
             long from = store.handle();
             int result = Lib.check(call, error -> (int) Lib.SCAN.invokeExact(
-                    from, topic, begin, behind, SCAN_KEYS, flags, out, error));
-            return result == Lib.DONE ? null : new Page(out.get(JAVA_LONG, 0));
+                    from, topic, begin, behind, limit, flags, out, error));
+            return result == Lib.DONE ? Optional.empty() : Optional.of(new Page(out.get(JAVA_LONG, 0)));
         }
     }
 

@@ -23,15 +23,25 @@ final class Verdicts {
     static List<Verdict> submit(MethodHandle how, long where, String topic, List<Intention> intentions) {
         try (Arena call = Arena.ofConfined()) {
             int count = intentions.size();
-            MemorySegment given = call.allocate(INTENTION * Math.max(count, 1), Long.BYTES);
-            for (int at = 0; at < count; at++) {
-                fill(call, given.asSlice(at * INTENTION, INTENTION), topic, intentions.get(at));
-            }
-            MemorySegment out = call.allocate(VERDICT * Math.max(count, 1), Long.BYTES);
+            MemorySegment given = given(call, topic, intentions);
+            MemorySegment out = room(call, count);
             MemorySegment texts = call.allocate(JAVA_LONG);
             Lib.check(call, error -> (int) how.invokeExact(where, given, (long) count, out, texts, error));
             return read(out, count, texts.get(JAVA_LONG, 0));
         }
+    }
+
+    static MemorySegment given(Arena call, String topic, List<Intention> intentions) {
+        int count = intentions.size();
+        MemorySegment given = call.allocate(INTENTION * Math.max(count, 1), Long.BYTES);
+        for (int at = 0; at < count; at++) {
+            fill(call, given.asSlice(at * INTENTION, INTENTION), topic, intentions.get(at));
+        }
+        return given;
+    }
+
+    static MemorySegment room(Arena call, int count) {
+        return call.allocate(VERDICT * Math.max(count, 1), Long.BYTES);
     }
 
     private static void fill(Arena call, MemorySegment into, String topic, Intention from) {
@@ -79,7 +89,7 @@ final class Verdicts {
         return array;
     }
 
-    private static List<Verdict> read(MemorySegment out, int count, long texts) {
+    static List<Verdict> read(MemorySegment out, int count, long texts) {
         List<Verdict> verdicts = new ArrayList<>(count);
         try (Page page = texts == 0 ? null : new Page(texts)) {
             for (int at = 0; at < count; at++) {

@@ -16,7 +16,7 @@ import java.util.List;
  * number of threads.
  */
 public final class Weir implements AutoCloseable {
-    private long handle;
+    private volatile long handle;
 
     private Weir(long handle) {
         this.handle = handle;
@@ -80,7 +80,11 @@ public final class Weir implements AutoCloseable {
     }
 
     long handle() {
-        return handle;
+        long open = handle;
+        if (open == 0) {
+            throw new WeirException(ErrorCode.CLOSED, ErrorCode.CLOSED.sentence());
+        }
+        return open;
     }
 
     /** A handle on a topic, whether it is there or not. Costs nothing. */
@@ -90,9 +94,19 @@ public final class Weir implements AutoCloseable {
 
     /** Names of the topics, in byte order. */
     public List<String> topics() {
+        return topics(0);
+    }
+
+    /** Names of the topics that are there or ever were. */
+    public List<String> allTopics() {
+        return topics(1);
+    }
+
+    private List<String> topics(int deadToo) {
+        long store = handle();
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = call.allocate(JAVA_LONG);
-            int result = Lib.check(call, error -> (int) Lib.TOPICS.invokeExact(handle, 0, out, error));
+            int result = Lib.check(call, error -> (int) Lib.TOPICS.invokeExact(store, deadToo, out, error));
             List<String> names = new ArrayList<>();
             if (result != Lib.ABSENT) {
                 try (Page page = new Page(out.get(JAVA_LONG, 0))) {
@@ -105,16 +119,22 @@ public final class Weir implements AutoCloseable {
 
     /** The id of the store, which its copies share: 16 bytes. */
     public byte[] id() {
+        long store = handle();
         try (Arena call = Arena.ofConfined()) {
             MemorySegment info = Lib.sized(call, 40);
-            Lib.check(call, error -> (int) Lib.DESCRIBE.invokeExact(handle, info, error));
+            Lib.check(call, error -> (int) Lib.DESCRIBE.invokeExact(store, info, error));
             return info.asSlice(24, 16).toArray(JAVA_BYTE);
         }
     }
 
     /** Carries out intentions together, each by itself. Verdicts come in the same order. */
     public List<Verdict> submit(List<Intention> intentions) {
-        return Verdicts.submit(Lib.SUBMIT, handle, "", intentions);
+        return Verdicts.submit(Lib.SUBMIT, handle(), "", intentions);
+    }
+
+    /** Hands over intentions and does not wait for their verdicts. */
+    public Pending send(List<Intention> intentions) {
+        return new Pending(this, intentions);
     }
 
     /** The session of a client: 16 bytes, not all zero, of one writer at a time. */
@@ -124,8 +144,9 @@ public final class Weir implements AutoCloseable {
 
     /** Makes everything that was answered so far durable, at any level. */
     public void sync() {
+        long store = handle();
         try (Arena call = Arena.ofConfined()) {
-            Lib.check(call, error -> (int) Lib.SYNC.invokeExact(handle, error));
+            Lib.check(call, error -> (int) Lib.SYNC.invokeExact(store, error));
         }
     }
 

@@ -29,6 +29,11 @@ class TranscriptTest {
         return replay("query", QueryWorld::new);
     }
 
+    @TestFactory
+    Stream<DynamicTest> api() throws IOException {
+        return replay("api", ApiWorld::new);
+    }
+
     private static Stream<DynamicTest> replay(String set, Supplier<World> fresh) throws IOException {
         Path folder = Path.of(System.getProperty("weir.root"), "vectors", set);
         List<Path> paths;
