@@ -356,7 +356,9 @@ fn good(row: &Row, method: Method) -> &'static [u16] {
         (Resource::Transactions, _) => &[201],
         (Resource::Events, _) | (Resource::Stream, Method::Get) => &[200, 204, 304],
         (Resource::Event | Resource::Key, _) => &[200, 206, 304],
-        (Resource::Topic | Resource::Program, Method::Get | Method::Head) => &[200, 304],
+        (Resource::Topic | Resource::Program | Resource::Module, Method::Get | Method::Head) => {
+            &[200, 304]
+        }
         _ => &[200],
     }
 }
@@ -387,6 +389,7 @@ pub(crate) fn bad(row: &Row, method: Method) -> Vec<u16> {
         | Resource::Keys
         | Resource::Topic
         | Resource::Program
+        | Resource::Module
         | Resource::Problem => list.push(404),
         resource if resource.is_of_group() => list.push(404),
         _ => {}
@@ -455,6 +458,9 @@ fn answer(row: &Row, method: Method, status: u16) -> Option<Value> {
             "application/json": {"schema": {"type": "object"}},
             "application/wasm": {"schema": {"type": "string", "format": "binary"}},
         }),
+        (Resource::Module, _) => json!({
+            "application/wasm": {"schema": {"type": "string", "format": "binary"}},
+        }),
         (Resource::Metrics, _) => json!({
             "text/plain; version=0.0.4; charset=utf-8": {"schema": {"type": "string"}},
             "application/openmetrics-text; version=1.0.0; charset=utf-8": {"schema": {"type": "string"}},
@@ -515,6 +521,7 @@ fn about(row: &Row, method: Method) -> &'static str {
         (Resource::Key, _) => "The current value of a key.",
         (Resource::Program, Method::Put) => "Make a topic with a program, or replace its program.",
         (Resource::Program, _) => "The program of a topic.",
+        (Resource::Module, _) => "A module that a topic has, by its hash.",
         (Resource::Groups, _) => "Groups of a topic by name.",
         (Resource::Group, Method::Put) => "Make a group, or find that it is as it should be.",
         (Resource::Group, Method::Delete) => "End a group.",
@@ -589,6 +596,7 @@ fn path_parameters(template: &str) -> Vec<Value> {
     let schema = |name: &str| match name {
         "topic" => json!({"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}$"}),
         "offset" => json!({"type": "integer", "minimum": 1, "maximum": u64::MAX}),
+        "sha256" => json!({"type": "string", "pattern": "^[0-9a-f]{64}$"}),
         "group" => json!({"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$"}),
         _ => json!({"type": "string", "minLength": 1}),
     };

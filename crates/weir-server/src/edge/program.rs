@@ -2,6 +2,7 @@
 //!
 //! PUT of a module makes a topic with it, or puts it in the place of the one
 //! that the topic has; `If-Match` with the hash of the old one guards that.
+//! A module that some topic has is found by its hash as well.
 
 use std::sync::Arc;
 
@@ -21,8 +22,11 @@ use super::topics::{done, execute, execute_plain};
 /// Media type of a module.
 const WASM: &str = "application/wasm";
 
+fn read_tag(text: &str) -> Option<CodeHash> {
+    read_hash(text.strip_prefix('"')?.strip_suffix('"')?)
+}
+
 fn read_hash(text: &str) -> Option<CodeHash> {
-    let text = text.strip_prefix('"')?.strip_suffix('"')?;
     let mut hash = [0_u8; 32];
     if text.len() != 64 || text.bytes().any(|byte| !byte.is_ascii_hexdigit()) {
         return None;
@@ -74,8 +78,7 @@ pub(crate) async fn put(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Re
         let expected = match call.head.text(Known::IfMatch) {
             None | Some("*") => None,
             Some(tag) => Some(
-                read_hash(tag)
-                    .ok_or_else(|| Problem::bad("the tag of a program is its SHA-256"))?,
+                read_tag(tag).ok_or_else(|| Problem::bad("the tag of a program is its SHA-256"))?,
             ),
         };
         // The tag of a program is no tag of its topic, so it is not read as one.
@@ -158,4 +161,27 @@ pub(crate) fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
         return Ok(reply.with(WASM, module.to_vec()));
     }
     Ok(describe(reply, &program))
+}
+
+/// GET of a module by its hash. The bytes behind a hash never change.
+pub(crate) fn module(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+    let name = &call.matched.name;
+    let hash = read_hash(name).filter(|hash| hash.to_string() == *name);
+    let hash = hash
+        .ok_or_else(|| Problem::bad("a module is named by its SHA-256, 64 digits in lower case"))?;
+    let module = edge.shared.store.module(hash);
+    let module = module.ok_or_else(|| Problem::new(Kind::NotFound, "no topic has this module"))?;
+    if accept::media(&call.head, &[(WASM, ())]).is_none() {
+        let offers = b"[\"application/wasm\"]";
+        return Err(Problem::new(Kind::NotAcceptable, "").raw("accept", offers.to_vec()));
+    }
+    let tag = format!("\"{hash}\"");
+    let mut reply = Reply::new(200).field("etag", &tag);
+    reply.add("cache-control", "private, max-age=31536000, immutable");
+    reply.add("vary", "accept, accept-encoding");
+    if is_known(&call.head, &tag) {
+        reply.status = 304;
+        return Ok(reply);
+    }
+    Ok(reply.with(WASM, module.to_vec()))
 }

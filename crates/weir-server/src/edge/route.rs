@@ -22,6 +22,8 @@ pub(crate) enum Resource {
     Keys,
     Key,
     Program,
+    /// The module of programs, by its hash.
+    Module,
     Groups,
     Group,
     GroupClaim,
@@ -152,6 +154,11 @@ pub(crate) const ROWS: &[Row] = &[
             (Method::Head, &[]),
             (Method::Put, &["state"]),
         ],
+    },
+    Row {
+        resource: Resource::Module,
+        template: "/v1/programs/{sha256}",
+        methods: &[(Method::Get, &[]), (Method::Head, &[])],
     },
     Row {
         resource: Resource::Groups,
@@ -299,7 +306,7 @@ pub(crate) struct Matched {
     pub(crate) topic: String,
     pub(crate) key: Vec<u8>,
     pub(crate) offset: u64,
-    /// Of a group, or of a problem.
+    /// Of a group, of a problem, or the hash of a module.
     pub(crate) name: String,
 }
 
@@ -366,6 +373,11 @@ pub(crate) fn find(path: &str) -> Result<Matched, Problem> {
             on_group(found.ok_or_else(unknown)?.1, topic, group)
         }
         ["v1", "topics", topic] => on_topic(Resource::Topic, topic),
+        ["v1", "programs", hash] => {
+            let mut found = Matched::of(Resource::Module);
+            (*hash).clone_into(&mut found.name);
+            Ok(found)
+        }
         ["v1", "topics"] => Ok(Matched::of(Resource::Topics)),
         ["v1"] => Ok(Matched::of(Resource::Root)),
         ["healthz"] => Ok(Matched::of(Resource::Healthz)),

@@ -385,6 +385,7 @@ impl Edge {
             (Resource::Topic, Method::Delete) => topics::destroy(edge, call).await,
             (Resource::Program, Method::Put) => program::put(edge, call, body).await,
             (Resource::Program, _) => program::get(edge, call),
+            (Resource::Module, _) => program::module(edge, call),
             (Resource::Topic, _) => topics::get(edge, call),
             (Resource::Groups, _) => groups::list(edge, call).await,
             (Resource::Group, Method::Put) => groups::open(edge, call, &body).await,
@@ -533,7 +534,7 @@ fn right(call: &Call) -> Option<Right> {
             Right::Create
         }
         (Resource::Topic | Resource::Stream, Method::Delete) => Right::Destroy,
-        (Resource::Program, Method::Put) => Right::Program,
+        (Resource::Program, Method::Put) | (Resource::Module, _) => Right::Program,
         (_, Method::Get | Method::Head) => Right::Read,
         (_, Method::Delete) => Right::Delete,
         _ => Right::Put,

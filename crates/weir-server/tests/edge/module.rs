@@ -44,6 +44,31 @@ fn a_module_comes_back_byte_for_byte() {
     let known = format!("Accept: application/wasm\nIf-None-Match: \"{hash}\"");
     assert_eq!(ask(get, &known, b"").status, 304);
     assert_eq!(ask(get, "Accept: text/html", b"").status, 406);
+    // By its hash alone as well, for as long as a topic has it.
+    let by_hash = format!("GET /v1/programs/{hash}");
+    let given = ask(&by_hash, "", b"");
+    assert_eq!(
+        (given.status, given.get("content-type")),
+        (200, Some("application/wasm"))
+    );
+    assert!(given.body == module, "{} bytes", given.body.len());
+    assert!(given.get("cache-control").unwrap().contains("immutable"));
+    let known = format!("If-None-Match: \"{hash}\"");
+    assert_eq!(ask(&by_hash, &known, b"").status, 304);
+    assert_eq!(ask(&by_hash, "Accept: text/html", b"").status, 406);
+    assert_eq!(
+        ask(
+            &by_hash
+                .to_uppercase()
+                .replace("GET /V1/PROGRAMS", "GET /v1/programs"),
+            "",
+            b""
+        )
+        .status,
+        400
+    );
+    let other = format!("GET /v1/programs/{}", "0".repeat(64));
+    assert_eq!(ask(&other, "", b"").problem(), "not-found");
     // It judges: eight bytes are a number, three are none.
     let post = "POST /v1/topics/sum/events?key=n";
     let binary = "Content-Type: application/octet-stream";
