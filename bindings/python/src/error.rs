@@ -13,6 +13,7 @@ pub(crate) struct Failure {
     code: ErrorCode,
     text: String,
     place: Option<Box<Where>>,
+    expected: Option<u64>,
 }
 
 /// Where in a query it went wrong.
@@ -36,6 +37,7 @@ impl Failure {
             code,
             text: text.into(),
             place: None,
+            expected: None,
         }
     }
 
@@ -49,6 +51,14 @@ impl Failure {
         Self::new(ErrorCode::Closed, "the store is closed")
     }
 
+    /// A number of a session that was not taken.
+    pub(crate) fn nonce(code: ErrorCode, expected: u64) -> Self {
+        let text = format!("the nonce is refused; the session expects {expected}");
+        let mut failure = Self::new(code, text);
+        failure.expected = Some(expected);
+        failure
+    }
+
     /// A value that an option does not have.
     pub(crate) fn option(what: &str, value: &str) -> Self {
         Self::new(ErrorCode::BadOption, format!("{what} cannot be {value:?}"))
@@ -57,12 +67,12 @@ impl Failure {
 
 impl From<WeirError> for Failure {
     fn from(error: WeirError) -> Self {
-        let code = match &error {
+        let code = match error {
+            WeirError::Store(error) => return error.into(),
+            WeirError::Query(error) => return error.into(),
+            WeirError::Nonce { code, expected, .. } => return Self::nonce(code, expected),
             WeirError::Name(_) => ErrorCode::BadName,
-            WeirError::Store(error) => error.code(),
-            WeirError::NotCreated { code }
-            | WeirError::Group { code }
-            | WeirError::Nonce { code, .. } => *code,
+            WeirError::NotCreated { code } | WeirError::Group { code } => code,
             _ => ErrorCode::Internal,
         };
         Self::new(code, error.to_string())
@@ -96,6 +106,7 @@ impl From<QueryError> for Failure {
                 offset: place.offset,
                 field: place.field,
             })),
+            expected: None,
         }
     }
 }
@@ -147,6 +158,7 @@ fn raise(py: Python<'_>, failure: Failure) -> PyResult<PyErr> {
             place.offset,
             place.field,
         ),
+        failure.expected,
     ))?;
     Ok(PyErr::from_value(error))
 }

@@ -4,7 +4,7 @@ use std::sync::{Mutex, TryLockError};
 use std::time::Instant;
 
 use pyo3::prelude::*;
-use weir::ConsequenceOffset;
+use weir::{Claim, ConsequenceOffset, Settle};
 
 use crate::error::{Answer, Failure};
 use crate::record::Record;
@@ -49,8 +49,24 @@ fn offsets(lost: Vec<ConsequenceOffset>) -> Vec<u64> {
     lost.into_iter().map(|offset| offset.0).collect()
 }
 
-fn works(works: &[Bound<'_, Work>]) -> Vec<weir::Work> {
-    works.iter().map(|work| work.get().work.clone()).collect()
+/// A record that a member has, or what names it.
+#[derive(FromPyObject)]
+pub(crate) enum AnyWork<'py> {
+    Work(Bound<'py, Work>),
+    Named((u64, u64)),
+}
+
+fn claims(works: &[AnyWork<'_>]) -> Vec<Claim> {
+    let works = works.iter();
+    works
+        .map(|work| match work {
+            AnyWork::Work(work) => Claim::from(&work.get().work),
+            AnyWork::Named((claim, offset)) => Claim {
+                claim: *claim,
+                offset: ConsequenceOffset(*offset),
+            },
+        })
+        .collect()
 }
 
 #[pymethods]
@@ -78,10 +94,18 @@ impl Group {
 
     /// These are done, for good when this returns. The offsets of those that are with somebody else
     /// by now. In an exclusive group everything up to the last of them is done.
-    fn ack(&self, py: Python<'_>, work: Vec<Bound<'_, Work>>) -> PyResult<Vec<u64>> {
-        let work = works(&work);
-        let lost = py.detach(|| self.with(|group| Ok(group.ack(&work)?)))?;
+    fn ack(&self, py: Python<'_>, work: Vec<AnyWork<'_>>) -> PyResult<Vec<u64>> {
+        let work = claims(&work);
+        let lost = py.detach(|| self.with(|group| Ok(group.settle(&work, Settle::Done)?)))?;
         Ok(offsets(lost))
+    }
+
+    /// The same for an exclusive group without waiting: written soon, together with what follows. A
+    /// crash can bring them again.
+    fn ack_soon(&self, py: Python<'_>, work: Vec<AnyWork<'_>>) -> PyResult<()> {
+        let work = claims(&work);
+        Ok(py
+            .detach(|| self.with(|group| Ok(group.settle(&work, Settle::DoneSoon).map(drop)?)))?)
     }
 
     /// These are given back; they may be claimed again after `delay` seconds. The offsets of those
@@ -90,20 +114,23 @@ impl Group {
     fn nack(
         &self,
         py: Python<'_>,
-        work: Vec<Bound<'_, Work>>,
+        work: Vec<AnyWork<'_>>,
         delay: f64,
         reason: &str,
     ) -> PyResult<Vec<u64>> {
-        let (work, delay) = (works(&work), seconds("delay", delay)?);
-        let lost = py.detach(|| self.with(|group| Ok(group.nack(&work, delay, reason)?)))?;
+        let (work, delay) = (claims(&work), seconds("delay", delay)?);
+        let lost = py.detach(|| {
+            self.with(|group| Ok(group.settle(&work, Settle::Fail { delay, reason })?))
+        })?;
         Ok(offsets(lost))
     }
 
     /// The member is still at them: their leases end in `lease` seconds. The offsets of those that
     /// it has not any more.
-    fn extend(&self, py: Python<'_>, work: Vec<Bound<'_, Work>>, lease: f64) -> PyResult<Vec<u64>> {
-        let (work, lease) = (works(&work), seconds("lease", lease)?);
-        let lost = py.detach(|| self.with(|group| Ok(group.extend(&work, lease)?)))?;
+    fn extend(&self, py: Python<'_>, work: Vec<AnyWork<'_>>, lease: f64) -> PyResult<Vec<u64>> {
+        let (work, lease) = (claims(&work), seconds("lease", lease)?);
+        let lost =
+            py.detach(|| self.with(|group| Ok(group.settle(&work, Settle::Extend { lease })?)))?;
         Ok(offsets(lost))
     }
 
@@ -161,6 +188,13 @@ impl Work {
     #[getter]
     fn record(&self) -> Record {
         Record::of_work(self.work.clone())
+    }
+
+    /// What names it, for a member that puts it aside: its claim and its offset.
+    #[getter]
+    fn name(&self) -> (u64, u64) {
+        let claim = Claim::from(&self.work);
+        (claim.claim, claim.offset.0)
     }
 
     /// How often it was delivered, this time included; 1 in an exclusive group.

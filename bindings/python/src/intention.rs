@@ -1,9 +1,13 @@
-//! What can be asked for: `Put`, `Delete`, and the conditions of both.
+//! What can be asked for: `Put`, `Delete`, `Transaction`, `Create`, `Alter`, `Destroy`, and the
+//! conditions.
 
 use pyo3::prelude::*;
-use weir::{Intention, Operation, TxnOp};
+use pyo3::types::PyDict;
+use weir::{ErrorCode, Intention, Operation, TopicOptions, TxnOp};
 
 use crate::data::Data;
+use crate::error::Failure;
+use crate::options;
 
 /// Appends a record; with a key, sets the key.
 #[pyclass(module = "weir", frozen)]
@@ -49,6 +53,119 @@ impl Delete {
             meta,
             expect: conditions(&expect),
         }
+    }
+}
+
+/// All steps or none, in order: each a `Put` or `Delete` without conditions of its own.
+#[pyclass(module = "weir", frozen)]
+pub(crate) struct Transaction {
+    steps: Vec<Py<PyAny>>,
+    owned: Vec<Part>,
+    expect: Vec<Condition>,
+}
+
+/// A step, as it is kept.
+enum Part {
+    Put(Py<Put>),
+    Delete(Py<Delete>),
+}
+
+#[pymethods]
+impl Transaction {
+    /// Conditions are for the whole, with keys of their own.
+    #[new]
+    #[pyo3(signature = (ops, *, expect=Vec::new()))]
+    pub(crate) fn new(
+        ops: Vec<Bound<'_, PyAny>>,
+        expect: Vec<Bound<'_, Expect>>,
+    ) -> PyResult<Self> {
+        let mut owned = Vec::new();
+        for op in &ops {
+            let (part, plain) = if let Ok(put) = op.cast::<Put>() {
+                (Part::Put(put.clone().unbind()), put.get().expect.is_empty())
+            } else {
+                let delete = op.cast::<Delete>()?;
+                (
+                    Part::Delete(delete.clone().unbind()),
+                    delete.get().expect.is_empty(),
+                )
+            };
+            if !plain {
+                let text = "conditions of a transaction are given for the whole";
+                return Err(Failure::new(ErrorCode::BadRequest, text).into());
+            }
+            owned.push(part);
+        }
+        let steps = ops.into_iter().map(Bound::unbind).collect();
+        Ok(Self {
+            steps,
+            owned,
+            expect: conditions(&expect),
+        })
+    }
+
+    /// The steps.
+    #[getter]
+    fn ops(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        self.steps.iter().map(|step| step.clone_ref(py)).collect()
+    }
+}
+
+/// Makes a topic live.
+#[pyclass(module = "weir", frozen)]
+pub(crate) struct Create {
+    options: TopicOptions,
+    program: Option<Data>,
+    args: Data,
+}
+
+#[pymethods]
+impl Create {
+    /// See `Topic.create`.
+    #[new]
+    #[pyo3(signature = (*, program=None, args=Data::Copy(Vec::new()), **options))]
+    fn new(
+        program: Option<Data>,
+        args: Data,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let options = options::topic(options)?;
+        Ok(Self {
+            options,
+            program,
+            args,
+        })
+    }
+}
+
+/// Replaces the options of a topic.
+#[pyclass(module = "weir", frozen)]
+pub(crate) struct Alter {
+    options: TopicOptions,
+}
+
+#[pymethods]
+impl Alter {
+    /// See `Topic.create`.
+    #[new]
+    #[pyo3(signature = (**options))]
+    fn new(options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        Ok(Self {
+            options: options::topic(options)?,
+        })
+    }
+}
+
+/// Ends a topic.
+#[pyclass(module = "weir", frozen)]
+pub(crate) struct Destroy;
+
+#[pymethods]
+impl Destroy {
+    /// See `Topic.destroy`.
+    #[new]
+    fn new() -> Self {
+        Self
     }
 }
 
@@ -142,11 +259,15 @@ pub(crate) fn borrowed(conditions: &[Condition]) -> Vec<weir::Expect<'_>> {
         .collect()
 }
 
-/// A `Put` or a `Delete`.
+/// Anything that can be asked for.
 #[derive(FromPyObject)]
 pub(crate) enum Op<'py> {
     Put(Bound<'py, Put>),
     Delete(Bound<'py, Delete>),
+    Transaction(Bound<'py, Transaction>),
+    Create(Bound<'py, Create>),
+    Alter(Bound<'py, Alter>),
+    Destroy(Bound<'py, Destroy>),
 }
 
 impl Op<'_> {
@@ -155,59 +276,128 @@ impl Op<'_> {
         match self {
             Self::Put(put) => Step::Put(put.get()),
             Self::Delete(delete) => Step::Delete(delete.get()),
+            Self::Transaction(transaction) => Step::Transaction(transaction.get()),
+            Self::Create(create) => Step::Create(create.get()),
+            Self::Alter(alter) => Step::Alter(alter.get()),
+            Self::Destroy(destroy) => Step::Destroy(destroy.get()),
         }
     }
 }
 
-/// A `Put` or a `Delete`, good while the interpreter is released.
+/// The same, good while the interpreter is released.
 #[derive(Clone, Copy)]
 pub(crate) enum Step<'a> {
     Put(&'a Put),
     Delete(&'a Delete),
+    Transaction(&'a Transaction),
+    Create(&'a Create),
+    Alter(&'a Alter),
+    Destroy(&'a Destroy),
+}
+
+/// What an intention borrows, made before it.
+pub(crate) struct Lent<'a> {
+    step: Step<'a>,
+    expect: Vec<weir::Expect<'a>>,
+    steps: Vec<TxnOp<'a>>,
 }
 
 impl<'a> Step<'a> {
-    /// Its conditions.
-    pub(crate) fn expect(self) -> Vec<weir::Expect<'a>> {
-        match self {
+    /// Lends its parts.
+    pub(crate) fn lend(self) -> Lent<'a> {
+        let expect = match self {
             Self::Put(put) => borrowed(&put.expect),
             Self::Delete(delete) => borrowed(&delete.expect),
+            Self::Transaction(transaction) => borrowed(&transaction.expect),
+            _ => Vec::new(),
+        };
+        let steps = match self {
+            Self::Transaction(transaction) => {
+                let steps = transaction.owned.iter();
+                steps.map(Part::lend).collect()
+            }
+            _ => Vec::new(),
+        };
+        Lent {
+            step: self,
+            expect,
+            steps,
         }
     }
+}
 
-    /// As an intention of its own.
-    pub(crate) fn intention(self, topic: &'a str, expect: &'a [weir::Expect<'a>]) -> Intention<'a> {
-        let (operation, meta) = match self {
+impl Part {
+    fn lend(&self) -> TxnOp<'_> {
+        match self {
             Self::Put(put) => {
-                let (key, value) = (put.key.as_ref(), put.value.as_ref());
-                (Operation::Put { key, value }, put.meta.as_ref())
+                let put = put.get();
+                TxnOp::Put {
+                    key: put.key.as_ref(),
+                    value: put.value.as_ref(),
+                    meta: put.meta.as_ref(),
+                }
             }
-            Self::Delete(delete) => (
+            Self::Delete(delete) => {
+                let delete = delete.get();
+                TxnOp::Delete {
+                    key: delete.key.as_ref(),
+                    meta: delete.meta.as_ref(),
+                }
+            }
+        }
+    }
+}
+
+impl Lent<'_> {
+    /// The intention.
+    pub(crate) fn intention<'a>(&'a self, topic: &'a str) -> Intention<'a> {
+        let mut meta: &[u8] = b"";
+        let operation = match self.step {
+            Step::Put(put) => {
+                meta = put.meta.as_ref();
+                Operation::Put {
+                    key: put.key.as_ref(),
+                    value: put.value.as_ref(),
+                }
+            }
+            Step::Delete(delete) => {
+                meta = delete.meta.as_ref();
                 Operation::Delete {
                     key: delete.key.as_ref(),
-                },
-                delete.meta.as_ref(),
-            ),
+                }
+            }
+            Step::Transaction(_) => Operation::Txn { ops: &self.steps },
+            Step::Create(Create {
+                options,
+                program: None,
+                ..
+            }) => Operation::Create { options },
+            Step::Create(Create {
+                options,
+                program: Some(code),
+                args,
+            }) => Operation::CreateProgram {
+                options,
+                code: code.as_ref(),
+                args: args.as_ref(),
+            },
+            Step::Alter(Alter { options }) => Operation::Alter { options },
+            Step::Destroy(Destroy) => Operation::Destroy,
         };
-        Intention {
-            meta,
-            ..Intention::new(topic, operation).expecting(expect)
-        }
+        let intention = Intention::new(topic, operation).expecting(&self.expect);
+        Intention { meta, ..intention }
     }
+}
 
-    /// As a step of a transaction; nothing for one with conditions of its own.
-    pub(crate) fn step(self) -> Option<TxnOp<'a>> {
-        match self {
-            Self::Put(put) if put.expect.is_empty() => Some(TxnOp::Put {
-                key: put.key.as_ref(),
-                value: put.value.as_ref(),
-                meta: put.meta.as_ref(),
-            }),
-            Self::Delete(delete) if delete.expect.is_empty() => Some(TxnOp::Delete {
-                key: delete.key.as_ref(),
-                meta: delete.meta.as_ref(),
-            }),
-            _ => None,
-        }
-    }
+/// Several with their topics, lent.
+pub(crate) fn lend<'a>(steps: &[(&'a str, Step<'a>)]) -> Vec<(&'a str, Lent<'a>)> {
+    let steps = steps.iter();
+    steps.map(|(topic, step)| (*topic, step.lend())).collect()
+}
+
+/// The intentions of what was lent.
+pub(crate) fn intentions<'a>(lent: &'a [(&'a str, Lent<'a>)]) -> Vec<Intention<'a>> {
+    lent.iter()
+        .map(|(topic, lent)| lent.intention(topic))
+        .collect()
 }

@@ -30,6 +30,7 @@ mod result;
 mod session;
 mod store;
 mod topic;
+mod topic_query;
 mod value;
 mod verdict;
 mod wait;
@@ -55,9 +56,13 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<group::Group>()?;
     module.add_class::<group::GroupInfo>()?;
     module.add_class::<group::Work>()?;
+    module.add_class::<intention::Alter>()?;
+    module.add_class::<intention::Create>()?;
     module.add_class::<intention::Delete>()?;
+    module.add_class::<intention::Destroy>()?;
     module.add_class::<intention::Expect>()?;
     module.add_class::<intention::Put>()?;
+    module.add_class::<intention::Transaction>()?;
     module.add_class::<pending::Pending>()?;
     module.add_class::<query::Need>()?;
     module.add_class::<query::Query>()?;
@@ -72,6 +77,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<store::Store>()?;
     module.add_class::<topic::Topic>()?;
     module.add_class::<topic::TopicInfo>()?;
+    module.add_class::<topic_query::TopicQuery>()?;
     module.add_class::<verdict::Verdict>()?;
     Ok(())
 }

@@ -60,9 +60,71 @@ fn scalar(value: &Bound<'_, PyAny>) -> PyResult<String> {
         .extract()
 }
 
+/// The fields of a query by name.
+pub(crate) fn text(fields: Option<&Bound<'_, PyDict>>) -> PyResult<QueryText> {
+    let modes = [
+        Mode::Sequential,
+        Mode::Arrival,
+        Mode::RoundRobin,
+        Mode::Merge,
+        Mode::Sort,
+    ];
+    let modes = modes.map(|mode| (mode.name(), mode));
+    let mut text = QueryText::default();
+    for (name, value) in fields.into_iter().flat_map(PyDictMethods::iter) {
+        let name: String = name.extract()?;
+        match name.as_str() {
+            "where" => text.filter = value.extract()?,
+            "order" => text.order = value.extract()?,
+            "select" => text.select = value.extract()?,
+            "group" => text.group = value.extract()?,
+            "distinct" => text.distinct = value.extract()?,
+            "offset" => text.offset = value.extract()?,
+            "limit" => text.limit = value.extract()?,
+            "top" => text.top = value.extract()?,
+            "params" if value.is_none() => {}
+            "params" => {
+                for (name, value) in value.cast::<PyDict>()?.iter() {
+                    text.params.push((name.extract()?, scalar(&value)?));
+                }
+            }
+            "strings" => {
+                let words = [("scalar", Strings::Scalar), ("utf16", Strings::Utf16)];
+                text.strings = word("strings", &words, value.extract()?)?;
+            }
+            "complex" => {
+                let words = [("error", Complex::Error), ("rank", Complex::Rank)];
+                text.complex = word("complex", &words, value.extract()?)?;
+            }
+            "missing" => {
+                let words = [("first", Missing::First), ("drop", Missing::Drop)];
+                text.missing = word("missing", &words, value.extract()?)?;
+            }
+            "level" => text.level = word("level", LEVELS, value.extract()?)?,
+            "on_bad_item" => {
+                let words = [
+                    ("error", BadItem::Error),
+                    ("skip", BadItem::Skip),
+                    ("undefined", BadItem::Undefined),
+                ];
+                text.on_bad_item = word("on_bad_item", &words, value.extract()?)?;
+            }
+            "mode" if value.is_none() => text.mode = None,
+            "mode" => text.mode = Some(word("mode", &modes, value.extract()?)?),
+            _ => {
+                let what = format!("a query has no field {name:?}");
+                return Err(pyo3::exceptions::PyTypeError::new_err(what));
+            }
+        }
+    }
+    Ok(text)
+}
+
 /// Budgets by name.
-fn budgets(given: Option<&Bound<'_, PyDict>>) -> PyResult<Budgets> {
-    let mut budgets = Budgets::default();
+pub(crate) fn budgets(
+    mut budgets: Budgets,
+    given: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Budgets> {
     for (name, value) in given.into_iter().flat_map(pyo3::types::PyDictMethods::iter) {
         let name: String = name.extract()?;
         match name.as_str() {
@@ -188,79 +250,14 @@ impl Query {
     ///
     /// Raises QueryError with the field and the byte that is wrong.
     #[new]
-    #[pyo3(signature = (*, r#where="", order="", select="", group="", distinct=false, offset=0, limit=None, top=None, params=None, strings="scalar", complex="error", missing="first", level="structural", on_bad_item="error", mode=None, budgets=None, token=None))]
+    #[pyo3(signature = (*, budgets=None, token=None, **fields))]
     fn new(
-        r#where: &str,
-        order: &str,
-        select: &str,
-        group: &str,
-        distinct: bool,
-        offset: u64,
-        limit: Option<u64>,
-        top: Option<u64>,
-        params: Option<&Bound<'_, PyDict>>,
-        strings: &str,
-        complex: &str,
-        missing: &str,
-        level: &str,
-        on_bad_item: &str,
-        mode: Option<&str>,
         budgets: Option<&Bound<'_, PyDict>>,
         token: Option<Data>,
+        fields: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let modes = [
-            Mode::Sequential,
-            Mode::Arrival,
-            Mode::RoundRobin,
-            Mode::Merge,
-            Mode::Sort,
-        ];
-        let modes = modes.map(|mode| (mode.name(), mode));
-        let mut values = Vec::new();
-        for (name, value) in params
-            .into_iter()
-            .flat_map(pyo3::types::PyDictMethods::iter)
-        {
-            values.push((name.extract()?, scalar(&value)?));
-        }
-        let text = QueryText {
-            filter: r#where.into(),
-            order: order.into(),
-            select: select.into(),
-            group: group.into(),
-            distinct,
-            offset,
-            limit,
-            top,
-            params: values,
-            strings: word(
-                "strings",
-                &[("scalar", Strings::Scalar), ("utf16", Strings::Utf16)],
-                strings,
-            )?,
-            complex: word(
-                "complex",
-                &[("error", Complex::Error), ("rank", Complex::Rank)],
-                complex,
-            )?,
-            missing: word(
-                "missing",
-                &[("first", Missing::First), ("drop", Missing::Drop)],
-                missing,
-            )?,
-            level: word("level", LEVELS, level)?,
-            on_bad_item: word(
-                "on_bad_item",
-                &[
-                    ("error", BadItem::Error),
-                    ("skip", BadItem::Skip),
-                    ("undefined", BadItem::Undefined),
-                ],
-                on_bad_item,
-            )?,
-            mode: mode.map(|mode| word("mode", &modes, mode)).transpose()?,
-        };
-        let budgets = self::budgets(budgets)?;
+        let text = text(fields)?;
+        let budgets = self::budgets(Budgets::default(), budgets)?;
         let plan = Arc::new(text.compile().map_err(Failure::from)?);
         let query = match token {
             None => weir::query::Query::new(plan, budgets),

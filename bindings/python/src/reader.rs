@@ -1,6 +1,7 @@
 //! Reading a topic in order: pages that are there, and pages as they come.
 
-use std::sync::{Mutex, TryLockError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Instant;
 
 use pyo3::prelude::*;
@@ -39,21 +40,24 @@ pub(crate) fn start(
 /// Pages of records of a topic, in order, each once: an iterator. Used by one thread at a time.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Reader {
-    reader: Mutex<TopicReader>,
+    inner: Mutex<TopicReader>,
     /// Seconds that the iterator waits for a page; `None`: for ever.
     patience: Option<f64>,
+    /// Whether the store was closed: nothing will come any more.
+    closed: Arc<AtomicBool>,
 }
 
 impl Reader {
-    pub(crate) fn new(reader: TopicReader, patience: Option<f64>) -> Self {
+    pub(crate) fn new(reader: TopicReader, patience: Option<f64>, closed: Arc<AtomicBool>) -> Self {
         Self {
-            reader: Mutex::new(reader),
+            inner: Mutex::new(reader),
             patience,
+            closed,
         }
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut TopicReader) -> Answer<T>) -> Answer<T> {
-        match self.reader.try_lock() {
+        match self.inner.try_lock() {
             Ok(mut reader) => work(&mut reader),
             Err(TryLockError::Poisoned(reader)) => work(&mut reader.into_inner()),
             Err(TryLockError::WouldBlock) => Err(Failure::busy()),
@@ -64,6 +68,9 @@ impl Reader {
     fn page(&self, py: Python<'_>, end: Option<Instant>) -> PyResult<Option<RecordPage>> {
         let mut first = true;
         wait::sliced(py, end, |slice| {
+            if self.closed.load(Ordering::Acquire) {
+                return Err(Failure::closed());
+            }
             self.with(|reader| {
                 if !std::mem::take(&mut first) && !reader.wait(Some(slice)) {
                     return Ok(None);

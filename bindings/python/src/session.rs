@@ -3,10 +3,9 @@
 use std::sync::{Mutex, TryLockError};
 
 use pyo3::prelude::*;
-use weir::Intention;
 
 use crate::error::{Answer, Failure};
-use crate::intention::Op;
+use crate::intention::{self, Op};
 use crate::pending::Pending;
 use crate::verdict::Verdict;
 
@@ -63,12 +62,8 @@ impl Session {
             .map(|(topic, op)| (&**topic, op.get()))
             .collect();
         Ok(py.detach(|| {
-            let expect: Vec<_> = steps.iter().map(|(_, step)| step.expect()).collect();
-            let intentions: Vec<Intention<'_>> = steps
-                .iter()
-                .zip(&expect)
-                .map(|((topic, step), expect)| step.intention(topic, expect))
-                .collect();
+            let lent = intention::lend(&steps);
+            let intentions = intention::intentions(&lent);
             self.with(|session| Ok(Pending::new(session.send(&intentions)?.into_proposal())))
         })?)
     }

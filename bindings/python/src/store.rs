@@ -1,35 +1,44 @@
 //! Stores: of this process, and behind a server.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use weir::{ClientId, ConnectOptions, Intention, OpenOptions, Weir};
+use weir::{ClientId, ConnectOptions, OpenOptions, Weir};
 
 use crate::error::{Answer, Failure};
-use crate::intention::Op;
+use crate::intention::{self, Op};
 use crate::options;
 use crate::pending::Pending;
 use crate::session::Session;
 use crate::topic::{Topic, TopicInfo};
+use crate::topic_query::{self, TopicQuery};
 use crate::verdict::Verdict;
 use crate::wait::seconds;
 
 /// An event store: in a directory that this process has open, or behind a server. Threads may share
 /// it. A context manager that closes it.
 #[pyclass(module = "weir", frozen)]
-pub(crate) struct Store(Mutex<Option<Weir>>);
+pub(crate) struct Store {
+    weir: Mutex<Option<Weir>>,
+    /// Whether it was closed here; readers look at it.
+    closed: Arc<AtomicBool>,
+}
 
 impl Store {
     fn new(weir: Weir) -> Self {
-        Self(Mutex::new(Some(weir)))
+        Self {
+            weir: Mutex::new(Some(weir)),
+            closed: Arc::default(),
+        }
     }
 
     /// The store, unless it was closed here.
     pub(crate) fn weir(&self) -> Answer<Weir> {
-        let weir = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let weir = self.weir.lock().unwrap_or_else(PoisonError::into_inner);
         weir.clone().ok_or_else(Failure::closed)
     }
 
@@ -38,12 +47,8 @@ impl Store {
         let weir = self.weir()?;
         let steps: Vec<_> = ops.iter().map(|(topic, op)| (&**topic, op.get())).collect();
         Ok(py.detach(|| -> Answer<Pending> {
-            let expect: Vec<_> = steps.iter().map(|(_, step)| step.expect()).collect();
-            let intentions: Vec<Intention<'_>> = steps
-                .iter()
-                .zip(&expect)
-                .map(|((topic, step), expect)| step.intention(topic, expect))
-                .collect();
+            let lent = intention::lend(&steps);
+            let intentions = intention::intentions(&lent);
             Ok(Pending::new(weir.propose(&intentions)?))
         })?)
     }
@@ -125,7 +130,7 @@ impl Store {
     fn topic(&self, name: &str) -> PyResult<Topic> {
         let weir = self.weir()?;
         let topic = weir.topic(name).map_err(Failure::from)?;
-        Ok(Topic::new(weir, topic))
+        Ok(Topic::new(weir, topic, Arc::clone(&self.closed)))
     }
 
     /// All topics that live, or all that ever did, by name.
@@ -151,12 +156,55 @@ impl Store {
     /// A writer whose intentions are executed exactly once. `client` is 16 bytes that nobody else
     /// uses, kept by the caller for the next time.
     fn session(&self, py: Python<'_>, client: &[u8]) -> PyResult<Session> {
-        let Ok(id) = <[u8; 16]>::try_from(client) else {
-            let text = format!("client has {} bytes in place of 16", client.len());
+        let id = <[u8; 16]>::try_from(client).ok().map(ClientId);
+        let Some(id) = id.filter(|id| !id.is_none()) else {
+            let text = "client is 16 bytes, not all of them zero";
             return Err(Failure::new(weir::ErrorCode::BadOption, text).into());
         };
         let weir = self.weir()?;
-        Ok(Session::new(py.detach(|| weir.session(ClientId(id)))))
+        Ok(Session::new(py.detach(|| weir.session(id))))
+    }
+
+    /// Begins a query over topics: names, or patterns like "orders.*" (one more part of a name) and
+    /// "orders.**" (any number). An iterator of pages.
+    ///
+    /// The fields are those of `Query`; properties of records are `meta.topic`, `meta.offset`,
+    /// `meta.intention`, `meta.time_ms`, `meta.key`, `meta.type`. `view` is "log" (all records) or
+    /// "latest" (what each key has). It ends behind what is decided now, behind the intention
+    /// `as_of`, or with `follow` never. `kinds` are the records that are items. `token` goes on
+    /// where the same query stood; with `reset_earliest` also where retention has removed records.
+    /// Behind a server, `push_down` lets it do its part.
+    #[pyo3(signature = (*topics, view="log", as_of=None, follow=false, kinds=None, reset_earliest=false, push_down=true, patience=30.0, budgets=None, token=None, **fields))]
+    fn query(
+        &self,
+        py: Python<'_>,
+        topics: Vec<String>,
+        view: &str,
+        as_of: Option<u64>,
+        follow: bool,
+        kinds: Option<Vec<String>>,
+        reset_earliest: bool,
+        push_down: bool,
+        patience: f64,
+        budgets: Option<&Bound<'_, PyDict>>,
+        token: Option<crate::data::Data>,
+        fields: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<TopicQuery> {
+        let mut options = weir::TopicQueryOptions::new(topics);
+        options.text = crate::query::text(fields)?;
+        options.budgets = crate::query::budgets(options.budgets, budgets)?;
+        options.view = topic_query::view(view)?;
+        options.end = topic_query::end(as_of, follow)?;
+        if let Some(kinds) = kinds {
+            options.kinds = topic_query::kinds(&kinds)?;
+        }
+        options.reset_earliest = reset_earliest;
+        options.push_down = push_down;
+        options.patience = seconds("patience", patience)?;
+        options.token = token.map(|token| token.as_ref().to_vec());
+        let weir = self.weir()?;
+        let query = py.detach(|| weir.query(options).map_err(Failure::from))?;
+        Ok(TopicQuery::new(query))
     }
 
     /// Makes everything answered so far durable, at any level.
@@ -210,8 +258,13 @@ impl Store {
     /// Finishes what is queued and closes the store; a connection ends when everything that was
     /// sent is answered. Pages and records stay valid. Closing twice does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let weir = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let weir = self
+            .weir
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         let Some(weir) = weir else { return Ok(()) };
+        self.closed.store(true, Ordering::Release);
         Ok(py.detach(|| weir.close().map_err(Failure::from))?)
     }
 

@@ -1,7 +1,8 @@
 //! Topics: writing, reading by key, and the ways to read in order.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -25,16 +26,30 @@ const SCAN_KEYS: usize = 1000;
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Topic {
     weir: Weir,
-    topic: weir::Topic,
+    handle: weir::Topic,
+    /// Whether the store was closed here.
+    closed: Arc<AtomicBool>,
 }
 
 impl Topic {
-    pub(crate) fn new(weir: Weir, topic: weir::Topic) -> Self {
-        Self { weir, topic }
+    pub(crate) fn new(weir: Weir, handle: weir::Topic, closed: Arc<AtomicBool>) -> Self {
+        Self {
+            weir,
+            handle,
+            closed,
+        }
+    }
+
+    /// The topic, unless the store was closed.
+    fn live(&self) -> Answer<&weir::Topic> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Failure::closed());
+        }
+        Ok(&self.handle)
     }
 
     fn name(&self) -> &str {
-        self.topic.name().as_str()
+        self.handle.name().as_str()
     }
 
     /// One intention, to its verdict.
@@ -49,6 +64,10 @@ impl Topic {
         let intention = Intention { meta, ..intention };
         let pending = py
             .detach(|| -> Answer<Pending> { Ok(Pending::new(self.weir.propose(&[intention])?)) })?;
+        Self::first(py, &pending)
+    }
+
+    fn first(py: Python<'_>, pending: &Pending) -> PyResult<Verdict> {
         let verdicts = pending.verdicts(py, None)?;
         let verdict = verdicts.and_then(|verdicts| verdicts.into_iter().next());
         verdict.ok_or_else(|| Failure::closed().into())
@@ -95,7 +114,7 @@ impl Topic {
 
     /// Makes the topic live unless it does already; whether it was made now.
     fn ensure(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(py.detach(|| self.topic.ensure().map_err(Failure::from))?)
+        Ok(py.detach(|| self.live()?.ensure().map_err(Failure::from))?)
     }
 
     /// Replaces the options; see `create`.
@@ -136,7 +155,7 @@ impl Topic {
 
     /// What the topic is now; None when it never was created.
     fn info(&self, py: Python<'_>) -> PyResult<Option<TopicInfo>> {
-        let info = py.detach(|| self.topic.try_info().map_err(Failure::from))?;
+        let info = py.detach(|| self.live()?.try_info().map_err(Failure::from))?;
         Ok(info.map(TopicInfo::from))
     }
 
@@ -212,14 +231,11 @@ impl Topic {
 
     /// The same without waiting for the verdicts.
     fn send(&self, py: Python<'_>, ops: Vec<Op<'_>>) -> PyResult<Pending> {
-        let steps: Vec<_> = ops.iter().map(Op::get).collect();
+        let name = self.name();
+        let steps: Vec<_> = ops.iter().map(|op| (name, op.get())).collect();
         Ok(py.detach(|| -> Answer<Pending> {
-            let expect: Vec<_> = steps.iter().map(|step| step.expect()).collect();
-            let intentions: Vec<Intention<'_>> = steps
-                .iter()
-                .zip(&expect)
-                .map(|(step, expect)| step.intention(self.name(), expect))
-                .collect();
+            let lent = intention::lend(&steps);
+            let intentions = intention::intentions(&lent);
             Ok(Pending::new(self.weir.propose(&intentions)?))
         })?)
     }
@@ -229,38 +245,38 @@ impl Topic {
     fn transaction(
         &self,
         py: Python<'_>,
-        ops: Vec<Op<'_>>,
+        ops: Vec<Bound<'_, PyAny>>,
         expect: Vec<Bound<'_, Expect>>,
     ) -> PyResult<Verdict> {
-        let conditions = intention::conditions(&expect);
-        let steps: Option<Vec<_>> = ops.iter().map(|op| op.get().step()).collect();
-        let Some(steps) = steps else {
-            let text = "conditions of a transaction are given for the whole";
-            return Err(Failure::new(weir::ErrorCode::BadRequest, text).into());
-        };
-        let operation = Operation::Txn { ops: &steps };
-        self.one(py, operation, &intention::borrowed(&conditions), b"")
+        let whole = intention::Transaction::new(ops, expect)?;
+        let lent = intention::Step::Transaction(&whole).lend();
+        let pending = py.detach(|| -> Answer<Pending> {
+            Ok(Pending::new(
+                self.weir.propose(&[lent.intention(self.name())])?,
+            ))
+        })?;
+        Self::first(py, &pending)
     }
 
     /// The record with the key's current value; None without one.
     fn get(&self, py: Python<'_>, key: Data) -> PyResult<Option<Record>> {
-        let found = py.detach(|| self.topic.get(&key).map_err(Failure::from))?;
+        let found = py.detach(|| self.live()?.get(&key).map_err(Failure::from))?;
         Ok(found.map(Record::of_value))
     }
 
     /// The record at an offset, if it is there.
     fn at(&self, py: Python<'_>, offset: u64) -> PyResult<Option<Record>> {
         let offset = weir::ConsequenceOffset(offset);
-        let found = py.detach(|| self.topic.at(offset).map_err(Failure::from))?;
+        let found = py.detach(|| self.live()?.at(offset).map_err(Failure::from))?;
         Ok(found.map(Record::of_value))
     }
 
     /// Keys with a value, in byte order, each with the offset of its record: an iterator. `after`
     /// is left out.
     #[pyo3(signature = (prefix=Data::Copy(Vec::new()), *, after=None, limit=None))]
-    fn keys(&self, prefix: Data, after: Option<Data>, limit: Option<usize>) -> Keys {
-        Keys {
-            topic: self.topic.clone(),
+    fn keys(&self, prefix: Data, after: Option<Data>, limit: Option<usize>) -> PyResult<Keys> {
+        Ok(Keys {
+            topic: self.live()?.clone(),
             prefix: prefix.as_ref().to_vec(),
             state: Mutex::new(KeysState {
                 ready: VecDeque::new(),
@@ -268,7 +284,7 @@ impl Topic {
                 left: limit.unwrap_or(usize::MAX),
                 over: false,
             }),
-        }
+        })
     }
 
     /// Pages of records up to the newest: an iterator.
@@ -285,8 +301,8 @@ impl Topic {
         end: bool,
     ) -> PyResult<Reader> {
         let from = start(after, last, time_ms, end, ReadFrom::Start)?;
-        let reader = py.detach(|| self.topic.reader(from).map_err(Failure::from))?;
-        Ok(Reader::new(reader, Some(0.0)))
+        let reader = py.detach(|| self.live()?.reader(from).map_err(Failure::from))?;
+        Ok(Reader::new(reader, Some(0.0), Arc::clone(&self.closed)))
     }
 
     /// Pages of records as they come: an iterator that waits. It begins behind the newest record
@@ -309,8 +325,8 @@ impl Topic {
         };
         let from = crate::reader::start(after, last, time_ms, false, usual)?;
         timeout.map(|time| seconds("timeout", time)).transpose()?;
-        let reader = py.detach(|| self.topic.listener(from).map_err(Failure::from))?;
-        Ok(Reader::new(reader, timeout))
+        let reader = py.detach(|| self.live()?.listener(from).map_err(Failure::from))?;
+        Ok(Reader::new(reader, timeout, Arc::clone(&self.closed)))
     }
 
     /// The current value of each key, in byte order and marked `replay`; then new records, in
@@ -318,7 +334,11 @@ impl Topic {
     #[pyo3(signature = (*, timeout=Some(0.0)))]
     fn latest(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Latest> {
         timeout.map(|time| seconds("timeout", time)).transpose()?;
-        let latest = py.detach(|| self.topic.latest(crate::wait::SLICE).map_err(Failure::from))?;
+        let latest = py.detach(|| {
+            self.live()?
+                .latest(crate::wait::SLICE)
+                .map_err(Failure::from)
+        })?;
         Ok(Latest::new(latest, timeout))
     }
 
@@ -328,8 +348,8 @@ impl Topic {
     /// in order) or "exclusive" (one member reads). For a group that is made: `start`, everything
     /// up to this offset counts as done; `lease` in seconds; `attempts`, after which a record goes
     /// to the topic `dead_letters` (0: never); `pending`, records that may be with members. `member`
-    /// is a name that comes back as the same member.
-    #[pyo3(signature = (name, mode="shared", *, start=0, lease=None, attempts=0, pending=None, dead_letters="", member=None))]
+    /// is a name that comes back as the same member. With `existing` the group is not made.
+    #[pyo3(signature = (name, mode="shared", *, start=0, lease=None, attempts=0, pending=None, dead_letters="", member=None, existing=false))]
     fn group(
         &self,
         py: Python<'_>,
@@ -341,6 +361,7 @@ impl Topic {
         pending: Option<u32>,
         dead_letters: &str,
         member: Option<Data>,
+        existing: bool,
     ) -> PyResult<Group> {
         let mut setup = weir::GroupSetup::new(options::mode(mode)?);
         setup.start = start;
@@ -353,7 +374,13 @@ impl Topic {
         if let Some(pending) = pending {
             setup.pending_max = pending;
         }
-        let group = py.detach(|| self.topic.group_with(name, &setup).map_err(Failure::from))?;
+        let group = py.detach(|| -> Answer<weir::Group> {
+            if existing && self.live()?.group_info(name)?.is_none() {
+                let text = format!("topic {} has no group {name}", self.name());
+                return Err(Failure::new(weir::ErrorCode::GroupUnknown, text));
+            }
+            Ok(self.live()?.group_with(name, &setup)?)
+        })?;
         let group = match &member {
             Some(member) => group.member(member),
             None => group,
@@ -363,7 +390,7 @@ impl Topic {
 
     /// The groups of the topic, by name.
     fn groups(&self, py: Python<'_>) -> PyResult<Vec<GroupInfo>> {
-        let groups = py.detach(|| self.topic.groups().map_err(Failure::from))?;
+        let groups = py.detach(|| self.live()?.groups().map_err(Failure::from))?;
         Ok(groups.into_iter().map(GroupInfo::from).collect())
     }
 

@@ -28,10 +28,7 @@ impl Verdict {
                 commit,
                 replayed: true,
             }),
-            Outcome::Refused { code, expected } => {
-                let text = format!("the nonce is refused; the session expects {expected}");
-                Err(Failure::new(code, text))
-            }
+            Outcome::Refused { code, expected } => Err(Failure::nonce(code, expected)),
         }
     }
 

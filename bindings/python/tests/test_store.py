@@ -56,9 +56,9 @@ def test_a_condition_that_does_not_hold_is_an_answer(topic: weir.Topic) -> None:
 
 def test_a_batch_is_independent_and_a_transaction_is_not(topic: weir.Topic) -> None:
     absent = [weir.Expect.key_absent()]
-    ops: list[weir.Put | weir.Delete]
-    ops = [weir.Put("a", "1", expect=absent), weir.Put("a", "2", expect=absent), weir.Delete("b")]
-    assert [bool(verdict) for verdict in topic.batch(ops)] == [True, False, True]
+    puts = [weir.Put("a", "1", expect=absent), weir.Put("a", "2", expect=absent)]
+    verdicts = topic.batch([*puts, weir.Delete("b")])
+    assert [bool(verdict) for verdict in verdicts] == [True, False, True]
     both = topic.transaction([weir.Put("c", "1"), weir.Delete("a")])
     assert both and both.records == 2
     none = topic.transaction(
@@ -207,7 +207,7 @@ def test_a_session_executes_once(store: weir.Store, topic: weir.Topic) -> None:
     again = session.execute([("orders", weir.Put("k", "1")), ("orders", weir.Put("k", "2"))])
     assert [v.offset for v in again] == [v.offset for v in first] == [2, 3]
     assert all(v.replayed for v in again) and not any(v.replayed for v in first)
-    with pytest.raises(weir.StoreError, match="16"):
+    with pytest.raises(weir.StoreError, match="16 bytes"):
         store.session(b"short")
 
 
@@ -271,13 +271,19 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
         lambda: store.topic("t"),
         lambda: store.topics(),
         lambda: topic.put("k", "v"),
+        lambda: topic.get("k"),
+        lambda: topic.keys(),
+        lambda: topic.pages(),
+        lambda: topic.latest(),
+        lambda: topic.info(),
         lambda: topic.send([weir.Put("k", "v")]).wait(),
     ]
     for use in uses:
         with pytest.raises(weir.StoreError) as raised:
             use()
         assert raised.value.code == "CLOSED" and raised.value.advice
-    assert reader.next_page(0) is None
+    with pytest.raises(weir.StoreError, match="CLOSED"):
+        reader.next_page(0)
     with weir.open(tmp_path / "s", create=False) as again:
         assert [info.name for info in again.topics()] == ["t"]
 
@@ -340,3 +346,44 @@ def test_values_are_looked_into(topic: weir.Topic) -> None:
         broken.get("$.a")
     with pytest.raises(UnicodeDecodeError):
         broken.text()
+
+
+def test_topics_are_queried_where_they_are(store: weir.Store, topic: weir.Topic) -> None:
+    store.topic("people").ensure()
+    topic.batch([weir.Put(f"o{n}", f'{{"n":{n},"by":"p{n % 2}"}}') for n in range(6)])
+    store.topic("people").put("p1", '{"n":2.5}')
+    query = store.query("orders", "people", where="@.n > 1", order="$.n desc", limit=4)
+    items = [item for page in query for item in page]
+    assert [item.get("$.n") for item in items] == [5, 4, 3, 2.5]
+    assert [query.topic(item.source) for item in items] == ["orders"] * 3 + ["people"]
+    counted = store.query("orders", select="count as n", group="$.by as by", order="$.by")
+    assert [item.json() for page in counted for item in page] == [
+        {"by": "p0", "n": 3},
+        {"by": "p1", "n": 3},
+    ]
+    topic.put("o5", '{"n":1}')
+    latest = store.query("*", view="latest", select="$.n", where="@.n >= 4")
+    assert latest.as_of is not None and "mode" in latest.explain()
+    assert [bytes(item) for page in latest for item in page] == [b"4"]
+    with pytest.raises(weir.WeirError, match="TOPIC_UNKNOWN"):
+        store.query("nothing")
+    with pytest.raises(weir.QueryError, match="SYNTAX"):
+        store.query("orders", where="@.n >")
+
+
+def test_a_query_that_follows_hears_what_comes(store: weir.Store, topic: weir.Topic) -> None:
+    query = store.query("orders", follow=True, select="$.n")
+    assert query.next(0.01) is None
+    topic.put("k", '{"n":1}')
+    page = query.next(30)
+    assert page is not None and [bytes(item) for item in page] == [b"1"]
+    token = query.token()
+    topic.put("k", '{"n":2}')
+    again = store.query("orders", follow=True, select="$.n", token=token)
+    page = again.next(30)
+    assert page is not None and [bytes(item) for item in page] == [b"2"]
+    timer = threading.Timer(0.05, again.cancel)
+    timer.start()
+    with pytest.raises(weir.ClientError, match="CANCELLED"):
+        again.next()
+    timer.join()

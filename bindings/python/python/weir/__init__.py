@@ -28,8 +28,11 @@ from ._errors import (
 )
 from ._query import apages, pages
 from ._weir import (
+    Alter,
     Buffer,
+    Create,
     Delete,
+    Destroy,
     Expect,
     Group,
     GroupInfo,
@@ -48,6 +51,8 @@ from ._weir import (
     Store,
     Topic,
     TopicInfo,
+    TopicQuery,
+    Transaction,
     Verdict,
     Work,
     __version__,
@@ -60,9 +65,12 @@ aopen = aio.open
 aconnect = aio.connect
 
 __all__ = [
+    "Alter",
     "Buffer",
     "ClientError",
+    "Create",
     "Delete",
+    "Destroy",
     "Expect",
     "Group",
     "GroupInfo",
@@ -85,6 +93,8 @@ __all__ = [
     "StoreError",
     "Topic",
     "TopicInfo",
+    "TopicQuery",
+    "Transaction",
     "Verdict",
     "VerdictError",
     "WeirError",

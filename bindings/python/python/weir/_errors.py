@@ -43,6 +43,9 @@ class VerdictError(WeirError):
 class RefusalError(WeirError):
     """The store did not take it: nothing was logged."""
 
+    expected: Optional[int] = None
+    """For a nonce of a session: the next one that would be executed."""
+
 
 class StoreError(WeirError):
     """The store could not be opened, read or written, or is closed."""
@@ -88,12 +91,16 @@ _Place = Tuple[
 ]
 
 
-def make(what: Tuple[str, int, str, Retry, str, str], place: _Place) -> WeirError:
+def make(
+    what: Tuple[str, int, str, Retry, str, str], place: _Place, expected: Optional[int]
+) -> WeirError:
     """Makes the exception for an error; called by the native module."""
     code, number, kind, retry, message, advice = what
     error = _CLASSES.get(kind, WeirError)(
         message, code=code, number=number, retry=retry, advice=advice
     )
+    if isinstance(error, RefusalError):
+        error.expected = expected
     if isinstance(error, QueryError):
         (
             error.source,

@@ -8,11 +8,12 @@ from typing import Any, Literal, Optional, Type, TypeVar, Union, final, overload
 Data = Union[bytes, bytearray, memoryview, str]
 PageData = Union[bytes, bytearray, memoryview, str, "Buffer"]
 AnyPath = Union[str, PathLike[str]]
-Op = Union["Put", "Delete"]
+Op = Union["Put", "Delete", "Transaction", "Create", "Alter", "Destroy"]
 Effect = Literal["VALID", "INVALID", "ERROR"]
 Durability = Literal["group", "each", "interval", "memory"]
 GroupMode = Literal["shared", "keyed", "exclusive"]
 Scalar = Union[None, bool, int, float, str]
+AnyWork = Union["Work", tuple[int, int]]
 D = TypeVar("D")
 
 __version__: str
@@ -81,6 +82,66 @@ class Delete:
     def __new__(cls, key: Data, *, expect: Sequence[Expect] = (), meta: Data = b"") -> Delete: ...
 
 @final
+class Transaction:
+    def __new__(
+        cls, ops: Sequence[Union[Put, Delete]], *, expect: Sequence[Expect] = ()
+    ) -> Transaction: ...
+    @property
+    def ops(self) -> list[Union[Put, Delete]]: ...
+
+@final
+class Create:
+    def __new__(
+        cls,
+        *,
+        program: Optional[Data] = None,
+        args: Data = b"",
+        compaction: Literal["off", "latest"] = "off",
+        tombstone_ttl_ms: Optional[int] = None,
+        compaction_lag_ms: Optional[int] = None,
+        key_bytes_max: Optional[int] = None,
+        value_bytes_max: Optional[int] = None,
+        keys_max: Optional[int] = None,
+        retention_age_ms: Optional[int] = None,
+        retention_bytes: Optional[int] = None,
+        retention_records: Optional[int] = None,
+        hold_for_groups: Sequence[str] = (),
+        fuel_max: Optional[int] = None,
+        memory_bytes_max: Optional[int] = None,
+        emits_max: Optional[int] = None,
+        emit_bytes_max: Optional[int] = None,
+        state_entries_max: Optional[int] = None,
+        state_bytes_max: Optional[int] = None,
+    ) -> Create: ...
+
+@final
+class Alter:
+    def __new__(
+        cls,
+        *,
+        compaction: Literal["off", "latest"] = "off",
+        tombstone_ttl_ms: Optional[int] = None,
+        compaction_lag_ms: Optional[int] = None,
+        key_bytes_max: Optional[int] = None,
+        value_bytes_max: Optional[int] = None,
+        keys_max: Optional[int] = None,
+        retention_age_ms: Optional[int] = None,
+        retention_bytes: Optional[int] = None,
+        retention_records: Optional[int] = None,
+        hold_for_groups: Sequence[str] = (),
+        fuel_max: Optional[int] = None,
+        memory_bytes_max: Optional[int] = None,
+        emits_max: Optional[int] = None,
+        emit_bytes_max: Optional[int] = None,
+        state_entries_max: Optional[int] = None,
+        state_bytes_max: Optional[int] = None,
+    ) -> Alter: ...
+
+@final
+class Destroy:
+    def __new__(cls) -> Destroy: ...
+
+@final
 class Expect:
     @staticmethod
     def key_offset(offset: int, key: Optional[Data] = None) -> Expect: ...
@@ -127,6 +188,36 @@ class Store:
     def batch(self, intentions: Sequence[tuple[str, Op]]) -> list[Verdict]: ...
     def send(self, intentions: Sequence[tuple[str, Op]]) -> Pending: ...
     def session(self, client: bytes) -> Session: ...
+    def query(
+        self,
+        *topics: str,
+        view: Literal["log", "latest"] = "log",
+        as_of: Optional[int] = None,
+        follow: bool = False,
+        kinds: Optional[Sequence[str]] = None,
+        reset_earliest: bool = False,
+        push_down: bool = True,
+        patience: float = 30.0,
+        budgets: Optional[dict[str, int]] = None,
+        token: Optional[bytes] = None,
+        where: str = "",
+        order: str = "",
+        select: str = "",
+        group: str = "",
+        distinct: bool = False,
+        offset: int = 0,
+        limit: Optional[int] = None,
+        top: Optional[int] = None,
+        params: Optional[dict[str, Scalar]] = None,
+        strings: Literal["scalar", "utf16"] = "scalar",
+        complex: Literal["error", "rank"] = "error",
+        missing: Literal["first", "drop"] = "first",
+        level: Literal["none", "structural", "strict"] = "structural",
+        on_bad_item: Literal["error", "skip", "undefined"] = "error",
+        mode: Optional[
+            Literal["sequential", "arrival", "round_robin", "merge", "sort"]
+        ] = None,
+    ) -> TopicQuery: ...
     def sync(self) -> None: ...
     def stats(self) -> dict[str, int]: ...
     def close(self) -> None: ...
@@ -200,7 +291,9 @@ class Topic:
     ) -> Verdict: ...
     def batch(self, ops: Sequence[Op]) -> list[Verdict]: ...
     def send(self, ops: Sequence[Op]) -> Pending: ...
-    def transaction(self, ops: Sequence[Op], *, expect: Sequence[Expect] = ()) -> Verdict: ...
+    def transaction(
+        self, ops: Sequence[Union[Put, Delete]], *, expect: Sequence[Expect] = ()
+    ) -> Verdict: ...
     def get(self, key: Data) -> Optional[Record]: ...
     def at(self, offset: int) -> Optional[Record]: ...
     def keys(
@@ -235,6 +328,7 @@ class Topic:
         pending: Optional[int] = None,
         dead_letters: str = "",
         member: Optional[Data] = None,
+        existing: bool = False,
     ) -> Group: ...
     def groups(self) -> list[GroupInfo]: ...
 
@@ -325,9 +419,10 @@ class Group:
     @property
     def name(self) -> str: ...
     def claim(self, max: int = 100, timeout: Optional[float] = 0.0) -> list[Work]: ...
-    def ack(self, work: Sequence[Work]) -> list[int]: ...
-    def nack(self, work: Sequence[Work], *, delay: float = 0.0, reason: str = "") -> list[int]: ...
-    def extend(self, work: Sequence[Work], lease: float) -> list[int]: ...
+    def ack(self, work: Sequence[AnyWork]) -> list[int]: ...
+    def ack_soon(self, work: Sequence[AnyWork]) -> None: ...
+    def nack(self, work: Sequence[AnyWork], *, delay: float = 0.0, reason: str = "") -> list[int]: ...
+    def extend(self, work: Sequence[AnyWork], lease: float) -> list[int]: ...
     def reset(self, offset: int) -> Verdict: ...
     def take_over(self) -> None: ...
     def leave(self) -> None: ...
@@ -338,6 +433,8 @@ class Group:
 class Work:
     @property
     def record(self) -> Record: ...
+    @property
+    def name(self) -> tuple[int, int]: ...
     @property
     def attempts(self) -> int: ...
 
@@ -500,3 +597,23 @@ class Item:
     def __len__(self) -> int: ...
     def __bool__(self) -> bool: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class TopicQuery:
+    def next(
+        self,
+        timeout: Optional[float] = None,
+        *,
+        max_items: int = 256,
+        max_bytes: int = ...,
+    ) -> Optional[Page]: ...
+    def topic(self, source: Optional[int]) -> Optional[str]: ...
+    def token(self) -> bytes: ...
+    def explain(self) -> str: ...
+    @property
+    def as_of(self) -> Optional[int]: ...
+    @property
+    def skipped(self) -> int: ...
+    def cancel(self) -> None: ...
+    def __iter__(self) -> TopicQuery: ...
+    def __next__(self) -> Page: ...

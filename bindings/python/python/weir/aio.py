@@ -21,16 +21,20 @@ from typing import Any, Literal, Optional, Type, Union
 
 from . import _pool, _weir
 from ._weir import (
+    Alter,
+    Create,
     Delete,
+    Destroy,
     Expect,
     GroupInfo,
-    Latest,
+    Page,
     Pending,
     Put,
     Reader,
     Record,
     RecordPage,
     TopicInfo,
+    Transaction,
     Verdict,
     Work,
 )
@@ -38,7 +42,7 @@ from ._weir import (
 __all__ = ["Group", "Store", "Topic", "connect", "open", "settle"]
 
 Data = Union[bytes, bytearray, memoryview, str]
-Op = Union[Put, Delete]
+Op = Union[Put, Delete, Transaction, Create, Alter, Destroy]
 
 _SLICE = 0.1
 """Seconds for which a listener keeps a thread before others have their turn."""
@@ -131,6 +135,16 @@ class Store:
         """Many intentions in one call; see `weir.Store.batch`."""
         return await settle(await _pool.run(self.blocking.send, list(intentions)))
 
+    async def query(self, *topics: str, **options: Any) -> AsyncIterator[Page]:
+        """The pages of a query over topics; see `weir.Store.query`."""
+        query = await _pool.run(self.blocking.query, *topics, **options)
+        if not options.get("follow"):
+            while (page := await _pool.run(query.next)) is not None:
+                yield page
+            return
+        while (page := await _patiently(query.next, None)) is not None:
+            yield page
+
     async def sync(self) -> None:
         """Makes everything answered so far durable."""
         await _pool.run(self.blocking.sync)
@@ -169,7 +183,7 @@ class Topic:
 
     async def create(self, **options: Any) -> Verdict:
         """Makes the topic live; see `weir.Topic.create`."""
-        return await _pool.run(self.blocking.create, **options)
+        return (await self._write([Create(**options)], 0))[0]
 
     async def ensure(self) -> bool:
         """Makes the topic live unless it does already; whether it was made now."""
@@ -177,7 +191,7 @@ class Topic:
 
     async def destroy(self) -> Verdict:
         """Ends the topic."""
-        return await _pool.run(self.blocking.destroy)
+        return (await self._write([Destroy()], 0))[0]
 
     async def info(self) -> Optional[TopicInfo]:
         """What the topic is now; None when it never was created."""
@@ -208,9 +222,12 @@ class Topic:
         """Many intentions in one call, one verdict for each."""
         return await settle(await _pool.run(self.blocking.send, list(ops)))
 
-    async def transaction(self, ops: Iterable[Op], *, expect: Iterable[Expect] = ()) -> Verdict:
+    async def transaction(
+        self, ops: Iterable[Union[Put, Delete]], *, expect: Iterable[Expect] = ()
+    ) -> Verdict:
         """All steps or none, in order."""
-        return await _pool.run(self.blocking.transaction, list(ops), expect=list(expect))
+        whole = Transaction(list(ops), expect=list(expect))
+        return (await settle(await _pool.run(self.blocking.send, [whole])))[0]
 
     async def get(self, key: Data) -> Optional[Record]:
         """The record with the key's current value; None without one."""

@@ -1,0 +1,172 @@
+//! Queries over topics of a store.
+
+use std::sync::{Mutex, TryLockError};
+use std::time::Instant;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use weir::query::{Bounds, SourceId};
+use weir::{
+    ErrorCode, IntentionOffset, RecordKind, TopicEnd, TopicQueryCanceller, TopicStep, TopicView,
+};
+
+use crate::error::{Answer, Failure};
+use crate::result::Page;
+use crate::wait;
+
+/// How topics are seen, by its name.
+pub(crate) fn view(name: &str) -> Answer<TopicView> {
+    match name {
+        "log" => Ok(TopicView::Log),
+        "latest" => Ok(TopicView::Latest),
+        _ => Err(Failure::option("view", name)),
+    }
+}
+
+/// Where a query ends.
+pub(crate) fn end(as_of: Option<u64>, follow: bool) -> Answer<TopicEnd> {
+    match (as_of, follow) {
+        (None, false) => Ok(TopicEnd::Now),
+        (Some(intention), false) => Ok(TopicEnd::AsOf(IntentionOffset(intention))),
+        (None, true) => Ok(TopicEnd::Follow),
+        (Some(_), true) => {
+            let text = "a query that follows has no `as_of`";
+            Err(Failure::new(ErrorCode::BadOption, text))
+        }
+    }
+}
+
+/// Kinds of records by their names.
+pub(crate) fn kinds(names: &[String]) -> Answer<Vec<RecordKind>> {
+    let all = (1..=u8::MAX).map_while(RecordKind::from_number);
+    let all: Vec<RecordKind> = all.collect();
+    let found = names.iter().map(|name| {
+        let kind = all.iter().find(|kind| kind.name() == name);
+        kind.copied().ok_or_else(|| Failure::option("kinds", name))
+    });
+    found.collect()
+}
+
+/// A query over topics that runs: an iterator of pages. Used by one thread at a time, but for
+/// `cancel`. Pages outlive it.
+#[pyclass(module = "weir", frozen)]
+pub(crate) struct TopicQuery {
+    query: Mutex<weir::TopicQuery>,
+    canceller: TopicQueryCanceller,
+}
+
+/// What a wait ends with.
+enum Waited {
+    Page(weir::query::ResultPage),
+    Done,
+}
+
+impl TopicQuery {
+    pub(crate) fn new(query: weir::TopicQuery) -> Self {
+        let canceller = query.canceller();
+        Self {
+            query: Mutex::new(query),
+            canceller,
+        }
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut weir::TopicQuery) -> Answer<T>) -> Answer<T> {
+        match self.query.try_lock() {
+            Ok(mut query) => work(&mut query),
+            Err(TryLockError::Poisoned(_)) => Err(Failure::new(
+                ErrorCode::Internal,
+                "an earlier call of the query panicked",
+            )),
+            Err(TryLockError::WouldBlock) => Err(Failure::busy()),
+        }
+    }
+
+    fn step(
+        &self,
+        py: Python<'_>,
+        end: Option<Instant>,
+        bounds: Bounds,
+    ) -> PyResult<Option<Waited>> {
+        wait::sliced(py, end, |slice| {
+            self.with(|query| {
+                Ok(match query.next(bounds, Some(slice))? {
+                    TopicStep::Page(page) => Some(Waited::Page(page)),
+                    TopicStep::Done => Some(Waited::Done),
+                    TopicStep::Idle => None,
+                })
+            })
+        })
+    }
+}
+
+#[pymethods]
+impl TopicQuery {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Page>> {
+        Ok(match self.step(py, None, Bounds::default())? {
+            Some(Waited::Page(page)) => Some(Page::new(page)),
+            _ => None,
+        })
+    }
+
+    /// The next results, at most so many and about so many bytes; None at the end, and when a query
+    /// that follows got nothing for `timeout` seconds (None: waits for ever).
+    #[pyo3(signature = (timeout=None, *, max_items=256, max_bytes=1 << 20))]
+    fn next(
+        &self,
+        py: Python<'_>,
+        timeout: Option<f64>,
+        max_items: usize,
+        max_bytes: u64,
+    ) -> PyResult<Option<Page>> {
+        let bounds = Bounds {
+            items_max: max_items,
+            bytes_max: max_bytes,
+        };
+        Ok(match self.step(py, wait::until(timeout)?, bounds)? {
+            Some(Waited::Page(page)) => Some(Page::new(page)),
+            _ => None,
+        })
+    }
+
+    /// The topic that a result came from, by the number of its source; None for one that was made.
+    fn topic(&self, source: Option<u32>) -> PyResult<Option<String>> {
+        let Some(source) = source else {
+            return Ok(None);
+        };
+        Ok(self.with(|query| Ok(query.topic(SourceId(source)).map(str::to_owned)))?)
+    }
+
+    /// Where the query stands, to go on later behind the last result.
+    ///
+    /// Raises QueryError NO_TOKEN for what cannot be resumed.
+    fn token<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let token = self.with(|query| Ok(query.token()?))?;
+        Ok(PyBytes::new(py, &token))
+    }
+
+    /// What the query does, for people.
+    fn explain(&self) -> PyResult<String> {
+        Ok(self.with(|query| Ok(query.explain().to_string()))?)
+    }
+
+    /// The last intention of the query; None when it follows.
+    #[getter]
+    fn as_of(&self) -> PyResult<Option<u64>> {
+        Ok(self.with(|query| Ok(query.as_of().map(|offset| offset.0)))?)
+    }
+
+    /// Items that are not JSON and were left out so far.
+    #[getter]
+    fn skipped(&self) -> PyResult<u64> {
+        Ok(self.with(|query| Ok(query.skipped()))?)
+    }
+
+    /// Ends it, from any thread: whoever waits gets ClientError CANCELLED.
+    fn cancel(&self) {
+        self.canceller.cancel();
+    }
+}

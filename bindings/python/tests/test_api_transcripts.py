@@ -1,0 +1,412 @@
+"""Runs the transcripts of `vectors/api`, which every language runs; their language is defined by
+the README there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+
+import weir
+from conftest import VECTORS
+from test_query_transcripts import blocks
+
+Op = weir.Put | weir.Delete | weir.Transaction | weir.Create | weir.Alter | weir.Destroy
+
+FILES = sorted((VECTORS / "api").glob("*.txt"))
+
+
+def empty(word: str) -> str:
+    return "" if word == "-" else word
+
+
+def value(text: str) -> bytes:
+    return text.replace("\\n", "\n").encode()
+
+
+def shown(data: bytes) -> str:
+    return data.decode(errors="replace").replace("\n", "\\n")
+
+
+def conditions(text: str) -> list[weir.Expect]:
+    found = []
+    for one in filter(None, text.split(",")):
+        one, _, key_text = one.partition("@")
+        word, _, number = one.partition(":")
+        key = key_text or None
+        makers: dict[str, Callable[[], weir.Expect]] = {
+            "offset": lambda: weir.Expect.key_offset(int(number), key),
+            "absent": lambda: weir.Expect.key_absent(key),
+            "present": lambda: weir.Expect.key_present(key),
+            "topic": lambda: weir.Expect.topic_offset(int(number)),
+            "topic-absent-or": lambda: weir.Expect.topic_absent_or(int(number)),
+            "topic-empty": weir.Expect.topic_empty,
+            "incarnation": lambda: weir.Expect.incarnation(int(number)),
+        }
+        found.append(makers[word]())
+    return found
+
+
+def options(words: list[str]) -> dict[str, Any]:
+    pairs = [word.split("=") for word in words]
+    return {name: given if name == "compaction" else int(given) for name, given in pairs}
+
+
+def record_line(record: weir.Record) -> str:
+    line = f"{record.offset} {record.kind}"
+    if record.kind == "DELETE":
+        line += " " + shown(record.key)
+    elif record.kind == "PUT":
+        line += f" {shown(record.key)}={shown(record.value)}"
+    return line + (" meta " + shown(record.meta) if record.meta else "")
+
+
+def verdict_line(verdict: weir.Verdict) -> str:
+    line = "again " if verdict.replayed else ""
+    if verdict:
+        line += f"valid {verdict.intention}"
+        if verdict.offset is not None:
+            line += f" at {verdict.offset}"
+        if verdict.records > 1:
+            line += f" +{verdict.records - 1}"
+        return line
+    line += f"{verdict.effect.lower()} {verdict.intention} {verdict.reason}"
+    detail = verdict.detail or {}
+    if "actual" in detail:
+        line += f" actual {detail['actual']}"
+    elif "limit" in detail:
+        line += f" limit {detail['limit']}"
+    elif "index" in detail:
+        line += f" step {detail['index']} {detail['reason']}"
+    elif "code" in detail:
+        line += f" rejected {detail['code']} {detail['text']}"
+    elif "trap" in detail:
+        line += f" trap {detail['trap']}"
+    elif "text" in detail:
+        line += f" text {detail['text']}"
+    return line
+
+
+class World:
+    """What the commands of a file work on."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.store: Optional[weir.Store] = None
+        self.kept: list[tuple[str, Op]] = []
+        self.steps: list[weir.Put | weir.Delete] = []
+        self.pending: Optional[weir.Pending] = None
+        self.sessions: dict[str, weir.Session] = {}
+        self.readers: dict[str, weir.Reader] = {}
+        self.left: dict[str, list[weir.Record]] = {}
+        self.groups: dict[str, weir.Group] = {}
+        self.work: dict[tuple[str, int], tuple[int, int]] = {}
+        self.topics: dict[str, weir.Topic] = {}
+        self.out: list[str] = []
+
+    def run(self, line: str) -> None:
+        word, _, rest = line.partition(" ")
+        try:
+            getattr(self, "do_" + word.replace("-", "_"))(rest)
+        except weir.RefusalError as error:
+            if error.expected is not None:
+                self.out.append(f"refused {error.code} next {error.expected}")
+            else:
+                self.out.append("! " + error.code)
+        except weir.WeirError as error:
+            self.out.append("! " + error.code)
+
+    def open_store(self) -> weir.Store:
+        if self.store is None:
+            raise weir.StoreError("not opened yet", code="CLOSED", number=0, retry="no")
+        return self.store
+
+    def topic(self, name: str) -> weir.Topic:
+        # A handle that was made before a close answers CLOSED by itself.
+        if self.store is not None and self.store.closed and name in self.topics:
+            return self.topics[name]
+        self.topics[name] = self.open_store().topic(name)
+        return self.topics[name]
+
+    def verdict(self, verdict: weir.Verdict) -> None:
+        self.out.append(verdict_line(verdict))
+
+    def do_open(self, _: str) -> None:
+        self.store = weir.open(self.place, durability="memory")
+
+    def do_close(self, _: str) -> None:
+        self.open_store().close()
+
+    def do_ensure(self, rest: str) -> None:
+        self.out.append("created" if self.topic(rest).ensure() else "there")
+
+    def do_create(self, rest: str) -> None:
+        name, *words = rest.split()
+        self.verdict(self.topic(name).create(**options(words)))
+
+    def do_alter(self, rest: str) -> None:
+        name, *words = rest.split()
+        self.verdict(self.topic(name).alter(**options(words)))
+
+    def do_destroy(self, rest: str) -> None:
+        self.verdict(self.topic(rest).destroy())
+
+    def op(self, line: str) -> tuple[str, Op]:
+        word, _, rest = line.partition(" ")
+        topic, _, rest = rest.partition(" ")
+        if word == "create":
+            return topic, weir.Create(**options(rest.split()))
+        if word == "alter":
+            return topic, weir.Alter(**options(rest.split()))
+        if word == "destroy":
+            return topic, weir.Destroy()
+        if word == "transaction":
+            steps, self.steps = self.steps, []
+            return topic, weir.Transaction(steps, expect=conditions(rest))
+        if word == "delete":
+            return topic, weir.Delete(empty(rest))
+        if word == "delete-if":
+            key, _, expect = rest.partition(" ")
+            return topic, weir.Delete(empty(key), expect=conditions(expect))
+        key, _, rest = rest.partition(" ")
+        if word == "put":
+            return topic, weir.Put(empty(key), value(rest))
+        second, _, rest = rest.partition(" ")
+        if word == "put-if":
+            return topic, weir.Put(empty(key), value(rest), expect=conditions(second))
+        assert word == "put-meta", line
+        return topic, weir.Put(empty(key), value(rest), meta=second)
+
+    def do_put(self, rest: str) -> None:
+        name, key, text = (rest + " ").split(" ", 2)
+        self.verdict(self.topic(name).put(empty(key), value(text[:-1])))
+
+    def do_put_meta(self, rest: str) -> None:
+        name, key, meta, text = rest.split(" ", 3)
+        self.verdict(self.topic(name).put(empty(key), value(text), meta=meta))
+
+    def do_put_if(self, rest: str) -> None:
+        name, key, expect, text = rest.split(" ", 3)
+        self.verdict(self.topic(name).put_if(empty(key), value(text), conditions(expect)))
+
+    def do_delete(self, rest: str) -> None:
+        name, key = rest.split(" ")
+        self.verdict(self.topic(name).delete(empty(key)))
+
+    def do_delete_if(self, rest: str) -> None:
+        name, key, expect = rest.split(" ")
+        self.verdict(self.topic(name).delete(empty(key), expect=conditions(expect)))
+
+    def do_add(self, rest: str) -> None:
+        self.kept.append(self.op(rest))
+
+    def take(self) -> list[tuple[str, Op]]:
+        kept, self.kept = self.kept, []
+        return kept
+
+    def do_submit(self, _: str) -> None:
+        kept = self.take()
+        if not kept:
+            # Nothing to hand over is a mistake in languages that hand over a list by its length.
+            self.out.append("! BAD_OPTION")
+            return
+        for verdict in self.open_store().batch(kept):
+            self.verdict(verdict)
+
+    def do_send(self, _: str) -> None:
+        self.pending = self.open_store().send(self.take())
+
+    def do_wait(self, _: str) -> None:
+        assert self.pending is not None
+        for verdict in self.pending.wait():
+            self.verdict(verdict)
+
+    def do_step(self, rest: str) -> None:
+        word, _, rest = rest.partition(" ")
+        key, _, text = rest.partition(" ")
+        step = weir.Put(empty(key), value(text)) if word == "put" else weir.Delete(empty(key))
+        self.steps.append(step)
+
+    def do_transaction(self, rest: str) -> None:
+        name, _, expect = rest.partition(" ")
+        steps, self.steps = self.steps, []
+        self.verdict(self.topic(name).transaction(steps, expect=conditions(expect)))
+
+    def do_session(self, rest: str) -> None:
+        name, client = rest.split()
+        self.sessions[name] = self.open_store().session(bytes.fromhex(client))
+
+    def do_as(self, rest: str) -> None:
+        name, _, command = rest.partition(" ")
+        intentions = self.take() if command == "submit" else [self.op(command)]
+        for verdict in self.sessions[name].execute(intentions):
+            self.verdict(verdict)
+
+    def do_nonce(self, rest: str) -> None:
+        self.out.append(str(self.sessions[rest].next_nonce))
+
+    def do_resume(self, rest: str) -> None:
+        name, number = rest.split()
+        self.sessions[name].resume(int(number))
+
+    def record(self, record: Optional[weir.Record]) -> None:
+        self.out.append("absent" if record is None else record_line(record))
+
+    def do_get(self, rest: str) -> None:
+        name, key = rest.split(" ")
+        self.record(self.topic(name).get(empty(key)))
+
+    def do_at(self, rest: str) -> None:
+        name, offset = rest.split()
+        self.record(self.topic(name).at(int(offset)))
+
+    def scan(self, rest: str, values: bool) -> None:
+        name, prefix, after, limit = rest.split(" ")
+        topic = self.topic(name)
+        keys = list(topic.keys(empty(prefix), after=empty(after) or None, limit=int(limit)))
+        for key, offset in keys:
+            line = f"{shown(key)} {offset}"
+            if values:
+                record = topic.get(key)
+                assert record is not None and record.offset == offset
+                line += " " + shown(record.value)
+            self.out.append(line)
+        if not keys:
+            self.out.append("done")
+
+    def do_scan(self, rest: str) -> None:
+        self.scan(rest, False)
+
+    def do_scan_values(self, rest: str) -> None:
+        self.scan(rest, True)
+
+    def do_log(self, rest: str) -> None:
+        name, place = rest.split()
+        for record in self.topic(name).pages(**start(place)).records():
+            self.out.append(record_line(record))
+
+    def do_listen(self, rest: str) -> None:
+        reader, name, place = rest.split()
+        given = start(place)
+        if place == "start":
+            given = {"start": True}
+        given.pop("end", None)
+        self.readers[reader] = self.topic(name).listen(**given)
+        self.left[reader] = []
+
+    def do_next(self, rest: str) -> None:
+        name, count_text, ms = rest.split()
+        count, left = int(count_text), self.left[name]
+        while len(left) < count:
+            page = self.readers[name].next_page(int(ms) / 1000)
+            if page is None:
+                break
+            left.extend(page)
+        self.left[name] = left[count:]
+        for record in left[:count]:
+            self.out.append(record_line(record))
+        if len(left) < count:
+            self.out.append("timeout")
+
+    def do_info(self, rest: str) -> None:
+        info = self.topic(rest).info()
+        if info is None:
+            self.out.append("absent")
+        else:
+            life = "live" if info.live else "dead"
+            self.out.append(f"{life} first {info.first} last {info.last} keys {info.keys}")
+
+    def do_topics(self, rest: str) -> None:
+        self.out.extend(info.name for info in self.open_store().topics(dead=rest == "all"))
+
+    def do_group(self, rest: str) -> None:
+        name, topic, group, mode, member, *words = rest.split()
+        given: dict[str, Any] = {}
+        for word in words:
+            option, _, text = word.partition("=")
+            if option == "lease":
+                given["lease"] = int(text) / 1000
+            elif option == "dead":
+                given["dead_letters"] = text
+            elif option == "existing":
+                given["existing"] = True
+            else:
+                given[option] = int(text)
+        made = self.topic(topic).group(group, mode, member=member, **given)  # type: ignore[arg-type]
+        self.groups[name] = made
+
+    def do_claim(self, rest: str) -> None:
+        name, limit, ms = rest.split()
+        claimed = self.groups[name].claim(int(limit), int(ms) / 1000)
+        for work in claimed:
+            record = work.record
+            self.work[name, record.offset] = work.name
+            self.out.append(f"{record_line(record)} attempt {work.attempts}")
+        if not claimed:
+            self.out.append("timeout")
+
+    def held(self, name: str, offsets: list[str]) -> list[tuple[int, int]]:
+        return [self.work.get((name, int(offset)), (0, int(offset))) for offset in offsets]
+
+    def lost(self, offsets: list[int]) -> None:
+        self.out.extend(f"lost {offset}" for offset in offsets)
+
+    def do_done(self, rest: str) -> None:
+        name, *offsets = rest.split()
+        self.lost(self.groups[name].ack(self.held(name, offsets)))
+
+    def do_done_soon(self, rest: str) -> None:
+        name, *offsets = rest.split()
+        self.groups[name].ack_soon(self.held(name, offsets))
+
+    def do_fail(self, rest: str) -> None:
+        name, ms, *offsets = rest.split()
+        self.lost(self.groups[name].nack(self.held(name, offsets), delay=int(ms) / 1000))
+
+    def do_extend(self, rest: str) -> None:
+        name, ms, *offsets = rest.split()
+        self.lost(self.groups[name].extend(self.held(name, offsets), int(ms) / 1000))
+
+    def do_take_over(self, rest: str) -> None:
+        self.groups[rest].take_over()
+
+    def do_leave(self, rest: str) -> None:
+        self.groups[rest].leave()
+
+    def do_reset(self, rest: str) -> None:
+        name, offset = rest.split()
+        self.groups[name].reset(int(offset)).check()
+
+    def do_end(self, rest: str) -> None:
+        self.groups[rest].delete().check()
+
+    def do_group_info(self, rest: str) -> None:
+        info = self.groups[rest].info()
+        self.out.append(
+            f"cursor {info.cursor} lag {info.lag} leased {info.leased} waiting {info.waiting}"
+        )
+
+
+def start(place: str) -> dict[str, Any]:
+    word, _, number = place.partition(":")
+    if word in ("after", "last"):
+        return {word: int(number)}
+    return {"end": True} if word == "end" else {}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_transcript(
+    path: Path, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    world = World(tmp_path / "store")
+    commands = 0
+    for number, (lines, printed) in enumerate(blocks(path)):
+        world.out = []
+        for line in lines:
+            world.run(line)
+        commands += len(lines)
+        assert world.out == printed, f"{path.name}, block {number + 1}"
+    record_property("vectors/api", commands)
+    assert commands > 0
