@@ -15,6 +15,7 @@ mod audit;
 mod certificate;
 mod identities;
 mod moment;
+mod needs;
 mod principal;
 mod rate;
 mod rights;
@@ -30,7 +31,7 @@ use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 use tokio::sync::Semaphore;
-use weir_core::ErrorCode;
+use weir_core::{ErrorCode, Intention};
 
 pub use self::audit::AUDIT_TOPIC;
 pub use self::certificate::{CertificateError, CertificateFields};
@@ -71,6 +72,16 @@ pub(crate) struct Denied {
     pub(crate) right: Right,
     /// UNAUTHENTICATED or FORBIDDEN.
     pub(crate) code: ErrorCode,
+}
+
+/// Intentions that are not allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NotAllowed {
+    /// Number of the first of them, from 0.
+    pub(crate) index: usize,
+    /// The topic on which the right is missing.
+    pub(crate) topic: String,
+    pub(crate) denied: Denied,
 }
 
 /// A token that proves nothing.
@@ -295,6 +306,40 @@ impl Security {
             }
         }
         allowed.map_err(|code| Denied { right, code })
+    }
+
+    /// Whether the principal may propose all of these; each right is asked once
+    /// for a run of intentions that need it, and not again if it was `asked`.
+    pub(crate) fn allow(
+        &self,
+        principal: &Principal,
+        asked: Option<(Right, &str)>,
+        intentions: &[Intention<'_>],
+    ) -> Result<(), NotAllowed> {
+        let mut before = asked;
+        for (index, intention) in intentions.iter().enumerate() {
+            for need in needs::needs(intention) {
+                if before == Some(need) || asked == Some(need) {
+                    continue;
+                }
+                before = Some(need);
+                let (right, topic) = need;
+                if let Err(denied) = self.authorize(principal, right, topic) {
+                    let topic = topic.to_owned();
+                    return Err(NotAllowed {
+                        index,
+                        topic,
+                        denied,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the principal has a right; nobody is told that it was asked.
+    pub(crate) fn has(&self, principal: &Principal, right: Right, topic: &str) -> bool {
+        self.asked(principal, right, topic).is_ok()
     }
 
     fn asked(&self, principal: &Principal, right: Right, topic: &str) -> Result<(), ErrorCode> {

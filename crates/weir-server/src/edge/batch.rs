@@ -420,6 +420,8 @@ impl Writer<'_> {
             });
             nonce += u64::from(nonce != 0);
         }
+        let allowed = self.edge.allow(self.call, &intentions);
+        allowed.map_err(|(index, problem)| Box::new((Some(index), problem)))?;
         let bytes = intentions.iter().map(Intention::size_hint).sum();
         let shared = &self.edge.shared;
         let permit = shared.room(&intentions, bytes);
@@ -711,7 +713,7 @@ async fn txn(
             fingerprint: session.fingerprint,
             ..Intention::new(&call.matched.topic, Operation::Txn { ops })
         };
-        write::propose(edge, std::slice::from_ref(&intention))?
+        write::propose(edge, call, std::slice::from_ref(&intention))?
     };
     let outcomes = outcomes(edge, proposal, permit).await?;
     let outcome = outcomes.runs().first().map(|run| &run.outcome);

@@ -25,7 +25,6 @@ use super::reply::Reply;
 use super::route::Resource;
 use super::service::{Call, Edge, denial};
 use super::topics::{execute_plain, json_object};
-use crate::access::Right;
 use crate::claiming::{Claim, NoLook, reason};
 use crate::shared::Phase;
 
@@ -237,14 +236,6 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
     } else {
         json_object(body)?
     };
-    // The store writes the letters, and makes the topic for them.
-    for right in [Right::Create, Right::Put] {
-        let dead = &wanted.dead_letters;
-        if !dead.is_empty() {
-            let allowed = edge.shared.authorize(&call.principal, right, dead);
-            allowed.map_err(|denied| denial(denied, dead))?;
-        }
-    }
     let standing = edge.shared.store.standing(&call.matched.topic);
     let setup = wanted.made(standing.map_or(0, |topic| topic.last.0));
     let step = GroupStep::Open(setup);

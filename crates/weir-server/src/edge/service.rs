@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use weir_core::{ClientId, ErrorCode};
+use weir_core::{ClientId, ErrorCode, Intention};
 
 use super::head::{Bad, Head, Known, Method, Version};
 use super::hub::Hub;
@@ -58,6 +58,9 @@ pub(crate) struct Call {
     pub(crate) query: Query,
     pub(crate) page: Page,
     pub(crate) principal: Arc<Principal>,
+    /// The right that it has on its topic, as was found before its body was
+    /// read.
+    pub(crate) asked: Option<Right>,
     pub(crate) begun: Instant,
     pub(crate) id: String,
 }
@@ -197,6 +200,7 @@ impl Edge {
             },
             query: Query::default(),
             principal: peer.principal,
+            asked: None,
             begun,
             id,
         });
@@ -245,8 +249,14 @@ impl Edge {
                 .admit(&call.principal, 1, length.unwrap_or(0))
                 .map_err(rate)?;
             let topic = &call.matched.topic;
-            let allowed = self.shared.authorize(&call.principal, right, topic);
-            allowed.map_err(|denied| denial(denied, topic))?;
+            // Its items say whether it writes, removes, or both.
+            let open = (call.matched.resource == Resource::Transactions || batch::is_batch(call))
+                && security.has(&call.principal, Right::Delete, topic);
+            if !open || security.has(&call.principal, right, topic) {
+                let allowed = self.shared.authorize(&call.principal, right, topic);
+                allowed.map_err(|denied| denial(denied, topic))?;
+                call.asked = Some(right);
+            }
         }
         let head = &call.head;
         call.query = match call.matched.resource {
@@ -497,6 +507,20 @@ fn rate(pause: std::time::Duration) -> Problem {
     let mut problem = Problem::new(Kind::Rate, ErrorCode::Rate.sentence()).code(ErrorCode::Rate);
     problem.retry_after_ms = Some(milliseconds(pause));
     problem
+}
+
+impl Edge {
+    /// Whether whoever calls may propose these.
+    pub(crate) fn allow(
+        &self,
+        call: &Call,
+        intentions: &[Intention<'_>],
+    ) -> Result<(), (usize, Problem)> {
+        let asked = call.asked.map(|right| (right, &*call.matched.topic));
+        let security = &self.shared.security;
+        let allowed = security.allow(&call.principal, asked, intentions);
+        allowed.map_err(|not| (not.index, denial(not.denied, &not.topic)))
+    }
 }
 
 pub(crate) fn denial(denied: Denied, topic: &str) -> Problem {

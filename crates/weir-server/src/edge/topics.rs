@@ -202,7 +202,7 @@ async fn with(
             fingerprint: session.fingerprint,
             ..Intention::new(&call.matched.topic, operation)
         };
-        write::propose(edge, std::slice::from_ref(&intention))?
+        write::propose(edge, call, std::slice::from_ref(&intention))?
     };
     let outcomes = outcomes(edge, proposal, permit).await?;
     let outcome = outcomes.runs().first().map(|run| run.outcome.clone());

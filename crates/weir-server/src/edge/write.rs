@@ -342,7 +342,7 @@ impl Plan {
             fingerprint: self.session.fingerprint,
             ..Intention::new(&call.matched.topic, operation)
         };
-        propose(edge, std::slice::from_ref(&intention))
+        propose(edge, call, std::slice::from_ref(&intention))
     }
 
     /// What a writer that was late has not seen, if it wants to know.
@@ -456,8 +456,21 @@ pub(crate) fn refused(code: ErrorCode, expected: u64) -> Problem {
     }
 }
 
-/// Hands intentions over if there is room.
+/// Hands intentions over if whoever calls may do what they do, and there is
+/// room.
 pub(crate) fn propose(
+    edge: &Edge,
+    call: &Call,
+    intentions: &[Intention<'_>],
+) -> Result<(Proposal, Permit), Problem> {
+    edge.allow(call, intentions)
+        .map_err(|(_, problem)| problem)?;
+    hand_over(edge, intentions)
+}
+
+/// The same for steps of a request whose rights were asked about as a whole,
+/// and for what nobody has requested.
+pub(crate) fn hand_over(
     edge: &Edge,
     intentions: &[Intention<'_>],
 ) -> Result<(Proposal, Permit), Problem> {

@@ -6,14 +6,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use weir_core::protocol::{
     Held, ItemsError, Message, OneKind, OneWrite, Packet, ServerConnection, read_items,
 };
-use weir_core::{ClientId, ErrorCode, GroupStep, Intention, Operation, TopicOptions};
+use weir_core::{ClientId, ErrorCode, Intention, Operation, TopicOptions};
 use weir_store::{Proposal, Store, StoreError};
 
 use super::answers::Waiting;
 use super::connection::Connection;
 use super::guard;
 use super::refuse::{self, Refused};
-use crate::access::Right;
 use crate::admission::Permit;
 use crate::shared::Phase;
 
@@ -230,27 +229,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(Taken::Yes)
     }
 
-    /// Asks once for each run of equal rights and topics.
     fn allowed(&self, intentions: &[Intention<'_>]) -> Result<(), Refused> {
-        let mut before = None;
-        for (index, intention) in (0_u64..).zip(intentions) {
-            let own = rights(&intention.operation).iter();
-            let own = own.map(|right| (*right, intention.topic));
-            for asked in own.chain(letters(&intention.operation)) {
-                if before == Some(asked) {
-                    continue;
-                }
-                before = Some(asked);
-                let (right, topic) = asked;
-                let shared = &self.port.shared;
-                if let Err(denied) = shared.authorize(&self.principal, right, topic) {
-                    let mut refused = guard::refused(denied, topic);
-                    refused.message.item = Some(index);
-                    return Err(refused);
-                }
-            }
-        }
-        Ok(())
+        let security = &self.port.shared.security;
+        let allowed = security.allow(&self.principal, None, intentions);
+        allowed.map_err(|not| {
+            let mut refused = guard::refused(not.denied, &not.topic);
+            refused.message.item = Some(not.index as u64);
+            refused
+        })
     }
 }
 
@@ -259,37 +245,6 @@ fn brings_program(intention: &Intention<'_>) -> bool {
         intention.operation,
         Operation::CreateProgram { .. } | Operation::Replace { .. }
     )
-}
-
-fn rights(operation: &Operation<'_>) -> &'static [Right] {
-    match operation {
-        // Retention removes records, so whoever may only write must not set it.
-        Operation::Create { .. } | Operation::Alter { .. } => &[Right::Create],
-        Operation::CreateProgram { .. } => &[Right::Create, Right::Program],
-        Operation::Replace { .. } => &[Right::Program],
-        Operation::Destroy => &[Right::Destroy],
-        Operation::Put { .. } => &[Right::Put],
-        Operation::Delete { .. } => &[Right::Delete],
-        Operation::Cursor { .. } => &[Right::Group],
-        Operation::Txn { .. } => &[Right::Put, Right::Delete],
-        _ => &[Right::Admin],
-    }
-}
-
-/// What a group that gives records up needs elsewhere: the store writes its
-/// letters, and makes the topic for them.
-fn letters<'a>(operation: &Operation<'a>) -> impl Iterator<Item = (Right, &'a str)> + use<'a> {
-    let dead = match operation {
-        Operation::Cursor {
-            step: GroupStep::Open(setup),
-            ..
-        } => setup.dead_letters,
-        _ => "",
-    };
-    let rights = [Right::Create, Right::Put].into_iter();
-    rights
-        .filter(|_| !dead.is_empty())
-        .map(move |right| (right, dead))
 }
 
 fn bad_items(error: &ItemsError) -> Refused {

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::{ClientConnection, StreamOwned};
@@ -23,6 +24,10 @@ fn world(rights: &[&str]) -> (World, Token) {
 
 /// The whole answer to one request.
 fn ask(world: &World, line: &str, fields: &[&str], body: &str) -> String {
+    ask_bytes(world, line, fields, body.as_bytes())
+}
+
+fn ask_bytes(world: &World, line: &str, fields: &[&str], body: &[u8]) -> String {
     let address = world.http.unwrap();
     let socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -36,9 +41,10 @@ fn ask(world: &World, line: &str, fields: &[&str], body: &str) -> String {
     let host = format!("Host: localhost:{}", address.port());
     let length = body.len();
     let request = format!(
-        "{line} HTTP/1.1\r\n{host}\r\nContent-Length: {length}\r\nConnection: close\r\n{fields}\r\n{body}"
+        "{line} HTTP/1.1\r\n{host}\r\nContent-Length: {length}\r\nConnection: close\r\n{fields}\r\n"
     );
     stream.write_all(request.as_bytes()).unwrap();
+    stream.write_all(body).unwrap();
     let mut answer = Vec::new();
     // A server may close without the farewell of TLS.
     let _ = stream.read_to_end(&mut answer);
@@ -229,4 +235,115 @@ fn a_conflict_shows_nothing_to_who_may_only_write() {
         assert!(late.starts_with("http/1.1 412 "), "{late}");
         assert_eq!(late.contains("secret"), topic == "u", "{late}");
     }
+}
+
+/// Every write of the port with every right but its own, and with it: the same
+/// rights as on the native port.
+#[test]
+fn each_write_needs_the_rights_of_what_it_does() {
+    const RECORDS: &str = "POST /v1/topics/t.a/events?mode=records";
+    const ATOMIC: &str = "POST /v1/topics/t.a/events?mode=records&atomic=true";
+    const TXN: &str = "POST /v1/topics/t.a/transactions";
+    let lines = "Content-Type: application/x-ndjson";
+    let (put, delete) = (
+        "{\"key\":\"k\",\"value\":1}",
+        "{\"op\":\"delete\",\"key\":\"k\"}",
+    );
+    let both = &format!("{put}\n{delete}");
+    let txn = |items: &[&str]| format!("{{\"operations\":[{}]}}", items.join(","));
+    let (txn_put, txn_delete, txn_both) = (&txn(&[put]), &txn(&[delete]), &txn(&[put, delete]));
+    let options = "{\"options\":{\"keys_max\":9}}";
+    let patch = "Content-Type: application/merge-patch+json";
+    let table: [(&str, &str, &str, &str); 16] = [
+        ("create", "PUT /v1/topics/t.new", JSON, "{}"),
+        ("create", "PATCH /v1/topics/t.a", patch, options),
+        ("put", "POST /v1/topics/t.a/events", JSON, "1"),
+        ("put", "PUT /v1/topics/t.a/keys/k", JSON, "1"),
+        ("put", "POST /v1/topics/t.a/events", lines, "1\n2"),
+        ("put", RECORDS, lines, put),
+        ("put", ATOMIC, lines, put),
+        ("put", TXN, JSON, txn_put),
+        ("put,delete", RECORDS, lines, both),
+        ("put,delete", ATOMIC, lines, both),
+        ("put,delete", TXN, JSON, txn_both),
+        ("delete", RECORDS, lines, delete),
+        ("delete", ATOMIC, lines, delete),
+        ("delete", TXN, JSON, txn_delete),
+        ("delete", "DELETE /v1/topics/t.a/keys/k", JSON, ""),
+        ("destroy", "DELETE /v1/topics/t.a", JSON, ""),
+    ];
+    let all = [
+        "create", "destroy", "put", "delete", "read", "group", "program", "admin",
+    ];
+    let files = Files::new();
+    files.certificate(&files.authority, &["localhost"]);
+    let own: Vec<Token> = table
+        .iter()
+        .map(|(rights, ..)| files.token("own", &[&format!("{rights} t.*")]))
+        .collect();
+    let without: Vec<(&str, Token)> = ["create", "put", "delete", "destroy"]
+        .iter()
+        .map(|right| {
+            let others = all.iter().filter(|other| *other != right);
+            let others = others.copied().collect::<Vec<_>>().join(",");
+            (*right, files.token("other", &[&format!("{others} **")]))
+        })
+        .collect();
+    let world = files.start(|config| config.http = Some(loopback()));
+    world.create("t.a");
+    for ((rights, line, kind, body), own) in table.iter().zip(&own) {
+        for (right, token) in &without {
+            if rights.split(',').all(|needed| needed != *right) {
+                continue;
+            }
+            let before = world.store.topic("t.a").unwrap().last;
+            let denied = ask(&world, line, &[&bearer(token), kind], body);
+            // A batch that has begun says so; nothing behind the denial is done.
+            assert!(denied.contains("\"right\":"), "{line} {body}: {denied}");
+            assert!(
+                denied.starts_with("http/1.1 403 "),
+                "{line} {body}: {denied}"
+            );
+            let after = world.store.topic("t.a").unwrap().last;
+            let most = u64::from(*line == RECORDS && *rights == "put,delete");
+            assert!(after.0 - before.0 <= most, "{line} {body} without {right}");
+        }
+        let done = ask(&world, line, &[&bearer(own), kind], body);
+        assert!(done.starts_with("http/1.1 20"), "{line} {body}: {done}");
+    }
+}
+
+#[test]
+fn who_may_set_programs_makes_no_topics() {
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/prebuilt/counter.wasm");
+    let module = std::fs::read(module).unwrap();
+    let files = Files::new();
+    files.certificate(&files.authority, &["localhost"]);
+    let (only, both) = (
+        files.token("only", &["program **"]),
+        files.token("both", &["create,program **"]),
+    );
+    let folder = files.path("store");
+    let options = weir::OpenOptions {
+        durability: weir::Durability::Memory,
+        ..weir::OpenOptions::default()
+    };
+    // The front door brings the engine.
+    let weir = weir::Weir::open_with(&folder, &options).unwrap();
+    let world = files.serve(weir.shared_store().unwrap(), |config| {
+        config.http = Some(loopback());
+    });
+    let wasm = "Content-Type: application/wasm";
+    let put = |token: &Token, topic: &str| {
+        let line = format!("PUT /v1/topics/{topic}/program");
+        ask_bytes(&world, &line, &[&bearer(token), wasm], &module)
+    };
+    let denied = put(&only, "new");
+    assert!(denied.starts_with("http/1.1 403 "), "{denied}");
+    assert!(denied.contains("\"right\":\"create\""), "{denied}");
+    assert!(world.store.topic("new").is_none());
+    let made = put(&both, "new");
+    assert!(made.starts_with("http/1.1 201 "), "{made}");
+    let replaced = put(&only, "new");
+    assert!(replaced.starts_with("http/1.1 200 "), "{replaced}");
 }

@@ -129,6 +129,11 @@ impl Files {
 
     pub(crate) fn start(self, change: impl FnOnce(&mut ServerConfig)) -> World {
         let store = self.store();
+        self.serve(store, change)
+    }
+
+    /// The same for a store that is open.
+    pub(crate) fn serve(self, store: Arc<Store>, change: impl FnOnce(&mut ServerConfig)) -> World {
         let mut config = self.config();
         change(&mut config);
         let server = Server::start(config, Arc::clone(&store)).unwrap();

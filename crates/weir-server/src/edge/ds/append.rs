@@ -375,7 +375,7 @@ async fn carry_out(
             principal: call.principal.name.as_bytes(),
             ..Intention::new(topic, operation)
         };
-        write::propose(edge, std::slice::from_ref(&intention))?
+        write::hand_over(edge, std::slice::from_ref(&intention))?
     };
     let outcomes = outcomes(edge, proposal, permit).await?;
     let outcome = outcomes.iter().next();

@@ -299,7 +299,7 @@ async fn make(
             expect: &expect,
             ..Intention::new(topic, Operation::Txn { ops: &ops })
         };
-        write::propose(edge, &[create, fill])?
+        write::hand_over(edge, &[create, fill])?
     };
     drop(ops);
     let outcomes = outcomes(edge, proposal, permit).await?;

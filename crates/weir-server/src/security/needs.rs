@@ -1,0 +1,89 @@
+//! What an intention needs: the rights of each operation, the same for all
+//! ports.
+//!
+//! What must never happen here: an operation that needs nothing.
+
+use weir_core::{GroupStep, Intention, Operation, TxnOp};
+
+use super::Right;
+
+/// Each right that whoever proposes this must have, and on which topic.
+pub(super) fn needs<'a>(intention: &Intention<'a>) -> impl Iterator<Item = (Right, &'a str)> {
+    let topic = intention.topic;
+    let own = rights(&intention.operation).iter();
+    own.map(move |right| (*right, topic))
+        .chain(letters(&intention.operation))
+}
+
+fn rights(operation: &Operation<'_>) -> &'static [Right] {
+    match operation {
+        // Retention removes records, so whoever may only write must not set it.
+        Operation::Create { .. } | Operation::Alter { .. } => &[Right::Create],
+        Operation::CreateProgram { .. } => &[Right::Create, Right::Program],
+        Operation::Replace { .. } => &[Right::Program],
+        Operation::Destroy => &[Right::Destroy],
+        Operation::Put { .. } => &[Right::Put],
+        Operation::Delete { .. } => &[Right::Delete],
+        Operation::Cursor { .. } => &[Right::Group],
+        Operation::Txn { ops } => steps(ops),
+        _ => &[Right::Admin],
+    }
+}
+
+/// A transaction needs what its steps need.
+fn steps(ops: &[TxnOp<'_>]) -> &'static [Right] {
+    let removes = |op: &TxnOp<'_>| matches!(op, TxnOp::Delete { .. });
+    if !ops.iter().any(removes) {
+        &[Right::Put]
+    } else if ops.iter().all(removes) {
+        &[Right::Delete]
+    } else {
+        &[Right::Put, Right::Delete]
+    }
+}
+
+/// What a group that gives records up needs elsewhere: the store writes its
+/// letters, and makes the topic for them.
+fn letters<'a>(operation: &Operation<'a>) -> impl Iterator<Item = (Right, &'a str)> + use<'a> {
+    let dead = match operation {
+        Operation::Cursor {
+            step: GroupStep::Open(setup),
+            ..
+        } => setup.dead_letters,
+        _ => "",
+    };
+    let rights = [Right::Create, Right::Put].into_iter();
+    rights
+        .filter(|_| !dead.is_empty())
+        .map(move |right| (right, dead))
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_core::{Intention, Operation, TxnOp};
+
+    use super::{Right, needs};
+
+    #[test]
+    fn a_transaction_needs_what_its_steps_need() {
+        let put = TxnOp::Put {
+            key: b"k",
+            value: b"v",
+            meta: b"",
+        };
+        let delete = TxnOp::Delete {
+            key: b"k",
+            meta: b"",
+        };
+        for (ops, rights) in [
+            (&[put, put][..], &[Right::Put][..]),
+            (&[delete], &[Right::Delete]),
+            (&[put, delete], &[Right::Put, Right::Delete]),
+        ] {
+            let txn = Intention::new("t", Operation::Txn { ops });
+            let found: Vec<_> = needs(&txn).collect();
+            let wanted: Vec<_> = rights.iter().map(|right| (*right, "t")).collect();
+            assert_eq!(found, wanted);
+        }
+    }
+}
