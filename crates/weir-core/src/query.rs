@@ -76,7 +76,7 @@ pub use manage::{SOURCE_NAME_BYTES_MAX, SPLITS_MAX};
 pub use options::{Bounds, Budgets, Complex, Missing, Mode, QueryText, SourceOptions};
 pub use page::{Item, ResultPage};
 pub use plan::{AGGREGATES_MAX, KEYS_MAX, Plan, TEXT_BYTES_MAX};
-pub use records::{Properties, RECORD_PROPERTIES, span_in};
+pub use records::{Properties, RECORD_PROPERTIES, item_of, span_in};
 pub use sieve::{Sieve, Sifted};
 pub use source::{Frames, Meta, Need, PageIn, SourceId};
 pub use token::{TOKEN_BYTES_MAX, TOKEN_KEY_BYTES_MAX};

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 use weir_core::ClientId;
 
@@ -32,10 +32,13 @@ mod fetch;
 mod groups;
 mod guard;
 mod hello;
+#[cfg(test)]
+mod late;
 mod listeners;
 mod marks;
 mod reads;
 mod refuse;
+mod sift;
 mod writes;
 
 use connection::Connection;
@@ -45,6 +48,8 @@ use connection::Connection;
 const LARGE_BYTES_MAX: usize = 256 << 20;
 /// Bytes of writes of one connection that may be unanswered.
 const WINDOW_BYTES: usize = 16 << 20;
+/// Looks through pages for queries at the same moment, of all connections.
+const SIFTS_MAX: usize = 8;
 /// Pause after a failed accept, so that a lack of descriptors is no busy loop.
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
@@ -58,6 +63,8 @@ pub(crate) struct Port {
     large: AtomicUsize,
     /// Number of the newest connection.
     last: AtomicU64,
+    /// Looks through pages for queries.
+    sifts: Arc<Semaphore>,
 }
 
 /// The connection that has a session open.
@@ -136,6 +143,7 @@ pub(crate) async fn serve(
         sessions: Mutex::default(),
         large: AtomicUsize::new(0),
         last: AtomicU64::new(0),
+        sifts: Arc::new(Semaphore::new(SIFTS_MAX)),
     });
     let mut connections = JoinSet::new();
     let guests = Guests::new(&port.shared, |shared| &shared.metrics.native_connections);

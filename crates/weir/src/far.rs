@@ -22,6 +22,7 @@ pub use self::address::AddressError;
 use self::link::{Link, far, packet_of};
 
 mod address;
+pub(crate) mod asking;
 mod groups;
 pub(crate) mod link;
 pub(crate) mod listener;

@@ -113,6 +113,14 @@ impl Place {
         })
     }
 
+    /// Whether a server does parts of queries; never for a store of this process.
+    pub(crate) fn queries(&self) -> Result<bool, StoreError> {
+        match self {
+            Self::Near(_) => Ok(false),
+            Self::Far(remote) => Ok(remote.link.facts()?.queries),
+        }
+    }
+
     /// Intention that made the newest topic; only for queries that follow.
     pub(crate) fn newest_topic(&self) -> Result<IntentionOffset, StoreError> {
         match self {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use weir_core::query::{
-    Bounds, Explain, Mode, Need, PageIn, Plan, Properties, Query, QueryError, QueryText,
+    Bounds, Budgets, Explain, Mode, Need, PageIn, Plan, Properties, Query, QueryError, QueryText,
     ResultPage, Shape, SourceId, SourceOptions, Step, TopicToken,
 };
 use weir_core::{ErrorCode, IntentionOffset};
@@ -21,6 +21,7 @@ use self::follow::Follow;
 use self::options::{TopicEnd, TopicQueryOptions, TopicView, pattern_matches};
 use self::reading::{Given, Reading, Shared};
 use crate::error::WeirError;
+use crate::far::asking::{Asking, Sifting};
 use crate::place::Place;
 use crate::topic::Topic;
 use crate::weir::Weir;
@@ -51,6 +52,8 @@ pub struct TopicQuery {
     options: TopicQueryOptions,
     shared: Shared,
     query: Query,
+    /// The same query without the part that a server does, if it does one.
+    whole: Option<Query>,
     readings: BTreeMap<SourceId, Reading>,
     follow: Option<Follow>,
     cancelled: Arc<AtomicBool>,
@@ -136,7 +139,7 @@ impl TopicQuery {
     fn new(place: Place, options: TopicQueryOptions) -> Result<Self, WeirError> {
         let text = completed(&options)?;
         let plan = text.compile()?.over(&sources(&options));
-        let properties = Properties::of(&plan)?;
+        Properties::of(&plan)?;
         let resumed = options.token.as_deref().map(TopicToken::decode);
         let resumed = resumed.transpose()?;
         let until = Instant::now().checked_add(options.patience);
@@ -154,22 +157,51 @@ impl TopicQuery {
             place.reach(cut, until)?;
         }
         let kinds = options.kinds.iter().map(|kind| 1_u8 << *kind as u8);
+        let kinds = kinds.fold(0, |all, kind| all | kind);
+        let helped = options.push_down && options.view == TopicView::Log && place.queries()?;
+        let sifting = if helped && plan.may_sift() && limits_are_usual(&options.budgets) {
+            Sifting::new(&text, plan.may_cut())
+        } else {
+            None
+        };
+        let whole = Arc::new(plan);
+        let plan = match &sifting {
+            Some(sifting) => Arc::new(whole.behind_sieve(&text, sifting.cuts())?),
+            None => Arc::clone(&whole),
+        };
+        let run = |plan: &Arc<Plan>| match &resumed {
+            Some(resumed) => Query::resume(Arc::clone(plan), options.budgets, resumed.engine),
+            None => Ok(Query::new(Arc::clone(plan), options.budgets)),
+        };
+        let query = run(&plan)?;
+        let asking = Asking {
+            kinds,
+            // What is dropped at a boundary would be counted there.
+            limit: query.wanted().filter(|_| {
+                let streams = !plan.is_ordered() || is_sorted(&options);
+                helped && streams && cut.is_some() && resumed.is_none()
+            }),
+            until: cut.filter(|_| helped),
+            marks: cut.is_none(),
+            sifting: sifting.map(Arc::new),
+        };
         let shared = Shared {
-            properties,
-            kinds: kinds.fold(0, |all, kind| all | kind),
+            properties: Properties::of(&plan)?,
+            kinds,
             cut,
             view: options.view,
             reset_earliest: options.reset_earliest,
+            asking,
         };
-        let plan = Arc::new(plan);
-        let query = match &resumed {
-            Some(resumed) => Query::resume(plan, options.budgets, resumed.engine)?,
-            None => Query::new(plan, options.budgets),
+        let whole = match &shared.asking.sifting {
+            Some(_) => Some(run(&whole)?),
+            None => None,
         };
         let mut new = Self {
             place,
             shared,
             query,
+            whole,
             readings: BTreeMap::new(),
             follow: None,
             cancelled: Arc::default(),
@@ -228,34 +260,23 @@ impl TopicQuery {
     fn add(&mut self, name: &str, bound: Option<IntentionOffset>) -> Result<(), WeirError> {
         let topic = Topic::new(self.place.clone(), weir_core::TopicName::new(name)?);
         let reading = Reading::new(&topic, &self.shared, bound)?;
-        let source = self.query.add_source(SourceOptions {
+        let options = SourceOptions {
             name: name.as_bytes().to_vec(),
             shape: Shape::Framed,
-            sorted: self.is_sorted(),
+            sorted: self.query.plan().is_ordered() && is_sorted(&self.options),
             // A key can change before it is read again.
             stable: self.shared.view == TopicView::Log,
             // The letters of names need no escapes.
             meta: vec![("topic".to_owned(), format!("\"{name}\""))],
             bound: bound.map(|bound| vec![bound.0.to_string()]),
             ..SourceOptions::default()
-        })?;
+        };
+        if let Some(whole) = &mut self.whole {
+            whole.add_source(options.clone())?;
+        }
+        let source = self.query.add_source(options)?;
         self.readings.insert(source, reading);
         Ok(())
-    }
-
-    /// Whether records come in the order of the query as they lie there.
-    fn is_sorted(&self) -> bool {
-        if !self.query.plan().is_ordered() {
-            return false;
-        }
-        let order = own_order(&self.options.text.order);
-        match self.shared.view {
-            TopicView::Latest => matches!(order, "" | "meta.key"),
-            TopicView::Log => matches!(
-                order,
-                "" | "meta.intention" | "meta.time_ms" | "meta.offset"
-            ),
-        }
     }
 
     /// The next results. Waits for records that are there already as long as
@@ -325,6 +346,7 @@ impl TopicQuery {
         let given = reading.give(need.continuation.as_deref(), &self.shared);
         let (bytes, mut frames, next) = match given? {
             Given::Nothing => return Ok(false),
+            Given::Fault(fault) => return Err(self.fail(fault)),
             Given::End => {
                 self.query.finish(need.source)?;
                 return Ok(true);
@@ -469,13 +491,13 @@ impl TopicQuery {
     /// What the query does.
     #[must_use]
     pub fn explain(&self) -> Explain {
-        self.query.explain()
+        self.whole.as_ref().unwrap_or(&self.query).explain()
     }
 
     /// The compiled query.
     #[must_use]
     pub fn plan(&self) -> &Plan {
-        self.query.plan()
+        self.whole.as_ref().unwrap_or(&self.query).plan()
     }
 
     /// The last intention of the query; none when it follows.
@@ -494,7 +516,8 @@ impl TopicQuery {
     /// Items that are not JSON and were left out so far.
     #[must_use]
     pub fn skipped(&self) -> u64 {
-        self.query.skipped()
+        let far = self.readings.values().map(Reading::skipped);
+        self.query.skipped() + far.sum::<u64>()
     }
 
     /// Ends the query from another thread.
@@ -511,6 +534,24 @@ impl TopicQuery {
             None => error.into(),
         }
     }
+}
+
+/// Whether records come in the order of the query as they lie there.
+fn is_sorted(options: &TopicQueryOptions) -> bool {
+    let order = own_order(&options.text.order);
+    match options.view {
+        TopicView::Latest => matches!(order, "" | "meta.key"),
+        TopicView::Log => matches!(
+            order,
+            "" | "meta.intention" | "meta.time_ms" | "meta.offset"
+        ),
+    }
+}
+
+/// Whether a server, which has limits of its own, says the same of each item.
+fn limits_are_usual(budgets: &Budgets) -> bool {
+    let usual = Budgets::default();
+    (budgets.depth_max, budgets.item_bytes_max) == (usual.depth_max, usual.item_bytes_max)
 }
 
 /// The offset of an item's record.

@@ -6,6 +6,7 @@ use weir_core::protocol::After;
 use weir_core::{ConsequenceOffset, IntentionOffset};
 use weir_store::{Page, StoreError};
 
+use crate::far::asking::{Asking, Fault};
 use crate::far::listener::Listener;
 
 /// Reads the records of one topic in ascending offset, each once, from any
@@ -92,12 +93,27 @@ impl TopicReader {
         Self { source }
     }
 
-    /// Asks a server for the records, so that they are on their way: up to an
-    /// intention, or for as long as there are any.
-    pub(crate) fn prepare(&mut self, until: Option<IntentionOffset>) -> Result<(), StoreError> {
+    /// Asks a server for what a query wants, so that it is on its way.
+    pub(crate) fn prepare(&mut self, asking: Asking) -> Result<(), StoreError> {
         match &mut self.source {
             Source::Near(_) => Ok(()),
-            Source::Far(listener) => listener.prepare(until),
+            Source::Far(listener) => listener.prepare(asking),
+        }
+    }
+
+    /// Values that were not JSON and were left out by a server.
+    pub(crate) fn skipped(&self) -> u64 {
+        match &self.source {
+            Source::Near(_) => 0,
+            Source::Far(listener) => listener.skipped(),
+        }
+    }
+
+    /// The record at which the server's part of a query stopped.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        match &self.source {
+            Source::Near(_) => None,
+            Source::Far(listener) => listener.fault(),
         }
     }
 

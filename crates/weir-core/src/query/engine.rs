@@ -360,6 +360,18 @@ impl Query {
         self.done || self.failed.is_some()
     }
 
+    /// Items behind the filter that can still make a difference, of each source:
+    /// nothing where all of them can.
+    #[must_use]
+    pub fn wanted(&self) -> Option<u64> {
+        let whole = self.stages.fold.is_some() || self.stages.distinct.is_some();
+        if whole || self.planned_mode() == Mode::Sort {
+            return None;
+        }
+        let limit = self.stages.limit?;
+        Some(limit.saturating_add(self.stages.offset))
+    }
+
     /// Ends the query: every further `next` fails with `CANCELLED`.
     pub fn cancel(&mut self) {
         if self.failed.is_none() && !self.done {

@@ -9,7 +9,7 @@ use super::error::QueryError;
 use super::plan::Plan;
 use super::source::{Frames, Meta};
 use crate::error_code::ErrorCode;
-use crate::record::Record;
+use crate::record::{Record, RecordKind};
 
 /// Names of the properties of records, as in `meta.NAME`. `intention_offset` is
 /// another name of `intention`.
@@ -82,6 +82,15 @@ impl Properties {
         frames.spans.truncate(records);
         frames.starts.truncate(records);
         frames.meta.truncate(records * self.0.len());
+    }
+}
+
+/// What of a record is an item: its value if it is a PUT.
+#[must_use]
+pub fn item_of<'a>(record: &Record<'a>) -> &'a [u8] {
+    match record.kind {
+        RecordKind::Put => record.value,
+        _ => &[],
     }
 }
 

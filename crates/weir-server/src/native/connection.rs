@@ -97,6 +97,7 @@ enum Event {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn new(port: Arc<Port>, number: u64, stream: S, principal: Principal) -> Self {
         let now = Instant::now();
+        let listeners = Listeners::new(Arc::clone(&port.sifts));
         Self {
             received: Some(Received::new(Arc::clone(&port))),
             idle: port.shared.config.idle_timeout,
@@ -112,7 +113,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             answers: Answers::default(),
             waits_until: None,
             lacks: 0,
-            listeners: Listeners::default(),
+            listeners,
             claims: Claims::default(),
             encoder: Encoder::default(),
             greeted: false,

@@ -11,10 +11,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use weir_store::{Page, PageBuilder, Store, StoreError, TopicReader};
 
 use super::buffer::OUT_BYTES_HIGH;
+use super::sift::{Found, Sifter};
 
 /// Keys of a `latest` listener that are looked up at a time.
 const REPLAY_KEYS: usize = 256;
@@ -34,13 +36,16 @@ pub(super) struct Keys {
 enum Brought {
     Page(TopicReader, Result<Option<Page>, StoreError>),
     Keys(Result<Keys, StoreError>),
+    Found(Result<Box<Found>, StoreError>),
     /// The thread panicked.
     Lost,
 }
 
 /// The fetch of a connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Fetch {
+    /// Room for looks, of all connections.
+    sifts: Arc<Semaphore>,
     /// Number of the listener it is for.
     listener: u64,
     task: Option<JoinHandle<Brought>>,
@@ -48,6 +53,60 @@ pub(super) struct Fetch {
 }
 
 impl Fetch {
+    pub(super) fn new(sifts: Arc<Semaphore>) -> Self {
+        Self {
+            sifts,
+            listener: 0,
+            task: None,
+            brought: None,
+        }
+    }
+
+    /// Forgets everything.
+    pub(super) fn reset(&mut self) {
+        self.listener = 0;
+        self.task = None;
+        self.brought = None;
+    }
+
+    /// Begins to look for what a query wants, if nothing else is fetched: then
+    /// the sifter is away.
+    pub(super) fn look(
+        &mut self,
+        listener: u64,
+        reader: &TopicReader,
+        sifter: &mut Option<Box<Sifter>>,
+    ) {
+        if !self.is_idle() {
+            return;
+        }
+        let (Some(sifter), reader) = (sifter.take(), reader.clone()) else {
+            return;
+        };
+        let sifts = Arc::clone(&self.sifts);
+        self.listener = listener;
+        self.task = Some(tokio::spawn(async move {
+            let Ok(place) = sifts.acquire_owned().await else {
+                return Brought::Lost;
+            };
+            let looked = tokio::task::spawn_blocking(move || {
+                let found = sifter.look(reader);
+                drop(place);
+                Brought::Found(found.map(Box::new))
+            });
+            looked.await.unwrap_or(Brought::Lost)
+        }));
+    }
+
+    /// What a look found for a listener.
+    pub(super) fn take_found(&mut self, listener: u64) -> Option<Result<Box<Found>, StoreError>> {
+        match self.take(listener)? {
+            Brought::Found(found) => Some(found),
+            Brought::Lost => Some(Err(StoreError::Poisoned)),
+            Brought::Page(..) | Brought::Keys(_) => None,
+        }
+    }
+
     fn is_idle(&self) -> bool {
         self.task.is_none() && self.brought.is_none()
     }
@@ -76,7 +135,7 @@ impl Fetch {
         match self.take(listener)? {
             Brought::Page(reader, page) => Some(page.map(|page| (reader, page))),
             Brought::Lost => Some(Err(StoreError::Poisoned)),
-            Brought::Keys(_) => None,
+            Brought::Keys(_) | Brought::Found(_) => None,
         }
     }
 
@@ -107,7 +166,7 @@ impl Fetch {
         match self.take(listener)? {
             Brought::Keys(keys) => Some(keys),
             Brought::Lost => Some(Err(StoreError::Poisoned)),
-            Brought::Page(..) => None,
+            Brought::Page(..) | Brought::Found(_) => None,
         }
     }
 
@@ -121,7 +180,7 @@ impl Fetch {
     /// Nobody waits for what this listener asked for.
     pub(super) fn forget(&mut self, listener: u64) {
         if self.listener == listener {
-            *self = Self::default();
+            self.reset();
         }
     }
 

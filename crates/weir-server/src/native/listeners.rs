@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use tokio::sync::Semaphore;
 use weir_core::protocol::{
     After, Encoder, LISTENERS_MAX, Listen, Message, PROGRESS_RECORDS, Packet,
 };
@@ -16,6 +17,7 @@ use super::buffer::Outgoing;
 use super::fetch::Fetch;
 use super::marks::Marks;
 use super::refuse::{self, Refused};
+use super::sift::{Ending, Found, Sifter};
 
 /// Pages that a filter looks through in one turn.
 const TURN_PAGES: usize = 16;
@@ -27,14 +29,14 @@ const REPLAY_PAGES: usize = 16;
 
 /// Which records a listener wants.
 #[derive(Debug)]
-struct Filter {
+pub(super) struct Filter {
     key: Option<Box<[u8]>>,
     prefix: Option<Box<[u8]>>,
     kinds: u8,
 }
 
 impl Filter {
-    fn wants(&self, record: &Record<'_>) -> bool {
+    pub(super) fn wants(&self, record: &Record<'_>) -> bool {
         self.key.as_deref().is_none_or(|key| key == record.key)
             && self
                 .prefix
@@ -65,6 +67,11 @@ struct Listener {
     records: i64,
     follow: bool,
     filter: Option<Filter>,
+    /// What a query wants; nothing too while it is on its way to be looked for.
+    sifter: Option<Box<Sifter>>,
+    sifts: bool,
+    /// What was found and is not sent.
+    found: Option<Box<Found>>,
     replay: Option<Replay>,
     /// Records left out since the last page or mark.
     skipped: u64,
@@ -87,7 +94,7 @@ enum Turn {
 }
 
 /// All listeners of a connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Listeners {
     list: Vec<Listener>,
     /// Whose turn it is.
@@ -104,6 +111,19 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
+    pub(super) fn new(sifts: Arc<Semaphore>) -> Self {
+        Self {
+            list: Vec::new(),
+            next: 0,
+            page: Vec::new(),
+            goes_on: false,
+            lacks: 0,
+            newest: 0,
+            fetch: Fetch::new(sifts),
+            marks: Marks::default(),
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -173,6 +193,19 @@ impl Listeners {
             }
         }
         let filtered = listen.key.is_some() || listen.prefix.is_some() || listen.kinds != 0;
+        let filter = filtered.then(|| Filter {
+            key: listen.key.map(Into::into),
+            prefix: listen.prefix.map(Into::into),
+            kinds: listen.kinds,
+        });
+        let (sifter, filter) = match Sifter::new(listen, filter)? {
+            Ok(_) if replay.is_some() => {
+                let text = "a query is not done on the latest values";
+                return Err(Refused::new(ErrorCode::Unsupported, text));
+            }
+            Ok(sifter) => (Some(sifter), None),
+            Err(filter) => (None, filter),
+        };
         let position = reader.position().0;
         self.newest += 1;
         self.list.push(Listener {
@@ -183,11 +216,10 @@ impl Listeners {
             bytes: clamp(listen.bytes),
             records: clamp(listen.records),
             follow: listen.follow,
-            filter: filtered.then(|| Filter {
-                key: listen.key.map(Into::into),
-                prefix: listen.prefix.map(Into::into),
-                kinds: listen.kinds,
-            }),
+            filter,
+            sifts: sifter.is_some(),
+            sifter,
+            found: None,
             replay,
             skipped: 0,
             changed: None,
@@ -221,7 +253,7 @@ impl Listeners {
     pub(super) fn end(&mut self, encoder: &mut Encoder, out: &mut Outgoing) {
         self.goes_on = false;
         self.lacks = 0;
-        self.fetch = Fetch::default();
+        self.fetch.reset();
         for listener in self.list.drain(..) {
             let position = listener.reader.position().0;
             let message = Message::End { position };
@@ -365,6 +397,8 @@ impl Listener {
         }
         let turn = if self.replay.is_some() {
             self.replay(hands)
+        } else if self.sifts {
+            self.sifted(hands)
         } else {
             self.read(hands)
         };
@@ -423,6 +457,52 @@ impl Listener {
                 return Ok(self.page_or_back(&page, before, hands));
             }
             self.mark(self.skipped >= PROGRESS_RECORDS, hands);
+        }
+        Ok(Turn::Goes)
+    }
+
+    /// Sends what a query wants.
+    fn sifted(&mut self, hands: &mut Hands<'_>) -> Result<Turn, StoreError> {
+        let ready = self.found.take().map(Ok);
+        let Some(found) = ready.or_else(|| hands.fetch.take_found(self.number)) else {
+            let fetch = &mut *hands.fetch;
+            fetch.look(self.number, &self.reader, &mut self.sifter);
+            return Ok(Turn::Waits);
+        };
+        let mut found = found?;
+        if let Some(page) = found.page.take()
+            && let Err(lacks) = self.page(&page, false, hands)
+        {
+            found.page = Some(page);
+            self.found = Some(found);
+            return Ok(Turn::Lacks(lacks));
+        }
+        if found.bad > 0 {
+            hands.send(&self.tag, Message::Skipped { count: found.bad });
+        }
+        self.reader = found.reader;
+        self.sifter = Some(found.sifter);
+        self.skipped += found.skipped;
+        let position = self.reader.position().0;
+        match found.ending {
+            Ending::More => self.mark(self.skipped >= PROGRESS_RECORDS, hands),
+            Ending::End => {
+                self.mark(self.skipped > 0, hands);
+                if self.follow {
+                    self.changed = Some(self.reader.changed());
+                    return Ok(Turn::Waits);
+                }
+                hands.send(&self.tag, Message::End { position });
+                return Ok(Turn::Ends);
+            }
+            Ending::Over => {
+                hands.send(&self.tag, Message::End { position });
+                return Ok(Turn::Ends);
+            }
+            Ending::Fault(refused) => {
+                refused.encode(&self.tag, hands.encoder, &mut hands.out.bytes);
+                return Ok(Turn::Ends);
+            }
         }
         Ok(Turn::Goes)
     }

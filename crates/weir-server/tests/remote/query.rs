@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use weir::query::{Bounds, QueryText};
+use proptest::prelude::*;
+use weir::query::{BadItem, Bounds, Complex, Level, Missing, Mode, QueryText};
 use weir::{
     ErrorCode, RecordKind, TopicEnd, TopicOptions, TopicQuery, TopicQueryOptions, TopicStep,
     TopicView, Weir, WeirError,
@@ -241,4 +242,169 @@ fn queries_that_cannot_be_are_refused() {
         assert!(rows(&weir, &TopicQueryOptions::new(["empty.*"])).is_empty());
         assert!(rows(&weir, &TopicQueryOptions::new(["none.*"])).is_empty());
     }
+}
+
+/// Everything that a query says: results, and how it ended.
+fn said(weir: &Weir, options: &TopicQueryOptions, items_max: usize, stops: bool) -> Vec<String> {
+    let mut said = Vec::new();
+    let mut query = match weir.query(options.clone()) {
+        Ok(query) => query,
+        Err(error) => return vec![error.to_string()],
+    };
+    let bounds = Bounds {
+        items_max,
+        ..Bounds::default()
+    };
+    loop {
+        match query.next(bounds, far_off()) {
+            Ok(TopicStep::Page(page)) => {
+                for (item, bytes) in page.items().iter().zip(page.iter()) {
+                    let topic = query.topic(item.source).unwrap_or("-");
+                    said.push(format!("{topic} {}", String::from_utf8_lossy(bytes)));
+                }
+                if stops {
+                    let Ok(token) = query.token() else { continue };
+                    let mut rest = options.clone();
+                    rest.token = Some(token);
+                    query = weir.query(rest).unwrap();
+                }
+            }
+            Ok(TopicStep::Done) => break,
+            Ok(TopicStep::Idle) => panic!("nothing came in time: {said:?}"),
+            Err(error) => {
+                said.push(error.to_string());
+                return said;
+            }
+        }
+    }
+    if !stops {
+        said.push(format!("skipped {}", query.skipped()));
+    }
+    said
+}
+
+/// Topics with values of all kinds; `bad` has one that is not JSON.
+fn mixed(world: &World) -> [Weir; 2] {
+    let near = world.near();
+    for name in ["p.a", "p.b", "p.c", "bad"] {
+        near.topic(name).unwrap().ensure().unwrap();
+    }
+    for n in 0..120_usize {
+        let name = ["p.a", "p.b", "p.c", "bad"][n * 7 % 11 % 4];
+        let value = match n * 31 % 17 {
+            0 => "7".to_owned(),
+            1 => "\"text\"".to_owned(),
+            2 => "[1,2]".to_owned(),
+            3 => "{}".to_owned(),
+            4 => format!(r#"{{"n":[{n}],"s":"x"}}"#),
+            5 => format!(r#"{{"s":"a","n":{}.5}}"#, n % 5),
+            6 => format!(r#"{{"n":"{}","s":null}}"#, n % 3),
+            _ => format!(
+                r#" {{"s" : "{}","n":{},"o":{{"p":{}}}}}"#,
+                ["a", "b", "c"][n % 3],
+                n % 9,
+                n % 4
+            ),
+        };
+        let topic = near.topic(name).unwrap();
+        if n == 60 {
+            near.topic("bad")
+                .unwrap()
+                .append(r#"{"n":1,"s":"a}"#)
+                .unwrap();
+        }
+        if n % 13 == 5 {
+            topic.append(value).unwrap();
+        } else {
+            topic.put(format!("k{}", n % 8), value).unwrap();
+        }
+        if n % 19 == 4 {
+            topic.delete("k4").unwrap();
+        }
+    }
+    [near, world.connect()]
+}
+
+fn one_of(words: &'static [&'static str]) -> impl Strategy<Value = String> {
+    (0..words.len()).prop_map(|at| words[at].to_owned())
+}
+
+prop_compose! {
+    fn queries()(
+        filter in one_of(&[
+            "", "", "@.n > 3", "@.s == 'a' && @.n <= 5", "meta('key') == 'k1'", "!@.s",
+            "@..p > 1", "meta('offset') > 12 || @.n == 4", "match(@.s, '[ab]')", "@.n == param('n')",
+            "meta('type') == 'DELETE'", "meta('topic') != 'p.b'",
+        ]),
+        order in one_of(&[
+            "", "", "", "meta.intention", "meta.offset", "meta.time_ms", "$.n", "$.s desc, $.n",
+            "meta.key, meta.offset", "meta.type", "$.o.p desc",
+        ]),
+        select in one_of(&["", "", "$.n", "$.o", "$.s", "$", "count", "count($.n), sum($.o.p) as p", "max($.s)"]),
+        group in one_of(&["", "", "", "$.s", "meta.topic"]),
+        distinct in proptest::bool::weighted(0.2), drop in proptest::bool::weighted(0.2),
+        strict in proptest::bool::weighted(0.2), rank in proptest::bool::weighted(0.8),
+        offset in prop_oneof![3 => Just(0), 1 => 1..9_u64],
+        limit in prop_oneof![2 => Just(None), 1 => (0..30_u64).prop_map(Some)],
+        mode in prop_oneof![4 => Just(None), 1 => Just(Some(Mode::Sequential)), 1 => Just(Some(Mode::RoundRobin))],
+        bad in 0..3_usize, all in proptest::bool::weighted(0.3),
+        from in one_of(&["p.*", "p.*", "p.a", "bad", "bad,p.a"]),
+    ) -> TopicQueryOptions {
+        let ordered = !order.is_empty();
+        let text = QueryText {
+            filter, order, group, distinct, offset, limit,
+            // Groups have results of their own.
+            select,
+            params: vec![("n".into(), "4".into())],
+            missing: if drop { Missing::Drop } else { Missing::First },
+            level: if strict { Level::Strict } else { Level::Structural },
+            complex: if rank { Complex::Rank } else { Complex::Error },
+            on_bad_item: [BadItem::Error, BadItem::Skip, BadItem::Undefined][bad],
+            mode: if ordered { None } else { mode },
+            ..QueryText::default()
+        };
+        let mut options = TopicQueryOptions::new(from.split(',')).text(text);
+        if all {
+            options.kinds = vec![RecordKind::Create, RecordKind::Put, RecordKind::Delete];
+        }
+        options
+    }
+}
+
+#[test]
+fn where_a_query_is_done_does_not_show() {
+    let world = World::new();
+    let [near, far] = mixed(&world);
+    let config = ProptestConfig {
+        cases: 400,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    let checked = runner.run(&(queries(), 1..40_usize), |(options, items_max)| {
+        let expected = said(&near, &options, items_max, false);
+        let mut plain = options.clone();
+        plain.push_down = false;
+        let there = said(&far, &plain, items_max, false);
+        prop_assert_eq!(&there, &expected, "{:?}", options);
+        let pushed = said(&far, &options, items_max, false);
+        prop_assert_eq!(&pushed, &expected, "{:?}", options);
+        Ok(())
+    });
+    checked.unwrap();
+    // And stopped behind each page of results.
+    let checked = runner.run(&(queries(), 1..9_usize), |(options, items_max)| {
+        let expected = said(&near, &options, usize::MAX, false);
+        let mut stopped = said(&far, &options, items_max, true);
+        let mut expected: Vec<String> = expected;
+        if expected
+            .last()
+            .is_some_and(|last| last.starts_with("skipped"))
+        {
+            expected.pop();
+        }
+        prop_assert_eq!(&mut stopped, &mut expected, "{:?}", options);
+        Ok(())
+    });
+    checked.unwrap();
 }

@@ -8,6 +8,7 @@ use weir_core::protocol::{After, Listen, ListenQuery, Message};
 use weir_core::{ConsequenceOffset, ErrorCode, IntentionOffset};
 use weir_store::{Page, StoreError};
 
+use super::asking::{Asking, Fault};
 use super::link::{Received, packet_of};
 use super::{Remote, late, other, refused};
 
@@ -29,8 +30,12 @@ pub(crate) struct Listener {
     found: Option<Page>,
     /// Whether it goes on at the first record that is left.
     earliest: bool,
-    /// Whether it says up to where it has everything.
-    marks: bool,
+    /// What a query asks for.
+    asking: Asking,
+    /// Values that were not JSON and were left out.
+    skipped: u64,
+    /// Why it ended.
+    fault: Option<Fault>,
 }
 
 #[derive(Debug)]
@@ -53,7 +58,9 @@ impl Clone for Listener {
             asked: None,
             found: self.found.clone(),
             earliest: self.earliest,
-            marks: self.marks,
+            asking: self.asking.clone(),
+            skipped: self.skipped,
+            fault: self.fault,
         }
     }
 }
@@ -73,7 +80,9 @@ impl Listener {
             asked: None,
             found: None,
             earliest: false,
-            marks: false,
+            asking: Asking::default(),
+            skipped: 0,
+            fault: None,
         }
     }
 
@@ -84,15 +93,20 @@ impl Listener {
         self
     }
 
-    /// Asks for the records, so that they are on their way: up to an intention,
-    /// or for as long as there are any.
-    pub(crate) fn prepare(&mut self, until: Option<IntentionOffset>) -> Result<(), StoreError> {
-        self.marks = until.is_none();
-        if self.marks {
-            // Asked for with the first look, so that it begins where it should.
-            self.remote.marks()?;
-        }
-        Ok(())
+    /// Asks for what a query wants, so that it is on its way.
+    pub(crate) fn prepare(&mut self, asking: Asking) -> Result<(), StoreError> {
+        self.asking = asking;
+        self.start(self.asking.marks, self.until())
+    }
+
+    /// Values that were not JSON and were left out.
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// The record at which a query stopped.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        self.fault
     }
 
     /// Up to where everything was read, if nothing is left to be read.
@@ -176,12 +190,9 @@ impl Listener {
             records: CREDIT_RECORDS,
             key: None,
             prefix: None,
-            kinds: 0,
+            kinds: self.asking.kinds(),
             reset_earliest: self.earliest,
-            query: ListenQuery {
-                marks: self.marks && follow,
-                ..ListenQuery::default()
-            },
+            query: self.asking.query(follow),
         });
         let tag = self.remote.link.begin(&message, until)?;
         self.asked = Some(Asked {
@@ -199,8 +210,11 @@ impl Listener {
         if let Some(page) = self.found.take() {
             return Ok(Some(page));
         }
+        if self.fault.is_some() {
+            return Ok(None);
+        }
         if self.asked.is_none() {
-            self.start(self.marks, self.until())?;
+            self.start(self.asking.marks, self.until())?;
         }
         let follows = self.asked.as_ref().is_some_and(|asked| asked.follow);
         // One that follows has sent what there is, or is about to.
@@ -219,7 +233,7 @@ impl Listener {
 
     /// Waits for a record that was not read yet. Returns whether there is one.
     pub(crate) fn wait(&mut self, deadline: Option<Instant>) -> Result<bool, StoreError> {
-        if self.found.is_some() {
+        if self.found.is_some() || self.fault.is_some() {
             return Ok(true);
         }
         loop {
@@ -231,6 +245,7 @@ impl Listener {
                     self.found = Some(page);
                     return Ok(true);
                 }
+                Fetched::End if self.fault.is_some() => return Ok(true),
                 Fetched::End => {}
                 Fetched::Nothing => return Ok(false),
             }
@@ -263,6 +278,9 @@ impl Listener {
                         continue;
                     }
                     self.next = read.last().0.saturating_add(1);
+                    if let Some(limit) = &mut self.asking.limit {
+                        *limit = limit.saturating_sub(read.iter().count() as u64);
+                    }
                     return Ok(Fetched::Page(read));
                 }
                 Message::Progress { position } => self.next = self.next.max(position),
@@ -272,12 +290,21 @@ impl Listener {
                     self.asked = None;
                     return Ok(Fetched::End);
                 }
+                Message::Skipped { count } => self.skipped += count,
                 Message::Refusal(refusal) => {
+                    let code = refusal.code();
+                    if let (Some(code), Some(record)) = (code, refusal.record) {
+                        let byte = refusal.byte;
+                        self.fault = Some(Fault { code, record, byte });
+                    }
                     self.remote.link.forget(tag);
                     self.asked = None;
                     if refusal.code() == Some(ErrorCode::Draining) {
                         self.start(follow, self.until())?;
                         continue;
+                    }
+                    if self.fault.is_some() {
+                        return Ok(Fetched::End);
                     }
                     return Err(refused(&refusal));
                 }

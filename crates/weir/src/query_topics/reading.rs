@@ -8,12 +8,13 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use weir_core::query::{Frames, Meta, Properties, QueryError, Span, span_in};
-use weir_core::{ConsequenceOffset, IntentionOffset, Record, RecordKind};
+use weir_core::query::{Frames, Meta, Properties, QueryError, Span, item_of, span_in};
+use weir_core::{ConsequenceOffset, IntentionOffset, RecordKind};
 use weir_store::Page;
 
 use super::options::TopicView;
 use crate::error::WeirError;
+use crate::far::asking::Asking;
 use crate::latest::Latest;
 use crate::reader::TopicReader;
 use crate::topic::{ReadFrom, Topic};
@@ -31,6 +32,8 @@ pub(super) struct Shared {
     pub(super) cut: Option<IntentionOffset>,
     pub(super) view: TopicView,
     pub(super) reset_earliest: bool,
+    /// What a server is asked for.
+    pub(super) asking: Asking,
 }
 
 impl Shared {
@@ -71,6 +74,8 @@ pub(super) enum Given {
     End,
     /// There are none now.
     Nothing,
+    /// What is wrong with the record that comes next.
+    Fault(QueryError),
 }
 
 impl Reading {
@@ -85,7 +90,7 @@ impl Reading {
                 if shared.reset_earliest {
                     reader = reader.or_earliest();
                 }
-                reader.prepare(shared.cut)?;
+                reader.prepare(shared.asking.clone())?;
                 Records::Log(reader)
             }
             TopicView::Latest => Records::Latest(topic.latest(Duration::ZERO)?.into()),
@@ -122,10 +127,26 @@ impl Reading {
         if after > 0 && reader.position().0 <= after {
             reader.seek(ConsequenceOffset(after));
         }
-        match reader.next_page()? {
+        let page = reader.next_page()?;
+        if page.is_none()
+            && let Some(fault) = reader.fault()
+        {
+            let (code, record) = (fault.code, fault.record);
+            let error = QueryError::of_record(code, &self.name, record, fault.byte);
+            return Ok(Given::Fault(error));
+        }
+        match page {
             Some(page) => Ok(frames(&page, shared, self.bound)?),
             None if shared.cut.is_some() => Ok(Given::End),
             None => Ok(Given::Nothing),
+        }
+    }
+
+    /// Values that were not JSON and were left out by a server.
+    pub(super) fn skipped(&self) -> u64 {
+        match &self.records {
+            Records::Log(reader) => reader.skipped(),
+            Records::Latest(_) => 0,
         }
     }
 
@@ -149,7 +170,10 @@ fn frames(page: &Page, shared: &Shared, bound: IntentionOffset) -> Result<Given,
         if record.intention < bound || !shared.wants(record.kind) {
             continue;
         }
-        let (value, key) = (span_in(&bytes, value(&record)), span_in(&bytes, record.key));
+        let (value, key) = (
+            span_in(&bytes, item_of(&record)),
+            span_in(&bytes, record.key),
+        );
         let start = Meta::Number(record.offset.0.saturating_sub(1));
         let properties = &shared.properties;
         properties.push(&record, value, key, start, &mut frames);
@@ -159,15 +183,6 @@ fn frames(page: &Page, shared: &Shared, bound: IntentionOffset) -> Result<Given,
         frames,
         next: (!ended).then(|| Bytes::from(page.last().0.to_string())),
     })
-}
-
-/// What is an item of a record.
-fn value<'a>(record: &Record<'a>) -> &'a [u8] {
-    if record.kind == RecordKind::Put {
-        record.value
-    } else {
-        &[]
-    }
 }
 
 /// The next values of keys, gathered: they lie in blocks of their own. Ends
@@ -190,7 +205,7 @@ fn gather(latest: &mut Latest, shared: &Shared) -> Result<Given, WeirError> {
             continue;
         }
         let (key, _) = add(record.key);
-        let (value, length) = add(value(&record));
+        let (value, length) = add(item_of(&record));
         let properties = &shared.properties;
         properties.push(&record, value, key, Meta::Bytes(key), &mut frames);
         if length >= GATHERED_BYTES {

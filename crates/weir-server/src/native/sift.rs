@@ -1,0 +1,268 @@
+//! The part of a query that a listener asks for: which records are sent, and
+//! what of them (docs/formats/native.md, "Queries").
+//!
+//! Runs on a thread that may wait and may take long. What must never happen
+//! here: a stage that needs more than one record; looking through more than
+//! `SIFT_PAGES` in one go.
+
+use weir_core::codec::Reader;
+use weir_core::protocol::{Listen, Sift};
+use weir_core::query::{
+    Complex, Frames, Level, Meta, Missing, QueryError, QueryText, Sieve, Strings, item_of, span_in,
+};
+use weir_core::{ErrorCode, Record};
+use weir_store::{Page, PageBuilder, StoreError, TopicReader};
+
+use super::listeners::Filter;
+use super::refuse::Refused;
+
+/// Pages that are looked through in one go.
+const SIFT_PAGES: usize = 64;
+/// Bytes of records that are let through in one go.
+const SIFT_BYTES: usize = 64 << 10;
+/// Bytes of a record beside its key, value and metadata, at most.
+const HEAD_BYTES: usize = 64;
+
+/// What a listener of a query wants.
+#[derive(Debug)]
+pub(super) struct Sifter {
+    filter: Option<Filter>,
+    sieve: Option<Sieve>,
+    cut: bool,
+    /// Records that may still be sent.
+    left: Option<u64>,
+    /// Records of later intentions are not sent.
+    until: Option<u64>,
+}
+
+/// How a look ended.
+#[derive(Debug)]
+pub(super) enum Ending {
+    /// There may be more.
+    More,
+    /// There is no more now.
+    End,
+    /// There is no more that is wanted.
+    Over,
+    /// A record cannot be read as the query wants.
+    Fault(Refused),
+}
+
+/// What a look found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) reader: TopicReader,
+    pub(super) sifter: Box<Sifter>,
+    pub(super) page: Option<Page>,
+    /// Values that are not JSON and were left out.
+    pub(super) bad: u64,
+    /// Records that were left out.
+    pub(super) skipped: u64,
+    pub(super) ending: Ending,
+}
+
+/// The fields of the query.
+fn text(sift: &Sift<'_>) -> Option<QueryText> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+    let mut params = Vec::new();
+    let mut reader = Reader::new(sift.params);
+    while !reader.is_empty() {
+        let (name, value) = (reader.bytes().ok()?, reader.bytes().ok()?);
+        params.push((text(name)?, text(value)?));
+    }
+    Some(QueryText {
+        filter: text(sift.filter)?,
+        order: text(sift.order)?,
+        group: text(sift.group)?,
+        select: text(sift.select)?,
+        params,
+        level: if sift.strict {
+            Level::Strict
+        } else {
+            Level::Structural
+        },
+        on_bad_item: sift.on_bad_item,
+        strings: if sift.utf16 {
+            Strings::Utf16
+        } else {
+            Strings::Scalar
+        },
+        complex: if sift.rank {
+            Complex::Rank
+        } else {
+            Complex::Error
+        },
+        missing: if sift.drop {
+            Missing::Drop
+        } else {
+            Missing::First
+        },
+        ..QueryText::default()
+    })
+}
+
+fn refused(error: &QueryError) -> Refused {
+    Refused::new(error.code(), error.to_string())
+}
+
+impl Sifter {
+    /// What LISTEN asks for; nothing when pages can be sent as they lie.
+    pub(super) fn new(
+        listen: &Listen<'_>,
+        filter: Option<Filter>,
+    ) -> Result<Result<Box<Self>, Option<Filter>>, Refused> {
+        let query = &listen.query;
+        if query.sift.is_none() && query.limit.is_none() && query.until.is_none() {
+            return Ok(Err(filter));
+        }
+        let sieve = match &query.sift {
+            None => None,
+            Some(sift) => {
+                let bad = || Refused::new(ErrorCode::BadRequest, "a query that is no text");
+                let text = text(sift).ok_or_else(bad)?;
+                let sieve = Sieve::new(&text, listen.topic, sift.cut);
+                Some(sieve.map_err(|error| refused(&error))?)
+            }
+        };
+        Ok(Ok(Box::new(Self {
+            filter,
+            sieve,
+            cut: query.sift.is_some_and(|sift| sift.cut),
+            left: query.limit,
+            until: query.until,
+        })))
+    }
+
+    /// Looks for records to be sent.
+    pub(super) fn look(mut self: Box<Self>, mut reader: TopicReader) -> Result<Found, StoreError> {
+        let mut chosen = Chosen::default();
+        let (mut bad, mut skipped) = (0, 0);
+        let mut ending = Ending::More;
+        for _ in 0..SIFT_PAGES {
+            if self.left == Some(0) {
+                ending = Ending::Over;
+                break;
+            }
+            let Some(page) = reader.next_page()? else {
+                ending = Ending::End;
+                break;
+            };
+            let before = chosen.records;
+            let sifted = self.page(&page, &mut chosen)?;
+            let (looked, more) = sifted;
+            bad += more.bad;
+            skipped += looked - (chosen.records - before);
+            ending = more.ending;
+            if !matches!(ending, Ending::More) || chosen.bytes >= SIFT_BYTES {
+                break;
+            }
+        }
+        Ok(Found {
+            reader,
+            sifter: self,
+            page: chosen.page.take(),
+            bad,
+            skipped,
+            ending,
+        })
+    }
+
+    /// Looks through one page; says at how many records.
+    fn page(&mut self, page: &Page, chosen: &mut Chosen) -> Result<(u64, Look), StoreError> {
+        let mut look = Look {
+            bad: 0,
+            ending: Ending::More,
+        };
+        let bytes = page.bytes();
+        let (mut records, mut frames, mut looked) = (Vec::new(), Frames::default(), 0);
+        for record in page {
+            let record = record?;
+            if self.until.is_some_and(|until| record.intention.0 > until) {
+                look.ending = Ending::Over;
+                break;
+            }
+            looked += 1;
+            if self
+                .filter
+                .as_ref()
+                .is_some_and(|filter| !filter.wants(&record))
+            {
+                continue;
+            }
+            if let Some(sieve) = &self.sieve {
+                let value = span_in(&bytes, item_of(&record));
+                let key = span_in(&bytes, record.key);
+                let properties = sieve.properties();
+                properties.push(&record, value, key, Meta::Nothing, &mut frames);
+            }
+            records.push(record);
+        }
+        let Some(sieve) = &mut self.sieve else {
+            for record in &records {
+                if !chosen.push(record, &mut self.left) {
+                    look.ending = Ending::Over;
+                    break;
+                }
+            }
+            return Ok((looked, look));
+        };
+        let spans = frames.spans.clone();
+        let sifted = match sieve.sift(&bytes, frames) {
+            Ok(sifted) => sifted,
+            Err(error) => {
+                look.ending = Ending::Fault(refused(&error));
+                return Ok((looked, look));
+            }
+        };
+        look.bad = sifted.skipped;
+        if let Some((at, error)) = sifted.fault {
+            let mut refused = Refused::new(error.code(), error.reason());
+            let start = spans.get(at).map_or(0, |span| u64::from(span.offset));
+            refused.message.record = records.get(at).map(|record| record.offset.0);
+            refused.message.byte = error.place().offset.map(|byte| byte.saturating_sub(start));
+            look.ending = Ending::Fault(refused);
+        }
+        for (at, span) in sifted.kept {
+            let Some(mut record) = records.get(at).copied() else {
+                continue;
+            };
+            if self.cut {
+                record.value = span.of(&bytes);
+            }
+            if !chosen.push(&record, &mut self.left) {
+                look.ending = Ending::Over;
+                break;
+            }
+        }
+        Ok((looked, look))
+    }
+}
+
+/// What became of a page.
+struct Look {
+    bad: u64,
+    ending: Ending,
+}
+
+/// Records that are let through.
+#[derive(Default)]
+struct Chosen {
+    page: PageBuilder,
+    records: u64,
+    bytes: usize,
+}
+
+impl Chosen {
+    /// Adds a record; false when it is one too many.
+    fn push(&mut self, record: &Record<'_>, left: &mut Option<u64>) -> bool {
+        match left {
+            Some(0) => return false,
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        self.page.push(record);
+        self.records += 1;
+        self.bytes += record.key.len() + record.value.len() + record.meta.len() + HEAD_BYTES;
+        true
+    }
+}

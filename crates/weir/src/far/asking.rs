@@ -1,0 +1,101 @@
+//! What a query asks of a server for one topic.
+//!
+//! What must never happen here: something asked for that the query does not do
+//! itself where there is no server.
+
+use weir_core::codec::put_bytes;
+use weir_core::protocol::{ListenQuery, QUERY_PARAMS_BYTES_MAX, QUERY_TEXT_BYTES_MAX, Sift};
+use weir_core::query::{Complex, Level, Missing, QueryText, Strings};
+use weir_core::{ErrorCode, IntentionOffset};
+
+/// The part of a query that the server does.
+#[derive(Clone, Debug)]
+pub(crate) struct Sifting {
+    text: QueryText,
+    params: Vec<u8>,
+    cut: bool,
+}
+
+impl Sifting {
+    /// The part of this query; nothing where a text is too long to be sent.
+    pub(crate) fn new(text: &QueryText, cut: bool) -> Option<Self> {
+        let mut params = Vec::new();
+        for (name, value) in &text.params {
+            put_bytes(&mut params, name.as_bytes());
+            put_bytes(&mut params, value.as_bytes());
+        }
+        let texts = [&text.filter, &text.order, &text.group, &text.select];
+        let short = texts.iter().all(|text| text.len() <= QUERY_TEXT_BYTES_MAX);
+        (short && params.len() <= QUERY_PARAMS_BYTES_MAX).then(|| Self {
+            text: text.clone(),
+            params,
+            cut,
+        })
+    }
+
+    /// Whether selected values come in the place of values.
+    pub(crate) fn cuts(&self) -> bool {
+        self.cut
+    }
+
+    fn sift(&self) -> Sift<'_> {
+        let text = &self.text;
+        Sift {
+            filter: text.filter.as_bytes(),
+            params: &self.params,
+            order: text.order.as_bytes(),
+            group: text.group.as_bytes(),
+            select: text.select.as_bytes(),
+            strict: text.level == Level::Strict,
+            on_bad_item: text.on_bad_item,
+            utf16: text.strings == Strings::Utf16,
+            rank: text.complex == Complex::Rank,
+            drop: text.missing == Missing::Drop,
+            cut: self.cut,
+        }
+    }
+}
+
+/// What a listener asks for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asking {
+    /// Records are looked into there.
+    pub(crate) sifting: Option<std::sync::Arc<Sifting>>,
+    /// Kinds of records that are wanted, a bit each.
+    pub(crate) kinds: u8,
+    /// At most so many are wanted.
+    pub(crate) limit: Option<u64>,
+    /// Those of later intentions are not.
+    pub(crate) until: Option<IntentionOffset>,
+    /// It is to be told up to where it has everything.
+    pub(crate) marks: bool,
+}
+
+impl Asking {
+    /// Kinds that are chosen there, a bit each; 0 for all: pages that need not be
+    /// looked through are sent as they lie.
+    pub(crate) fn kinds(&self) -> u8 {
+        if self.sifting.is_some() || self.limit.is_some() {
+            self.kinds
+        } else {
+            0
+        }
+    }
+
+    pub(crate) fn query(&self, follow: bool) -> ListenQuery<'_> {
+        ListenQuery {
+            sift: self.sifting.as_deref().map(Sifting::sift),
+            limit: self.limit,
+            until: self.until.map(|until| until.0),
+            marks: self.marks && follow,
+        }
+    }
+}
+
+/// A record that a server could not read as the query wants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fault {
+    pub(crate) code: ErrorCode,
+    pub(crate) record: u64,
+    pub(crate) byte: Option<u64>,
+}
