@@ -129,8 +129,10 @@ pub trait Program: Send + Sync {
 
     /// Runs one call. Whatever it did is on the desk afterwards, also when it
     /// failed; the machine keeps or reverts it. `fuel` is the limit; the desk
-    /// is told how much was used.
-    fn judge(&mut self, entry: Entry, fuel: u64, desk: &mut Desk) -> Result<Verdict, Trap>;
+    /// is told how much was used. The desk is in a box so that an engine can
+    /// take it to where its host functions find it, and give it back: it is
+    /// large, and a call is short.
+    fn judge(&mut self, entry: Entry, fuel: u64, desk: &mut Box<Desk>) -> Result<Verdict, Trap>;
 
     /// The intention is over: with `kept` the memory after its last call is
     /// the state from now on (mode `memory`), else it is as it was before.

@@ -54,7 +54,7 @@ impl Program for Counting {
         true
     }
 
-    fn judge(&mut self, _: Entry, _: u64, desk: &mut Desk) -> Result<Verdict, Trap> {
+    fn judge(&mut self, _: Entry, _: u64, desk: &mut Box<Desk>) -> Result<Verdict, Trap> {
         let kind = desk.input(1, 0).unwrap().first().copied().unwrap_or(0);
         desk.burn(if kind >= 100 { COSTLY_FUEL } else { 10 });
         let count = desk.state_get(b"n").unwrap().map_or(0, |n| n[0]);

@@ -201,9 +201,11 @@ impl Place {
     /// Whether this instance may wait for another call, with a memory of so
     /// many bytes by now.
     pub(crate) fn may_stay(&mut self, bytes: u64) -> bool {
-        self.taken.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.taken.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.bytes = bytes;
+        if bytes != self.bytes {
+            self.taken.bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.taken.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+            self.bytes = bytes;
+        }
         self.taken.instances.load(Ordering::Relaxed) <= limits::WARM_INSTANCES_MAX
             && self.taken.bytes.load(Ordering::Relaxed) <= limits::WARM_BYTES_MAX
     }

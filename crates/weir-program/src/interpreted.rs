@@ -15,7 +15,7 @@ use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 use crate::abi;
 use crate::host::{Cache, Place, Warm, limits, speaks};
 use crate::native::{counts_by, verdict};
-use crate::rewrite::{Rewritten, global_name, rewrite};
+use crate::rewrite::{Needs, Rewritten, global_name, rewrite};
 use crate::validate::{PAGE_BYTES, Report, inspect};
 
 /// Runs programs with wasmi. Cheap to share; all topics of a store use one.
@@ -47,7 +47,7 @@ impl std::fmt::Debug for WasmiHost {
 /// What the host functions work on. The desk is here only during a call.
 #[derive(Default)]
 struct Data {
-    desk: Desk,
+    desk: Box<Desk>,
     memory: Option<Memory>,
     /// Why a host function ended the call.
     stop: Option<Stop>,
@@ -125,8 +125,13 @@ impl Maker {
         let report = inspect(code).map_err(Refusal::Bad)?;
         report.version.map_or(Ok(()), speaks)?;
         let engine = self.compiler()?;
-        let Rewritten { code, .. } = rewrite(code, &report.globals, None, true)
-            .map_err(|error| Refusal::Bad(error.to_string()))?;
+        let needs = Needs {
+            data: true,
+            without: None,
+            ..report.needs()
+        };
+        let Rewritten { code, .. } =
+            rewrite(code, None, needs).map_err(|error| Refusal::Bad(error.to_string()))?;
         let module = Module::new(&engine.engine, &code).map_err(|error| unable(&error))?;
         let compiled = Compiled {
             module,
@@ -308,7 +313,7 @@ impl Program for Running {
         self.module.report.accepts(image)
     }
 
-    fn judge(&mut self, entry: Entry, fuel: u64, desk: &mut Desk) -> Result<Verdict, Trap> {
+    fn judge(&mut self, entry: Entry, fuel: u64, desk: &mut Box<Desk>) -> Result<Verdict, Trap> {
         let unable = |error: &Error| Trap::Unable(format!("{error}"));
         let mut live = self.instance(desk)?;
         let Live {

@@ -59,7 +59,7 @@ impl std::fmt::Debug for WasmtimeHost {
 /// What the host functions work on. The desk is here only during a call.
 #[derive(Default)]
 struct Data {
-    desk: Desk,
+    desk: Box<Desk>,
     memory: Option<Memory>,
     /// Why a host function ended the call.
     stop: Option<Stop>,
@@ -226,9 +226,8 @@ impl Maker {
         report.version.map_or(Ok(()), speaks)?;
         let engine = self.compiler()?;
         let marks = report.stores.then(|| Marks::new(report.memory_bytes_max));
-        let Rewritten { code, mask, data } =
-            rewrite(code, &report.globals, marks, report.names_data)
-                .map_err(|error| Refusal::Bad(error.to_string()))?;
+        let Rewritten { code, mask, data } = rewrite(code, marks, report.needs())
+            .map_err(|error| Refusal::Bad(error.to_string()))?;
         let module = Module::new(&engine.engine, &code).map_err(|error| refusal(&error))?;
         let pre = engine
             .linker
@@ -442,7 +441,7 @@ impl Program for Running {
         self.module.report.accepts(image)
     }
 
-    fn judge(&mut self, entry: Entry, fuel: u64, desk: &mut Desk) -> Result<Verdict, Trap> {
+    fn judge(&mut self, entry: Entry, fuel: u64, desk: &mut Box<Desk>) -> Result<Verdict, Trap> {
         let unable = |error: &Error| Trap::Unable(format!("{error:#}"));
         let mut live = self.instance(desk)?;
         let Live {

@@ -11,8 +11,9 @@
 //!   was marked by one that traps does not matter, since its instance is thrown
 //!   away.
 //! - What only makes compiling dearer is left out: exports that nobody calls
-//!   (a compiler makes a bridge for each), and data segments, which the host
-//!   copies into a fresh memory itself, unless an instruction names one.
+//!   (a compiler makes a bridge for each), the function that tells the version
+//!   if it says nothing else and nobody calls it, and data segments, which the
+//!   host copies into a fresh memory itself, unless an instruction names one.
 //!
 //! What must never happen here: a write that leaves no mark.
 
@@ -20,8 +21,8 @@ use std::convert::Infallible;
 
 use wasm_encoder::reencode::{Error, Reencode, utils};
 use wasm_encoder::{
-    CodeSection, ConstExpr, DataSection, ExportKind, ExportSection, Function, GlobalSection,
-    GlobalType, Instruction, Module, SectionId, ValType,
+    CodeSection, ConstExpr, DataSection, ExportKind, ExportSection, Function, FunctionSection,
+    GlobalSection, GlobalType, Instruction, Module, SectionId, ValType,
 };
 use wasmparser::{DataKind, ExternalKind, FunctionBody, Operator, Parser, Payload};
 use weir_core::program::Entry;
@@ -99,28 +100,40 @@ pub(crate) struct Rewritten {
     pub(crate) data: Vec<(usize, Vec<u8>)>,
 }
 
-/// A module with `globals` exported and, with `marks`, one more. With
-/// `keeps_data` its data segments stay where they are.
+/// What of a module is needed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Needs<'a> {
+    /// Globals to be exported.
+    pub(crate) globals: &'a [u32],
+    /// Its data segments stay where they are.
+    pub(crate) data: bool,
+    /// A function that nothing in the module names but its export.
+    pub(crate) without: Option<u32>,
+}
+
+/// A module with globals exported and, with `marks`, one more.
 pub(crate) fn rewrite(
     code: &[u8],
-    globals: &[u32],
     marks: Option<Marks>,
-    keeps_data: bool,
+    needs: Needs<'_>,
 ) -> Result<Rewritten, Error> {
     let shape = Shape::read(code)?;
-    let data = (!keeps_data).then_some(shape.data).flatten();
+    let data = (!needs.data).then_some(shape.data).flatten();
     let mask = marks.map(|marks| Mask {
         global: shape.globals,
         shift: marks.shift,
     });
-    let mut exports = globals.to_vec();
+    let mut exports = needs.globals.to_vec();
     exports.extend(mask.map(|mask| mask.global));
     let mut rewriter = Rewriter {
         exports,
         mask,
         mask_added: false,
         drops_data: data.is_some(),
-        parameters: shape.parameters.into_iter(),
+        without: needs.without,
+        imports: shape.imports,
+        bodies: 0,
+        parameters: shape.parameters,
     };
     let mut module = Module::new();
     rewriter.parse_core_module(&mut module, Parser::new(0), code)?;
@@ -136,6 +149,8 @@ pub(crate) fn rewrite(
 struct Shape {
     /// Number of globals; a program imports none.
     globals: u32,
+    /// Number of imports, which are functions.
+    imports: u32,
     /// Number of parameters of each function with a body.
     parameters: Vec<u32>,
     /// The data segments; none if the place of one is no plain number.
@@ -161,6 +176,10 @@ impl Shape {
                         let count = types.get(index? as usize).copied();
                         shape.parameters.push(count.unwrap_or(0));
                     }
+                }
+                Payload::ImportSection(section) => {
+                    let imports = section.into_imports().count();
+                    shape.imports = u32::try_from(imports).unwrap_or(u32::MAX);
                 }
                 Payload::GlobalSection(section) => shape.globals = section.count(),
                 Payload::DataSection(section) => {
@@ -206,10 +225,20 @@ struct Rewriter {
     mask: Option<Mask>,
     mask_added: bool,
     drops_data: bool,
-    parameters: std::vec::IntoIter<u32>,
+    without: Option<u32>,
+    imports: u32,
+    /// Function bodies that were seen.
+    bodies: usize,
+    parameters: Vec<u32>,
 }
 
 impl Rewriter {
+    /// Whether the function with this body is left out.
+    fn is_left_out(&self, body: usize) -> bool {
+        let index = u64::from(self.imports) + body as u64;
+        self.without.map(u64::from) == Some(index)
+    }
+
     fn add_mask(&mut self, section: &mut GlobalSection) {
         self.mask_added = true;
         if self.mask.is_some() {
@@ -232,6 +261,25 @@ impl Reencode for Rewriter {
         _: &mut Module,
         _: wasmparser::CustomSectionReader<'_>,
     ) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn function_index(&mut self, index: u32) -> Result<u32, Error> {
+        let behind = self.without.is_some_and(|without| index > without);
+        Ok(index - u32::from(behind))
+    }
+
+    fn parse_function_section(
+        &mut self,
+        functions: &mut FunctionSection,
+        section: wasmparser::FunctionSectionReader<'_>,
+    ) -> Result<(), Error> {
+        for (body, kind) in section.into_iter().enumerate() {
+            let kind = self.type_index(kind?)?;
+            if !self.is_left_out(body) {
+                functions.function(kind);
+            }
+        }
         Ok(())
     }
 
@@ -268,7 +316,9 @@ impl Reencode for Rewriter {
     ) -> Result<(), Error> {
         for export in section {
             let export = export?;
-            if export.kind != ExternalKind::Func || is_called(export.name) {
+            let is_function = export.kind == ExternalKind::Func;
+            let is_there = self.without != Some(export.index);
+            if !is_function || (is_there && is_called(export.name)) {
                 self.parse_export(exports, export)?;
             }
         }
@@ -298,7 +348,12 @@ impl Reencode for Rewriter {
         code: &mut CodeSection,
         body: FunctionBody<'_>,
     ) -> Result<(), Error> {
-        let parameters = self.parameters.next().unwrap_or(0);
+        let number = self.bodies;
+        self.bodies += 1;
+        if self.is_left_out(number) {
+            return Ok(());
+        }
+        let parameters = self.parameters.get(number).copied().unwrap_or(0);
         let Some(mask) = self.mask else {
             return utils::parse_function_body(self, code, body);
         };
@@ -471,6 +526,11 @@ mod tests {
     use super::*;
 
     const PAGE: usize = 65_536;
+    const ALL: Needs<'static> = Needs {
+        globals: &[],
+        data: true,
+        without: None,
+    };
 
     /// Runs `body` in a rewritten module; its memory and the marks.
     fn run(body: &str) -> (Vec<u8>, Marks) {
@@ -482,7 +542,7 @@ mod tests {
         );
         let mut marks = Marks::new(PAGE as u64);
         let code = wat::parse_str(text).unwrap();
-        let Rewritten { code, mask, .. } = rewrite(&code, &[], Some(marks), true).unwrap();
+        let Rewritten { code, mask, .. } = rewrite(&code, Some(marks), ALL).unwrap();
         let engine = wasmtime::Engine::default();
         let module = wasmtime::Module::new(&engine, code).unwrap();
         let mut store = wasmtime::Store::new(&engine, ());
@@ -576,13 +636,36 @@ mod tests {
             names.sort();
             names
         };
-        let left = rewrite(&code, &[], None, false).unwrap();
+        let left = rewrite(&code, None, Needs::default()).unwrap();
         assert_eq!(left.data, [(8, b"xyz".to_vec()), (9, b"c".to_vec())]);
         assert_eq!(exports(&left.code), ["g", "memory", "weir_abi"]);
         assert!(!left.code.windows(3).any(|bytes| bytes == b"xyz"));
-        let kept = rewrite(&code, &[], None, true).unwrap();
+        let kept = rewrite(&code, None, ALL).unwrap();
         assert!(kept.data.is_empty());
         assert!(kept.code.windows(3).any(|bytes| bytes == b"xyz"));
+    }
+
+    #[test]
+    fn functions_behind_one_that_is_left_out_keep_their_callers() {
+        let code = wat::parse_str(
+            r#"(module (import "weir1" "emit_input" (func $emit)) (memory (export "memory") 1 1)
+            (table 2 2 funcref) (elem (i32.const 0) $emit $seven)
+            (func (export "weir_abi") (result i32) i32.const 1)
+            (func $seven (result i32) i32.const 7)
+            (func (export "weir_apply") (result i32)
+              (i32.add (call $seven) (call_indirect (result i32) (i32.const 1)))))"#,
+        );
+        let without = Some(1);
+        let needs = Needs { without, ..ALL };
+        let left = rewrite(&code.unwrap(), None, needs).unwrap();
+        let engine = wasmtime::Engine::default();
+        let module = wasmtime::Module::new(&engine, left.code).unwrap();
+        assert!(module.get_export("weir_abi").is_none());
+        let mut store = wasmtime::Store::new(&engine, ());
+        let emit = wasmtime::Func::wrap(&mut store, || {});
+        let instance = wasmtime::Instance::new(&mut store, &module, &[emit.into()]).unwrap();
+        let apply = instance.get_typed_func::<(), i32>(&mut store, "weir_apply");
+        assert_eq!(apply.unwrap().call(&mut store, ()).unwrap(), 14);
     }
 
     #[test]

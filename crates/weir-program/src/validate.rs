@@ -20,7 +20,7 @@ use crate::host::limits::{
     LOCALS_TOTAL_MAX, MODULE_BYTES_MAX, NESTING_MAX, PARAMETERS_MAX, RESULTS_MAX, SEGMENTS_MAX,
     TABLE_ELEMENTS_MAX, TABLES_MAX,
 };
-use crate::rewrite::RESERVED;
+use crate::rewrite::{Needs, RESERVED};
 use crate::work::Work;
 use crate::writes::write_of;
 
@@ -59,9 +59,20 @@ pub struct Report {
     /// The version of the interface, where its function does nothing but return
     /// a number: then nobody has to call it.
     pub(crate) version: Option<i32>,
+    /// That function, where nothing else in the module names it.
+    unused: Option<u32>,
 }
 
 impl Report {
+    /// What of the module is to be compiled.
+    pub(crate) fn needs(&self) -> Needs<'_> {
+        Needs {
+            globals: &self.globals,
+            data: self.names_data,
+            without: self.unused,
+        }
+    }
+
     /// Whether a topic with these options may run it.
     ///
     /// # Errors
@@ -232,6 +243,7 @@ struct Look {
     exported: Vec<(String, ExternalKind, u32)>,
     /// The function that tells the version of the interface.
     teller: Option<u32>,
+    teller_is_named: bool,
     memories: u32,
     memory_max: Option<u64>,
     /// Elements of each table.
@@ -457,6 +469,13 @@ impl Look {
             ElementItems::Expressions(_, items) => items.count(),
         });
         self.work.bridges(count, segment.range.start)?;
+        self.teller_is_named |= match &segment.items {
+            ElementItems::Functions(items) => {
+                let mut named = items.clone().into_iter().flatten();
+                named.any(|index| Some(index) == self.teller)
+            }
+            ElementItems::Expressions(..) => true,
+        };
         let ElementKind::Active {
             table_index,
             offset_expr,
@@ -602,6 +621,12 @@ impl Look {
             Operator::MemoryGrow { .. } => report.stores = true,
             other => report.stores |= write_of(other).is_some(),
         }
+        self.teller_is_named |= match operator {
+            Operator::Call { function_index } | Operator::RefFunc { function_index } => {
+                Some(*function_index) == self.teller
+            }
+            _ => false,
+        };
         report.names_data |= matches!(
             operator,
             Operator::MemoryInit { .. } | Operator::DataDrop { .. }
@@ -669,6 +694,12 @@ impl Look {
         self.function("weir_apply", true)?;
         self.report.facts.has_init = self.function("weir_init", false)?;
         self.report.facts.has_upgrade = self.function("weir_upgrade", false)?;
+        let mut names = self.exported.iter().filter(|(name, kind, index)| {
+            *kind == ExternalKind::Func && Some(*index) == self.teller && name != VERSION_NAME
+        });
+        if self.report.version.is_some() && !self.teller_is_named && names.next().is_none() {
+            self.report.unused = self.teller;
+        }
         self.report.exports = self.exported.into_iter().map(|(name, ..)| name).collect();
         Ok(self.report)
     }

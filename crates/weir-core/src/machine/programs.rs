@@ -35,7 +35,7 @@ pub(crate) struct Running {
     pub(crate) mode: StateMode,
     facts: Facts,
     program: Box<dyn Program>,
-    pub(crate) desk: Desk,
+    pub(crate) desk: Box<Desk>,
     /// The topic's keys are kept on the desk.
     pub(crate) watches: bool,
     pub(crate) counts: ProgramCounts,
@@ -82,7 +82,7 @@ impl Running {
             mode,
             facts: program.facts(),
             program,
-            desk,
+            desk: Box::new(desk),
             watches,
             counts: ProgramCounts::default(),
         }
@@ -607,7 +607,7 @@ impl Machine {
             )));
         }
         let (old_code, old_args) = (old.code, Arc::clone(&old.args));
-        let mut desk = std::mem::take(&mut old.desk);
+        let mut desk = std::mem::take(&mut *old.desk);
         let old_image = std::mem::take(desk.image_mut());
         let args: Arc<[u8]> = Arc::from(args);
         desk.set_args(Arc::clone(&args));

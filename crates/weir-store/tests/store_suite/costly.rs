@@ -88,7 +88,7 @@ impl Program for Slow {
         true
     }
 
-    fn judge(&mut self, _: Entry, _: u64, desk: &mut Desk) -> Result<Verdict, Trap> {
+    fn judge(&mut self, _: Entry, _: u64, desk: &mut Box<Desk>) -> Result<Verdict, Trap> {
         let value = desk.input(1, 0).unwrap().to_vec();
         match &value[..] {
             b"hold" => self.0.pass(),
