@@ -44,6 +44,16 @@ pub enum TopicStep {
     Done,
 }
 
+/// What became of a need.
+enum Served {
+    /// The engine has more.
+    Came,
+    /// There is nothing now.
+    Nothing,
+    /// The record that comes next cannot be read as the query wants.
+    Fault,
+}
+
 /// A query over topics that runs. Used by one thread at a time; may move
 /// between threads. Result pages outlive it.
 #[derive(Debug)]
@@ -315,12 +325,21 @@ impl TopicQuery {
                 None => None,
             };
             let mut idle = Vec::new();
-            let mut came = false;
+            let (mut came, mut faulty) = (false, None);
             for need in needs.iter().filter(|need| need.required) {
-                if self.serve(need)? {
-                    came = true;
-                } else {
-                    idle.push(need.source);
+                match self.serve(need)? {
+                    Served::Came => came = true,
+                    Served::Nothing => idle.push(need.source),
+                    Served::Fault => {
+                        faulty = Some(faulty.map_or(need.source, |s: SourceId| s.min(need.source)))
+                    }
+                }
+            }
+            // Which of several comes first must not depend on pages.
+            if let Some(source) = faulty.filter(|_| !came) {
+                let reading = self.readings.get_mut(&source);
+                if let Some(fault) = reading.and_then(|reading| reading.fault.take()) {
+                    return Err(self.fail(fault));
                 }
             }
             if came || self.advance(mark, &idle)? {
@@ -335,21 +354,24 @@ impl TopicQuery {
         }
     }
 
-    /// Gives the engine what it needs; false when there is nothing now.
-    fn serve(&mut self, need: &Need) -> Result<bool, WeirError> {
+    /// Gives the engine what it needs.
+    fn serve(&mut self, need: &Need) -> Result<Served, WeirError> {
         let Some(reading) = self.readings.get_mut(&need.source) else {
-            return Ok(false);
+            return Ok(Served::Nothing);
         };
-        if let Some(fault) = reading.fault.take() {
-            return Err(self.fail(fault));
+        if reading.fault.is_some() {
+            return Ok(Served::Fault);
         }
         let given = reading.give(need.continuation.as_deref(), &self.shared);
         let (bytes, mut frames, next) = match given? {
-            Given::Nothing => return Ok(false),
-            Given::Fault(fault) => return Err(self.fail(fault)),
+            Given::Nothing => return Ok(Served::Nothing),
+            Given::Fault(fault) => {
+                reading.fault = Some(fault);
+                return Ok(Served::Fault);
+            }
             Given::End => {
                 self.query.finish(need.source)?;
-                return Ok(true);
+                return Ok(Served::Came);
             }
             Given::Page {
                 bytes,
@@ -364,7 +386,7 @@ impl TopicQuery {
         };
         let Err(error) = self.query.enqueue(need.source, page, next) else {
             reading.given += items as u64;
-            return Ok(true);
+            return Ok(Served::Came);
         };
         // What stands in front of the record at fault counts.
         let place = error.place();
@@ -378,8 +400,9 @@ impl TopicQuery {
         let byte = place.offset;
         let byte = byte.map(|byte| byte.saturating_sub(u64::from(span.offset)));
         let fault = error.in_record(&reading.name, record, byte);
+        reading.fault = Some(fault);
         if item == 0 {
-            return Err(self.fail(fault));
+            return Ok(Served::Fault);
         }
         self.shared.properties.truncate(&mut frames, item);
         let page = PageIn {
@@ -389,8 +412,7 @@ impl TopicQuery {
         let next = bytes::Bytes::from((record - 1).to_string());
         self.query.enqueue(need.source, page, Some(next))?;
         reading.given += item as u64;
-        reading.fault = Some(fault);
-        Ok(true)
+        Ok(Served::Came)
     }
 
     /// Moves watermarks and takes in new topics; false when nothing moved.
@@ -513,7 +535,8 @@ impl TopicQuery {
         reading.map(|reading| reading.name.as_str())
     }
 
-    /// Items that are not JSON and were left out so far.
+    /// Items that are not JSON and were left out so far; those are counted that
+    /// were looked at, which with a limit may be some more than count.
     #[must_use]
     pub fn skipped(&self) -> u64 {
         let far = self.readings.values().map(Reading::skipped);

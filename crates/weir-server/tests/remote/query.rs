@@ -277,7 +277,8 @@ fn said(weir: &Weir, options: &TopicQueryOptions, items_max: usize, stops: bool)
             }
         }
     }
-    if !stops {
+    // With a limit it depends on how far was looked ahead.
+    if !stops && options.text.limit.is_none() {
         said.push(format!("skipped {}", query.skipped()));
     }
     said
