@@ -1,0 +1,227 @@
+package weir;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.ByteArrayInputStream;
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Flow;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** How long things live, and whose they are. */
+class LifeTest {
+    private static byte[] bytes(String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
+    }
+
+    /** A query over lines that were handed in. */
+    private static Query lines(String text) {
+        Query query = new Query(new QueryOptions());
+        query.source(new SourceOptions().shape("lines")).enqueue(bytes(text), null);
+        return query;
+    }
+
+    private static Page page(Query query) {
+        return ((Step.Ready) query.next()).page();
+    }
+
+    @Test
+    void aPageOutlivesItsQueryAndEndsWhenItIsClosed() {
+        Query query = lines("1\n{\"a\":[2, 3]}\n");
+        Page page = page(query);
+        query.close();
+        query.close();
+        assertThrows(IllegalStateException.class, query::needs);
+        Item item = page.get(1);
+        MemorySegment found = item.get("$.a");
+        assertEquals("{\"a\":[2, 3]}", item.text());
+        assertEquals(6, found.byteSize());
+        List<MemorySegment> all = page.get("$.a[1]");
+        assertNull(all.get(0));
+        assertEquals('3', all.get(1).get(java.lang.foreign.ValueLayout.JAVA_BYTE, 0));
+        page.close();
+        page.close();
+        assertThrows(IllegalStateException.class, item::text);
+        assertThrows(IllegalStateException.class, () -> found.get(java.lang.foreign.ValueLayout.JAVA_BYTE, 0));
+        assertThrows(IllegalStateException.class, () -> page.get("$.a"));
+    }
+
+    @Test
+    void aPageIsOfOneThreadUntilItIsShared() throws Exception {
+        try (Query query = lines("1\n"); Page page = page(query)) {
+            Item item = page.get(0);
+            ExecutionException wrong = assertThrows(ExecutionException.class,
+                    () -> CompletableFuture.supplyAsync(item::text).get());
+            assertTrue(wrong.getCause() instanceof WrongThreadException);
+            page.share();
+            assertEquals("1", CompletableFuture.supplyAsync(item::text).get());
+        }
+    }
+
+    @Test
+    void errorsHaveCodeSourceAndOffset() {
+        try (Query query = new Query(new QueryOptions().order("$.n"))) {
+            Source source = query.source(new SourceOptions());
+            WeirException failed = assertThrows(WeirException.class,
+                    () -> source.enqueue(bytes("[{\"n\":1}, x]"), null));
+            assertEquals(ErrorCode.NOT_JSON, failed.code());
+            assertEquals(0, failed.source().orElseThrow());
+            assertEquals(10, failed.offset().orElseThrow());
+            // The page can be given again.
+            source.enqueue(bytes("[{\"n\":1}]"), null);
+        }
+        WeirException syntax = assertThrows(WeirException.class,
+                () -> new Query(new QueryOptions().where("@.a = 1")));
+        assertEquals(ErrorCode.SYNTAX, syntax.code());
+    }
+
+    @Test
+    void aStreamFetchesWhatItNeeds() throws IOException {
+        List<String> asked = new ArrayList<>();
+        Fetch fetch = needs -> {
+            Need need = needs.getFirst();
+            String name = need.continuation() == null ? "" : new String(need.continuation(), StandardCharsets.UTF_8);
+            asked.add(name);
+            byte[] next = name.length() < 2 ? bytes(name + "a") : null;
+            need.source().enqueue(new ByteArrayInputStream(bytes("[\"" + name + "\"]")), next);
+        };
+        try (Query query = new Query(new QueryOptions().fetch(fetch))) {
+            query.source(new SourceOptions());
+            try (Stream<Item> items = query.items()) {
+                assertEquals(List.of("\"\"", "\"a\"", "\"aa\""), items.map(Item::text).toList());
+            }
+        }
+        assertEquals(List.of("", "a", "aa"), asked);
+        Fetch broken = needs -> {
+            throw new IOException("broken");
+        };
+        try (Query query = new Query(new QueryOptions().fetch(broken))) {
+            query.source(new SourceOptions());
+            IllegalStateException failed = assertThrows(IllegalStateException.class,
+                    () -> query.pages().iterator().hasNext());
+            assertEquals("broken", failed.getCause().getMessage());
+        }
+    }
+
+    @Test
+    void aLargePageComesThroughAStream() throws IOException {
+        String text = "\"0123456789\"\n".repeat(50_000);
+        try (Query query = new Query(new QueryOptions().select("count"))) {
+            query.source(new SourceOptions().shape("lines"))
+                    .enqueue(new ByteArrayInputStream(bytes(text)), null);
+            try (Page page = page(query)) {
+                assertEquals("50000", page.get(0).text());
+                assertTrue(page.get(0).isConstructed());
+            }
+        }
+    }
+
+    @Test
+    void aTokenGoesOnInAnotherQuery() {
+        byte[] token = null;
+        List<String> got = new ArrayList<>();
+        for (int at = 0; at < 3; at++) {
+            try (Query query = new Query(new QueryOptions().order("$.n").token(token))) {
+                query.source(new SourceOptions().name("s").sorted())
+                        .enqueue(bytes("[{\"n\":1},{\"n\":2},{\"n\":3}]"), null);
+                try (Page page = ((Step.Ready) query.next(1, 0)).page()) {
+                    got.add(page.get(0).text());
+                }
+                token = query.token();
+            }
+        }
+        assertEquals(List.of("{\"n\":1}", "{\"n\":2}", "{\"n\":3}"), got);
+    }
+
+    @Test
+    void listenersGetWhatTheyAskForUntilTheyCancel(@TempDir Path directory) throws Exception {
+        try (Weir store = Weir.open(directory, new OpenOptions().durability(Durability.MEMORY))) {
+            Topic topic = store.topic("news");
+            List<String> got = new ArrayList<>();
+            CountDownLatch two = new CountDownLatch(2);
+            CompletableFuture<Flow.Subscription> subscribed = new CompletableFuture<>();
+            CompletableFuture<Throwable> failed = new CompletableFuture<>();
+            topic.listen(From.start()).subscribe(new Flow.Subscriber<>() {
+                @Override
+                public void onSubscribe(Flow.Subscription subscription) {
+                    subscription.request(2);
+                    subscribed.complete(subscription);
+                }
+
+                @Override
+                public void onNext(Stored record) {
+                    got.add(record.kind() + record.text());
+                    two.countDown();
+                }
+
+                @Override
+                public void onError(Throwable thrown) {
+                    failed.complete(thrown);
+                }
+
+                @Override
+                public void onComplete() {}
+            });
+            topic.ensure();
+            topic.append(bytes("one"));
+            topic.append(bytes("two"));
+            two.await();
+            assertEquals(List.of("CREATE", "PUTone"), got);
+            subscribed.get().request(0);
+            assertTrue(failed.get() instanceof IllegalArgumentException);
+        }
+    }
+
+    @Test
+    void aReaderThatWaitsIsEndedByACancel(@TempDir Path directory) throws Exception {
+        try (Weir store = Weir.open(directory, new OpenOptions().durability(Durability.MEMORY));
+                Reader reader = store.topic("none").listener(From.start())) {
+            CompletableFuture<ErrorCode> ended = CompletableFuture.supplyAsync(() ->
+                    assertThrows(WeirException.class, () -> reader.next(Duration.ofMinutes(10))).code());
+            reader.cancel();
+            assertEquals(ErrorCode.CANCELLED, ended.get());
+        }
+    }
+
+    @Test
+    void recordsAndScansComeInOrderAndCopiesStay(@TempDir Path directory) {
+        Stored kept;
+        try (Weir store = Weir.open(directory, new OpenOptions().durability(Durability.MEMORY))) {
+            Topic topic = store.topic("t");
+            assertTrue(topic.ensure(new TopicOptions().keyBytes(8)));
+            List<Intention> writes = new ArrayList<>();
+            for (int at = 0; at < 2500; at++) {
+                writes.add(Intention.put(bytes(String.format("a%04d", at)), bytes("v" + at)));
+            }
+            assertEquals(2500, topic.batch(writes).stream().filter(Verdict::isValid).count());
+            try (Stream<TopicRecord> records = topic.scan(bytes("a"))) {
+                int[] at = {0};
+                records.forEach(record ->
+                        assertArrayEquals(bytes(String.format("a%04d", at[0]++)), record.key()));
+                assertEquals(2500, at[0]);
+            }
+            try (Stream<TopicRecord> records = topic.records(From.last(1))) {
+                assertEquals(List.of("v2499"), records.map(TopicRecord::text).toList());
+            }
+            Verdict refused = topic.put(bytes("much too long"), bytes("x"));
+            WeirException limit = assertThrows(WeirException.class, refused::orThrow);
+            assertEquals(ErrorCode.LIMIT, limit.code());
+            kept = topic.get(bytes("a0007")).orElseThrow();
+        }
+        assertEquals("v7", kept.text());
+    }
+}
