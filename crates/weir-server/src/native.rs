@@ -84,6 +84,16 @@ enum Claim {
 }
 
 impl Port {
+    fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            sessions: Mutex::default(),
+            large: AtomicUsize::new(0),
+            last: AtomicU64::new(0),
+            sifts: Arc::new(Semaphore::new(SIFTS_MAX)),
+        }
+    }
+
     /// Makes the connection the owner of the session; the owner before hears
     /// of it.
     fn claim(&self, client: ClientId, owner: Owner) -> Claim {
@@ -138,13 +148,7 @@ pub(crate) async fn serve(
     shared: Arc<Shared>,
     mut shutdown: watch::Receiver<Phase>,
 ) {
-    let port = Arc::new(Port {
-        shared,
-        sessions: Mutex::default(),
-        large: AtomicUsize::new(0),
-        last: AtomicU64::new(0),
-        sifts: Arc::new(Semaphore::new(SIFTS_MAX)),
-    });
+    let port = Arc::new(Port::new(shared));
     let mut connections = JoinSet::new();
     let guests = Guests::new(&port.shared, |shared| &shared.metrics.native_connections);
     let seat = |address| {

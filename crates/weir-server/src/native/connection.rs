@@ -74,6 +74,8 @@ pub(super) struct Connection<S> {
     heard: Instant,
     pinged: bool,
     written: Instant,
+    /// Something was written that the stream may still hold: TLS does.
+    unflushed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +129,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             heard: now,
             pinged: false,
             written: now,
+            unflushed: false,
         }
     }
 
@@ -439,7 +442,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.send(&Packet::new(Message::ByeBye));
             self.closing = Closing::Plain;
         }
-        self.out.is_empty()
+        self.is_sent()
+    }
+
+    /// Whether the other side, or its window, has everything that was written.
+    fn is_sent(&self) -> bool {
+        self.out.is_empty() && !self.unflushed
     }
 
     /// Says that nothing follows, and gives the other side time to read it:
@@ -498,7 +506,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.waits() {
             return Instant::now() + LOOK_AGAIN;
         }
-        if self.closing != Closing::No || !self.out.is_empty() {
+        if self.closing != Closing::No || !self.is_sent() {
             return self.written + self.port.shared.config.write_timeout;
         }
         match self.state.phase() {
@@ -530,7 +538,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let quiet = self.state.phase() == State::Open
             && !self.is_inside_packet()
-            && self.out.is_empty()
+            && self.is_sent()
             && self.closing == Closing::No;
         if quiet && !self.pinged {
             self.pinged = true;
@@ -547,10 +555,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Poll::Ready(Ok(bytes)) if bytes > 0 => {
                     self.out.sent(bytes);
                     self.written = Instant::now();
+                    self.unflushed = true;
                     ready = true;
                 }
                 Poll::Ready(_) => return Poll::Ready(Event::Broken),
                 Poll::Pending => break,
+            }
+        }
+        if self.unflushed && self.out.is_empty() {
+            match Pin::new(&mut self.stream).poll_flush(context) {
+                Poll::Ready(Ok(())) => {
+                    self.unflushed = false;
+                    // The end may have waited for it.
+                    ready |= self.closing != Closing::No;
+                }
+                Poll::Ready(Err(_)) => return Poll::Ready(Event::Broken),
+                Poll::Pending => {}
             }
         }
         if self.may_take() && !self.ended && !self.no_room {

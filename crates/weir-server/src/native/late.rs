@@ -1,0 +1,115 @@
+//! A client of TLS that takes its answers late. A pipe of a few bytes is its
+//! window.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may fail by panicking"
+)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rcgen::{CertificateParams, KeyPair};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+use weir_core::{Intention, Operation, TopicOptions};
+use weir_store::{Durability, OpenOptions, Store};
+
+use super::{Port, connect};
+use crate::config::ServerConfig;
+use crate::security::Security;
+use crate::shared::Shared;
+
+/// Far beyond what anything takes: only a hang reaches it.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// All of it fits into the session of TLS, and little into the window.
+const VALUE_BYTES: usize = 40_000;
+
+fn port(folder: &std::path::Path) -> Arc<Port> {
+    let options = OpenOptions {
+        durability: Durability::Memory,
+        ..OpenOptions::default()
+    };
+    let store = Arc::new(Store::open(folder, &options).unwrap());
+    let (options, value) = (TopicOptions::default(), vec![b'x'; VALUE_BYTES]);
+    let (key, value) = (&b"k"[..], &value[..]);
+    for operation in [
+        Operation::Create { options: &options },
+        Operation::Put { key, value },
+    ] {
+        let proposed = store.propose(&[Intention::new("t", operation)]);
+        proposed.unwrap().wait().unwrap();
+    }
+    let config = ServerConfig::default();
+    let security = Security::open(&config).unwrap();
+    Arc::new(Port::new(Arc::new(Shared::new(config, store, security))))
+}
+
+/// Both sides of TLS.
+fn ends() -> (TlsAcceptor, TlsConnector) {
+    let provider = || Arc::new(rustls::crypto::ring::default_provider());
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let own = params.self_signed(&key).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(own.der().clone()).unwrap();
+    let server = rustls::ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![own.der().clone()],
+            PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
+        )
+        .unwrap();
+    let client = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    (Arc::new(server).into(), Arc::new(client).into())
+}
+
+#[test]
+fn an_answer_over_tls_arrives_to_its_end_though_it_is_taken_late() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_time().build().unwrap();
+    let test = async {
+        let port = port(folder.path());
+        let (acceptor, connector) = ends();
+        let (near, far) = duplex(1000);
+        let owner = port.shared.security.owner();
+        let served = tokio::spawn(async move {
+            let stream = acceptor.accept(near).await.unwrap();
+            connect(port, stream, owner).await;
+        });
+        let name = "localhost".try_into().unwrap();
+        let mut client = connector.connect(name, far).await.unwrap();
+        let mut answer = Vec::new();
+        for request in [
+            &b"|\n\n_request_hello\n|\n"[..],
+            b"\n:_topic\tt\n:_key\tk\n_request_get\n|\n",
+        ] {
+            client.write_all(request).await.unwrap();
+            client.flush().await.unwrap();
+        }
+        while !answer
+            .windows(VALUE_BYTES)
+            .any(|run| run[0] == b'x' && run.iter().all(|byte| *byte == b'x'))
+        {
+            assert!(client.read_buf(&mut answer).await.unwrap() > 0);
+        }
+        // What is behind the value in its packet, and the farewell.
+        client.write_all(b"\n_request_bye\n|\n").await.unwrap();
+        client.flush().await.unwrap();
+        while client.read_buf(&mut answer).await.unwrap_or(0) > 0 {}
+        let end = String::from_utf8_lossy(&answer[answer.len() - 40..]).into_owned();
+        assert!(end.contains("_notice_bye"), "{end:?}");
+        served.await.unwrap();
+    };
+    let done = async { tokio::time::timeout(PATIENCE, test).await };
+    assert!(runtime.block_on(done).is_ok(), "something waits for ever");
+}
