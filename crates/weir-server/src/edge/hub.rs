@@ -4,9 +4,12 @@
 //! wait for that task. When there are many, it lets events gather for a moment,
 //! so that a thousand tails cost a thousand writes for each pause and not for
 //! each event, and tails that stand at the same place share what was rendered.
+//!
+//! Invariant: a topic in the list has a task, and a task that ends takes its
+//! topic out. Both are done under the lock of the list, and so is joining.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -55,70 +58,175 @@ impl Follow {
         }
         pieces.push_back(piece);
     }
-
-    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
-        self.last.subscribe()
-    }
 }
+
+/// Topics by name.
+type Topics = Mutex<HashMap<String, Arc<Follow>>>;
 
 /// All topics that are followed.
 #[derive(Debug)]
 pub(crate) struct Hub {
     shared: Arc<Shared>,
-    topics: Mutex<HashMap<String, Weak<Follow>>>,
+    topics: Arc<Topics>,
 }
 
 impl Hub {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
-            topics: Mutex::default(),
+            topics: Arc::default(),
         }
     }
 
-    /// Follows a topic, which need not be there yet. The task ends with the
-    /// last tail.
-    pub(crate) fn follow(&self, topic: &str) -> Arc<Follow> {
-        let mut topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(follow) = topics.get(topic).and_then(Weak::upgrade) {
-            return follow;
+    /// Follows a topic, which need not be there yet. The receiver hears of each
+    /// new end; the task behind it ends with the last one of them.
+    pub(crate) fn follow(&self, topic: &str) -> (Arc<Follow>, watch::Receiver<u64>) {
+        let mut topics = lock(&self.topics);
+        if let Some(follow) = topics.get(topic) {
+            return (Arc::clone(follow), follow.last.subscribe());
         }
-        topics.retain(|_, follow| follow.strong_count() > 0);
         let mut reader = self
             .shared
             .store
             .listen(topic, weir_core::ConsequenceOffset::ZERO);
         reader.seek(reader.last());
+        let (last, news) = watch::channel(reader.last().0);
         let follow = Arc::new(Follow {
-            last: watch::Sender::new(reader.last().0),
+            last,
             pieces: Mutex::default(),
         });
-        topics.insert(topic.to_owned(), Arc::downgrade(&follow));
-        tokio::spawn(watch_topic(
-            reader,
-            Arc::downgrade(&follow),
-            follow.last.clone(),
-        ));
-        follow
+        topics.insert(topic.to_owned(), Arc::clone(&follow));
+        let watched = Watched {
+            topic: topic.to_owned(),
+            topics: Arc::clone(&self.topics),
+            follow: Arc::clone(&follow),
+        };
+        tokio::spawn(watched.run(reader));
+        (follow, news)
     }
 }
 
-/// Tells the tails of a topic about each new end.
-async fn watch_topic(mut reader: TopicReader, follow: Weak<Follow>, last: watch::Sender<u64>) {
-    loop {
-        let there = tokio::select! {
-            there = reader.changed() => there,
-            () = last.closed() => false,
+fn lock(topics: &Topics) -> MutexGuard<'_, HashMap<String, Arc<Follow>>> {
+    // Nothing that can panic is done under the lock.
+    topics.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the task of a topic has.
+struct Watched {
+    topic: String,
+    topics: Arc<Topics>,
+    follow: Arc<Follow>,
+}
+
+impl Watched {
+    /// Tells the tails of the topic about each new end.
+    async fn run(self, mut reader: TopicReader) {
+        let last = &self.follow.last;
+        loop {
+            let there = tokio::select! {
+                there = reader.changed() => there,
+                () = last.closed() => {
+                    if self.ends() {
+                        return;
+                    }
+                    // Somebody came when the last one had just gone.
+                    continue;
+                }
+            };
+            if !there {
+                // The store has ended.
+                lock(&self.topics).remove(&self.topic);
+                return;
+            }
+            reader.seek(reader.last());
+            last.send_replace(reader.last().0);
+            let tails = last.receiver_count();
+            if tails >= CROWD {
+                let pause = Duration::from_micros(CROWD_PAUSE_US.saturating_mul(tails as u64));
+                tokio::time::sleep(pause.min(Duration::from_millis(CROWD_PAUSE_MS_MAX))).await;
+            }
+        }
+    }
+
+    /// Takes the topic out of the list unless somebody listens.
+    fn ends(&self) -> bool {
+        let mut topics = lock(&self.topics);
+        let alone = self.follow.last.receiver_count() == 0;
+        if alone {
+            topics.remove(&self.topic);
+        }
+        alone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use weir_core::{Intention, Operation, TopicOptions};
+    use weir_store::{Durability, OpenOptions, Store};
+
+    use super::{Hub, lock};
+    use crate::config::ServerConfig;
+    use crate::security::Security;
+    use crate::shared::Shared;
+
+    /// Lets the tasks of the hub go as far as they can.
+    async fn rest() {
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[test]
+    fn whoever_follows_hears_though_others_come_and_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = OpenOptions {
+            durability: Durability::Memory,
+            ..OpenOptions::default()
         };
-        if !there || follow.strong_count() == 0 {
-            return;
-        }
-        reader.seek(reader.last());
-        last.send_replace(reader.last().0);
-        let tails = last.receiver_count();
-        if tails >= CROWD {
-            let pause = Duration::from_micros(CROWD_PAUSE_US.saturating_mul(tails as u64));
-            tokio::time::sleep(pause.min(Duration::from_millis(CROWD_PAUSE_MS_MAX))).await;
-        }
+        let store = Arc::new(Store::open(folder.path(), &options).unwrap());
+        let options = TopicOptions::default();
+        let put = Operation::Put {
+            key: b"",
+            value: b"v",
+        };
+        let write = |operation| {
+            let proposed = store.propose(&[Intention::new("t", operation)]);
+            proposed.unwrap().wait().unwrap();
+        };
+        write(Operation::Create { options: &options });
+        let config = ServerConfig::default();
+        let security = Security::open(&config).unwrap();
+        let hub = Hub::new(Arc::new(Shared::new(config, Arc::clone(&store), security)));
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_time().build().unwrap();
+        let test = async {
+            let (first, mut news) = hub.follow("t");
+            rest().await;
+            write(put);
+            news.changed().await.unwrap();
+            // The last one goes; before the task sees it, the next one comes.
+            drop(news);
+            let (second, mut news) = hub.follow("t");
+            assert!(Arc::ptr_eq(&first, &second));
+            rest().await;
+            write(put);
+            news.changed().await.unwrap();
+            // All are gone: nothing is kept.
+            drop(news);
+            rest().await;
+            assert!(lock(&hub.topics).is_empty());
+            let (third, mut news) = hub.follow("t");
+            assert!(!Arc::ptr_eq(&first, &third));
+            rest().await;
+            write(put);
+            news.changed().await.unwrap();
+        };
+        let done = async { tokio::time::timeout(Duration::from_secs(20), test).await };
+        assert!(runtime.block_on(done).is_ok(), "a tail is deaf");
     }
 }

@@ -99,7 +99,7 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         gap = gone(edge, call, &mut reader, offset, reset)?;
         after = reader.position().0 - 1;
     }
-    let follow = edge.hub.follow(&call.matched.topic);
+    let (follow, news) = edge.hub.follow(&call.matched.topic);
     // The first record of a life that is not the first one tells it.
     let again = edge
         .shared
@@ -132,7 +132,7 @@ pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         topic: call.matched.topic.clone(),
         principal: Arc::clone(&call.principal),
         epoch: edge.shared.security.epoch(),
-        news: follow.subscribe(),
+        news,
         phase: edge.shared.phase.subscribe(),
         follow,
         style: Style {

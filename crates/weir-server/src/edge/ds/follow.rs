@@ -54,7 +54,7 @@ pub(super) fn open(
     position: u64,
     cursor: Option<u64>,
 ) -> Reply {
-    let follow = edge.hub.follow(&view.topic);
+    let (follow, news) = edge.hub.follow(&view.topic);
     let age = edge.shared.config.tail_max_age;
     let spread = RandomState::new().hash_one(position) % 20;
     // Between nine and eleven tenths, so that they do not all come back at once.
@@ -66,7 +66,7 @@ pub(super) fn open(
         incarnation: view.incarnation,
         principal: Arc::clone(&call.principal),
         epoch: edge.shared.security.epoch(),
-        news: follow.subscribe(),
+        news,
         _follow: follow,
         _held: Held::new(edge, view),
         phase: edge.shared.phase.subscribe(),
