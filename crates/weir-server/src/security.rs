@@ -30,7 +30,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
-use tokio::sync::Semaphore;
 use weir_core::{ErrorCode, Intention};
 
 pub use self::audit::AUDIT_TOPIC;
@@ -50,6 +49,7 @@ pub(crate) use self::moment::from_rfc3339;
 pub(crate) use self::principal::Principal;
 pub(crate) use self::stream::Stream;
 
+use self::accept::Handshakes;
 use self::principal::Proof;
 use self::rate::{Limits, Rates};
 use self::table::Identities;
@@ -60,8 +60,6 @@ use crate::error::ServerError;
 /// Name of whoever comes in by the socket of this machine, where names are
 /// asked for. Names in the file of identities have no blanks.
 const OWNER: &str = "store owner";
-/// Handshakes of TLS that may be under way at a time.
-const HANDSHAKES_MAX: usize = 256;
 /// How often files are looked at for a change.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(5);
 
@@ -99,7 +97,7 @@ pub(crate) struct Security {
     /// Rates of connections from this machine, and from others.
     rates: [Rates; 2],
     audit: Option<Audit>,
-    handshakes: Semaphore,
+    handshakes: Handshakes,
     epoch: AtomicU64,
     counts: Counts,
 }
@@ -154,7 +152,7 @@ impl Security {
             tls,
             rates: [rates(true), rates(false)],
             audit: audited.then(Audit::new),
-            handshakes: Semaphore::new(HANDSHAKES_MAX),
+            handshakes: Handshakes::default(),
             epoch: AtomicU64::new(1),
             counts: Counts::default(),
         })

@@ -3,18 +3,25 @@
 //! What must never happen here: a handshake without an end, or a client that
 //! speaks in clear to a port of TLS and is left waiting.
 
+use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
 use super::{Principal, Security, Stream};
 
 /// Time for a whole handshake, waiting for its turn included.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// Handshakes of one address that may be under way at a time. There is no such
+/// bound for all addresses together: a few of them would use it up, and what
+/// connections may cost is bounded by their number.
+const HANDSHAKES_PER_ADDRESS_MAX: usize = 64;
 /// First byte of every connection of TLS: a record of the handshake.
 const HANDSHAKE_RECORD: u8 = 0x16;
 /// What a client of HTTP hears that forgot the `s`.
@@ -44,6 +51,71 @@ pub(crate) enum NotAccepted {
     Io(#[from] io::Error),
 }
 
+/// Handshakes that are under way, and those that wait for them, by address.
+#[derive(Debug, Default)]
+pub(super) struct Handshakes {
+    by_address: Mutex<HashMap<IpAddr, Under>>,
+}
+
+#[derive(Debug)]
+struct Under {
+    turns: Arc<Semaphore>,
+    /// How many use the entry.
+    users: usize,
+}
+
+/// A handshake; the next one of its address may begin when this is dropped.
+struct Turn<'a> {
+    all: &'a Handshakes,
+    address: IpAddr,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Handshakes {
+    /// Waits for those of the same address.
+    async fn turn(&self, peer: Option<SocketAddr>) -> Option<Turn<'_>> {
+        let address = peer?.ip().to_canonical();
+        let turns = {
+            let mut all = self.lock();
+            let under = all.entry(address).or_insert_with(|| Under {
+                turns: Arc::new(Semaphore::new(HANDSHAKES_PER_ADDRESS_MAX)),
+                users: 0,
+            });
+            under.users += 1;
+            Arc::clone(&under.turns)
+        };
+        // Made first: who gives up while waiting is no user any more.
+        let mut turn = Turn {
+            all: self,
+            address,
+            permit: None,
+        };
+        // The semaphore is never closed.
+        turn.permit = turns.acquire_owned().await.ok();
+        Some(turn)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Under>> {
+        // Nothing that can panic is done under the lock.
+        self.by_address
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.permit = None;
+        let mut all = self.all.lock();
+        if let Some(under) = all.get_mut(&self.address) {
+            under.users -= 1;
+            if under.users == 0 {
+                all.remove(&self.address);
+            }
+        }
+    }
+}
+
 impl Security {
     /// Makes the connection of a socket. At most [`HANDSHAKE_MAX`].
     pub(crate) async fn accept(
@@ -61,8 +133,8 @@ impl Security {
             Door::Native => served.native,
         };
         let handshake = async {
-            let _turn = self.handshakes.acquire().await;
             let mut socket = socket;
+            // Who says nothing takes no turn.
             if !begins_as_tls(&socket).await? {
                 if door == Door::Http {
                     // It may be gone already.
@@ -71,6 +143,7 @@ impl Security {
                 }
                 return Err(NotAccepted::Plain);
             }
+            let _turn = self.handshakes.turn(peer).await;
             Ok(TlsAcceptor::from(config).accept(socket).await?)
         };
         let done = tokio::time::timeout(HANDSHAKE_MAX, handshake).await;

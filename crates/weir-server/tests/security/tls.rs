@@ -1,7 +1,7 @@
 //! Handshakes: who is let in, who is not, who is told why.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use rustls::version::{TLS12, TLS13};
@@ -59,12 +59,40 @@ fn clear_text_to_a_port_of_tls_is_closed_and_told_why_over_http() {
     assert!(answer.ends_with("use https://.\r\n"), "{answer:?}");
 }
 
+/// A socket that comes from another address of this machine.
+fn from(address: [u8; 4], to: SocketAddr) -> TcpStream {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_io().build().unwrap();
+    runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind((address, 0).into()).unwrap();
+        let stream = socket.connect(to).await.unwrap().into_std().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        stream
+    })
+}
+
+/// Nobody has to wait until those who do not go on are given up: all of them
+/// are still there when somebody else has been served.
 #[test]
-fn silence_instead_of_a_handshake_holds_up_nobody() {
-    let world = files().start(|_| {});
-    let silent: Vec<_> = (0..20).map(|_| world.plain()).collect();
-    is(&world.secure().hello(""), "_notice_hello");
-    drop(silent);
+fn whoever_does_not_go_on_with_a_handshake_holds_up_nobody() {
+    const MANY: usize = 300;
+    let world = files().start(|config| config.http = Some(loopback()));
+    for (address, begins) in [([127, 0, 0, 1], false), ([127, 0, 0, 2], true)] {
+        let stuck: Vec<TcpStream> = (0..MANY)
+            .map(|_| from(address, world.http.unwrap()))
+            .collect();
+        if begins {
+            for mut socket in &stuck {
+                socket.write_all(&[0x16]).unwrap();
+            }
+        }
+        is(&world.secure().hello(""), "_notice_hello");
+        for mut socket in &stuck {
+            let waits = socket.read(&mut [0]).unwrap_err();
+            assert_eq!(waits.kind(), std::io::ErrorKind::WouldBlock);
+        }
+    }
 }
 
 #[test]
