@@ -6,6 +6,7 @@
 //! `check` or `test` because the network has nothing but package registries, or not even those.
 #![forbid(unsafe_code)]
 
+mod capi;
 mod check;
 mod deny;
 mod durable_streams;
@@ -41,6 +42,8 @@ cargo xtask COMMAND
                  WEIR_ADVISORY_DB=DIR adds advisories from an unpacked RustSec data base
   wasm [--write] build the programs of topics from source, in each language, and compare them with
                  programs/prebuilt or write them there; build and run a new project of each
+  capi install --prefix P [--release] [--shared]
+                 build the C library and put it, its headers and weir.pc below P
   api            requests drawn from the description of the HTTP edge, sent to a server by
                  schemathesis (fetched into target/tools when missing)
   ds             the published conformance suite of Durable Streams, on a server (it and node are
@@ -76,6 +79,10 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<bool> {
         ("ds", []) => return Ok(check::ds()),
         ("json", []) => return Ok(check::json()),
         ("python", []) => return Ok(check::python()),
+        ("capi", some) => {
+            capi::command(some)?;
+            return Ok(true);
+        }
         ("wasm", []) => return wasm::wasm(false),
         ("wasm", ["--write"]) => return wasm::wasm(true),
         ("test-rust", []) => return check::test_rust(),

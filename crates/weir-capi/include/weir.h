@@ -629,6 +629,29 @@ enum {
     WEIR_SHAPE_FRAMED = 4
 };
 
+typedef struct weir_topics_options {
+    uint32_t struct_size;
+    uint32_t view;          /* 0: all records; 1: of each key the latest */
+    const weir_slice *from; /* names of topics, or patterns: `a.*` one more part, `a.**` any number */
+    size_t from_count;
+    uint32_t end;           /* WEIR_END_... */
+    uint32_t kinds;         /* 1 << WEIR_RECORD_... of what is an item; 0: of PUT */
+    uint64_t as_of;         /* an intention, of WEIR_END_AS_OF */
+    uint32_t flags;         /* WEIR_TOPICS_... */
+    uint32_t reserved;
+    uint64_t patience_ms;   /* longest wait for records that are there; 0: 30,000 */
+} weir_topics_options;
+
+enum {
+    WEIR_END_NOW = 0,   /* one cut over all topics, made when it is opened */
+    WEIR_END_AS_OF = 1,
+    WEIR_END_FOLLOW = 2 /* never: what comes, comes */
+};
+enum {
+    WEIR_TOPICS_RESET_EARLIEST = 1, /* a token whose records are gone goes on at the first that is left */
+    WEIR_TOPICS_NO_PUSH_DOWN = 2    /* a server sends all records; for measurements */
+};
+
 /* Gives memory back. Comes on any thread; calls nothing here, does not block, does not throw. */
 typedef void (*weir_release)(void *user, const uint8_t *ptr, size_t len);
 
@@ -659,8 +682,20 @@ typedef struct weir_frames {
 } weir_frames;
 
 int32_t weir_query_open(const weir_query_options *options, weir_query **out, weir_error *error);
+/* A query over topics, here or at a server. It fetches its pages itself: weir_query_wait, _next, _token,
+ * _explain, _source_name, _cancel and _free are for it, the others are WEIR_E_UNSUPPORTED. */
+int32_t weir_query_open_topics(weir *store, const weir_topics_options *topics,
+                               const weir_query_options *options, weir_query **out,
+                               weir_error *error);
+/* Results of a query over topics: WEIR_READY and a page, WEIR_DONE, or WEIR_TIMEOUT when none came in
+ * this time. weir_query_next is the same with the time 0. */
+int32_t weir_query_wait(weir_query *query, uint64_t timeout_ms, uint32_t max_items,
+                        uint64_t max_bytes, weir_page **out, weir_error *error);
 int32_t weir_query_source(weir_query *query, const weir_source_options *options, uint32_t *source,
                           weir_error *error);
+/* A page with one item: the name of a source, or of its topic. WEIR_OK, or WEIR_ABSENT. */
+int32_t weir_query_source_name(weir_query *query, uint32_t source, weir_page **out,
+                               weir_error *error);
 /* A page of a source, in the order of the source. has_next 0: it was the last, and `next` is empty; 1:
  * `next`, of any length, names the one behind it. `frames` NULL but for the shape FRAMED. On failure
  * nothing was taken.

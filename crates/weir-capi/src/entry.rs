@@ -241,6 +241,12 @@ calls! {
 
     /// A query over pages.
     fn weir_query_open(options: *const QueryOptions, out: *mut *mut Query) = query::open;
+    /// A query over topics.
+    fn weir_query_open_topics(store: *mut Weir, topics: *const TopicsOptions, options: *const QueryOptions, out: *mut *mut Query) = query::open_topics;
+    /// Results of a query over topics.
+    fn weir_query_wait(query: *mut Query, timeout_ms: u64, max_items: u32, max_bytes: u64, out: *mut *mut Page) = query::wait;
+    /// The name of a source.
+    fn weir_query_source_name(query: *mut Query, source: u32, out: *mut *mut Page) = query::source_name;
     /// Adds a source.
     fn weir_query_source(query: *mut Query, options: *const SourceOptions, source: *mut u32) = query::add_source;
     /// A page, copied.

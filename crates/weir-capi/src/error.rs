@@ -128,6 +128,7 @@ impl From<WeirError> for Fail {
                 fail.offset = expected;
                 fail
             }
+            WeirError::Query(error) => error.into(),
             WeirError::NotCreated { code } | WeirError::Group { code } => {
                 Self::new(code, error.to_string())
             }

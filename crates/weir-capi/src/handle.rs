@@ -58,7 +58,7 @@ macro_rules! sized32 {
 plain! { Slice Expect Step Param Loan Frame Meta Frames Claim Verdict Record PsycModifier Error }
 sized32! {
     PageInfo CodeInfo OpenOptions ConnectOptions Info TopicOptions Intention TopicInfo ReadOptions
-    GroupOptions GroupInfo QueryOptions SourceOptions PsycPacket
+    GroupOptions GroupInfo QueryOptions SourceOptions TopicsOptions PsycPacket
 }
 // SAFETY: integers.
 unsafe impl Plain for u32 {}

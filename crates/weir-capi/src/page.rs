@@ -434,13 +434,21 @@ pub(crate) fn get(
     Ok(Kind::Ok)
 }
 
+/// What is wrong with a path.
+pub(crate) fn bad_path(what: &str, error: query::PathError) -> Fail {
+    let code = match error.kind {
+        query::PathErrorKind::NotSingular => ErrorCode::NotSingular,
+        query::PathErrorKind::TooComplex => ErrorCode::TooComplex,
+        _ => ErrorCode::Syntax,
+    };
+    let mut fail = Fail::new(code, format!("{what}: {error}"));
+    fail.offset = error.offset as u64;
+    fail
+}
+
 /// A singular path, ready to be looked for.
 fn paths(text: &str) -> Result<PathSet, Fail> {
-    let path: query::Path = text.parse().map_err(|error: query::PathError| {
-        let mut fail = Fail::new(ErrorCode::Syntax, format!("the path: {error}"));
-        fail.offset = error.offset as u64;
-        fail
-    })?;
+    let path: query::Path = text.parse().map_err(|error| bad_path("the path", error))?;
     PathSet::new(&[path]).map_err(|error| Fail::new(ErrorCode::TooComplex, error.to_string()))
 }
 

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use weir::ErrorCode;
-use weir::query::{Bounds, PageIn, Query as Engine, SourceId, Step};
+use weir::query::{Bounds, Budgets, PageIn, Query as Engine, SourceId, Step};
+use weir::{ErrorCode, TopicQuery, TopicQueryCanceller, TopicStep};
 
 use crate::buffer::{self, Buffer, InUse};
 use crate::error::{Fail, Kind};
@@ -15,14 +16,31 @@ use crate::page::{Page, give_or};
 use crate::raw;
 use crate::registry::{self, Exclusive};
 use crate::source;
+use crate::store::{Mark, get_store};
 
-/// A query as it was given out.
+/// How often a wait looks whether it shall end.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// A query as it was given out: over pages of the caller, or over topics.
 #[derive(Debug)]
-pub(crate) struct Query {
+enum Query {
+    Pages(Pages),
+    Topics(Topics),
+}
+
+#[derive(Debug)]
+struct Pages {
     inside: Exclusive<Engine>,
     cancelled: AtomicBool,
     /// Behind the engine, which returns memory when it is dropped.
     _in_use: InUse,
+}
+
+#[derive(Debug)]
+struct Topics {
+    inside: Exclusive<TopicQuery>,
+    canceller: TopicQueryCanceller,
+    mark: Mark,
 }
 
 /// A page as all three ways in have it.
@@ -33,18 +51,29 @@ pub(crate) struct Coming {
     pub(crate) has_next: u32,
 }
 
-/// Uses the engine.
+/// Uses the engine of a query over pages.
 fn with<T>(
     query: *mut raw::Query,
     action: impl FnOnce(&mut Engine) -> Result<T, Fail>,
 ) -> Result<T, Fail> {
-    let query = registry::get::<Query, _>(query)?;
-    let mut inside = query.inside.lock()?;
-    if query.cancelled.swap(false, Ordering::AcqRel) {
-        inside.cancel();
-        return Err(Fail::of(ErrorCode::Cancelled));
+    match &*registry::get::<Query, _>(query)? {
+        Query::Pages(pages) => pages.with(action),
+        Query::Topics(_) => {
+            let text = "a query over topics fetches its pages itself";
+            Err(Fail::new(ErrorCode::Unsupported, text.to_owned()))
+        }
     }
-    action(&mut inside)
+}
+
+impl Pages {
+    fn with<T>(&self, action: impl FnOnce(&mut Engine) -> Result<T, Fail>) -> Result<T, Fail> {
+        let mut inside = self.inside.lock()?;
+        if self.cancelled.swap(false, Ordering::AcqRel) {
+            inside.cancel();
+            return Err(Fail::of(ErrorCode::Cancelled));
+        }
+        action(&mut inside)
+    }
 }
 
 pub(crate) fn open(
@@ -55,7 +84,7 @@ pub(crate) fn open(
     c.room(out, 1)?;
     let options = c.options(options)?;
     let text = source::text(c, &options)?;
-    let budgets = source::budgets(&options);
+    let budgets = source::budgets(&options, &Budgets::default());
     let token = c.bytes(options.token)?;
     let plan = Arc::new(text.compile()?);
     let engine = if token.is_empty() {
@@ -63,13 +92,89 @@ pub(crate) fn open(
     } else {
         Engine::resume(plan, budgets, token)?
     };
-    let query = Query {
+    let query = Query::Pages(Pages {
         inside: Exclusive::new(engine),
         cancelled: AtomicBool::new(false),
         _in_use: InUse::new(),
-    };
+    });
     c.write(out, registry::insert(Arc::new(query))?)?;
     Ok(Kind::Ok)
+}
+
+pub(crate) fn open_topics(
+    c: &Caller,
+    store: *mut raw::Weir,
+    topics: *const raw::TopicsOptions,
+    options: *const raw::QueryOptions,
+    out: *mut *mut raw::Query,
+) -> Result<Kind, Fail> {
+    let store = get_store(store)?;
+    c.room(out, 1)?;
+    let options = source::topics(c, &c.options(topics)?, &c.options(options)?)?;
+    let inside = store.weir.query(options)?;
+    let query = Query::Topics(Topics {
+        canceller: inside.canceller(),
+        inside: Exclusive::new(inside),
+        mark: Mark::new(&store, LOOK_EVERY),
+    });
+    c.write(out, registry::insert(Arc::new(query))?)?;
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn wait(
+    c: &Caller,
+    query: *mut raw::Query,
+    timeout_ms: u64,
+    max_items: u32,
+    max_bytes: u64,
+    out: *mut *mut raw::Page,
+) -> Result<Kind, Fail> {
+    let query = registry::get::<Query, _>(query)?;
+    let Query::Topics(topics) = &*query else {
+        let text = "a query over pages does not wait; its caller fetches them";
+        return Err(Fail::new(ErrorCode::Unsupported, text.to_owned()));
+    };
+    let mut inside = topics.inside.lock()?;
+    c.room(out, 1)?;
+    let bounds = bounds(max_items, max_bytes);
+    let step = topics.mark.wait(timeout_ms, |until| {
+        let until = until.unwrap_or_else(Instant::now);
+        Ok(match inside.next(bounds, Some(until))? {
+            TopicStep::Idle => None,
+            step => Some(step),
+        })
+    })?;
+    match step {
+        None | Some(TopicStep::Idle) => Ok(Kind::Timeout),
+        Some(TopicStep::Done) => Ok(Kind::Done),
+        Some(TopicStep::Page(page)) => {
+            Page::results(page).give(c, out)?;
+            Ok(Kind::Ready)
+        }
+    }
+}
+
+pub(crate) fn source_name(
+    c: &Caller,
+    query: *mut raw::Query,
+    source: u32,
+    out: *mut *mut raw::Page,
+) -> Result<Kind, Fail> {
+    let id = SourceId(source);
+    let name = match &*registry::get::<Query, _>(query)? {
+        Query::Pages(pages) => pages.with(|engine| {
+            let name = engine.source_name(id);
+            Ok(name.map(<[u8]>::to_vec))
+        })?,
+        Query::Topics(topics) => {
+            let inside = topics.inside.lock()?;
+            inside.topic(id).map(|name| name.as_bytes().to_vec())
+        }
+    };
+    match name {
+        Some(name) => one(c, &name, out),
+        None => Ok(Kind::Absent),
+    }
 }
 
 pub(crate) fn add_source(
@@ -231,6 +336,9 @@ pub(crate) fn next(
     max_bytes: u64,
     out: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
+    if let Query::Topics(_) = &*registry::get::<Query, _>(query)? {
+        return wait(c, query, 0, max_items, max_bytes, out);
+    }
     with(query, |engine| {
         c.room(out, 1)?;
         match engine.next(bounds(max_items, max_bytes))? {
@@ -268,7 +376,10 @@ pub(crate) fn token(
     query: *mut raw::Query,
     out: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
-    with(query, |engine| one(c, &engine.token()?, out))
+    match &*registry::get::<Query, _>(query)? {
+        Query::Pages(pages) => pages.with(|engine| one(c, &engine.token()?, out)),
+        Query::Topics(topics) => one(c, &topics.inside.lock()?.token()?, out),
+    }
 }
 
 pub(crate) fn explain(
@@ -276,9 +387,11 @@ pub(crate) fn explain(
     query: *mut raw::Query,
     out: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
-    with(query, |engine| {
-        one(c, engine.explain().to_string().as_bytes(), out)
-    })
+    let explained = match &*registry::get::<Query, _>(query)? {
+        Query::Pages(pages) => pages.with(|engine| Ok(engine.explain()))?,
+        Query::Topics(topics) => topics.inside.lock()?.explain(),
+    };
+    one(c, explained.to_string().as_bytes(), out)
 }
 
 pub(crate) fn metas(
@@ -293,11 +406,17 @@ pub(crate) fn metas(
 }
 
 pub(crate) fn cancel(query: *mut raw::Query) -> Result<Kind, Fail> {
-    let query = registry::get::<Query, _>(query)?;
-    query.cancelled.store(true, Ordering::Release);
+    match &*registry::get::<Query, _>(query)? {
+        Query::Pages(pages) => pages.cancelled.store(true, Ordering::Release),
+        Query::Topics(topics) => topics.canceller.cancel(),
+    }
     Ok(Kind::Ok)
 }
 
 pub(crate) fn free(query: *mut raw::Query) {
-    drop(registry::remove::<Query, _>(query));
+    if let Ok(query) = registry::remove::<Query, _>(query)
+        && let Query::Topics(topics) = &*query
+    {
+        topics.canceller.cancel();
+    }
 }

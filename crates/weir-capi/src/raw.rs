@@ -623,6 +623,32 @@ pub struct SourceOptions {
     pub bound_count: usize,
 }
 
+/// `weir_topics_options` of the header.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct TopicsOptions {
+    /// Bytes of the structure as the caller knows it.
+    pub struct_size: u32,
+    /// 0: all records; 1: of each key the latest.
+    pub view: u32,
+    /// Names of topics, or patterns: `a.*` one more part, `a.**` any number.
+    pub from: *const Slice,
+    /// From count.
+    pub from_count: usize,
+    /// `WEIR_END_`
+    pub end: u32,
+    /// 1 << `WEIR_RECORD_` of what is an item; 0: of PUT.
+    pub kinds: u32,
+    /// An intention, of `WEIR_END_AS_OF`.
+    pub as_of: u64,
+    /// `WEIR_TOPICS_`
+    pub flags: u32,
+    /// Reserved.
+    pub reserved: u32,
+    /// Longest wait for records that are there; 0: 30,000.
+    pub patience_ms: u64,
+}
+
 /// How a loan is returned: by `release`, or by `cookie` at `loans`; one of the two.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

@@ -1,14 +1,15 @@
 //! Options of queries and of their sources, in the form of the engine.
 
 use bytes::Bytes;
-use weir::ErrorCode;
 use weir::query::{
     BadItem, Budgets, Complex, Frames, Level, Meta, Missing, Mode, QueryText, Shape, SourceOptions,
     Span, Strings,
 };
+use weir::{ErrorCode, IntentionOffset, RecordKind, TopicEnd, TopicQueryOptions, TopicView};
 
 use crate::error::Fail;
 use crate::handle::Caller;
+use crate::page::bad_path;
 use crate::raw;
 use crate::store::known;
 
@@ -103,14 +104,56 @@ pub(crate) fn text(c: &Caller, from: &raw::QueryOptions) -> Result<QueryText, Fa
     })
 }
 
+/// Flags of `weir_topics_options`.
+const RESET_EARLIEST: u32 = 1;
+const NO_PUSH_DOWN: u32 = 2;
+
+/// A query over topics.
+pub(crate) fn topics(
+    c: &Caller,
+    topics: &raw::TopicsOptions,
+    from: &raw::QueryOptions,
+) -> Result<TopicQueryOptions, Fail> {
+    known(topics.flags, RESET_EARLIEST | NO_PUSH_DOWN, "flags")?;
+    let names = c.array(topics.from, topics.from_count)?.iter();
+    let names = names.map(|name| c.text(*name, "a topic").map(str::to_owned));
+    let names: Vec<String> = names.collect::<Result<_, _>>()?;
+    let mut options = TopicQueryOptions::new(names).text(text(c, from)?);
+    options.view = match topics.view {
+        0 => TopicView::Log,
+        1 => TopicView::Latest,
+        other => return Err(Fail::option("the view", other)),
+    };
+    options.end = match topics.end {
+        0 => TopicEnd::Now,
+        1 => TopicEnd::AsOf(IntentionOffset(topics.as_of)),
+        2 => TopicEnd::Follow,
+        other => return Err(Fail::option("the end", other)),
+    };
+    if topics.kinds != 0 {
+        let kinds = (0..u32::BITS).filter(|bit| topics.kinds & (1 << bit) != 0);
+        let kind = |bit: u32| u8::try_from(bit).ok().and_then(RecordKind::from_number);
+        let kinds = kinds.map(|bit| kind(bit).ok_or_else(|| Fail::option("a kind", bit)));
+        options.kinds = kinds.collect::<Result<_, _>>()?;
+    }
+    options.reset_earliest = topics.flags & RESET_EARLIEST != 0;
+    options.push_down = topics.flags & NO_PUSH_DOWN == 0;
+    if topics.patience_ms != 0 {
+        options.patience = std::time::Duration::from_millis(topics.patience_ms);
+    }
+    options.budgets = budgets(from, &options.budgets);
+    let token = c.bytes(from.token)?;
+    options.token = (!token.is_empty()).then(|| token.to_vec());
+    Ok(options)
+}
+
 /// What a query may hold.
-pub(crate) fn budgets(from: &raw::QueryOptions) -> Budgets {
+pub(crate) fn budgets(from: &raw::QueryOptions, default: &Budgets) -> Budgets {
     let or = |value: u64, default: u64| if value == 0 { default } else { value };
     let count = |value: u64, default: usize| match value {
         0 => default,
         value => usize::try_from(value).unwrap_or(usize::MAX),
     };
-    let default = Budgets::default();
     Budgets {
         buffer_bytes_max: or(from.buffer_bytes_max, default.buffer_bytes_max),
         pages_ahead: if from.flags & PAGES_AHEAD == 0 {
@@ -147,12 +190,7 @@ pub(crate) fn source(c: &Caller, from: &raw::SourceOptions) -> Result<SourceOpti
             0 => Shape::Array,
             1 => {
                 let path = c.text(from.member, "the member")?.parse();
-                Shape::Member(path.map_err(|error: weir::query::PathError| {
-                    let text = format!("the member: {error}");
-                    let mut fail = Fail::new(ErrorCode::Syntax, text);
-                    fail.offset = error.offset as u64;
-                    fail
-                })?)
+                Shape::Member(path.map_err(|error| bad_path("the member", error))?)
             }
             2 => Shape::Lines,
             3 => Shape::Single,

@@ -81,4 +81,5 @@ pub use sieve::{Sieve, Sifted};
 pub use source::{Frames, Meta, Need, PageIn, SourceId};
 pub use token::{TOKEN_BYTES_MAX, TOKEN_KEY_BYTES_MAX};
 pub use topic_token::TopicToken;
+pub use weir_scan::PathErrorKind;
 pub use weir_scan::{BadItem, Level, Path, PathError, PathSet, Shape, Span, Tag, build_info, find};

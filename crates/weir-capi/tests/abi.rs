@@ -1,0 +1,22 @@
+//! Calls that break the rules of the header, and loans on every way out.
+#![allow(
+    unsafe_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::missing_safety_doc,
+    clippy::undocumented_unsafe_blocks,
+    reason = "a test of an interface for C calls it as C does, and may fail by panicking"
+)]
+
+#[path = "abi/kit.rs"]
+mod kit;
+#[path = "abi/loans.rs"]
+mod loans;
+#[path = "abi/panics.rs"]
+mod panics;
+#[path = "abi/pointers.rs"]
+mod pointers;
+#[path = "abi/threads.rs"]
+mod threads;
+#[path = "abi/topics.rs"]
+mod topics;

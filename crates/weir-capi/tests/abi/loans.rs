@@ -1,0 +1,273 @@
+//! A loan that was taken comes back once, on every way out; one that was not, never.
+
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use weir_capi::raw::{Loan, Loans, Query};
+use weir_capi::*;
+
+use crate::kit::*;
+
+static PAGE: &[u8] = br#"[{"n":1},{"n":2}]"#;
+
+extern "C" fn count(user: *mut c_void, ptr: *const u8, len: usize) {
+    assert_eq!((ptr, len), (PAGE.as_ptr(), PAGE.len()));
+    let counter = unsafe { &*user.cast::<AtomicU32>() };
+    counter.fetch_add(1, Ordering::SeqCst);
+}
+
+fn lend(query: *mut Query, source: u32, counter: &AtomicU32) -> i32 {
+    let loan = Loan {
+        release: Some(count),
+        user: (&raw const *counter).cast_mut().cast(),
+        loans: null_mut(),
+        cookie: 0,
+    };
+    unsafe {
+        let page = slice(PAGE);
+        weir_query_enqueue_loan(
+            query,
+            source,
+            page,
+            null(),
+            NOTHING,
+            0,
+            &raw const loan,
+            null_mut(),
+        )
+    }
+}
+
+fn back(counter: &AtomicU32) -> u32 {
+    counter.load(Ordering::SeqCst)
+}
+
+#[test]
+fn it_comes_back_with_the_last_page_that_lies_in_it() {
+    let counter = AtomicU32::new(0);
+    let (query, source) = query("");
+    assert_eq!(lend(query, source, &counter), OK);
+    let (kind, page) = next(query);
+    assert_eq!((kind, back(&counter)), (READY, 0));
+    assert_eq!(next(query).0, DONE);
+    unsafe { weir_query_free(query) };
+    assert_eq!(back(&counter), 0);
+    // On another thread, after the query is gone.
+    let page = page.addr();
+    let thread =
+        std::thread::spawn(move || items(std::ptr::with_exposed_provenance_mut(page)).len());
+    assert_eq!(thread.join().unwrap(), 2);
+    assert_eq!(back(&counter), 1);
+}
+
+#[test]
+fn it_comes_back_when_the_query_is_freed_cancelled_or_fails() {
+    let counter = AtomicU32::new(0);
+    let (query, source) = query("$.n");
+    assert_eq!(lend(query, source, &counter), OK);
+    unsafe { weir_query_free(query) };
+    assert_eq!(back(&counter), 1);
+
+    let (query, source) = crate::kit::query("$.n");
+    assert_eq!(lend(query, source, &counter), OK);
+    unsafe { weir_query_cancel(query) };
+    assert_eq!(next(query).0, CANCELLED);
+    assert_eq!(back(&counter), 2);
+    assert_eq!(next(query).0, CANCELLED);
+    unsafe { weir_query_free(query) };
+    assert_eq!(back(&counter), 2);
+}
+
+#[test]
+fn it_comes_back_at_once_when_nothing_of_it_is_wanted() {
+    let counter = AtomicU32::new(0);
+    let (query, source) = query("");
+    let empty = Loan {
+        release: Some(drop_it),
+        user: (&raw const counter).cast_mut().cast(),
+        loans: null_mut(),
+        cookie: 0,
+    };
+    extern "C" fn drop_it(user: *mut c_void, _: *const u8, _: usize) {
+        let counter = unsafe { &*user.cast::<AtomicU32>() };
+        counter.fetch_add(1, Ordering::SeqCst);
+    }
+    unsafe {
+        let page = slice(b"[]");
+        let loan = &raw const empty;
+        let taken =
+            weir_query_enqueue_loan(query, source, page, null(), NOTHING, 0, loan, null_mut());
+        assert_eq!(taken, OK);
+    }
+    assert_eq!(back(&counter), 1);
+    unsafe { weir_query_free(query) };
+    assert_eq!(back(&counter), 1);
+}
+
+#[test]
+fn it_never_left_when_the_call_failed() {
+    let counter = AtomicU32::new(0);
+    let (query, source) = query("$.n desc");
+    // Unknown source; a query that is over; a source that had its last page.
+    assert_eq!(lend(query, 99, &counter), -723);
+    let (strict, other) = crate::kit::query("");
+    assert_eq!(lend(strict, other, &counter), OK);
+    assert_eq!(lend(strict, other, &counter), -724);
+    assert_eq!(back(&counter), 0);
+    unsafe {
+        // Both ways back, or none; a name behind the last page.
+        let mut loan = Loan {
+            release: None,
+            user: null_mut(),
+            loans: null_mut(),
+            cookie: 0,
+        };
+        let page = slice(PAGE);
+        let lend = |loan: *const Loan, next| {
+            weir_query_enqueue_loan(query, source, page, null(), next, 0, loan, null_mut())
+        };
+        assert_eq!(lend(&raw const loan, NOTHING), BAD_OPTION);
+        loan.release = Some(count);
+        loan.user = (&raw const counter).cast_mut().cast();
+        assert_eq!(lend(&raw const loan, slice(b"x")), BAD_OPTION);
+        // A page that is refused.
+        let bad = slice(b"[1,");
+        let refused = weir_query_enqueue_loan(
+            query,
+            source,
+            bad,
+            null(),
+            NOTHING,
+            0,
+            &raw const loan,
+            null_mut(),
+        );
+        assert_eq!(refused, -713);
+        weir_query_free(query);
+        assert_eq!(back(&counter), 0);
+        weir_query_free(strict);
+    }
+    assert_eq!(back(&counter), 1);
+}
+
+#[test]
+fn cookies_arrive_once_and_are_counted() {
+    unsafe {
+        let mut loans = null_mut::<Loans>();
+        assert_eq!(weir_loans_new(&raw mut loans, null_mut()), OK);
+        let (query, first) = query("$.n");
+        let second = source(query);
+        for (source, cookie) in [(first, 10), (second, 20)] {
+            let loan = Loan {
+                release: None,
+                user: null_mut(),
+                loans,
+                cookie,
+            };
+            let page = slice(PAGE);
+            let taken = weir_query_enqueue_loan(
+                query,
+                source,
+                page,
+                null(),
+                NOTHING,
+                0,
+                &raw const loan,
+                null_mut(),
+            );
+            assert_eq!(taken, OK);
+        }
+        let collect = |room: usize| {
+            let (mut cookies, mut count, mut left) = ([0_u64; 4], 9, 9);
+            let done = weir_loans_collect(
+                loans,
+                cookies.as_mut_ptr(),
+                room,
+                &raw mut count,
+                &raw mut left,
+                null_mut(),
+            );
+            assert_eq!(done, OK);
+            (cookies[..count].to_vec(), left)
+        };
+        assert_eq!(collect(4), (vec![], 2));
+        weir_query_free(query);
+        let (some, left) = collect(1);
+        assert_eq!((some.len(), left), (1, 1));
+        let (rest, left) = collect(4);
+        assert_eq!(left, 0);
+        let mut all = [some, rest].concat();
+        all.sort_unstable();
+        assert_eq!(all, [10, 20]);
+        weir_loans_free(loans);
+    }
+}
+
+#[test]
+fn a_buffer_is_given_or_stays_the_callers() {
+    unsafe {
+        let (query, source) = query("");
+        let (mut buffer, mut size) = (null_mut(), 0);
+        assert_eq!(weir_buffer_new(100, &raw mut buffer, null_mut()), OK);
+        let data = weir_buffer_data(buffer, &raw mut size);
+        assert_eq!(size, 100);
+        let give = |len: usize| {
+            weir_query_enqueue_buffer(query, source, buffer, len, null(), NOTHING, 0, null_mut())
+        };
+        data.copy_from_nonoverlapping(b"[1,".as_ptr(), 3);
+        assert_eq!(give(3), -713);
+        assert_eq!(give(101), BAD_LENGTH);
+        assert_eq!(weir_buffer_data(buffer, null_mut()), data);
+        data.copy_from_nonoverlapping(b"[7]".as_ptr(), 3);
+        assert_eq!(give(3), OK);
+        assert!(weir_buffer_data(buffer, null_mut()).is_null());
+        assert_eq!(give(3), BAD_HANDLE);
+        let (kind, page) = next(query);
+        assert_eq!((kind, items(page)), (READY, vec![b"7".to_vec()]));
+        weir_query_free(query);
+        weir_trim();
+    }
+}
+
+#[test]
+fn bytes_that_change_while_they_are_lent_do_no_harm_but_to_results() {
+    unsafe {
+        let (query, first) = query("$.n");
+        let second = source(query);
+        let mut lent = br#"[{"n":1},{"n":2},{"n":3}]"#.to_vec();
+        extern "C" fn nothing(_: *mut c_void, _: *const u8, _: usize) {}
+        let loan = Loan {
+            release: Some(nothing),
+            user: null_mut(),
+            loans: null_mut(),
+            cookie: 0,
+        };
+        let (ptr, len) = (lent.as_mut_ptr(), lent.len());
+        let page = weir_capi::raw::Slice { ptr, len };
+        let taken = weir_query_enqueue_loan(
+            query,
+            first,
+            page,
+            null(),
+            NOTHING,
+            0,
+            &raw const loan,
+            null_mut(),
+        );
+        assert_eq!(taken, OK);
+        let other = slice(br#"[{"n":1e400},{"n":"x"}]"#);
+        weir_query_enqueue_copy(query, second, other, null(), NOTHING, 0, null_mut());
+        for at in 0..len {
+            *ptr.add(at) = b'\\';
+        }
+        for _ in 0..10 {
+            let (kind, page) = next(query);
+            if kind != READY {
+                break;
+            }
+            items(page);
+        }
+        weir_query_free(query);
+    }
+}

@@ -1,0 +1,136 @@
+//! A panic ends at the entry it came through, whichever that is.
+
+use std::ptr::null_mut;
+
+use weir_capi::raw::Error;
+use weir_capi::{Where, panic_at, weir_query_explain, weir_query_free};
+
+use crate::kit::*;
+
+/// Calls every function of the list with zeros in all places, and says what each returned.
+macro_rules! every {
+    ($($name:ident($($zero:expr),*);)*) => {
+        [$((stringify!($name), (|| unsafe { weir_capi::$name($($zero),*) }) as fn() -> i32)),*]
+    };
+}
+
+#[test]
+fn at_each_entry() {
+    let all = every! {
+        weir_page_describe(null_mut(), null_mut(), null_mut());
+        weir_page_get(null_mut(), 0, 0, NOTHING, null_mut(), null_mut());
+        weir_page_retain(null_mut());
+        weir_code_describe(0, null_mut());
+        weir_open(NOTHING, null_mut(), null_mut(), null_mut());
+        weir_connect(NOTHING, null_mut(), null_mut(), null_mut());
+        weir_describe(null_mut(), null_mut(), null_mut());
+        weir_sync(null_mut(), null_mut());
+        weir_close(null_mut(), null_mut());
+        weir_submit(null_mut(), null_mut(), 0, null_mut(), null_mut(), null_mut());
+        weir_send(null_mut(), null_mut(), 0, null_mut(), null_mut());
+        weir_pending_wait(null_mut(), 0, null_mut(), 0, null_mut(), null_mut());
+        weir_session_open(null_mut(), NOTHING, null_mut(), null_mut());
+        weir_session_submit(null_mut(), null_mut(), 0, null_mut(), null_mut(), null_mut());
+        weir_session_send(null_mut(), null_mut(), 0, null_mut(), null_mut());
+        weir_session_next_nonce(null_mut(), null_mut(), null_mut());
+        weir_session_resume(null_mut(), 0, null_mut());
+        weir_topic_ensure(null_mut(), NOTHING, null_mut(), null_mut(), null_mut());
+        weir_topic_describe(null_mut(), NOTHING, null_mut(), null_mut());
+        weir_topics(null_mut(), 0, null_mut(), null_mut());
+        weir_get(null_mut(), NOTHING, NOTHING, null_mut(), null_mut());
+        weir_at(null_mut(), NOTHING, 0, null_mut(), null_mut());
+        weir_scan(null_mut(), NOTHING, NOTHING, NOTHING, 0, 0, null_mut(), null_mut());
+        weir_reader_open(null_mut(), NOTHING, null_mut(), null_mut(), null_mut());
+        weir_reader_next(null_mut(), 0, null_mut(), null_mut());
+        weir_reader_cancel(null_mut());
+        weir_group_open(null_mut(), NOTHING, NOTHING, null_mut(), null_mut(), null_mut());
+        weir_group_claim(null_mut(), 0, 0, null_mut(), null_mut());
+        weir_group_settle(null_mut(), null_mut(), 0, 0, 0, NOTHING, null_mut(), null_mut(), null_mut());
+        weir_group_step(null_mut(), 0, 0, null_mut());
+        weir_group_describe(null_mut(), null_mut(), null_mut());
+        weir_group_cancel(null_mut());
+        weir_query_open(null_mut(), null_mut(), null_mut());
+        weir_query_open_topics(null_mut(), null_mut(), null_mut(), null_mut(), null_mut());
+        weir_query_wait(null_mut(), 0, 0, 0, null_mut(), null_mut());
+        weir_query_source(null_mut(), null_mut(), null_mut(), null_mut());
+        weir_query_source_name(null_mut(), 0, null_mut(), null_mut());
+        weir_query_enqueue_copy(null_mut(), 0, NOTHING, null_mut(), NOTHING, 0, null_mut());
+        weir_query_enqueue_loan(null_mut(), 0, NOTHING, null_mut(), NOTHING, 0, null_mut(), null_mut());
+        weir_query_enqueue_buffer(null_mut(), 0, null_mut(), 0, null_mut(), NOTHING, 0, null_mut());
+        weir_query_finish(null_mut(), 0, null_mut());
+        weir_query_replace(null_mut(), 0, null_mut(), 0, null_mut(), null_mut());
+        weir_query_watermark(null_mut(), 0, null_mut(), 0, null_mut());
+        weir_query_next(null_mut(), 0, 0, null_mut(), null_mut());
+        weir_query_needs(null_mut(), null_mut(), null_mut());
+        weir_query_token(null_mut(), null_mut(), null_mut());
+        weir_query_explain(null_mut(), null_mut(), null_mut());
+        weir_query_metas(null_mut(), null_mut(), null_mut());
+        weir_query_cancel(null_mut());
+        weir_buffer_new(0, null_mut(), null_mut());
+        weir_loans_new(null_mut(), null_mut());
+        weir_loans_collect(null_mut(), null_mut(), 0, null_mut(), null_mut(), null_mut());
+        weir_psyc_parse(NOTHING, null_mut(), null_mut(), null_mut());
+        weir_psyc_render(null_mut(), null_mut(), null_mut());
+    };
+    for (name, call) in all {
+        panic_at(Some((name, Where::Enter)));
+        assert_eq!(call(), PANIC, "{name}");
+        // Without one: nothing is accepted that is only zeros, but giving back what is nothing.
+        let plain = call();
+        assert!(plain < 0 || name == "weir_close", "{name} returned {plain}");
+    }
+    // Those that cannot fail do nothing.
+    macro_rules! quiet {
+        ($($name:ident)*) => { $(
+            panic_at(Some((stringify!($name), Where::Enter)));
+            unsafe { weir_capi::$name(null_mut()) };
+        )* };
+    }
+    quiet! {
+        weir_page_release weir_pending_free weir_session_free weir_reader_free weir_group_free
+        weir_query_free weir_buffer_free weir_loans_free
+    }
+    panic_at(Some(("weir_page_items", Where::Enter)));
+    let mut count = 7;
+    assert!(unsafe { weir_capi::weir_page_items(null_mut(), &raw mut count) }.is_null());
+    panic_at(None);
+    assert_eq!(counted(), all.len() + 8 + 4);
+}
+
+/// Functions in the list that can panic, by its text.
+fn counted() -> usize {
+    let list = include_str!("../../src/entry.rs");
+    let listed = list
+        .lines()
+        .filter(|line| line.starts_with("    fn weir_"))
+        .count();
+    // `weir_code_describe` stands outside of the lists.
+    listed + 1
+}
+
+#[test]
+fn a_handle_with_a_panic_inside_is_good_for_giving_back_only() {
+    let (query, _) = query("");
+    let mut error = zero::<Error>();
+    let mut page = null_mut();
+    let mut explain = || unsafe { weir_query_explain(query, &raw mut page, &raw mut error) };
+    panic_at(Some(("weir_query_explain", Where::Inside)));
+    assert_eq!(explain(), PANIC);
+    assert_eq!(explain(), HANDLE_POISONED);
+    assert_eq!(next(query).0, HANDLE_POISONED);
+    assert_eq!(error.code, HANDLE_POISONED);
+    unsafe { weir_query_free(query) };
+    assert_eq!(next(query).0, BAD_HANDLE);
+}
+
+#[test]
+fn the_words_of_a_panic_are_told() {
+    let (query, _) = query("");
+    let mut error = zero::<Error>();
+    panic_at(Some(("weir_query_explain", Where::Inside)));
+    unsafe {
+        weir_query_explain(query, null_mut(), &raw mut error);
+        weir_query_free(query);
+    }
+    assert_eq!(words(&error), "weir_query_explain: injected");
+}

@@ -1,0 +1,271 @@
+//! NULL, alignment, lengths, handles, sizes of structures.
+
+use std::ptr::{null, null_mut, without_provenance_mut};
+
+use weir_capi::raw::{Error, Page, PageInfo, Query, QueryOptions, Slice, Weir};
+use weir_capi::*;
+
+use crate::kit::*;
+
+#[test]
+fn null_is_an_error_where_something_is_needed_and_nothing_elsewhere() {
+    unsafe {
+        let (query, source) = query("");
+        let e = null_mut();
+        assert_eq!(weir_query_open(null(), null_mut(), e), NULL_POINTER);
+        assert_eq!(
+            weir_query_source(null_mut(), null(), null_mut(), e),
+            NULL_POINTER
+        );
+        assert_eq!(
+            weir_query_source(query, null(), null_mut(), e),
+            NULL_POINTER
+        );
+        assert_eq!(weir_query_next(query, 0, 0, null_mut(), e), NULL_POINTER);
+        let many = Slice {
+            ptr: null(),
+            len: 1,
+        };
+        assert_eq!(
+            weir_query_enqueue_copy(query, source, many, null(), NOTHING, 0, e),
+            NULL_POINTER
+        );
+        assert_eq!(
+            weir_query_enqueue_loan(query, source, NOTHING, null(), NOTHING, 0, null(), e),
+            NULL_POINTER
+        );
+        assert_eq!(weir_open(NOTHING, null(), null_mut(), e), NULL_POINTER);
+        assert_eq!(weir_sync(null_mut(), e), NULL_POINTER);
+        assert_eq!(weir_close(null_mut(), e), OK);
+        let mut count = 7;
+        assert!(weir_page_items(null(), &raw mut count).is_null());
+        assert_eq!(count, 0);
+        assert!(weir_page_items(null(), null_mut()).is_null());
+        weir_page_release(null_mut());
+        weir_query_free(null_mut());
+        weir_buffer_free(null_mut());
+        weir_loans_free(null_mut());
+        weir_reader_free(null_mut());
+        weir_group_free(null_mut());
+        weir_session_free(null_mut());
+        weir_pending_free(null_mut());
+        weir_query_free(query);
+    }
+}
+
+#[test]
+fn what_is_not_aligned_is_not_touched() {
+    let odd = |address: usize| without_provenance_mut::<u8>(address + 1);
+    let place = 0_u64;
+    let near = (&raw const place).addr();
+    unsafe {
+        let options = odd(near).cast::<QueryOptions>();
+        let mut query = null_mut::<Query>();
+        assert_eq!(
+            weir_query_open(options, &raw mut query, null_mut()),
+            MISALIGNED
+        );
+        let out = odd(near).cast::<*mut Query>();
+        assert_eq!(weir_query_open(null(), out, null_mut()), MISALIGNED);
+        // An error that cannot be told is not told.
+        let error = odd(near).cast::<Error>();
+        assert_eq!(weir_sync(null_mut(), error), NULL_POINTER);
+    }
+    assert_eq!(place, 0);
+}
+
+#[test]
+fn lengths_beyond_any_memory_are_refused_unread() {
+    let byte = 0_u8;
+    let long = Slice {
+        ptr: &raw const byte,
+        len: usize::MAX,
+    };
+    unsafe {
+        let (query, source) = query("");
+        let e = null_mut();
+        assert_eq!(
+            weir_query_enqueue_copy(query, source, long, null(), NOTHING, 0, e),
+            BAD_LENGTH
+        );
+        let mut options = sized!(QueryOptions);
+        options.r#where = long;
+        let mut other = null_mut();
+        assert_eq!(
+            weir_query_open(&raw const options, &raw mut other, e),
+            BAD_LENGTH
+        );
+        let keys = [NOTHING];
+        assert_eq!(
+            weir_query_watermark(query, source, keys.as_ptr(), usize::MAX / 2, e),
+            BAD_LENGTH
+        );
+        let mut buffer = null_mut();
+        assert_eq!(weir_buffer_new(usize::MAX, &raw mut buffer, e), BAD_LENGTH);
+        assert_eq!(weir_buffer_new(1 << 60, &raw mut buffer, e), BAD_LENGTH);
+        let store = Store::new();
+        assert_eq!(
+            weir_submit(store.store, null(), usize::MAX, null_mut(), null_mut(), e),
+            BAD_LENGTH
+        );
+        weir_query_free(query);
+    }
+}
+
+#[test]
+fn a_handle_is_what_it_was_made_as_until_it_is_given_back() {
+    unsafe {
+        let (query, _) = query("");
+        let e = null_mut();
+        // Of another type.
+        assert_eq!(weir_sync(query.cast::<Weir>(), e), BAD_HANDLE);
+        assert_eq!(weir_page_retain(query.cast::<Page>()), BAD_HANDLE);
+        weir_page_release(query.cast::<Page>());
+        weir_buffer_free(query.cast());
+        assert_eq!(next(query).0, NEED);
+        // Of nothing.
+        let value = 5_u64;
+        let pointer = (&raw const value).cast_mut().cast::<Query>();
+        assert_eq!(next(pointer).0, BAD_HANDLE);
+        // Given back.
+        weir_query_free(query);
+        weir_query_free(query);
+        assert_eq!(next(query).0, BAD_HANDLE);
+        assert_eq!(weir_query_cancel(query), BAD_HANDLE);
+    }
+}
+
+#[test]
+fn a_page_lives_for_each_that_retains_it() {
+    unsafe {
+        let (query, source) = query("");
+        let bytes = b"[1,2]";
+        let done =
+            weir_query_enqueue_copy(query, source, slice(bytes), null(), NOTHING, 0, null_mut());
+        assert_eq!(done, OK);
+        let (kind, page) = next(query);
+        assert_eq!(kind, READY);
+        weir_query_free(query);
+        assert_eq!(weir_page_retain(page), OK);
+        weir_page_release(page);
+        assert_eq!(items(page), [b"1", b"2"]);
+        let mut info = sized!(PageInfo);
+        assert_eq!(
+            weir_page_describe(page, &raw mut info, null_mut()),
+            BAD_HANDLE
+        );
+        weir_page_release(page);
+        assert_eq!(weir_page_retain(page), BAD_HANDLE);
+    }
+}
+
+#[test]
+fn structures_say_their_size() {
+    #[repr(C)]
+    struct Later {
+        options: QueryOptions,
+        new: u64,
+    }
+    unsafe {
+        let mut query = null_mut();
+        let mut error = zero::<Error>();
+        let mut open = |options: *const QueryOptions, error: *mut Error| {
+            let opened = weir_query_open(options, &raw mut query, error);
+            if opened == OK {
+                weir_query_free(query);
+            }
+            opened
+        };
+        let mut options = zero::<QueryOptions>();
+        assert_eq!(open(&raw const options, &raw mut error), BAD_STRUCT);
+        assert!(
+            words(&error).contains("struct_size is 0"),
+            "{}",
+            words(&error)
+        );
+        options = sized!(QueryOptions);
+        assert_eq!(open(&raw const options, null_mut()), OK);
+        options.struct_size = u32::MAX;
+        assert_eq!(open(&raw const options, null_mut()), BAD_STRUCT);
+        // Of a later version: as long as nothing new is asked for.
+        let mut later = Later {
+            options: sized!(QueryOptions),
+            new: 0,
+        };
+        later.options.struct_size = u32::try_from(size_of::<Later>()).unwrap();
+        assert_eq!(open((&raw const later).cast(), null_mut()), OK);
+        later.new = 1;
+        assert_eq!(open((&raw const later).cast(), null_mut()), BAD_STRUCT);
+        options = sized!(QueryOptions);
+        options.flags = 1 << 31;
+        assert_eq!(open(&raw const options, null_mut()), BAD_OPTION);
+    }
+}
+
+#[test]
+fn an_info_of_a_later_version_is_filled_with_zeros() {
+    #[repr(C)]
+    struct Later {
+        info: PageInfo,
+        new: [u64; 2],
+    }
+    unsafe {
+        let (query, _) = query("");
+        let (_, page) = next(query);
+        let mut later = Later {
+            info: zero(),
+            new: [7, 7],
+        };
+        later.info.struct_size = u32::try_from(size_of::<PageInfo>() + 8).unwrap();
+        let out = (&raw mut later).cast::<PageInfo>();
+        assert_eq!(weir_page_describe(page, out, null_mut()), OK);
+        assert_eq!(later.info.item_count, 1);
+        assert_eq!(later.info.struct_size as usize, size_of::<PageInfo>() + 8);
+        assert_eq!(later.new, [0, 7]);
+        weir_page_release(page);
+        weir_query_free(query);
+    }
+}
+
+#[test]
+fn out_parameters_are_written_on_success_only() {
+    unsafe {
+        let mut query = without_provenance_mut::<Query>(7);
+        let mut options = sized!(QueryOptions);
+        options.order = slice(b"$..x");
+        let mut error = zero::<Error>();
+        let opened = weir_query_open(&raw const options, &raw mut query, &raw mut error);
+        assert_eq!((opened, error.code, error.offset), (-702, -702, 1));
+        assert_eq!(query.addr(), 7);
+        options.order = NOTHING;
+        error.code = 5;
+        let opened = weir_query_open(&raw const options, &raw mut query, &raw mut error);
+        assert_eq!((opened, error.code), (OK, 5));
+        weir_query_free(query);
+    }
+}
+
+#[test]
+fn one_value_is_found_in_many_items() {
+    unsafe {
+        let (query, source) = query("");
+        let page = slice(br#"[{"a":{"b":1}},{"a":2},{"a":{"b":"x y"}}]"#);
+        weir_query_enqueue_copy(query, source, page, null(), NOTHING, 0, null_mut());
+        let (_, page) = next(query);
+        let mut found = [NOTHING; 3];
+        let path = slice(b"$.a.b");
+        let e = null_mut();
+        assert_eq!(weir_page_get(page, 0, 3, path, found.as_mut_ptr(), e), OK);
+        let shown = found.map(|slice| {
+            (!slice.ptr.is_null()).then(|| std::slice::from_raw_parts(slice.ptr, slice.len))
+        });
+        assert_eq!(shown, [Some(&b"1"[..]), None, Some(&b"\"x y\""[..])]);
+        let out = found.as_mut_ptr();
+        assert_eq!(weir_page_get(page, 2, 2, path, out, e), BAD_LENGTH);
+        assert_eq!(weir_page_get(page, usize::MAX, 2, path, out, e), BAD_LENGTH);
+        assert_eq!(weir_page_get(page, 0, 1, slice(b"$..a"), out, e), -702);
+        assert_eq!(weir_page_get(page, 0, 1, slice(b"$["), out, e), -701);
+        weir_page_release(page);
+        weir_query_free(query);
+    }
+}

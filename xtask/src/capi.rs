@@ -1,0 +1,214 @@
+//! The C library: built, cut down to its own names, and installed.
+//!
+//! Invariants: what is installed defines no global name but those of `weir.h`, in both libraries;
+//! nothing is installed outside of the prefix. What must never happen here: a profile of its own.
+
+use crate::steps::{cargo, succeed};
+use crate::tree;
+use anyhow::{Context as _, bail, ensure};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The header, which lists the names.
+pub(crate) const HEADER: &str = "crates/weir-capi/include/weir.h";
+/// What is installed beside it.
+const CODES: &str = "crates/weir-capi/include/weir_codes.h";
+/// Version of the files; the first number is that of the interface.
+const FILE: &str = "libweir.so.0.1.0";
+const SONAME: &str = "libweir.so.0";
+/// What the static library needs from the system.
+const SYSTEM: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
+
+/// How it is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// As the tests are.
+    Dev,
+    /// As what ships.
+    Release,
+}
+
+/// `capi install --prefix P [--release] [--shared]`.
+pub(crate) fn command(rest: &[&str]) -> anyhow::Result<()> {
+    let mut prefix = None;
+    let (mut profile, mut both) = (Profile::Dev, true);
+    let mut words = rest.iter();
+    ensure!(words.next() == Some(&"install"), "expected `install`");
+    while let Some(word) = words.next() {
+        match *word {
+            "--prefix" => prefix = words.next().map(PathBuf::from),
+            "--release" => profile = Profile::Release,
+            "--shared" => both = false,
+            other => bail!("no option `{other}`"),
+        }
+    }
+    let prefix = prefix.context("expected `--prefix DIRECTORY`")?;
+    install(&prefix, profile, both)?;
+    println!("installed in {}", prefix.display());
+    Ok(())
+}
+
+/// Builds the library and puts it, its headers and `weir.pc` below a directory.
+pub(crate) fn install(prefix: &Path, profile: Profile, both: bool) -> anyhow::Result<()> {
+    let libraries = build(profile, both)?;
+    let (include, lib) = (prefix.join("include"), prefix.join("lib"));
+    std::fs::create_dir_all(&include)?;
+    std::fs::create_dir_all(lib.join("pkgconfig"))?;
+    for header in [HEADER, CODES] {
+        let name = Path::new(header).file_name().context("a header")?;
+        std::fs::write(include.join(name), tree::bytes(header)?)?;
+    }
+    let shared = lib.join(FILE);
+    // A program that has the old file mapped keeps it.
+    drop(std::fs::remove_file(&shared));
+    std::fs::copy(find(&libraries, "so")?, &shared).context("cannot copy the library")?;
+    for name in [SONAME, "libweir.so"] {
+        let link = lib.join(name);
+        drop(std::fs::remove_file(&link));
+        std::os::unix::fs::symlink(FILE, link)?;
+    }
+    if both {
+        cut(&find(&libraries, "a")?, &lib)?;
+    }
+    std::fs::write(lib.join("pkgconfig/weir.pc"), pkg_config())?;
+    Ok(())
+}
+
+fn pkg_config() -> String {
+    format!(
+        "prefix=${{pcfiledir}}/../..\nincludedir=${{prefix}}/include\nlibdir=${{prefix}}/lib\n\n\
+         Name: weir\nDescription: Event store and query engine to open in a process\nVersion: {}\n\
+         Cflags: -I${{includedir}}\nLibs: -L${{libdir}} -lweir\nLibs.private: {SYSTEM}\n",
+        FILE.trim_start_matches("libweir.so.")
+    )
+}
+
+/// The files of the library, by cargo.
+fn build(profile: Profile, both: bool) -> anyhow::Result<Vec<PathBuf>> {
+    let kinds = if both { "cdylib,staticlib" } else { "cdylib" };
+    let mut command = cargo(&["rustc", "--locked", "--quiet", "--package", "weir-capi"]);
+    command.args(["--lib", "--crate-type", kinds]);
+    command.arg("--message-format=json-render-diagnostics");
+    if profile == Profile::Release {
+        command.arg("--release");
+    }
+    command.args(["--", "-C", &format!("link-arg=-Wl,-soname,{SONAME}")]);
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start cargo rustc")?;
+    ensure!(output.status.success(), "the C library does not build");
+    let mut files = Vec::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let Ok(message) = serde_json::from_str::<Value>(line) else {
+            continue;
+        };
+        let ours = message["target"]["name"] == "weir_capi";
+        for file in message["filenames"].as_array().into_iter().flatten() {
+            files.extend(file.as_str().filter(|_| ours).map(PathBuf::from));
+        }
+    }
+    Ok(files)
+}
+
+fn find(files: &[PathBuf], extension: &str) -> anyhow::Result<PathBuf> {
+    let of = |file: &&PathBuf| file.extension().is_some_and(|found| found == extension);
+    let found = files.iter().find(of);
+    found.cloned().with_context(|| format!("cargo made no .{extension}"))
+}
+
+/// The names that the header declares.
+pub(crate) fn names() -> anyhow::Result<BTreeSet<String>> {
+    let header = tree::text(HEADER)?;
+    let name = |line: &str| {
+        let (before, _) = line.split_once('(')?;
+        let declares = line.starts_with(|first: char| first.is_ascii_alphabetic());
+        let name = before.rsplit([' ', '*']).next()?;
+        (declares && name.starts_with("weir_")).then(|| name.to_owned())
+    };
+    let names: BTreeSet<String> = header.lines().filter_map(name).collect();
+    ensure!(names.len() > 50, "{HEADER} declares next to nothing");
+    Ok(names)
+}
+
+/// How sections are put together: compilers give each function one, which no archive is made for.
+const SECTIONS: &str = "SECTIONS {
+  .text : { *(.text .text.*) }
+  .rodata : { *(.rodata .rodata.*) }
+  .eh_frame : { *(.eh_frame) }
+  .gcc_except_table : { *(.gcc_except_table .gcc_except_table.*) }
+  .init_array : { *(.init_array .init_array.* .ctors) }
+  .data.rel.ro : { *(.data.rel.ro .data.rel.ro.*) }
+  .data : { *(.data .data.*) }
+  .tdata : { *(.tdata .tdata.*) }
+  .tbss : { *(.tbss .tbss.*) }
+  .bss : { *(.bss .bss.* COMMON) }
+  /DISCARD/ : { *(.llvmbc) *(.llvmcmd) *(.comment) }
+}
+";
+
+/// One object out of the static library, in which all names but ours are local, and an archive of it.
+/// So it can be linked beside another library that holds the same crates.
+fn cut(archive: &Path, lib: &Path) -> anyhow::Result<()> {
+    let names = names()?;
+    let (object, list) = (lib.join("weir.o"), lib.join("weir.names"));
+    let (parts, script) = (lib.join("weir.parts.o"), lib.join("weir.sections"));
+    std::fs::write(&script, SECTIONS)?;
+    std::fs::write(&list, names.iter().map(|name| format!("{name}\n")).collect::<String>())?;
+    let mut link = Command::new("ld");
+    link.args(["-r", "--gc-sections", "--strip-debug", "-o"]).arg(&parts);
+    for name in &names {
+        link.args(["-u", name]);
+    }
+    succeed(link.arg(archive))?;
+    let mut join = Command::new("ld");
+    join.args(["-r", "--force-group-allocation", "-o"]).arg(&object).arg("-T").arg(&script);
+    succeed(join.arg(&parts))?;
+    let mut keep = String::from("--keep-global-symbols=");
+    keep.push_str(&list.to_string_lossy());
+    succeed(Command::new("objcopy").args(["--discard-all", &keep]).arg(&object))?;
+    let target = lib.join("libweir.a");
+    drop(std::fs::remove_file(&target));
+    succeed(Command::new("ar").arg("rcs").arg(&target).arg(&object))?;
+    for file in [object, list, parts, script] {
+        std::fs::remove_file(file)?;
+    }
+    Ok(())
+}
+
+/// Global names that a library defines.
+fn defined(library: &Path, flags: &[&str]) -> anyhow::Result<BTreeSet<String>> {
+    let output = Command::new("nm").args(flags).arg(library).output();
+    let output = output.context("cannot start nm")?;
+    ensure!(output.status.success(), "nm failed on {}", library.display());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let name = |line: &str| line.split_whitespace().nth(2).map(str::to_owned);
+    Ok(text.lines().filter_map(name).collect())
+}
+
+/// Whether both libraries define the names of the header and no others, and the shared one has its
+/// name.
+pub(crate) fn names_alone(prefix: &Path) -> anyhow::Result<()> {
+    let names = names()?;
+    let lib = prefix.join("lib");
+    for (file, flags) in [
+        ("libweir.so", &["-D", "--defined-only"][..]),
+        ("libweir.a", &["-g", "--defined-only"][..]),
+    ] {
+        let found = defined(&lib.join(file), flags)?;
+        let more: Vec<&String> = found.difference(&names).take(5).collect();
+        ensure!(more.is_empty(), "{file} defines {more:?} as well");
+        let less: Vec<&String> = names.difference(&found).collect();
+        ensure!(less.is_empty(), "{file} lacks {less:?}");
+    }
+    let output = Command::new("objdump").arg("-p").arg(lib.join("libweir.so")).output();
+    let text = output.context("cannot start objdump")?.stdout;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let soname = text.lines().find(|line| line.contains("SONAME"));
+    let soname = soname.unwrap_or_default();
+    ensure!(soname.ends_with(SONAME), "the shared library calls itself `{}`", soname.trim());
+    Ok(())
+}
