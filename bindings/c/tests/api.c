@@ -1,0 +1,731 @@
+/* The commands of vectors/api. */
+#include "text.h"
+
+enum { NAMES = 16, KEPT = 64, CLAIMS = 256 };
+
+typedef struct kept {
+    char *line; /* what the slices point to */
+    weir_intention intention;
+    weir_topic_options options;
+    weir_expect expects[8];
+    weir_step *steps;
+    char *step_lines[KEPT];
+} kept;
+
+typedef struct named {
+    char *name;
+    weir_session *session;
+    weir_reader *reader;
+    weir_group *group;
+    weir_claim claims[CLAIMS];
+    size_t claim_count;
+} named;
+
+struct world {
+    char *directory;
+    weir *store;
+    named things[NAMES];
+    size_t count;
+    kept *all[KEPT];
+    size_t kept_count;
+    char *steps[KEPT];
+    size_t step_count;
+    weir_pending *pending;
+    size_t sent;
+};
+
+world *api_world(const char *directory)
+{
+    world *in = calloc(1, sizeof *in);
+    if (!in)
+        abort();
+    in->directory = copied(directory, strlen(directory));
+    return in;
+}
+
+static void kept_free(kept *one)
+{
+    for (size_t at = 0; at < one->intention.step_count; at++)
+        free(one->step_lines[at]);
+    free(one->steps);
+    free(one->line);
+    free(one);
+}
+
+void api_end(world *in)
+{
+    for (size_t at = 0; at < in->count; at++) {
+        weir_session_free(in->things[at].session);
+        weir_reader_free(in->things[at].reader);
+        weir_group_free(in->things[at].group);
+        free(in->things[at].name);
+    }
+    for (size_t at = 0; at < in->kept_count; at++)
+        kept_free(in->all[at]);
+    for (size_t at = 0; at < in->step_count; at++)
+        free(in->steps[at]);
+    weir_pending_free(in->pending);
+    weir_close(in->store, NULL);
+    free(in->directory);
+    free(in);
+}
+
+static named *thing(world *in, const char *name)
+{
+    for (size_t at = 0; at < in->count; at++)
+        if (!strcmp(in->things[at].name, name))
+            return &in->things[at];
+    if (in->count == NAMES)
+        abort();
+    in->things[in->count].name = copied(name, strlen(name));
+    return &in->things[in->count++];
+}
+
+static void failed(text *out, int32_t code)
+{
+    text_put(out, "! ");
+    text_code(out, code);
+    text_put(out, "\n");
+}
+
+/* A key, prefix or place, in which `-` is empty. */
+static weir_slice key_of(char *from)
+{
+    return strcmp(from, "-") ? slice(unescaped(from)) : (weir_slice){0};
+}
+
+static void options_of(weir_topic_options *to, char *words)
+{
+    to->struct_size = sizeof *to;
+    while (*words) {
+        char *name = word(&words), *value = strchr(name, '=');
+        if (!value)
+            continue;
+        *value++ = 0;
+        if (!strcmp(name, "compaction")) {
+            to->compaction = 1;
+        } else if (!strcmp(name, "key_bytes_max")) {
+            to->set |= WEIR_TOPIC_KEY_BYTES_MAX;
+            to->key_bytes_max = number(value);
+        } else if (!strcmp(name, "value_bytes_max")) {
+            to->set |= WEIR_TOPIC_VALUE_BYTES_MAX;
+            to->value_bytes_max = number(value);
+        } else if (!strcmp(name, "keys_max")) {
+            to->set |= WEIR_TOPIC_KEYS_MAX;
+            to->keys_max = number(value);
+        } else {
+            abort();
+        }
+    }
+}
+
+static void conditions(kept *to, char *words)
+{
+    static const char *const names[] = {"",      "offset",          "absent",      "present",
+                                        "topic", "topic-absent-or", "topic-empty", "incarnation"};
+    while (words && *words) {
+        char *next = strchr(words, ',');
+        if (next)
+            *next++ = 0;
+        weir_expect *expect = &to->expects[to->intention.expect_count++];
+        char *key = strchr(words, '@'), *value;
+        if (key) {
+            *key++ = 0;
+            expect->has_key = 1;
+            expect->key = slice(key);
+        }
+        value = strchr(words, ':');
+        if (value) {
+            *value++ = 0;
+            expect->offset = number(value);
+        }
+        for (uint32_t kind = 1; kind < 8; kind++)
+            if (!strcmp(words, names[kind]))
+                expect->kind = kind;
+        words = next;
+    }
+    to->intention.expects = to->expects;
+}
+
+static void steps(world *in, kept *to)
+{
+    to->steps = calloc(in->step_count + 1, sizeof *to->steps);
+    if (!to->steps)
+        abort();
+    for (size_t at = 0; at < in->step_count; at++) {
+        char *rest = to->step_lines[at] = in->steps[at];
+        to->steps[at].operation = strcmp(word(&rest), "put") ? WEIR_DELETE : WEIR_PUT;
+        to->steps[at].key = key_of(word(&rest));
+        to->steps[at].value = slice(unescaped(rest));
+    }
+    to->intention.steps = to->steps;
+    to->intention.step_count = in->step_count;
+    in->step_count = 0;
+}
+
+/* A command that writes. */
+static kept *keep(world *in, const char *line)
+{
+    kept *to = calloc(1, sizeof *to);
+    if (!to)
+        abort();
+    char *rest = to->line = copied(line, strlen(line));
+    weir_intention *it = &to->intention;
+    it->struct_size = sizeof *it;
+    const char *verb = word(&rest);
+    it->topic = slice(word(&rest));
+    if (!strcmp(verb, "create") || !strcmp(verb, "alter")) {
+        it->operation = verb[0] == 'c' ? WEIR_CREATE : WEIR_ALTER;
+        options_of(&to->options, rest);
+        it->options = &to->options;
+    } else if (!strcmp(verb, "destroy")) {
+        it->operation = WEIR_DESTROY;
+    } else if (!strcmp(verb, "transaction")) {
+        it->operation = WEIR_TRANSACTION;
+        conditions(to, rest);
+        steps(in, to);
+    } else if (!strncmp(verb, "put", 3)) {
+        it->operation = WEIR_PUT;
+        it->key = key_of(word(&rest));
+        if (!strcmp(verb, "put-if"))
+            conditions(to, word(&rest));
+        if (!strcmp(verb, "put-meta"))
+            it->meta = slice(unescaped(word(&rest)));
+        it->value = slice(unescaped(rest));
+    } else if (!strncmp(verb, "delete", 6)) {
+        it->operation = WEIR_DELETE;
+        it->key = key_of(word(&rest));
+        conditions(to, rest);
+    } else {
+        fprintf(stderr, "no command %s\n", verb);
+        abort();
+    }
+    return to;
+}
+
+static void verdict(const weir_verdict *of, const weir_item *words, text *out)
+{
+    static const char *const effects[] = {"", "valid ", "invalid ", "error "};
+    if (of->effect == WEIR_REFUSED) {
+        text_put(out, "refused ");
+        text_code(out, of->reason);
+        text_put(out, " next ");
+        text_number(out, of->detail);
+        text_put(out, "\n");
+        return;
+    }
+    if (of->flags & 1)
+        text_put(out, "again ");
+    text_put(out, effects[of->effect]);
+    text_number(out, of->intention);
+    if (of->records) {
+        text_put(out, " at ");
+        text_number(out, of->offset);
+    }
+    if (of->records > 1) {
+        text_put(out, " +");
+        text_number(out, of->records - 1);
+    }
+    if (of->reason) {
+        text_put(out, " ");
+        text_code(out, of->reason);
+    }
+    static const char *const details[] = {"",          " actual ", " limit ", " step ",
+                                          " rejected ", " trap ",  " text "};
+    text_put(out, details[of->detail_kind]);
+    if (of->detail_kind >= WEIR_DETAIL_ACTUAL && of->detail_kind <= WEIR_DETAIL_REJECTED)
+        text_number(out, of->detail);
+    if (of->detail_kind == WEIR_DETAIL_STEP) {
+        text_put(out, " ");
+        text_code(out, of->detail_reason);
+    }
+    if (of->detail_kind == WEIR_DETAIL_REJECTED)
+        text_put(out, " ");
+    if (words)
+        text_add(out, words->ptr, words->len);
+    text_put(out, "\n");
+}
+
+static void verdicts(const weir_verdict *all, size_t count, weir_page *texts, text *out)
+{
+    size_t some;
+    const weir_item *words = texts ? weir_page_items(texts, &some) : NULL;
+    for (size_t at = 0; at < count; at++)
+        verdict(&all[at], words ? &words[at] : NULL, out);
+    weir_page_release(texts);
+}
+
+/* Hands over intentions, under a session if there is one. */
+static int32_t submit(world *in, weir_session *session, kept **all, size_t count, int wait, text *out)
+{
+    weir_intention *intentions = calloc(count + 1, sizeof *intentions);
+    weir_verdict *answers = calloc(count + 1, sizeof *answers);
+    weir_page *texts = NULL;
+    weir_error error;
+    int32_t result;
+    if (!intentions || !answers)
+        abort();
+    for (size_t at = 0; at < count; at++)
+        intentions[at] = all[at]->intention;
+    if (!wait) {
+        weir_pending_free(in->pending);
+        in->pending = NULL;
+        in->sent = count;
+        result = weir_send(in->store, intentions, count, &in->pending, &error);
+    } else if (session) {
+        result = weir_session_submit(session, intentions, count, answers, &texts, &error);
+    } else {
+        result = weir_submit(in->store, intentions, count, answers, &texts, &error);
+    }
+    if (result == WEIR_OK && wait)
+        verdicts(answers, count, texts, out);
+    for (size_t at = 0; at < count; at++)
+        kept_free(all[at]);
+    free(intentions);
+    free(answers);
+    return result;
+}
+
+static int32_t submit_all(world *in, weir_session *session, int wait, text *out)
+{
+    size_t count = in->kept_count;
+    in->kept_count = 0;
+    return submit(in, session, in->all, count, wait, out);
+}
+
+static int32_t submit_one(world *in, weir_session *session, const char *line, text *out)
+{
+    kept *one = keep(in, line);
+    return submit(in, session, &one, 1, 1, out);
+}
+
+static int32_t wait_for(world *in, text *out)
+{
+    weir_verdict answers[KEPT];
+    weir_page *texts = NULL;
+    int32_t result = weir_pending_wait(in->pending, WEIR_FOREVER, answers, KEPT, &texts, NULL);
+    if (result == WEIR_OK)
+        verdicts(answers, in->sent, texts, out);
+    return result;
+}
+
+static void record(const weir_record *of, const weir_item *value, text *out)
+{
+    static const char *const kinds[] = {"", "CREATE", "DESTROY", "PUT", "DELETE", "ALTER", "REPLACE"};
+    text_number(out, of->offset);
+    text_put(out, " ");
+    text_put(out, kinds[of->kind]);
+    if (of->kind == WEIR_RECORD_PUT || of->kind == WEIR_RECORD_DELETE) {
+        text_put(out, " ");
+        text_shown(out, of->key, of->key_len);
+    }
+    if (of->kind == WEIR_RECORD_PUT) {
+        text_put(out, "=");
+        text_shown(out, value->ptr, value->len);
+    }
+    if (of->meta_len) {
+        text_put(out, " meta ");
+        text_shown(out, of->meta, of->meta_len);
+    }
+}
+
+/* Whether pointers and places agree. */
+static void check(const weir_page_info *of, size_t at)
+{
+    const weir_item *item = &of->items[at];
+    const weir_record *row = &of->records[at];
+    if (item->len && item->ptr != of->buffers[item->buffer].ptr + item->offset)
+        abort();
+    if (row->key_len && row->key != of->buffers[row->buffer].ptr + row->key_offset)
+        abort();
+    if (row->meta_len && row->meta != of->buffers[row->buffer].ptr + row->meta_offset)
+        abort();
+}
+
+static weir_page_info info_of(weir_page *page)
+{
+    weir_page_info info = {.struct_size = sizeof info};
+    if (weir_page_describe(page, &info, NULL) != WEIR_OK)
+        abort();
+    for (size_t at = 0; at < info.record_count; at++)
+        check(&info, at);
+    return info;
+}
+
+/* All of a page; how many records there were. */
+static size_t records(weir_page *page, text *out)
+{
+    weir_page_info info = info_of(page);
+    for (size_t at = 0; at < info.item_count; at++) {
+        record(&info.records[at], &info.items[at], out);
+        text_put(out, "\n");
+    }
+    weir_page_release(page);
+    return info.item_count;
+}
+
+static int32_t reader(world *in, const char *topic, char *from, uint32_t flags, weir_reader **out)
+{
+    weir_read_options options = {.struct_size = sizeof options, .flags = flags};
+    char *value = strchr(from, ':');
+    if (value) {
+        *value++ = 0;
+        options.value = number(value);
+    }
+    options.from = !strcmp(from, "start")   ? WEIR_FROM_START
+                   : !strcmp(from, "end")   ? WEIR_FROM_END
+                   : !strcmp(from, "after") ? WEIR_FROM_AFTER
+                                            : WEIR_FROM_LAST;
+    return weir_reader_open(in->store, slice(topic), &options, out, NULL);
+}
+
+static int32_t log_of(world *in, const char *topic, char *from, text *out)
+{
+    weir_reader *all;
+    weir_page *page;
+    int32_t result = reader(in, topic, from, 0, &all);
+    if (result < 0)
+        return result;
+    while ((result = weir_reader_next(all, 0, &page, NULL)) == WEIR_READY)
+        records(page, out);
+    weir_reader_free(all);
+    return result;
+}
+
+static int32_t scan(world *in, const char *topic, char *rest, uint32_t flags, text *out)
+{
+    weir_slice prefix = key_of(word(&rest)), after = key_of(word(&rest));
+    weir_page *page;
+    if (after.len)
+        flags |= WEIR_SCAN_BEHIND;
+    int32_t result = weir_scan(in->store, slice(topic), prefix, after, number(rest), flags, &page, NULL);
+    if (result == WEIR_DONE)
+        text_put(out, "done\n");
+    if (result != WEIR_OK)
+        return result;
+    weir_page_info info = info_of(page);
+    for (size_t at = 0; at < info.item_count; at++) {
+        text_shown(out, info.records[at].key, info.records[at].key_len);
+        text_put(out, " ");
+        text_number(out, info.records[at].offset);
+        if (flags & WEIR_SCAN_VALUES) {
+            text_put(out, " ");
+            text_shown(out, info.items[at].ptr, info.items[at].len);
+        }
+        text_put(out, "\n");
+    }
+    weir_page_release(page);
+    return result;
+}
+
+static int32_t one_record(int32_t result, weir_page *page, text *out)
+{
+    if (result == WEIR_OK)
+        records(page, out);
+    if (result == WEIR_ABSENT)
+        text_put(out, "absent\n");
+    return result;
+}
+
+static int32_t info(world *in, const char *topic, text *out)
+{
+    weir_topic_info of = {.struct_size = sizeof of};
+    int32_t result = weir_topic_describe(in->store, slice(topic), &of, NULL);
+    if (result == WEIR_ABSENT)
+        text_put(out, "absent\n");
+    if (result != WEIR_OK)
+        return result;
+    text_put(out, of.live ? "live first " : "dead first ");
+    text_number(out, of.first);
+    text_put(out, " last ");
+    text_number(out, of.last);
+    text_put(out, " keys ");
+    text_number(out, of.keys);
+    text_put(out, "\n");
+    return result;
+}
+
+static int32_t topics(world *in, uint32_t all, text *out)
+{
+    weir_page *page;
+    int32_t result = weir_topics(in->store, all, &page, NULL);
+    if (result != WEIR_OK)
+        return result;
+    weir_page_info of = info_of(page);
+    for (size_t at = 0; at < of.item_count; at++) {
+        text_add(out, of.items[at].ptr, of.items[at].len);
+        text_put(out, "\n");
+    }
+    weir_page_release(page);
+    return result;
+}
+
+static int32_t ensure(world *in, const char *topic, text *out)
+{
+    uint32_t created;
+    int32_t result = weir_topic_ensure(in->store, slice(topic), NULL, &created, NULL);
+    if (result == WEIR_OK)
+        text_put(out, created ? "created\n" : "there\n");
+    return result;
+}
+
+/* Looking at a store. 0: it is another command. */
+static int32_t look(world *in, const char *verb, char *rest, text *out)
+{
+    weir_page *page = NULL;
+    if (!strcmp(verb, "topics"))
+        return topics(in, *rest != 0, out);
+    char *topic = word(&rest);
+    if (!strcmp(verb, "ensure"))
+        return ensure(in, topic, out);
+    if (!strcmp(verb, "get")) {
+        int32_t result = weir_get(in->store, slice(topic), key_of(rest), &page, NULL);
+        return one_record(result, page, out);
+    }
+    if (!strcmp(verb, "at")) {
+        int32_t result = weir_at(in->store, slice(topic), number(rest), &page, NULL);
+        return one_record(result, page, out);
+    }
+    if (!strcmp(verb, "scan"))
+        return scan(in, topic, rest, 0, out);
+    if (!strcmp(verb, "scan-values"))
+        return scan(in, topic, rest, WEIR_SCAN_VALUES, out);
+    if (!strcmp(verb, "log"))
+        return log_of(in, topic, rest, out);
+    if (!strcmp(verb, "info"))
+        return info(in, topic, out);
+    return 0;
+}
+
+static int32_t next(named *of, uint64_t wanted, uint64_t patience, text *out)
+{
+    uint64_t found = 0;
+    while (found < wanted) {
+        weir_page *page;
+        int32_t result = weir_reader_next(of->reader, patience, &page, NULL);
+        if (result == WEIR_TIMEOUT)
+            text_put(out, "timeout\n");
+        if (result != WEIR_READY)
+            return result;
+        found += records(page, out);
+    }
+    return WEIR_OK;
+}
+
+static int32_t session(world *in, char *rest)
+{
+    uint8_t client[64];
+    size_t len = 0;
+    named *of = thing(in, word(&rest));
+    for (; rest[0] && rest[1]; rest += 2) {
+        char pair[3] = {rest[0], rest[1], 0};
+        client[len++] = (uint8_t)strtoul(pair, NULL, 16);
+    }
+    weir_session_free(of->session);
+    of->session = NULL;
+    return weir_session_open(in->store, (weir_slice){client, len}, &of->session, NULL);
+}
+
+static int32_t group(world *in, char *rest)
+{
+    weir_group_options options = {.struct_size = sizeof options};
+    weir_group *made = NULL;
+    char *name = word(&rest);
+    weir_slice topic = slice(word(&rest)), called = slice(word(&rest));
+    const char *mode = word(&rest);
+    options.mode = mode[0] == 'e' ? 1 : mode[0] == 'k' ? 2 : 3;
+    options.member = slice(word(&rest));
+    while (*rest) {
+        char *option = word(&rest), *value = strchr(option, '=');
+        if (value)
+            *value++ = 0;
+        if (!strcmp(option, "lease"))
+            options.lease_ms = number(value);
+        else if (!strcmp(option, "attempts"))
+            options.attempts_max = (uint32_t)number(value);
+        else if (!strcmp(option, "dead"))
+            options.dead_letters = slice(value);
+        else if (!strcmp(option, "start"))
+            options.start = number(value);
+        else if (!strcmp(option, "existing"))
+            options.flags |= WEIR_GROUP_EXISTING;
+        else
+            abort();
+    }
+    int32_t result = weir_group_open(in->store, topic, called, &options, &made, NULL);
+    if (result == WEIR_OK) {
+        named *of = thing(in, name);
+        weir_group_free(of->group);
+        of->group = made;
+        of->claim_count = 0;
+    }
+    return result;
+}
+
+static int32_t claim(named *of, uint64_t limit, uint64_t patience, text *out)
+{
+    weir_page *page;
+    int32_t result = weir_group_claim(of->group, limit, patience, &page, NULL);
+    if (result == WEIR_TIMEOUT)
+        text_put(out, "timeout\n");
+    if (result != WEIR_READY)
+        return result;
+    weir_page_info info = info_of(page);
+    for (size_t at = 0; at < info.item_count; at++) {
+        const weir_record *row = &info.records[at];
+        record(row, &info.items[at], out);
+        text_put(out, " attempt ");
+        text_number(out, row->attempts);
+        text_put(out, "\n");
+        size_t place = 0;
+        while (place < of->claim_count && of->claims[place].offset != row->offset)
+            place++;
+        if (place == CLAIMS)
+            abort();
+        if (place == of->claim_count)
+            of->claim_count++;
+        of->claims[place] = (weir_claim){row->offset, row->claim};
+    }
+    weir_page_release(page);
+    return result;
+}
+
+static int32_t settle(named *of, uint32_t verb, uint64_t time, char *rest, text *out)
+{
+    weir_claim claims[CLAIMS];
+    uint64_t lost[CLAIMS];
+    size_t count = 0, gone = 0;
+    while (*rest) {
+        claims[count] = (weir_claim){number(word(&rest)), 0};
+        for (size_t at = 0; at < of->claim_count; at++)
+            if (of->claims[at].offset == claims[count].offset)
+                claims[count] = of->claims[at];
+        count++;
+    }
+    int32_t result = weir_group_settle(of->group, claims, count, verb, time, (weir_slice){0}, lost,
+                                       &gone, NULL);
+    for (size_t at = 0; result == WEIR_OK && at < gone; at++) {
+        text_put(out, "lost ");
+        text_number(out, lost[at]);
+        text_put(out, "\n");
+    }
+    return result;
+}
+
+static int32_t group_info(named *of, text *out)
+{
+    weir_group_info info = {.struct_size = sizeof info};
+    int32_t result = weir_group_describe(of->group, &info, NULL);
+    if (result == WEIR_OK) {
+        char line[128];
+        snprintf(line, sizeof line, "cursor %llu lag %llu leased %llu waiting %llu\n",
+                 (unsigned long long)info.cursor, (unsigned long long)info.lag,
+                 (unsigned long long)info.leased, (unsigned long long)info.waiting);
+        text_put(out, line);
+    }
+    return result;
+}
+
+/* What a named thing does. 0: it is another command. */
+static int32_t act(world *in, const char *verb, char *rest, text *out)
+{
+    static const char *const verbs[] = {"as",   "nonce",  "resume",    "listen", "next",  "claim",
+                                        "done", "fail",   "done-soon", "extend", "leave", "take-over",
+                                        "end",  "reset",  "group-info"};
+    size_t known = 0;
+    while (known < sizeof verbs / sizeof *verbs && strcmp(verb, verbs[known]))
+        known++;
+    if (known == sizeof verbs / sizeof *verbs)
+        return 0;
+    named *of = thing(in, word(&rest));
+    if (!strcmp(verb, "as"))
+        return strcmp(rest, "submit") ? submit_one(in, of->session, rest, out)
+                                      : submit_all(in, of->session, 1, out);
+    if (!strcmp(verb, "nonce")) {
+        uint64_t nonce;
+        int32_t result = weir_session_next_nonce(of->session, &nonce, NULL);
+        if (result == WEIR_OK) {
+            text_number(out, nonce);
+            text_put(out, "\n");
+        }
+        return result;
+    }
+    if (!strcmp(verb, "resume"))
+        return weir_session_resume(of->session, number(rest), NULL);
+    if (!strcmp(verb, "listen")) {
+        char *topic = word(&rest);
+        weir_reader_free(of->reader);
+        of->reader = NULL;
+        return reader(in, topic, rest, WEIR_READ_AWAIT, &of->reader);
+    }
+    if (!strcmp(verb, "next")) {
+        uint64_t wanted = number(word(&rest));
+        return next(of, wanted, number(rest), out);
+    }
+    if (!strcmp(verb, "claim")) {
+        uint64_t limit = number(word(&rest));
+        return claim(of, limit, number(rest), out);
+    }
+    if (!strcmp(verb, "done"))
+        return settle(of, WEIR_SETTLE_DONE, 0, rest, out);
+    if (!strcmp(verb, "done-soon"))
+        return settle(of, WEIR_SETTLE_DONE_SOON, 0, rest, out);
+    if (!strcmp(verb, "fail") || !strcmp(verb, "extend")) {
+        uint32_t how = verb[0] == 'f' ? WEIR_SETTLE_FAIL : WEIR_SETTLE_EXTEND;
+        uint64_t time = number(word(&rest));
+        return settle(of, how, time, rest, out);
+    }
+    if (!strcmp(verb, "group-info"))
+        return group_info(of, out);
+    uint32_t step = !strcmp(verb, "take-over") ? WEIR_GROUP_TAKE_OVER
+                    : !strcmp(verb, "leave")   ? WEIR_GROUP_LEAVE
+                    : !strcmp(verb, "reset")   ? WEIR_GROUP_RESET
+                                               : WEIR_GROUP_DELETE;
+    return weir_group_step(of->group, step, number(rest), NULL);
+}
+
+static int32_t open_store(world *in)
+{
+    weir_open_options options = {.struct_size = sizeof options, .durability = 4};
+    weir *store;
+    int32_t result = weir_open(slice(in->directory), &options, &store, NULL);
+    if (result == WEIR_OK)
+        in->store = store;
+    return result;
+}
+
+void api_run(world *in, char *line, text *out)
+{
+    char *whole = copied(line, strlen(line));
+    char *verb = word(&line);
+    int32_t result;
+    if (!strcmp(verb, "open")) {
+        result = open_store(in);
+    } else if (!strcmp(verb, "close")) {
+        result = weir_close(in->store, NULL);
+        in->store = NULL;
+    } else if (!strcmp(verb, "add")) {
+        in->all[in->kept_count++] = keep(in, line);
+        result = WEIR_OK;
+    } else if (!strcmp(verb, "step")) {
+        in->steps[in->step_count++] = copied(line, strlen(line));
+        result = WEIR_OK;
+    } else if (!strcmp(verb, "wait")) {
+        result = wait_for(in, out);
+    } else if (!strcmp(verb, "session")) {
+        result = session(in, line);
+    } else if (!strcmp(verb, "group")) {
+        result = group(in, line);
+    } else if ((result = act(in, verb, line, out)) != 0) {
+        /* done */
+    } else if (!in->store) {
+        result = WEIR_E_CLOSED;
+    } else if (!strcmp(verb, "submit") || !strcmp(verb, "send")) {
+        result = submit_all(in, NULL, verb[1] == 'u', out);
+    } else if ((result = look(in, verb, line, out)) == 0) {
+        result = submit_one(in, NULL, whole, out);
+    }
+    free(whole);
+    if (result < 0)
+        failed(out, result);
+}

@@ -1,0 +1,106 @@
+/*
+ * Runs the transcripts that all languages share.
+ *
+ *     transcripts query FILE...
+ *     transcripts api DIRECTORY FILE...     each in a store of its own below the directory
+ *
+ * Blocks are parted by an empty line: commands, a rule, what they print. Ends with 1 when something
+ * else is printed, or when a handle or a page was not given back.
+ */
+#include "text.h"
+
+typedef struct run {
+    world *in;
+    void (*command)(world *, char *, text *);
+    const char *file;
+    size_t commands, wrong;
+} run;
+
+static char *content(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    text all = {0};
+    char part[4096];
+    size_t some;
+    if (!file) {
+        fprintf(stderr, "cannot read %s\n", path);
+        exit(2);
+    }
+    while ((some = fread(part, 1, sizeof part, file)) > 0)
+        text_add(&all, part, some);
+    fclose(file);
+    while (all.len && all.ptr[all.len - 1] == '\n')
+        all.ptr[--all.len] = 0;
+    text_put(&all, "\n");
+    return all.ptr;
+}
+
+static void block(run *with, char *from)
+{
+    text printed = {0};
+    text_put(&printed, "");
+    char *line = from;
+    while (*line && strncmp(line, "----\n", 5) != 0) {
+        char *end = strchr(line, '\n');
+        *end = 0;
+        if (*line && *line != '#') {
+            with->commands++;
+            with->command(with->in, line, &printed);
+        }
+        line = end + 1;
+    }
+    const char *expected = *line ? line + 5 : "";
+    if (strcmp(printed.ptr, expected) != 0) {
+        with->wrong++;
+        printf("%s: expected\n%sand not\n%s", with->file, expected, printed.ptr);
+    }
+    text_free(&printed);
+}
+
+static void transcript(run *with)
+{
+    char *all = content(with->file), *from = all;
+    while (from) {
+        char *end = strstr(from, "\n\n");
+        char *next = NULL;
+        if (end) {
+            end[1] = 0;
+            next = end + 2;
+        }
+        block(with, from);
+        from = next;
+    }
+    free(all);
+}
+
+int main(int count, char **words)
+{
+    int query = count > 2 && strcmp(words[1], "query") == 0;
+    int api = count > 3 && strcmp(words[1], "api") == 0;
+    if (!query && !api) {
+        fprintf(stderr, "transcripts query FILE... | transcripts api DIRECTORY FILE...\n");
+        return 2;
+    }
+    if (weir_abi_version() >> 16 != WEIR_ABI_VERSION >> 16 || weir_abi_version() < WEIR_ABI_VERSION)
+        return 2;
+    run with = {.command = query ? query_run : api_run};
+    int first = query ? 2 : 3;
+    for (int at = first; at < count; at++) {
+        with.file = words[at];
+        if (query) {
+            with.in = query_world();
+        } else {
+            char directory[4096];
+            snprintf(directory, sizeof directory, "%s/%d", words[2], at);
+            with.in = api_world(directory);
+        }
+        transcript(&with);
+        (query ? query_end : api_end)(with.in);
+    }
+    printf("transcripts of %s: %d, commands: %zu\n", words[1], count - first, with.commands);
+    if (weir_handles_open() != 0) {
+        printf("%llu handles were not given back\n", (unsigned long long)weir_handles_open());
+        return 1;
+    }
+    return with.wrong ? 1 : 0;
+}
