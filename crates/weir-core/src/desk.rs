@@ -5,10 +5,12 @@
 //! checked here, before anything is stored. The memory of a desk is used again
 //! for the next call.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::digest::{hash, mix};
 use crate::ids::{ClientId, ConsequenceOffset, IntentionOffset};
+pub use crate::image::{IMAGE_PAGE_BYTES, Image, ImageMemory};
 use crate::kv::KvMap;
 use crate::limits::{KEY_BYTES_MAX, REJECT_TEXT_BYTES_MAX, UNDO_BYTES_MIN, VALUE_BYTES_MAX};
 use crate::options::ProgramLimits;
@@ -16,8 +18,6 @@ use crate::program::{CodeHash, StateMode, TrapKind};
 
 /// Bytes of the header that a program reads.
 pub const HEADER_BYTES: usize = 128;
-/// Bytes of a page of memory, as compared and stored.
-pub const IMAGE_PAGE_BYTES: usize = 4096;
 /// Bytes in front of a value in the copy of the topic's keys: its offset.
 pub(crate) const OFFSET_BYTES: usize = 8;
 /// Bytes of an arena that are kept for the next call.
@@ -30,6 +30,8 @@ pub enum Stop {
     Trap(TrapKind),
     /// A limit; its value.
     Limit(u64),
+    /// It costs more fuel than is left.
+    OutOfFuel,
 }
 
 /// What the call is about, beyond key and value.
@@ -73,15 +75,6 @@ pub(crate) struct Emit {
     pub(crate) delete: bool,
     pub(crate) key: Source,
     pub(crate) value: Source,
-}
-
-/// Linear memory and mutable globals after the last call that was kept.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Image {
-    /// The whole memory; empty before the first call that was kept.
-    pub memory: Vec<u8>,
-    /// Mutable globals, in order of their index, as bits.
-    pub globals: Vec<u64>,
 }
 
 /// See the module.
@@ -262,14 +255,6 @@ impl Desk {
         &self.state
     }
 
-    /// Bytes of keys and values that this intention may have to put back, in
-    /// the state and among the topic's keys: what a host charges for.
-    #[must_use]
-    pub fn noted_bytes(&self) -> u64 {
-        let keys = self.keys.as_ref().map_or(0, KvMap::noted_content_bytes);
-        self.state.noted_content_bytes() + keys
-    }
-
     /// The memory of mode `memory`.
     #[must_use]
     pub fn image(&self) -> &Image {
@@ -357,9 +342,16 @@ impl Desk {
         Ok(bytes.get(from..).unwrap_or(&[]))
     }
 
-    /// Wants a PUT record.
-    pub fn emit_put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
-        self.may_put(key, value.len())?;
+    /// Wants a PUT record. Before anything is copied, `pay` hears how many
+    /// bytes of keys and values will be noted so that they can be put back;
+    /// when it refuses, nothing is done. So do all that change something.
+    pub fn emit_put(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        pay: impl FnOnce(usize) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        pay(self.may_put(key, value.len())?)?;
         let source = self.store(key);
         let value_source = self.store(value);
         self.fold = mix(mix(mix(self.fold, 1), hash(0, key)), hash(1, value));
@@ -368,12 +360,17 @@ impl Desk {
         Ok(())
     }
 
-    /// Wants a DELETE record.
-    pub fn emit_delete(&mut self, key: &[u8]) -> Result<(), Stop> {
+    /// Wants a DELETE record; `pay` as for [`emit_put`](Self::emit_put).
+    pub fn emit_delete(
+        &mut self,
+        key: &[u8],
+        pay: impl FnOnce(usize) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
         if key.is_empty() {
             return Err(Stop::Trap(TrapKind::Argument));
         }
         self.may_emit(key.len(), 0)?;
+        pay(self.unwatched(key))?;
         let source = self.store(key);
         self.fold = mix(mix(self.fold, 2), hash(0, key));
         if let Some(keys) = &mut self.keys {
@@ -383,39 +380,50 @@ impl Desk {
         Ok(())
     }
 
-    /// Wants the operation itself as a record; the bytes of its key and value.
-    pub fn emit_input(&mut self) -> Result<usize, Stop> {
+    /// Wants the operation itself as a record. `pay` hears of the bytes of its
+    /// key and value and of those that will be noted, together.
+    pub fn emit_input(&mut self, pay: impl FnOnce(usize) -> Result<(), Stop>) -> Result<(), Stop> {
         let delete = match self.info.op {
             op::PUT => false,
             op::DELETE => true,
             _ => return Err(Stop::Trap(TrapKind::Argument)),
         };
+        let bytes = self.key_bytes + self.value_bytes;
         if self.keys.is_none() {
             self.may_emit(self.key_bytes, self.value_bytes)?;
+            pay(bytes)?;
         } else {
             // Copied in for a desk that keeps the topic's keys.
             let (key, value) = (
                 std::mem::take(&mut self.key),
                 std::mem::take(&mut self.value),
             );
-            let done = self.watch_input(delete, &key, &value);
+            let pay = |noted| pay(bytes + noted);
+            let done = self.watch_input(delete, &key, &value, pay);
             (self.key, self.value) = (key, value);
             done?;
         }
         self.fold = mix(self.fold, 3);
         self.emit(delete, Source::Key, Source::Value(0, self.value_bytes));
-        Ok(self.key_bytes + self.value_bytes)
+        Ok(())
     }
 
-    /// Wants a PUT record with a part of the operation's value.
-    pub fn emit_value(&mut self, key: &[u8], from: usize, len: usize) -> Result<(), Stop> {
+    /// Wants a PUT record with a part of the operation's value; `pay` as for
+    /// [`emit_put`](Self::emit_put).
+    pub fn emit_value(
+        &mut self,
+        key: &[u8],
+        from: usize,
+        len: usize,
+        pay: impl FnOnce(usize) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
         if from
             .checked_add(len)
             .is_none_or(|end| end > self.value_bytes)
         {
             return Err(Stop::Trap(TrapKind::Pointer));
         }
-        self.may_put(key, len)?;
+        pay(self.may_put(key, len)?)?;
         let source = self.store(key);
         let place = mix(from as u64, len as u64);
         self.fold = mix(mix(mix(self.fold, 4), hash(0, key)), place);
@@ -443,9 +451,10 @@ impl Desk {
         Ok(())
     }
 
-    /// The limits of a PUT record. What can be deleted has none of them: it
-    /// was set once, whatever the options say by now.
-    fn may_put(&mut self, key: &[u8], value: usize) -> Result<(), Stop> {
+    /// The limits of a PUT record; the bytes that will be noted. What can be
+    /// deleted has none of them: it was set once, whatever the options say by
+    /// now.
+    fn may_put(&mut self, key: &[u8], value: usize) -> Result<usize, Stop> {
         let limits = &self.limits;
         if key.len() as u64 > limits.key_bytes_max {
             return Err(Stop::Limit(limits.key_bytes_max));
@@ -454,11 +463,14 @@ impl Desk {
         if value as u64 > value_max {
             return Err(Stop::Limit(value_max));
         }
+        let mut noted = 0;
         if let Some(keys) = &self.keys
             && !key.is_empty()
         {
             let value = (OFFSET_BYTES + value) as u64;
-            let (bytes, new) = match keys.get(key) {
+            let old = keys.get(key);
+            noted = key.len() + old.map_or(0, <[u8]>::len);
+            let (bytes, new) = match old {
                 Some(old) => (keys.bytes() - old.len() as u64 + value, false),
                 None => (keys.bytes() + key.len() as u64 + value, true),
             };
@@ -469,16 +481,30 @@ impl Desk {
                 return Err(Stop::Limit(limits.state_entries_max));
             }
         }
-        self.may_emit(key.len(), value)
+        self.may_emit(key.len(), value)?;
+        Ok(noted)
     }
 
-    fn watch_input(&mut self, delete: bool, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+    /// Bytes that will be noted of a key when it is deleted.
+    fn unwatched(&self, key: &[u8]) -> usize {
+        let old = self.keys.as_ref().and_then(|keys| keys.get(key));
+        old.map_or(0, |old| key.len() + old.len())
+    }
+
+    fn watch_input(
+        &mut self,
+        delete: bool,
+        key: &[u8],
+        value: &[u8],
+        pay: impl FnOnce(usize) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
         if !delete {
-            self.may_put(key, value.len())?;
+            pay(self.may_put(key, value.len())?)?;
             self.watch_put(key, value);
             return Ok(());
         }
         self.may_emit(key.len(), 0)?;
+        pay(self.unwatched(key))?;
         if let Some(keys) = &mut self.keys {
             keys.delete(key);
         }
@@ -534,8 +560,13 @@ impl Desk {
         Ok(self.state.get(key))
     }
 
-    /// Sets a value of the state.
-    pub fn state_put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+    /// Sets a value of the state; `pay` as for [`emit_put`](Self::emit_put).
+    pub fn state_put(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        pay: impl FnOnce(usize) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
         self.in_kv()?;
         let limits = &self.limits;
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
@@ -552,7 +583,9 @@ impl Desk {
         if old.is_none() && self.state.len() as u64 >= limits.state_entries_max {
             return Err(Stop::Limit(limits.state_entries_max));
         }
-        self.may_note(key.len() + old.map_or(0, <[u8]>::len))?;
+        let noted = key.len() + old.map_or(0, <[u8]>::len);
+        self.may_note(noted)?;
+        pay(noted)?;
         self.fold = mix(mix(mix(self.fold, 5), hash(0, key)), hash(1, value));
         self.state.put(key, [value, &[]]);
         Ok(())
@@ -567,10 +600,16 @@ impl Desk {
         Ok(())
     }
 
-    /// Removes a value of the state.
-    pub fn state_delete(&mut self, key: &[u8]) -> Result<(), Stop> {
+    /// Removes a value of the state; `pay` as for [`emit_put`](Self::emit_put).
+    pub fn state_delete(
+        &mut self,
+        key: &[u8],
+        pay: impl FnOnce(usize) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
         self.in_kv()?;
-        self.may_note(key.len() + self.state.get(key).map_or(0, <[u8]>::len))?;
+        let old = self.state.get(key).map(<[u8]>::len);
+        self.may_note(key.len() + old.unwrap_or(0))?;
+        pay(old.map_or(0, |old| key.len() + old))?;
         self.fold = mix(mix(self.fold, 6), hash(0, key));
         self.state.delete(key);
         Ok(())
@@ -590,17 +629,30 @@ impl Desk {
         Some((u64::from_le_bytes(*offset), value))
     }
 
-    /// The memory after a call is the state from now on.
-    pub fn keep_memory(&mut self, memory: &[u8]) {
+    /// The memory after a call is the state from now on. Only the parts in
+    /// `written`, in ascending order, are looked at; all of it when none was
+    /// kept before.
+    pub fn keep_memory(&mut self, memory: &[u8], written: impl Iterator<Item = Range<usize>>) {
+        let fresh = self.image.memory.is_empty();
         if self.image.memory.len() != memory.len() {
             self.fold = mix(self.fold, memory.len() as u64);
-            self.image.memory.resize(memory.len(), 0);
+            self.image.memory.resize(memory.len());
         }
-        let pages = self.image.memory.chunks_mut(IMAGE_PAGE_BYTES);
-        for (number, (old, new)) in (0_u64..).zip(pages.zip(memory.chunks(IMAGE_PAGE_BYTES))) {
-            if old != new {
-                old.copy_from_slice(new);
-                self.fold = mix(mix(self.fold, number), hash(2, new));
+        if fresh {
+            return self.keep_pages(memory, 0..memory.len());
+        }
+        written.for_each(|part| self.keep_pages(memory, part));
+    }
+
+    fn keep_pages(&mut self, memory: &[u8], part: Range<usize>) {
+        let (first, end) = (
+            part.start / IMAGE_PAGE_BYTES,
+            part.end.div_ceil(IMAGE_PAGE_BYTES),
+        );
+        let pages = memory.chunks(IMAGE_PAGE_BYTES).enumerate();
+        for (number, new) in pages.take(end).skip(first) {
+            if self.image.memory.keep(number, new) {
+                self.fold = mix(mix(self.fold, number as u64), hash(2, new));
             }
         }
     }
@@ -617,4 +669,26 @@ impl Desk {
 
 fn length(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_written_is_looked_at() {
+        let mut desk = Desk::default();
+        let mut memory = vec![0; 8 * IMAGE_PAGE_BYTES];
+        memory[5] = 1;
+        desk.keep_memory(&memory, std::iter::empty());
+        assert_eq!(desk.image().memory.pages().count(), 1, "all of the first");
+        (memory[2 * IMAGE_PAGE_BYTES], memory[6 * IMAGE_PAGE_BYTES]) = (2, 3);
+        let fold = desk.folded();
+        desk.keep_memory(&memory, std::iter::empty());
+        assert_eq!(desk.folded(), fold);
+        let part = 2 * IMAGE_PAGE_BYTES..2 * IMAGE_PAGE_BYTES + 1;
+        desk.keep_memory(&memory, std::iter::once(part));
+        assert_ne!(desk.folded(), fold);
+        assert_eq!(desk.image().memory.pages().count(), 2, "but not page 6");
+    }
 }

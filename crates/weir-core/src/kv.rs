@@ -6,6 +6,7 @@
 
 mod tree;
 
+use crate::limits::UNDO_ENTRY_BYTES;
 use tree::Tree;
 
 #[derive(Clone, Copy, Debug)]
@@ -60,16 +61,11 @@ impl KvMap {
         self.map.next(key)
     }
 
-    /// Bytes that are noted so that they can be taken back.
+    /// Bytes that are noted so that they can be taken back, with
+    /// [`UNDO_ENTRY_BYTES`] for each change: equal on every machine.
     #[must_use]
     pub fn noted_bytes(&self) -> u64 {
-        (self.noted.len() + self.undo.len() * size_of::<Undo>()) as u64
-    }
-
-    /// Bytes of the keys and values among them: equal on every machine.
-    #[must_use]
-    pub fn noted_content_bytes(&self) -> u64 {
-        self.noted.len() as u64
+        self.noted.len() as u64 + self.undo.len() as u64 * UNDO_ENTRY_BYTES
     }
 
     /// All entries, by key.

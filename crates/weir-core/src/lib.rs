@@ -19,6 +19,7 @@ pub mod effect;
 pub mod error_code;
 pub mod group;
 mod ids;
+mod image;
 pub mod intention;
 pub mod keys;
 pub mod kv;

@@ -64,6 +64,9 @@ pub const STATE_BYTES_MAX: u64 = 256 << 20;
 /// Bytes of old keys and values that an intention may replace in the state of
 /// a program; more where the state itself may be large: twice its limit.
 pub const UNDO_BYTES_MIN: u64 = 64 << 20;
+/// Bytes that each change of an entry counts for there, beside those of its
+/// key and its old value.
+pub const UNDO_ENTRY_BYTES: u64 = 40;
 /// Bytes of a program's memory, unless the options say otherwise.
 pub const MEMORY_BYTES_DEFAULT: u64 = 1 << 20;
 /// Bytes of memory that options may allow.

@@ -58,13 +58,15 @@ impl Program for Counting {
         let kind = desk.input(1, 0).unwrap().first().copied().unwrap_or(0);
         desk.burn(if kind >= 100 { COSTLY_FUEL } else { 10 });
         let count = desk.state_get(b"n").unwrap().map_or(0, |n| n[0]);
-        desk.state_put(b"n", &[count.wrapping_add(1)]).unwrap();
+        let free = |_| Ok(());
+        desk.state_put(b"n", &[count.wrapping_add(1)], free)
+            .unwrap();
         if kind % 5 == 4 {
             desk.reject_text(&[b'a' + count % 26]).unwrap();
             return Ok(Verdict::Reject(7));
         }
-        desk.emit_input().unwrap();
-        desk.emit_put(b"count", &[count]).unwrap();
+        desk.emit_input(free).unwrap();
+        desk.emit_put(b"count", &[count], free).unwrap();
         Ok(Verdict::Valid)
     }
 

@@ -60,27 +60,54 @@ pub(crate) enum Returns {
     I64,
 }
 
-/// A finished host call: its result and the fuel it costs.
+/// A finished host call: its result, and where it wrote into the guest's
+/// memory: first byte and number.
 pub(crate) struct Done {
     pub(crate) result: i64,
-    pub(crate) fuel: u64,
-    /// Where it wrote into the guest's memory: first byte and number.
     pub(crate) wrote: (usize, usize),
 }
 
-fn done(result: i64, moved: usize) -> Done {
-    Done {
-        result,
-        fuel: CALL_FUEL + moved as u64 / 8,
-        wrote: (0, 0),
+impl Done {
+    const NOTHING: Self = Self::told(0);
+
+    const fn told(result: i64) -> Self {
+        Self {
+            result,
+            wrote: (0, 0),
+        }
     }
 }
 
-fn emitted(moved: usize) -> Done {
-    Done {
-        result: 0,
-        fuel: CALL_FUEL + EMIT_FUEL + moved as u64 / 8,
-        wrote: (0, 0),
+/// The fuel that a call of a host function may use. What it costs is paid
+/// before it is done, and what is not paid is not done: a call that runs out of
+/// fuel must not have made anybody work.
+pub(crate) struct Purse {
+    left: u64,
+    paid: u64,
+}
+
+impl Purse {
+    pub(crate) fn new(left: u64) -> Self {
+        Self { left, paid: 0 }
+    }
+
+    pub(crate) fn left(&self) -> u64 {
+        self.left
+    }
+
+    pub(crate) fn paid(&self) -> u64 {
+        self.paid
+    }
+
+    fn pay(&mut self, fuel: u64) -> Result<(), Stop> {
+        self.left = self.left.checked_sub(fuel).ok_or(Stop::OutOfFuel)?;
+        self.paid += fuel;
+        Ok(())
+    }
+
+    /// For a call that moves so many bytes, and for what it does beside that.
+    fn moves(&mut self, bytes: usize, beside: u64) -> Result<(), Stop> {
+        self.pay(CALL_FUEL + beside + bytes as u64 / 8)
     }
 }
 
@@ -114,169 +141,198 @@ fn copy(from: &[u8], to: &mut [u8]) -> usize {
 }
 
 /// Copies a value from `off` on into the guest; the full length is returned.
+/// The key was looked for, and is paid for: it was compared with others.
 fn hand(
     memory: &mut [u8],
     value: Option<&[u8]>,
+    klen: i32,
     (off, ptr, cap): (i32, i32, i32),
+    purse: &mut Purse,
 ) -> Result<Done, Stop> {
+    let looked = LOOKUP_FUEL + size(klen) as u64 / 8;
     let to = piece_mut(memory, ptr, cap)?;
     let Some(value) = value else {
-        return Ok(done(ABSENT, 0));
+        purse.moves(0, looked)?;
+        return Ok(Done::told(ABSENT));
     };
-    let moved = copy(value.get(size(off)..).unwrap_or(&[]), to);
-    let full = i64::try_from(value.len()).unwrap_or(i64::MAX);
+    let rest = value.get(size(off)..).unwrap_or(&[]);
+    purse.moves(rest.len().min(to.len()), looked)?;
+    let moved = copy(rest, to);
     Ok(Done {
+        result: i64::try_from(value.len()).unwrap_or(i64::MAX),
         wrote: (size(ptr), moved),
-        ..done(full, moved)
     })
 }
 
-/// A key that was looked for is paid for: it was compared with others.
-fn looked(mut done: Done, klen: i32) -> Done {
-    done.fuel += LOOKUP_FUEL + size(klen) as u64 / 8;
-    done
-}
-
-/// Does something to the entries of a desk: how many bytes were noted so that
-/// it can be put back as it was. They are paid for, whatever becomes of it.
-fn noting<T>(
+pub(crate) fn input_info(
+    m: &mut [u8],
     d: &mut Desk,
-    change: impl FnOnce(&mut Desk) -> Result<T, Stop>,
-) -> Result<(T, usize), Stop> {
-    let before = d.noted_bytes();
-    let done = change(d)?;
-    let noted = d.noted_bytes() - before;
-    Ok((done, usize::try_from(noted).unwrap_or(usize::MAX)))
-}
-
-fn changed(moved: usize) -> Done {
-    let mut done = done(0, moved);
-    done.fuel += CHANGE_FUEL;
-    done
-}
-
-pub(crate) fn input_info(m: &mut [u8], d: &mut Desk, ptr: i32) -> Result<Done, Stop> {
+    p: &mut Purse,
+    ptr: i32,
+) -> Result<Done, Stop> {
     let header = d.header();
     let len = i32::try_from(header.len()).unwrap_or(i32::MAX);
-    piece_mut(m, ptr, len)?.copy_from_slice(&header);
+    let to = piece_mut(m, ptr, len)?;
+    p.moves(header.len(), 0)?;
+    to.copy_from_slice(&header);
     Ok(Done {
+        result: 0,
         wrote: (size(ptr), header.len()),
-        ..done(0, header.len())
     })
 }
 
 pub(crate) fn input_read(
     m: &mut [u8],
     d: &mut Desk,
+    p: &mut Purse,
     (what, off, ptr, cap): (i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let to = piece_mut(m, ptr, cap)?;
-    let moved = copy(d.input(what.cast_unsigned(), size(off))?, to);
-    let result = i64::try_from(moved).unwrap_or(i64::MAX);
+    let from = d.input(what.cast_unsigned(), size(off))?;
+    p.moves(from.len().min(to.len()), 0)?;
+    let moved = copy(from, to);
     Ok(Done {
+        result: i64::try_from(moved).unwrap_or(i64::MAX),
         wrote: (size(ptr), moved),
-        ..done(result, moved)
     })
 }
 
 pub(crate) fn emit_put(
     m: &mut [u8],
     d: &mut Desk,
+    p: &mut Purse,
     (kptr, klen, vptr, vlen): (i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let (key, value) = (piece(m, kptr, klen)?, piece(m, vptr, vlen)?);
-    let ((), noted) = noting(d, |d| d.emit_put(key, value))?;
-    Ok(emitted(key.len() + value.len() + noted))
+    let bytes = key.len() + value.len();
+    d.emit_put(key, value, |noted| p.moves(bytes + noted, EMIT_FUEL))?;
+    Ok(Done::NOTHING)
 }
 
-pub(crate) fn emit_delete(m: &mut [u8], d: &mut Desk, kptr: i32, klen: i32) -> Result<Done, Stop> {
+pub(crate) fn emit_delete(
+    m: &mut [u8],
+    d: &mut Desk,
+    p: &mut Purse,
+    (kptr, klen): (i32, i32),
+) -> Result<Done, Stop> {
     let key = piece(m, kptr, klen)?;
-    let ((), noted) = noting(d, |d| d.emit_delete(key))?;
-    Ok(emitted(key.len() + noted))
+    d.emit_delete(key, |noted| p.moves(key.len() + noted, EMIT_FUEL))?;
+    Ok(Done::NOTHING)
 }
 
-pub(crate) fn emit_input(d: &mut Desk) -> Result<Done, Stop> {
-    let (bytes, noted) = noting(d, Desk::emit_input)?;
-    Ok(emitted(bytes + noted))
+pub(crate) fn emit_input(d: &mut Desk, p: &mut Purse) -> Result<Done, Stop> {
+    d.emit_input(|bytes| p.moves(bytes, EMIT_FUEL))?;
+    Ok(Done::NOTHING)
 }
 
 pub(crate) fn emit_value(
     m: &mut [u8],
     d: &mut Desk,
+    p: &mut Purse,
     (kptr, klen, voff, vlen): (i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let key = piece(m, kptr, klen)?;
-    let ((), noted) = noting(d, |d| d.emit_value(key, size(voff), size(vlen)))?;
-    Ok(emitted(key.len() + size(vlen) + noted))
+    let bytes = key.len() + size(vlen);
+    let pay = |noted| p.moves(bytes + noted, EMIT_FUEL);
+    d.emit_value(key, size(voff), size(vlen), pay)?;
+    Ok(Done::NOTHING)
 }
 
-pub(crate) fn reject_text(m: &mut [u8], d: &mut Desk, ptr: i32, len: i32) -> Result<Done, Stop> {
+pub(crate) fn reject_text(
+    m: &mut [u8],
+    d: &mut Desk,
+    p: &mut Purse,
+    (ptr, len): (i32, i32),
+) -> Result<Done, Stop> {
     let text = piece(m, ptr, len)?;
+    // A text that is too long is refused unread.
     d.reject_text(text)?;
-    Ok(done(0, text.len()))
+    p.moves(text.len(), 0)?;
+    Ok(Done::NOTHING)
 }
 
 pub(crate) fn state_get(
     m: &mut [u8],
     d: &mut Desk,
+    p: &mut Purse,
     (kptr, klen, off, ptr, cap): (i32, i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let value = d.state_get(piece(m, kptr, klen)?)?;
-    Ok(looked(hand(m, value, (off, ptr, cap))?, klen))
+    hand(m, value, klen, (off, ptr, cap), p)
 }
 
 pub(crate) fn state_put(
     m: &mut [u8],
     d: &mut Desk,
+    p: &mut Purse,
     (kptr, klen, vptr, vlen): (i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let (key, value) = (piece(m, kptr, klen)?, piece(m, vptr, vlen)?);
-    let ((), noted) = noting(d, |d| d.state_put(key, value))?;
-    Ok(changed(value.len() + noted))
+    d.state_put(key, value, |noted| {
+        p.moves(value.len() + noted, CHANGE_FUEL)
+    })?;
+    Ok(Done::NOTHING)
 }
 
-pub(crate) fn state_delete(m: &mut [u8], d: &mut Desk, kptr: i32, klen: i32) -> Result<Done, Stop> {
+pub(crate) fn state_delete(
+    m: &mut [u8],
+    d: &mut Desk,
+    p: &mut Purse,
+    (kptr, klen): (i32, i32),
+) -> Result<Done, Stop> {
     let key = piece(m, kptr, klen)?;
-    let ((), noted) = noting(d, |d| d.state_delete(key))?;
-    Ok(changed(noted.max(key.len())))
+    d.state_delete(key, |noted| p.moves(noted.max(key.len()), CHANGE_FUEL))?;
+    Ok(Done::NOTHING)
 }
 
 pub(crate) fn state_next(
     m: &mut [u8],
     d: &mut Desk,
+    p: &mut Purse,
     (kptr, klen, ptr, cap): (i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let next = d.state_next(piece(m, kptr, klen)?)?;
-    Ok(looked(hand(m, next, (0, ptr, cap))?, klen))
+    hand(m, next, klen, (0, ptr, cap), p)
 }
 
 pub(crate) fn key_get(
     m: &mut [u8],
     d: &mut Desk,
+    p: &mut Purse,
     (kptr, klen, off, ptr, cap): (i32, i32, i32, i32, i32),
 ) -> Result<Done, Stop> {
     let value = d.key(piece(m, kptr, klen)?).map(|(_, value)| value);
-    Ok(looked(hand(m, value, (off, ptr, cap))?, klen))
+    hand(m, value, klen, (off, ptr, cap), p)
 }
 
-pub(crate) fn key_offset(m: &mut [u8], d: &mut Desk, kptr: i32, klen: i32) -> Result<Done, Stop> {
+pub(crate) fn key_offset(
+    m: &mut [u8],
+    d: &mut Desk,
+    p: &mut Purse,
+    (kptr, klen): (i32, i32),
+) -> Result<Done, Stop> {
     let offset = d.key(piece(m, kptr, klen)?).map_or(0, |(offset, _)| offset);
-    let result = i64::try_from(offset).unwrap_or(i64::MAX);
-    Ok(looked(done(result, 0), klen))
+    p.moves(0, LOOKUP_FUEL + size(klen) as u64 / 8)?;
+    Ok(Done::told(i64::try_from(offset).unwrap_or(i64::MAX)))
 }
 
-pub(crate) fn hash(m: &mut [u8], (alg, ptr, len, out): (i32, i32, i32, i32)) -> Result<Done, Stop> {
-    let bytes = piece(m, ptr, len)?;
-    let hashed = bytes.len() as u64;
-    let digest: [u8; 32] = match alg {
-        1 => sha256(bytes),
-        2 => *blake3::hash(bytes).as_bytes(),
+pub(crate) fn hash(
+    m: &mut [u8],
+    p: &mut Purse,
+    (alg, ptr, len, out): (i32, i32, i32, i32),
+) -> Result<Done, Stop> {
+    let bytes = piece(m, ptr, len)?.len() as u64;
+    let digest: fn(&[u8]) -> [u8; 32] = match alg {
+        1 => sha256,
+        2 => |bytes| *blake3::hash(bytes).as_bytes(),
         _ => return Err(Stop::Trap(TrapKind::Argument)),
     };
+    piece(m, out, 32)?;
+    p.pay(CALL_FUEL + bytes * HASH_BYTE_FUEL)?;
+    let digest = digest(piece(m, ptr, len)?);
     piece_mut(m, out, 32)?.copy_from_slice(&digest);
     Ok(Done {
         result: 0,
-        fuel: CALL_FUEL + hashed * HASH_BYTE_FUEL,
         wrote: (size(out), digest.len()),
     })
 }
@@ -290,44 +346,42 @@ pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
 pub(crate) fn log(
     m: &mut [u8],
     d: &Desk,
+    p: &mut Purse,
     lines: &Lines,
     (level, ptr, len): (i32, i32, i32),
 ) -> Result<Done, Stop> {
     let text = piece(m, ptr, len)?;
+    p.moves(text.len(), 0)?;
     lines.add(d, level, text);
-    Ok(done(0, text.len()))
+    Ok(Done::NOTHING)
 }
 
 /// Links all functions of `weir1` into a linker of either engine, whose
 /// interfaces differ in the name of the crate only.
 macro_rules! link_all {
     ($engine:ident, $linker:expr, $stop:path, $lines:expr) => {{
-        use $crate::abi::{self, Done};
+        use $crate::abi::{self, Done, Purse};
         type Guest<'a> = $engine::Caller<'a, Data>;
         fn host(
             mut guest: Guest<'_>,
-            call: impl FnOnce(&mut [u8], &mut ::weir_core::desk::Desk) -> Result<Done, Stop>,
+            call: impl FnOnce(
+                &mut [u8],
+                &mut ::weir_core::desk::Desk,
+                &mut Purse,
+            ) -> Result<Done, Stop>,
         ) -> Result<i64, $engine::Error> {
             let Some(memory) = guest.data().memory else {
                 return Err($stop(guest, Stop::Trap(TrapKind::Other)));
             };
+            let mut purse = Purse::new(guest.get_fuel()?);
             let (bytes, data) = memory.data_and_store_mut(&mut guest);
-            let done = match call(bytes, &mut data.desk) {
+            let done = match call(bytes, &mut data.desk, &mut purse) {
                 Ok(done) => done,
                 Err(stop) => return Err($stop(guest, stop)),
             };
             data.wrote(done.wrote);
-            let left = guest.get_fuel()?;
-            match left.checked_sub(done.fuel) {
-                Some(left) => {
-                    guest.set_fuel(left)?;
-                    Ok(done.result)
-                }
-                None => {
-                    guest.data_mut().out_of_fuel = true;
-                    Err($stop(guest, Stop::Limit(0)))
-                }
-            }
+            guest.set_fuel(purse.left())?;
+            Ok(done.result)
         }
         fn low(result: Result<i64, $engine::Error>) -> Result<i32, $engine::Error> {
             result.map(|n| i32::try_from(n).unwrap_or(i32::MAX))
@@ -335,77 +389,77 @@ macro_rules! link_all {
         let module = abi::MODULE;
         let l = &mut $linker;
         l.func_wrap(module, "input_info", |g: Guest<'_>, p: i32| {
-            host(g, |m, d| abi::input_info(m, d, p)).map(drop)
+            host(g, |m, d, f| abi::input_info(m, d, f, p)).map(drop)
         })?;
         l.func_wrap(
             module,
             "input_read",
             |g: Guest<'_>, w: i32, o: i32, p: i32, c: i32| {
-                low(host(g, |m, d| abi::input_read(m, d, (w, o, p, c))))
+                low(host(g, |m, d, f| abi::input_read(m, d, f, (w, o, p, c))))
             },
         )?;
         l.func_wrap(
             module,
             "emit_put",
             |g: Guest<'_>, k: i32, kl: i32, v: i32, vl: i32| {
-                host(g, |m, d| abi::emit_put(m, d, (k, kl, v, vl))).map(drop)
+                host(g, |m, d, f| abi::emit_put(m, d, f, (k, kl, v, vl))).map(drop)
             },
         )?;
         l.func_wrap(module, "emit_delete", |g: Guest<'_>, k: i32, kl: i32| {
-            host(g, |m, d| abi::emit_delete(m, d, k, kl)).map(drop)
+            host(g, |m, d, f| abi::emit_delete(m, d, f, (k, kl))).map(drop)
         })?;
         l.func_wrap(module, "emit_input", |g: Guest<'_>| {
-            host(g, |_, d| abi::emit_input(d)).map(drop)
+            host(g, |_, d, f| abi::emit_input(d, f)).map(drop)
         })?;
         l.func_wrap(
             module,
             "emit_value",
             |g: Guest<'_>, k: i32, kl: i32, o: i32, l: i32| {
-                host(g, |m, d| abi::emit_value(m, d, (k, kl, o, l))).map(drop)
+                host(g, |m, d, f| abi::emit_value(m, d, f, (k, kl, o, l))).map(drop)
             },
         )?;
         l.func_wrap(module, "reject_text", |g: Guest<'_>, p: i32, l: i32| {
-            host(g, |m, d| abi::reject_text(m, d, p, l)).map(drop)
+            host(g, |m, d, f| abi::reject_text(m, d, f, (p, l))).map(drop)
         })?;
         l.func_wrap(
             module,
             "state_get",
             |g: Guest<'_>, k: i32, kl: i32, o: i32, p: i32, c: i32| {
-                low(host(g, |m, d| abi::state_get(m, d, (k, kl, o, p, c))))
+                low(host(g, |m, d, f| abi::state_get(m, d, f, (k, kl, o, p, c))))
             },
         )?;
         l.func_wrap(
             module,
             "state_put",
             |g: Guest<'_>, k: i32, kl: i32, v: i32, vl: i32| {
-                host(g, |m, d| abi::state_put(m, d, (k, kl, v, vl))).map(drop)
+                host(g, |m, d, f| abi::state_put(m, d, f, (k, kl, v, vl))).map(drop)
             },
         )?;
         l.func_wrap(module, "state_delete", |g: Guest<'_>, k: i32, kl: i32| {
-            host(g, |m, d| abi::state_delete(m, d, k, kl)).map(drop)
+            host(g, |m, d, f| abi::state_delete(m, d, f, (k, kl))).map(drop)
         })?;
         l.func_wrap(
             module,
             "state_next",
             |g: Guest<'_>, k: i32, kl: i32, p: i32, c: i32| {
-                low(host(g, |m, d| abi::state_next(m, d, (k, kl, p, c))))
+                low(host(g, |m, d, f| abi::state_next(m, d, f, (k, kl, p, c))))
             },
         )?;
         l.func_wrap(
             module,
             "key_get",
             |g: Guest<'_>, k: i32, kl: i32, o: i32, p: i32, c: i32| {
-                low(host(g, |m, d| abi::key_get(m, d, (k, kl, o, p, c))))
+                low(host(g, |m, d, f| abi::key_get(m, d, f, (k, kl, o, p, c))))
             },
         )?;
         l.func_wrap(module, "key_offset", |g: Guest<'_>, k: i32, kl: i32| {
-            host(g, |m, d| abi::key_offset(m, d, k, kl))
+            host(g, |m, d, f| abi::key_offset(m, d, f, (k, kl)))
         })?;
         l.func_wrap(
             module,
             "hash",
             |g: Guest<'_>, a: i32, p: i32, l: i32, o: i32| {
-                host(g, |m, _| abi::hash(m, (a, p, l, o))).map(drop)
+                host(g, |m, _, f| abi::hash(m, f, (a, p, l, o))).map(drop)
             },
         )?;
         let lines = ::std::sync::Arc::clone($lines);
@@ -413,9 +467,44 @@ macro_rules! link_all {
             module,
             "log",
             move |g: Guest<'_>, v: i32, p: i32, l: i32| {
-                host(g, |m, d| abi::log(m, d, &lines, (v, p, l))).map(drop)
+                host(g, |m, d, f| abi::log(m, d, f, &lines, (v, p, l))).map(drop)
             },
         )?;
     }};
 }
 pub(crate) use link_all;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_paid_is_not_done() {
+        let long = 4096;
+        let mut m = vec![7; 8192];
+        let mut poor = Purse::new(CALL_FUEL + EMIT_FUEL);
+        let stopped = |done: Result<Done, Stop>| {
+            assert_eq!(done.err(), Some(Stop::OutOfFuel));
+        };
+        stopped(hash(&mut m, &mut poor, (1, 0, long, 8000)));
+        assert_eq!(m, [7; 8192], "nothing is hashed");
+        let lines = Lines::default();
+        let d = &mut Desk::default();
+        stopped(log(
+            &mut m,
+            d,
+            &mut Purse::new(CALL_FUEL),
+            &lines,
+            (0, 0, 9),
+        ));
+        assert_eq!(lines.read().0, []);
+        assert_eq!((poor.left(), poor.paid()), (CALL_FUEL + EMIT_FUEL, 0));
+        let mut rich = Purse::new(CALL_FUEL + HASH_BYTE_FUEL * 4096);
+        assert!(hash(&mut m, &mut rich, (1, 0, long, 8000)).is_ok());
+        assert_eq!(
+            (rich.left(), rich.paid()),
+            (0, CALL_FUEL + HASH_BYTE_FUEL * 4096)
+        );
+        assert_ne!(m, [7; 8192]);
+    }
+}

@@ -57,7 +57,7 @@ pub mod limits {
     /// Instances that wait for their next call. A topic beyond that gets a
     /// fresh one for each call, because every one takes address space.
     pub const WARM_INSTANCES_MAX: usize = 4096;
-    /// Bytes of their memories.
+    /// Bytes of their memories, and of what the memories of fresh ones hold.
     pub const WARM_BYTES_MAX: u64 = 1 << 30;
     /// Fuel of the call that asks for the version of the interface.
     pub const VERSION_FUEL: u64 = 10_000;
@@ -186,6 +186,15 @@ pub(crate) struct Place {
 }
 
 impl Warm {
+    /// Counts bytes that are no instance's.
+    pub(crate) fn keep(&self, bytes: u64) -> Kept {
+        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Kept {
+            taken: Arc::clone(&self.0),
+            bytes,
+        }
+    }
+
     /// A place for an instance with a memory of so many bytes.
     pub(crate) fn place(&self, bytes: u64) -> Place {
         self.0.instances.fetch_add(1, Ordering::Relaxed);
@@ -208,6 +217,19 @@ impl Place {
         }
         self.taken.instances.load(Ordering::Relaxed) <= limits::WARM_INSTANCES_MAX
             && self.taken.bytes.load(Ordering::Relaxed) <= limits::WARM_BYTES_MAX
+    }
+}
+
+/// Bytes that are counted while this lives.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    taken: Arc<Taken>,
+    bytes: u64,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.taken.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -246,7 +268,10 @@ mod tests {
         let warm = Warm::default();
         let half = limits::WARM_BYTES_MAX / 2;
         let mut first = warm.place(half);
+        let kept = warm.keep(1);
         let mut second = warm.place(half);
+        assert!(!first.may_stay(half), "what modules keep counts too");
+        drop(kept);
         assert!(first.may_stay(half) && second.may_stay(half));
         assert!(!second.may_stay(half + 1), "it has grown");
         assert!(!first.may_stay(half), "there is no room for both");

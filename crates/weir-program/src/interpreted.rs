@@ -51,7 +51,6 @@ struct Data {
     memory: Option<Memory>,
     /// Why a host function ended the call.
     stop: Option<Stop>,
-    out_of_fuel: bool,
     /// A host function wrote into the guest's memory.
     wrote: bool,
 }
@@ -272,7 +271,8 @@ fn load(live: &mut Live, desk: &Desk) -> Result<(), Error> {
     if memory.len() != image.memory.len() {
         return Err(Error::new("memory of another size"));
     }
-    memory.copy_from_slice(&image.memory);
+    memory.fill(0);
+    image.memory.copy_to(memory);
     let Live { store, globals, .. } = live;
     for ((global, first), bits) in globals.iter().zip(&image.globals) {
         global.set(&mut *store, of_bits(first, *bits))?;
@@ -345,7 +345,7 @@ impl Program for Running {
             Err(error) => {
                 // The instance is thrown away: nobody knows what it holds.
                 let data = store.data_mut();
-                let trap = why(&error, data.stop, data.out_of_fuel);
+                let trap = why(&error, data.stop);
                 desk.burn(match trap {
                     Trap::OutOfFuel => fuel,
                     _ => fuel - left.min(fuel),
@@ -369,7 +369,8 @@ impl Program for Running {
                 globals,
                 ..
             } = &mut **live;
-            desk.keep_memory(memory.data(&*store));
+            let memory = memory.data(&*store);
+            desk.keep_memory(memory, std::iter::once(0..memory.len()));
             let values = globals.iter().map(|(global, _)| global.get(&*store));
             desk.keep_globals(values.map(|value| to_bits(&value)));
         } else if desk.image().memory.is_empty()
@@ -390,14 +391,12 @@ impl Program for Running {
     }
 }
 
-fn why(error: &Error, stop: Option<Stop>, out_of_fuel: bool) -> Trap {
+fn why(error: &Error, stop: Option<Stop>) -> Trap {
     use TrapCode as T;
-    if out_of_fuel {
-        return Trap::OutOfFuel;
-    }
     match stop {
         Some(Stop::Trap(kind)) => return Trap::Trapped(kind),
         Some(Stop::Limit(max)) => return Trap::Limit(max),
+        Some(Stop::OutOfFuel) => return Trap::OutOfFuel,
         None => {}
     }
     Trap::Trapped(match error.as_trap_code() {

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod abi;
+mod first;
 mod host;
 #[cfg(feature = "wasmi")]
 mod interpreted;

@@ -2,6 +2,7 @@
 
 mod traced;
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use wasmtime::{
@@ -14,7 +15,8 @@ use weir_core::program::{Entry, Program, ProgramHost, Verdict};
 use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 
 use crate::abi;
-use crate::host::{Cache, Place, Warm, limits, speaks};
+use crate::first::First;
+use crate::host::{Cache, Kept, Place, Warm, limits, speaks};
 use crate::lines::{Lines, LogLine};
 use crate::rewrite::{Marks, Rewritten, global_name, rewrite};
 use crate::trace::Tracer;
@@ -63,7 +65,6 @@ struct Data {
     memory: Option<Memory>,
     /// Why a host function ended the call.
     stop: Option<Stop>,
-    out_of_fuel: bool,
     /// What host functions wrote into the guest's memory.
     marks: Marks,
 }
@@ -108,8 +109,10 @@ struct Compiled {
     mask: Option<u32>,
     /// What is copied into the memory of a fresh instance: where, and what.
     data: Vec<(usize, Vec<u8>)>,
-    /// The memory of a fresh instance.
-    initial: OnceLock<Vec<u8>>,
+    /// Data segments are in the module.
+    keeps_data: bool,
+    /// The memory of a fresh instance; its room is counted.
+    first: OnceLock<(First, Kept)>,
     warm: Arc<Warm>,
 }
 
@@ -226,7 +229,12 @@ impl Maker {
         report.version.map_or(Ok(()), speaks)?;
         let engine = self.compiler()?;
         let marks = report.stores.then(|| Marks::new(report.memory_bytes_max));
-        let Rewritten { code, mask, data } = rewrite(code, marks, report.needs())
+        let Rewritten {
+            code,
+            mask,
+            data,
+            keeps_data,
+        } = rewrite(code, marks, report.needs())
             .map_err(|error| Refusal::Bad(error.to_string()))?;
         let module = Module::new(&engine.engine, &code).map_err(|error| refusal(&error))?;
         let pre = engine
@@ -238,7 +246,8 @@ impl Maker {
             report,
             mask,
             data,
-            initial: OnceLock::new(),
+            keeps_data,
+            first: OnceLock::new(),
             warm: Arc::clone(&self.warm),
         };
         if compiled.report.version.is_none() {
@@ -304,7 +313,16 @@ impl Compiled {
             Some(index) => Some(global(&instance, &mut store, index).ok_or_else(missing)?),
             None => None,
         };
-        self.initial.get_or_init(|| memory.data(&store).to_vec());
+        self.first.get_or_init(|| {
+            let memory = memory.data(&store);
+            let first = if self.keeps_data {
+                First::of_memory(memory)
+            } else {
+                First::of_segments(memory, &self.data)
+            };
+            let kept = self.warm.keep(first.taken());
+            (first, kept)
+        });
         Ok(Live {
             store,
             memory,
@@ -342,8 +360,11 @@ impl Running {
         }
         let unable = |error: Error| Trap::Unable(format!("no instance: {error:#}"));
         let mut live = Box::new(self.module.start().map_err(unable)?);
-        if self.mode == StateMode::Memory && !desk.image().memory.is_empty() {
-            load(&mut live, desk).map_err(unable)?;
+        if self.mode == StateMode::Memory
+            && !desk.image().memory.is_empty()
+            && let Some((first, _)) = self.module.first.get()
+        {
+            load(&mut live, first, desk).map_err(unable)?;
         }
         Ok(live)
     }
@@ -354,24 +375,13 @@ impl Running {
         if report.changes_segments {
             return None;
         }
-        let initial = self.module.initial.get()?;
-        let Live {
-            store,
-            memory,
-            mask,
-            ..
-        } = &mut *live;
-        let mut marks = store.data().marks;
-        if let Some(mask) = mask {
-            marks.bits |= mask.get(&mut *store).i64()?.cast_unsigned();
-            mask.set(&mut *store, Val::I64(0)).ok()?;
-        }
-        let bytes = memory.data_mut(&mut *store);
-        if bytes.len() != initial.len() {
+        let (first, _) = self.module.first.get()?;
+        if live.memory.data_size(&live.store) != first.len() {
             return None;
         }
-        marks.restore(bytes, initial);
-        store.data_mut().marks = marks;
+        let written = live.take_marks();
+        let memory = live.memory.data_mut(&mut live.store);
+        written.for_each(|part| first.restore(part, memory));
         let Live { store, globals, .. } = &mut *live;
         for (global, value) in globals.iter().filter(|_| report.sets_globals) {
             global.set(&mut *store, *value).ok()?;
@@ -386,8 +396,51 @@ fn stays(mut live: Box<Live>) -> Option<Box<Live>> {
     live.place.may_stay(bytes).then_some(live)
 }
 
-/// Gives an instance the memory and the globals of the last good call.
-fn load(live: &mut Live, desk: &Desk) -> Result<(), Error> {
+impl Live {
+    /// Removes the marks: the parts of the memory that may have been written
+    /// since they were removed.
+    fn take_marks(&mut self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let Self {
+            store,
+            memory,
+            mask,
+            ..
+        } = self;
+        let mut marks = store.data().marks;
+        if let Some(mask) = mask {
+            // It is an i64; else everything counts as written.
+            let bits = mask.get(&mut *store).i64();
+            marks.bits |= bits.map_or(u64::MAX, i64::cast_unsigned);
+            drop(mask.set(&mut *store, Val::I64(0)));
+        }
+        let written = marks.take(memory.data_size(&*store));
+        store.data_mut().marks = marks;
+        written
+    }
+
+    fn put_globals(&mut self, image: &Image) -> Result<(), Error> {
+        let Self { store, globals, .. } = self;
+        for ((global, first), bits) in globals.iter().zip(&image.globals) {
+            global.set(&mut *store, of_bits(first, *bits))?;
+        }
+        Ok(())
+    }
+
+    /// Takes back what a call did to the memory and the globals of `image`;
+    /// false when only a fresh instance can be trusted.
+    fn put_back(&mut self, image: &Image) -> bool {
+        if image.memory.is_empty() || self.memory.data_size(&self.store) != image.memory.len() {
+            return false;
+        }
+        let written = self.take_marks();
+        let memory = self.memory.data_mut(&mut self.store);
+        written.for_each(|part| image.memory.restore(part, memory));
+        self.put_globals(image).is_ok()
+    }
+}
+
+/// Gives a fresh instance the memory and the globals of the last good call.
+fn load(live: &mut Live, first: &First, desk: &Desk) -> Result<(), Error> {
     let image = desk.image();
     let now = live.memory.data_size(&live.store);
     if let Some(more) = image.memory.len().checked_sub(now)
@@ -400,12 +453,9 @@ fn load(live: &mut Live, desk: &Desk) -> Result<(), Error> {
     if memory.len() != image.memory.len() {
         return Err(Error::msg("memory of another size"));
     }
-    memory.copy_from_slice(&image.memory);
-    let Live { store, globals, .. } = live;
-    for ((global, first), bits) in globals.iter().zip(&image.globals) {
-        global.set(&mut *store, of_bits(first, *bits))?;
-    }
-    Ok(())
+    first.wipe(memory);
+    image.memory.copy_to(memory);
+    live.put_globals(image)
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "the low half is the value")]
@@ -478,7 +528,7 @@ impl Program for Running {
             Err(error) => {
                 // The instance is thrown away: nobody knows what it holds.
                 let data = store.data_mut();
-                let trap = why(&error, data.stop, data.out_of_fuel);
+                let trap = why(&error, data.stop);
                 desk.burn(match trap {
                     Trap::OutOfFuel => fuel,
                     _ => fuel - left.min(fuel),
@@ -496,19 +546,17 @@ impl Program for Running {
             return;
         };
         if kept {
+            let written = live.take_marks();
             let Live {
                 store,
                 memory,
                 globals,
                 ..
             } = &mut **live;
-            desk.keep_memory(memory.data(&*store));
+            desk.keep_memory(memory.data(&*store), written);
             let values = globals.iter().map(|(global, _)| global.get(&mut *store));
             desk.keep_globals(values.map(|value| to_bits(&value)));
-        } else if desk.image().memory.is_empty()
-            || live.memory.data_size(&live.store) != desk.image().memory.len()
-            || load(live, desk).is_err()
-        {
+        } else if !live.put_back(desk.image()) {
             self.live = None;
         }
         self.live = self.live.take().and_then(stays);
@@ -541,14 +589,12 @@ pub(crate) fn verdict(code: i32) -> Result<Verdict, Trap> {
     }
 }
 
-fn why(error: &Error, stop: Option<Stop>, out_of_fuel: bool) -> Trap {
+fn why(error: &Error, stop: Option<Stop>) -> Trap {
     use wasmtime::Trap as T;
-    if out_of_fuel {
-        return Trap::OutOfFuel;
-    }
     match stop {
         Some(Stop::Trap(kind)) => return Trap::Trapped(kind),
         Some(Stop::Limit(max)) => return Trap::Limit(max),
+        Some(Stop::OutOfFuel) => return Trap::OutOfFuel,
         None => {}
     }
     Trap::Trapped(match error.downcast_ref::<T>() {

@@ -18,6 +18,7 @@
 //! What must never happen here: a write that leaves no mark.
 
 use std::convert::Infallible;
+use std::ops::Range;
 
 use wasm_encoder::reencode::{Error, Reencode, utils};
 use wasm_encoder::{
@@ -73,18 +74,17 @@ impl Marks {
         }
     }
 
-    /// Copies every marked piece from `first` to `memory`, which are of equal
-    /// length, and removes the marks.
-    pub(crate) fn restore(&mut self, memory: &mut [u8], first: &[u8]) {
+    /// Removes the marks: the parts of a memory of so many bytes that may have
+    /// been written, ascending. Two may overlap by some bytes.
+    pub(crate) fn take(&mut self, bytes: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let mut bits = std::mem::take(&mut self.bits);
-        while bits != 0 {
-            let from = (bits.trailing_zeros() as usize) << self.shift;
-            let to = (from + (1 << self.shift) + REACH_BYTES).min(first.len());
-            if let (Some(memory), Some(first)) = (memory.get_mut(from..to), first.get(from..to)) {
-                memory.copy_from_slice(first);
-            }
+        let shift = self.shift;
+        std::iter::from_fn(move || {
+            let from = (bits != 0).then(|| (bits.trailing_zeros() as usize) << shift)?;
             bits &= bits - 1;
-        }
+            let to = (from + (1 << shift) + REACH_BYTES).min(bytes);
+            Some(from.min(to)..to)
+        })
     }
 }
 
@@ -98,6 +98,8 @@ pub(crate) struct Rewritten {
     pub(crate) mask: Option<u32>,
     /// What a fresh memory must hold: first byte and bytes, in this order.
     pub(crate) data: Vec<(usize, Vec<u8>)>,
+    /// The module fills its memory itself.
+    pub(crate) keeps_data: bool,
 }
 
 /// What of a module is needed.
@@ -140,6 +142,7 @@ pub(crate) fn rewrite(
     Ok(Rewritten {
         code: module.finish(),
         mask: mask.map(|mask| mask.global),
+        keeps_data: data.is_none(),
         data: data.unwrap_or_default(),
     })
 }
@@ -589,7 +592,9 @@ mod tests {
         for write in writes {
             let (mut memory, mut marks) = run(write);
             assert_ne!(memory, vec![0; PAGE], "{write} writes nothing");
-            marks.restore(&mut memory, &vec![0; PAGE]);
+            for part in marks.take(PAGE) {
+                memory[part].fill(0);
+            }
             assert_eq!(memory, vec![0; PAGE], "{write} is not undone");
             assert_eq!(marks.bits, 0);
         }

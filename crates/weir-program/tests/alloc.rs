@@ -1,5 +1,6 @@
 //! A call of a warm program takes nothing from the heap: neither where the
-//! write itself is emitted, nor through the guest's memory, nor with state.
+//! write itself is emitted, nor through the guest's memory, nor with state. And
+//! a memory of zeros keeps none of it.
 #![allow(
     clippy::unwrap_used,
     unsafe_code,
@@ -21,23 +22,29 @@ use weir_program::WasmtimeHost;
 struct Counting;
 
 static TAKEN: AtomicU64 = AtomicU64::new(0);
+/// Bytes that are taken now.
+static BYTES: AtomicU64 = AtomicU64::new(0);
 
 // SAFETY: every method hands its arguments to `System`, which keeps the
 // contract; the counter touches no memory of the caller.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         TAKEN.fetch_add(1, Relaxed);
+        BYTES.fetch_add(layout.size() as u64, Relaxed);
         // SAFETY: the caller promised a layout of non-zero size.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        BYTES.fetch_sub(layout.size() as u64, Relaxed);
         // SAFETY: the caller promised that this came from `alloc` above.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         TAKEN.fetch_add(1, Relaxed);
+        BYTES.fetch_add(bytes as u64, Relaxed);
+        BYTES.fetch_sub(layout.size() as u64, Relaxed);
         // SAFETY: the caller promised that this came from `alloc` above.
         unsafe { System.realloc(at, layout, bytes) }
     }
@@ -98,6 +105,58 @@ fn taken(code: &[u8], state: StateMode, value: &[u8]) -> u64 {
     taken
 }
 
+/// Bytes that stay taken by a topic for each module of its own, of memories
+/// that are 16 MiB of zeros but for what one call writes.
+fn kept(state: StateMode) -> u64 {
+    const MODULES: u64 = 8;
+    let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
+    let mut machine = Machine::new(1).with_host(Some(host));
+    let (mut sink, mut outcomes) = (Sum::default(), Outcomes::default());
+    let mut options = TopicOptions::default();
+    options.program.state = state;
+    options.program.memory_bytes_max = Some(16 << 20);
+    let mut before = 0;
+    for number in 0..=MODULES {
+        let code = format!(
+            r#"(module (memory (export "memory") 256 256) (data (i32.const 70000) "{number}")
+            (func (export "weir_abi") (result i32) i32.const 1)
+            (func (export "weir_apply") (result i32)
+                (i32.store (i32.const 9000000) (i32.const 1)) i32.const 0))"#
+        );
+        let code = wat::parse_str(code).unwrap();
+        let name = format!("t{number}");
+        let create = Operation::CreateProgram {
+            options: &options,
+            code: &code,
+            args: &[],
+        };
+        let put = Operation::Put {
+            key: b"k",
+            value: b"v",
+        };
+        let mut builder = BatchBuilder::default();
+        for operation in [create, put, put] {
+            let intention = Intention::new(&name, operation);
+            builder
+                .push(&intention, &IntentionLimits::default())
+                .unwrap();
+        }
+        let bytes = builder.to_bytes(1);
+        let batch = Batch::read(&bytes, 1).unwrap();
+        outcomes.clear();
+        machine.apply(&batch, &mut sink, &mut outcomes).unwrap();
+        let valid = outcomes
+            .iter()
+            .all(|o| o.commit().unwrap().reason.is_none());
+        assert!(valid, "{:?}", outcomes.runs());
+        if number == 0 {
+            // The engine itself is there by now.
+            before = BYTES.load(Relaxed);
+        }
+    }
+    BYTES.load(Relaxed).saturating_sub(before) / MODULES
+}
+
 /// The only test of this file, so that nobody else allocates meanwhile.
 #[test]
 fn a_warm_call_takes_nothing_from_the_heap() {
@@ -116,4 +175,8 @@ fn a_warm_call_takes_nothing_from_the_heap() {
             (i64.store (i32.const 512) (global.get $g)) i32.const 0))"#;
     let taken = taken(&wat::parse_str(counts).unwrap(), StateMode::Memory, b"");
     assert!(taken < 5, "state mode memory: {taken} for {CALLS} calls");
+    for state in [StateMode::None, StateMode::Memory] {
+        let kept = kept(state);
+        assert!(kept < 256 << 10, "{state:?}: {kept} bytes for each module");
+    }
 }

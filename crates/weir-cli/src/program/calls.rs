@@ -68,6 +68,7 @@ fn stopped(stop: weir::program::trace::Stop) -> String {
     match stop {
         Stop::Trap(kind) => format!("trap: {}", kind.name()),
         Stop::Limit(max) => format!("over the limit of {max}"),
+        Stop::OutOfFuel => "out of fuel".to_owned(),
     }
 }
 

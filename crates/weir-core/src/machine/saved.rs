@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::programs::{Code, Codes, Running, setup};
 use crate::codec::{Reader, Short, put_bytes, put_varint};
-use crate::desk::{Desk, IMAGE_PAGE_BYTES, Image, OFFSET_BYTES};
+use crate::desk::{Desk, IMAGE_PAGE_BYTES, Image, ImageMemory, OFFSET_BYTES};
 use crate::keys::KeyIndex;
 use crate::limits::{ARGUMENT_BYTES_MAX, GLOBALS_MAX, KEY_BYTES_MAX, MEMORY_BYTES_MAX};
 use crate::options::TopicOptions;
@@ -57,11 +57,9 @@ pub(super) fn save(
     }
     let image = running.desk.image();
     put_varint(&mut bytes, image.memory.len() as u64);
-    let pages = || (0_u64..).zip(image.memory.chunks(IMAGE_PAGE_BYTES));
-    let used = || pages().filter(|(_, page)| page.iter().any(|byte| *byte != 0));
-    put_varint(&mut bytes, used().count() as u64);
-    for (number, page) in used() {
-        put_varint(&mut bytes, number);
+    put_varint(&mut bytes, image.memory.pages().count() as u64);
+    for (number, page) in image.memory.pages() {
+        put_varint(&mut bytes, number as u64);
         bytes.extend_from_slice(page);
     }
     put_varint(&mut bytes, image.globals.len() as u64);
@@ -145,15 +143,15 @@ fn image(r: &mut Reader<'_>) -> Result<Image, Short> {
     if bytes > MEMORY_BYTES_MAX || !bytes.is_multiple_of(IMAGE_PAGE_BYTES as u64) {
         return Err(Short);
     }
-    let mut memory = vec![0; usize::try_from(bytes).map_err(|_| Short)?];
-    let mut pages = (0_u64..).zip(memory.chunks_mut(IMAGE_PAGE_BYTES));
+    let mut memory = ImageMemory::zeros(usize::try_from(bytes).map_err(|_| Short)?);
+    let mut next = 0;
     for _ in 0..r.varint()? {
-        let number = r.varint()?;
-        let (_, page) = pages.find(|(at, _)| *at == number).ok_or(Short)?;
-        page.copy_from_slice(r.take(IMAGE_PAGE_BYTES)?);
-        if page.iter().all(|byte| *byte == 0) {
+        let number = usize::try_from(r.varint()?).map_err(|_| Short)?;
+        // No page twice, none behind the end, and none of zeros.
+        if number < next || !memory.keep(number, r.take(IMAGE_PAGE_BYTES)?) {
             return Err(Short);
         }
+        next = number + 1;
     }
     let mut globals = Vec::new();
     let count = r.length()?;

@@ -7,7 +7,7 @@ use wasmtime::{Error, FuncType, Linker, Val, ValType};
 use weir_core::desk::{Desk, Stop};
 
 use super::{Data, stopped};
-use crate::abi::{self, Done, Returns};
+use crate::abi::{self, Done, Purse, Returns};
 use crate::lines::{LINE_BYTES_MAX, Level, Lines};
 use crate::trace::{Answer, Argument, HostCall, SNIPPET_BYTES_MAX, Snippet, Tracer};
 
@@ -58,9 +58,10 @@ fn host(
     let Some(memory) = guest.data().memory else {
         return Err(stopped(guest, Stop::Trap(weir_core::TrapKind::Other)));
     };
+    let left = guest.get_fuel()?;
     let (bytes, data) = memory.data_and_store_mut(&mut guest);
     let intention = data.desk.intention();
-    let mut seen = tracer.wants(name, intention).then(|| HostCall {
+    let seen = tracer.wants(name, intention).then(|| HostCall {
         topic: Arc::clone(data.desk.topic()),
         intention,
         time_ms: data.desk.time_ms(),
@@ -70,38 +71,26 @@ fn host(
         answer: Answer::Done,
         fuel: 0,
     });
-    let called = call(name, bytes, &mut data.desk, lines, args);
-    if let Some(seen) = &mut seen {
-        seen.fuel = called.as_ref().map_or(0, |done| done.fuel);
-        seen.answer = match &called {
-            Ok(done) => answer(name, returns, done.result, args, bytes),
-            Err(stop) => Answer::Stopped(*stop),
-        };
-    }
-    let done = match called {
-        Ok(done) => done,
-        Err(stop) => {
-            if let Some(seen) = seen {
-                tracer.add(seen);
-            }
-            return Err(stopped(guest, stop));
-        }
-    };
-    data.wrote(done.wrote);
-    let left = guest.get_fuel()?;
-    let paid = left.checked_sub(done.fuel);
+    let mut purse = Purse::new(left);
+    let called = call(name, bytes, (&mut data.desk, &mut purse), lines, args);
     if let Some(mut seen) = seen {
-        if paid.is_none() {
-            (seen.fuel, seen.answer) = (left, Answer::OutOfFuel);
-        }
+        (seen.fuel, seen.answer) = match &called {
+            Ok(done) => (
+                purse.paid(),
+                answer(name, returns, done.result, args, bytes),
+            ),
+            Err(Stop::OutOfFuel) => (left, Answer::OutOfFuel),
+            Err(stop) => (0, Answer::Stopped(*stop)),
+        };
         tracer.add(seen);
     }
-    if let Some(left) = paid {
-        guest.set_fuel(left)?;
-        Ok(done.result)
-    } else {
-        guest.data_mut().out_of_fuel = true;
-        Err(stopped(guest, Stop::Limit(0)))
+    match called {
+        Ok(done) => {
+            data.wrote(done.wrote);
+            guest.set_fuel(purse.left())?;
+            Ok(done.result)
+        }
+        Err(stop) => Err(stopped(guest, stop)),
     }
 }
 
@@ -109,27 +98,27 @@ fn host(
 fn call(
     name: &str,
     m: &mut [u8],
-    d: &mut Desk,
+    (d, p): (&mut Desk, &mut Purse),
     lines: &Lines,
     args: &Arguments,
 ) -> Result<Done, Stop> {
     let [a, b, c, e, f] = *args;
     match name {
-        "input_info" => abi::input_info(m, d, a),
-        "input_read" => abi::input_read(m, d, (a, b, c, e)),
-        "emit_put" => abi::emit_put(m, d, (a, b, c, e)),
-        "emit_delete" => abi::emit_delete(m, d, a, b),
-        "emit_input" => abi::emit_input(d),
-        "emit_value" => abi::emit_value(m, d, (a, b, c, e)),
-        "reject_text" => abi::reject_text(m, d, a, b),
-        "state_get" => abi::state_get(m, d, (a, b, c, e, f)),
-        "state_put" => abi::state_put(m, d, (a, b, c, e)),
-        "state_delete" => abi::state_delete(m, d, a, b),
-        "state_next" => abi::state_next(m, d, (a, b, c, e)),
-        "key_get" => abi::key_get(m, d, (a, b, c, e, f)),
-        "key_offset" => abi::key_offset(m, d, a, b),
-        "hash" => abi::hash(m, (a, b, c, e)),
-        "log" => abi::log(m, d, lines, (a, b, c)),
+        "input_info" => abi::input_info(m, d, p, a),
+        "input_read" => abi::input_read(m, d, p, (a, b, c, e)),
+        "emit_put" => abi::emit_put(m, d, p, (a, b, c, e)),
+        "emit_delete" => abi::emit_delete(m, d, p, (a, b)),
+        "emit_input" => abi::emit_input(d, p),
+        "emit_value" => abi::emit_value(m, d, p, (a, b, c, e)),
+        "reject_text" => abi::reject_text(m, d, p, (a, b)),
+        "state_get" => abi::state_get(m, d, p, (a, b, c, e, f)),
+        "state_put" => abi::state_put(m, d, p, (a, b, c, e)),
+        "state_delete" => abi::state_delete(m, d, p, (a, b)),
+        "state_next" => abi::state_next(m, d, p, (a, b, c, e)),
+        "key_get" => abi::key_get(m, d, p, (a, b, c, e, f)),
+        "key_offset" => abi::key_offset(m, d, p, (a, b)),
+        "hash" => abi::hash(m, p, (a, b, c, e)),
+        "log" => abi::log(m, d, p, lines, (a, b, c)),
         _ => Err(Stop::Trap(weir_core::TrapKind::Other)),
     }
 }

@@ -1,0 +1,133 @@
+//! Memory of a program between two calls, in state mode `memory`.
+//!
+//! Kept in pages; one of zeros takes no room, and clones share pages that
+//! neither has changed since: a snapshot clones the machine while writers wait.
+//! What must never happen here: a page of zeros that is kept, since equal
+//! memories are equal images.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes of a page of memory, as compared and stored.
+pub const IMAGE_PAGE_BYTES: usize = 4096;
+
+/// Linear memory and mutable globals after the last call that was kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Image {
+    /// The whole memory; empty before the first call that was kept.
+    pub memory: ImageMemory,
+    /// Mutable globals, in order of their index, as bits.
+    pub globals: Vec<u64>,
+}
+
+/// A memory whose length is a number of pages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageMemory {
+    /// `None` stands for zeros.
+    pages: Vec<Option<Arc<[u8]>>>,
+}
+
+impl ImageMemory {
+    /// So many bytes of zeros, rounded down to pages.
+    #[must_use]
+    pub fn zeros(bytes: usize) -> Self {
+        Self {
+            pages: vec![None; bytes / IMAGE_PAGE_BYTES],
+        }
+    }
+
+    /// Bytes, zeros included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pages.len() * IMAGE_PAGE_BYTES
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// The pages that are not all zeros, with their numbers, ascending.
+    pub fn pages(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        let pages = self.pages.iter().enumerate();
+        pages.filter_map(|(number, page)| Some((number, page.as_deref()?)))
+    }
+
+    /// Copies all pages that are not zeros to a memory of the same length.
+    pub fn copy_to(&self, memory: &mut [u8]) {
+        for (number, page) in self.pages() {
+            let from = number * IMAGE_PAGE_BYTES;
+            if let Some(to) = memory.get_mut(from..from + IMAGE_PAGE_BYTES) {
+                to.copy_from_slice(page);
+            }
+        }
+    }
+
+    /// Puts a part of a memory of the same length back as it was. O(part).
+    pub fn restore(&self, part: Range<usize>, memory: &mut [u8]) {
+        let mut at = part.start;
+        while at < part.end {
+            let (number, within) = (at / IMAGE_PAGE_BYTES, at % IMAGE_PAGE_BYTES);
+            let end = part.end.min((number + 1) * IMAGE_PAGE_BYTES);
+            let page = self.pages.get(number).and_then(|page| page.as_deref());
+            if let Some(to) = memory.get_mut(at..end) {
+                match page.and_then(|page| page.get(within..within + to.len())) {
+                    Some(page) => to.copy_from_slice(page),
+                    None => to.fill(0),
+                }
+            }
+            at = end;
+        }
+    }
+
+    /// Has this length from now on; new bytes are zeros.
+    pub fn resize(&mut self, bytes: usize) {
+        self.pages.resize(bytes / IMAGE_PAGE_BYTES, None);
+    }
+
+    /// Takes a page over; whether it was another one.
+    pub fn keep(&mut self, number: usize, new: &[u8]) -> bool {
+        let Some(page) = self.pages.get_mut(number) else {
+            return false;
+        };
+        let is_zero = || new.iter().all(|byte| *byte == 0);
+        match page {
+            None if is_zero() => return false,
+            Some(old) if **old == *new => return false,
+            Some(_) if is_zero() => *page = None,
+            Some(old) => match Arc::get_mut(old).filter(|old| old.len() == new.len()) {
+                Some(old) => old.copy_from_slice(new),
+                None => *old = Arc::from(new),
+            },
+            None => *page = Some(Arc::from(new)),
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_zeros_are_not_kept_and_clones_stay_as_they_were() {
+        let (zeros, ones) = ([0; IMAGE_PAGE_BYTES], [1; IMAGE_PAGE_BYTES]);
+        let mut memory = ImageMemory::zeros(4 * IMAGE_PAGE_BYTES);
+        assert!(!memory.keep(1, &zeros), "it is that already");
+        assert!(memory.keep(1, &ones) && memory.keep(3, &ones));
+        assert!(!memory.keep(1, &ones));
+        let before = memory.clone();
+        assert!(memory.keep(3, &zeros) && memory.keep(1, &[2; IMAGE_PAGE_BYTES]));
+        assert!(before.pages().eq([(1, &ones[..]), (3, &ones[..])]));
+        assert_eq!(memory.pages().count(), 1);
+        assert!(!memory.keep(4, &ones), "there is no such page");
+        let mut bytes = vec![9; 4 * IMAGE_PAGE_BYTES];
+        before.restore(4000..8200, &mut bytes);
+        assert!(bytes[..4000].iter().all(|byte| *byte == 9));
+        assert!(bytes[4000..4096].iter().all(|byte| *byte == 0));
+        assert!(bytes[4096..8192].iter().all(|byte| *byte == 1));
+        assert!(bytes[8192..8200].iter().all(|byte| *byte == 0));
+        assert!(bytes[8200..].iter().all(|byte| *byte == 9));
+    }
+}

@@ -1,0 +1,165 @@
+//! The memory of a fresh instance, as far as it is not zeros.
+//!
+//! A module of 200 bytes may begin with 16 MiB of zeros, and a store may have
+//! many modules: what is kept here is as large as what data segments wrote, so
+//! never more than the module. What must never happen here: a dense copy.
+
+use std::ops::Range;
+
+/// Bytes of a cell by which a memory is looked through whose segments are not
+/// known.
+const CELL_BYTES: usize = 64;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct First {
+    /// Length of the whole memory.
+    len: usize,
+    /// Parts that do not overlap, ascending: where each begins, and where its
+    /// bytes do.
+    parts: Vec<(usize, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl First {
+    /// What is in `memory`, of which nothing was written but these segments.
+    pub(crate) fn of_segments(memory: &[u8], segments: &[(usize, Vec<u8>)]) -> Self {
+        let mut ranges: Vec<Range<usize>> = segments
+            .iter()
+            .map(|(at, bytes)| *at..at + bytes.len())
+            .collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        Self::of_ranges(memory, ranges.into_iter())
+    }
+
+    /// What is not zero in `memory`. O(length).
+    pub(crate) fn of_memory(memory: &[u8]) -> Self {
+        let cells = (0..).step_by(CELL_BYTES).zip(memory.chunks(CELL_BYTES));
+        let used = cells.filter(|(_, cell)| cell.iter().any(|byte| *byte != 0));
+        Self::of_ranges(memory, used.map(|(at, cell)| at..at + cell.len()))
+    }
+
+    /// Takes ranges over in the order of their starts.
+    fn of_ranges(memory: &[u8], ranges: impl Iterator<Item = Range<usize>>) -> Self {
+        let mut first = Self {
+            len: memory.len(),
+            ..Self::default()
+        };
+        let mut end = 0;
+        for range in ranges.filter(|range| !range.is_empty()) {
+            let from = range.start.max(end);
+            let Some(bytes) = memory.get(from..range.end) else {
+                continue;
+            };
+            if first.parts.is_empty() || from > end {
+                first.parts.push((from, first.bytes.len()));
+            }
+            first.bytes.extend_from_slice(bytes);
+            end = range.end;
+        }
+        first.parts.shrink_to_fit();
+        first.bytes.shrink_to_fit();
+        first
+    }
+
+    /// Length of the whole memory.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes that this takes.
+    pub(crate) fn taken(&self) -> u64 {
+        (self.bytes.len() + self.parts.len() * size_of::<(usize, usize)>()) as u64
+    }
+
+    /// Puts a part of a memory back as it was at first. O(part + log parts).
+    pub(crate) fn restore(&self, part: Range<usize>, memory: &mut [u8]) {
+        let Some(to) = memory.get_mut(part.clone()) else {
+            return;
+        };
+        to.fill(0);
+        let after = self.parts.partition_point(|(at, _)| *at <= part.start);
+        for index in after.saturating_sub(1)..self.parts.len() {
+            let Some((at, bytes)) = self.part(index).filter(|(at, _)| *at < part.end) else {
+                return;
+            };
+            let (from, end) = (at.max(part.start), (at + bytes.len()).min(part.end));
+            if from < end
+                && let (Some(to), Some(bytes)) = (
+                    to.get_mut(from - part.start..end - part.start),
+                    bytes.get(from - at..end - at),
+                )
+            {
+                to.copy_from_slice(bytes);
+            }
+        }
+    }
+
+    /// Puts zeros where a fresh memory has none.
+    pub(crate) fn wipe(&self, memory: &mut [u8]) {
+        for index in 0..self.parts.len() {
+            if let Some((at, bytes)) = self.part(index)
+                && let Some(to) = memory.get_mut(at..at + bytes.len())
+            {
+                to.fill(0);
+            }
+        }
+    }
+
+    fn part(&self, index: usize) -> Option<(usize, &[u8])> {
+        let (at, start) = *self.parts.get(index)?;
+        let next = self.parts.get(index + 1);
+        let end = next.map_or(self.bytes.len(), |(_, start)| *start);
+        Some((at, self.bytes.get(start..end)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_put_back_as_they_were() {
+        let segments = [
+            (100, vec![1; 50]),
+            (120, vec![2; 10]),
+            (140, vec![3; 20]),
+            (160, vec![4; 5]),
+            (1000, Vec::new()),
+            (4000, vec![5; 96]),
+        ];
+        let mut memory = vec![0; 8192];
+        for (at, bytes) in &segments {
+            memory[*at..at + bytes.len()].copy_from_slice(bytes);
+        }
+        for first in [
+            First::of_segments(&memory, &segments),
+            First::of_memory(&memory),
+        ] {
+            assert_eq!(first.len(), 8192);
+            for (from, to) in [(0, 8192), (0, 101), (110, 165), (164, 4001), (4090, 5000)] {
+                let mut dirty = vec![9; 8192];
+                first.restore(from..to, &mut dirty);
+                assert_eq!(dirty[from..to], memory[from..to], "{from}..{to}");
+                assert!(dirty[..from].iter().chain(&dirty[to..]).all(|b| *b == 9));
+            }
+            let mut wiped = memory.clone();
+            first.wipe(&mut wiped);
+            assert_eq!(wiped, vec![0; 8192]);
+        }
+    }
+
+    #[test]
+    fn zeros_take_no_room() {
+        let memory = vec![0; 16 << 20];
+        assert_eq!(First::of_segments(&memory, &[]).taken(), 0);
+        assert_eq!(First::of_memory(&memory).taken(), 0);
+        let mut memory = memory;
+        for page in memory.chunks_mut(4096) {
+            page[7] = 1;
+        }
+        let segments: Vec<_> = (0..4096).map(|n| (n * 4096 + 7, vec![1])).collect();
+        assert!(First::of_segments(&memory, &segments).taken() < 100_000);
+        assert!(First::of_memory(&memory).taken() < 400_000);
+    }
+}
