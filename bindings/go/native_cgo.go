@@ -21,8 +21,6 @@ package weir
 #cgo nocallback weir_query_replace
 #cgo noescape weir_query_watermark
 #cgo nocallback weir_query_watermark
-#cgo noescape weir_query_next
-#cgo nocallback weir_query_next
 #cgo noescape weir_query_needs
 #cgo nocallback weir_query_needs
 #cgo noescape weir_query_token
@@ -51,7 +49,31 @@ package weir
 #cgo nocallback weir_loans_collect
 #cgo noescape weir_build_info
 #cgo nocallback weir_build_info
+#cgo noescape weirgo_next
+#cgo nocallback weirgo_next
+#cgo noescape weirgo_release
+#cgo nocallback weirgo_release
 #include <weir.h>
+
+// Calls that belong together, so that the border is crossed once.
+
+static int32_t weirgo_next(weir_query *query, uint32_t items, uint64_t bytes, weir_page **page,
+                           weir_page_info *info, weir_error *error) {
+    int32_t result = weir_query_next(query, items, bytes, page, error);
+    if (result == WEIR_READY) {
+        int32_t described = weir_page_describe(*page, info, error);
+        if (described < 0) {
+            return described;
+        }
+    }
+    return result;
+}
+
+static int32_t weirgo_release(weir_page *page, weir_loans *loans, uint64_t *cookies, size_t room,
+                              size_t *count) {
+    weir_page_release(page);
+    return weir_loans_collect(loans, cookies, room, count, NULL, NULL);
+}
 */
 import "C"
 
@@ -341,21 +363,25 @@ func nativeQueryWatermark(query queryHandle, source uint32, keys []string) error
 	return fine(C.weir_query_watermark(query, C.uint32_t(source), slices, count, &said), &said)
 }
 
-func nativeQueryNext(query queryHandle, bounds Bounds) (Step, pageHandle, error) {
-	var page *C.weir_page
+// nativeQueryNext gives what came, and a page if one is ready.
+func nativeQueryNext(query queryHandle, bounds Bounds) (Step, *Page, error) {
+	var handle *C.weir_page
 	var said C.weir_error
+	info := C.weir_page_info{struct_size: C.sizeof_weir_page_info}
 	items, bytes := C.uint32_t(max(bounds.Items, 0)), C.uint64_t(bounds.Bytes)
-	switch result := C.weir_query_next(query, items, bytes, &page, &said); {
+	switch result := C.weirgo_next(query, items, bytes, &handle, &info, &said); {
 	case result < 0:
 		return 0, nil, errorOf(result, &said)
 	case result == C.WEIR_DONE:
 		return Done, nil, nil
 	case result == C.WEIR_NEED:
 		// Asked for again by whoever wants to know.
-		C.weir_page_release(page)
+		C.weir_page_release(handle)
 		return Needing, nil, nil
 	}
-	return Ready, page, nil
+	page := &Page{handle: handle}
+	page.fill(&info)
+	return Ready, page.guarded(), nil
 }
 
 func nativeQueryNeeds(query *Query) ([]Need, error) {
@@ -415,14 +441,17 @@ func nativeQueryFree(query queryHandle) { C.weir_query_free(query) }
 func viewOf(handle pageHandle) *Page {
 	info := C.weir_page_info{struct_size: C.sizeof_weir_page_info}
 	page := &Page{handle: handle}
-	if C.weir_page_describe(handle, &info, nil) < 0 {
-		return page
+	if C.weir_page_describe(handle, &info, nil) > 0 {
+		page.fill(&info)
 	}
-	page.spans = unsafe.Slice((*span)(unsafe.Pointer(info.items)), info.item_count)
-	page.records = unsafe.Slice((*stored)(unsafe.Pointer(info.records)), info.record_count)
-	page.skipped, page.position = uint64(info.skipped), uint64(info.position)
-	page.hint = uint64(info.hint)
 	return page
+}
+
+func (p *Page) fill(info *C.weir_page_info) {
+	p.spans = unsafe.Slice((*span)(unsafe.Pointer(info.items)), info.item_count)
+	p.records = unsafe.Slice((*stored)(unsafe.Pointer(info.records)), info.record_count)
+	p.skipped, p.position = uint64(info.skipped), uint64(info.position)
+	p.hint = uint64(info.hint)
 }
 
 func nativePageGet(page pageHandle, first, count int, path string, values [][]byte) ([][]byte, error) {
@@ -471,6 +500,20 @@ var cookies = sync.OnceValues(func() (*C.weir_loans, error) {
 	err := fine(C.weir_loans_new(&list, &said), &said)
 	return list, err
 })
+
+// nativePageReleaseCollect releases a page and collects cookies of loans.
+func nativePageReleaseCollect(page pageHandle, room []uint64) int {
+	list, err := cookies()
+	if err != nil {
+		C.weir_page_release(page)
+		return 0
+	}
+	var count C.size_t
+	if C.weirgo_release(page, list, (*C.uint64_t)(unsafe.SliceData(room)), C.size_t(len(room)), &count) < 0 {
+		return 0
+	}
+	return int(count)
+}
 
 func nativeLoansCollect(room []uint64) int {
 	list, err := cookies()

@@ -50,7 +50,7 @@ func nativeQueryReplace(queryHandle, uint32, []SourceOptions) ([]uint32, error) 
 
 func nativeQueryWatermark(queryHandle, uint32, []string) error { return errNoCgo }
 
-func nativeQueryNext(queryHandle, Bounds) (Step, pageHandle, error) { return 0, nil, errNoCgo }
+func nativeQueryNext(queryHandle, Bounds) (Step, *Page, error) { return 0, &Page{}, errNoCgo }
 
 func nativeQueryNeeds(*Query) ([]Need, error) { return nil, errNoCgo }
 
@@ -69,6 +69,8 @@ func nativePageRelease(pageHandle) {}
 func nativeBufferNew(int) (bufferHandle, []byte, error) { return nil, nil, errNoCgo }
 
 func nativeBufferFree(bufferHandle) {}
+
+func nativePageReleaseCollect(pageHandle, []uint64) int { return 0 }
 
 func nativeLoansCollect([]uint64) int { return 0 }
 

@@ -74,10 +74,7 @@ func (p *Page) guarded() *Page {
 	return p
 }
 
-func releaseLate(handle pageHandle) {
-	nativePageRelease(handle)
-	pins.collect()
-}
+func releaseLate(handle pageHandle) { pins.release(handle) }
 
 // Release gives the page back. Everything that lies in it must not be used any
 // more: items and records panic then. Releasing it again does nothing. Not to
@@ -91,9 +88,9 @@ func (p *Page) Release() {
 		return
 	}
 	p.cleanup.Stop()
-	nativePageRelease(p.handle)
+	handle := p.handle
 	p.handle = nil
-	pins.collect()
+	pins.release(handle)
 }
 
 // Len is the number of items or records; 0 after the release.

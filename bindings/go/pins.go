@@ -59,23 +59,41 @@ func (l *loans) take(cookie uint64) *loan {
 	return lent
 }
 
+// release releases a page and lets go of what came back with it.
+func (l *loans) release(page pageHandle) {
+	if l.out.Load() == 0 {
+		nativePageRelease(page)
+		return
+	}
+	var cookies [8]uint64
+	found := nativePageReleaseCollect(page, cookies[:])
+	l.letGo(cookies[:found])
+	if found == len(cookies) {
+		l.collect()
+	}
+}
+
 // collect lets go of what came back.
 func (l *loans) collect() {
 	for l.out.Load() > 0 {
 		var cookies [64]uint64
 		found := nativeLoansCollect(cookies[:])
-		for _, cookie := range cookies[:found] {
-			lent := l.take(cookie)
-			if lent == nil {
-				continue
-			}
-			lent.pinner.Unpin()
-			if lent.returned != nil {
-				lent.returned(lent.page)
-			}
-		}
+		l.letGo(cookies[:found])
 		if found < len(cookies) {
 			return
+		}
+	}
+}
+
+func (l *loans) letGo(cookies []uint64) {
+	for _, cookie := range cookies {
+		lent := l.take(cookie)
+		if lent == nil {
+			continue
+		}
+		lent.pinner.Unpin()
+		if lent.returned != nil {
+			lent.returned(lent.page)
 		}
 	}
 }

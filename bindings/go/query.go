@@ -89,16 +89,12 @@ func (q *Query) SourceAt(number uint32) Source { return Source{query: q, number:
 // whether pages are needed ([Query.Needs] says which) or the query is done. An
 // error is final: each further call repeats it.
 func (q *Query) Next(bounds Bounds) (Step, *Page, error) {
-	defer runtime.KeepAlive(q)
-	step, handle, err := nativeQueryNext(q.handle, bounds)
-	if err != nil {
-		return 0, nil, err
+	step, page, err := nativeQueryNext(q.handle, bounds)
+	runtime.KeepAlive(q)
+	if err != nil || step == Done {
+		pins.collect()
 	}
-	pins.collect()
-	if step != Ready {
-		return step, nil, nil
-	}
-	return step, adopt(handle), nil
+	return step, page, err
 }
 
 // Needs are the pages that would be asked for now, required ones first.
