@@ -1,0 +1,248 @@
+//! The Java package as a user gets it, over an installed C library: built and tested by Maven, then its
+//! jar in an empty directory with the program of the README.
+//!
+//! Plugins and JUnit come from Maven Central into `target/tools/maven`, pinned by `pom.xml`. Invariants:
+//! each test counts once; without a JDK of 22 or newer, or Maven, all of it is told as skipped. What
+//! must never happen here: the `java` of the path, which may be any.
+
+use crate::tree;
+use crate::wasm::{Tell, Verdict, finish};
+use anyhow::{Context as _, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The package.
+const FOLDER: &str = "bindings/java";
+/// Oldest version of Java.
+const MAJOR_MIN: u32 = 22;
+/// Folders that hold development kits, one a folder.
+const PLACES: &[&str] = &[
+    "/usr/lib/jvm",
+    "/usr/java",
+    "/opt",
+    "/Library/Java/JavaVirtualMachines",
+];
+/// What a line begins with that says how many transcripts ran.
+const TOLD: &str = "transcripts of ";
+/// What Maven says when it cannot fetch.
+const UNFETCHED: &[&str] = &[
+    "Could not transfer artifact",
+    "Could not find artifact",
+    "Unknown host",
+];
+/// Characters of what a failed test says.
+const WORDS: usize = 600;
+
+/// Tests the package over the library below `prefix`.
+pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
+    let home = match tools() {
+        Ok(home) => home,
+        Err(why) => {
+            tell("the package", Verdict::Skipped(why));
+            return Ok(());
+        }
+    };
+    println!("-- the Java package, with {}", home.display());
+    let library = prefix.join("lib/libweir.so.0");
+    let folder = tree::root().join(FOLDER);
+    let reports = folder.join("target/surefire-reports");
+    drop(fs::remove_dir_all(&reports));
+    let mut maven = Command::new("mvn");
+    maven.args(["-B", "-Dstyle.color=never", "package"]);
+    maven.arg(format!("-Dweir.library={}", library.display()));
+    maven.arg(format!(
+        "-Dmaven.repo.local={}",
+        tree::root().join("target/tools/maven").display()
+    ));
+    maven
+        .current_dir(&folder)
+        .env("JAVA_HOME", &home)
+        .stdin(Stdio::null());
+    let output = maven.output().context("cannot start mvn")?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    for line in said.lines().filter(|line| line.starts_with(TOLD)) {
+        println!("java: {line}");
+    }
+    let failed = read(&reports, tell)?;
+    if !output.status.success() && !failed {
+        let last: Vec<&str> = said
+            .lines()
+            .filter(|line| line.starts_with("[ERROR]"))
+            .take(4)
+            .collect();
+        let words = last.join(" | ");
+        let unfetched = UNFETCHED.iter().any(|words| said.contains(words));
+        let verdict = if unfetched {
+            Verdict::Skipped(words)
+        } else {
+            Verdict::Failed(words)
+        };
+        tell("the build", verdict);
+        return Ok(());
+    }
+    if output.status.success() {
+        tell("README quick start", quick_start(&home, &library)?);
+    }
+    Ok(())
+}
+
+/// Where the newest development kit is, if there is Maven as well.
+fn tools() -> Result<PathBuf, String> {
+    finish(Command::new("mvn").arg("--version")).map_err(|_| "there is no mvn".to_owned())?;
+    let mut homes: Vec<PathBuf> = std::env::var_os("JAVA_HOME")
+        .map(PathBuf::from)
+        .into_iter()
+        .collect();
+    for place in PLACES {
+        let entries = fs::read_dir(place).into_iter().flatten().flatten();
+        homes.extend(entries.map(|entry| entry.path()));
+    }
+    let known = homes
+        .into_iter()
+        .filter_map(|home| Some((version(&home)?, home)));
+    let newest = known.max_by_key(|(version, _)| *version);
+    match newest {
+        Some((version, home)) if version >= MAJOR_MIN => Ok(home),
+        Some((version, _)) => Err(format!(
+            "the newest JDK is {version}; the package needs {MAJOR_MIN}"
+        )),
+        None => Err(format!("there is no JDK; the package needs {MAJOR_MIN}")),
+    }
+}
+
+/// The version of a development kit, by the file that each has.
+fn version(home: &Path) -> Option<u32> {
+    if !home.join("bin/javac").exists() {
+        return None;
+    }
+    let text = fs::read_to_string(home.join("release")).ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("JAVA_VERSION="))?;
+    let major = line.trim_matches('"').split(['.', '-', '+', '_']).next()?;
+    major.parse().ok()
+}
+
+/// Tells each test of the reports; whether any failed.
+fn read(reports: &Path, tell: Tell<'_>) -> anyhow::Result<bool> {
+    let mut any = false;
+    let Ok(entries) = fs::read_dir(reports) else {
+        return Ok(false);
+    };
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<anyhow::Result<_>>()?;
+    files.sort();
+    for file in files
+        .iter()
+        .filter(|file| file.extension().is_some_and(|end| end == "xml"))
+    {
+        any |= cases(&fs::read_to_string(file)?, tell)?;
+    }
+    Ok(any)
+}
+
+/// Tells each test of one report.
+fn cases(report: &str, tell: Tell<'_>) -> anyhow::Result<bool> {
+    let (mut count, mut any) = (0, false);
+    for case in report.split("<testcase ").skip(1) {
+        let case = case.split("</testcase>").next().unwrap_or_default();
+        let field = |name: &str| {
+            let after = case.split(&format!("{name}=\"")).nth(1).unwrap_or_default();
+            after.split('"').next().unwrap_or_default()
+        };
+        let name = format!(
+            "{} {}",
+            field(" classname").trim_start_matches("weir."),
+            field("name")
+        );
+        let own = case.split("/>").next().unwrap_or_default();
+        let words = || case.chars().take(WORDS).collect::<String>();
+        let verdict = if own.contains("<failure")
+            || own.contains("<error")
+            || case.contains("</failure>")
+            || case.contains("</error>")
+        {
+            any = true;
+            Verdict::Failed(words())
+        } else if case.contains("<skipped") {
+            Verdict::Skipped(field("message").to_owned())
+        } else {
+            Verdict::Passed
+        };
+        count += 1;
+        tell(&name, verdict);
+    }
+    ensure!(count > 0, "a report has no test");
+    Ok(any)
+}
+
+/// Does what the README says, in an empty directory with the jar.
+fn quick_start(home: &Path, library: &Path) -> anyhow::Result<Verdict> {
+    let place = tree::root().join("target/java-quick-start");
+    if place.exists() {
+        fs::remove_dir_all(&place)?;
+    }
+    fs::create_dir_all(&place)?;
+    let jar = "weir-0.1.0.jar";
+    fs::copy(
+        tree::root().join(FOLDER).join("target").join(jar),
+        place.join(jar),
+    )?;
+    let readme = tree::text("bindings/java/README.md")?;
+    let (_, start) = readme
+        .split_once("## Quick start")
+        .context("the README has no quick start")?;
+    let block = |language: &str| {
+        let (_, after) = start.split_once(&format!("```{language}\n"))?;
+        Some(after.split_once("```")?.0)
+    };
+    fs::write(
+        place.join("Quick.java"),
+        block("java").context("no program")?,
+    )?;
+    let console = block("console").context("no command")?;
+    let (command, want) = console.split_once('\n').context("no output")?;
+    let command = command.trim_start_matches("$ ");
+    let mut shell = Command::new("sh");
+    shell.args(["-euc", command]).current_dir(&place);
+    let path = std::env::var("PATH").unwrap_or_default();
+    shell.env("PATH", format!("{}:{path}", home.join("bin").display()));
+    shell.env("JAVA_HOME", home).env("WEIR_LIBRARY", library);
+    Ok(match finish(&mut shell) {
+        Ok(said) if said == want.as_bytes() => Verdict::Passed,
+        Ok(said) => Verdict::Failed(format!("it prints {}", String::from_utf8_lossy(&said))),
+        Err(why) => Verdict::Failed(why),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::cases;
+    use crate::wasm::Verdict;
+
+    #[test]
+    fn each_case_counts_and_a_report_of_none_is_an_error() {
+        let report = concat!(
+            "<testsuite><testcase name=\"a\" classname=\"weir.T\" time=\"0\"/>",
+            "<testcase name=\"b\" classname=\"weir.T\" time=\"0\"><failure message=\"m\">x</failure></testcase>",
+            "<testcase name=\"c\" classname=\"weir.T\" time=\"0\"><skipped message=\"why\"/></testcase></testsuite>",
+        );
+        let mut told = Vec::new();
+        assert!(
+            cases(report, &mut |name, verdict| told
+                .push((name.to_owned(), verdict)))
+            .unwrap()
+        );
+        let [(a, first), (_, second), (_, third)] = &told[..] else {
+            panic!("{told:?}");
+        };
+        assert_eq!((a.as_str(), first), ("T a", &Verdict::Passed));
+        assert!(matches!(second, Verdict::Failed(_)));
+        assert_eq!(third, &Verdict::Skipped("why".to_owned()));
+        assert!(cases("<testsuite/>", &mut |_, _| {}).is_err());
+    }
+}
