@@ -169,7 +169,7 @@ mod tests {
     use weir_core::{Intention, Operation, TopicOptions};
     use weir_store::{Durability, OpenOptions, Store};
 
-    use super::{Hub, lock};
+    use super::{Hub, Watched, lock};
     use crate::config::ServerConfig;
     use crate::security::Security;
     use crate::shared::Shared;
@@ -209,6 +209,15 @@ mod tests {
             rest().await;
             write(put);
             news.changed().await.unwrap();
+            // As on another thread, when the task has seen the last one go and
+            // the next one comes: it has to stay.
+            let watched = Watched {
+                topic: "t".to_owned(),
+                topics: Arc::clone(&hub.topics),
+                follow: Arc::clone(&first),
+            };
+            assert!(!watched.ends());
+            assert!(lock(&hub.topics).contains_key("t"));
             // The last one goes; before the task sees it, the next one comes.
             drop(news);
             let (second, mut news) = hub.follow("t");

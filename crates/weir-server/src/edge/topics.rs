@@ -17,6 +17,7 @@ use super::json::Object;
 use super::limits::{TOPICS_PAGE, TOPICS_PAGE_MAX};
 use super::offload;
 use super::problem::{self, Kind, Problem};
+use super::program;
 use super::query::encode;
 use super::read::{is_known, no_topic};
 use super::reply::Reply;
@@ -192,18 +193,16 @@ async fn with(
         return Err(Problem::bad("this takes one tag"));
     }
     let session = Session::read(edge, call, body)?;
-    let (proposal, permit) = {
-        let expects = conditions.expects(None);
-        let intention = Intention {
-            client: session.client,
-            nonce: session.nonce,
-            expect: &expects,
-            principal: call.principal.name.as_bytes(),
-            fingerprint: session.fingerprint,
-            ..Intention::new(&call.matched.topic, operation)
-        };
-        write::propose(edge, call, std::slice::from_ref(&intention))?
+    let expects = conditions.expects(None);
+    let intention = Intention {
+        client: session.client,
+        nonce: session.nonce,
+        expect: &expects,
+        principal: call.principal.name.as_bytes(),
+        fingerprint: session.fingerprint,
+        ..Intention::new(&call.matched.topic, operation)
     };
+    let (proposal, permit) = program::propose(edge, call, &intention, expects.clone()).await?;
     let outcomes = outcomes(edge, proposal, permit).await?;
     let outcome = outcomes.runs().first().map(|run| run.outcome.clone());
     match outcome {

@@ -17,6 +17,7 @@
 
 mod body;
 mod client;
+mod compile;
 mod drain;
 mod ds;
 mod ds_kill;

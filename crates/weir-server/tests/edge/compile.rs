@@ -1,0 +1,68 @@
+//! A module that takes long to compile holds up nobody, even on a server of one
+//! thread.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use weir_core::{CodeHash, Program, ProgramHost, Refusal, Setup};
+use weir_server::{Server, ServerConfig};
+use weir_store::{OpenOptions, Store};
+
+use crate::client::Client;
+use crate::world::{options, request};
+
+/// An engine that says when it begins, and goes on when it is told to.
+#[derive(Debug)]
+struct Slow {
+    begins: Mutex<Sender<()>>,
+    goes_on: Mutex<Receiver<()>>,
+}
+
+impl ProgramHost for Slow {
+    fn hash(&self, _: &[u8]) -> CodeHash {
+        CodeHash([7; 32])
+    }
+
+    fn admit(&self, _: &[u8], _: &Setup) -> Result<Box<dyn Program>, Refusal> {
+        let _ = self.begins.lock().unwrap().send(());
+        let _ = self.goes_on.lock().unwrap().recv();
+        Err(Refusal::Bad("it never ends".to_owned()))
+    }
+
+    fn fingerprint(&self) -> String {
+        "slow".to_owned()
+    }
+}
+
+#[test]
+fn a_module_that_is_compiled_holds_up_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let (begins, begun) = channel();
+    let (go_on, goes_on) = channel();
+    let host = Slow {
+        begins: Mutex::new(begins),
+        goes_on: Mutex::new(goes_on),
+    };
+    let options = OpenOptions {
+        host: Some(Arc::new(host)),
+        ..options()
+    };
+    let store = Arc::new(Store::open(directory.path(), &options).unwrap());
+    let mut config = ServerConfig::default();
+    config.native = None;
+    config.http = Some("127.0.0.1:0".parse().unwrap());
+    config.threads = 1;
+    let server = Server::start(config, store).unwrap();
+    let address = server.http_addr().unwrap();
+    let mut slow = Client::connect(address);
+    let fields = "Content-Type: application/wasm";
+    slow.send(&request("PUT /v1/topics/t/program", fields, b"module"));
+    begun.recv().unwrap();
+    // If this waits, so does everybody.
+    let mut other = Client::connect(address);
+    other.send(&request("GET /healthz", "", b""));
+    let healthy = other.stream.peek(&mut [0]);
+    drop(go_on);
+    assert_eq!(healthy.unwrap(), 1);
+    assert_eq!(slow.reply(false).status, 422);
+}
