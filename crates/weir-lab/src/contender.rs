@@ -87,7 +87,7 @@ pub fn profile() -> String {
 }
 
 /// The contenders built into this program, with what each of them is.
-pub const BUILT_IN: [(&str, &str); 24] = [
+pub const BUILT_IN: [(&str, &str); 25] = [
     ("empty", "an empty loop body: the cost of the harness"),
     (
         "weir-psyc",
@@ -150,6 +150,10 @@ pub const BUILT_IN: [(&str, &str); 24] = [
         "weir-tail",
         "this project's server: many listeners over server-sent events",
     ),
+    (
+        "weir-idle",
+        "this project's server: many connections that do nothing",
+    ),
     ("weir-crash", "makes the image for `weir-open` and aborts"),
     (
         "spin",
@@ -185,6 +189,7 @@ pub fn by_name(name: &str) -> Option<Box<dyn Contender>> {
         "weir-hostile" => Box::new(program::hostile::Hostile::default()),
         "weir-serve" => Box::new(served::Served::default()),
         "weir-tail" => Box::new(served::tail::Tail::default()),
+        "weir-idle" => Box::new(served::idle::Idle::default()),
         "weir-crash" => Box::new(store::open::Crash::default()),
         "spin" => Box::new(synthetic::Spin::default()),
         "synthetic" => Box::new(synthetic::Synthetic::new(0)),

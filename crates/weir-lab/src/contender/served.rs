@@ -4,6 +4,7 @@
 //! The server is the program `weir` beside this one. While others are measured
 //! it is stopped, and what was written before is synced before a timed part.
 
+pub mod idle;
 pub mod tail;
 
 use std::collections::BTreeMap;
@@ -40,6 +41,14 @@ pub struct Served {
     passes: u64,
 }
 
+/// What the server is told besides where to listen: all connections of the lab
+/// come from one address, and wait while others are measured.
+const SETTINGS: [(&str, &str); 3] = [
+    ("WEIR_SERVE_CONNECTIONS_MAX", "20000"),
+    ("WEIR_SERVE_CONNECTIONS_PER_ADDRESS_MAX", "20000"),
+    ("WEIR_SERVE_IDLE_TIMEOUT", "600s"),
+];
+
 #[derive(Debug)]
 struct Server {
     process: Child,
@@ -61,6 +70,7 @@ impl Server {
             .args(["--durability", level, "serve"])
             .args(["--http", "127.0.0.1:0", "--native", "127.0.0.1:0"])
             .env_remove("WEIR_AT")
+            .envs(SETTINGS)
             .stderr(Stdio::piped())
             .process_group(0);
         let mut process = spawn_on(&mut command, free_cpu()?).map_err(|source| {

@@ -1,0 +1,189 @@
+//! What a connection costs that does nothing: resident memory of the server
+//! while many are open, each of which has been answered once.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use weir::Weir;
+
+use super::Server;
+use crate::clock::{process_cpu_ns, wall_ns};
+use crate::contender::store::failed;
+use crate::contender::{Contender, ContenderError, parameter};
+use crate::protocol::{Answer, Fields, Timed};
+
+/// Connections that have come and gone before the first figure is taken, so
+/// that what the server makes once is made.
+const BEFORE: usize = 64;
+/// Most bytes of an answer.
+const ANSWER_MAX: usize = 64 << 10;
+/// Descriptors that a process needs besides its connections.
+const SPARE: u64 = 256;
+
+/// `connections` connections to `port` (`http` or `native`), idle behind their
+/// first answer. Reports `bytes_each` (what the server's resident memory grew by,
+/// for each) and `server_rss` (bytes).
+#[derive(Debug, Default)]
+pub struct Idle {
+    inputs: BTreeMap<usize, One>,
+}
+
+/// A server for each input: what one kind of connection leaves behind must not
+/// serve another.
+#[derive(Debug)]
+struct One {
+    server: Server,
+    http: bool,
+    connections: usize,
+    /// Resident bytes before there was a connection.
+    base: u64,
+}
+
+/// Lets this process and its children open as many connections.
+fn allow(connections: usize) -> Result<(), ContenderError> {
+    let need = connections as u64 + SPARE;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= need) {
+        return Ok(());
+    }
+    let more = Rlimit {
+        current: Some(need),
+        maximum: limit.maximum,
+    };
+    setrlimit(Resource::Nofile, more)
+        .map_err(|error| failed(format!("{need} descriptors are needed: {error}")))
+}
+
+impl One {
+    fn start(fields: &Fields, input: usize) -> Result<One, ContenderError> {
+        let port: String = parameter(fields, "port")?;
+        let http = match port.as_str() {
+            "http" => true,
+            "native" => false,
+            _ => return Err(ContenderError::Parameter("port")),
+        };
+        let connections = parameter(fields, "connections")?;
+        allow(connections)?;
+        let level: String = parameter(fields, "level")?;
+        let server = Server::start(&level, fields, input)?;
+        server.signal(Signal::CONT)?;
+        Weir::connect(&server.url)
+            .and_then(|weir| weir.topic("idle")?.ensure())
+            .map_err(failed)?;
+        let mut one = One {
+            server,
+            http,
+            connections,
+            base: 0,
+        };
+        one.open(BEFORE)?;
+        one.base = one.server.status("VmRSS");
+        one.server.signal(Signal::STOP)?;
+        Ok(one)
+    }
+
+    /// Opens so many connections, each behind its first answer.
+    fn open(&self, count: usize) -> Result<Vec<TcpStream>, ContenderError> {
+        let mut open = Vec::with_capacity(count);
+        for _ in 0..count {
+            let mut stream = TcpStream::connect(self.address()?).map_err(failed)?;
+            self.ask(&mut stream)?;
+            open.push(stream);
+        }
+        Ok(open)
+    }
+
+    fn address(&self) -> Result<&str, ContenderError> {
+        let native = self.server.url.rsplit("//").next();
+        let address = if self.http {
+            self.server.http.as_deref()
+        } else {
+            native
+        };
+        address.ok_or_else(|| failed("no address"))
+    }
+
+    /// An event over HTTP, a greeting over the native port; and the answer.
+    fn ask(&self, stream: &mut TcpStream) -> Result<(), ContenderError> {
+        let (question, end): (&[u8], &[u8]) = if self.http {
+            (
+                b"POST /v1/topics/idle/events HTTP/1.1\r\nhost: localhost\r\nprefer: return=minimal\r\n\
+content-type: application/json\r\ncontent-length: 9\r\n\r\n{\"a\":\"b\"}",
+                b"\r\n\r\n",
+            )
+        } else {
+            (b"\n_request_hello\n|\n", b"_status_config\n|\n")
+        };
+        stream.write_all(question).map_err(failed)?;
+        let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
+        while !answer.ends_with(end) {
+            let count = stream.read(&mut buffer).map_err(failed)?;
+            answer.extend_from_slice(buffer.get(..count).unwrap_or_default());
+            if count == 0 || answer.len() > ANSWER_MAX {
+                return Err(failed(String::from_utf8_lossy(&answer)));
+            }
+        }
+        if self.http && !answer.starts_with(b"HTTP/1.1 204") {
+            return Err(failed(String::from_utf8_lossy(&answer)));
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::cast_precision_loss)] // bytes below 2^53
+    fn pass(&self, most: usize) -> Result<Timed, ContenderError> {
+        let count = self.connections.min(most);
+        self.server.signal(Signal::CONT)?;
+        let (cpu, wall) = (process_cpu_ns(), wall_ns());
+        let mut open = self.open(count)?;
+        // Behind this, every other connection rests.
+        if let (true, Some(first)) = (self.http, open.first_mut()) {
+            self.ask(first)?;
+        }
+        let rss = self.server.status("VmRSS");
+        self.server.signal(Signal::STOP)?;
+        let each = rss.saturating_sub(self.base) as f64 / count.max(1) as f64;
+        let extra = [("bytes_each", each), ("server_rss", rss as f64)];
+        Ok(Timed {
+            wall_ns: wall_ns() - wall,
+            cpu_ns: process_cpu_ns() - cpu,
+            touch: count as u64,
+            extra: extra.map(|(name, value)| (name.to_owned(), value)).into(),
+        })
+    }
+}
+
+impl Contender for Idle {
+    fn load(&mut self, input: usize, fields: &Fields) -> Result<(), ContenderError> {
+        let one = One::start(fields, input)?;
+        self.inputs.insert(input, one);
+        Ok(())
+    }
+
+    fn check(&mut self, input: usize) -> Result<Answer, ContenderError> {
+        let one = self.inputs.get(&input);
+        let one = one.ok_or(ContenderError::NotLoaded(input))?;
+        one.pass(BEFORE)?;
+        Ok(Answer {
+            touch: one.connections as u64,
+            ..Answer::default()
+        })
+    }
+
+    fn run(&mut self, input: usize, iterations: u64) -> Result<Timed, ContenderError> {
+        let one = self.inputs.get(&input);
+        let one = one.ok_or(ContenderError::NotLoaded(input))?;
+        let mut sum = Timed::default();
+        for _ in 0..iterations {
+            let timed = one.pass(usize::MAX)?;
+            sum.wall_ns += timed.wall_ns;
+            sum.cpu_ns += timed.cpu_ns;
+            sum.touch = sum.touch.wrapping_add(timed.touch);
+            for (name, value) in timed.extra {
+                *sum.extra.entry(name).or_default() += value;
+            }
+        }
+        Ok(sum)
+    }
+}
