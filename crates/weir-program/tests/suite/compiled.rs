@@ -47,6 +47,45 @@ fn threads_that_want_the_same_module_compile_it_once() {
     assert_eq!(host.compiled(), 1);
 }
 
+/// The version may be a constant, which is believed as it stands, or not.
+#[test]
+fn a_version_that_is_reckoned_is_asked_for() {
+    let host = WasmtimeHost::default();
+    let telling = |version: &str| {
+        let wat = module("", "", "i32.const 0").replace("(result i32) i32.const 1)", version);
+        let code = wat::parse_str(wat).unwrap();
+        host.admit(&code, &widest()).map(drop)
+    };
+    let sentence = |said: &str| Err(Refusal::Bad(said.to_owned()));
+    assert_eq!(
+        telling("(result i32) (i32.sub (i32.const 3) (i32.const 2)))"),
+        Ok(())
+    );
+    assert_eq!(
+        telling("(result i32) (i32.add (i32.const 3) (i32.const 2)))"),
+        sentence("weir_abi returns 5, this store speaks version 1")
+    );
+    assert_eq!(
+        telling("(result i32) (loop (br 0)) unreachable)"),
+        sentence("weir_abi fails or does not return")
+    );
+    // A constant, named elsewhere: in a table, by a caller, as another export.
+    for part in [
+        "(table 1 funcref) (elem (i32.const 0) $v)",
+        "(func (drop (call $v)))",
+        r#"(export "weir_init" (func $v))"#,
+    ] {
+        let version = format!("(result i32) i32.const 1) {part}");
+        let wat = module("", "", "i32.const 0");
+        let wat = wat.replace(
+            r#"(func (export "weir_abi") (result i32) i32.const 1)"#,
+            &format!(r#"(func $v (export "weir_abi") {version}"#),
+        );
+        let code = wat::parse_str(wat).unwrap();
+        assert_eq!(host.admit(&code, &widest()).map(drop), Ok(()), "{part}");
+    }
+}
+
 /// A refusal that only the compiler or a first call can find is not looked for
 /// again while everything waits for the commit thread.
 #[test]

@@ -13,6 +13,7 @@
 )]
 
 mod bounds;
+mod clock;
 mod compiled;
 mod fuzz;
 mod life;

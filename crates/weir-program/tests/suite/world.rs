@@ -133,6 +133,11 @@ impl Life {
         }
     }
 
+    /// Time goes by in the log.
+    pub(crate) fn pass(&mut self, time_ms: u64) {
+        self.time_ms += time_ms;
+    }
+
     /// One intention as a batch of its own.
     pub(crate) fn send(&mut self, intention: &Intention<'_>) -> Result<Outcome, ApplyError> {
         self.time_ms += 10;

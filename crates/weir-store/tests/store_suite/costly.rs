@@ -396,7 +396,7 @@ fn closing_waits_for_the_call_that_runs_and_for_nothing_behind_it() {
     let (slow, plain) = (group(&store, "slow"), group(&store, "plain"));
     let held = send(&store, "slow", "hold");
     world.gate.await_calls(1);
-    let behind: Vec<_> = (0..3).map(|_| send(&store, "slower", "hold")).collect();
+    let behind: Vec<_> = (0..2).map(|_| send(&store, "slower", "hold")).collect();
     // One of these stands in line by now, or waits to be written.
     store
         .move_cursor("slow", "g", slow, ConsequenceOffset(2))
@@ -409,11 +409,15 @@ fn closing_waits_for_the_call_that_runs_and_for_nothing_behind_it() {
     }
     std::thread::scope(|scope| {
         let closing = scope.spawn(|| store.close());
-        for behind in behind {
-            let refused = behind.wait_for(PATIENCE).expect("closing waits for it");
+        let refused: Vec<_> = behind
+            .into_iter()
+            .map(|behind| behind.wait_for(PATIENCE))
+            .collect();
+        world.gate.open();
+        for refused in refused {
+            let refused = refused.expect("closing does not wait for it");
             assert!(matches!(refused, Err(StoreError::Closed)));
         }
-        world.gate.open();
         valid(held);
         closing.join().unwrap().unwrap();
     });
