@@ -117,7 +117,9 @@ fn build(profile: Profile, both: bool) -> anyhow::Result<Vec<PathBuf>> {
 fn find(files: &[PathBuf], extension: &str) -> anyhow::Result<PathBuf> {
     let of = |file: &&PathBuf| file.extension().is_some_and(|found| found == extension);
     let found = files.iter().find(of);
-    found.cloned().with_context(|| format!("cargo made no .{extension}"))
+    found
+        .cloned()
+        .with_context(|| format!("cargo made no .{extension}"))
 }
 
 /// The names that the header declares.
@@ -157,19 +159,33 @@ fn cut(archive: &Path, lib: &Path) -> anyhow::Result<()> {
     let (object, list) = (lib.join("weir.o"), lib.join("weir.names"));
     let (parts, script) = (lib.join("weir.parts.o"), lib.join("weir.sections"));
     std::fs::write(&script, SECTIONS)?;
-    std::fs::write(&list, names.iter().map(|name| format!("{name}\n")).collect::<String>())?;
+    std::fs::write(
+        &list,
+        names
+            .iter()
+            .map(|name| format!("{name}\n"))
+            .collect::<String>(),
+    )?;
     let mut link = Command::new("ld");
-    link.args(["-r", "--gc-sections", "--strip-debug", "-o"]).arg(&parts);
+    link.args(["-r", "--gc-sections", "--strip-debug", "-o"])
+        .arg(&parts);
     for name in &names {
         link.args(["-u", name]);
     }
     succeed(link.arg(archive))?;
     let mut join = Command::new("ld");
-    join.args(["-r", "--force-group-allocation", "-o"]).arg(&object).arg("-T").arg(&script);
+    join.args(["-r", "--force-group-allocation", "-o"])
+        .arg(&object)
+        .arg("-T")
+        .arg(&script);
     succeed(join.arg(&parts))?;
     let mut keep = String::from("--keep-global-symbols=");
     keep.push_str(&list.to_string_lossy());
-    succeed(Command::new("objcopy").args(["--discard-all", &keep]).arg(&object))?;
+    succeed(
+        Command::new("objcopy")
+            .args(["--discard-all", &keep])
+            .arg(&object),
+    )?;
     let target = lib.join("libweir.a");
     drop(std::fs::remove_file(&target));
     succeed(Command::new("ar").arg("rcs").arg(&target).arg(&object))?;
@@ -183,7 +199,11 @@ fn cut(archive: &Path, lib: &Path) -> anyhow::Result<()> {
 fn defined(library: &Path, flags: &[&str]) -> anyhow::Result<BTreeSet<String>> {
     let output = Command::new("nm").args(flags).arg(library).output();
     let output = output.context("cannot start nm")?;
-    ensure!(output.status.success(), "nm failed on {}", library.display());
+    ensure!(
+        output.status.success(),
+        "nm failed on {}",
+        library.display()
+    );
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let name = |line: &str| line.split_whitespace().nth(2).map(str::to_owned);
     Ok(text.lines().filter_map(name).collect())
@@ -204,11 +224,18 @@ pub(crate) fn names_alone(prefix: &Path) -> anyhow::Result<()> {
         let less: Vec<&String> = names.difference(&found).collect();
         ensure!(less.is_empty(), "{file} lacks {less:?}");
     }
-    let output = Command::new("objdump").arg("-p").arg(lib.join("libweir.so")).output();
+    let output = Command::new("objdump")
+        .arg("-p")
+        .arg(lib.join("libweir.so"))
+        .output();
     let text = output.context("cannot start objdump")?.stdout;
     let text = String::from_utf8_lossy(&text).into_owned();
     let soname = text.lines().find(|line| line.contains("SONAME"));
     let soname = soname.unwrap_or_default();
-    ensure!(soname.ends_with(SONAME), "the shared library calls itself `{}`", soname.trim());
+    ensure!(
+        soname.ends_with(SONAME),
+        "the shared library calls itself `{}`",
+        soname.trim()
+    );
     Ok(())
 }

@@ -56,6 +56,7 @@ pub(crate) fn test() -> anyhow::Result<bool> {
     suites::api(&mut summary);
     suites::durable_streams(&mut summary);
     suites::json(&mut summary);
+    suites::bindings(&mut summary);
     suites::python(&mut summary);
     Ok(summary.close())
 }
@@ -78,6 +79,13 @@ pub(crate) fn ds() -> bool {
 pub(crate) fn json() -> bool {
     let mut summary = suites::Summary::default();
     suites::json(&mut summary);
+    summary.close()
+}
+
+/// The languages over the C library, alone.
+pub(crate) fn bindings() -> bool {
+    let mut summary = suites::Summary::default();
+    suites::bindings(&mut summary);
     summary.close()
 }
 

@@ -6,12 +6,15 @@
 //! `check` or `test` because the network has nothing but package registries, or not even those.
 #![forbid(unsafe_code)]
 
+mod c;
 mod capi;
 mod check;
 mod deny;
 mod durable_streams;
 mod error_table;
 mod generate;
+mod go;
+mod java;
 mod json_suites;
 mod metadata;
 mod python;
@@ -42,6 +45,7 @@ cargo xtask COMMAND
                  WEIR_ADVISORY_DB=DIR adds advisories from an unpacked RustSec data base
   wasm [--write] build the programs of topics from source, in each language, and compare them with
                  programs/prebuilt or write them there; build and run a new project of each
+  bindings       the C library, installed below target, and the languages that call it: C, Go, Java
   capi install --prefix P [--release] [--shared]
                  build the C library and put it, its headers and weir.pc below P
   api            requests drawn from the description of the HTTP edge, sent to a server by
@@ -79,6 +83,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<bool> {
         ("ds", []) => return Ok(check::ds()),
         ("json", []) => return Ok(check::json()),
         ("python", []) => return Ok(check::python()),
+        ("bindings", []) => return Ok(check::bindings()),
         ("capi", some) => {
             capi::command(some)?;
             return Ok(true);

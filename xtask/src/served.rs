@@ -71,6 +71,39 @@ impl Server {
     }
 }
 
+/// The same for the native protocol.
+pub(crate) struct Native {
+    pub(crate) address: String,
+    _process: Running,
+}
+
+impl Native {
+    /// Starts it.
+    pub(crate) fn start(weir: &Path, place: &Path) -> anyhow::Result<Self> {
+        let mut command = Command::new(weir);
+        command.args(["serve", "--http", "off", "--native", "127.0.0.1:0"]);
+        command.args(["--durability", "memory", "--at"]);
+        command.arg(place.join("store"));
+        command.env("HOME", place).env("XDG_CONFIG_HOME", place);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let process = command.stderr(Stdio::piped()).spawn();
+        let mut process = Running(process.context("cannot start `weir serve`")?);
+        let said = process.0.stderr.take().context("`weir serve` is mute")?;
+        let mut lines = BufReader::new(said).lines();
+        let address = lines.find_map(|line| {
+            let line = line.ok()?;
+            let (_, rest) = line.split_once("weir://")?;
+            let end = rest.find([' ', ',', ';']).unwrap_or(rest.len());
+            Some(format!("weir://{}", rest.get(..end)?))
+        });
+        std::thread::spawn(move || lines.for_each(drop));
+        Ok(Self {
+            address: address.context("`weir serve` does not say where")?,
+            _process: process,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]

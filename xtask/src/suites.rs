@@ -4,11 +4,16 @@
 //! ended without a report, and a command that failed without naming a failed test, count as one
 //! failure each, so that nothing can go wrong without being counted.
 
+use crate::c;
+use crate::capi;
 use crate::durable_streams;
+use crate::go;
+use crate::java;
 use crate::json_suites;
 use crate::python;
 use crate::schemathesis;
 use crate::steps::{cargo, shown};
+use crate::tree;
 use crate::wasm::{self, Verdict};
 use anyhow::Context as _;
 use serde_json::Value;
@@ -139,6 +144,30 @@ pub(crate) fn json(summary: &mut Summary) {
     });
     if let Err(error) = result {
         summary.fail(suite, &format!("{error:#}"));
+    }
+}
+
+/// Tests a language over the C library below a directory.
+type Binding = fn(&Path, wasm::Tell<'_>) -> anyhow::Result<()>;
+
+/// The languages over the C library; each has a file of its own.
+const BINDINGS: &[(&str, Binding)] = &[("C", c::run), ("Go", go::run), ("Java", java::run)];
+
+/// The C library, installed, and each language over it.
+pub(crate) fn bindings(summary: &mut Summary) {
+    println!("-- building the C library");
+    let prefix = tree::root().join("target/capi");
+    if let Err(error) = capi::install(&prefix, capi::Profile::Dev, true) {
+        summary.fail("C", &format!("{error:#}"));
+        return;
+    }
+    for (suite, run) in BINDINGS {
+        let result = run(&prefix, &mut |what, verdict| {
+            summary.verdict(suite, what, verdict);
+        });
+        if let Err(error) = result {
+            summary.fail(suite, &format!("{error:#}"));
+        }
     }
 }
 

@@ -1,0 +1,116 @@
+/*
+ * A query over two partitions of somebody else's data base, whose pages come one at a time with the
+ * name of the next. The merge asks for what it needs; the pages are lent, so nothing is copied.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <weir.h>
+
+/* What the data base would answer: for a partition and a continuation, a page and the next one. */
+typedef struct answer {
+    const char *partition, *continuation, *page, *next;
+} answer;
+
+static const answer base[] = {
+    {"north", "", "[{\"n\":1,\"id\":\"a\"},{\"n\":4,\"id\":\"b\"}]", "n-2"},
+    {"north", "n-2", "[{\"n\":6,\"id\":\"c\"}]", NULL},
+    {"south", "", "[{\"n\":2,\"id\":\"d\"}]", "s-2"},
+    {"south", "s-2", "[]", "s-3"},
+    {"south", "s-3", "[{\"n\":3,\"id\":\"e\"},{\"n\":7,\"id\":\"f\"}]", NULL},
+};
+static const char *const partitions[] = {"north", "south"};
+
+static weir_slice text(const char *from)
+{
+    return (weir_slice){(const uint8_t *)from, from ? strlen(from) : 0};
+}
+
+static void stop(const char *what, const weir_error *error)
+{
+    fprintf(stderr, "%s: %s\n", what, error->message);
+    exit(1);
+}
+
+static const answer *fetch(uint32_t source, const weir_item *need)
+{
+    for (size_t at = 0; at < sizeof base / sizeof *base; at++) {
+        const answer *found = &base[at];
+        if (!strcmp(found->partition, partitions[source]) &&
+            strlen(found->continuation) == need->len &&
+            !memcmp(found->continuation, need->len ? (const char *)need->ptr : "", need->len))
+            return found;
+    }
+    exit(1);
+}
+
+/* Gets every page that is needed, and those worth having ahead. */
+static void supply(weir_query *query, weir_page *needs, weir_loans *loans, weir_error *error)
+{
+    size_t count;
+    const weir_item *need = weir_page_items(needs, &count);
+    for (size_t at = 0; at < count; at++) {
+        const answer *found = fetch(need[at].source, &need[at]);
+        weir_loan loan = {.loans = loans, .cookie = (uint64_t)(found - base)};
+        if (weir_query_enqueue_loan(query, need[at].source, text(found->page), NULL,
+                                    text(found->next), found->next != NULL, &loan, error) < 0)
+            stop("enqueue", error);
+    }
+    weir_page_release(needs);
+}
+
+/* One call hands out many items, one call finds a value in all of them. */
+static void show(weir_page *page, weir_error *error)
+{
+    size_t count;
+    const weir_item *items = weir_page_items(page, &count);
+    weir_slice *ids = calloc(count, sizeof *ids);
+    if (!ids || weir_page_get(page, 0, count, text("$.id"), ids, error) < 0)
+        stop("get", error);
+    for (size_t at = 0; at < count; at++)
+        printf("%s %.*s id %.*s\n", partitions[items[at].source], (int)items[at].len,
+               (const char *)items[at].ptr, (int)ids[at].len, (const char *)ids[at].ptr);
+    free(ids);
+    weir_page_release(page);
+}
+
+int main(void)
+{
+    weir_query *query;
+    weir_loans *loans;
+    weir_page *page;
+    weir_error error;
+    int32_t kind;
+    weir_query_options options = {.struct_size = sizeof options, .flags = WEIR_QUERY_LIMIT, .limit = 5};
+    options.order = text("$.n");
+    options.where = text("@.n != 4");
+    if (weir_loans_new(&loans, &error) < 0 || weir_query_open(&options, &query, &error) < 0)
+        stop("open", &error);
+    for (size_t at = 0; at < 2; at++) {
+        uint32_t number;
+        weir_source_options source = {.struct_size = sizeof source,
+                                      .flags = WEIR_SOURCE_SORTED};
+        source.name = text(partitions[at]);
+        if (weir_query_source(query, &source, &number, &error) < 0)
+            stop("source", &error);
+    }
+    while ((kind = weir_query_next(query, 0, 0, &page, &error)) != WEIR_DONE) {
+        if (kind == WEIR_READY)
+            show(page, &error);
+        else if (kind == WEIR_NEED)
+            supply(query, page, loans, &error);
+        else
+            stop("next", &error);
+    }
+    weir_query_free(query);
+
+    /* Every loan came back. */
+    uint64_t cookies[8], left;
+    size_t back;
+    if (weir_loans_collect(loans, cookies, 8, &back, &left, &error) < 0)
+        stop("collect", &error);
+    printf("%zu pages were lent and came back, %d are out\n", back, (int)left);
+    weir_loans_free(loans);
+    return left != 0;
+}

@@ -1,0 +1,162 @@
+//! The C interface as a user gets it, over an installed library: its names, the transcripts of all
+//! languages under sanitizers, the examples, the quick start of the README.
+//!
+//! Invariant: without a C compiler, make or pkg-config all of it is told as skipped. What must never
+//! happen here: a compiler flag that lets a warning pass.
+
+use crate::capi;
+use crate::served::Native;
+use crate::tree;
+use crate::wasm::{self, Tell, Verdict, finish};
+use anyhow::Context as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The folder.
+const FOLDER: &str = "bindings/c";
+
+/// Tests the interface of the library below `prefix`.
+pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
+    for tool in ["cc", "make", "pkg-config"] {
+        if finish(Command::new(tool).arg("--version")).is_err() {
+            tell(
+                "the C interface",
+                Verdict::Skipped(format!("there is no {tool}")),
+            );
+            return Ok(());
+        }
+    }
+    println!("-- the C interface");
+    tell(
+        "names of the libraries",
+        match capi::names_alone(prefix) {
+            Ok(()) => Verdict::Passed,
+            Err(error) => Verdict::Failed(format!("{error:#}")),
+        },
+    );
+    let out = tree::root().join("target/c");
+    drop(std::fs::remove_dir_all(&out));
+    for (link, sanitize) in [("shared", "address,undefined"), ("static", "")] {
+        let place = out.join(link);
+        let mut make = Command::new("make");
+        make.arg("-C")
+            .arg(tree::root().join(FOLDER))
+            .args(["--silent", "-B"]);
+        make.arg(format!("OUT={}", place.display()));
+        make.arg(format!(
+            "PKG_CONFIG_PATH={}",
+            prefix.join("lib/pkgconfig").display()
+        ));
+        make.args([format!("LINK={link}"), format!("SANITIZE={sanitize}")]);
+        let built = finish(&mut make);
+        tell(&format!("{link}: build"), verdict(&built));
+        if built.is_ok() {
+            programs(&place, link, tell)?;
+        }
+    }
+    let started = quick_start(prefix, &out.join("first"))?;
+    tell("README: quick start", started);
+    Ok(())
+}
+
+fn verdict<T>(result: &Result<T, String>) -> Verdict {
+    match result {
+        Ok(_) => Verdict::Passed,
+        Err(why) => Verdict::Failed(why.clone()),
+    }
+}
+
+/// Runs what was built.
+fn programs(place: &Path, link: &str, tell: Tell<'_>) -> anyhow::Result<()> {
+    for set in ["query", "api"] {
+        let mut run = Command::new(place.join("transcripts"));
+        run.arg(set);
+        if set == "api" {
+            let stores = place.join("stores");
+            std::fs::create_dir_all(&stores)?;
+            run.arg(stores);
+        }
+        let done = finish(run.args(transcripts(set)?));
+        if let Ok(said) = &done {
+            print!("C, {link}: {}", String::from_utf8_lossy(said));
+        }
+        tell(&format!("{link}: transcripts of {set}"), verdict(&done));
+    }
+    let done = finish(Command::new(place.join("store")).arg(place.join("example-store")));
+    tell(
+        &format!("{link}: examples/store"),
+        says(&done, "3 4711 {\"state\":\"paid\"}"),
+    );
+    let done = finish(&mut Command::new(place.join("query")));
+    tell(
+        &format!("{link}: examples/query"),
+        says(&done, "5 pages were lent and came back, 0 are out"),
+    );
+    let served = place.join("served");
+    std::fs::create_dir_all(&served)?;
+    let server = Native::start(&wasm::weir()?, &served)?;
+    let done = finish(Command::new(place.join("remote")).arg(&server.address));
+    tell(
+        &format!("{link}: examples/remote"),
+        says(&done, "from \"c\""),
+    );
+    Ok(())
+}
+
+/// Whether a program succeeded and said this line.
+fn says(done: &Result<Vec<u8>, String>, line: &str) -> Verdict {
+    match done {
+        Err(why) => Verdict::Failed(why.clone()),
+        Ok(said)
+            if String::from_utf8_lossy(said)
+                .lines()
+                .any(|said| said == line) =>
+        {
+            Verdict::Passed
+        }
+        Ok(said) => {
+            let said = String::from_utf8_lossy(said).into_owned();
+            Verdict::Failed(format!("`{line}` is not in what it says: {said}"))
+        }
+    }
+}
+
+fn transcripts(set: &str) -> anyhow::Result<Vec<PathBuf>> {
+    let folder = tree::root().join("vectors").join(set);
+    let mut files = Vec::new();
+    for file in std::fs::read_dir(folder)? {
+        let path = file?.path();
+        if path.extension().is_some_and(|extension| extension == "txt") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Does what the README says, in an empty directory, but for the installation, which is done.
+fn quick_start(prefix: &Path, place: &Path) -> anyhow::Result<Verdict> {
+    let readme = tree::text(&format!("{FOLDER}/README.md"))?;
+    let block = |language: &str| {
+        let (_, rest) = readme.split_once(&format!("```{language}\n"))?;
+        rest.split_once("```").map(|(text, _)| text.to_owned())
+    };
+    let missing = |what: &'static str| move || format!("the README has no block of {what}");
+    let program = block("c").with_context(missing("c"))?;
+    let commands = block("sh").with_context(missing("sh"))?;
+    let expected = block("text").with_context(missing("text"))?;
+    std::fs::create_dir_all(place)?;
+    std::fs::write(place.join("first.c"), program)?;
+    let commands: Vec<&str> = commands
+        .lines()
+        .filter(|line| !line.starts_with("cargo xtask capi install"))
+        .collect();
+    let mut shell = Command::new("sh");
+    shell.args(["-e", "-c", &commands.join("\n")]);
+    shell.current_dir(place).env("PREFIX", prefix);
+    Ok(match finish(&mut shell) {
+        Ok(said) if said == expected.as_bytes() => Verdict::Passed,
+        Ok(said) => Verdict::Failed(format!("it printed {}", String::from_utf8_lossy(&said))),
+        Err(why) => Verdict::Failed(why),
+    })
+}
