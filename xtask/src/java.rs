@@ -1,7 +1,7 @@
 //! The Java package as a user gets it, over an installed C library: built and tested by Maven, then its
 //! jar in an empty directory with the program of the README.
 //!
-//! Plugins and JUnit come from Maven Central into `target/tools/maven`, pinned by `pom.xml`. Invariants:
+//! Plugins and `JUnit` come from Maven Central into `target/tools/maven`, pinned by `pom.xml`. Invariants:
 //! each test counts once; without a JDK of 22 or newer, or Maven, all of it is told as skipped. What
 //! must never happen here: the `java` of the path, which may be any.
 
