@@ -8,6 +8,10 @@ package weir
 #cgo nocallback weir_abi_version
 #cgo noescape weir_query_open
 #cgo nocallback weir_query_open
+#cgo noescape weir_query_open_topics
+#cgo nocallback weir_query_open_topics
+#cgo noescape weir_query_source_name
+#cgo nocallback weir_query_source_name
 #cgo noescape weir_query_source
 #cgo nocallback weir_query_source
 #cgo noescape weir_query_enqueue_copy
@@ -57,9 +61,10 @@ package weir
 
 // Calls that belong together, so that the border is crossed once.
 
-static int32_t weirgo_next(weir_query *query, uint32_t items, uint64_t bytes, weir_page **page,
-                           weir_page_info *info, weir_error *error) {
-    int32_t result = weir_query_next(query, items, bytes, page, error);
+static int32_t weirgo_next(weir_query *query, uint64_t wait, uint32_t items, uint64_t bytes,
+                           weir_page **page, weir_page_info *info, weir_error *error) {
+    int32_t result = wait > 0 ? weir_query_wait(query, wait, items, bytes, page, error)
+                              : weir_query_next(query, items, bytes, page, error);
     if (result == WEIR_READY) {
         int32_t described = weir_page_describe(*page, info, error);
         if (described < 0) {
@@ -82,6 +87,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"time"
 	"unsafe"
 )
 
@@ -206,6 +212,57 @@ func nativeQueryOpen(o *QueryOptions) (queryHandle, error) {
 	}
 	var pin pinned
 	defer pin.Unpin()
+	options := queryOptions(&pin, o)
+	var query *C.weir_query
+	var said C.weir_error
+	err := fine(C.weir_query_open(&options, &query, &said), &said)
+	return query, err
+}
+
+func nativeQueryOpenTopics(store storeHandle, t *TopicsOptions, o *QueryOptions) (queryHandle, error) {
+	var pin pinned
+	defer pin.Unpin()
+	options := queryOptions(&pin, o)
+	topics := C.weir_topics_options{
+		struct_size: C.sizeof_weir_topics_options,
+		view:        flag(t.Latest, 1),
+		as_of:       C.uint64_t(t.AsOf),
+		flags: flag(t.ResetEarliest, C.WEIR_TOPICS_RESET_EARLIEST) |
+			flag(t.NoPushDown, C.WEIR_TOPICS_NO_PUSH_DOWN),
+		patience_ms: millis(t.Patience),
+	}
+	topics.from, topics.from_count = pin.texts(t.From)
+	switch {
+	case t.Follow:
+		topics.end = C.WEIR_END_FOLLOW
+	case t.AsOf > 0:
+		topics.end = C.WEIR_END_AS_OF
+	}
+	for _, kind := range t.Kinds {
+		topics.kinds |= 1 << kind
+	}
+	var query *C.weir_query
+	var said C.weir_error
+	err := fine(C.weir_query_open_topics(store, &topics, &options, &query, &said), &said)
+	return query, err
+}
+
+func nativeQuerySourceName(query queryHandle, source uint32) (string, error) {
+	var handle *C.weir_page
+	var said C.weir_error
+	result := C.weir_query_source_name(query, C.uint32_t(source), &handle, &said)
+	if result < 0 {
+		return "", errorOf(result, &said)
+	}
+	if handle == nil {
+		return "", nil
+	}
+	defer C.weir_page_release(handle)
+	return string(viewOf(handle).At(0).Bytes()), nil
+}
+
+// queryOptions fills a structure with what lasts as long as pin.
+func queryOptions(pin *pinned, o *QueryOptions) C.weir_query_options {
 	options := C.weir_query_options{
 		struct_size: C.sizeof_weir_query_options,
 		flags: flag(o.Distinct, C.WEIR_QUERY_DISTINCT) |
@@ -242,10 +299,7 @@ func nativeQueryOpen(o *QueryOptions) (queryHandle, error) {
 		options.top = C.uint64_t(*o.Top)
 	}
 	options.params, options.param_count = pin.fields(o.Params)
-	var query *C.weir_query
-	var said C.weir_error
-	err := fine(C.weir_query_open(&options, &query, &said), &said)
-	return query, err
+	return options
 }
 
 // sourceOptions fills a structure with what lasts as long as pin.
@@ -364,16 +418,18 @@ func nativeQueryWatermark(query queryHandle, source uint32, keys []string) error
 }
 
 // nativeQueryNext gives what came, and a page if one is ready.
-func nativeQueryNext(query queryHandle, bounds Bounds) (Step, *Page, error) {
+func nativeQueryNext(query queryHandle, bounds Bounds, wait time.Duration) (Step, *Page, error) {
 	var handle *C.weir_page
 	var said C.weir_error
 	info := C.weir_page_info{struct_size: C.sizeof_weir_page_info}
 	items, bytes := C.uint32_t(max(bounds.Items, 0)), C.uint64_t(bounds.Bytes)
-	switch result := C.weirgo_next(query, items, bytes, &handle, &info, &said); {
+	switch result := C.weirgo_next(query, millis(wait), items, bytes, &handle, &info, &said); {
 	case result < 0:
 		return 0, nil, errorOf(result, &said)
 	case result == C.WEIR_DONE:
 		return Done, nil, nil
+	case result == C.WEIR_TIMEOUT:
+		return Needing, nil, nil
 	case result == C.WEIR_NEED:
 		// Asked for again by whoever wants to know.
 		C.weir_page_release(handle)

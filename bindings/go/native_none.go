@@ -36,6 +36,12 @@ func nativeBuildInfo() string { return "" }
 
 func nativeQueryOpen(*QueryOptions) (queryHandle, error) { return nil, errNoCgo }
 
+func nativeQueryOpenTopics(storeHandle, *TopicsOptions, *QueryOptions) (queryHandle, error) {
+	return nil, errNoCgo
+}
+
+func nativeQuerySourceName(queryHandle, uint32) (string, error) { return "", errNoCgo }
+
 func nativeQuerySource(queryHandle, *SourceOptions) (uint32, error) { return 0, errNoCgo }
 
 func nativeQueryEnqueue(queryHandle, uint32, []byte, []byte) error { return errNoCgo }
@@ -50,7 +56,9 @@ func nativeQueryReplace(queryHandle, uint32, []SourceOptions) ([]uint32, error) 
 
 func nativeQueryWatermark(queryHandle, uint32, []string) error { return errNoCgo }
 
-func nativeQueryNext(queryHandle, Bounds) (Step, *Page, error) { return 0, &Page{}, errNoCgo }
+func nativeQueryNext(queryHandle, Bounds, time.Duration) (Step, *Page, error) {
+	return 0, &Page{}, errNoCgo
+}
 
 func nativeQueryNeeds(*Query) ([]Need, error) { return nil, errNoCgo }
 

@@ -21,6 +21,7 @@ import (
 type Query struct {
 	handle  queryHandle
 	fetch   Fetch
+	topics  bool
 	cleanup runtime.Cleanup
 }
 
@@ -48,7 +49,7 @@ type Step int
 // What Query.Next comes to.
 const (
 	Ready   Step = 1 + iota // there is a page of results
-	Needing                 // nothing can be said before pages come
+	Needing                 // nothing can be said before pages, or records of topics, come
 	Done                    // that was all
 )
 
@@ -89,7 +90,7 @@ func (q *Query) SourceAt(number uint32) Source { return Source{query: q, number:
 // whether pages are needed ([Query.Needs] says which) or the query is done. An
 // error is final: each further call repeats it.
 func (q *Query) Next(bounds Bounds) (Step, *Page, error) {
-	step, page, err := nativeQueryNext(q.handle, bounds)
+	step, page, err := nativeQueryNext(q.handle, bounds, 0)
 	runtime.KeepAlive(q)
 	if err != nil || step == Done {
 		pins.collect()
@@ -174,6 +175,9 @@ func each(page *Page, yield func(Item, error) bool) bool {
 
 // page is the next page; nil when there is none, or none without a fetch.
 func (q *Query) page(ctx context.Context) (*Page, error) {
+	if q.topics {
+		return q.wait(ctx)
+	}
 	for {
 		if ctx.Err() != nil {
 			return nil, ended(ctx)

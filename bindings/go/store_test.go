@@ -336,3 +336,100 @@ func TestAClosedStoreSaysSo(t *testing.T) {
 		t.Fatal("a closed store takes writes")
 	}
 }
+
+func TestAQueryOverTopicsMergesFollowsAndGoesOn(t *testing.T) {
+	everywhere(t, func(t *testing.T, store *weir.Store) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		for _, name := range []string{"orders.a", "orders.b"} {
+			topic := topic(t, store, name)
+			for at := range 3 {
+				value := fmt.Appendf(nil, `{"n":%d,"in":"%s"}`, at, name)
+				if _, err := topic.Append(ctx, value); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		topics := weir.TopicsOptions{From: []string{"orders.*"}}
+		query, err := store.Query(ctx, topics, weir.QueryOptions{
+			Where: "@.n > 0", Order: "$.n desc, $.in", Select: "$.in",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer query.Close()
+		var got []string
+		for item, err := range query.Items(ctx) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			name, err := query.SourceName(item.Source())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(item.Bytes()) != `"`+name+`"` {
+				t.Fatalf("%s came from %s", item.Bytes(), name)
+			}
+			got = append(got, name)
+		}
+		if strings.Join(got, " ") != "orders.a orders.b orders.a orders.b" {
+			t.Fatal(got)
+		}
+		if _, err := query.Source(weir.SourceOptions{}); !errors.Is(err, weir.ErrUnsupported) {
+			t.Fatal(err)
+		}
+
+		topics.Follow = true
+		options := weir.QueryOptions{Where: "@.n == 9"}
+		first := follow(t, ctx, store, topics, options, nil)
+		second := follow(t, ctx, store, topics, options, first)
+		if first == nil || second == nil {
+			t.Fatal("there is no token")
+		}
+	})
+}
+
+// follow writes a record, waits for it to come through a query, and gives the
+// token of the query.
+func follow(
+	t *testing.T,
+	ctx context.Context,
+	store *weir.Store,
+	topics weir.TopicsOptions,
+	options weir.QueryOptions,
+	token []byte,
+) []byte {
+	t.Helper()
+	options.Token = token
+	query, err := store.Query(ctx, topics, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer query.Close()
+	text := fmt.Sprintf(`{"n":9,"after":%d}`, len(token))
+	if _, err := store.Topic("orders.b").Append(ctx, []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	for page, err := range query.Pages(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if page.Len() != 1 || string(page.At(0).Bytes()) != text {
+			t.Fatalf("%d results, the first is %s", page.Len(), page.At(0).Bytes())
+		}
+		page.Release()
+		break
+	}
+	ended, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	for _, err := range query.Pages(ended) {
+		if !errors.Is(err, weir.ErrDeadline) {
+			t.Fatal(err)
+		}
+	}
+	token, err = query.Token()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
