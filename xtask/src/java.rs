@@ -6,7 +6,7 @@
 //! must never happen here: the `java` of the path, which may be any.
 
 use crate::tree;
-use crate::wasm::{Tell, Verdict, finish};
+use crate::wasm::{self, Tell, Verdict, finish};
 use anyhow::{Context as _, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,6 +58,7 @@ pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
     maven
         .current_dir(&folder)
         .env("JAVA_HOME", &home)
+        .env("WEIR_COMMAND", wasm::weir()?)
         .stdin(Stdio::null());
     let output = maven.output().context("cannot start mvn")?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

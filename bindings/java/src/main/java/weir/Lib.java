@@ -96,6 +96,12 @@ final class Lib {
     static final MethodHandle GROUP_FREE = give("weir_group_free");
 
     static final MethodHandle QUERY_OPEN = call("weir_query_open", ADDRESS, ADDRESS, ADDRESS);
+    static final MethodHandle QUERY_OPEN_TOPICS =
+            call("weir_query_open_topics", JAVA_LONG, ADDRESS, ADDRESS, ADDRESS, ADDRESS);
+    static final MethodHandle QUERY_WAIT =
+            call("weir_query_wait", JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_LONG, ADDRESS, ADDRESS);
+    static final MethodHandle QUERY_SOURCE_NAME =
+            call("weir_query_source_name", JAVA_LONG, JAVA_INT, ADDRESS, ADDRESS);
     static final MethodHandle QUERY_SOURCE =
             call("weir_query_source", JAVA_LONG, ADDRESS, ADDRESS, ADDRESS);
     static final MethodHandle QUERY_ENQUEUE_BUFFER = call("weir_query_enqueue_buffer", JAVA_LONG,

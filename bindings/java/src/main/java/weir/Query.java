@@ -6,10 +6,12 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import java.util.NoSuchElementException;
+import java.util.Optional;
 import java.util.Spliterator;
 import java.util.Spliterators;
 import java.util.stream.Stream;
@@ -32,17 +34,36 @@ public final class Query implements AutoCloseable {
     private static final int DROP_MISSING = 32;
     private static final int PAGES_AHEAD = 64;
 
+    /** Longest wait in one call for records that come. */
+    private static final Duration WAIT = Duration.ofMinutes(1);
+
     private final Handle handle;
     private final Fetch fetch;
+    private final boolean topics;
 
     /** Compiles a query. */
     public Query(QueryOptions options) {
         Library.need();
         fetch = options.fetch;
+        topics = false;
         try (Arena call = Arena.ofConfined()) {
             MemorySegment given = fill(call, options);
             MemorySegment out = call.allocate(JAVA_LONG);
             Lib.check(call, error -> (int) Lib.QUERY_OPEN.invokeExact(given, out, error));
+            handle = new Handle(this, out.get(JAVA_LONG, 0), Lib.QUERY_FREE);
+        }
+    }
+
+    /** A query over topics of a store. */
+    Query(Weir store, TopicsOptions topics, QueryOptions options) {
+        fetch = null;
+        this.topics = true;
+        long at = store.handle();
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment over = topics.fill(call);
+            MemorySegment given = fill(call, options);
+            MemorySegment out = call.allocate(JAVA_LONG);
+            Lib.check(call, error -> (int) Lib.QUERY_OPEN_TOPICS.invokeExact(at, over, given, out, error));
             handle = new Handle(this, out.get(JAVA_LONG, 0), Lib.QUERY_FREE);
         }
     }
@@ -195,19 +216,34 @@ public final class Query implements AutoCloseable {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = call.allocate(JAVA_LONG);
             long query = handle.get();
-            int result = Lib.check(call, error -> (int) Lib.QUERY_NEXT.invokeExact(
-                    query, items, bytes, out, error));
-            long page = out.get(JAVA_LONG, 0);
-            return switch (result) {
-                case Lib.DONE -> new Step.Done();
-                case Lib.NEED -> {
-                    // Asked for again by whoever wants to know.
-                    Lib.release(Lib.PAGE_RELEASE, page);
-                    yield new Step.Needing();
-                }
-                default -> new Step.Ready(new Page(page));
-            };
+            return step(out, Lib.check(call, error -> (int) Lib.QUERY_NEXT.invokeExact(
+                    query, items, bytes, out, error)));
         }
+    }
+
+    /** Of a query over topics: the same, waiting so long for records that come. */
+    public Step next(Duration wait) {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment out = call.allocate(JAVA_LONG);
+            long query = handle.get();
+            long time = Weir.millis(wait);
+            return step(out, Lib.check(call, error -> (int) Lib.QUERY_WAIT.invokeExact(
+                    query, time, 0, 0L, out, error)));
+        }
+    }
+
+    private static Step step(MemorySegment out, int result) {
+        long page = out.get(JAVA_LONG, 0);
+        return switch (result) {
+            case Lib.DONE -> new Step.Done();
+            case Lib.TIMEOUT -> new Step.Needing();
+            case Lib.NEED -> {
+                // Asked for again by whoever wants to know.
+                Lib.release(Lib.PAGE_RELEASE, page);
+                yield new Step.Needing();
+            }
+            default -> new Step.Ready(new Page(page));
+        };
     }
 
     /** The pages that would be asked for now, required ones first. */
@@ -251,6 +287,22 @@ public final class Query implements AutoCloseable {
             Lib.check(call, error -> (int) Lib.QUERY_EXPLAIN.invokeExact(query, out, error));
             try (Page page = new Page(out.get(JAVA_LONG, 0))) {
                 return page.get(0).text();
+            }
+        }
+    }
+
+    /** The name of a source, which over topics is that of the topic; nothing for none. */
+    public Optional<String> sourceName(int source) {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment out = call.allocate(JAVA_LONG);
+            long query = handle.get();
+            int result = Lib.check(call, error -> (int) Lib.QUERY_SOURCE_NAME.invokeExact(
+                    query, source, out, error));
+            if (result == Lib.ABSENT) {
+                return Optional.empty();
+            }
+            try (Page page = new Page(out.get(JAVA_LONG, 0))) {
+                return Optional.of(page.get(0).text());
             }
         }
     }
@@ -344,7 +396,7 @@ public final class Query implements AutoCloseable {
 
     private Page page() {
         while (true) {
-            switch (next()) {
+            switch (topics ? next(WAIT) : next()) {
                 case Step.Ready(Page page) -> {
                     return page;
                 }
@@ -352,6 +404,9 @@ public final class Query implements AutoCloseable {
                     return null;
                 }
                 case Step.Needing() -> {
+                    if (topics) {
+                        continue;
+                    }
                     if (fetch == null) {
                         return null;
                     }

@@ -9,7 +9,10 @@ public sealed interface Step {
      */
     record Ready(Page page) implements Step {}
 
-    /** Nothing can be said before pages come; {@link Query#needs} says which. */
+    /**
+     * Nothing can be said before pages come; {@link Query#needs} says which. Over topics: no record came
+     * in time.
+     */
     record Needing() implements Step {}
 
     /** That was all. */

@@ -137,6 +137,14 @@ public final class Weir implements AutoCloseable {
         return new Pending(this, intentions);
     }
 
+    /**
+     * A query over topics, here or at a server. It fetches its pages itself: it has no sources of its own,
+     * and its pages and items go on to its end.
+     */
+    public Query query(TopicsOptions topics, QueryOptions options) {
+        return new Query(this, topics, options);
+    }
+
     /** The session of a client: 16 bytes, not all zero, of one writer at a time. */
     public Session session(byte[] client) {
         return new Session(this, client);

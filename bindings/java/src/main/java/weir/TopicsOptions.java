@@ -1,0 +1,81 @@
+package weir;
+
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.List;
+
+/** Which records a query over topics is about. */
+public final class TopicsOptions {
+    private static final long BYTES = 56;
+    private static final int AS_OF = 1;
+    private static final int FOLLOW = 2;
+
+    private final List<String> from;
+    private boolean latest;
+    private long asOf;
+    private boolean follow;
+    private int kinds;
+    private boolean resetEarliest;
+    private Duration patience = Duration.ZERO;
+
+    /** Topics by name or pattern: {@code orders.*} has one more part, {@code orders.**} any number. */
+    public TopicsOptions(String... from) {
+        this.from = List.of(from);
+    }
+
+    /** The current value of each key is an item; else each record is one. */
+    public TopicsOptions latest() {
+        latest = true;
+        return this;
+    }
+
+    /** Records up to this intention; else all that are there when the query begins. */
+    public TopicsOptions asOf(long intention) {
+        asOf = intention;
+        return this;
+    }
+
+    /** Goes on with what comes, until the query is cancelled or closed. */
+    public TopicsOptions follow() {
+        follow = true;
+        return this;
+    }
+
+    /** Kinds of records that are items; else those with values. */
+    public TopicsOptions kinds(TopicRecord.Kind... wanted) {
+        for (TopicRecord.Kind kind : wanted) {
+            kinds |= 2 << kind.ordinal();
+        }
+        return this;
+    }
+
+    /** A token goes on with the first record that is left when its own are gone. */
+    public TopicsOptions resetEarliest() {
+        resetEarliest = true;
+        return this;
+    }
+
+    /** Longest wait for records that are there (30 s). */
+    public TopicsOptions patience(Duration patience) {
+        this.patience = patience;
+        return this;
+    }
+
+    MemorySegment fill(Arena call) {
+        MemorySegment into = Lib.sized(call, BYTES);
+        into.set(JAVA_INT, 4, latest ? 1 : 0);
+        into.set(ADDRESS, 8, Lib.texts(call, from));
+        into.set(JAVA_LONG, 16, from.size());
+        into.set(JAVA_INT, 24, follow ? FOLLOW : asOf != 0 ? AS_OF : 0);
+        into.set(JAVA_INT, 28, kinds);
+        into.set(JAVA_LONG, 32, asOf);
+        into.set(JAVA_INT, 40, resetEarliest ? 1 : 0);
+        into.set(JAVA_LONG, 48, Weir.millis(patience));
+        return into;
+    }
+}

@@ -1,0 +1,136 @@
+package weir;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The same in a directory and at a server. */
+class ServedTest {
+    private static byte[] bytes(String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
+    }
+
+    /** What is done to a store. */
+    private interface Use {
+        void with(Weir store) throws Exception;
+    }
+
+    private static void near(Path directory, Use use) throws Exception {
+        try (Weir store = Weir.open(directory, new OpenOptions().durability(Durability.MEMORY))) {
+            use.with(store);
+        }
+    }
+
+    private static void far(Path directory, Use use) throws Exception {
+        String command = System.getenv("WEIR_COMMAND");
+        assumeTrue(command != null, "WEIR_COMMAND does not name the command `weir`");
+        ProcessBuilder builder = new ProcessBuilder(command, "serve", "--at",
+                directory.resolve("store").toString(), "--http", "off", "--native", "127.0.0.1:0",
+                "--durability", "memory");
+        builder.environment().put("HOME", directory.toString());
+        builder.environment().put("XDG_CONFIG_HOME", directory.toString());
+        builder.redirectOutput(ProcessBuilder.Redirect.DISCARD);
+        Process server = builder.start();
+        try (BufferedReader said = server.errorReader()) {
+            try (Weir store = Weir.connect(address(said))) {
+                use.with(store);
+            }
+        } finally {
+            server.destroyForcibly().waitFor();
+        }
+    }
+
+    private static String address(BufferedReader said) throws IOException {
+        for (String line = said.readLine(); line != null; line = said.readLine()) {
+            int at = line.indexOf("weir://");
+            if (at >= 0) {
+                return line.substring(at).split("[ ,;]")[0];
+            }
+        }
+        throw new IOException("the server does not say where it is");
+    }
+
+    @Test
+    void topicsAreQueriedInADirectory(@TempDir Path directory) throws Exception {
+        near(directory, ServedTest::query);
+    }
+
+    @Test
+    void topicsAreQueriedAtAServer(@TempDir Path directory) throws Exception {
+        far(directory, ServedTest::query);
+    }
+
+    private static void query(Weir store) throws Exception {
+        for (String name : List.of("orders.a", "orders.b")) {
+            Topic topic = store.topic(name);
+            assertTrue(topic.ensure());
+            for (int at = 0; at < 3; at++) {
+                topic.append(bytes("{\"n\":" + at + ",\"in\":\"" + name + "\"}")).orThrow();
+            }
+        }
+        QueryOptions options = new QueryOptions().where("@.n > 0").order("$.n desc, $.in").select("$.in");
+        try (Query query = store.query(new TopicsOptions("orders.*"), options)) {
+            List<String> got = new ArrayList<>();
+            try (Stream<Item> items = query.items()) {
+                items.forEach(item -> {
+                    got.add(item.text());
+                    assertEquals(item.text(), "\"" + query.sourceName(item.source()).orElseThrow() + "\"");
+                });
+            }
+            assertEquals(List.of("\"orders.a\"", "\"orders.b\"", "\"orders.a\"", "\"orders.b\""), got);
+            WeirException refused = assertThrows(WeirException.class, () -> query.source(new SourceOptions()));
+            assertEquals(ErrorCode.UNSUPPORTED, refused.code());
+        }
+        TopicsOptions following = new TopicsOptions("orders.*").follow();
+        try (Query query = store.query(following, new QueryOptions().where("@.n == 9"))) {
+            assertEquals(new Step.Needing(), query.next(Duration.ZERO));
+            store.topic("orders.b").append(bytes("{\"n\":9}")).orThrow();
+            try (Page page = query.pages().iterator().next()) {
+                assertEquals("{\"n\":9}", page.get(0).text());
+            }
+            assertTrue(query.token().length > 0);
+            CompletableFuture<ErrorCode> ended = CompletableFuture.supplyAsync(() ->
+                    assertThrows(WeirException.class, () -> query.pages().iterator().hasNext()).code());
+            query.cancel();
+            assertEquals(ErrorCode.CANCELLED, ended.get());
+        }
+    }
+
+    @Test
+    void workIsSharedAtAServer(@TempDir Path directory) throws Exception {
+        far(directory, store -> {
+            Topic jobs = store.topic("jobs");
+            jobs.ensure();
+            jobs.batch(List.of(Intention.put(bytes("a"), bytes("1")), Intention.put(bytes("b"), bytes("2"))));
+            try (Group group = jobs.group("work", GroupMode.SHARED)) {
+                try (Page page = group.claim(10, Duration.ofMinutes(1)).orElseThrow()) {
+                    List<Claimed> claims = Group.claimed(page);
+                    assertEquals(2, claims.size());
+                    assertEquals(List.of(), group.done(claims.subList(0, 1)));
+                    assertEquals(List.of(), group.fail(claims.subList(1, 2), Duration.ZERO, "later"));
+                }
+                try (Page again = group.claim(10, Duration.ofMinutes(1)).orElseThrow()) {
+                    assertEquals("2", again.records().getFirst().text());
+                    assertEquals(2, again.records().getFirst().attempts());
+                }
+                CompletableFuture<ErrorCode> ended = CompletableFuture.supplyAsync(() -> assertThrows(
+                        WeirException.class, () -> group.claim(1, Duration.ofMinutes(10))).code());
+                group.cancel();
+                assertEquals(ErrorCode.CANCELLED, ended.get());
+            }
+        });
+    }
+}
