@@ -92,9 +92,9 @@ fn programs(place: &Path, link: &str, tell: Tell<'_>) -> anyhow::Result<()> {
         &format!("{link}: examples/query"),
         says(&done, "5 pages were lent and came back, 0 are out"),
     );
-    let served = place.join("served");
-    std::fs::create_dir_all(&served)?;
-    let server = Native::start(&wasm::weir()?, &served)?;
+    let folder = place.join("served");
+    std::fs::create_dir_all(&folder)?;
+    let server = Native::start(&wasm::weir()?, &folder)?;
     let done = finish(Command::new(place.join("remote")).arg(&server.address));
     tell(
         &format!("{link}: examples/remote"),

@@ -159,13 +159,11 @@ fn cut(archive: &Path, lib: &Path) -> anyhow::Result<()> {
     let (object, list) = (lib.join("weir.o"), lib.join("weir.names"));
     let (parts, script) = (lib.join("weir.parts.o"), lib.join("weir.sections"));
     std::fs::write(&script, SECTIONS)?;
-    std::fs::write(
-        &list,
-        names
-            .iter()
-            .map(|name| format!("{name}\n"))
-            .collect::<String>(),
-    )?;
+    let lines: Vec<&str> = names
+        .iter()
+        .flat_map(|name| [name.as_str(), "\n"])
+        .collect();
+    std::fs::write(&list, lines.concat())?;
     let mut link = Command::new("ld");
     link.args(["-r", "--gc-sections", "--strip-debug", "-o"])
         .arg(&parts);

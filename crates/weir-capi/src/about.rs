@@ -18,13 +18,11 @@ static BUILD: LazyLock<String> = LazyLock::new(|| {
     } else {
         "release"
     };
-    format!(
-        "weir={}; profile={profile}; target={}-{}; scanner={}\0",
-        env!("CARGO_PKG_VERSION"),
-        std::env::consts::ARCH,
-        std::env::consts::OS,
-        weir::query::build_info(),
-    )
+    let (arch, os) = (std::env::consts::ARCH, std::env::consts::OS);
+    let scanner = weir::query::build_info();
+    let kernel = scanner.rsplit(' ').next().unwrap_or_default();
+    let version = env!("CARGO_PKG_VERSION");
+    format!("weir={version}; profile={profile}; target={arch}-{os}; scanner={kernel}\0")
 });
 
 pub(crate) fn build_info() -> *const c_char {

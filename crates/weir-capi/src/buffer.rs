@@ -104,17 +104,15 @@ pub(crate) fn new(c: &Caller, size: usize, out: *mut *mut raw::Buffer) -> Result
     if size > isize::MAX.unsigned_abs() {
         return Err(Fail::of(ErrorCode::BadLength));
     }
-    let memory = match find(size) {
-        Some(mut memory) => {
-            memory.resize(size, 0);
-            memory
-        }
-        None => {
-            let mut memory: Vec<u8> = Vec::new();
-            memory.try_reserve_exact(size).map_err(|_| no_memory())?;
-            drop(memory);
-            vec![0; size]
-        }
+    let memory = if let Some(mut memory) = find(size) {
+        memory.resize(size, 0);
+        memory
+    } else {
+        // Asked for first, so that too much is an error and not the end.
+        Vec::<u8>::new()
+            .try_reserve_exact(size)
+            .map_err(|_| no_memory())?;
+        vec![0; size]
     };
     let buffer: Buffer = Exclusive::new(Fillable::new(memory));
     c.write(out, registry::insert(Arc::new(buffer))?)?;

@@ -4,6 +4,10 @@
 //! What must never happen here: anything but naming.
 #![allow(unsafe_code, reason = "a name that C finds is `unsafe(no_mangle)`")]
 #![allow(
+    clippy::wildcard_imports,
+    reason = "the structures of the header, nearly all of them"
+)]
+#![allow(
     clippy::missing_safety_doc,
     reason = "what a caller has to keep to is the header, for all functions alike"
 )]

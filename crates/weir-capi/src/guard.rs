@@ -43,7 +43,7 @@ fn caught<T>(name: &'static str, entry: impl FnOnce() -> T) -> Result<T, Fail> {
     .map_err(|panic| {
         let said = words(panic.as_ref()).to_owned();
         // A payload may panic when it is dropped.
-        std::mem::forget(panic);
+        drop(catch_unwind(AssertUnwindSafe(|| drop(panic))));
         Fail::new(ErrorCode::Panic, format!("{name}: {said}"))
     })
 }

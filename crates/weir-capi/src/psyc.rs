@@ -55,11 +55,11 @@ pub(crate) fn parse(
     Ok(Kind::Ok)
 }
 
-fn modifiers<'a>(
-    c: &'a Caller,
+fn modifiers(
+    c: &Caller,
     modifiers: *const raw::PsycModifier,
     count: usize,
-) -> Result<Vec<Modifier<'a>>, Fail> {
+) -> Result<Vec<Modifier<'_>>, Fail> {
     let modifiers = c.array(modifiers, count)?.iter();
     modifiers
         .map(|modifier| {

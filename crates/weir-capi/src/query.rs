@@ -24,8 +24,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A query as it was given out: over pages of the caller, or over topics.
 #[derive(Debug)]
 enum Query {
-    Pages(Pages),
-    Topics(Topics),
+    Pages(Box<Pages>),
+    Topics(Box<Topics>),
 }
 
 #[derive(Debug)]
@@ -92,11 +92,11 @@ pub(crate) fn open(
     } else {
         Engine::resume(plan, budgets, token)?
     };
-    let query = Query::Pages(Pages {
+    let query = Query::Pages(Box::new(Pages {
         inside: Exclusive::new(engine),
         cancelled: AtomicBool::new(false),
         _in_use: InUse::new(),
-    });
+    }));
     c.write(out, registry::insert(Arc::new(query))?)?;
     Ok(Kind::Ok)
 }
@@ -112,11 +112,11 @@ pub(crate) fn open_topics(
     c.room(out, 1)?;
     let options = source::topics(c, &c.options(topics)?, &c.options(options)?)?;
     let inside = store.weir.query(options)?;
-    let query = Query::Topics(Topics {
+    let query = Query::Topics(Box::new(Topics {
         canceller: inside.canceller(),
         inside: Exclusive::new(inside),
         mark: Mark::new(&store, LOOK_EVERY),
-    });
+    }));
     c.write(out, registry::insert(Arc::new(query))?)?;
     Ok(Kind::Ok)
 }
@@ -221,7 +221,9 @@ pub(crate) fn enqueue_copy(
     with(query, |engine| {
         let (bytes, ticket) = loan::ours(buffer::copy(c.bytes(page)?)?);
         if let Err(fail) = enqueue(c, engine, coming, (bytes, &ticket)) {
-            ticket.refused().map(buffer::give_back);
+            if let Some(memory) = ticket.refused() {
+                buffer::give_back(memory);
+            }
             return Err(fail);
         }
         Ok(Kind::Ok)

@@ -5,6 +5,8 @@
 //! is not valid for all bit patterns; enumerations travel as integers and are checked where they are
 //! read.
 
+#![allow(clippy::doc_markdown, reason = "these are the sentences of the header")]
+
 use std::ffi::{c_char, c_void};
 
 /// Gives lent memory back.

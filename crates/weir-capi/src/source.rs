@@ -198,9 +198,10 @@ pub(crate) fn source(c: &Caller, from: &raw::SourceOptions) -> Result<SourceOpti
             other => return Err(Fail::option("the shape", other)),
         },
         level: level(from.level)?,
-        first: match has(FIRST) {
-            true => Some(Bytes::copy_from_slice(c.bytes(from.first)?)),
-            false => None,
+        first: if has(FIRST) {
+            Some(Bytes::copy_from_slice(c.bytes(from.first)?))
+        } else {
+            None
         },
         sorted: has(SORTED),
         trust_order: has(TRUST_ORDER),

@@ -176,9 +176,11 @@ pub(crate) fn open(
     let directory = path(c, directory)?;
     let given = c.options(options)?;
     known(given.flags, EXISTING | OR_CONNECT, "flags")?;
-    let mut options = OpenOptions::default();
-    options.durability = level(&given)?;
-    options.create = given.flags & EXISTING == 0;
+    let mut options = OpenOptions {
+        durability: level(&given)?,
+        create: given.flags & EXISTING == 0,
+        ..OpenOptions::default()
+    };
     let program = c.text(given.program, "the program")?;
     if !program.is_empty() {
         program.clone_into(&mut options.program);

@@ -243,13 +243,7 @@ fn structures_are_those_of_the_code_and_of_their_page() {
             ));
             let member = format!("((struct coded_{name} *)0)->{field}");
             program += &same(&format!("sizeof({member}) == sizeof(((@ *)0)->{field})"));
-            let shown = format!(
-                "{}{behind}",
-                kind.trim_end()
-                    .replace(" *", " *")
-                    .replace("*", " *")
-                    .replace("  *", " *")
-            );
+            let shown = format!("{}{behind}", kind.trim_end());
             writeln!(
                 main,
                 "printf(\"| %zu | %zu | `{field}` | `{shown}` |\\n\", offsetof({name}, {field}), sizeof({member}));"

@@ -79,6 +79,11 @@ fn it_comes_back_when_the_query_is_freed_cancelled_or_fails() {
     assert_eq!(back(&counter), 2);
 }
 
+extern "C" fn drop_it(user: *mut c_void, _: *const u8, _: usize) {
+    let counter = unsafe { &*user.cast::<AtomicU32>() };
+    counter.fetch_add(1, Ordering::SeqCst);
+}
+
 #[test]
 fn it_comes_back_at_once_when_nothing_of_it_is_wanted() {
     let counter = AtomicU32::new(0);
@@ -89,10 +94,6 @@ fn it_comes_back_at_once_when_nothing_of_it_is_wanted() {
         loans: null_mut(),
         cookie: 0,
     };
-    extern "C" fn drop_it(user: *mut c_void, _: *const u8, _: usize) {
-        let counter = unsafe { &*user.cast::<AtomicU32>() };
-        counter.fetch_add(1, Ordering::SeqCst);
-    }
     unsafe {
         let page = slice(b"[]");
         let loan = &raw const empty;
@@ -230,13 +231,14 @@ fn a_buffer_is_given_or_stays_the_callers() {
     }
 }
 
+extern "C" fn nothing(_: *mut c_void, _: *const u8, _: usize) {}
+
 #[test]
 fn bytes_that_change_while_they_are_lent_do_no_harm_but_to_results() {
     unsafe {
         let (query, first) = query("$.n");
         let second = source(query);
         let mut lent = br#"[{"n":1},{"n":2},{"n":3}]"#.to_vec();
-        extern "C" fn nothing(_: *mut c_void, _: *const u8, _: usize) {}
         let loan = Loan {
             release: Some(nothing),
             user: null_mut(),

@@ -55,20 +55,22 @@ fn null_is_an_error_where_something_is_needed_and_nothing_elsewhere() {
 
 #[test]
 fn what_is_not_aligned_is_not_touched() {
-    let odd = |address: usize| without_provenance_mut::<u8>(address + 1);
+    fn odd<T>(address: usize) -> *mut T {
+        without_provenance_mut(address + 1)
+    }
     let place = 0_u64;
     let near = (&raw const place).addr();
     unsafe {
-        let options = odd(near).cast::<QueryOptions>();
+        let options = odd::<QueryOptions>(near);
         let mut query = null_mut::<Query>();
         assert_eq!(
             weir_query_open(options, &raw mut query, null_mut()),
             MISALIGNED
         );
-        let out = odd(near).cast::<*mut Query>();
+        let out = odd::<*mut Query>(near);
         assert_eq!(weir_query_open(null(), out, null_mut()), MISALIGNED);
         // An error that cannot be told is not told.
-        let error = odd(near).cast::<Error>();
+        let error = odd::<Error>(near);
         assert_eq!(weir_sync(null_mut(), error), NULL_POINTER);
     }
     assert_eq!(place, 0);

@@ -52,7 +52,7 @@ fn ended<H>(
     let begun = Instant::now();
     end(handle);
     let result = waiting.join().unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(60));
+    assert!(begun.elapsed() < Duration::from_mins(1));
     result
 }
 
@@ -79,7 +79,7 @@ fn a_wait_ends_when_it_is_cancelled_freed_or_the_store_is_closed() {
     let one = reader(&store, 1);
     assert_eq!(
         ended(one, read, |one| unsafe {
-            assert_eq!(weir_reader_cancel(one), OK)
+            assert_eq!(weir_reader_cancel(one), OK);
         }),
         CANCELLED
     );
@@ -92,7 +92,9 @@ fn a_wait_ends_when_it_is_cancelled_freed_or_the_store_is_closed() {
     assert_eq!(wait_now(one), CANCELLED);
     assert_eq!(wait_now(one), TIMEOUT);
     assert_eq!(
-        ended(one, read, |one| unsafe { weir_reader_free(one) }),
+        ended(one, read, |one| unsafe {
+            weir_reader_free(one);
+        }),
         CANCELLED
     );
     assert_eq!(wait_now(one), BAD_HANDLE);
@@ -149,7 +151,7 @@ fn a_query_is_used_by_one_thread_at_a_time() {
         begin.wait();
         let query = with_exposed_provenance_mut::<weir_capi::raw::Query>(address);
         let mut done = 0;
-        for _ in 0..20_000 {
+        while done < 5_000 {
             match next(query) {
                 (NEED, page) => {
                     unsafe { weir_page_release(page) };
@@ -158,13 +160,11 @@ fn a_query_is_used_by_one_thread_at_a_time() {
                 (kind, _) => assert_eq!(kind, HANDLE_BUSY),
             }
         }
-        done
     };
-    let done: u32 = std::thread::scope(|scope| {
-        let threads = [scope.spawn(work), scope.spawn(work)];
-        threads.map(|thread| thread.join().unwrap()).iter().sum()
+    std::thread::scope(|scope| {
+        scope.spawn(work);
+        scope.spawn(work);
     });
-    assert!(done >= 20_000, "{done}");
     assert_eq!(next(query).0, NEED);
     unsafe { weir_query_free(query) };
 }
