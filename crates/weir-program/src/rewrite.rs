@@ -17,75 +17,29 @@
 //!
 //! What must never happen here: a write that leaves no mark.
 
+mod marks;
+mod spare;
+
 use std::convert::Infallible;
-use std::ops::Range;
 
 use wasm_encoder::reencode::{Error, Reencode, utils};
 use wasm_encoder::{
     CodeSection, ConstExpr, DataSection, ExportKind, ExportSection, Function, FunctionSection,
-    GlobalSection, GlobalType, Instruction, Module, SectionId, ValType,
+    GlobalSection, GlobalType, Module, SectionId, ValType,
 };
 use wasmparser::{DataKind, ExternalKind, FunctionBody, Operator, Parser, Payload};
 use weir_core::program::Entry;
 
 use crate::abi;
 use crate::writes::{Write, write_of};
+pub(crate) use marks::Marks;
+use spare::{Mask, SPARE, Spare, needs, value_type};
 
 /// First bytes of the reserved names.
 pub(crate) const RESERVED: &str = "weir:";
-/// Longest single write (a vector) less one: so far may a write reach behind
-/// the piece that it marks.
-const REACH_BYTES: usize = 15;
-/// Bytes of the smallest piece, as a power of two.
-const PIECE_SHIFT_MIN: u32 = 10;
-
 /// Name under which a global is exported.
 pub(crate) fn global_name(index: u32) -> String {
     format!("{RESERVED}{index}")
-}
-
-/// How a memory is cut into at most 64 pieces, and which of them were written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Marks {
-    /// A piece has 2 to this power bytes.
-    shift: u32,
-    /// Bit n: piece n was written.
-    pub(crate) bits: u64,
-}
-
-impl Marks {
-    /// Nothing marked, for a memory of at most `bytes_max` bytes.
-    pub(crate) fn new(bytes_max: u64) -> Self {
-        let piece = bytes_max.div_ceil(64).next_power_of_two();
-        Self {
-            shift: piece.trailing_zeros().max(PIECE_SHIFT_MIN),
-            bits: 0,
-        }
-    }
-
-    /// Marks what the host wrote: `len` bytes from `at` on.
-    pub(crate) fn add(&mut self, at: usize, len: usize) {
-        if len == 0 {
-            return;
-        }
-        let (first, last) = (at >> self.shift, (at + len - 1) >> self.shift);
-        for piece in first..=last.min(63) {
-            self.bits |= 1 << piece;
-        }
-    }
-
-    /// Removes the marks: the parts of a memory of so many bytes that may have
-    /// been written, ascending. Two may overlap by some bytes.
-    pub(crate) fn take(&mut self, bytes: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        let mut bits = std::mem::take(&mut self.bits);
-        let shift = self.shift;
-        std::iter::from_fn(move || {
-            let from = (bits != 0).then(|| (bits.trailing_zeros() as usize) << shift)?;
-            bits &= bits - 1;
-            let to = (from + (1 << shift) + REACH_BYTES).min(bytes);
-            Some(from.min(to)..to)
-        })
-    }
 }
 
 /// A module that is written anew.
@@ -215,12 +169,6 @@ impl Shape {
 fn is_called(name: &str) -> bool {
     let entries = [Entry::Init, Entry::Apply, Entry::Upgrade];
     name == abi::VERSION_NAME || entries.iter().any(|entry| name == abi::entry_name(*entry))
-}
-
-#[derive(Clone, Copy)]
-struct Mask {
-    global: u32,
-    shift: u32,
 }
 
 struct Rewriter {
@@ -393,136 +341,6 @@ impl Reencode for Rewriter {
     }
 }
 
-/// Types of the locals that a function may get on top of its own. The first is
-/// the address, `LENGTH` the number of bytes.
-const SPARE: [ValType; 5] = [
-    ValType::I32,
-    ValType::I64,
-    ValType::F32,
-    ValType::F64,
-    ValType::V128,
-];
-
-/// The type of a value, in the words of the encoder.
-fn value_type(kind: wasmparser::ValType) -> ValType {
-    match kind {
-        wasmparser::ValType::I64 => ValType::I64,
-        wasmparser::ValType::F32 => ValType::F32,
-        wasmparser::ValType::F64 => ValType::F64,
-        wasmparser::ValType::V128 => ValType::V128,
-        _ => ValType::I32,
-    }
-}
-
-fn needs(write: Write, kind: ValType) -> bool {
-    match write {
-        Write::One(value, _) => kind == ValType::I32 || kind == value_type(value),
-        Write::Many => kind == ValType::I32,
-    }
-}
-
-/// Locals that were added to a function: three of type `i32` (address, value,
-/// length), one of each other type that is needed.
-struct Spare {
-    address: u32,
-    values: Vec<(ValType, u32)>,
-}
-
-impl Spare {
-    fn new(own: u32, needed: &[ValType], locals: &mut Vec<(u32, ValType)>) -> Self {
-        let mut next = own;
-        let mut values = Vec::with_capacity(needed.len());
-        for kind in needed {
-            let count = if *kind == ValType::I32 { 3 } else { 1 };
-            locals.push((count, *kind));
-            let value = if *kind == ValType::I32 {
-                next + 1
-            } else {
-                next
-            };
-            values.push((*kind, value));
-            next += count;
-        }
-        Self {
-            address: own,
-            values,
-        }
-    }
-
-    fn value(&self, kind: ValType) -> u32 {
-        let found = self.values.iter().find(|(known, _)| *known == kind);
-        found.map_or(self.address, |(_, local)| *local)
-    }
-
-    /// Marks the piece that holds the first byte of a write; the few bytes
-    /// behind it are always restored with it.
-    fn one(&self, function: &mut Function, mask: Mask, kind: ValType, offset: u64) {
-        use Instruction as I;
-        let value = self.value(kind);
-        function
-            .instruction(&I::LocalSet(value))
-            .instruction(&I::LocalSet(self.address))
-            .instruction(&I::GlobalGet(mask.global))
-            .instruction(&I::I64Const(1))
-            .instruction(&I::LocalGet(self.address));
-        // An address that does not fit 32 bits traps.
-        let offset = u32::try_from(offset).unwrap_or(u32::MAX);
-        if offset != 0 {
-            function
-                .instruction(&I::I32Const(offset.cast_signed()))
-                .instruction(&I::I32Add);
-        }
-        mask.piece(function)
-            .instruction(&I::I64Shl)
-            .instruction(&I::I64Or)
-            .instruction(&I::GlobalSet(mask.global))
-            .instruction(&I::LocalGet(self.address))
-            .instruction(&I::LocalGet(value));
-    }
-
-    /// Marks all pieces from the first byte to the last: ones from the first
-    /// bit on, and ones up to the last bit.
-    fn many(&self, function: &mut Function, mask: Mask) {
-        use Instruction as I;
-        let (value, length) = (self.address + 1, self.address + 2);
-        function
-            .instruction(&I::LocalSet(length))
-            .instruction(&I::LocalSet(value))
-            .instruction(&I::LocalSet(self.address))
-            .instruction(&I::GlobalGet(mask.global))
-            .instruction(&I::I64Const(-1))
-            .instruction(&I::LocalGet(self.address));
-        mask.piece(function)
-            .instruction(&I::I64Shl)
-            .instruction(&I::I64Const(-1))
-            .instruction(&I::I64Const(63))
-            .instruction(&I::LocalGet(self.address))
-            .instruction(&I::LocalGet(length))
-            .instruction(&I::I32Add)
-            .instruction(&I::I32Const(1))
-            .instruction(&I::I32Sub);
-        mask.piece(function)
-            .instruction(&I::I64Sub)
-            .instruction(&I::I64ShrU)
-            .instruction(&I::I64And)
-            .instruction(&I::I64Or)
-            .instruction(&I::GlobalSet(mask.global))
-            .instruction(&I::LocalGet(self.address))
-            .instruction(&I::LocalGet(value))
-            .instruction(&I::LocalGet(length));
-    }
-}
-
-impl Mask {
-    /// Turns an address on the stack into the number of its piece.
-    fn piece(self, function: &mut Function) -> &mut Function {
-        function
-            .instruction(&Instruction::I32Const(self.shift.cast_signed()))
-            .instruction(&Instruction::I32ShrU)
-            .instruction(&Instruction::I64ExtendI32U)
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
@@ -671,20 +489,5 @@ mod tests {
         let instance = wasmtime::Instance::new(&mut store, &module, &[emit.into()]).unwrap();
         let apply = instance.get_typed_func::<(), i32>(&mut store, "weir_apply");
         assert_eq!(apply.unwrap().call(&mut store, ()).unwrap(), 14);
-    }
-
-    #[test]
-    fn the_host_marks_ranges_alike() {
-        let mut marks = Marks::new(PAGE as u64);
-        marks.add(1023, 2);
-        assert_eq!(marks.bits, 3);
-        marks.add(5000, 0);
-        assert_eq!(marks.bits, 3);
-        marks.add(65_535, 1);
-        assert_eq!(marks.bits, 3 | 1 << 63);
-        // Sixteen megabytes are cut into pieces of 256 KiB.
-        let mut wide = Marks::new(16 << 20);
-        wide.add((16 << 20) - 1, 1);
-        assert_eq!(wide.bits, 1 << 63);
     }
 }

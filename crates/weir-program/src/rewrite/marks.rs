@@ -1,0 +1,75 @@
+//! Which pieces of a memory were written.
+
+use std::ops::Range;
+
+/// Longest single write (a vector) less one: so far may a write reach behind
+/// the piece that it marks.
+const REACH_BYTES: usize = 15;
+/// Bytes of the smallest piece, as a power of two.
+const PIECE_SHIFT_MIN: u32 = 10;
+
+/// How a memory is cut into at most 64 pieces, and which of them were written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// A piece has 2 to this power bytes.
+    pub(super) shift: u32,
+    /// Bit n: piece n was written.
+    pub(crate) bits: u64,
+}
+
+impl Marks {
+    /// Nothing marked, for a memory of at most `bytes_max` bytes.
+    pub(crate) fn new(bytes_max: u64) -> Self {
+        let piece = bytes_max.div_ceil(64).next_power_of_two();
+        Self {
+            shift: piece.trailing_zeros().max(PIECE_SHIFT_MIN),
+            bits: 0,
+        }
+    }
+
+    /// Marks what the host wrote: `len` bytes from `at` on.
+    pub(crate) fn add(&mut self, at: usize, len: usize) {
+        if len == 0 {
+            return;
+        }
+        let (first, last) = (at >> self.shift, (at + len - 1) >> self.shift);
+        for piece in first..=last.min(63) {
+            self.bits |= 1 << piece;
+        }
+    }
+
+    /// Removes the marks: the parts of a memory of so many bytes that may have
+    /// been written, ascending. Two may overlap by some bytes.
+    pub(crate) fn take(&mut self, bytes: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let mut bits = std::mem::take(&mut self.bits);
+        let shift = self.shift;
+        std::iter::from_fn(move || {
+            let from = (bits != 0).then(|| (bits.trailing_zeros() as usize) << shift)?;
+            bits &= bits - 1;
+            let to = (from + (1 << shift) + REACH_BYTES).min(bytes);
+            Some(from.min(to)..to)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: usize = 65_536;
+
+    #[test]
+    fn the_host_marks_ranges_alike() {
+        let mut marks = Marks::new(PAGE as u64);
+        marks.add(1023, 2);
+        assert_eq!(marks.bits, 3);
+        marks.add(5000, 0);
+        assert_eq!(marks.bits, 3);
+        marks.add(65_535, 1);
+        assert_eq!(marks.bits, 3 | 1 << 63);
+        // Sixteen megabytes are cut into pieces of 256 KiB.
+        let mut wide = Marks::new(16 << 20);
+        wide.add((16 << 20) - 1, 1);
+        assert_eq!(wide.bits, 1 << 63);
+    }
+}

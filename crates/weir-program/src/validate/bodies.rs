@@ -1,0 +1,173 @@
+//! The rules of function bodies: their size, what is in them, and what an
+//! instance may change by them.
+
+use wasmparser::{FuncValidator, FunctionBody, Operator, OperatorsReader, ValidatorResources};
+
+use super::{Fault, Look, features, rule};
+use crate::host::limits::{
+    BRANCHES_MAX, BRANCHES_TOTAL_MAX, FUNCTION_BYTES_MAX, LOCALS_MAX, LOCALS_TOTAL_MAX, NESTING_MAX,
+};
+use crate::writes::write_of;
+
+/// How many places of a function an instruction begins or leads to.
+fn branches_of(operator: &Operator<'_>) -> u64 {
+    match operator {
+        Operator::Block { .. }
+        | Operator::Loop { .. }
+        | Operator::If { .. }
+        | Operator::Br { .. }
+        | Operator::BrIf { .. } => 1,
+        Operator::BrTable { targets } => 1 + u64::from(targets.len()),
+        _ => 0,
+    }
+}
+
+/// The number that a function returns which does nothing else.
+fn constant(body: &FunctionBody<'_>) -> Option<i32> {
+    let mut operators = body.get_operators_reader().ok()?;
+    let Operator::I32Const { value } = operators.read().ok()? else {
+        return None;
+    };
+    let ends = matches!(operators.read(), Ok(Operator::End)) && operators.eof();
+    ends.then_some(value)
+}
+
+impl Look {
+    pub(super) fn body(
+        &mut self,
+        code: &[u8],
+        body: &FunctionBody<'_>,
+        function: &mut FuncValidator<ValidatorResources>,
+    ) -> Result<(), Fault> {
+        let range = body.range();
+        let index = self.report.imports.len() as u64 + u64::from(self.report.functions);
+        if self.teller.map(u64::from) == Some(index) {
+            self.report.version = constant(body);
+        }
+        self.report.functions += 1;
+        self.report.body_bytes += range.len() as u64;
+        if range.len() > FUNCTION_BYTES_MAX {
+            return rule(format!(
+                "a function has {} bytes (at byte {}), allowed are {FUNCTION_BYTES_MAX}",
+                range.len(),
+                range.start
+            ));
+        }
+        let locals = self.locals(body)?;
+        let mut reader = body.get_binary_reader();
+        function.read_locals(&mut reader)?;
+        reader.set_features(features());
+        self.work
+            .begin(range.start, u64::from(function.len_locals()).max(locals))?;
+        let (mut depth, mut branches) = (0_usize, 0);
+        let mut operators = OperatorsReader::new(reader);
+        while !operators.eof() {
+            let (operator, at) = operators.read_with_offset()?;
+            branches += branches_of(&operator);
+            self.branches_fit(branches, range.start)?;
+            match operator {
+                Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } => depth += 1,
+                Operator::End => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if depth > NESTING_MAX {
+                return rule(format!(
+                    "blocks are nested more than {NESTING_MAX} deep (function at byte {})",
+                    range.start
+                ));
+            }
+            self.note(&operator);
+            let first = code.get(at).copied().unwrap_or_default();
+            let arity = self.arity(&operator);
+            self.work
+                .operator(first, arity, function.operand_stack_height())?;
+            function.op(at, &operator)?;
+        }
+        operators.finish()?;
+        self.branches += branches;
+        self.work.end(range.end)
+    }
+
+    /// Number of local variables of a function, parameters left out.
+    fn locals(&mut self, body: &FunctionBody<'_>) -> Result<u64, Fault> {
+        let range = body.range();
+        let mut locals = 0;
+        for local in body.get_locals_reader()? {
+            locals += u64::from(local?.0);
+        }
+        self.locals += locals;
+        if locals > LOCALS_MAX {
+            return rule(format!(
+                "a function has {locals} local variables (at byte {}), allowed are {LOCALS_MAX}",
+                range.start
+            ));
+        }
+        if self.locals > LOCALS_TOTAL_MAX {
+            return rule(format!(
+                "the functions up to byte {} have {} local variables, allowed are {LOCALS_TOTAL_MAX}",
+                range.end, self.locals
+            ));
+        }
+        Ok(locals)
+    }
+
+    /// Notes what an instance may change.
+    fn note(&mut self, operator: &Operator<'_>) {
+        let report = &mut self.report;
+        match operator {
+            Operator::TableCopy { .. }
+            | Operator::TableInit { .. }
+            | Operator::ElemDrop { .. }
+            | Operator::DataDrop { .. } => report.changes_segments = true,
+            Operator::GlobalSet { .. } => report.sets_globals = true,
+            Operator::MemoryGrow { .. } => report.stores = true,
+            other => report.stores |= write_of(other).is_some(),
+        }
+        self.teller_is_named |= match operator {
+            Operator::Call { function_index } | Operator::RefFunc { function_index } => {
+                Some(*function_index) == self.teller
+            }
+            _ => false,
+        };
+        report.names_data |= matches!(
+            operator,
+            Operator::MemoryInit { .. } | Operator::DataDrop { .. }
+        );
+    }
+
+    /// How many values an instruction takes and leaves by its type or table.
+    fn arity(&self, operator: &Operator<'_>) -> u64 {
+        use wasmparser::BlockType;
+        let kind = match operator {
+            Operator::Call { function_index } => self.functions.get(*function_index as usize),
+            Operator::CallIndirect { type_index, .. } => Some(type_index),
+            Operator::Block { blockty } | Operator::Loop { blockty } | Operator::If { blockty } => {
+                match blockty {
+                    BlockType::FuncType(index) => Some(index),
+                    _ => None,
+                }
+            }
+            Operator::BrTable { targets } => return u64::from(targets.len()),
+            _ => None,
+        };
+        kind.and_then(|kind| self.types.get(*kind as usize))
+            .map_or(0, |kind| {
+                (kind.params().len() + kind.results().len()) as u64
+            })
+    }
+
+    /// Whether a function may have so many, behind those before it.
+    fn branches_fit(&self, here: u64, at: usize) -> Result<(), Fault> {
+        if here > BRANCHES_MAX {
+            return rule(format!(
+                "a function has more than {BRANCHES_MAX} blocks and branches (at byte {at})"
+            ));
+        }
+        if self.branches + here > BRANCHES_TOTAL_MAX {
+            return rule(format!(
+                "the functions up to the one at byte {at} have more than {BRANCHES_TOTAL_MAX} blocks and branches"
+            ));
+        }
+        Ok(())
+    }
+}
