@@ -136,3 +136,18 @@ pub(crate) fn label(resource: usize) -> &'static str {
         .get(resource)
         .map_or("unknown", |row| row.template)
 }
+
+#[cfg(test)]
+mod tests {
+    /// Bytes of what `make` makes.
+    fn size<A, B, C, D, F>(_make: impl Fn(A, B, C, D) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_connection_that_waits_is_small() {
+        // Besides what it reads into.
+        let bytes = size(super::connection);
+        assert!(bytes <= 3_000, "{bytes}");
+    }
+}

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use weir_core::ClientId;
 
 use crate::access::Principal;
-use crate::guests::Guests;
+use crate::guests::{Guests, Seat};
 use crate::local::LocalSocket;
 use crate::security::Door;
 use crate::shared::{Phase, Shared};
@@ -164,22 +164,14 @@ pub(crate) async fn serve(
                 Ok((stream, peer)) => if let Some(seat) = seat(Some(peer.ip())) {
                     // Answers are whole when they are written: nothing to wait for.
                     drop(stream.set_nodelay(true));
-                    let served = accept(Arc::clone(&port), stream, peer);
-                    connections.spawn(async move {
-                        served.await;
-                        drop(seat);
-                    });
+                    connections.spawn(accept(Arc::clone(&port), stream, peer, seat));
                 },
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
             accepted = of_this(local.as_ref()) => match accepted {
                 Ok(stream) => if let Some(seat) = seat(None) {
                     let principal = port.shared.security.owner();
-                    let served = connect(Arc::clone(&port), stream, principal);
-                    connections.spawn(async move {
-                        served.await;
-                        drop(seat);
-                    });
+                    connections.spawn(welcome(Arc::clone(&port), stream, principal, seat));
                 },
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
@@ -208,12 +200,19 @@ async fn of_this(local: Option<&LocalSocket>) -> std::io::Result<UnixStream> {
 }
 
 /// Makes the connection, encrypted if the server has TLS, and serves it.
-async fn accept(port: Arc<Port>, socket: TcpStream, peer: SocketAddr) {
+async fn accept(port: Arc<Port>, socket: TcpStream, peer: SocketAddr, seat: Seat) {
     let security = &port.shared.security;
     let accepted = security.accept(socket, Some(peer), Door::Native).await;
     if let Ok((stream, principal)) = accepted {
         connect(port, stream, principal).await;
     }
+    drop(seat);
+}
+
+/// Serves a connection from this machine.
+async fn welcome(port: Arc<Port>, stream: UnixStream, principal: Principal, seat: Seat) {
+    connect(port, stream, principal).await;
+    drop(seat);
 }
 
 /// Waits until the end of the server has come so far.
@@ -228,5 +227,21 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let number = port.last.fetch_add(1, Ordering::Relaxed) + 1;
-    Connection::new(port, number, stream, principal).run().await;
+    let mut connection = Connection::new(port, number, stream, principal);
+    connection.run().await;
+}
+
+#[cfg(test)]
+mod tests {
+    /// Bytes of what `make` makes.
+    fn size<A, B, C, D, F>(_make: impl Fn(A, B, C, D) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_connection_that_waits_is_small() {
+        // Its buffers are given back; this is what there is besides.
+        let bytes = size(super::accept);
+        assert!(bytes <= 5_000, "{bytes}");
+    }
 }

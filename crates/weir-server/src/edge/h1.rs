@@ -346,7 +346,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
             Framing::Length(length) => Some(length),
             Framing::Chunked => None,
         };
-        let reply = host.call(head, Input::Source(&mut body), length).await;
+        // Boxed: what a request may need is no part of every idle connection.
+        let reply = Box::pin(host.call(head, Input::Source(&mut body), length)).await;
         let (rest, lost) = body.rest();
         if lost {
             return Err(End::Closed);

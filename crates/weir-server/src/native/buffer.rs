@@ -1,5 +1,6 @@
 //! Bytes that were received and not read, and bytes to be sent.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use super::Port;
 use crate::admission::{Admission, Permit};
 use crate::config::ServerConfig;
 
-/// Bytes that a connection reads into at first, and keeps when it is idle.
+/// Bytes that a connection reads into at first. An idle one keeps none.
 const FIRST_BYTES: usize = 8 << 10;
 /// Bytes that every connection may have received.
 pub(super) const SMALL_BYTES: usize = 256 << 10;
@@ -18,6 +19,12 @@ pub(super) const SMALL_BYTES: usize = 256 << 10;
 const LARGE_RATE_MIN: usize = 64 << 10;
 /// Bytes to be sent above which nothing is read, and no page is made.
 pub(super) const OUT_BYTES_HIGH: usize = 256 << 10;
+
+thread_local! {
+    /// What the last connection of this thread that became idle had read into:
+    /// the next one that becomes busy takes it, so nothing is allocated.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// Received bytes. The memory is that of one unfinished packet; above
 /// [`SMALL_BYTES`] it is taken from the budget of the port.
@@ -118,7 +125,10 @@ impl Received {
     /// Grows with what arrives, never with what is only announced.
     fn grow(&mut self, unread: usize, lacks: usize) -> bool {
         let size = match self.bytes.len() {
-            0 => FIRST_BYTES,
+            0 => {
+                self.bytes = SPARE.take();
+                FIRST_BYTES
+            }
             size => (size * 2).min((unread + lacks.max(FIRST_BYTES)).max(SMALL_BYTES)),
         };
         if size > SMALL_BYTES {
@@ -132,11 +142,15 @@ impl Received {
         true
     }
 
-    /// The connection is idle: keeps as little as a new one has.
+    /// The connection is idle: keeps nothing, as a new one.
     pub(super) fn shrink(&mut self) {
-        if self.start == self.end && self.bytes.len() > FIRST_BYTES {
-            self.release();
+        if self.start < self.end {
+            return;
         }
+        if self.bytes.len() == FIRST_BYTES {
+            SPARE.set(std::mem::take(&mut self.bytes));
+        }
+        self.release();
     }
 
     fn release(&mut self) {

@@ -133,8 +133,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Serves it to its end.
-    pub(super) async fn run(mut self) {
+    /// Serves it to its end. It is borrowed, because a future that owned it would
+    /// keep room for it twice.
+    pub(super) async fn run(&mut self) {
         let mut phase = self.port.shared.phase.subscribe();
         let mut later = self.port.shared.phase.subscribe();
         let mut draining = pin!(reached(&mut phase, Phase::Draining));
@@ -455,7 +456,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn finish(&mut self) {
         let end = async {
             let _ = poll_fn(|cx| Pin::new(&mut self.stream).poll_shutdown(cx)).await;
-            let mut rest = [0; 4096];
+            // On the heap: here it would be part of every connection.
+            let mut rest = vec![0; 4096];
             loop {
                 let mut buffer = ReadBuf::new(&mut rest);
                 let read = poll_fn(|cx| Pin::new(&mut self.stream).poll_read(cx, &mut buffer));
