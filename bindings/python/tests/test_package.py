@@ -17,6 +17,7 @@ HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parent
 PROGRAMS = re.findall(r"```python\n(.*?)```", (PACKAGE / "README.md").read_text(), re.S)
 EXAMPLES = sorted((PACKAGE / "examples").glob("*.py"))
+ALONE = [example for example in EXAMPLES if example.stem != "foreign"]  # that one needs a server
 
 
 def test_the_installed_package_is_what_is_tested() -> None:
@@ -29,7 +30,7 @@ def test_programs_of_the_readme_run_as_printed(program: str, tmp_path: Path) -> 
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=60)
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("example", ALONE, ids=lambda path: path.stem)
 def test_examples_run(example: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, example], cwd=tmp_path, check=True, timeout=60)
 
