@@ -1,6 +1,5 @@
 /* The same calls at a server: remote ADDRESS, as in `remote weir://localhost:7071` */
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -69,8 +68,6 @@ int main(int count, char **words)
         fprintf(stderr, "remote ADDRESS\n");
         return 2;
     }
-    /* A server that goes away is an error, not the end. */
-    signal(SIGPIPE, SIG_IGN);
     if (weir_connect(text(words[1]), NULL, &server, &error) < 0)
         return failed(words[1], &error);
     int result = 1;

@@ -16,6 +16,8 @@ mod loans;
 mod panics;
 #[path = "abi/pointers.rs"]
 mod pointers;
+#[path = "abi/sequences.rs"]
+mod sequences;
 #[path = "abi/threads.rs"]
 mod threads;
 #[path = "abi/topics.rs"]

@@ -1,0 +1,205 @@
+//! Calls in any order, with handles in any state: nothing but results and errors comes of it, and each
+//! loan that was taken comes back once.
+
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use std::sync::Mutex;
+
+use weir_capi::raw::{Buffer, Loan, Page, Query, Slice};
+use weir_capi::*;
+
+use crate::kit::*;
+
+/// Runs, and calls of each.
+const RUNS: u64 = 200;
+const CALLS: usize = 300;
+
+const PAGES: [&[u8]; 8] = [
+    b"[]",
+    br#"[{"n":1},{"n":2},{"n":3}]"#,
+    br#"[{"n":null},{"n":"x"},{"n":[1]}]"#,
+    br#"[{"n":9}]"#,
+    b"[1,",
+    b"\xff",
+    b"",
+    br#" [ {"n" : 1e3 } ] "#,
+];
+const ORDERS: [&[u8]; 4] = [b"", b"$.n", b"$.n desc", b"$["];
+const FILTERS: [&[u8]; 3] = [b"", b"@.n > 1", b"@.n"];
+const SELECTS: [&[u8]; 3] = [b"", b"$.n", b"count"];
+
+/// A number from the one before it.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        usize::try_from(self.0 >> 33).unwrap() % end
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
+        (!from.is_empty()).then(|| from[self.below(from.len())])
+    }
+}
+
+/// How often each loan came back.
+type Returns = Mutex<Vec<u32>>;
+
+struct Ticket {
+    at: usize,
+    returns: *const Returns,
+}
+
+extern "C" fn release(user: *mut c_void, _: *const u8, _: usize) {
+    let ticket = unsafe { Box::from_raw(user.cast::<Ticket>()) };
+    unsafe { &*ticket.returns }.lock().unwrap()[ticket.at] += 1;
+}
+
+/// Handles that were given out, those that were given back too.
+#[derive(Default)]
+struct World {
+    queries: Vec<*mut Query>,
+    pages: Vec<*mut Page>,
+    buffers: Vec<*mut Buffer>,
+    taken: usize,
+    returns: Box<Returns>,
+}
+
+impl World {
+    fn lend(&mut self, query: *mut Query, source: u32, page: Slice, next: u32) -> i32 {
+        let ticket = Box::new(Ticket {
+            at: self.taken,
+            returns: &raw const *self.returns,
+        });
+        let user = Box::into_raw(ticket);
+        let loan = Loan {
+            release: Some(release),
+            user: user.cast(),
+            loans: null_mut(),
+            cookie: 0,
+        };
+        self.returns.lock().unwrap().push(0);
+        let done = unsafe {
+            let name = NOTHING;
+            let loan = &raw const loan;
+            weir_query_enqueue_loan(query, source, page, null(), name, next, loan, null_mut())
+        };
+        if done == OK {
+            self.taken += 1;
+        } else {
+            assert_eq!(self.returns.lock().unwrap().pop(), Some(0));
+            drop(unsafe { Box::from_raw(user) });
+        }
+        done
+    }
+
+    fn step(&mut self, chance: &mut Chance) -> i32 {
+        let page = slice(PAGES[chance.below(PAGES.len())]);
+        let source = u32::try_from(chance.below(4)).unwrap();
+        let more = u32::from(chance.below(5) > 0);
+        // One of the last, which may be given back already.
+        let first = self.queries.len().saturating_sub(4);
+        let query = chance.pick(&self.queries[first..]).unwrap_or_default();
+        let old = chance.pick(&self.pages).unwrap_or_default();
+        let buffer = chance.pick(&self.buffers).unwrap_or_default();
+        let (e, mut given, mut number) = (null_mut(), null_mut(), 0);
+        let done = unsafe {
+            match chance.below(24) {
+                0 => self.open(chance),
+                1 | 2 => {
+                    let mut options = sized!(weir_capi::raw::SourceOptions);
+                    // Mostly arrays.
+                    options.shape = u32::try_from(chance.below(5).saturating_sub(3)).unwrap();
+                    options.flags = if chance.below(2) == 0 { 4 } else { 0 };
+                    weir_query_source(query, &raw const options, &raw mut number, e)
+                }
+                3 | 4 => weir_query_enqueue_copy(query, source, page, null(), NOTHING, more, e),
+                8 => {
+                    let mut made = null_mut();
+                    let done = weir_buffer_new(chance.below(100), &raw mut made, e);
+                    self.buffers.push(made);
+                    done
+                }
+                9 => {
+                    let len = chance.below(100);
+                    weir_query_enqueue_buffer(query, source, buffer, len, null(), NOTHING, more, e)
+                }
+                10..=13 => weir_query_next(query, 2, 0, &raw mut given, e),
+                14 => weir_query_finish(query, source, e),
+                15 => weir_query_token(query, &raw mut given, e),
+                16 => weir_page_retain(old),
+                17 => {
+                    weir_page_release(old);
+                    OK
+                }
+                18 if chance.below(8) == 0 => weir_query_cancel(query),
+                19 if chance.below(3) == 0 => {
+                    weir_query_free(query);
+                    weir_buffer_free(buffer);
+                    OK
+                }
+                _ => self.lend(query, source, page, more),
+            }
+        };
+        if !given.is_null() {
+            self.pages.push(given);
+        }
+        done
+    }
+
+    fn open(&mut self, chance: &mut Chance) -> i32 {
+        let mut options = sized!(weir_capi::raw::QueryOptions);
+        options.order = slice(ORDERS[chance.below(ORDERS.len())]);
+        options.r#where = slice(FILTERS[chance.below(FILTERS.len())]);
+        options.select = slice(SELECTS[chance.below(SELECTS.len())]);
+        let mut query = null_mut();
+        let done = unsafe { weir_query_open(&raw const options, &raw mut query, null_mut()) };
+        if done == OK {
+            self.queries.push(query);
+        }
+        done
+    }
+}
+
+#[test]
+fn whatever_is_called_in_whatever_order() {
+    let mut taken = 0;
+    for seed in 0..RUNS {
+        let (mut world, mut chance) = (World::default(), Chance(seed));
+        let mut results = std::collections::BTreeSet::new();
+        for _ in 0..CALLS {
+            let done = world.step(&mut chance);
+            assert!(
+                done != 0 && done != PANIC && done != HANDLE_POISONED,
+                "seed {seed}: {done}"
+            );
+            results.insert(done);
+        }
+        unsafe {
+            world
+                .queries
+                .iter()
+                .for_each(|query| weir_query_free(*query));
+            world
+                .buffers
+                .iter()
+                .for_each(|buffer| weir_buffer_free(*buffer));
+            for page in &world.pages {
+                while weir_page_retain(*page) == OK {
+                    weir_page_release(*page);
+                    weir_page_release(*page);
+                }
+            }
+        }
+        let returns = world.returns.lock().unwrap();
+        assert!(
+            returns.iter().all(|count| *count == 1),
+            "seed {seed}: {returns:?}"
+        );
+        taken += world.taken;
+    }
+    assert!(taken > 1000, "{taken} loans");
+}
