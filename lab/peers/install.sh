@@ -1,12 +1,13 @@
 #!/bin/sh
 # Gets what the lab's peers are made of and builds them into target/lab-peers:
 #
-#   install.sh [libraries] [brokers] [http] [json]     without a word: all of them
+#   install.sh [libraries] [brokers] [http] [json] [bindings]     without a word: all of them
 #
 # libraries  parsers and SQLite, from Debian packages; C and C++
 # brokers    Redis (Debian), NATS and etcd (Go modules), Kafka (Maven)
 # http       the HTTP servers of http-json and the load client; C and Rust
 # json       finding items in pages of JSON; Rust, built twice
+# bindings   our package for Go on the same pages, with the C library; go-weir
 #
 # Says what it does, skips what is there; may be run again at any time. Getting
 # packages needs root. Versions are pinned by go.sum, Cargo.lock and pom.xml.
@@ -104,12 +105,22 @@ json() {
     say "$("$out/rust-json" --version)"
 }
 
-[ $# -gt 0 ] || set -- libraries brokers http json
+bindings() {
+    need cargo "Rust of the version in rust-toolchain.toml"
+    need pkg-config "a package of the same name"
+    say "building the C library, and go-weir from bindings/go/bench"
+    (cd ../.. && cargo xtask capi install --release --shared --prefix "$out/capi")
+    PKG_CONFIG_PATH="$out/capi/lib/pkgconfig" CGO_LDFLAGS="-Wl,-rpath,$out/capi/lib" \
+        go build -C ../../bindings/go -trimpath -o "$out/go-weir" ./bench
+    say "$("$out/go-weir" --version)"
+}
+
+[ $# -gt 0 ] || set -- libraries brokers http json bindings
 for group in "$@"; do
     case $group in
-    libraries | brokers | http | json) "$group" ;;
+    libraries | brokers | http | json | bindings) "$group" ;;
     *)
-        say "$group is none of: libraries, brokers, http, json" >&2
+        say "$group is none of: libraries, brokers, http, json, bindings" >&2
         exit 2
         ;;
     esac
