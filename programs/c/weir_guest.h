@@ -139,6 +139,13 @@ enum { WEIR_SHA256 = 1, WEIR_BLAKE3 = 2 };
 WEIR_IMPORT("hash")
 void weir_hash(uint32_t algorithm, const void *bytes, size_t len, uint8_t out[32]);
 
+/* Finds values by their paths, which stand on lines; `flags` 1: all of it is checked. 12 bytes a path
+ * in `out`, little-endian: kind (0 none, 1 null, 2 false, 3 true, 4 number, 5 string, 6 array,
+ * 7 object), first byte, bytes. Returns how many were found, -1 for what is not JSON (`out` begins with
+ * the byte), -2 for paths that cannot be used. */
+WEIR_IMPORT("json_find") int32_t weir_json_find(uint32_t what, uint32_t flags, const void *paths,
+                                                size_t len, void *out);
+
 /* A line for whoever runs the program; no part of what the program decides. */
 enum { WEIR_ERROR = 1, WEIR_WARN = 2, WEIR_INFO = 3, WEIR_DEBUG = 4, WEIR_TRACE = 5 };
 WEIR_IMPORT("log") void weir_log(uint32_t level, const char *text, size_t len);

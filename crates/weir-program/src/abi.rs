@@ -3,6 +3,7 @@
 
 use weir_core::desk::{Desk, Stop};
 use weir_core::{TrapKind, program::Entry};
+use weir_scan::{Level, Path, Plan, Shape, Tag};
 
 use crate::lines::Lines;
 
@@ -23,6 +24,15 @@ const LOOKUP_FUEL: u64 = 100;
 const CHANGE_FUEL: u64 = 200;
 /// Fuel of each hashed byte.
 const HASH_BYTE_FUEL: u64 = 4;
+/// Fuel of each byte of JSON that is looked through: the slowest kernel's time,
+/// since all nodes must agree.
+const JSON_BYTE_FUEL: u64 = 2;
+/// Fuel of each byte of a path.
+const PATH_BYTE_FUEL: u64 = 16;
+/// Bytes of all paths of a call.
+const PATHS_BYTES_MAX: usize = 4096;
+/// Bytes of what is known of a value that was found.
+const FOUND_BYTES: usize = 12;
 
 /// Name of the exported function of an entry.
 pub(crate) fn entry_name(entry: Entry) -> &'static str {
@@ -34,7 +44,7 @@ pub(crate) fn entry_name(entry: Entry) -> &'static str {
 }
 
 /// Imported functions: name, number of `i32` parameters, result.
-pub(crate) const IMPORTS: [(&str, usize, Returns); 15] = [
+pub(crate) const IMPORTS: [(&str, usize, Returns); 16] = [
     ("input_info", 1, Returns::Nothing),
     ("input_read", 4, Returns::I32),
     ("emit_put", 4, Returns::Nothing),
@@ -49,6 +59,7 @@ pub(crate) const IMPORTS: [(&str, usize, Returns); 15] = [
     ("key_get", 5, Returns::I32),
     ("key_offset", 2, Returns::I64),
     ("hash", 4, Returns::Nothing),
+    ("json_find", 5, Returns::I32),
     ("log", 3, Returns::Nothing),
 ];
 
@@ -343,6 +354,73 @@ pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     sha2::Sha256::digest(bytes).into()
 }
 
+/// Nothing that can be looked through: the byte at fault is handed over.
+const NOT_JSON: i64 = -1;
+/// The paths cannot be used.
+const NOT_PATHS: i64 = -2;
+
+/// Finds values in a part of the input by their paths, which stand on lines.
+/// All of it is checked: as RFC 8259 has it (`flags` 1), or as far as nothing
+/// in it disturbs what is found.
+pub(crate) fn json_find(
+    m: &mut [u8],
+    d: &Desk,
+    p: &mut Purse,
+    (what, flags, paths, plen, out): (i32, i32, i32, i32, i32),
+) -> Result<Done, Stop> {
+    let text = piece(m, paths, plen)?;
+    let level = match flags {
+        0 => Level::Structural,
+        1 => Level::Strict,
+        _ => return Err(Stop::Trap(TrapKind::Argument)),
+    };
+    let input = d.input(what.cast_unsigned(), 0)?;
+    let looked = input.len() as u64 * JSON_BYTE_FUEL;
+    let count = text.split(|&byte| byte == b'\n').count();
+    let paths = text.len() as u64 * PATH_BYTE_FUEL + count as u64 * LOOKUP_FUEL;
+    let len = i32::try_from(count * FOUND_BYTES).unwrap_or(i32::MAX);
+    piece(m, out, len)?;
+    p.moves(0, looked + paths)?;
+    let done = |result, wrote| Done {
+        result,
+        wrote: (size(out), wrote),
+    };
+    let Some(plan) = plan(text, level) else {
+        return Ok(done(NOT_PATHS, 0));
+    };
+    let to = piece_mut(m, out, len)?;
+    let items = match weir_scan::scan(input, &plan) {
+        Ok(items) => items,
+        Err(error) => {
+            let at = u32::try_from(error.offset).unwrap_or(u32::MAX);
+            if let Some(first) = to.first_chunk_mut::<4>() {
+                *first = at.to_le_bytes();
+            }
+            return Ok(done(NOT_JSON, 4));
+        }
+    };
+    let mut found = 0;
+    for (at, place) in to.chunks_exact_mut(FOUND_BYTES).enumerate() {
+        let value = items.value(0, at);
+        found += i64::from(value.tag != Tag::Undefined);
+        let fields = [value.tag as u32, value.span.offset, value.span.len];
+        for (field, to) in fields.iter().zip(place.as_chunks_mut::<4>().0) {
+            *to = field.to_le_bytes();
+        }
+    }
+    Ok(done(found, to.len()))
+}
+
+/// What is looked for; nothing when it is not understood.
+fn plan(text: &[u8], level: Level) -> Option<Plan> {
+    if text.len() > PATHS_BYTES_MAX {
+        return None;
+    }
+    let lines = std::str::from_utf8(text).ok()?.split('\n');
+    let paths: Result<Vec<Path>, _> = lines.map(Path::parse).collect();
+    Plan::new(Shape::Single, level, &paths.ok()?).ok()
+}
+
 pub(crate) fn log(
     m: &mut [u8],
     d: &Desk,
@@ -460,6 +538,13 @@ macro_rules! link_all {
             "hash",
             |g: Guest<'_>, a: i32, p: i32, l: i32, o: i32| {
                 host(g, |m, _, f| abi::hash(m, f, (a, p, l, o))).map(drop)
+            },
+        )?;
+        l.func_wrap(
+            module,
+            "json_find",
+            |g: Guest<'_>, w: i32, f: i32, p: i32, l: i32, o: i32| {
+                low(host(g, |m, d, u| abi::json_find(m, d, u, (w, f, p, l, o))))
             },
         )?;
         let lines = ::std::sync::Arc::clone($lines);

@@ -51,7 +51,7 @@ fn a_traced_host_gives_the_same_outcomes_at_the_same_fuel() {
         names.extend(calls.iter().map(|call| call.name));
         fuel += counts(&machine).iter().map(|c| c.fuel).sum::<u64>();
     }
-    assert_eq!(names.len(), 15, "every function is called: {names:?}");
+    assert_eq!(names.len(), 16, "every function is called: {names:?}");
     assert!(fuel > 0);
 }
 

@@ -34,6 +34,8 @@ unsafe extern "C" {
     fn weir_key_offset(kptr: *const u8, klen: usize) -> i64;
     #[link_name = "hash"]
     fn weir_hash(alg: u32, ptr: *const u8, len: usize, out: *mut u8);
+    #[link_name = "json_find"]
+    fn weir_json_find(what: u32, flags: u32, p: *const u8, plen: usize, out: *mut u8) -> i32;
     #[link_name = "log"]
     fn weir_log(level: u32, ptr: *const u8, len: usize);
 }
@@ -65,6 +67,7 @@ nowhere! {
     weir_key_get(k: *const u8, klen: usize, off: usize, ptr: *mut u8, cap: usize) -> i32;
     weir_key_offset(kptr: *const u8, klen: usize) -> i64;
     weir_hash(alg: u32, ptr: *const u8, len: usize, out: *mut u8);
+    weir_json_find(what: u32, flags: u32, p: *const u8, plen: usize, out: *mut u8) -> i32;
     weir_log(level: u32, ptr: *const u8, len: usize);
 }
 
@@ -164,6 +167,17 @@ pub(crate) fn hash(alg: u32, bytes: &[u8]) -> [u8; 32] {
     // SAFETY: pointer and length are those of a slice, `out` has 32 bytes.
     unsafe { weir_hash(alg, bytes.as_ptr(), bytes.len(), out.as_mut_ptr()) };
     out
+}
+
+/// `out` has a place for each line of `paths`, or nothing is asked.
+pub(crate) fn json_find(what: u32, flags: u32, paths: &[u8], out: &mut [[u8; 12]]) -> i32 {
+    if paths.iter().filter(|&&byte| byte == b'\n').count() + 1 > out.len() {
+        return -2;
+    }
+    let out = out.as_mut_ptr().cast();
+    // SAFETY: pointer and length are those of a slice, `out` has 12 bytes for
+    // each path.
+    unsafe { weir_json_find(what, flags, paths.as_ptr(), paths.len(), out) }
 }
 
 pub(crate) fn log(level: u32, text: &[u8]) {

@@ -316,6 +316,90 @@ pub mod keys {
     }
 }
 
+/// Looking into JSON without reading it: the store does it.
+pub mod json {
+    use crate::host;
+
+    /// What a value is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Kind {
+        /// There is none.
+        Undefined,
+        /// `null`.
+        Null,
+        /// `true` or `false`.
+        Boolean,
+        /// A number.
+        Number,
+        /// A string.
+        String,
+        /// An array.
+        Array,
+        /// An object.
+        Object,
+    }
+
+    /// A value: what it is, and where its literal stands.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Found {
+        /// What it is.
+        pub kind: Kind,
+        /// First byte of its literal in the written value.
+        pub at: usize,
+        /// Bytes of its literal.
+        pub len: usize,
+    }
+
+    impl Found {
+        /// Nothing.
+        pub const NONE: Self = Self {
+            kind: Kind::Undefined,
+            at: 0,
+            len: 0,
+        };
+    }
+
+    /// Why nothing was found.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Fault {
+        /// The value is not JSON, from this byte on.
+        NotJson(u32),
+        /// A path is not understood, or there are more than `N` or 64.
+        Paths,
+    }
+
+    /// Finds values in the written value by their paths (names and indexes of
+    /// JSONPath, RFC 9535), which stand on lines. The whole value is checked.
+    pub fn find<const N: usize>(paths: &[u8]) -> Result<[Found; N], Fault> {
+        let mut out = [[0; 12]; N];
+        let found = host::json_find(1, 1, paths, &mut out);
+        let number = |bytes: &[u8; 12], at: usize| {
+            let mut word = [0; 4];
+            word.copy_from_slice(&bytes[at..at + 4]);
+            u32::from_le_bytes(word)
+        };
+        if found < 0 {
+            return Err(match out.first() {
+                Some(first) if found == -1 => Fault::NotJson(number(first, 0)),
+                _ => Fault::Paths,
+            });
+        }
+        Ok(out.map(|bytes| Found {
+            kind: match number(&bytes, 0) {
+                1 => Kind::Null,
+                2 | 3 => Kind::Boolean,
+                4 => Kind::Number,
+                5 => Kind::String,
+                6 => Kind::Array,
+                7 => Kind::Object,
+                _ => Kind::Undefined,
+            },
+            at: number(&bytes, 4) as usize,
+            len: number(&bytes, 8) as usize,
+        }))
+    }
+}
+
 /// SHA-256.
 #[must_use]
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {

@@ -118,6 +118,7 @@ fn call(
         "key_get" => abi::key_get(m, d, p, (a, b, c, e, f)),
         "key_offset" => abi::key_offset(m, d, p, (a, b)),
         "hash" => abi::hash(m, p, (a, b, c, e)),
+        "json_find" => abi::json_find(m, d, p, (a, b, c, e, f)),
         "log" => abi::log(m, d, p, lines, (a, b, c)),
         _ => Err(Stop::Trap(weir_core::TrapKind::Other)),
     }
@@ -134,6 +135,9 @@ fn piece_to(m: &[u8], ptr: i32, len: i32, max: usize) -> Snippet {
     Snippet::new(bytes.get(..len).unwrap_or(bytes), len, max)
 }
 
+/// Parts of the input, by their number.
+const INPUTS: [&str; 5] = ["key", "value", "args", "principal", "old_code"];
+
 /// What the guest hands over, read before the call.
 #[allow(clippy::many_single_char_names, reason = "arguments by their place")]
 fn arguments(name: &str, args: &Arguments, m: &[u8]) -> Vec<(&'static str, Argument)> {
@@ -142,8 +146,7 @@ fn arguments(name: &str, args: &Arguments, m: &[u8]) -> Vec<(&'static str, Argum
     let number = |name, n: i32| (name, Argument::Number(u64::from(n.cast_unsigned())));
     match name {
         "input_read" => {
-            let parts = ["key", "value", "args", "principal", "old_code"];
-            let part = usize::try_from(a).ok().and_then(|at| parts.get(at));
+            let part = INPUTS.get(usize::try_from(a).unwrap_or(usize::MAX));
             let part = ("what", Argument::Name(part.copied().unwrap_or("unknown")));
             vec![part, number("from", b)]
         }
@@ -159,6 +162,11 @@ fn arguments(name: &str, args: &Arguments, m: &[u8]) -> Vec<(&'static str, Argum
                 _ => "unknown",
             };
             vec![("alg", Argument::Name(algorithm)), bytes("bytes", b, c)]
+        }
+        "json_find" => {
+            let part = INPUTS.get(usize::try_from(a).unwrap_or(usize::MAX));
+            let part = ("what", Argument::Name(part.copied().unwrap_or("unknown")));
+            vec![part, number("flags", b), bytes("paths", c, e)]
         }
         "log" => {
             let level = Level::from_number(a).name();
