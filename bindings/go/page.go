@@ -80,7 +80,7 @@ func releaseLate(handle pageHandle) { pins.release(handle) }
 // more: items and records panic then. Releasing it again does nothing. Not to
 // be called while another goroutine uses the page.
 func (p *Page) Release() {
-	if p == nil || p.spans == nil {
+	if p == nil {
 		return
 	}
 	p.spans, p.records = nil, nil
@@ -93,8 +93,13 @@ func (p *Page) Release() {
 	pins.release(handle)
 }
 
-// Len is the number of items or records; 0 after the release.
-func (p *Page) Len() int { return len(p.spans) }
+// Len is the number of items or records; 0 after the release, and of no page.
+func (p *Page) Len() int {
+	if p == nil {
+		return 0
+	}
+	return len(p.spans)
+}
 
 // At is an item by its place in the page, from 0.
 func (p *Page) At(place int) Item { return Item{page: p, at: place} }
