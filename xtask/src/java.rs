@@ -60,6 +60,11 @@ pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
         .env("JAVA_HOME", &home)
         .env("WEIR_COMMAND", wasm::weir()?)
         .stdin(Stdio::null());
+    // Built by the suite before this one, if there is Go.
+    let mock = tree::root().join("target/cosmos-mock");
+    if mock.exists() {
+        maven.env("WEIR_COSMOS_MOCK", mock);
+    }
     let output = maven.output().context("cannot start mvn")?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     for line in said.lines().filter(|line| line.starts_with(TOLD)) {
