@@ -51,6 +51,8 @@ package weir
 #cgo nocallback weir_loans_new
 #cgo noescape weir_loans_collect
 #cgo nocallback weir_loans_collect
+#cgo noescape weir_handles_open
+#cgo nocallback weir_handles_open
 #cgo noescape weir_build_info
 #cgo nocallback weir_build_info
 #cgo noescape weirgo_next
@@ -116,6 +118,8 @@ var ready = sync.OnceValue(func() error {
 	text := "the library has the interface %d.%d, this package needs %d.%d"
 	return failure(ErrUnsupported, fmt.Sprintf(text, got>>16, got&0xffff, want>>16, want&0xffff))
 })
+
+func nativeHandlesOpen() uint64 { return uint64(C.weir_handles_open()) }
 
 func nativeBuildInfo() string { return C.GoString(C.weir_build_info()) }
 

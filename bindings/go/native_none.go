@@ -32,6 +32,8 @@ const (
 // errNoCgo is the answer to every call.
 var errNoCgo = failure(ErrUnsupported, "this program was built without cgo (CGO_ENABLED=1 and a C compiler bring it), and package weir calls a C library")
 
+func nativeHandlesOpen() uint64 { return 0 }
+
 func nativeBuildInfo() string { return "" }
 
 func nativeQueryOpen(*QueryOptions) (queryHandle, error) { return nil, errNoCgo }
