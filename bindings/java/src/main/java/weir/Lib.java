@@ -119,6 +119,8 @@ final class Lib {
     static final MethodHandle QUERY_CANCEL = call("weir_query_cancel", JAVA_LONG);
     static final MethodHandle QUERY_FREE = give("weir_query_free");
     static final MethodHandle BUFFER_NEW = call("weir_buffer_new", JAVA_LONG, ADDRESS, ADDRESS);
+    private static final MethodHandle HANDLES_OPEN =
+            handle("weir_handles_open", FunctionDescriptor.of(JAVA_LONG));
     private static final MethodHandle BUFFER_DATA = handle("weir_buffer_data",
             FunctionDescriptor.of(ADDRESS, JAVA_LONG, ADDRESS));
     static final MethodHandle BUFFER_FREE = give("weir_buffer_free");
@@ -161,6 +163,15 @@ final class Lib {
             handle.invokeExact(value);
             return 1;
         });
+    }
+
+    /** What was given out and not given back, in this process. For tests. */
+    static long handlesOpen() {
+        try {
+            return (long) HANDLES_OPEN.invokeExact();
+        } catch (Throwable thrown) {
+            throw unexpected(thrown);
+        }
     }
 
     /** Where a buffer lies. */

@@ -20,6 +20,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Flow;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** How long things live, and whose they are. */
@@ -58,6 +59,27 @@ class LifeTest {
         assertThrows(IllegalStateException.class, item::text);
         assertThrows(IllegalStateException.class, () -> found.get(java.lang.foreign.ValueLayout.JAVA_BYTE, 0));
         assertThrows(IllegalStateException.class, () -> page.get("$.a"));
+    }
+
+    /** Waits for the collector to give back all that was dropped. */
+    private static void collected() {
+        while (Lib.handlesOpen() > 0) {
+            System.gc();
+            Thread.yield();
+        }
+    }
+
+    @Test
+    @Timeout(60)
+    void whatIsClosedGoesBackAtOnceAndWhatIsDroppedLater() {
+        collected();
+        try (Query query = lines("1\n"); Page page = page(query)) {
+            assertEquals(2, Lib.handlesOpen());
+            assertEquals("1", page.get(0).text());
+        }
+        assertEquals(0, Lib.handlesOpen());
+        page(lines("1\n"));
+        collected();
     }
 
     @Test
