@@ -10,7 +10,7 @@
     reason = "a test may fail by panicking"
 )]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -133,6 +133,15 @@ fn a_killed_server_loses_nothing_acknowledged_and_doubles_nothing() {
             server.kill().unwrap();
             server.wait().unwrap();
             server = start(dir.path(), &address).0;
+            let done = cycle + 1;
+            if done % 100 == 0 || done == cycles {
+                let count = acknowledged.load(Ordering::Relaxed);
+                // Not by a macro, whose output is shown of failed tests only.
+                drop(writeln!(
+                    std::io::stderr(),
+                    "killed {done} of {cycles} times, {count} writes acknowledged"
+                ));
+            }
         }
         stop.store(true, Ordering::Relaxed);
         writers

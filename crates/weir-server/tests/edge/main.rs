@@ -18,9 +18,11 @@
 mod body;
 mod client;
 mod compile;
+mod counts;
 mod drain;
 mod ds;
 mod ds_kill;
+mod exact;
 mod groups;
 #[path = "../shared/hold.rs"]
 mod hold;

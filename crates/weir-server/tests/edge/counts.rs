@@ -1,0 +1,163 @@
+//! `/metrics`: text that reads as `OpenMetrics`, counts that are those of the
+//! client, and no more series however odd the requests are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::world::{World, world};
+
+/// Series of the edge that there may be, whatever clients do.
+const SERIES_MAX: usize = 2_000;
+
+/// What a name may consist of.
+fn is_name(text: &str) -> bool {
+    let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_' || byte == b':';
+    let mut bytes = text.bytes();
+    bytes.next().is_some_and(letter) && bytes.all(|byte| letter(byte) || byte.is_ascii_digit())
+}
+
+/// Labels between braces; values end at a quote that is not escaped.
+fn check_labels(text: &str) {
+    let mut rest = text;
+    let mut names = BTreeSet::new();
+    while !rest.is_empty() {
+        let (name, value) = rest.split_once("=\"").unwrap_or_else(|| panic!("{text}"));
+        assert!(is_name(name) && names.insert(name), "{text}");
+        let mut escaped = false;
+        let end = value.find(|letter| {
+            let ends = letter == '"' && !escaped;
+            escaped = letter == '\\' && !escaped;
+            ends
+        });
+        rest = &value[end.unwrap_or_else(|| panic!("{text}")) + 1..];
+        rest = rest.strip_prefix(',').unwrap_or(rest);
+    }
+}
+
+/// The samples of a page, by name and labels; panics when it is no `OpenMetrics`.
+fn samples(world: &World) -> BTreeMap<String, f64> {
+    let accept = "Accept: application/openmetrics-text";
+    let page = world.ask("GET /metrics", accept, b"");
+    assert_eq!(page.status, 200);
+    let text = page.text().strip_suffix("# EOF\n").expect("an end");
+    let (mut families, mut samples) = (BTreeMap::new(), BTreeMap::new());
+    let mut family = String::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# ") {
+            let mut words = rest.splitn(3, ' ');
+            let (what, name) = (words.next().unwrap(), words.next().unwrap());
+            assert!(is_name(name), "{line}");
+            let value = words.next().expect(line);
+            match what {
+                "TYPE" => {
+                    let known = [
+                        "counter",
+                        "gauge",
+                        "histogram",
+                        "info",
+                        "summary",
+                        "unknown",
+                    ];
+                    assert!(known.contains(&value), "{line}");
+                    let before = families.insert(name.to_owned(), value.to_owned());
+                    assert_eq!(before, None, "{line}: twice");
+                }
+                "HELP" | "UNIT" => {}
+                _ => panic!("{line}"),
+            }
+            // What belongs to a family stands together.
+            name.clone_into(&mut family);
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').expect(line);
+        let value: f64 = value.parse().expect(line);
+        let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+        assert!(is_name(name), "{line}");
+        check_labels(labels.strip_suffix('}').expect(line));
+        let kind = families.get(&family).expect(line);
+        let endings: &[&str] = match kind.as_str() {
+            "counter" => &["_total"],
+            "histogram" => &["_bucket", "_sum", "_count"],
+            _ => &[""],
+        };
+        let fits = |ending: &&&str| name.strip_suffix(**ending) == Some(&*family);
+        assert!(
+            endings.iter().any(|ending| fits(&ending)),
+            "{line} in {family}"
+        );
+        assert!(
+            samples.insert(series.to_owned(), value).is_none(),
+            "{line}: twice"
+        );
+    }
+    assert!(samples.len() > 20, "{samples:?}");
+    samples
+}
+
+fn requests(samples: &BTreeMap<String, f64>, route: &str, method: &str, status: u16) -> f64 {
+    let labels = format!("{{route=\"{route}\",method=\"{method}\",status=\"{status}\"}}");
+    let count = samples.get(&format!("weir_http_requests_total{labels}"));
+    count.copied().unwrap_or(0.0)
+}
+
+#[test]
+fn the_counts_are_those_of_the_client() {
+    let world = world();
+    let events = "/v1/topics/{topic}/events";
+    let before = samples(&world);
+    for n in 0..7 {
+        let reply = world.ask("POST /v1/topics/t/events", "Weir-Key: k", b"x");
+        assert_eq!(reply.status, 201, "{n}");
+    }
+    for _ in 0..3 {
+        assert_eq!(
+            world.ask("POST /v1/topics/none/events", "", b"x").status,
+            404
+        );
+        assert_eq!(
+            world.ask("GET /v1/topics/t/events?odd=1", "", b"").status,
+            400
+        );
+    }
+    let after = samples(&world);
+    for (method, status, more) in [("POST", 201, 7.0), ("POST", 404, 3.0), ("GET", 400, 3.0)] {
+        let counts = [&before, &after].map(|one| requests(one, events, method, status));
+        assert!(
+            (counts[1] - counts[0] - more).abs() < 0.5,
+            "{method} {status}: {counts:?}"
+        );
+    }
+    // Every request is in a bucket, and no bucket has fewer than the one before.
+    let bucket = |bound: &str| {
+        let labels = format!("{{route=\"{events}\",le=\"{bound}\"}}");
+        after.get(&format!("weir_http_request_seconds_bucket{labels}"))
+    };
+    let count = after.get(&format!(
+        "weir_http_request_seconds_count{{route=\"{events}\"}}"
+    ));
+    assert_eq!(bucket("+Inf"), count);
+    assert!(*count.unwrap() > 12.5);
+}
+
+#[test]
+fn odd_requests_make_no_series() {
+    let world = world();
+    assert_eq!(world.ask("GET /a", "", b"").status, 404);
+    assert_eq!(world.ask("BREW /b", "", b"").status, 404);
+    assert_eq!(world.ask("GET /v1/topics/a/keys/k", "", b"").status, 404);
+    // That of the page itself is on the next one.
+    drop(samples(&world));
+    let before = samples(&world);
+    for n in 0..200 {
+        assert_eq!(world.ask(&format!("GET /odd{n}"), "", b"").status, 404);
+        assert_eq!(world.ask(&format!("BREW{n} /b"), "", b"").status, 404);
+        let key = format!("GET /v1/topics/a{n}/keys/k{n}");
+        assert_eq!(world.ask(&key, &format!("X-Odd-{n}: {n}"), b"").status, 404);
+    }
+    let after = samples(&world);
+    let new: Vec<_> = after
+        .keys()
+        .filter(|name| !before.contains_key(*name))
+        .collect();
+    assert!(new.is_empty(), "{new:?}");
+    assert!(after.len() < SERIES_MAX, "{}", after.len());
+}
