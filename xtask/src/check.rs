@@ -58,6 +58,7 @@ pub(crate) fn test() -> anyhow::Result<bool> {
     suites::json(&mut summary);
     suites::bindings(&mut summary);
     suites::python(&mut summary);
+    suites::node(&mut summary);
     Ok(summary.close())
 }
 
@@ -93,6 +94,13 @@ pub(crate) fn bindings() -> bool {
 pub(crate) fn python() -> bool {
     let mut summary = suites::Summary::default();
     suites::python(&mut summary);
+    summary.close()
+}
+
+/// The Node package, alone.
+pub(crate) fn node() -> bool {
+    let mut summary = suites::Summary::default();
+    suites::node(&mut summary);
     summary.close()
 }
 

@@ -17,6 +17,7 @@ mod go;
 mod java;
 mod json_suites;
 mod metadata;
+mod node;
 mod python;
 mod schemathesis;
 mod served;
@@ -56,6 +57,8 @@ cargo xtask COMMAND
                  missing)
   python         the Python package: its wheel, installed into a clean environment, and its tests
                  (what they need is fetched into target/tools when missing)
+  node           the Node package: packed with its native module, installed into a clean directory,
+                 and its tests (what checks its types is fetched into target/tools when missing)
   setup          toolchain parts the checks need, installed when missing
 ";
 
@@ -83,6 +86,7 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<bool> {
         ("ds", []) => return Ok(check::ds()),
         ("json", []) => return Ok(check::json()),
         ("python", []) => return Ok(check::python()),
+        ("node", []) => return Ok(check::node()),
         ("bindings", []) => return Ok(check::bindings()),
         ("capi", some) => {
             capi::command(some)?;

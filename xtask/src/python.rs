@@ -68,8 +68,8 @@ pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells what a report says of each test; how many failed.
-fn read(report: &str, tell: Tell<'_>) -> anyhow::Result<usize> {
+/// Tells what a report says of each test, one line each; how many failed.
+pub(crate) fn read(report: &str, tell: Tell<'_>) -> anyhow::Result<usize> {
     let (mut count, mut failed) = (0, 0);
     for line in report.lines() {
         let line: Value = serde_json::from_str(line).context("a line of the report")?;

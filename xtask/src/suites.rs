@@ -10,6 +10,7 @@ use crate::durable_streams;
 use crate::go;
 use crate::java;
 use crate::json_suites;
+use crate::node;
 use crate::python;
 use crate::schemathesis;
 use crate::steps::{cargo, shown};
@@ -175,6 +176,17 @@ pub(crate) fn bindings(summary: &mut Summary) {
 pub(crate) fn python(summary: &mut Summary) {
     let suite = "Python package";
     let result = python::run(&mut |what, verdict| {
+        summary.verdict(suite, what, verdict);
+    });
+    if let Err(error) = result {
+        summary.fail(suite, &format!("{error:#}"));
+    }
+}
+
+/// The Node package, installed.
+pub(crate) fn node(summary: &mut Summary) {
+    let suite = "Node package";
+    let result = node::run(&mut |what, verdict| {
         summary.verdict(suite, what, verdict);
     });
     if let Err(error) = result {

@@ -1,0 +1,43 @@
+'use strict'
+// A work queue: producers append, workers claim, what fails comes again and at last elsewhere.
+
+const assert = require('node:assert')
+const { mkdtempSync } = require('node:fs')
+const { tmpdir } = require('node:os')
+const { join } = require('node:path')
+const weir = require('weir')
+
+async function main() {
+  const store = await weir.open(mkdtempSync(join(tmpdir(), 'weir-example-')))
+  await store.topic('failed').ensure()
+  const jobs = store.topic('jobs')
+  await jobs.ensure()
+  await jobs.batch([0, 1, 2, 3, 4].map((job) => weir.put('', JSON.stringify({ job }))))
+
+  const options = { leaseMs: 30_000, attempts: 2, deadLetters: 'failed' }
+  const group = await jobs.group('workers', 'shared', options)
+  const done = []
+  for (let work; (work = await group.claim(2, { timeoutMs: 200 })).length > 0; ) {
+    for (const one of work) {
+      const job = one.record.get('$.job')
+      if (job === 3) {
+        await group.nack([one], { reason: 'cannot do this one' })
+      } else {
+        await group.ack([one])
+        done.push(job)
+      }
+    }
+  }
+  assert.deepStrictEqual(done.sort(), [0, 1, 2, 4])
+
+  for await (const page of store.topic('failed').listen({ after: 1, timeoutMs: 5000 })) {
+    // First what became of it, then what it was.
+    assert.strictEqual(page.at(0).get('$.reason'), 'cannot do this one')
+    assert.strictEqual(page.at(1).get('$.job'), 3)
+    console.log('given up', page.at(1).text())
+    break
+  }
+  await store.close()
+}
+
+main()

@@ -1,0 +1,99 @@
+'use strict'
+// The classes of errors, and the one place where they are made.
+
+const MARK = 'weir:'
+
+class WeirError extends Error {
+  constructor(fields) {
+    super(fields.message)
+    this.code = fields.code
+    this.number = fields.number
+    this.retry = fields.retry
+    this.advice = fields.advice
+  }
+  get name() {
+    return this.constructor.name
+  }
+}
+class VerdictError extends WeirError {}
+class RefusalError extends WeirError {
+  constructor(fields) {
+    super(fields)
+    if (fields.expected !== undefined) this.expected = BigInt(fields.expected)
+  }
+}
+class StoreError extends WeirError {}
+class ClientError extends WeirError {}
+class QueryError extends WeirError {
+  constructor(fields) {
+    super(fields)
+    for (const name of ['source', 'page', 'item', 'offset']) {
+      if (fields[name] !== undefined) this[name] = Number(fields[name])
+    }
+    for (const name of ['sourceName', 'field']) {
+      if (fields[name] !== undefined) this[name] = fields[name]
+    }
+  }
+}
+class InternalError extends WeirError {}
+
+const CLASSES = {
+  verdict: VerdictError,
+  refusal: RefusalError,
+  store: StoreError,
+  client: ClientError,
+  query: QueryError,
+  internal: InternalError,
+}
+
+/** The error that a native one stands for; others as they are. */
+function translated(error) {
+  const text = error instanceof Error ? error.message : ''
+  if (!text.startsWith(MARK)) return error
+  const fields = JSON.parse(text.slice(MARK.length))
+  return new (CLASSES[fields.class] ?? WeirError)(fields)
+}
+
+/** Calls into the native module. */
+function call(body) {
+  try {
+    return body()
+  } catch (error) {
+    throw translated(error)
+  }
+}
+
+/** Calls something of the native module that gives a promise. */
+async function settle(body) {
+  try {
+    return await body()
+  } catch (error) {
+    throw translated(error)
+  }
+}
+
+/** The same; a signal ends the wait, not what is waited for. */
+function abortable(signal, body) {
+  if (!signal) return settle(body)
+  signal.throwIfAborted()
+  return new Promise((resolve, reject) => {
+    const aborted = () => reject(signal.reason)
+    signal.addEventListener('abort', aborted, { once: true })
+    settle(body)
+      .then(resolve, reject)
+      .finally(() => signal.removeEventListener('abort', aborted))
+  })
+}
+
+module.exports = {
+  WeirError,
+  VerdictError,
+  RefusalError,
+  StoreError,
+  ClientError,
+  QueryError,
+  InternalError,
+  call,
+  settle,
+  abortable,
+}

@@ -1,0 +1,20 @@
+'use strict'
+// Finds the native module: of this platform in the package, or where WEIR_NATIVE_PATH says.
+
+const path = require('node:path')
+
+function load() {
+  const name = `weir.${process.platform}-${process.arch}.node`
+  const file = process.env.WEIR_NATIVE_PATH || path.join(__dirname, '..', 'native', name)
+  try {
+    return require(file)
+  } catch (cause) {
+    throw new Error(
+      `the native module of weir cannot be loaded from ${file}: build it with \`node build.mjs\`, ` +
+        'install a package that has it for this platform, or name it by WEIR_NATIVE_PATH',
+      { cause },
+    )
+  }
+}
+
+module.exports = load()

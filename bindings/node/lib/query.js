@@ -1,0 +1,166 @@
+'use strict'
+// The query engine over pages from anywhere.
+
+const native = require('./native.js')
+const { call, settle } = require('./errors.js')
+const { big, bytes, maybeBytes, settings, Page } = require('./values.js')
+
+/** Bytes above which a page is scanned beside the event loop. */
+const LARGE = 256 << 10
+
+const FIELDS = new Set([
+  'where', 'order', 'select', 'group', 'distinct', 'offset', 'limit', 'top', 'params', 'strings',
+  'complex', 'missing', 'level', 'onBadItem', 'mode', 'budgets', 'token',
+])
+
+/** JSON scalars by name. */
+const named = (values = {}) =>
+  Object.entries(values).map(([name, value]) => ({ name, value: JSON.stringify(value) }))
+
+/** The fields of a query as they cross. */
+function fields(options) {
+  for (const name of Object.keys(options)) {
+    if (!FIELDS.has(name)) throw new TypeError(`a query has no field ${name}`)
+  }
+  const { where, offset, limit, top, params, budgets, token, ...words } = options
+  return {
+    ...words,
+    filter: where,
+    offset: big(offset),
+    limit: big(limit),
+    top: big(top),
+    params: named(params),
+    budgets: settings(budgets ?? {}),
+    token: maybeBytes(token, 'token'),
+  }
+}
+
+/** The options of a source as they cross. */
+function source({ name, ordinal, first, meta, bound, ...rest }) {
+  return {
+    ...rest,
+    name: maybeBytes(name, 'name'),
+    ordinal: big(ordinal),
+    first: maybeBytes(first, 'first'),
+    meta: named(meta),
+    bound: bound?.map((key) => JSON.stringify(key)),
+  }
+}
+
+class Source {
+  constructor(query, number) {
+    this.query = query
+    this.number = number
+    Object.freeze(this)
+  }
+  get name() {
+    return this.query.sourceName(this.number)?.toString()
+  }
+  enqueue(page, next) {
+    this.query.enqueue(this, page, next)
+  }
+  enqueueLarge(page, next) {
+    return this.query.enqueueLarge(this, page, next)
+  }
+  finish() {
+    this.query.finish(this)
+  }
+  watermark(...keys) {
+    this.query.watermark(this, ...keys)
+  }
+  replace(parts) {
+    return this.query.replace(this, parts)
+  }
+}
+
+const number = (given) => (given instanceof Source ? given.number : given)
+
+class Query {
+  #inner
+  #sources = new Map()
+  constructor(options = {}) {
+    this.#inner = call(() => native.makeQuery(fields(options)))
+  }
+  #source(id) {
+    let known = this.#sources.get(id)
+    if (!known) this.#sources.set(id, (known = new Source(this, id)))
+    return known
+  }
+  addSource(options = {}) {
+    return this.#source(call(() => this.#inner.addSource(source(options))))
+  }
+  enqueue(given, page, next) {
+    call(() => this.#inner.enqueue(number(given), bytes(page, 'page'), maybeBytes(next, 'next')))
+  }
+  enqueueLarge(given, page, next) {
+    const id = number(given)
+    return settle(() => this.#inner.enqueueLarge(id, bytes(page, 'page'), maybeBytes(next, 'next')))
+  }
+  finish(given) {
+    call(() => this.#inner.finish(number(given)))
+  }
+  watermark(given, ...keys) {
+    call(() => this.#inner.watermark(number(given), keys.map((key) => JSON.stringify(key))))
+  }
+  replace(given, parts) {
+    const ids = call(() => this.#inner.replace(number(given), parts.map(source)))
+    return ids.map((id) => this.#source(id))
+  }
+  #need(need) {
+    return {
+      source: this.#source(need.source),
+      continuation: need.continuation ? Buffer.from(need.continuation) : undefined,
+      required: need.required,
+      bytes: Number(need.bytes),
+    }
+  }
+  next({ maxItems = 256, maxBytes = 1 << 20 } = {}) {
+    const step = call(() => this.#inner.next(maxItems, BigInt(maxBytes)))
+    if (!step) return { kind: 'done' }
+    if (step.page) return { kind: 'page', page: new Page(step.page) }
+    return { kind: 'need', needs: step.needs.map((need) => this.#need(need)) }
+  }
+  needs() {
+    return call(() => this.#inner.needs()).map((need) => this.#need(need))
+  }
+  /** The results, page by page; `fetch` is asked for what is needed, for all at a time. */
+  async *pages(fetch, { signal, ...bounds } = {}) {
+    for (;;) {
+      signal?.throwIfAborted()
+      const step = this.next(bounds)
+      if (step.kind === 'done') return
+      if (step.kind === 'page') {
+        yield step.page
+        continue
+      }
+      if (!fetch) {
+        throw new TypeError(`the query needs a page of source ${step.needs[0].source.number}; give fetch`)
+      }
+      const fetched = await Promise.all(step.needs.map((need) => fetch(need)))
+      for (const [at, found] of fetched.entries()) {
+        if (!found) continue
+        const [page, next] = found
+        if (page.length > LARGE) await this.enqueueLarge(step.needs[at].source, page, next)
+        else this.enqueue(step.needs[at].source, page, next)
+      }
+    }
+  }
+  token() {
+    return Buffer.from(call(() => this.#inner.token()))
+  }
+  explain() {
+    return call(() => this.#inner.explain())
+  }
+  sourceName(id) {
+    const name = call(() => this.#inner.sourceName(id))
+    return name ? Buffer.from(name) : undefined
+  }
+  get bufferedBytes() {
+    return Number(call(() => this.#inner.bufferedBytes()))
+  }
+  get skipped() {
+    return Number(call(() => this.#inner.skipped()))
+  }
+}
+
+module.exports = { Query, Source, fields }

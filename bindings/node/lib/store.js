@@ -1,0 +1,391 @@
+'use strict'
+// Stores, topics, groups, sessions.
+
+const native = require('./native.js')
+const { abortable, call, settle, VerdictError, StoreError } = require('./errors.js')
+const { big, bytes, maybeBytes, settings, record, Record, RecordPage, Page } = require('./values.js')
+const { fields } = require('./query.js')
+
+/** Milliseconds for which a listener keeps a thread before others have their turn. */
+const TURN_MS = 100
+
+class Verdict {
+  constructor(given) {
+    this.effect = given.effect
+    this.valid = given.effect === 'VALID'
+    this.reason = given.reason
+    this.number = given.number
+    this.detail = given.detail && Object.fromEntries(
+      Object.entries(given.detail).filter(([, value]) => value !== undefined && value !== null),
+    )
+    this.intention = given.intention
+    this.offset = given.offset
+    this.records = given.records
+    this.replayed = given.replayed
+    this.fuel = given.fuel
+    Object.freeze(this)
+  }
+  check() {
+    if (this.valid) return this
+    throw new VerdictError({
+      message: `the verdict is ${this.effect} ${this.reason}`,
+      code: this.reason,
+      number: this.number,
+      retry: 'no',
+      advice: '',
+    })
+  }
+}
+
+// What can be asked for.
+
+const put = (key, value, options = {}) => ({ kind: 'put', key, value, ...options })
+const del = (key, options = {}) => ({ kind: 'delete', key, ...options })
+const transaction = (steps, options = {}) => ({ kind: 'transaction', steps, ...options })
+const create = (options = {}) => ({ kind: 'create', options })
+const alter = (options = {}) => ({ kind: 'alter', options })
+const destroy = () => ({ kind: 'destroy' })
+
+const expect = {
+  keyOffset: (offset, key) => ({ kind: 'keyOffset', number: offset, key }),
+  keyAbsent: (key) => ({ kind: 'keyAbsent', key }),
+  keyPresent: (key) => ({ kind: 'keyPresent', key }),
+  topicOffset: (offset) => ({ kind: 'topicOffset', number: offset }),
+  topicAbsentOr: (offset) => ({ kind: 'topicAbsentOr', number: offset }),
+  topicEmpty: () => ({ kind: 'topicEmpty' }),
+  incarnation: (intention) => ({ kind: 'incarnation', number: intention }),
+}
+
+/** An intention as it crosses. */
+function crossing(topic, op) {
+  const { holdForGroups, program, args, compaction, ...numbers } = op.options ?? {}
+  const given = settings(numbers)
+  if (compaction !== undefined) given.push({ name: 'compaction', value: compaction === 'latest' ? 1n : 0n })
+  return {
+    kind: op.kind,
+    topic,
+    key: maybeBytes(op.key, 'key'),
+    value: op.kind === 'put' ? bytes(op.value, 'value') : maybeBytes(op.value ?? args, 'args'),
+    meta: maybeBytes(op.meta, 'meta'),
+    expect: op.expect?.map((one) => ({
+      kind: one.kind,
+      key: maybeBytes(one.key, 'key'),
+      number: big(one.number),
+    })),
+    steps: op.steps?.map((step) => crossing('', step)),
+    settings: given,
+    groups: holdForGroups,
+    program: maybeBytes(op.program ?? program, 'program'),
+  }
+}
+
+/** Where reading starts. */
+function start(options, usual) {
+  const given = ['after', 'last', 'timeMs', 'end', 'start'].filter(
+    (name) => options[name] !== undefined && options[name] !== false,
+  )
+  if (given.length > 1) throw new TypeError(`reading starts at one place, not at ${given.join(' and ')}`)
+  const kind = given[0] ?? usual
+  const number = kind === 'start' || kind === 'end' ? undefined : big(options[kind])
+  return { kind, number }
+}
+
+/** Repeats a step that waits for so many milliseconds until it gives something. */
+async function patiently(step, timeoutMs, signal) {
+  const end = timeoutMs === undefined ? Infinity : performance.now() + timeoutMs
+  for (;;) {
+    signal?.throwIfAborted()
+    const left = Math.max(0, Math.min(TURN_MS, Math.ceil(end - performance.now())))
+    const found = await settle(() => step(left))
+    if (found) return found
+    if (performance.now() >= end) return undefined
+  }
+}
+
+class Topic {
+  #store
+  constructor(store, name) {
+    this.#store = store
+    this.name = name
+  }
+  async #one(op, signal) {
+    return (await this.#store.batch([[this.name, op]], { signal }))[0]
+  }
+  create(options) {
+    return this.#one(create(options))
+  }
+  alter(options) {
+    return this.#one(alter(options))
+  }
+  destroy() {
+    return this.#one(destroy())
+  }
+  replace(program, args) {
+    return this.#one({ kind: 'replace', program, value: args })
+  }
+  ensure() {
+    return this.#store._run((inner) => inner.ensure(this.name))
+  }
+  info() {
+    return this.#store._run((inner) => inner.info(this.name)).then((info) => info ?? undefined)
+  }
+  append(value, options = {}) {
+    return this.put('', value, options)
+  }
+  put(key, value, { signal, ...options } = {}) {
+    return this.#one(put(key, value, options), signal)
+  }
+  delete(key, { signal, ...options } = {}) {
+    return this.#one(del(key, options), signal)
+  }
+  transaction(steps, { signal, ...options } = {}) {
+    return this.#one(transaction(steps, options), signal)
+  }
+  batch(ops, options) {
+    return this.#store.batch(ops.map((op) => [this.name, op]), options)
+  }
+  async get(key) {
+    return record(await this.#store._run((inner) => inner.get(this.name, bytes(key, 'key'))))
+  }
+  async at(offset) {
+    return record(await this.#store._run((inner) => inner.at(this.name, BigInt(offset))))
+  }
+  async *keys(prefix = '', { after, limit = Infinity } = {}) {
+    let behind = maybeBytes(after, 'after')
+    for (let left = limit; left > 0; ) {
+      const size = Math.min(left, 1000)
+      const found = await this.#store._run((inner) =>
+        inner.scan(this.name, bytes(prefix, 'prefix'), behind, size),
+      )
+      for (const { key, offset } of found) yield { key: Buffer.from(key), offset }
+      if (found.length < size) return
+      left -= found.length
+      behind = found.at(-1).key
+    }
+  }
+  async *pages(options = {}) {
+    const from = start(options, 'start')
+    const reader = await this.#store._run((inner) => inner.reader(this.name, from, false))
+    for (;;) {
+      options.signal?.throwIfAborted()
+      const table = await this.#store._run(() => reader.next(0))
+      if (!table) return
+      yield new RecordPage(table)
+    }
+  }
+  async *records(options) {
+    for await (const page of this.pages(options)) yield* page
+  }
+  async *listen(options = {}) {
+    const from = start(options, 'end')
+    const reader = await this.#store._run((inner) => inner.reader(this.name, from, true))
+    for (;;) {
+      const turn = (left) => this.#store._run(() => reader.next(left))
+      const table = await patiently(turn, options.timeoutMs, options.signal)
+      if (!table) return
+      yield new RecordPage(table)
+    }
+  }
+  async *tail(options) {
+    for await (const page of this.listen(options)) yield* page
+  }
+  async *latest({ timeoutMs = 0, signal } = {}) {
+    const latest = await this.#store._run((inner) => inner.latest(this.name))
+    for (;;) {
+      const turn = () => this.#store._run(() => latest.next())
+      const table = await patiently(turn, timeoutMs, signal)
+      if (!table) return
+      yield record(table)
+    }
+  }
+  async group(name, mode = 'shared', options = {}) {
+    const given = { ...options, name, mode, start: big(options.start) }
+    return new Group(await this.#store._run((inner) => inner.group(this.name, given)), name)
+  }
+  groups() {
+    return this.#store._run((inner) => inner.groups(this.name))
+  }
+}
+
+class Work {
+  constructor(found, claim, attempts) {
+    this.record = found
+    this.claim = claim
+    this.offset = found.offset
+    this.attempts = attempts
+  }
+}
+
+class Group {
+  #inner
+  constructor(inner, name) {
+    this.#inner = inner
+    this.name = name
+  }
+  async claim(max = 100, { timeoutMs = 0, signal } = {}) {
+    const table = await patiently((left) => this.#inner.claim(max, left), timeoutMs, signal)
+    if (!table) return []
+    const page = new RecordPage(table)
+    return Array.from(page, (one, at) => new Work(one, table.claims[at], table.attempts[at]))
+  }
+  #settle(work, how, ms = 0, reason = '') {
+    const claims = work.map(({ claim, offset }) => ({ claim: BigInt(claim), offset: BigInt(offset) }))
+    return settle(() => this.#inner.settle(claims, how, ms, reason))
+  }
+  ack(work) {
+    return this.#settle(work, 'done')
+  }
+  async ackSoon(work) {
+    await this.#settle(work, 'doneSoon')
+  }
+  nack(work, { delayMs = 0, reason = '' } = {}) {
+    return this.#settle(work, 'fail', delayMs, reason)
+  }
+  extend(work, leaseMs) {
+    return this.#settle(work, 'extend', leaseMs)
+  }
+  async reset(offset) {
+    return new Verdict(await settle(() => this.#inner.reset(BigInt(offset))))
+  }
+  takeOver() {
+    return settle(() => this.#inner.takeOver())
+  }
+  leave() {
+    return settle(() => this.#inner.leave())
+  }
+  info() {
+    return settle(() => this.#inner.info())
+  }
+  async delete() {
+    return new Verdict(await settle(() => this.#inner.delete()))
+  }
+}
+
+class Session {
+  #inner
+  constructor(inner) {
+    this.#inner = inner
+  }
+  nextNonce() {
+    return settle(() => this.#inner.nextNonce())
+  }
+  resume(nonce) {
+    return settle(() => this.#inner.resume(BigInt(nonce)))
+  }
+  async execute(intentions) {
+    const ops = intentions.map(([topic, op]) => crossing(topic, op))
+    return (await settle(() => this.#inner.send(ops))).map((given) => new Verdict(given))
+  }
+}
+
+class TopicQuery {
+  #inner
+  #options
+  constructor(inner, options) {
+    this.#inner = inner
+    this.#options = options
+  }
+  async next({ timeoutMs, signal, maxItems = 256, maxBytes = 1 << 20 } = {}) {
+    let done = false
+    const step = async (left) => {
+      const found = await this.#inner.next(left, maxItems, BigInt(maxBytes))
+      done = found.done
+      return found.done || found.page ? found : undefined
+    }
+    const found = await patiently(step, timeoutMs, signal)
+    if (!found || done) return undefined
+    const topics = new Map(found.topics.map(({ source, topic }) => [source, topic]))
+    return new Page(found.page, topics)
+  }
+  async *pages() {
+    for (let page; (page = await this.next(this.#options)); ) yield page
+  }
+  async *[Symbol.asyncIterator]() {
+    for await (const page of this.pages()) yield* page
+  }
+  token() {
+    return Buffer.from(call(() => this.#inner.token()))
+  }
+  explain() {
+    return call(() => this.#inner.explain())
+  }
+  get asOf() {
+    return call(() => this.#inner.asOf()) ?? undefined
+  }
+  cancel() {
+    this.#inner.cancel()
+  }
+}
+
+class Store {
+  #inner
+  #closed = false
+  constructor(inner) {
+    this.#inner = inner
+  }
+  static async open(path, { durability, intervalMs, create, program, ...numbers } = {}) {
+    const given = { durability, intervalMs, create, program, settings: settings(numbers) }
+    return new Store(await settle(() => native.open(String(path), given)))
+  }
+  static async connect(url, { identity, ...options } = {}) {
+    const given = { ...options, certificate: identity?.[0], key: identity?.[1] }
+    return new Store(await settle(() => native.connect(String(url), given)))
+  }
+  /** Calls into the store unless it was closed. */
+  _run(body) {
+    return settle(() => {
+      if (this.#closed) throw closed()
+      return body(this.#inner)
+    })
+  }
+  topic(name) {
+    if (this.#closed) throw closed()
+    call(() => this.#inner.checkTopic(name))
+    return new Topic(this, name)
+  }
+  topics({ dead = false } = {}) {
+    return this._run((inner) => inner.topics(dead))
+  }
+  async batch(intentions, { signal } = {}) {
+    const ops = intentions.map(([topic, op]) => crossing(topic, op))
+    const given = await abortable(signal, () => this._run((inner) => inner.send(ops)))
+    return given.map((verdict) => new Verdict(verdict))
+  }
+  async session(client) {
+    return new Session(await this._run((inner) => inner.session(bytes(client, 'client'))))
+  }
+  async query(topics, options = {}) {
+    const { view, asOf, follow, kinds, resetEarliest, pushDown, patienceMs, ...rest } = options
+    const { timeoutMs, signal, maxItems, maxBytes, ...text } = rest
+    const list = typeof topics === 'string' ? [topics] : [...topics]
+    const where = { topics: list, view, asOf: big(asOf), follow, kinds, resetEarliest, pushDown, patienceMs }
+    const inner = await this._run((store) => store.query(where, fields(text)))
+    return new TopicQuery(inner, { timeoutMs, signal, maxItems, maxBytes })
+  }
+  durability() {
+    return this._run((inner) => inner.durability())
+  }
+  sync() {
+    return this._run((inner) => inner.sync())
+  }
+  get closed() {
+    return this.#closed
+  }
+  async close() {
+    this.#closed = true
+    await settle(() => this.#inner.close())
+  }
+  [Symbol.asyncDispose ?? Symbol.for('nodejs.asyncDispose')]() {
+    return this.close()
+  }
+}
+
+function closed() {
+  const message = 'the store is closed'
+  return new StoreError({ message, code: 'CLOSED', number: native.closedNumber(), retry: 'no', advice: 'Open the store again.' })
+}
+
+module.exports = {
+  Store, Topic, Group, Work, Session, TopicQuery, Verdict, Record, RecordPage,
+  put, del, transaction, create, alter, destroy, expect,
+}

@@ -1,0 +1,142 @@
+//! Errors of the crates below on their way to JavaScript, which makes its classes of them.
+
+use std::fmt::Write as _;
+
+use weir::query::QueryError;
+use weir::{ErrorCode, StoreError, WeirError};
+
+/// What stands before the fields of an error in the message that crosses.
+const MARK: &str = "weir:";
+
+/// An error: its code, its words and, for queries, its place.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: ErrorCode,
+    text: String,
+    /// Further fields, as JSON members with a comma before each.
+    more: String,
+}
+
+/// What most calls here answer.
+pub(crate) type Answer<T> = Result<T, Failure>;
+
+impl Failure {
+    /// With words of our own.
+    pub(crate) fn new(code: ErrorCode, text: impl Into<String>) -> Self {
+        Self {
+            code,
+            text: text.into(),
+            more: String::new(),
+        }
+    }
+
+    /// Another call uses the object.
+    pub(crate) fn busy() -> Self {
+        Self::new(ErrorCode::Busy, "another call uses this object now")
+    }
+
+    /// A value that an option does not have.
+    pub(crate) fn option(what: &str, value: &str) -> Self {
+        Self::new(ErrorCode::BadOption, format!("{what} cannot be {value:?}"))
+    }
+
+    /// A number of a session that was not taken.
+    pub(crate) fn nonce(code: ErrorCode, expected: u64) -> Self {
+        let text = format!("the nonce is refused; the session expects {expected}");
+        let mut failure = Self::new(code, text);
+        failure.field("expected", Some(expected));
+        failure
+    }
+
+    fn field(&mut self, name: &str, value: Option<u64>) {
+        if let Some(value) = value {
+            // Writing into a string does not fail. In quotes, because it may be too large a number.
+            let _ = write!(self.more, ",\"{name}\":\"{value}\"");
+        }
+    }
+}
+
+/// A text as JSON string.
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => out.extend(['\\', character]),
+            control if control < ' ' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(control));
+            }
+            plain => out.push(plain),
+        }
+    }
+    out.push('"');
+    out
+}
+
+impl From<WeirError> for Failure {
+    fn from(error: WeirError) -> Self {
+        let code = match error {
+            WeirError::Store(error) => return error.into(),
+            WeirError::Query(error) => return error.into(),
+            WeirError::Nonce { code, expected, .. } => return Self::nonce(code, expected),
+            WeirError::Name(_) => ErrorCode::BadName,
+            WeirError::NotCreated { code } | WeirError::Group { code } => code,
+            _ => ErrorCode::Internal,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}
+
+impl From<QueryError> for Failure {
+    fn from(error: QueryError) -> Self {
+        let mut failure = Self::new(error.code(), error.to_string());
+        let place = error.place();
+        failure.field("source", place.source.map(|source| u64::from(source.0)));
+        failure.field("page", place.page);
+        failure.field("item", place.item);
+        failure.field("offset", place.offset);
+        if !place.name.is_empty() {
+            let name = quoted(&String::from_utf8_lossy(&place.name));
+            let _ = write!(failure.more, ",\"sourceName\":{name}");
+        }
+        if let Some(field) = place.field {
+            let _ = write!(failure.more, ",\"field\":{}", quoted(field));
+        }
+        failure
+    }
+}
+
+impl From<Failure> for napi::Error {
+    fn from(failure: Failure) -> Self {
+        let code = failure.code;
+        let class = match code.class() {
+            weir::ErrorClass::Invalid | weir::ErrorClass::Error => "verdict",
+            weir::ErrorClass::Refusal => "refusal",
+            weir::ErrorClass::Store => "store",
+            weir::ErrorClass::Client => "client",
+            weir::ErrorClass::Query => "query",
+            weir::ErrorClass::Call => "call",
+            weir::ErrorClass::Internal => "internal",
+        };
+        let retry = match code.retry() {
+            weir::ErrorRetry::Yes => "yes",
+            weir::ErrorRetry::After => "after",
+            weir::ErrorRetry::No => "no",
+        };
+        Self::from_reason(format!(
+            "{MARK}{{\"code\":\"{}\",\"number\":{},\"class\":\"{class}\",\"retry\":\"{retry}\",\
+             \"message\":{},\"advice\":{}{}}}",
+            code.name(),
+            code.number(),
+            quoted(&failure.text),
+            quoted(code.advice()),
+            failure.more
+        ))
+    }
+}

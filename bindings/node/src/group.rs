@@ -1,0 +1,215 @@
+//! Members of groups: they take records, and say what became of them.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use napi::Env;
+use napi::bindgen_prelude::{BigInt, Object};
+use napi_derive::napi;
+use weir::{Claim, ConsequenceOffset, ErrorCode, GroupMode, GroupSetup, Settle};
+
+use crate::error::{Answer, Failure};
+use crate::input::number;
+use crate::pool::promise;
+use crate::reader::with;
+use crate::records::RecordsOut;
+use crate::verdict::VerdictOut;
+
+/// A group that is joined, and how it is made.
+#[napi(object)]
+pub struct GroupIn {
+    pub name: String,
+    pub mode: String,
+    pub start: Option<BigInt>,
+    pub lease_ms: Option<u32>,
+    pub attempts: Option<u32>,
+    pub pending: Option<u32>,
+    pub dead_letters: Option<String>,
+    pub member: Option<String>,
+    pub existing: Option<bool>,
+}
+
+/// What names a record that a member has.
+#[napi(object)]
+pub struct ClaimIn {
+    pub claim: BigInt,
+    pub offset: BigInt,
+}
+
+/// A group as it is.
+#[napi(object)]
+pub struct GroupInfoOut {
+    pub topic: String,
+    pub name: String,
+    pub mode: String,
+    pub cursor: BigInt,
+    pub lag: BigInt,
+    pub leased: BigInt,
+    pub waiting: BigInt,
+    pub redeliveries: BigInt,
+    pub deaths: BigInt,
+    pub lease_ms: BigInt,
+    pub attempts_max: u32,
+    pub dead_letters: String,
+}
+
+impl From<weir::GroupInfo> for GroupInfoOut {
+    fn from(info: weir::GroupInfo) -> Self {
+        Self {
+            topic: info.topic,
+            name: info.name,
+            mode: info.mode.name().to_owned(),
+            cursor: info.cursor.0.into(),
+            lag: info.lag.into(),
+            leased: info.leased.into(),
+            waiting: info.waiting.into(),
+            redeliveries: info.redeliveries.into(),
+            deaths: info.deaths.into(),
+            lease_ms: info.lease_ms.into(),
+            attempts_max: info.attempts_max,
+            dead_letters: info.dead_letters,
+        }
+    }
+}
+
+/// A member of a group.
+#[napi]
+pub struct Group(Arc<Mutex<Option<weir::Group>>>);
+
+impl Group {
+    /// Joins a group, which is made if it is not there.
+    pub(crate) fn open(topic: &weir::Topic, given: &GroupIn) -> Answer<Self> {
+        let modes = [GroupMode::Exclusive, GroupMode::Keyed, GroupMode::Shared];
+        let mode = modes.into_iter().find(|mode| mode.name() == given.mode);
+        let mut setup = GroupSetup::new(mode.ok_or_else(|| Failure::option("mode", &given.mode))?);
+        if let Some(start) = &given.start {
+            setup.start = number("start", start)?;
+        }
+        setup.lease_ms = given.lease_ms.map_or(setup.lease_ms, u64::from);
+        setup.attempts_max = given.attempts.unwrap_or(setup.attempts_max);
+        setup.pending_max = given.pending.unwrap_or(setup.pending_max);
+        setup.dead_letters = given.dead_letters.as_deref().unwrap_or_default();
+        if given.existing == Some(true) && topic.group_info(&given.name)?.is_none() {
+            let text = format!("topic {} has no group {}", topic.name(), given.name);
+            return Err(Failure::new(ErrorCode::GroupUnknown, text));
+        }
+        let mut group = topic.group_with(&given.name, &setup)?;
+        if let Some(member) = &given.member {
+            group = group.member(member);
+        }
+        Ok(Self(Arc::new(Mutex::new(Some(group)))))
+    }
+
+    fn job<'env, T: napi::bindgen_prelude::ToNapiValue + Send + 'static>(
+        &self,
+        env: &'env Env,
+        work: impl FnOnce(&mut weir::Group) -> Answer<T> + Send + 'static,
+    ) -> napi::Result<Object<'env>> {
+        let group = Arc::clone(&self.0);
+        promise(env, move || {
+            with(&group, |slot| match slot {
+                Some(group) => work(group),
+                None => Err(deleted()),
+            })
+        })
+    }
+}
+
+fn deleted() -> Failure {
+    Failure::new(ErrorCode::GroupUnknown, "the group was deleted")
+}
+
+#[napi]
+impl Group {
+    /// Takes up to so many records, waiting so long for the first one.
+    #[napi]
+    pub fn claim<'env>(
+        &self,
+        env: &'env Env,
+        max: u32,
+        wait_ms: u32,
+    ) -> napi::Result<Object<'env>> {
+        self.job(env, move |group| {
+            let wait = Duration::from_millis(u64::from(wait_ms));
+            let works = group.claim(max as usize, wait)?;
+            Ok((!works.is_empty()).then(|| RecordsOut::works(&works)))
+        })
+    }
+
+    /// Says what became of records: "done", "doneSoon", "fail" or "extend". The offsets of those
+    /// that are with somebody else by now.
+    #[napi]
+    pub fn settle<'env>(
+        &self,
+        env: &'env Env,
+        claims: Vec<ClaimIn>,
+        how: String,
+        ms: u32,
+        reason: String,
+    ) -> napi::Result<Object<'env>> {
+        let claims = claims.iter().map(|given| {
+            Ok(Claim {
+                claim: number("a claim", &given.claim)?,
+                offset: ConsequenceOffset(number("an offset", &given.offset)?),
+            })
+        });
+        let claims = claims.collect::<Answer<Vec<Claim>>>()?;
+        self.job(env, move |group| {
+            let time = Duration::from_millis(u64::from(ms));
+            let how = match how.as_str() {
+                "done" => Settle::Done,
+                "doneSoon" => Settle::DoneSoon,
+                "fail" => Settle::Fail {
+                    delay: time,
+                    reason: &reason,
+                },
+                "extend" => Settle::Extend { lease: time },
+                other => return Err(Failure::option("how", other)),
+            };
+            let lost = group.settle(&claims, how)?.into_iter();
+            Ok(lost
+                .map(|offset| BigInt::from(offset.0))
+                .collect::<Vec<_>>())
+        })
+    }
+
+    /// Puts the group anywhere.
+    #[napi]
+    pub fn reset<'env>(&self, env: &'env Env, offset: BigInt) -> napi::Result<Object<'env>> {
+        let offset = ConsequenceOffset(number("an offset", &offset)?);
+        self.job(env, move |group| {
+            let verdict = group.reset(offset)?;
+            Ok(VerdictOut::new(verdict.commit(), verdict.is_replayed()))
+        })
+    }
+
+    /// Takes over an exclusive group.
+    #[napi]
+    pub fn take_over<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        self.job(env, |group| Ok(group.take_over()?))
+    }
+
+    /// Gives up the ownership of an exclusive group.
+    #[napi]
+    pub fn leave<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        self.job(env, |group| Ok(group.leave()?))
+    }
+
+    /// The group as it is now.
+    #[napi]
+    pub fn info<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        self.job(env, |group| Ok(GroupInfoOut::from(group.info()?)))
+    }
+
+    /// Ends the group.
+    #[napi]
+    pub fn delete<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        let group = Arc::clone(&self.0);
+        promise(env, move || {
+            with(&group, |slot| {
+                let verdict = slot.take().ok_or_else(deleted)?.delete()?;
+                Ok(VerdictOut::new(verdict.commit(), verdict.is_replayed()))
+            })
+        })
+    }
+}

@@ -1,0 +1,434 @@
+//! The query engine over pages of JSON from anywhere.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use napi::Env;
+use napi::bindgen_prelude::{BigInt, Object, Uint8Array, Uint32Array};
+use napi_derive::napi;
+use weir::ErrorCode;
+use weir::query::{
+    BadItem, Bounds, Budgets, Complex, Level, Missing, Mode, Path, PathSet, QueryText, ResultPage,
+    Shape, SourceId, SourceOptions, Step, Strings, Tag,
+};
+
+use crate::error::{Answer, Failure};
+use crate::input::{Setting, maybe};
+use crate::pool::promise;
+use crate::reader::with;
+
+/// A name and a JSON scalar.
+#[napi(object)]
+pub struct Named {
+    pub name: String,
+    pub value: String,
+}
+
+/// The fields of a query.
+#[napi(object)]
+pub struct QueryIn {
+    pub filter: Option<String>,
+    pub order: Option<String>,
+    pub select: Option<String>,
+    pub group: Option<String>,
+    pub distinct: Option<bool>,
+    pub offset: Option<BigInt>,
+    pub limit: Option<BigInt>,
+    pub top: Option<BigInt>,
+    pub params: Option<Vec<Named>>,
+    pub strings: Option<String>,
+    pub complex: Option<String>,
+    pub missing: Option<String>,
+    pub level: Option<String>,
+    pub on_bad_item: Option<String>,
+    pub mode: Option<String>,
+    pub budgets: Option<Vec<Setting>>,
+    pub token: Option<Uint8Array>,
+}
+
+/// One of some words; without one, the default.
+fn word<T: Copy>(what: &str, words: &[(&str, T)], given: Option<&String>, usual: T) -> Answer<T> {
+    let Some(given) = given else { return Ok(usual) };
+    let found = words.iter().find(|(word, _)| word == given);
+    found
+        .map(|(_, value)| *value)
+        .ok_or_else(|| Failure::option(what, given))
+}
+
+const LEVELS: &[(&str, Level)] = &[
+    ("none", Level::None),
+    ("structural", Level::Structural),
+    ("strict", Level::Strict),
+];
+
+impl QueryIn {
+    /// The text of the query.
+    pub(crate) fn text(&self) -> Answer<QueryText> {
+        let modes = [
+            Mode::Sequential,
+            Mode::Arrival,
+            Mode::RoundRobin,
+            Mode::Merge,
+            Mode::Sort,
+        ];
+        let modes = modes.map(|mode| (mode.name(), Some(mode)));
+        let strings = [("scalar", Strings::Scalar), ("utf16", Strings::Utf16)];
+        let complex = [("error", Complex::Error), ("rank", Complex::Rank)];
+        let missing = [("first", Missing::First), ("drop", Missing::Drop)];
+        let bad = [
+            ("error", BadItem::Error),
+            ("skip", BadItem::Skip),
+            ("undefined", BadItem::Undefined),
+        ];
+        let params = self.params.iter().flatten();
+        Ok(QueryText {
+            filter: self.filter.clone().unwrap_or_default(),
+            order: self.order.clone().unwrap_or_default(),
+            select: self.select.clone().unwrap_or_default(),
+            group: self.group.clone().unwrap_or_default(),
+            distinct: self.distinct.unwrap_or(false),
+            offset: maybe("offset", self.offset.as_ref())?.unwrap_or(0),
+            limit: maybe("limit", self.limit.as_ref())?,
+            top: maybe("top", self.top.as_ref())?,
+            params: params
+                .map(|param| (param.name.clone(), param.value.clone()))
+                .collect(),
+            strings: word("strings", &strings, self.strings.as_ref(), Strings::Scalar)?,
+            complex: word("complex", &complex, self.complex.as_ref(), Complex::Error)?,
+            missing: word("missing", &missing, self.missing.as_ref(), Missing::First)?,
+            level: word("level", LEVELS, self.level.as_ref(), Level::Structural)?,
+            on_bad_item: word("onBadItem", &bad, self.on_bad_item.as_ref(), BadItem::Error)?,
+            mode: word("mode", &modes, self.mode.as_ref(), None)?,
+        })
+    }
+
+    /// What the query may hold.
+    pub(crate) fn budgets(&self, mut budgets: Budgets) -> Answer<Budgets> {
+        for setting in self.budgets.iter().flatten() {
+            let Some(value) = maybe(&setting.name, setting.value.as_ref())? else {
+                continue;
+            };
+            let small = u32::try_from(value).unwrap_or(u32::MAX);
+            let count = usize::try_from(value).unwrap_or(usize::MAX);
+            match setting.name.as_str() {
+                "bufferBytesMax" => budgets.buffer_bytes_max = value,
+                "pagesAhead" => budgets.pages_ahead = small,
+                "sortBytesMax" => budgets.sort_bytes_max = value,
+                "groupsMax" => budgets.groups_max = count,
+                "distinctMax" => budgets.distinct_max = count,
+                "sourcesMax" => budgets.sources_max = count,
+                "pageBytesMax" => budgets.page_bytes_max = value,
+                "itemBytesMax" => budgets.item_bytes_max = value,
+                "depthMax" => budgets.depth_max = small,
+                "pageBytesHint" => budgets.page_bytes_hint = value,
+                other => return Err(Failure::option("a budget", other)),
+            }
+        }
+        Ok(budgets)
+    }
+}
+
+/// The options of a source.
+#[napi(object)]
+pub struct SourceIn {
+    pub name: Option<Uint8Array>,
+    pub ordinal: Option<BigInt>,
+    pub shape: Option<String>,
+    pub level: Option<String>,
+    pub first: Option<Uint8Array>,
+    pub sorted: Option<bool>,
+    pub trust_order: Option<bool>,
+    pub stable: Option<bool>,
+    pub tie: Option<String>,
+    pub meta: Option<Vec<Named>>,
+    pub bound: Option<Vec<String>>,
+    pub partial: Option<bool>,
+}
+
+fn copy(given: &Uint8Array) -> Bytes {
+    Bytes::copy_from_slice(given)
+}
+
+impl SourceIn {
+    fn options(self) -> Answer<SourceOptions> {
+        let usual = SourceOptions::default();
+        let shape = match self.shape.as_deref() {
+            None | Some("array") => Shape::Array,
+            Some("lines") => Shape::Lines,
+            Some("single") => Shape::Single,
+            Some(text) => {
+                let path = text.strip_prefix("member:").unwrap_or(text);
+                Shape::Member(path.parse().map_err(|error| {
+                    Failure::new(ErrorCode::BadOption, format!("shape {text:?}: {error}"))
+                })?)
+            }
+        };
+        let level = match &self.level {
+            None => None,
+            some => Some(word("level", LEVELS, some.as_ref(), Level::Structural)?),
+        };
+        let meta = self.meta.into_iter().flatten();
+        Ok(SourceOptions {
+            name: self.name.map(|name| name.to_vec()).unwrap_or_default(),
+            ordinal: maybe("ordinal", self.ordinal.as_ref())?,
+            shape,
+            level,
+            first: self.first.as_ref().map(copy),
+            sorted: self.sorted.unwrap_or(usual.sorted),
+            trust_order: self.trust_order.unwrap_or(usual.trust_order),
+            stable: self.stable.unwrap_or(usual.stable),
+            tie: self.tie.unwrap_or_default(),
+            meta: meta.map(|meta| (meta.name, meta.value)).collect(),
+            bound: self.bound,
+            partial: self.partial.unwrap_or(usual.partial),
+        })
+    }
+}
+
+/// A page that is wanted.
+#[napi(object)]
+pub struct NeedOut {
+    pub source: u32,
+    pub continuation: Option<Uint8Array>,
+    pub required: bool,
+    pub bytes: BigInt,
+}
+
+impl From<weir::query::Need> for NeedOut {
+    fn from(need: weir::query::Need) -> Self {
+        Self {
+            source: need.source.0,
+            continuation: need.continuation.map(|bytes| bytes.to_vec().into()),
+            required: need.required,
+            bytes: need.bytes.into(),
+        }
+    }
+}
+
+/// Results: their bytes behind each other, and what each is.
+#[napi(object)]
+pub struct PageOut {
+    pub bytes: Uint8Array,
+    /// Of each item: place, length, source, number in its page, whether it was made.
+    pub items: Uint32Array,
+    /// Of each item the number of its page within its source.
+    pub pages: Vec<BigInt>,
+    pub skipped: BigInt,
+}
+
+impl From<ResultPage> for PageOut {
+    fn from(page: ResultPage) -> Self {
+        let total = page.items().iter().map(|item| item.len as usize).sum();
+        let mut bytes: Vec<u8> = Vec::with_capacity(total);
+        let mut items = Vec::with_capacity(page.items().len() * 5);
+        let mut pages = Vec::with_capacity(page.items().len());
+        for item in page.items() {
+            // What is copied here is below 4 GiB: a page has a bound of bytes, or one item.
+            let at = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            bytes.extend_from_slice(page.bytes(item));
+            items.extend([
+                at,
+                item.len,
+                item.source.0,
+                item.index,
+                u32::from(item.constructed),
+            ]);
+            pages.push(page.page_of(item).into());
+        }
+        Self {
+            bytes: bytes.into(),
+            items: items.into(),
+            pages,
+            skipped: page.skipped().into(),
+        }
+    }
+}
+
+/// What a step of a query gives.
+#[napi(object)]
+pub struct StepOut {
+    pub page: Option<PageOut>,
+    pub needs: Option<Vec<NeedOut>>,
+}
+
+/// A query that runs.
+#[napi]
+pub struct Query(Arc<Mutex<weir::query::Query>>);
+
+/// A run of a query, from the beginning or where a token stands.
+///
+/// # Errors
+/// What is wrong with the query or the token.
+#[napi]
+pub fn make_query(given: QueryIn) -> napi::Result<Query> {
+    let plan = Arc::new(given.text()?.compile().map_err(Failure::from)?);
+    let budgets = given.budgets(Budgets::default())?;
+    let query = match &given.token {
+        None => weir::query::Query::new(plan, budgets),
+        Some(token) => weir::query::Query::resume(plan, budgets, token).map_err(Failure::from)?,
+    };
+    Ok(Query(Arc::new(Mutex::new(query))))
+}
+
+#[napi]
+impl Query {
+    /// Adds a source; its number.
+    #[napi]
+    pub fn add_source(&self, given: SourceIn) -> napi::Result<u32> {
+        let options = given.options()?;
+        Ok(with(&self.0, |query| Ok(query.add_source(options)?.0))?)
+    }
+
+    /// Hands in a page.
+    #[napi]
+    pub fn enqueue(
+        &self,
+        source: u32,
+        page: Uint8Array,
+        next: Option<Uint8Array>,
+    ) -> napi::Result<()> {
+        let (page, next) = (copy(&page), next.as_ref().map(copy));
+        Ok(with(&self.0, |query| {
+            Ok(query.enqueue(SourceId(source), page, next)?)
+        })?)
+    }
+
+    /// The same in a thread.
+    #[napi]
+    pub fn enqueue_large<'env>(
+        &self,
+        env: &'env Env,
+        source: u32,
+        page: Uint8Array,
+        next: Option<Uint8Array>,
+    ) -> napi::Result<Object<'env>> {
+        let (query, page, next) = (Arc::clone(&self.0), copy(&page), next.as_ref().map(copy));
+        promise(env, move || {
+            with(&query, |query| {
+                Ok(query.enqueue(SourceId(source), page, next)?)
+            })
+        })
+    }
+
+    /// Says that a source has no more pages.
+    #[napi]
+    pub fn finish(&self, source: u32) -> napi::Result<()> {
+        Ok(with(&self.0, |query| Ok(query.finish(SourceId(source))?))?)
+    }
+
+    /// Promises that nothing below these keys comes; JSON scalars.
+    #[napi]
+    pub fn watermark(&self, source: u32, keys: Vec<String>) -> napi::Result<()> {
+        Ok(with(&self.0, |query| {
+            Ok(query.watermark(SourceId(source), &keys)?)
+        })?)
+    }
+
+    /// Puts others in the place of a source; their numbers.
+    #[napi]
+    pub fn replace(&self, source: u32, parts: Vec<SourceIn>) -> napi::Result<Vec<u32>> {
+        let parts = parts
+            .into_iter()
+            .map(SourceIn::options)
+            .collect::<Answer<Vec<_>>>()?;
+        let ids = with(&self.0, |query| Ok(query.replace(SourceId(source), parts)?))?;
+        Ok(ids.into_iter().map(|id| id.0).collect())
+    }
+
+    /// Results, needs, or nothing at the end.
+    #[napi]
+    pub fn next(&self, max_items: u32, max_bytes: BigInt) -> napi::Result<Option<StepOut>> {
+        let bounds = Bounds {
+            items_max: max_items as usize,
+            bytes_max: crate::input::number("maxBytes", &max_bytes)?,
+        };
+        let step = with(&self.0, |query| Ok(query.next(bounds)?))?;
+        Ok(match step {
+            Step::Done => None,
+            Step::Ready(page) => Some(StepOut {
+                page: Some(page.into()),
+                needs: None,
+            }),
+            Step::Need(needs) => {
+                let needs = needs.into_iter().map(NeedOut::from).collect();
+                Some(StepOut {
+                    page: None,
+                    needs: Some(needs),
+                })
+            }
+        })
+    }
+
+    /// What is wanted now.
+    #[napi]
+    pub fn needs(&self) -> napi::Result<Vec<NeedOut>> {
+        let needs = with(&self.0, |query| Ok(query.needs()))?;
+        Ok(needs.into_iter().map(NeedOut::from).collect())
+    }
+
+    /// Where the query stands.
+    #[napi]
+    pub fn token(&self) -> napi::Result<Uint8Array> {
+        Ok(with(&self.0, |query| Ok(query.token()?))?.into())
+    }
+
+    /// What the query will do.
+    #[napi]
+    pub fn explain(&self) -> napi::Result<String> {
+        Ok(with(&self.0, |query| Ok(query.explain().to_string()))?)
+    }
+
+    /// Name of a source.
+    #[napi]
+    pub fn source_name(&self, source: u32) -> napi::Result<Option<Uint8Array>> {
+        let id = SourceId(source);
+        let name = with(&self.0, |query| {
+            Ok(query.source_name(id).map(<[u8]>::to_vec))
+        })?;
+        Ok(name.map(Into::into))
+    }
+
+    /// Bytes of pages that are referenced.
+    #[napi]
+    pub fn buffered_bytes(&self) -> napi::Result<BigInt> {
+        Ok(with(&self.0, |query| Ok(query.buffered_bytes().into()))?)
+    }
+
+    /// Bad items that were left out.
+    #[napi]
+    pub fn skipped(&self) -> napi::Result<BigInt> {
+        Ok(with(&self.0, |query| Ok(query.skipped().into()))?)
+    }
+}
+
+/// Place, length and whether it is an array or object, of the value at a path in JSON.
+///
+/// # Errors
+/// `SYNTAX`, `NOT_JSON`.
+#[napi]
+pub fn find(item: Uint8Array, path: String) -> napi::Result<Option<Vec<u32>>> {
+    let path = Path::parse(&path)
+        .map_err(|error| Failure::new(ErrorCode::Syntax, format!("path {path:?}: {error}")))?;
+    let paths = PathSet::new(&[path])
+        .map_err(|error| Failure::new(ErrorCode::BadOption, error.to_string()))?;
+    let mut found = Vec::new();
+    weir::query::find(&item, &paths, &mut found)
+        .map_err(|error| Failure::new(ErrorCode::NotJson, error.to_string()))?;
+    let value = found.first().filter(|value| value.tag != Tag::Undefined);
+    Ok(value.map(|value| {
+        vec![
+            value.span.offset,
+            value.span.len,
+            u32::from(value.tag >= Tag::Array),
+        ]
+    }))
+}
+
+/// Gives the memory of a page back now; its views have no bytes from then on.
+///
+/// # Errors
+/// When the runtime does not let go of it.
+#[napi]
+pub fn detach(buffer: napi::bindgen_prelude::ArrayBuffer<'_>) -> napi::Result<()> {
+    buffer.detach()
+}

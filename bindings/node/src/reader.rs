@@ -1,0 +1,106 @@
+//! Reading a topic in order, one page a call.
+
+use std::sync::{Arc, Mutex, TryLockError};
+use std::time::{Duration, Instant};
+
+use napi::Env;
+use napi::bindgen_prelude::{BigInt, Object};
+use napi_derive::napi;
+use weir::{ConsequenceOffset, ReadFrom, TopicReader};
+
+use crate::error::{Answer, Failure};
+use crate::input::number;
+use crate::pool::promise;
+use crate::records::RecordsOut;
+
+/// Where reading starts.
+#[napi(object)]
+pub struct FromIn {
+    pub kind: String,
+    pub number: Option<BigInt>,
+}
+
+impl FromIn {
+    pub(crate) fn get(&self) -> Answer<ReadFrom> {
+        let number = || match &self.number {
+            Some(value) => number(&self.kind, value),
+            None => Ok(0),
+        };
+        Ok(match self.kind.as_str() {
+            "start" => ReadFrom::Start,
+            "end" => ReadFrom::End,
+            "after" => ReadFrom::After(ConsequenceOffset(number()?)),
+            "last" => ReadFrom::Last(number()?),
+            "timeMs" => ReadFrom::Time(number()?),
+            other => return Err(Failure::option("the start of reading", other)),
+        })
+    }
+}
+
+/// Uses what a lock guards, or answers `BUSY`.
+pub(crate) fn with<T, R>(lock: &Mutex<T>, work: impl FnOnce(&mut T) -> Answer<R>) -> Answer<R> {
+    match lock.try_lock() {
+        Ok(mut guarded) => work(&mut guarded),
+        Err(TryLockError::Poisoned(guarded)) => work(&mut guarded.into_inner()),
+        Err(TryLockError::WouldBlock) => Err(Failure::busy()),
+    }
+}
+
+/// Pages of a topic, in order.
+#[napi]
+pub struct Reader(Arc<Mutex<TopicReader>>);
+
+impl Reader {
+    pub(crate) fn new(reader: TopicReader) -> Self {
+        Self(Arc::new(Mutex::new(reader)))
+    }
+}
+
+#[napi]
+impl Reader {
+    /// The next page, or nothing within so many milliseconds.
+    #[napi]
+    pub fn next<'env>(&self, env: &'env Env, wait_ms: u32) -> napi::Result<Object<'env>> {
+        let reader = Arc::clone(&self.0);
+        promise(env, move || {
+            with(&reader, |reader| {
+                let mut page = reader.next_page()?;
+                if page.is_none() && wait_ms > 0 {
+                    let wait = Duration::from_millis(u64::from(wait_ms));
+                    if reader.wait(Instant::now().checked_add(wait)) {
+                        page = reader.next_page()?;
+                    }
+                }
+                page.as_ref().map(RecordsOut::page).transpose()
+            })
+        })
+    }
+}
+
+/// What holds now, and then what comes.
+#[napi]
+pub struct Latest(Arc<Mutex<weir::Latest>>);
+
+impl Latest {
+    pub(crate) fn new(latest: weir::Latest) -> Self {
+        Self(Arc::new(Mutex::new(latest)))
+    }
+}
+
+#[napi]
+impl Latest {
+    /// The next record, or nothing within the patience it was made with.
+    #[napi]
+    pub fn next<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        let latest = Arc::clone(&self.0);
+        promise(env, move || {
+            with(&latest, |latest| {
+                let found = latest.next().transpose()?;
+                Ok(found.map(|current| RecordsOut {
+                    replay: Some(current.replay),
+                    ..RecordsOut::value(&current.value)
+                }))
+            })
+        })
+    }
+}

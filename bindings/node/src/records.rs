@@ -1,0 +1,129 @@
+//! Records on their way out: one buffer and a table of what lies where in it.
+
+use napi::bindgen_prelude::{BigUint64Array, Uint8Array, Uint32Array};
+use napi_derive::napi;
+use weir::{Page, Record, Value, Work};
+
+use crate::error::Answer;
+
+/// Numbers of a record in [`RecordsOut::numbers`].
+const NUMBERS: usize = 4;
+/// Numbers of a record in [`RecordsOut::spans`].
+const SPANS: usize = 8;
+
+/// Records that were read together.
+#[napi(object)]
+pub struct RecordsOut {
+    /// What keys, values and metadata lie in; JavaScript's own.
+    pub bytes: Uint8Array,
+    /// Of each record: offset, intention, time, nonce.
+    pub numbers: BigUint64Array,
+    /// Of each record: kind, flags, and place and length of key, value, metadata.
+    pub spans: Uint32Array,
+    /// Of records that a member of a group has: what they were claimed with.
+    pub claims: Option<BigUint64Array>,
+    /// The same: how often each was delivered.
+    pub attempts: Option<Uint32Array>,
+    /// From a reading of latest values: whether it is from before the reading began.
+    pub replay: Option<bool>,
+}
+
+/// The same while it is made.
+#[derive(Default)]
+struct Table {
+    bytes: Vec<u8>,
+    numbers: Vec<u64>,
+    spans: Vec<u32>,
+}
+
+fn small(number: usize) -> u32 {
+    // Blocks and values are far below 4 GiB.
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+impl Table {
+    fn with_room(records: usize) -> Self {
+        Self {
+            bytes: Vec::new(),
+            numbers: Vec::with_capacity(records * NUMBERS),
+            spans: Vec::with_capacity(records * SPANS),
+        }
+    }
+
+    /// Adds a record; `place` says where a part of it lies.
+    fn add(&mut self, record: &Record<'_>, mut place: impl FnMut(&mut Vec<u8>, &[u8]) -> usize) {
+        self.numbers.extend([
+            record.offset.0,
+            record.intention.0,
+            record.time_ms,
+            record.nonce,
+        ]);
+        self.spans
+            .extend([record.kind as u32, u32::from(record.flags.0)]);
+        for part in [record.key, record.value, record.meta] {
+            let at = place(&mut self.bytes, part);
+            self.spans.extend([small(at), small(part.len())]);
+        }
+    }
+
+    fn copied(&mut self, record: &Record<'_>) {
+        self.add(record, |bytes, part| {
+            bytes.extend_from_slice(part);
+            bytes.len() - part.len()
+        });
+    }
+
+    fn out(self) -> RecordsOut {
+        RecordsOut {
+            bytes: self.bytes.into(),
+            numbers: self.numbers.into(),
+            spans: self.spans.into(),
+            claims: None,
+            attempts: None,
+            replay: None,
+        }
+    }
+}
+
+impl RecordsOut {
+    /// A page: its block is copied whole, because others may read it and JavaScript may write.
+    pub(crate) fn page(page: &Page) -> Answer<Self> {
+        let block = page.bytes();
+        let start = block.as_ptr() as usize;
+        let mut table = Table::with_room(page.len());
+        for record in page {
+            // Parts lie in the block; an empty one may be anywhere.
+            table.add(&record?, |_, part| {
+                if part.is_empty() {
+                    0
+                } else {
+                    (part.as_ptr() as usize).saturating_sub(start)
+                }
+            });
+        }
+        table.bytes = block.to_vec();
+        Ok(table.out())
+    }
+
+    /// One record.
+    pub(crate) fn value(value: &Value) -> Self {
+        let mut table = Table::with_room(1);
+        table.copied(&value.record());
+        table.out()
+    }
+
+    /// Records that a member of a group has.
+    pub(crate) fn works(works: &[Work]) -> Self {
+        let mut table = Table::with_room(works.len());
+        for work in works {
+            table.copied(&work.record());
+        }
+        let claims: Vec<u64> = works.iter().map(Work::claim).collect();
+        let attempts: Vec<u32> = works.iter().map(Work::attempts).collect();
+        Self {
+            claims: Some(claims.into()),
+            attempts: Some(attempts.into()),
+            ..table.out()
+        }
+    }
+}

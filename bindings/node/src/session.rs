@@ -1,0 +1,60 @@
+//! Sessions: writers whose intentions are executed exactly once.
+
+use std::sync::{Arc, Mutex};
+
+use napi::Env;
+use napi::bindgen_prelude::{BigInt, Object};
+use napi_derive::napi;
+
+use crate::input::{self, OpIn};
+use crate::pool;
+use crate::reader::with;
+use crate::verdict;
+
+/// A writer whose intentions are executed exactly once.
+#[napi]
+pub struct Session(Arc<Mutex<weir::Session>>);
+
+impl Session {
+    pub(crate) fn new(session: weir::Session) -> Self {
+        Self(Arc::new(Mutex::new(session)))
+    }
+}
+
+#[napi]
+impl Session {
+    /// The number of the next intention.
+    #[napi]
+    pub fn next_nonce<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        let session = Arc::clone(&self.0);
+        pool::promise(env, move || {
+            with(&session, |session| {
+                Ok(BigInt::from(session.try_next_nonce()?))
+            })
+        })
+    }
+
+    /// Goes back to a nonce.
+    #[napi]
+    pub fn resume<'env>(&self, env: &'env Env, nonce: BigInt) -> napi::Result<Object<'env>> {
+        let session = Arc::clone(&self.0);
+        let nonce = input::number("a nonce", &nonce)?;
+        pool::promise(env, move || {
+            with(&session, |session| {
+                session.resume(nonce);
+                Ok(())
+            })
+        })
+    }
+
+    /// Sends intentions under the next nonces.
+    #[napi]
+    pub fn send<'env>(&self, env: &'env Env, ops: Vec<OpIn>) -> napi::Result<Object<'env>> {
+        let (owned, _) = input::own(ops)?;
+        let lent = input::lend(&owned)?;
+        let proposal = with(&self.0, |session| {
+            Ok(session.send(&input::intentions(&lent))?.into_proposal())
+        })?;
+        verdict::promise(env, proposal)
+    }
+}

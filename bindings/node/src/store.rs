@@ -1,0 +1,379 @@
+//! Stores of this process and behind a server, and what is asked of their topics.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use napi::Env;
+use napi::bindgen_prelude::{BigInt, Object, Uint8Array};
+use napi_derive::napi;
+use weir::{ClientId, ConnectOptions, Durability, ErrorCode, OpenOptions, Weir};
+
+use crate::error::{Answer, Failure};
+use crate::group::{Group, GroupIn, GroupInfoOut};
+use crate::input::{self, OpIn, Setting, bytes, maybe};
+use crate::pool::promise;
+use crate::query::QueryIn;
+use crate::reader::{FromIn, Latest, Reader};
+use crate::records::RecordsOut;
+use crate::session::Session;
+use crate::topic_query::{TopicQuery, TopicsIn};
+use crate::verdict;
+
+/// Bytes of a call above which it is handed over in a thread: the queue may be full.
+const QUEUED_BYTES: usize = 1 << 20;
+/// How long a reading of latest values waits in a call.
+const LATEST_WAIT: Duration = Duration::from_millis(50);
+
+/// How a store is opened.
+#[napi(object)]
+pub struct OpenIn {
+    pub durability: Option<String>,
+    pub interval_ms: Option<u32>,
+    pub create: Option<bool>,
+    pub program: Option<String>,
+    pub settings: Option<Vec<Setting>>,
+}
+
+/// How a server is connected to.
+#[napi(object)]
+pub struct ConnectIn {
+    pub token: Option<String>,
+    pub authority: Option<String>,
+    pub certificate: Option<String>,
+    pub key: Option<String>,
+    pub agent: Option<String>,
+    pub connect_timeout_ms: Option<u32>,
+    pub patience_ms: Option<u32>,
+}
+
+/// A topic as it is.
+#[napi(object)]
+pub struct TopicInfoOut {
+    pub name: String,
+    pub live: bool,
+    pub incarnation: Option<BigInt>,
+    pub first: BigInt,
+    pub last: BigInt,
+    pub keys: BigInt,
+    pub bytes: BigInt,
+}
+
+impl From<weir::TopicInfo> for TopicInfoOut {
+    fn from(info: weir::TopicInfo) -> Self {
+        Self {
+            name: info.name,
+            live: info.live,
+            incarnation: info.incarnation.map(|offset| offset.0.into()),
+            first: info.first.0.into(),
+            last: info.last.0.into(),
+            keys: info.keys.into(),
+            bytes: info.bytes.into(),
+        }
+    }
+}
+
+/// A key and the offset of its record.
+#[napi(object)]
+pub struct KeyOut {
+    pub key: Uint8Array,
+    pub offset: BigInt,
+}
+
+/// An open store.
+#[napi]
+pub struct Store(Arc<Mutex<Option<Weir>>>);
+
+impl Store {
+    fn new(weir: Weir) -> Self {
+        Self(Arc::new(Mutex::new(Some(weir))))
+    }
+
+    fn weir(&self) -> Answer<Weir> {
+        let weir = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let closed = || Failure::new(ErrorCode::Closed, "the store is closed");
+        weir.clone().ok_or_else(closed)
+    }
+
+    fn topic(&self, name: &str) -> Answer<weir::Topic> {
+        Ok(self.weir()?.topic(name)?)
+    }
+}
+
+/// Opens the store in a directory.
+///
+/// # Errors
+/// Options that are none; the rest through the promise.
+#[napi]
+pub fn open(env: &Env, path: String, given: OpenIn) -> napi::Result<Object<'_>> {
+    let mut options = OpenOptions::default();
+    let interval = Duration::from_millis(u64::from(given.interval_ms.unwrap_or(1000)));
+    options.durability = match given.durability.as_deref().unwrap_or("group") {
+        "group" => Durability::Group,
+        "each" => Durability::Each,
+        "interval" => Durability::Interval(interval),
+        "memory" => Durability::Memory,
+        other => return Err(Failure::option("durability", other).into()),
+    };
+    options.create = given.create.unwrap_or(true);
+    options.program = given.program.unwrap_or(options.program);
+    for setting in given.settings.unwrap_or_default() {
+        let Some(value) = maybe(&setting.name, setting.value.as_ref())? else {
+            continue;
+        };
+        match setting.name.as_str() {
+            "snapshotLogBytes" => options.snapshot_log_bytes = value,
+            "logSegmentBytes" => options.log_segment_bytes = value,
+            other => return Err(Failure::option("an option", other).into()),
+        }
+    }
+    promise(env, move || {
+        Ok(Store::new(Weir::open_with(path, &options)?))
+    })
+}
+
+/// Connects to a server.
+///
+/// # Errors
+/// Through the promise.
+#[napi]
+pub fn connect(env: &Env, url: String, given: ConnectIn) -> napi::Result<Object<'_>> {
+    let mut options = ConnectOptions::default();
+    options.token = given.token;
+    options.authority = given.authority.map(Into::into);
+    options.identity = match (given.certificate, given.key) {
+        (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
+        _ => None,
+    };
+    let agent = concat!("weir-node/", env!("CARGO_PKG_VERSION"));
+    options.agent = given.agent.unwrap_or_else(|| agent.to_owned());
+    if let Some(ms) = given.connect_timeout_ms {
+        options.connect_timeout = Duration::from_millis(u64::from(ms));
+    }
+    if let Some(ms) = given.patience_ms {
+        options.patience = Duration::from_millis(u64::from(ms.max(1)));
+    }
+    promise(env, move || {
+        Ok(Store::new(Weir::connect_with(&url, &options)?))
+    })
+}
+
+#[napi]
+impl Store {
+    /// Hands over intentions; a promise for their verdicts.
+    #[napi]
+    pub fn send<'env>(&self, env: &'env Env, ops: Vec<OpIn>) -> napi::Result<Object<'env>> {
+        let (owned, size) = input::own(ops)?;
+        let weir = self.weir()?;
+        if size > QUEUED_BYTES {
+            // The verdicts of a large call are waited for in the thread that hands it over.
+            return promise(env, move || {
+                let lent = input::lend(&owned)?;
+                let outcomes = weir.propose(&input::intentions(&lent))?.wait()?;
+                verdict::VerdictOut::all(&outcomes)
+            });
+        }
+        let lent = input::lend(&owned)?;
+        let proposal = weir
+            .propose(&input::intentions(&lent))
+            .map_err(Failure::from)?;
+        verdict::promise(env, proposal)
+    }
+
+    /// Checks a name.
+    #[napi]
+    pub fn check_topic(&self, name: String) -> napi::Result<()> {
+        Ok(self.topic(&name).map(drop)?)
+    }
+
+    /// Makes a topic live unless it does.
+    #[napi]
+    pub fn ensure<'env>(&self, env: &'env Env, topic: String) -> napi::Result<Object<'env>> {
+        let topic = self.topic(&topic)?;
+        promise(env, move || Ok(topic.ensure()?))
+    }
+
+    /// What a topic is.
+    #[napi]
+    pub fn info<'env>(&self, env: &'env Env, topic: String) -> napi::Result<Object<'env>> {
+        let topic = self.topic(&topic)?;
+        promise(env, move || Ok(topic.try_info()?.map(TopicInfoOut::from)))
+    }
+
+    /// All topics.
+    #[napi]
+    pub fn topics<'env>(&self, env: &'env Env, dead: bool) -> napi::Result<Object<'env>> {
+        let weir = self.weir()?;
+        promise(env, move || {
+            let found = weir.topics(dead)?.into_iter();
+            Ok(found.map(TopicInfoOut::from).collect::<Vec<_>>())
+        })
+    }
+
+    /// The record with a key's value.
+    #[napi]
+    pub fn get<'env>(
+        &self,
+        env: &'env Env,
+        topic: String,
+        key: Uint8Array,
+    ) -> napi::Result<Object<'env>> {
+        let (topic, key) = (self.topic(&topic)?, key.to_vec());
+        promise(env, move || {
+            Ok(topic.get(&key)?.as_ref().map(RecordsOut::value))
+        })
+    }
+
+    /// The record at an offset.
+    #[napi]
+    pub fn at<'env>(
+        &self,
+        env: &'env Env,
+        topic: String,
+        offset: BigInt,
+    ) -> napi::Result<Object<'env>> {
+        let topic = self.topic(&topic)?;
+        let offset = weir::ConsequenceOffset(input::number("an offset", &offset)?);
+        promise(env, move || {
+            Ok(topic.at(offset)?.as_ref().map(RecordsOut::value))
+        })
+    }
+
+    /// Keys in order.
+    #[napi]
+    pub fn scan<'env>(
+        &self,
+        env: &'env Env,
+        topic: String,
+        prefix: Uint8Array,
+        after: Option<Uint8Array>,
+        limit: u32,
+    ) -> napi::Result<Object<'env>> {
+        let (topic, prefix) = (self.topic(&topic)?, prefix.to_vec());
+        let after = after.map(|after| bytes(Some(&after)));
+        promise(env, move || {
+            let found = topic
+                .scan(&prefix, after.as_deref(), limit as usize)?
+                .into_iter();
+            let keys = found.map(|entry| KeyOut {
+                key: entry.key.into_vec().into(),
+                offset: entry.offset.0.into(),
+            });
+            Ok(keys.collect::<Vec<_>>())
+        })
+    }
+
+    /// A reader of what is there.
+    #[napi]
+    pub fn reader<'env>(
+        &self,
+        env: &'env Env,
+        topic: String,
+        from: FromIn,
+        listens: bool,
+    ) -> napi::Result<Object<'env>> {
+        let (topic, from) = (self.topic(&topic)?, from.get()?);
+        promise(env, move || {
+            Ok(Reader::new(if listens {
+                topic.listener(from)?
+            } else {
+                topic.reader(from)?
+            }))
+        })
+    }
+
+    /// What holds now, and then what comes.
+    #[napi]
+    pub fn latest<'env>(&self, env: &'env Env, topic: String) -> napi::Result<Object<'env>> {
+        let topic = self.topic(&topic)?;
+        promise(env, move || Ok(Latest::new(topic.latest(LATEST_WAIT)?)))
+    }
+
+    /// A member of a group.
+    #[napi]
+    pub fn group<'env>(
+        &self,
+        env: &'env Env,
+        topic: String,
+        given: GroupIn,
+    ) -> napi::Result<Object<'env>> {
+        let topic = self.topic(&topic)?;
+        promise(env, move || Group::open(&topic, &given))
+    }
+
+    /// The groups of a topic.
+    #[napi]
+    pub fn groups<'env>(&self, env: &'env Env, topic: String) -> napi::Result<Object<'env>> {
+        let topic = self.topic(&topic)?;
+        promise(env, move || {
+            let found = topic.groups()?.into_iter();
+            Ok(found.map(GroupInfoOut::from).collect::<Vec<_>>())
+        })
+    }
+
+    /// A session.
+    #[napi]
+    pub fn session<'env>(&self, env: &'env Env, client: Uint8Array) -> napi::Result<Object<'env>> {
+        let id = <[u8; 16]>::try_from(&*client).ok().map(ClientId);
+        let Some(id) = id.filter(|id| !id.is_none()) else {
+            let text = "client is 16 bytes, not all of them zero";
+            return Err(Failure::new(ErrorCode::BadOption, text).into());
+        };
+        let weir = self.weir()?;
+        promise(env, move || Ok(Session::new(weir.session(id))))
+    }
+
+    /// A query over topics.
+    #[napi]
+    pub fn query<'env>(
+        &self,
+        env: &'env Env,
+        topics: TopicsIn,
+        query: QueryIn,
+    ) -> napi::Result<Object<'env>> {
+        let weir = self.weir()?;
+        let options = topics.options(&query)?;
+        promise(env, move || Ok(TopicQuery::new(weir.query(options)?)))
+    }
+
+    /// Makes everything answered so far durable.
+    #[napi]
+    pub fn sync<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        let weir = self.weir()?;
+        promise(env, move || Ok(weir.sync()?))
+    }
+
+    /// What an answer to a write means.
+    #[napi]
+    pub fn durability<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        let weir = self.weir()?;
+        promise(env, move || Ok(weir.durability()?.name().to_owned()))
+    }
+
+    /// Closes it. A second time does nothing.
+    #[napi]
+    pub fn close<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        let weir = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        promise(env, move || match weir {
+            Some(weir) => Ok(weir.close()?),
+            None => Ok(()),
+        })
+    }
+}
+
+/// How this module was built: "debug" or "release".
+#[napi]
+#[must_use]
+pub fn build_profile() -> &'static str {
+    if cfg!(debug_assertions) {
+        "debug"
+    } else {
+        "release"
+    }
+}
+
+/// The number of the error `CLOSED`.
+#[napi]
+#[must_use]
+pub fn closed_number() -> u32 {
+    u32::from(ErrorCode::Closed.number())
+}

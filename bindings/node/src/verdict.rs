@@ -1,0 +1,145 @@
+//! Verdicts, and promises for them that keep no thread busy.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use napi::bindgen_prelude::{BigInt, Object};
+use napi::{Env, JsDeferred};
+use napi_derive::napi;
+use weir::{Commit, Detail, Outcome, Outcomes, Proposal, StoreError};
+
+use crate::error::{Answer, Failure};
+use crate::pool::Resolver;
+
+/// A verdict as it crosses.
+#[napi(object)]
+pub struct VerdictOut {
+    pub effect: String,
+    pub reason: Option<String>,
+    pub number: Option<u32>,
+    pub detail: Option<DetailOut>,
+    pub intention: BigInt,
+    pub offset: Option<BigInt>,
+    pub records: u32,
+    pub replayed: bool,
+    pub fuel: BigInt,
+}
+
+/// More about the reason.
+#[napi(object)]
+#[derive(Default)]
+pub struct DetailOut {
+    pub actual: Option<BigInt>,
+    pub limit: Option<BigInt>,
+    pub index: Option<u32>,
+    pub reason: Option<String>,
+    pub code: Option<u32>,
+    pub text: Option<String>,
+    pub trap: Option<String>,
+}
+
+impl VerdictOut {
+    /// Of the store's own form.
+    pub(crate) fn new(commit: &Commit, replayed: bool) -> Self {
+        let detail = match &commit.detail {
+            Detail::None => None,
+            Detail::Actual(offset) => Some(DetailOut {
+                actual: Some((*offset).into()),
+                ..DetailOut::default()
+            }),
+            Detail::Limit(limit) => Some(DetailOut {
+                limit: Some((*limit).into()),
+                ..DetailOut::default()
+            }),
+            Detail::Operation { index, reason } => Some(DetailOut {
+                index: Some(*index),
+                reason: Some(reason.name().to_owned()),
+                ..DetailOut::default()
+            }),
+            Detail::Rejected { code, text } => Some(DetailOut {
+                code: Some(u32::from(*code)),
+                text: Some(text.to_string()),
+                ..DetailOut::default()
+            }),
+            Detail::Trapped(kind) => Some(DetailOut {
+                trap: Some(kind.name().to_owned()),
+                ..DetailOut::default()
+            }),
+            Detail::Text(text) => Some(DetailOut {
+                text: Some(text.to_string()),
+                ..DetailOut::default()
+            }),
+        };
+        Self {
+            effect: commit.effect.name().to_owned(),
+            reason: commit.reason.map(|code| code.name().to_owned()),
+            number: commit.reason.map(|code| u32::from(code.number())),
+            detail,
+            intention: commit.intention.0.into(),
+            offset: (commit.records > 0).then(|| commit.first.0.into()),
+            records: commit.records,
+            replayed,
+            fuel: commit.fuel.into(),
+        }
+    }
+
+    /// The answers to all intentions of a call.
+    pub(crate) fn all(outcomes: &Outcomes) -> Answer<Vec<Self>> {
+        outcomes
+            .iter()
+            .map(|outcome| match outcome {
+                Outcome::Committed(commit) => Ok(Self::new(&commit, false)),
+                Outcome::Replayed(commit) => Ok(Self::new(&commit, true)),
+                Outcome::Refused { code, expected } => Err(Failure::nonce(code, expected)),
+            })
+            .collect()
+    }
+}
+
+type Deferred = JsDeferred<Vec<VerdictOut>, Resolver<Vec<VerdictOut>>>;
+
+/// A promise for the verdicts on what was handed over.
+struct Sent(Mutex<Option<(Proposal, Deferred)>>);
+
+impl Wake for Sent {
+    fn wake(self: Arc<Self>) {
+        self.look();
+    }
+}
+
+impl Sent {
+    fn look(self: Arc<Self>) {
+        let waker = Waker::from(Arc::clone(&self));
+        let mut sent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((proposal, _)) = sent.as_mut() else {
+            return;
+        };
+        let Poll::Ready(result) = Pin::new(proposal).poll(&mut Context::from_waker(&waker)) else {
+            return;
+        };
+        let Some((_, deferred)) = sent.take() else {
+            return;
+        };
+        drop(sent);
+        settle(deferred, result);
+    }
+}
+
+fn settle(deferred: Deferred, result: Result<Outcomes, StoreError>) {
+    match result.map_err(Failure::from) {
+        // Objects are made on the thread of the event loop, not on that of the store.
+        Ok(outcomes) => deferred.resolve(Box::new(move |_| Ok(VerdictOut::all(&outcomes)?))),
+        Err(failure) => deferred.reject(failure.into()),
+    }
+}
+
+/// A promise for the verdicts of a proposal.
+///
+/// # Errors
+/// When the runtime makes no promise.
+pub(crate) fn promise(env: &Env, proposal: Proposal) -> napi::Result<Object<'_>> {
+    let (deferred, promise) = env.create_deferred()?;
+    Arc::new(Sent(Mutex::new(Some((proposal, deferred))))).look();
+    Ok(promise)
+}

@@ -1,0 +1,161 @@
+'use strict'
+// Runs the transcripts of `vectors/query`, which every language runs; the meaning of the commands is
+// that of `crates/weir-core/tests/query/script.rs`.
+
+const assert = require('node:assert')
+const { after, test } = require('node:test')
+const { shown, transcripts, weir } = require('./support.js')
+
+const BUDGETS = {
+  buffer: 'bufferBytesMax', ahead: 'pagesAhead', sort: 'sortBytesMax', groups: 'groupsMax',
+  distinct: 'distinctMax', sources: 'sourcesMax', item: 'itemBytesMax', depth: 'depthMax',
+}
+
+const cut = (line) => {
+  const at = line.indexOf(' ')
+  return at < 0 ? [line, ''] : [line.slice(0, at), line.slice(at + 1)]
+}
+const page = (text) => text.replaceAll('\\n', '\n')
+
+class World {
+  fields = {}
+  budgets = {}
+  sources = new Map()
+  options = new Map()
+  out = []
+
+  run(line) {
+    const [word, rest] = cut(line)
+    try {
+      this[word](rest)
+    } catch (error) {
+      if (!(error instanceof weir.WeirError)) throw error
+      this.out.push(`${error.code}: ${error.message}`)
+    }
+  }
+  set(rest) {
+    const [field, value] = cut(rest)
+    const plain = {
+      distinct: ['distinct', true], strings: ['strings', 'utf16'], complex: ['complex', 'rank'],
+      missing: ['missing', 'drop'], strict: ['level', 'strict'],
+      bad: ['onBadItem', value === 'skip' ? 'skip' : 'undefined'],
+    }
+    if (field === 'none') this.fields = {}
+    else if (field === 'param') {
+      const [name, text] = cut(value)
+      this.fields.params = { ...this.fields.params, [name]: JSON.parse(text) }
+    } else if (field in plain) this.fields[plain[field][0]] = plain[field][1]
+    else this.fields[field] = value
+  }
+  budget(rest) {
+    const [name, value] = cut(rest)
+    this.budgets[BUDGETS[name]] = Number(value)
+  }
+  make(token) {
+    this.sources.clear()
+    this.query = undefined
+    this.query = new weir.Query({ ...this.fields, budgets: this.budgets, token })
+  }
+  open() {
+    this.make()
+  }
+  resume() {
+    this.make(this.token)
+  }
+  stop() {
+    this.token = this.query.token()
+    this.query = undefined
+  }
+  explain() {
+    this.out.push(...this.query.explain().trimEnd().split('\n'))
+  }
+  name(number) {
+    for (const [name, source] of this.sources) if (source.number === number) return name
+    return '?'
+  }
+  need({ source, continuation, required }) {
+    const behind = continuation ? ` ${continuation}` : ''
+    this.out.push(`${required ? 'need' : 'ahead'} ${this.name(source.number)}${behind}`)
+  }
+  needs() {
+    this.query.needs().forEach((need) => this.need(need))
+  }
+  next(rest) {
+    const step = this.query.next({ maxItems: rest ? Number(rest) : 256 })
+    if (step.kind === 'done') this.out.push('done')
+    else if (step.kind === 'need') step.needs.forEach((need) => this.need(need))
+    else {
+      for (const item of step.page) {
+        const name = item.constructed ? 'made' : this.name(item.source)
+        this.out.push(`${name} ${shown(item.bytes)}`)
+      }
+      if (step.page.skipped) this.out.push(`skipped ${step.page.skipped}`)
+      step.page.release()
+    }
+  }
+  source(rest) {
+    const [name, words] = cut(rest)
+    const options = { name }
+    const flags = {
+      sorted: ['sorted', true], trusted: ['trustOrder', true], unstable: ['stable', false],
+      partial: ['partial', true], strict: ['level', 'strict'], none: ['level', 'none'],
+    }
+    for (const word of words.split(' ').filter(Boolean)) {
+      const at = word.indexOf('=')
+      const [key, value] = at < 0 ? [word, ''] : [word.slice(0, at), word.slice(at + 1)]
+      if (key in flags) options[flags[key][0]] = flags[key][1]
+      else if (key === 'bound') options.bound = value.split(',').map((one) => JSON.parse(one))
+      else if (key.startsWith('meta.')) options.meta = { ...options.meta, [key.slice(5)]: JSON.parse(value) }
+      else options[key] = value
+    }
+    this.sources.set(name, this.query.addSource(options))
+    this.options.set(name, options)
+  }
+  at(name) {
+    return this.sources.get(name) ?? 99
+  }
+  page(rest) {
+    const [name, more] = cut(rest)
+    const [next, text] = cut(more)
+    this.query.enqueue(this.at(name), page(text), next)
+  }
+  last(rest) {
+    const [name, text] = cut(rest)
+    this.query.enqueue(this.at(name), page(text))
+  }
+  finish(rest) {
+    this.query.finish(this.at(rest))
+  }
+  watermark(rest) {
+    const [name, ...keys] = rest.split(' ')
+    this.query.watermark(this.at(name), ...keys.map((key) => JSON.parse(key)))
+  }
+  split(rest) {
+    const [name, ...words] = rest.split(' ').filter(Boolean)
+    const parts = words.map((word) => {
+      const [part, first] = word.split('=')
+      return { ...this.options.get(name), name: part, ordinal: undefined, first: first || undefined }
+    })
+    const made = this.query.replace(this.at(name), parts)
+    parts.forEach((part, at) => {
+      this.sources.set(part.name, made[at])
+      this.options.set(part.name, part)
+    })
+  }
+}
+
+const all = transcripts('query')
+let commands = 0
+for (const { name, blocks } of all) {
+  test(`query transcript ${name}`, () => {
+    const world = new World()
+    blocks.forEach((block, at) => {
+      world.out = []
+      for (const line of block.commands) world.run(line)
+      commands += block.commands.length
+      assert.deepStrictEqual(world.out, block.printed, `block ${at + 1}`)
+    })
+  })
+}
+test('there are transcripts', () => assert.ok(all.length >= 9))
+after(() => console.log(`vectors/query: ${all.length} transcripts, ${commands} commands`))

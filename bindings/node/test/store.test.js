@@ -1,0 +1,264 @@
+'use strict'
+// Stores: what the transcripts do not show, which is how JavaScript sees it.
+
+const assert = require('node:assert')
+const { join } = require('node:path')
+const { test } = require('node:test')
+const { collect, opened, place, served, weir } = require('./support.js')
+
+const code = (name, kind = weir.WeirError) => (error) => error instanceof kind && error.code === name
+
+test('values are read as they were written', async (t) => {
+  const { topic } = await opened(t)
+  const verdict = (await topic.put('k', '{"a":[1,{"b":"x\\u00e9"}],"n":1.5,"z":null}', { meta: 'm' })).check()
+  assert.strictEqual(verdict.offset, 2n)
+  const record = await topic.get(Buffer.from('k'))
+  assert.deepStrictEqual([record.offset, record.kind, record.final, record.transaction], [2n, 'PUT', true, false])
+  assert.strictEqual(record.key.toString(), 'k')
+  assert.strictEqual(record.meta.toString(), 'm')
+  assert.strictEqual(record.get('$.a[1].b'), 'x\u00e9')
+  assert.strictEqual(record.get('$.z', 7), null)
+  assert.strictEqual(record.get('$.none', 7), 7)
+  assert.strictEqual(record.get('$.a').toString(), '[1,{"b":"x\\u00e9"}]')
+  assert.strictEqual(record.json().n, 1.5)
+  assert.strictEqual(await topic.get('none'), undefined)
+  for (const value of [new Uint8Array([118]), new Uint8Array([118]).buffer, new DataView(new Uint8Array([118]).buffer)]) {
+    ;(await topic.put('v', value)).check()
+    assert.strictEqual((await topic.get('v')).text(), 'v')
+  }
+  await assert.rejects(topic.put('k', 1), TypeError)
+})
+
+test('a verdict that is not VALID is a value', async (t) => {
+  const { topic } = await opened(t)
+  const verdict = await topic.put('k', 'x', { expect: [weir.expect.keyPresent()] })
+  assert.deepStrictEqual([verdict.valid, verdict.effect, verdict.reason], [false, 'INVALID', 'CONFLICT'])
+  assert.deepStrictEqual(verdict.detail, { actual: 0n })
+  assert.throws(() => verdict.check(), code('CONFLICT', weir.VerdictError))
+})
+
+test('views end with their page, copies do not', async (t) => {
+  const { topic } = await opened(t)
+  await topic.put('k', 'value')
+  const [page] = await collect(topic.pages({ after: 1 }))
+  const { value } = page.at(-1)
+  const copy = page.at(0).toBuffer()
+  assert.strictEqual(value.buffer, page.at(0).key.buffer)
+  page.release()
+  page.release()
+  assert.ok(page.released)
+  assert.strictEqual(value.length, 0)
+  assert.strictEqual(copy.toString(), 'value')
+  assert.throws(() => page.at(0).value, /released/)
+  assert.strictEqual(page.at(0).offset, 2n)
+  // What JavaScript writes into its page stays there.
+  const [other] = await collect(topic.pages({ after: 1 }))
+  other.at(0).value.fill(0)
+  assert.strictEqual((await topic.get('k')).text(), 'value')
+  assert.strictEqual((await collect(topic.pages({ after: 1 })))[0].at(0).text(), 'value')
+})
+
+test('a page outlives its store', async (t) => {
+  const { store, topic } = await opened(t)
+  await topic.put('k', 'value')
+  const [page] = await collect(topic.pages())
+  await store.close()
+  assert.strictEqual(page.at(1).text(), 'value')
+})
+
+test('more listeners than threads hear everything', async (t) => {
+  const { topic } = await opened(t)
+  const heard = Array.from({ length: 50 }, async () => {
+    const found = []
+    for await (const record of topic.tail({ after: 1 })) {
+      found.push(record.offset)
+      if (found.length === 3) return found
+    }
+  })
+  await Promise.all(['a', 'b', 'c'].map((value) => topic.append(value)))
+  for (const found of await Promise.all(heard)) assert.deepStrictEqual(found, [2n, 3n, 4n])
+})
+
+test('a signal ends a wait, and time does', async (t) => {
+  const { topic } = await opened(t)
+  const controller = new AbortController()
+  const listening = collect(topic.listen({ signal: controller.signal }))
+  await topic.put('k', 'v')
+  controller.abort()
+  await assert.rejects(listening, { name: 'AbortError' })
+  assert.deepStrictEqual(await collect(topic.listen({ timeoutMs: 5 })), [])
+  await assert.rejects(topic.put('k', 'v', { signal: AbortSignal.abort() }), { name: 'AbortError' })
+})
+
+test('what holds comes before what comes', async (t) => {
+  const { topic } = await opened(t)
+  for (const [key, value] of [['b', '1'], ['a', '1'], ['b', '2']]) await topic.put(key, value)
+  const found = (await collect(topic.latest())).map((r) => [r.key.toString(), r.text(), r.replay])
+  assert.deepStrictEqual(found, [['a', '1', true], ['b', '2', true]])
+})
+
+test('writes share syncs', async (t) => {
+  const { store, topic } = await opened(t, {})
+  assert.strictEqual(await store.durability(), 'group')
+  const verdicts = await Promise.all(Array.from({ length: 300 }, (_, n) => topic.put(String(n), 'v')))
+  assert.strictEqual(new Set(verdicts.map((verdict) => verdict.offset)).size, 300)
+  assert.ok((await topic.put('large', Buffer.alloc(1 << 20))).valid)
+  assert.strictEqual((await collect(topic.keys())).length, 301)
+})
+
+test('one object serves one call at a time', async (t) => {
+  const { store, topic } = await opened(t)
+  const group = await topic.group('g')
+  const claiming = group.claim(1, { timeoutMs: 30_000 })
+  let busy
+  while (!busy) {
+    await group.info().catch((error) => {
+      busy = error
+    })
+  }
+  assert.ok(code('BUSY', weir.RefusalError)(busy))
+  await topic.append('x')
+  assert.strictEqual((await claiming).length, 1)
+  await store.sync()
+})
+
+test('a closed store says so', async (t) => {
+  const { directory, store, topic } = await opened(t)
+  const listening = topic.listen({ start: true })
+  await listening.next()
+  await store.close()
+  await store.close()
+  assert.ok(store.closed)
+  assert.throws(() => store.topic('x'), code('CLOSED', weir.StoreError))
+  for (const use of [
+    () => topic.put('k', 'v'),
+    () => topic.get('k'),
+    () => store.topics(),
+    () => collect(topic.pages()),
+    () => listening.next(),
+    () => store.query('orders'),
+  ]) {
+    await assert.rejects(use(), code('CLOSED', weir.StoreError))
+  }
+  const again = await weir.open(join(directory, 'store'), { create: false })
+  assert.deepStrictEqual((await again.topics()).map((info) => info.name), ['orders'])
+  await again.close()
+})
+
+test('errors say what and what to do', async (t) => {
+  const { directory, store } = await opened(t)
+  assert.throws(() => store.topic('a b'), code('BAD_NAME', weir.RefusalError))
+  await assert.rejects(weir.open(join(directory, 'store')), (error) => {
+    assert.deepStrictEqual([error.name, error.code, error.retry], ['StoreError', 'LOCKED', 'after'])
+    return error.advice.length > 0
+  })
+  await assert.rejects(weir.open(join(directory, 'no'), { create: false }), code('NOT_A_STORE'))
+  await assert.rejects(weir.open(directory, { durability: 'some' }), code('BAD_OPTION'))
+  await assert.rejects(store.topic('t').put('k'.repeat(100_000), ''), code('TOO_LARGE', weir.RefusalError))
+  await assert.rejects(store.topic('t').create({ colour: 1 }), code('BAD_OPTION'))
+  await assert.rejects(store.topic('t').at(-1), code('BAD_OPTION'))
+  await assert.rejects(collect(store.topic('t').pages({ after: 1, last: 1 })), TypeError)
+  assert.throws(() => new weir.Query({ filter: 'x' }), TypeError)
+  const { WEIR_NATIVE_PATH } = process.env
+  assert.ok(WEIR_NATIVE_PATH === undefined, 'the tests are of the installed package')
+})
+
+test('topics are queried where they are', async (t) => {
+  const { store, topic } = await opened(t)
+  await store.topic('people').ensure()
+  await topic.batch([0, 1, 2, 3].map((n) => weir.put(`o${n}`, JSON.stringify({ n, by: n % 2 }))))
+  await store.topic('people').put('p', '{"n":2.5}')
+  const query = await store.query(['orders', 'people'], { where: '@.n > 1', order: '$.n desc' })
+  const found = (await collect(query)).map((item) => [item.topic, item.get('$.n')])
+  assert.deepStrictEqual(found, [['orders', 3], ['people', 2.5], ['orders', 2]])
+  const counted = await store.query('orders', { select: 'count as n', group: '$.by as by', order: '$.by' })
+  assert.deepStrictEqual((await collect(counted)).map((item) => item.json()), [{ by: 0, n: 2 }, { by: 1, n: 2 }])
+  await assert.rejects(store.query('none'), code('TOPIC_UNKNOWN'))
+  await assert.rejects(store.query('orders', { where: '@.n >' }), (error) => error.field === 'where')
+
+  const following = await store.query('orders', { follow: true, select: '$.n', where: '@.n > 3' })
+  assert.strictEqual(await following.next({ timeoutMs: 5 }), undefined)
+  await topic.put('o9', '{"n":9}')
+  assert.strictEqual((await following.next()).at(0).text(), '9')
+  const again = await store.query('orders', { follow: true, select: '$.n', where: '@.n > 3', token: following.token() })
+  await topic.put('o8', '{"n":8}')
+  assert.strictEqual((await again.next()).at(0).text(), '8')
+  const waiting = again.next()
+  again.cancel()
+  await assert.rejects(waiting, code('CANCELLED'))
+})
+
+test('needs are fetched together, and pages come back', async () => {
+  const pages = {
+    a: { '': ['[{"n":1},{"n":4}]', 'a2'], a2: ['[{"n":6}]'] },
+    b: { '': ['[{"n":2}]', 'b2'], b2: [`[{"n":5}]${' '.repeat(300_000)}`] },
+  }
+  let together = 0
+  let most = 0
+  const fetch = async ({ source, continuation }) => {
+    most = Math.max(most, ++together)
+    await null
+    together--
+    return pages[source.name][continuation ?? '']
+  }
+  const query = new weir.Query({ order: '$.n' })
+  for (const name of ['a', 'b']) query.addSource({ name, sorted: true })
+  const found = []
+  for await (const page of query.pages(fetch)) {
+    for (const item of page) found.push(item.get('$.n'))
+    page.release()
+  }
+  assert.deepStrictEqual(found, [1, 2, 4, 5, 6])
+  assert.strictEqual(most, 2)
+  const none = new weir.Query()
+  none.addSource()
+  await assert.rejects(collect(none.pages()), /give fetch/)
+})
+
+test('errors of queries have their place', () => {
+  assert.throws(() => new weir.Query({ order: '$.a, $$' }), (error) => {
+    assert.deepStrictEqual([error.name, error.code, error.field, error.offset], ['QueryError', 'SYNTAX', 'order', 6])
+    return true
+  })
+  const query = new weir.Query()
+  const source = query.addSource({ name: 's' })
+  assert.throws(() => source.enqueue('[1,}'), (error) => {
+    assert.deepStrictEqual([error.source, error.sourceName, error.page, error.offset], [0, 's', 0, 3])
+    return true
+  })
+  source.enqueue('[{"a":{"b":[1]}}]')
+  const { page } = query.next()
+  const inner = page.at(0).get('$.a')
+  assert.deepStrictEqual([inner.text(), inner.get('$.b').json(), page.bytes.toString()], ['{"b":[1]}', [1], '{"a":{"b":[1]}}'])
+})
+
+test('a store behind a server is used alike', { skip: !process.env.WEIR_BINARY && 'no WEIR_BINARY' }, async (t) => {
+  const store = await weir.connect(await served(t))
+  const topic = store.topic('orders')
+  assert.ok(await topic.ensure())
+  await Promise.all(Array.from({ length: 100 }, (_, n) => topic.put(`k${n}`, JSON.stringify({ n }))))
+  assert.strictEqual((await topic.put('k1', '', { expect: [weir.expect.keyAbsent()] })).reason, 'CONFLICT')
+  assert.strictEqual((await topic.get('k7')).get('$.n'), 7)
+  assert.strictEqual((await collect(topic.records())).length, 101)
+  const query = await store.query('orders', { where: '@.n >= 98', order: '$.n' })
+  assert.deepStrictEqual((await collect(query)).map((item) => item.get('$.n')), [98, 99])
+  const listening = topic.tail({ timeoutMs: 30_000, after: 101 })
+  const heard = listening.next()
+  await topic.append('later')
+  assert.strictEqual((await heard).value.text(), 'later')
+  await listening.return()
+  const group = await topic.group('g')
+  const work = await group.claim(1000, { timeoutMs: 5000 })
+  assert.deepStrictEqual(await group.ack(work), [])
+  const session = await store.session(Buffer.alloc(16, 7))
+  assert.ok((await session.execute([['orders', weir.put('s', '1')]]))[0].valid)
+  assert.strictEqual(await session.nextNonce(), 2n)
+  await store.close()
+  await assert.rejects(store.topics(), code('CLOSED'))
+})
+
+test('nobody there is an error in time', async () => {
+  const options = { connectTimeoutMs: 200 }
+  await assert.rejects(weir.connect('weir://127.0.0.1:1', options), code('UNREACHABLE', weir.ClientError))
+  await assert.rejects(weir.connect('http://localhost'), code('BAD_ADDRESS', weir.ClientError))
+})

@@ -1,0 +1,74 @@
+'use strict'
+// What tests share: stores of their own, a server, the vectors. `weir` is the installed package.
+
+const { spawn } = require('node:child_process')
+const { mkdtempSync, readdirSync, readFileSync, rmSync } = require('node:fs')
+const { tmpdir } = require('node:os')
+const { basename, join } = require('node:path')
+const weir = require('weir')
+
+const VECTORS = process.env.WEIR_VECTORS
+
+/** A directory that goes with its test. */
+function place(t) {
+  const directory = mkdtempSync(join(tmpdir(), 'weir-node-'))
+  t.after(() => rmSync(directory, { recursive: true, force: true }))
+  return directory
+}
+
+/** A store that is closed with its test, and a topic of it. */
+async function opened(t, options = { durability: 'memory' }) {
+  const directory = place(t)
+  const store = await weir.open(join(directory, 'store'), options)
+  t.after(() => store.close())
+  const topic = store.topic('orders')
+  await topic.ensure()
+  return { directory, store, topic }
+}
+
+/** `weir serve` over a store of its own; where it is. */
+async function served(t) {
+  const directory = place(t)
+  const flags = ['serve', '--http', 'off', '--native', '127.0.0.1:0', '--durability', 'memory']
+  const server = spawn(process.env.WEIR_BINARY, [...flags, '--at', join(directory, 'served')], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+    env: { ...process.env, HOME: directory, XDG_CONFIG_HOME: directory },
+  })
+  const ended = new Promise((resolve) => server.on('exit', resolve))
+  t.after(() => {
+    server.kill()
+    return ended
+  })
+  let said = ''
+  for await (const part of server.stderr) {
+    said += part
+    const found = /native at (\S+)/.exec(said)
+    if (found) return found[1]
+  }
+  throw new Error(`the server does not say where: ${said}`)
+}
+
+/** The transcripts of a folder: of each its name and blocks of commands and what they print. */
+function transcripts(folder) {
+  const files = readdirSync(join(VECTORS, folder)).filter((name) => name.endsWith('.txt')).sort()
+  return files.map((file) => {
+    const text = readFileSync(join(VECTORS, folder, file), 'utf8').trimEnd()
+    const blocks = []
+    for (const block of text.split('\n\n')) {
+      const [above, below = ''] = block.split('\n----')
+      const commands = above.split('\n').filter((line) => line.trim() && !line.startsWith('#'))
+      if (commands.length) blocks.push({ commands, printed: below.split('\n').slice(1) })
+    }
+    return { name: basename(file, '.txt'), blocks }
+  })
+}
+
+const shown = (bytes) => bytes.toString().replaceAll('\n', '\\n')
+
+async function collect(iterable) {
+  const found = []
+  for await (const one of iterable) found.push(one)
+  return found
+}
+
+module.exports = { collect, opened, place, served, shown, transcripts, weir }

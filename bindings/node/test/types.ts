@@ -1,0 +1,34 @@
+// A program that only has to be accepted by the compiler.
+import * as weir from 'weir'
+import { open, type Fetched, type Need, type Op } from 'weir'
+
+async function uses(): Promise<void> {
+  const store: weir.Store = await open('data', { durability: 'group' })
+  const topic = store.topic('orders')
+  const verdict = await topic.put('k', new Uint8Array(1), { expect: [weir.expect.keyAbsent()] })
+  const offset: bigint | undefined = verdict.check().offset
+  const ops: Op[] = [weir.put('a', '1'), weir.del('b'), weir.transaction([weir.put('c', '2')])]
+  for (const one of await topic.batch(ops)) if (!one.valid) console.log(one.reason, one.detail?.actual)
+  for await (const page of topic.listen({ after: offset, signal: AbortSignal.timeout(10) })) {
+    for (const record of page) console.log(record.key.length, record.offset + 1n)
+    page.release()
+  }
+  const query = new weir.Query({ order: '$.n', params: { p: 1 } })
+  const fetch = async (need: Need): Promise<Fetched | undefined> =>
+    need.required ? ['[]', need.continuation] : undefined
+  for await (const page of query.pages(fetch, { maxItems: 10 })) console.log(page.at(0)?.get('$.n'))
+  const step = query.next()
+  if (step.kind === 'need') step.needs[0].source.finish()
+  for await (const item of await store.query('orders.*', { follow: true })) console.log(item.topic)
+  try {
+    await store.close()
+  } catch (error) {
+    if (error instanceof weir.QueryError) console.log(error.code, error.source)
+  }
+  // @ts-expect-error: a mode that there is not
+  await topic.group('g', 'other')
+  // @ts-expect-error: numbers are no data
+  await topic.put('k', 1)
+}
+
+void uses

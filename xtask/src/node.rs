@@ -1,0 +1,156 @@
+//! The Node package as a user gets it: it is packed with its native module, installed into a clean
+//! directory, and tested from there.
+//!
+//! What checks its types is pinned by `xtask/node-package/package-lock.json` and lies in
+//! `target/tools`. Invariants: the native module is built in the dev profile, from the lock file;
+//! each test counts once. What must never happen here: tests that load the package from the source
+//! tree, or a run of none that is told as passed.
+
+use crate::durable_streams::{Make, install, programs};
+use crate::python::read;
+use crate::served::Running;
+use crate::steps::{cargo, succeed};
+use crate::tree;
+use crate::wasm::{self, Tell, Verdict, finish, whole};
+use anyhow::{Context as _, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Where the package is.
+const FOLDER: &str = "bindings/node";
+/// Where the list of tools is.
+const TOOLS: &str = "xtask/node-package";
+/// Seconds after which the tests are ended; they take about 15.
+const SECONDS_MAX: u64 = 600;
+/// Oldest version of Node.
+const MAJOR_MIN: u64 = 20;
+
+/// Builds, packs, installs and tests the package.
+pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
+    let target = tree::root().join("target");
+    let (node, npm, tools) = match tool(&target) {
+        Ok(tools) => tools,
+        Err(why) => {
+            tell("the package", Verdict::Skipped(why));
+            return Ok(());
+        }
+    };
+    let place = target.join("node");
+    if place.exists() {
+        fs::remove_dir_all(&place).with_context(|| place.display().to_string())?;
+    }
+    println!("-- the Node package");
+    let clean = installed(&node, &npm, &place)?;
+    let weir = wasm::weir()?;
+    println!("-- the tests of the Node package");
+    let report = place.join("report.jsonl");
+    let source = tree::root().join(FOLDER);
+    let mut tests = Command::new(&node);
+    tests.arg("--test").current_dir(&clean);
+    tests.args(["--test-reporter=spec", "--test-reporter-destination=stdout"]);
+    tests.arg("--test-reporter=./test/reporter.mjs");
+    tests.arg(format!("--test-reporter-destination={}", report.display()));
+    for name in names(&source.join("test"), ".test.js")? {
+        tests.arg(Path::new("test").join(name));
+    }
+    tests
+        .env("WEIR_BINARY", weir)
+        .env("WEIR_PACKAGE", &source)
+        .env("WEIR_VECTORS", tree::root().join("vectors"))
+        .env("WEIR_TSC", tools.join("node_modules/typescript/lib/tsc.js"))
+        .env("WEIR_TYPE_ROOTS", tools.join("node_modules/@types"))
+        .env_remove("WEIR_NATIVE_PATH")
+        .stdin(Stdio::null());
+    let mut tests = Running(tests.spawn().context("cannot start the tests")?);
+    let fine = tests.ends_well(Duration::from_secs(SECONDS_MAX))?;
+    ensure!(fine.is_some(), "no end after {SECONDS_MAX} s");
+    let text = fs::read_to_string(&report).context("the tests wrote no report")?;
+    let failed = read(&text, tell)?;
+    ensure!(
+        fine == Some(true) || failed > 0,
+        "the tests failed outside of themselves"
+    );
+    Ok(())
+}
+
+/// Node, npm, and the folder of the tools, fetched when they are missing.
+fn tool(target: &Path) -> Result<(PathBuf, Make, PathBuf), String> {
+    let (node, npm) = programs(target)?;
+    let version = finish(Command::new(&node).args(["-p", "process.versions.node.split('.')[0]"]))?;
+    let version = String::from_utf8_lossy(&version).trim().to_owned();
+    if version.parse::<u64>().is_ok_and(|major| major < MAJOR_MIN) {
+        return Err(format!("node is {version}; the package needs {MAJOR_MIN}"));
+    }
+    let list = tree::root().join(TOOLS);
+    let folder = target.join("tools/node-package");
+    whole(&folder, &list.join("package-lock.json"), |place| {
+        println!("node: fetching typescript (25 MiB unpacked)");
+        install(&list, place, &npm)
+    })?;
+    Ok((node, npm, folder))
+}
+
+/// Names of the files in a folder that end so, in order.
+fn names(folder: &Path, end: &str) -> anyhow::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name.ends_with(end) {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Copies the files of a folder.
+fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(to).with_context(|| to.display().to_string())?;
+    for name in names(from, "")? {
+        let file = from.join(&name);
+        if file.is_file() {
+            fs::copy(&file, to.join(&name)).with_context(|| file.display().to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// A clean directory in which the package and its tests are.
+fn installed(node: &Path, npm: &Make, place: &Path) -> anyhow::Result<PathBuf> {
+    let package = place.join("package");
+    let source = tree::root().join(FOLDER);
+    copy(&source, &package)?;
+    copy(&source.join("lib"), &package.join("lib"))?;
+    let built = ["build", "--quiet", "--locked", "--package", "weir-node"];
+    succeed(&mut cargo(&built))?;
+    let here = std::env::current_exe().context("the place of this command")?;
+    let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let library = here.with_file_name(format!("{prefix}weir_node{suffix}"));
+    let platform = finish(Command::new(node).args(["-p", "`${process.platform}-${process.arch}`"]));
+    let platform = platform.map_err(anyhow::Error::msg)?;
+    let platform = String::from_utf8_lossy(&platform).trim().to_owned();
+    let native = package.join("native");
+    fs::create_dir_all(&native)?;
+    fs::copy(&library, native.join(format!("weir.{platform}.node")))
+        .with_context(|| library.display().to_string())?;
+
+    let mut pack = npm();
+    pack.args(["pack", "--silent", "./package"])
+        .current_dir(place);
+    finish(&mut pack).map_err(anyhow::Error::msg)?;
+    let packed = names(place, ".tgz")?;
+    let packed = packed.first().context("npm packed nothing")?;
+    let clean = place.join("clean");
+    copy(&source.join("test"), &clean.join("test"))?;
+    fs::write(clean.join("package.json"), "{ \"private\": true }\n")?;
+    let mut install = npm();
+    install.args(["install", "--silent", "--offline", "--ignore-scripts"]);
+    install.args(["--no-audit", "--no-fund", "--no-package-lock"]);
+    install
+        .arg(Path::new("..").join(packed))
+        .current_dir(&clean);
+    finish(&mut install).map_err(anyhow::Error::msg)?;
+    Ok(clean)
+}
