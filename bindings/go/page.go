@@ -48,9 +48,6 @@ const (
 	flagContinuation = 4
 )
 
-// noSource stands for an item that belongs to no source.
-const noSource = ^uint32(0)
-
 // Page is a run of results or records. It is immutable, may be used by any
 // number of goroutines, and outlives the query or store that it came from. All
 // bytes of it end with [Page.Release].

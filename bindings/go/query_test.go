@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -292,7 +291,7 @@ func TestTokensGoOnInAnotherQuery(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return fmt.Sprintf("%s", page.At(0).Bytes()), next
+		return string(page.At(0).Bytes()), next
 	}
 	first, token := run(nil, 1)
 	second, _ := run(token, 1)
