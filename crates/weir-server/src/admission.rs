@@ -24,8 +24,11 @@ pub(crate) const COSTLY_BYTES_MAX: usize = 24 << 20;
 /// Claims of groups that may wait there at a time: each has a thread.
 pub(crate) const COSTLY_CLAIMS_MAX: usize = 64;
 
-/// Bytes of large answers of the native port that may wait for their readers
-/// at a time.
+/// Bytes of unfinished packets and bodies that are not small, of all connections
+/// of all ports together.
+pub(crate) const BODIES_BYTES_MAX: usize = 256 << 20;
+
+/// Bytes of large answers that may wait for their readers at a time.
 pub(crate) const ANSWERS_BYTES_MAX: usize = 256 << 20;
 
 /// Writes of the native port that bring programs and are compiled at a time:
@@ -39,6 +42,7 @@ pub(crate) struct Admission {
     costly: Arc<AtomicUsize>,
     costly_claims: Arc<AtomicUsize>,
     answers: Arc<AtomicUsize>,
+    bodies: Arc<AtomicUsize>,
     compiles: Arc<AtomicUsize>,
 }
 
@@ -91,6 +95,16 @@ impl Admission {
         admit(&self.answers, bytes, ANSWERS_BYTES_MAX)
     }
 
+    /// Room for so many more bytes of a body that is not small; false: not now.
+    pub(crate) fn take_body(&self, bytes: usize) -> bool {
+        take(&self.bodies, bytes, BODIES_BYTES_MAX)
+    }
+
+    /// Gives room back that was taken.
+    pub(crate) fn give_body(&self, bytes: usize) {
+        self.bodies.fetch_sub(bytes, Ordering::AcqRel);
+    }
+
     /// Bytes on their way now.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed) + self.costly.load(Ordering::Relaxed)
@@ -102,13 +116,19 @@ impl Admission {
     }
 }
 
-fn admit(count: &Arc<AtomicUsize>, bytes: usize, max: usize) -> Option<Permit> {
-    let take = |now: usize| {
+/// Adds to a count that has a limit; what is too large for it may be alone.
+fn take(count: &AtomicUsize, bytes: usize, max: usize) -> bool {
+    let more = |now: usize| {
         let then = now.saturating_add(bytes);
         (now == 0 || then <= max).then_some(then)
     };
-    let taken = count.fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
-    taken.is_ok().then(|| Permit {
+    count
+        .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
+        .is_ok()
+}
+
+fn admit(count: &Arc<AtomicUsize>, bytes: usize, max: usize) -> Option<Permit> {
+    take(count, bytes, max).then(|| Permit {
         bytes: Arc::clone(count),
         taken: bytes,
     })

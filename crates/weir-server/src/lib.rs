@@ -24,6 +24,8 @@ mod local;
 pub mod logs;
 mod metrics;
 mod native;
+mod pace;
+mod room;
 #[allow(dead_code, reason = "some of it is for tests and tools")]
 pub mod security;
 mod server;

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -43,9 +43,6 @@ mod writes;
 
 use connection::Connection;
 
-/// Bytes of unfinished packets above [`buffer::SMALL_BYTES`] each, of all
-/// connections together.
-const LARGE_BYTES_MAX: usize = 256 << 20;
 /// Bytes of writes of one connection that may be unanswered.
 const WINDOW_BYTES: usize = 16 << 20;
 /// Looks through pages for queries at the same moment, of all connections.
@@ -59,8 +56,6 @@ pub(crate) struct Port {
     shared: Arc<Shared>,
     /// Who has which session open.
     sessions: Mutex<HashMap<ClientId, Owner>>,
-    /// Bytes given to unfinished large packets.
-    large: AtomicUsize,
     /// Number of the newest connection.
     last: AtomicU64,
     /// Looks through pages for queries.
@@ -88,7 +83,6 @@ impl Port {
         Self {
             shared,
             sessions: Mutex::default(),
-            large: AtomicUsize::new(0),
             last: AtomicU64::new(0),
             sifts: Arc::new(Semaphore::new(SIFTS_MAX)),
         }
@@ -122,21 +116,6 @@ impl Port {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ClientId, Owner>> {
         // Nothing that can panic is done under the lock.
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Room for an unfinished packet of so many bytes; false: not now.
-    fn take_large(&self, bytes: usize) -> bool {
-        let take = |now: usize| {
-            let then = now.saturating_add(bytes);
-            (now == 0 || then <= LARGE_BYTES_MAX).then_some(then)
-        };
-        self.large
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, take)
-            .is_ok()
-    }
-
-    fn give_large(&self, bytes: usize) {
-        self.large.fetch_sub(bytes, Ordering::AcqRel);
     }
 }
 

@@ -396,6 +396,12 @@ impl Security {
         admitted.inspect_err(|_| count(&self.counts.paused))
     }
 
+    /// Adds bytes that came with a request whose length was not declared.
+    pub(crate) fn charge_bytes(&self, principal: &Principal, bytes: u64) {
+        self.rates(principal.peer)
+            .charge_bytes(&principal.charged, bytes);
+    }
+
     /// Adds the fuel that the answer to a request says was used.
     pub(crate) fn charge_fuel(&self, principal: &Principal, fuel: u64) {
         self.rates(principal.peer)

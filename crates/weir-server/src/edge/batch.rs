@@ -28,9 +28,10 @@ use super::meta::MetaWriter;
 use super::problem::{self, Kind, Problem};
 use super::reply::Reply;
 use super::route::Resource;
-use super::service::{Call, Edge, Input, lost};
+use super::service::{Call, Edge, Input, busy, lost, whole};
 use super::write::{self, Session, key_of, outcomes};
 use crate::admission::Permit;
+use crate::room::{NoRoom, Room, SMALL_BYTES};
 
 /// How the body of a batch is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -472,8 +473,12 @@ pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Resu
     };
     let coded = !coding::of_request(call)?.is_empty();
     if atomic || coded || framing == Framing::Events {
-        let body = super::service::whole(input, config.body_max.0).await?;
-        let body = coding::decode(call, body, config.body_max.0).await?;
+        let max = config.body_max.0;
+        let mut room = Room::new(&edge.shared.admission);
+        let body = whole(input, max, &mut room).await?;
+        let body = coding::decode(call, body, max, &mut room).await?;
+        // Its items are copies.
+        room.cover(body.len() * 2).await.map_err(busy)?;
         return at_once(edge, call, &reader, &body, atomic.then_some(conditions)).await;
     }
     let mut writer = Writer {
@@ -486,13 +491,15 @@ pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Resu
     };
     let mut stream = Stream {
         input,
+        room: Room::new(&edge.shared.admission),
         buffer: Vec::new(),
         from: 0,
         ended: false,
     };
     let (mut line, mut byte) = (0_u64, 0_u64);
     let failed = loop {
-        let (source, taken) = match stream.item(framing, reader.value_max).await {
+        let held = writer.bytes;
+        let (source, taken) = match stream.item(framing, reader.value_max, held).await {
             Ok(Some(found)) => found,
             Ok(None) => break None,
             Err(problem) => break Some(problem),
@@ -528,32 +535,31 @@ async fn at_once(
     body: &Bytes,
     atomic: Option<Conditions>,
 ) -> Result<Reply, Problem> {
-    let sources: Vec<&[u8]> = match reader.framing {
-        Framing::Events => cloudevents::split(&call.head, body)?
-            .into_iter()
-            .map(str::as_bytes)
-            .collect(),
-        Framing::Lines => body.split(|byte| *byte == b'\n').collect(),
-        Framing::Sequence => body.split(|byte| *byte == 0x1e).collect(),
+    let sources: Box<dyn Iterator<Item = &[u8]> + Send> = match reader.framing {
+        Framing::Events => {
+            let events = cloudevents::split(&call.head, body)?;
+            Box::new(events.into_iter().map(str::as_bytes))
+        }
+        Framing::Lines => Box::new(body.split(|byte| *byte == b'\n')),
+        Framing::Sequence => Box::new(body.split(|byte| *byte == 0x1e)),
     };
-    let mut items = Vec::new();
-    let mut failed = None;
-    for (line, source) in (1_u64..).zip(sources) {
-        if source.trim_ascii().is_empty() {
-            continue;
-        }
-        match reader.read(source) {
-            Ok(item) => items.push(item),
-            Err(problem) => {
-                let byte = source.as_ptr().addr().saturating_sub(body.as_ptr().addr());
-                failed = Some((problem, line, byte as u64));
-                break;
-            }
-        }
-    }
+    let numbered = (1_u64..).zip(sources);
+    let sources = numbered.filter(|(_, source)| !source.trim_ascii().is_empty());
+    let place = |source: &[u8]| {
+        let byte = source.as_ptr().addr().saturating_sub(body.as_ptr().addr());
+        byte as u64
+    };
     if let Some(conditions) = atomic {
-        if let Some((problem, line, byte)) = failed {
-            return Err(problem.number("line", line).number("byte", byte));
+        let mut items = Vec::new();
+        for (line, source) in sources {
+            if items.len() == TXN_OPS_MAX {
+                return Err(too_many());
+            }
+            let item = reader.read(source).map_err(|problem| {
+                let problem = problem.number("line", line);
+                problem.number("byte", place(source))
+            })?;
+            items.push(item);
         }
         let session = Session::read(edge, call, body)?;
         return all_or_none(edge, call, session, &conditions, &items).await;
@@ -566,16 +572,29 @@ async fn at_once(
         bytes: 0,
         summary: Summary::default(),
     };
-    for item in items {
-        if let Err(problem) = writer.push(item).await {
-            failed = Some((problem, 0, 0));
-            break;
+    let mut failed = None;
+    for (line, source) in sources {
+        match reader.read(source) {
+            Ok(item) => {
+                if let Err(problem) = writer.push(item).await {
+                    failed = Some((problem, 0, 0));
+                    break;
+                }
+            }
+            Err(problem) => {
+                failed = Some((problem, line, place(source)));
+                break;
+            }
         }
     }
     if let Err(problem) = writer.flush().await {
         failed = failed.or(Some((problem, 0, 0)));
     }
     answer(call, &writer.summary, failed)
+}
+
+fn too_many() -> Problem {
+    Problem::too_large("the number of operations", TXN_OPS_MAX)
 }
 
 /// The answer to a batch.
@@ -624,19 +643,23 @@ fn answer(
 }
 
 /// Items of a body on its way. Holds one item and what came with it.
-struct Stream<'a> {
+struct Stream<'a, 'r> {
     input: Input<'a>,
+    /// For the item, and those that are not written.
+    room: Room<'r>,
     buffer: Vec<u8>,
     from: usize,
     ended: bool,
 }
 
-impl Stream<'_> {
-    /// Place of the next item in the buffer, and how many bytes it took.
+impl Stream<'_, '_> {
+    /// Place of the next item in the buffer, and how many bytes it took; `held`
+    /// are those of items before it.
     async fn item(
         &mut self,
         framing: Framing,
         value_max: usize,
+        held: usize,
     ) -> Result<Option<(std::ops::Range<usize>, usize)>, Problem> {
         let mark = if framing == Framing::Lines {
             b'\n'
@@ -664,11 +687,21 @@ impl Stream<'_> {
                 return Err(Problem::too_large("an item", value_max));
             }
             seen = self.buffer.len();
+            // Small items may take their time, however many there are.
+            let large = seen > SMALL_BYTES;
             let piece = match &mut self.input {
                 Input::Whole(bytes) => {
                     Some(std::mem::take(bytes)).filter(|bytes| !bytes.is_empty())
                 }
-                Input::Source(source) => source.next().await.map_err(lost)?,
+                Input::Source(source) => {
+                    source.hurry(large);
+                    let piece = source.next().await.map_err(lost)?;
+                    let more = piece.as_ref().map_or(0, Bytes::len);
+                    if self.room.cover(seen + more + held).await.is_err() {
+                        return Err(busy(NoRoom));
+                    }
+                    piece
+                }
             };
             match piece {
                 Some(piece) => self.buffer.extend_from_slice(&piece),
@@ -687,7 +720,7 @@ async fn all_or_none(
     items: &[Item],
 ) -> Result<Reply, Problem> {
     if items.len() > TXN_OPS_MAX {
-        return Err(Problem::too_large("the number of operations", TXN_OPS_MAX));
+        return Err(too_many());
     }
     if items.iter().any(|item| !item.expect.is_empty()) {
         return Err(bad("conditions of a transaction are given for all of it"));
@@ -791,7 +824,7 @@ pub(crate) async fn transaction(
         return Err(bad("conditions of a transaction are given for all of it"));
     }
     if items.len() > TXN_OPS_MAX {
-        return Err(Problem::too_large("the number of operations", TXN_OPS_MAX));
+        return Err(too_many());
     }
     // A condition on a key names it here, since there are several.
     let mut keys = Vec::with_capacity(source.expect.len());

@@ -20,7 +20,8 @@ use super::limits::{
 use super::offload;
 use super::problem::{Kind, Problem};
 use super::reply::{Body, Reply};
-use super::service::Call;
+use super::service::{Call, busy};
+use crate::room::Room;
 
 /// A coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,21 +79,30 @@ pub(crate) fn of_request(call: &Call) -> Result<Vec<Coding>, Problem> {
     Ok(codings)
 }
 
-/// Undoes the codings of a body.
-pub(crate) async fn decode(call: &Call, body: Bytes, max: usize) -> Result<Bytes, Problem> {
+/// Undoes the codings of a body. `room` is what the body takes.
+pub(crate) async fn decode(
+    call: &Call,
+    body: Bytes,
+    max: usize,
+    room: &mut Room<'_>,
+) -> Result<Bytes, Problem> {
     let codings = of_request(call)?;
     if codings.is_empty() {
         return Ok(body);
     }
     // How much comes of it is not known before.
-    offload::run(move || {
+    let most = body.len().saturating_mul(RATIO_MAX).max(RATIO_FROM_BYTES);
+    room.cover(body.len() + most.min(max)).await.map_err(busy)?;
+    let body = offload::run(move || {
         let mut body = body;
         for coding in codings.iter().rev() {
             body = undo(*coding, &body, max)?.into();
         }
         Ok(body)
     })
-    .await
+    .await?;
+    room.cover(body.len()).await.map_err(busy)?;
+    Ok(body)
 }
 
 fn undo(coding: Coding, body: &[u8], max: usize) -> Result<Vec<u8>, Problem> {

@@ -37,6 +37,8 @@ use super::limits::{
 };
 use super::reply::{Body, Reply, Source, reason};
 use super::service::{Input, Started};
+use crate::pace::Pace;
+use crate::room::{SMALL_BYTES, hold};
 use crate::shared::Phase;
 
 /// Why a connection ends without another answer.
@@ -441,11 +443,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
             if piece.is_empty() {
                 continue;
             }
+            let piece = match self.host.admission() {
+                Some(admission) => hold(admission, piece).await.map_err(|_| End::Closed)?,
+                None => piece,
+            };
+            let large = piece.len() > INLINE_BYTES;
             if chunked {
                 let size = format!("{:x}\r\n", piece.len());
                 self.output.extend_from_slice(size.as_bytes());
             }
-            self.output.extend_from_slice(&piece);
+            if large {
+                self.flush().await?;
+                self.write(&piece).await?;
+            } else {
+                self.output.extend_from_slice(&piece);
+            }
             if chunked {
                 self.output.extend_from_slice(b"\r\n");
             }
@@ -521,10 +533,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
         written
     }
 
-    /// Writes all of it; a client that takes nothing for too long is cut off.
+    /// Writes all of it; a client that takes nothing for too long is cut off,
+    /// and so is one that takes much slowly, because others wait for the room.
     async fn write(&mut self, mut bytes: &[u8]) -> Result<(), End> {
+        let holds = bytes.len() > SMALL_BYTES;
+        let mut pace = Pace::default();
         while !bytes.is_empty() {
-            let due = Instant::now() + self.host.config().write_timeout;
+            let config = self.host.config();
+            let due = Instant::now() + config.write_timeout;
+            let due = pace.until(holds, config).map_or(due, |held| held.min(due));
             let written = tokio::select! {
                 biased;
                 written = self.io.write(bytes) => written?,
@@ -536,6 +553,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
             if written == 0 {
                 return Err(End::Closed);
             }
+            pace.moved(written);
             bytes = bytes.get(written..).unwrap_or_default();
         }
         // Under TLS some of it may still be in the session.

@@ -1,7 +1,10 @@
 //! A connection of HTTP/2, by prior knowledge: the preface decides.
 //!
 //! hyper speaks the protocol; requests and answers are turned into those of
-//! the edge, which knows one service only.
+//! the edge, which knows one service only. Its times are those of HTTP/1.1: a
+//! client that takes nothing of an answer, or asks for nothing, is let go.
+
+mod streams;
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -18,12 +21,15 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 
+use self::streams::{Look, Open, Streams};
 use super::h1::Rewound;
 use super::head::{Builder, Head, Known, Method, Version};
-use super::limits::STREAMS_MAX;
+use super::limits::{STREAMS_MAX, TAILS_PER_CONNECTION_MAX};
 use super::problem::{Kind, Problem};
 use super::reply::{Body, Boxed, Reply};
 use super::service::{BodyError, BodySource, Edge, Input, Peer};
+use crate::pace::BodyPace;
+use crate::room::{SMALL_BYTES, hold};
 use crate::shared::Phase;
 
 /// Window of a stream and of the connection.
@@ -34,6 +40,8 @@ const SEND_BYTES: usize = 64 << 10;
 const RESETS_MAX: usize = 50;
 /// Time between two signs of life that the client is asked for.
 const PING: Duration = Duration::from_secs(20);
+/// Bytes of an answer that are handed over at a time.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Serves a connection until its end.
 pub(crate) async fn serve<S>(
@@ -59,25 +67,46 @@ pub(crate) async fn serve<S>(
         .max_pending_accept_reset_streams(RESETS_MAX)
         .keep_alive_interval(PING)
         .keep_alive_timeout(PING);
+    let streams = Arc::new(Streams::default());
+    let (own, opened) = (Arc::clone(&edge), Arc::clone(&streams));
     let service = service_fn(move |request| {
-        let (edge, peer) = (Arc::clone(&edge), peer.clone());
-        async move { Ok::<_, Infallible>(answer(&edge, peer, request).await) }
+        let (edge, peer, open) = (Arc::clone(&own), peer.clone(), opened.open());
+        async move { Ok::<_, Infallible>(answer(&edge, peer, request, open).await) }
     });
     let mut connection = std::pin::pin!(builder.serve_connection(io, service));
-    let ends = async {
-        drop(phase.wait_for(|phase| *phase >= Phase::Draining).await);
-    };
-    tokio::select! {
-        // What went wrong with a connection is its client's to see.
-        done = connection.as_mut() => drop(done),
-        () = ends => {
-            connection.as_mut().graceful_shutdown();
-            drop(connection.await);
+    let mut leaving = false;
+    let mut looks = tokio::time::interval(Streams::every(config));
+    loop {
+        tokio::select! {
+            // What went wrong with a connection is its client's to see.
+            _ = connection.as_mut() => return,
+            // The sender lives in `edge`.
+            _ = phase.wait_for(|phase| *phase >= Phase::Draining), if !leaving => {
+                leaving = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            _ = looks.tick() => match streams.look() {
+                Look::Idle(time) if leaving && time >= config.write_timeout => return,
+                Look::Idle(time) if !leaving && time >= config.idle_timeout => {
+                    leaving = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                Look::Busy | Look::Idle(_) => {}
+                Look::Stalled => {
+                    edge.shared.metrics.timeout("write");
+                    return;
+                }
+            }
         }
     }
 }
 
-async fn answer(edge: &Arc<Edge>, peer: Peer, request: Request<Incoming>) -> Response<Outgoing> {
+async fn answer(
+    edge: &Arc<Edge>,
+    peer: Peer,
+    request: Request<Incoming>,
+    mut open: Open,
+) -> Response<Outgoing> {
     let (parts, body) = request.into_parts();
     let head = match head(
         &parts,
@@ -85,23 +114,29 @@ async fn answer(edge: &Arc<Edge>, peer: Peer, request: Request<Incoming>) -> Res
         edge.shared.config.head_fields_max,
     ) {
         Ok(head) => head,
-        Err(problem) => return respond(edge.finish_bare(problem)),
+        Err(problem) => return respond(edge, edge.finish_bare(problem), open),
     };
     let length = head
         .text(Known::ContentLength)
         .and_then(|text| text.parse().ok());
-    let config = &edge.shared.config;
     let mut source = Stream {
         body,
-        patience: config.body_timeout,
+        pace: BodyPace::default(),
+        edge: Arc::clone(edge),
     };
-    let reply = if source.body.is_end_stream() {
+    let mut reply = if source.body.is_end_stream() {
         edge.wait(edge.start(head, peer, b"")).await
     } else {
         edge.call(head, peer, Input::Source(&mut source), length)
             .await
     };
-    respond(reply)
+    let is_tail = matches!(&reply.body, Body::Source(source) if source.is_tail());
+    if is_tail && !open.tails(TAILS_PER_CONNECTION_MAX) {
+        let limit = TAILS_PER_CONNECTION_MAX as u64;
+        let many = Problem::new(Kind::Busy, "too many tails of one connection");
+        reply = edge.finish_bare(many.number("limit", limit));
+    }
+    respond(edge, reply, open)
 }
 
 fn head(
@@ -140,37 +175,56 @@ fn head(
 /// The body of a request.
 struct Stream {
     body: Incoming,
-    patience: Duration,
+    pace: BodyPace,
+    edge: Arc<Edge>,
+}
+
+impl Stream {
+    async fn read(&mut self) -> Result<Option<Bytes>, BodyError> {
+        let shared = &self.edge.shared;
+        loop {
+            let frame =
+                std::future::poll_fn(|context| Pin::new(&mut self.body).poll_frame(context));
+            let due = self.pace.due(&shared.config);
+            match tokio::time::timeout_at(due, frame).await {
+                Err(_) => {
+                    shared.metrics.timeout("body");
+                    return Err(BodyError::Slow);
+                }
+                Ok(None) => return Ok(None),
+                Ok(Some(Err(_))) => return Err(BodyError::Cut),
+                Ok(Some(Ok(frame))) => {
+                    // A trailer is read past.
+                    if let Ok(bytes) = frame.into_data()
+                        && !bytes.is_empty()
+                    {
+                        self.pace.arrived(bytes.len());
+                        return Ok(Some(bytes));
+                    }
+                }
+            }
+        }
+    }
 }
 
 impl BodySource for Stream {
     fn next(&mut self) -> Boxed<'_, Result<Option<Bytes>, BodyError>> {
-        Box::pin(async move {
-            loop {
-                let frame =
-                    std::future::poll_fn(|context| Pin::new(&mut self.body).poll_frame(context));
-                match tokio::time::timeout(self.patience, frame).await {
-                    Err(_) => return Err(BodyError::Slow),
-                    Ok(None) => return Ok(None),
-                    Ok(Some(Err(_))) => return Err(BodyError::Cut),
-                    Ok(Some(Ok(frame))) => {
-                        // A trailer is read past.
-                        if let Ok(bytes) = frame.into_data()
-                            && !bytes.is_empty()
-                        {
-                            return Ok(Some(bytes));
-                        }
-                    }
-                }
-            }
-        })
+        Box::pin(self.read())
+    }
+
+    fn hurry(&mut self, holds: bool) {
+        self.pace.hurry(holds);
     }
 }
 
-/// The body of an answer.
-enum Outgoing {
-    Whole(Option<Bytes>),
-    Pieces(mpsc::Receiver<Bytes>),
+/// The body of an answer, handed over piece by piece: the next one is asked for
+/// when the client has taken enough of those before.
+struct Outgoing {
+    /// What is left of what is there.
+    bytes: Bytes,
+    pieces: Option<mpsc::Receiver<Bytes>>,
+    open: Open,
+    edge: Arc<Edge>,
 }
 
 impl hyper::body::Body for Outgoing {
@@ -181,29 +235,40 @@ impl hyper::body::Body for Outgoing {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match &mut *self {
-            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Pieces(pieces) => pieces
-                .poll_recv(context)
-                .map(|piece| Some(Ok(Frame::data(piece?)))),
+        self.open.taken();
+        if self.bytes.is_empty()
+            && let Some(pieces) = &mut self.pieces
+        {
+            match pieces.poll_recv(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(piece)) => self.bytes = piece,
+                Poll::Ready(None) => self.pieces = None,
+            }
         }
+        if self.bytes.is_empty() {
+            return Poll::Ready(None);
+        }
+        let holds = self.bytes.len() > SMALL_BYTES;
+        let take = self.bytes.len().min(PIECE_BYTES);
+        let piece = self.bytes.split_to(take);
+        let edge = Arc::clone(&self.edge);
+        self.open.gave(take, holds, &edge.shared.config);
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Whole(None))
+        self.bytes.is_empty() && self.pieces.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(bytes) => {
-                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
-            }
-            Self::Pieces(_) => SizeHint::default(),
+        match self.pieces {
+            None => SizeHint::with_exact(self.bytes.len() as u64),
+            Some(_) => SizeHint::default(),
         }
     }
 }
 
-fn respond(reply: Reply) -> Response<Outgoing> {
+fn respond(edge: &Arc<Edge>, reply: Reply, open: Open) -> Response<Outgoing> {
     let length = reply.length();
     let mut response = Response::builder().status(reply.status);
     for line in reply.fields.split(|byte| *byte == b'\n') {
@@ -219,13 +284,13 @@ fn respond(reply: Reply) -> Response<Outgoing> {
     {
         response = response.header("content-length", length);
     }
-    let body = match reply.body {
-        Body::None | Body::Length(_) | Body::Omitted => Outgoing::Whole(None),
-        Body::Bytes(bytes) if bytes.is_empty() => Outgoing::Whole(None),
-        Body::Bytes(bytes) => Outgoing::Whole(Some(bytes)),
+    let (bytes, pieces) = match reply.body {
+        Body::None | Body::Length(_) | Body::Omitted => (Bytes::new(), None),
+        Body::Bytes(bytes) => (bytes, None),
         Body::Source(mut source) => {
             // One piece waits at most; the next is made when it is taken.
             let (sender, receiver) = mpsc::channel(1);
+            let admission = edge.shared.admission.clone();
             tokio::spawn(async move {
                 loop {
                     let piece = tokio::select! {
@@ -235,6 +300,9 @@ fn respond(reply: Reply) -> Response<Outgoing> {
                     match piece {
                         Some(piece) if piece.is_empty() => {}
                         Some(piece) => {
+                            let Ok(piece) = hold(&admission, piece).await else {
+                                return;
+                            };
                             if sender.send(piece).await.is_err() {
                                 return;
                             }
@@ -243,11 +311,20 @@ fn respond(reply: Reply) -> Response<Outgoing> {
                     }
                 }
             });
-            Outgoing::Pieces(receiver)
+            (Bytes::new(), Some(receiver))
         }
     };
-    // The fields were written by us, so they are fields.
-    response
-        .body(body)
-        .unwrap_or_else(|_| Response::new(Outgoing::Whole(None)))
+    let edge = Arc::clone(edge);
+    let body = Outgoing {
+        bytes,
+        pieces,
+        open,
+        edge,
+    };
+    let (parts, ()) = match response.body(()) {
+        Ok(whole) => whole.into_parts(),
+        // The fields were written by us, so they are fields.
+        Err(_) => Response::new(()).into_parts(),
+    };
+    Response::from_parts(parts, body)
 }

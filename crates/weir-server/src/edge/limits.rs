@@ -61,6 +61,8 @@ pub(crate) const PREFLIGHT_SECONDS: u64 = 600;
 pub(crate) const RETRY_MS: u64 = 1000;
 /// Streams of one HTTP/2 connection.
 pub(crate) const STREAMS_MAX: u32 = 100;
+/// Tails among them.
+pub(crate) const TAILS_PER_CONNECTION_MAX: usize = 50;
 /// Attempts at a write whose condition is a list of tags.
 pub(crate) const TAG_ATTEMPTS_MAX: usize = 8;
 /// Records that a backward read looks at together, at most.

@@ -22,11 +22,12 @@ use super::limits::INLINE_WORK_BYTES;
 use super::origin::{self, Page};
 use super::problem::{Kind, Problem};
 use super::query::Query;
-use super::reply::{Boxed, Reply};
+use super::reply::{Body, Boxed, Reply};
 use super::route::{self, Matched, Resource};
 use super::write::Commit;
 use super::{batch, coding, ds, groups, ops, program, read, tail, topics, write};
 use crate::access::{Principal, Right};
+use crate::room::{self, NoRoom, Room};
 use crate::security::Denied;
 use crate::shared::{Phase, Shared};
 
@@ -80,6 +81,33 @@ pub(crate) enum BodyError {
 pub(crate) trait BodySource: Send {
     /// The next piece, not empty; `None` at the end.
     fn next(&mut self) -> Boxed<'_, Result<Option<Bytes>, BodyError>>;
+
+    /// Whether what was read of it holds room that others wait for: then it
+    /// must come faster.
+    fn hurry(&mut self, holds: bool);
+}
+
+/// A body of which nobody knows how long it will be: what arrives is charged.
+struct Charged<'a> {
+    source: &'a mut dyn BodySource,
+    edge: &'a Edge,
+    principal: Arc<Principal>,
+}
+
+impl BodySource for Charged<'_> {
+    fn next(&mut self) -> Boxed<'_, Result<Option<Bytes>, BodyError>> {
+        Box::pin(async move {
+            let piece = self.source.next().await?;
+            let bytes = piece.as_ref().map_or(0, Bytes::len) as u64;
+            let security = &self.edge.shared.security;
+            security.charge_bytes(&self.principal, bytes);
+            Ok(piece)
+        })
+    }
+
+    fn hurry(&mut self, holds: bool) {
+        self.source.hurry(holds);
+    }
 }
 
 /// The body of a request.
@@ -342,11 +370,27 @@ impl Edge {
             Ok(call) => call,
             Err(reply) => return reply,
         };
+        match input {
+            Input::Source(source) if length.is_none() => {
+                let mut charged = Charged {
+                    source,
+                    edge: self,
+                    principal: Arc::clone(&call.principal),
+                };
+                self.receive(call, Input::Source(&mut charged)).await
+            }
+            input => self.receive(call, input).await,
+        }
+    }
+
+    async fn receive(self: &Arc<Self>, call: Box<Call>, input: Input<'_>) -> Reply {
         if batch::is_stream(&call) {
             return self.handle(call, input).await;
         }
         let max = body_max(&call, &self.shared.config);
-        match whole(input, max).await {
+        // Held until the answer is there.
+        let mut room = Room::new(&self.shared.admission);
+        match whole(input, max, &mut room).await {
             Ok(body) if body.len() <= INLINE_WORK_BYTES => self.wait(self.begin(call, &body)).await,
             Ok(body) => self.handle(call, Input::Whole(body)).await,
             Err(problem) => {
@@ -376,7 +420,20 @@ impl Edge {
             Ok(reply) => coding::encode(&call, reply).await,
             Err(problem) => Err(problem),
         };
+        let result = match result {
+            Ok(reply) => self.held(reply).await,
+            Err(problem) => Err(problem),
+        };
         self.finish(&call, result)
+    }
+
+    /// An answer with the room that it takes until it is sent.
+    async fn held(&self, mut reply: Reply) -> Result<Reply, Problem> {
+        if let Body::Bytes(bytes) = reply.body {
+            let held = room::hold(&self.shared.admission, bytes).await;
+            reply.body = Body::Bytes(held.map_err(busy)?);
+        }
+        Ok(reply)
     }
 
     async fn result(self: &Arc<Self>, call: &Call, input: Input<'_>) -> Result<Reply, Problem> {
@@ -385,7 +442,9 @@ impl Edge {
             return batch::run(edge, call, input).await;
         }
         let max = body_max(call, &self.shared.config);
-        let body = coding::decode(call, whole(input, max).await?, max).await?;
+        let mut room = Room::new(&self.shared.admission);
+        let body = whole(input, max, &mut room).await?;
+        let body = coding::decode(call, body, max, &mut room).await?;
         match (call.matched.resource, call.head.method) {
             (Resource::Events, Method::Post) => write::post(edge, call, body).await,
             (Resource::Key, Method::Put | Method::Delete) => write::key(edge, call, body).await,
@@ -579,8 +638,12 @@ fn body_max(call: &Call, config: &crate::config::ServerConfig) -> usize {
     }
 }
 
-/// The whole body, up to `max` bytes.
-pub(crate) async fn whole(input: Input<'_>, max: usize) -> Result<Bytes, Problem> {
+/// The whole body, up to `max` bytes. What is large of it takes room.
+pub(crate) async fn whole(
+    input: Input<'_>,
+    max: usize,
+    room: &mut Room<'_>,
+) -> Result<Bytes, Problem> {
     let source = match input {
         Input::Whole(bytes) if bytes.len() > max => {
             return Err(Problem::too_large("the body", max));
@@ -589,13 +652,29 @@ pub(crate) async fn whole(input: Input<'_>, max: usize) -> Result<Bytes, Problem
         Input::Source(source) => source,
     };
     let mut body: Vec<u8> = Vec::new();
-    while let Some(piece) = source.next().await.map_err(lost)? {
-        if body.len() + piece.len() > max {
+    loop {
+        source.hurry(room.is_held());
+        let Some(piece) = source.next().await.map_err(lost)? else {
+            return Ok(body.into());
+        };
+        let length = body.len() + piece.len();
+        if length > max {
             return Err(Problem::too_large("the body", max));
+        }
+        if length > body.capacity() {
+            // It grows with what arrives, never with what is announced.
+            let size = length.max(body.capacity().saturating_mul(2).min(max));
+            source.hurry(false);
+            room.cover(size).await.map_err(busy)?;
+            body.reserve_exact(size - body.len());
         }
         body.extend_from_slice(&piece);
     }
-    Ok(body.into())
+}
+
+/// The answer to whoever finds no room.
+pub(crate) fn busy(_: NoRoom) -> Problem {
+    Problem::new(Kind::Busy, ErrorCode::Busy.sentence()).code(ErrorCode::Busy)
 }
 
 /// What is answered to a body that does not arrive.

@@ -14,7 +14,9 @@ use super::head::{Bad, Head};
 use super::problem::{Kind, Problem};
 use super::reply::{Body, Reply};
 use super::service::{Input, Started, whole};
+use crate::admission::Admission;
 use crate::config::ServerConfig;
+use crate::room::Room;
 use crate::shared::Phase;
 
 /// A request whose body is there.
@@ -129,7 +131,7 @@ impl<F: Fn(&Request<'_>) -> Response + Send + Sync + 'static> Responder for Bare
         if length.is_some_and(|length| length > max as u64) {
             return last(413, br#"{"error":"too large"}"#);
         }
-        match whole(input, max).await {
+        match whole(input, max, &mut Room::free()).await {
             Ok(body) => self.0.reply(&head, &body),
             Err(Problem {
                 kind: Kind::TooLarge,
@@ -152,6 +154,10 @@ impl<F: Fn(&Request<'_>) -> Response + Send + Sync + 'static> Responder for Bare
 
     fn too_slow(&self) -> Reply {
         last(408, br#"{"error":"too slow"}"#)
+    }
+
+    fn admission(&self) -> Option<&Admission> {
+        None
     }
 
     fn timed_out(&self, _what: &'static str) {}

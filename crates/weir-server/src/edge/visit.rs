@@ -7,6 +7,7 @@ use super::head::{Bad, Head};
 use super::problem::{Kind, Problem};
 use super::reply::Reply;
 use super::service::{Edge, Input, Peer, Started};
+use crate::admission::Admission;
 use crate::config::ServerConfig;
 
 /// Somebody's requests to the edge.
@@ -37,6 +38,10 @@ impl Responder for Visit {
     fn too_slow(&self) -> Reply {
         let problem = Problem::new(Kind::TooSlow, "the header fields took too long");
         self.edge.finish_bare(problem)
+    }
+
+    fn admission(&self) -> Option<&Admission> {
+        Some(&self.edge.shared.admission)
     }
 
     fn timed_out(&self, what: &'static str) {

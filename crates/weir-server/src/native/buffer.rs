@@ -2,21 +2,17 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::Port;
 use crate::admission::{Admission, Permit};
 use crate::config::ServerConfig;
+use crate::pace::Pace;
+use crate::room::SMALL_BYTES;
 
 /// Bytes that a connection reads into at first. An idle one keeps none.
 const FIRST_BYTES: usize = 8 << 10;
-/// Bytes that every connection may have received.
-pub(super) const SMALL_BYTES: usize = 256 << 10;
-/// Bytes a second at least, both ways, of whoever holds part of a budget that
-/// others wait for.
-const LARGE_RATE_MIN: usize = 64 << 10;
 /// Bytes to be sent above which nothing is read, and no page is made.
 pub(super) const OUT_BYTES_HIGH: usize = 256 << 10;
 
@@ -27,7 +23,7 @@ thread_local! {
 }
 
 /// Received bytes. The memory is that of one unfinished packet; above
-/// [`SMALL_BYTES`] it is taken from the budget of the port.
+/// [`SMALL_BYTES`] it is taken from the budget of all ports.
 #[derive(Debug)]
 pub(super) struct Received {
     port: Arc<Port>,
@@ -37,32 +33,6 @@ pub(super) struct Received {
     /// Bytes taken from the budget.
     large: usize,
     pace: Pace,
-}
-
-/// Whether somebody who holds room that others wait for moves on.
-#[derive(Debug, Default)]
-struct Pace {
-    /// Since when room is held and nothing else is to blame.
-    since: Option<Instant>,
-    bytes: u64,
-}
-
-impl Pace {
-    fn moved(&mut self, bytes: usize) {
-        self.bytes += bytes as u64;
-    }
-
-    /// Until when it moves fast enough; `None` while nothing is held.
-    fn until(&mut self, held: bool, config: &ServerConfig) -> Option<Instant> {
-        let rate = config.body_rate_min.0.max(LARGE_RATE_MIN);
-        if !held {
-            *self = Self::default();
-            return None;
-        }
-        let since = *self.since.get_or_insert_with(Instant::now);
-        let earned = self.bytes.saturating_mul(1000) / (rate as u64);
-        Some(since + config.body_rate_after + Duration::from_millis(earned))
-    }
 }
 
 impl Received {
@@ -133,7 +103,7 @@ impl Received {
         };
         if size > SMALL_BYTES {
             let more = size - self.large;
-            if !self.port.take_large(more) {
+            if !self.port.shared.admission.take_body(more) {
                 return false;
             }
             self.large = size;
@@ -157,13 +127,14 @@ impl Received {
         self.bytes = Vec::new();
         self.start = 0;
         self.end = 0;
-        self.port.give_large(std::mem::take(&mut self.large));
+        let large = std::mem::take(&mut self.large);
+        self.port.shared.admission.give_body(large);
     }
 }
 
 impl Drop for Received {
     fn drop(&mut self) {
-        self.port.give_large(self.large);
+        self.port.shared.admission.give_body(self.large);
     }
 }
 

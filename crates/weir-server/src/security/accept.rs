@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
+use super::rate::network;
 use super::{Principal, Security, Stream};
 
 /// Time for a whole handshake, waiting for its turn included.
@@ -74,7 +75,7 @@ struct Turn<'a> {
 impl Handshakes {
     /// Waits for those of the same address.
     async fn turn(&self, peer: Option<SocketAddr>) -> Option<Turn<'_>> {
-        let address = peer?.ip().to_canonical();
+        let address = network(peer?.ip());
         let turns = {
             let mut all = self.lock();
             let under = all.entry(address).or_insert_with(|| Under {

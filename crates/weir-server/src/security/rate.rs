@@ -161,6 +161,17 @@ impl Rates {
         Ok(())
     }
 
+    /// Adds bytes that came with a request beyond those that it was let pass
+    /// with.
+    pub(crate) fn charge_bytes(&self, to: &Charged, bytes: u64) {
+        let now = self.now_ns();
+        for (account, limits) in self.both(to) {
+            if let Some(limit) = limits.bytes {
+                account.bytes.add(now, bytes, limit);
+            }
+        }
+    }
+
     /// Adds the fuel that answered requests have used.
     pub(crate) fn charge_fuel(&self, to: &Charged, fuel: u64) {
         if fuel == 0 {
@@ -215,7 +226,7 @@ impl Rates {
 }
 
 /// Who has one address of IPv6 has 2^64 of them.
-fn network(address: IpAddr) -> IpAddr {
+pub(super) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
             let [a, b, c, d, ..] = v6.segments();

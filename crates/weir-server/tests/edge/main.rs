@@ -23,7 +23,9 @@ mod drain;
 mod ds;
 mod ds_kill;
 mod exact;
+mod greedy;
 mod groups;
+mod h2;
 #[path = "../shared/hold.rs"]
 mod hold;
 mod live;

@@ -24,11 +24,18 @@ pub fn options() -> OpenOptions {
 
 /// A server with these settings instead of the defaults.
 pub fn with(settings: &[(&str, &str)]) -> World {
-    on(tempfile::tempdir().unwrap(), settings)
+    on(tempfile::tempdir().unwrap(), &options(), settings)
 }
 
-fn on(directory: tempfile::TempDir, settings: &[(&str, &str)]) -> World {
-    let store = Arc::new(Store::open(directory.path(), &options()).unwrap());
+/// The same with values of up to 64 MiB.
+pub fn large(settings: &[(&str, &str)]) -> World {
+    let mut options = options();
+    options.limits.value_bytes_max = 64 << 20;
+    on(tempfile::tempdir().unwrap(), &options, settings)
+}
+
+fn on(directory: tempfile::TempDir, options: &OpenOptions, settings: &[(&str, &str)]) -> World {
+    let store = Arc::new(Store::open(directory.path(), options).unwrap());
     let mut config = ServerConfig::default();
     let ports = [("http", "127.0.0.1:0"), ("native", "off"), ("threads", "2")];
     for (name, value) in ports.iter().chain(settings) {
@@ -61,7 +68,7 @@ impl World {
         drop(self.server.take());
         self.store.shut_down().unwrap();
         drop(self.store);
-        on(self.directory, &[])
+        on(self.directory, &options(), &[])
     }
 
     /// One request on a connection of its own. `line` is method and target.

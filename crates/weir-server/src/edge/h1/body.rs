@@ -4,7 +4,6 @@ use std::io;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::Instant;
 
 use super::chunked::{Chunked, Step};
 use super::{Connection, End, Responder};
@@ -12,6 +11,7 @@ use crate::edge::head::Framing;
 use crate::edge::limits::READ_BYTES;
 use crate::edge::reply::Boxed;
 use crate::edge::service::{BodyError, BodySource};
+use crate::pace::BodyPace;
 
 /// What is left of a body.
 #[derive(Clone, Copy, Debug)]
@@ -65,8 +65,7 @@ pub(super) struct BodyReader<'a, S, R> {
     left: Left,
     /// The client waits for a 100.
     expects: bool,
-    begun: Option<Instant>,
-    bytes: u64,
+    pace: BodyPace,
     /// The connection is gone.
     lost: bool,
 }
@@ -81,8 +80,7 @@ impl<'a, S, R> BodyReader<'a, S, R> {
             connection,
             left: Left::new(framing),
             expects,
-            begun: None,
-            bytes: 0,
+            pace: BodyPace::default(),
             lost: false,
         }
     }
@@ -104,23 +102,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> BodyReader<'_, S, R
             self.lost |= go_on.is_err();
             go_on.map_err(|_| BodyError::Cut)?;
         }
-        let begun = *self.begun.get_or_insert_with(Instant::now);
         loop {
             let piece = self.left.take(&mut self.connection.input)?;
             if piece.as_ref().is_none_or(|piece| !piece.is_empty()) {
-                self.bytes += piece.as_ref().map_or(0, |piece| piece.len() as u64);
+                self.pace.arrived(piece.as_ref().map_or(0, Bytes::len));
                 return Ok(piece);
             }
             if self.connection.eof {
                 return Err(BodyError::Cut);
             }
-            let config = self.connection.host.config();
-            let mut due = Instant::now() + config.body_timeout;
-            // The time at which the average falls below the least rate.
-            if let Some(ms) = (self.bytes * 1000).checked_div(config.body_rate_min.0 as u64) {
-                let paid = std::time::Duration::from_millis(ms).max(config.body_rate_after);
-                due = due.min(begun + paid);
-            }
+            let due = self.pace.due(self.connection.host.config());
             if self.connection.input.capacity() - self.connection.input.len() < READ_BYTES / 4 {
                 self.connection.input.reserve(READ_BYTES);
             }
@@ -142,6 +133,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> BodyReader<'_, S, R
 impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> BodySource for BodyReader<'_, S, R> {
     fn next(&mut self) -> Boxed<'_, Result<Option<Bytes>, BodyError>> {
         Box::pin(self.read())
+    }
+
+    fn hurry(&mut self, holds: bool) {
+        self.pace.hurry(holds);
     }
 }
 

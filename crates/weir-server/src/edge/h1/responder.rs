@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use crate::admission::Admission;
 use crate::config::ServerConfig;
 use crate::edge::head::{Bad, Head};
 use crate::edge::reply::Reply;
@@ -30,6 +31,9 @@ pub(crate) trait Responder: Clone + Send + Sync {
 
     /// The answer to a head that took too long.
     fn too_slow(&self) -> Reply;
+
+    /// The budget for what clients take at leisure; none: there is no limit.
+    fn admission(&self) -> Option<&Admission>;
 
     /// Counts a deadline that was missed: that of `head`, `body` or `write`.
     fn timed_out(&self, what: &'static str);

@@ -19,6 +19,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::{Responder, serve};
+use crate::admission::Admission;
 use crate::config::ServerConfig;
 use crate::edge::head::{Bad, Head};
 use crate::edge::reply::Reply;
@@ -54,6 +55,10 @@ impl Responder for Bytes {
 
     fn too_slow(&self) -> Reply {
         Reply::new(408)
+    }
+
+    fn admission(&self) -> Option<&Admission> {
+        None
     }
 
     fn timed_out(&self, _: &'static str) {}
@@ -146,9 +151,10 @@ fn who_takes_nothing_over_tls_keeps_no_connection() {
         let ends = Ends::new();
         let mut served = JoinSet::new();
         let mut clients = Vec::new();
-        let mut config = ServerConfig::default();
-        config.write_timeout = Duration::from_millis(200);
-        let config = Arc::new(config);
+        let config = Arc::new(ServerConfig {
+            write_timeout: Duration::from_millis(200),
+            ..ServerConfig::default()
+        });
         // For one of these lengths the answer just fits into the window, and
         // the farewell behind it does not: that is shorter than the steps.
         for count in (WINDOW - 1200..WINDOW).step_by(8) {

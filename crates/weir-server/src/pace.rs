@@ -1,0 +1,77 @@
+//! How fast somebody must be who sends or takes many bytes.
+//!
+//! What must never happen here: time that the server takes, counted as the
+//! client's; whoever waits for something else than the client says so.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::config::ServerConfig;
+
+/// Bytes a second at least, both ways, of whoever holds part of a budget that
+/// others wait for.
+const LARGE_RATE_MIN: usize = 64 << 10;
+
+/// Whether somebody who holds room that others wait for moves on.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// Since when room is held and nothing else is to blame.
+    since: Option<Instant>,
+    bytes: u64,
+}
+
+impl Pace {
+    /// So many bytes went through.
+    pub(crate) fn moved(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+    }
+
+    /// Until when it moves fast enough; `None` while nothing is held.
+    pub(crate) fn until(&mut self, held: bool, config: &ServerConfig) -> Option<Instant> {
+        let rate = config.body_rate_min.0.max(LARGE_RATE_MIN);
+        if !held {
+            *self = Self::default();
+            return None;
+        }
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let earned = self.bytes.saturating_mul(1000) / (rate as u64);
+        Some(since + config.body_rate_after + Duration::from_millis(earned))
+    }
+}
+
+/// The times of a body that a client sends.
+#[derive(Debug, Default)]
+pub(crate) struct BodyPace {
+    begun: Option<Instant>,
+    bytes: u64,
+    holds: bool,
+    held: Pace,
+}
+
+impl BodyPace {
+    /// Whether its bytes hold room that others wait for, from now on.
+    pub(crate) fn hurry(&mut self, holds: bool) {
+        self.holds = holds;
+    }
+
+    /// So many bytes of it arrived.
+    pub(crate) fn arrived(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+        self.held.moved(bytes);
+    }
+
+    /// Until when more of it has to be there.
+    pub(crate) fn due(&mut self, config: &ServerConfig) -> Instant {
+        let now = Instant::now();
+        let begun = *self.begun.get_or_insert(now);
+        let mut due = now + config.body_timeout;
+        // The time at which the average falls below the least rate.
+        if let Some(ms) = (self.bytes * 1000).checked_div(config.body_rate_min.0 as u64) {
+            let paid = Duration::from_millis(ms).max(config.body_rate_after);
+            due = due.min(begun + paid);
+        }
+        let held = self.held.until(self.holds, config);
+        held.map_or(due, |held| held.min(due))
+    }
+}

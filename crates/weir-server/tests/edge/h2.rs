@@ -1,0 +1,259 @@
+//! HTTP/2, frame by frame: requests, tails, the end of the server, and clients
+//! that take what is not theirs.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::client::{Builder, SendRequest};
+use hyper::{Method, Request};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+use crate::client::PATIENCE;
+use crate::hold::Held;
+use crate::world::{World, with, world};
+
+/// A connection; its task ends with it.
+struct Client {
+    requests: SendRequest<Bytes>,
+    connection: JoinHandle<Result<(), h2::Error>>,
+}
+
+impl Client {
+    async fn connect(world: &World, window: u32) -> Self {
+        let socket = TcpStream::connect(world.address).await.unwrap();
+        let mut builder = Builder::new();
+        builder.initial_window_size(window);
+        let (requests, connection) = builder.handshake(socket).await.unwrap();
+        Self {
+            requests,
+            connection: tokio::spawn(connection),
+        }
+    }
+
+    async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: &[u8],
+    ) -> h2::client::ResponseFuture {
+        let mut requests = self.requests.clone().ready().await.unwrap();
+        let uri = format!("http://localhost{path}");
+        let request = Request::builder().method(method).uri(uri);
+        let request = request.body(()).unwrap();
+        let (response, mut stream) = requests.send_request(request, body.is_empty()).unwrap();
+        if !body.is_empty() {
+            stream.send_data(body.to_vec().into(), true).unwrap();
+        }
+        response
+    }
+
+    async fn ask(&mut self, method: Method, path: &str, body: &[u8]) -> (u16, Vec<u8>) {
+        let response = self.send(method, path, body).await.await.unwrap();
+        let status = response.status().as_u16();
+        let mut stream = response.into_body();
+        let mut body = Vec::new();
+        while let Some(piece) = next(&mut stream).await {
+            body.extend_from_slice(&piece);
+        }
+        (status, body)
+    }
+
+    /// Waits until the server has closed the connection.
+    async fn ended(self) {
+        drop(self.requests);
+        // Cut, or left: both are an end.
+        let _ = self.connection.await.unwrap();
+    }
+}
+
+async fn next(stream: &mut RecvStream) -> Option<Bytes> {
+    let piece = stream.data().await?.unwrap();
+    stream.flow_control().release_capacity(piece.len()).unwrap();
+    Some(piece)
+}
+
+const WINDOW: u32 = 65_535;
+
+fn run(test: impl Future<Output = ()>) {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build().unwrap();
+    let done = async { tokio::time::timeout(PATIENCE, test).await };
+    assert!(runtime.block_on(done).is_ok(), "something waits for ever");
+}
+
+const EVENTS: &str = "/v1/topics/t/events";
+
+#[test]
+fn requests_of_one_connection_are_answered_side_by_side() {
+    let world = world();
+    run(async {
+        let mut client = Client::connect(&world, WINDOW).await;
+        let mut waiting = Vec::new();
+        for n in 0..50 {
+            let body = format!("{{\"n\":{n}}}");
+            waiting.push(client.send(Method::POST, EVENTS, body.as_bytes()).await);
+        }
+        for response in waiting {
+            assert_eq!(response.await.unwrap().status(), 201);
+        }
+        let (status, body) = client.ask(Method::GET, "/v1/topics/t/events/2", b"").await;
+        // Streams have no order among each other.
+        assert!(status == 200 && body.starts_with(b"{\"n\":"), "{body:?}");
+        // More than any window.
+        let large = format!("\"{}\"", "x".repeat(300_000));
+        let (status, _) = client
+            .ask(Method::PUT, "/v1/topics/t/keys/k", large.as_bytes())
+            .await;
+        assert_eq!(status, 201);
+        let (status, body) = client.ask(Method::GET, "/v1/topics/t/keys/k", b"").await;
+        assert_eq!((status, body.len()), (200, large.len()));
+    });
+}
+
+#[test]
+fn a_tail_follows_until_the_server_drains() {
+    let mut world = world();
+    run(async {
+        let mut client = Client::connect(&world, WINDOW).await;
+        let response = client
+            .send(Method::GET, "/v1/topics/t/events?live=sse", b"")
+            .await;
+        let mut tail = response.await.unwrap().into_body();
+        let (status, _) = client.ask(Method::POST, EVENTS, b"\"news\"").await;
+        assert_eq!(status, 201);
+        let mut heard = Vec::new();
+        while !String::from_utf8_lossy(&heard).contains("news") {
+            heard.extend_from_slice(&next(&mut tail).await.unwrap());
+        }
+        world.server.as_ref().unwrap().drain();
+        while next(&mut tail).await.is_some() {}
+        client.ended().await;
+    });
+    world.server.take().unwrap().wait().unwrap();
+}
+
+#[test]
+fn a_drain_answers_what_was_begun() {
+    let mut world = world();
+    let held = Held::new(&world.store, "t");
+    run(async {
+        let mut client = Client::connect(&world, WINDOW).await;
+        let mut waiting = Vec::new();
+        for _ in 0..16 {
+            waiting.push(client.send(Method::POST, EVENTS, b"\"mine\"").await);
+        }
+        // Frames are taken in their order, so the server knows of all of them.
+        let (status, _) = client.ask(Method::GET, "/healthz", b"").await;
+        assert_eq!(status, 200);
+        world.server.as_ref().unwrap().drain();
+        drop(held);
+        for response in waiting {
+            assert_eq!(response.await.unwrap().status(), 201);
+        }
+        client.ended().await;
+    });
+    world.server.take().unwrap().wait().unwrap();
+}
+
+#[test]
+fn who_gives_no_window_is_let_go() {
+    let world = with(&[("write_timeout", "200ms")]);
+    assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
+    let value = vec![b'x'; 200_000];
+    assert_eq!(world.ask("PUT /v1/topics/t/keys/k", "", &value).status, 201);
+    run(async {
+        // It answers every PING.
+        let mut client = Client::connect(&world, 1000).await;
+        let response = client.send(Method::GET, "/v1/topics/t/keys/k", b"").await;
+        let kept = response.await.unwrap();
+        client.ended().await;
+        drop(kept);
+        let mut other = Client::connect(&world, WINDOW).await;
+        let (status, body) = other.ask(Method::GET, "/v1/topics/t/keys/k", b"").await;
+        assert_eq!((status, body.len()), (200, value.len()));
+    });
+}
+
+#[test]
+fn who_asks_for_nothing_is_let_go() {
+    let world = with(&[("idle_timeout", "200ms")]);
+    run(async {
+        let mut client = Client::connect(&world, WINDOW).await;
+        assert_eq!(client.ask(Method::GET, "/healthz", b"").await.0, 200);
+        // Kept, so that it is the server that leaves.
+        let kept = client.requests.clone();
+        client.ended().await;
+        drop(kept);
+    });
+}
+
+#[test]
+fn a_body_that_drips_is_too_slow() {
+    let settings = [("body_rate_after", "200ms"), ("body_rate_min", "1GiB")];
+    let world = with(&settings);
+    assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
+    run(async {
+        let mut client = Client::connect(&world, WINDOW).await;
+        let requests = client.requests.clone().ready().await;
+        let request = Request::post(format!("http://localhost{EVENTS}"));
+        let request = request.body(()).unwrap();
+        let (response, mut stream) = requests.unwrap().send_request(request, false).unwrap();
+        stream.send_data(b"123"[..].into(), false).unwrap();
+        let mut drips = tokio::time::interval(Duration::from_millis(20));
+        let mut response = std::pin::pin!(response);
+        let status = loop {
+            tokio::select! {
+                biased;
+                response = response.as_mut() => break response.unwrap().status(),
+                _ = drips.tick() => drop(stream.send_data(b"4"[..].into(), false)),
+            }
+        };
+        assert_eq!(status, 408);
+        assert_eq!(client.ask(Method::GET, "/healthz", b"").await.0, 200);
+    });
+}
+
+#[test]
+fn a_connection_has_so_many_tails() {
+    let world = world();
+    run(async {
+        let mut client = Client::connect(&world, WINDOW).await;
+        let mut tails = Vec::new();
+        for n in 0..51 {
+            let response = client
+                .send(Method::GET, "/v1/topics/t/events?live=sse", b"")
+                .await;
+            let response = response.await.unwrap();
+            assert_eq!(response.status(), if n < 50 { 200 } else { 503 });
+            tails.push(response.into_body());
+        }
+        tails.clear();
+        assert_eq!(client.ask(Method::GET, "/healthz", b"").await.0, 200);
+    });
+}
+
+#[test]
+fn streams_that_are_reset_cost_others_nothing() {
+    let world = world();
+    run(async {
+        let mut greedy = Client::connect(&world, WINDOW).await;
+        for _ in 0..1000 {
+            let Ok(mut requests) = greedy.requests.clone().ready().await else {
+                break;
+            };
+            let request = Request::get("http://localhost/v1/topics/t/events?wait=30");
+            let Ok((_, mut stream)) = requests.send_request(request.body(()).unwrap(), false)
+            else {
+                break;
+            };
+            stream.send_reset(h2::Reason::CANCEL);
+        }
+        let mut other = Client::connect(&world, WINDOW).await;
+        let (status, _) = other.ask(Method::POST, EVENTS, b"1").await;
+        assert_eq!(status, 201);
+        drop(greedy);
+    });
+}
