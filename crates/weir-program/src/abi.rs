@@ -385,7 +385,7 @@ pub(crate) fn json_find(
         result,
         wrote: (size(out), wrote),
     };
-    let Some(plan) = plan(text, level) else {
+    let Some(plan) = asked(text, level) else {
         return Ok(done(NOT_PATHS, 0));
     };
     let to = piece_mut(m, out, len)?;
@@ -412,7 +412,7 @@ pub(crate) fn json_find(
 }
 
 /// What is looked for; nothing when it is not understood.
-fn plan(text: &[u8], level: Level) -> Option<Plan> {
+fn asked(text: &[u8], level: Level) -> Option<Plan> {
     if text.len() > PATHS_BYTES_MAX {
         return None;
     }
