@@ -313,9 +313,18 @@ impl Store {
         self.group_step(topic, group, step)
     }
 
-    /// Writes all cursors that wait, and waits until they are written.
+    /// Writes all cursors that wait, and waits until these and the ones that
+    /// are being written are in the log; for none that is moved later. Those of
+    /// topics with costly programs wait behind the calls that were handed over
+    /// before.
     pub fn flush_cursors(&self) {
-        self.upkeep.flush(&self.hands());
+        self.upkeep.flush(&self.hands(), None);
+    }
+
+    /// The same for the cursor of one group: those of others are not waited
+    /// for.
+    pub fn flush_cursor(&self, topic: &str, group: &str) {
+        self.upkeep.flush(&self.hands(), Some((topic, group)));
     }
 
     /// Claims records for a member of a keyed or shared group. Never waits for

@@ -7,7 +7,7 @@
 //! long for their answer; a thread of their own does, one round at a time, so
 //! that others do not wait with them. Closing the store writes what is left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -58,6 +58,8 @@ struct State {
     /// Of the thread; of the one for costly topics; of those who flush.
     quick: Rounds,
     slow: Rounds,
+    /// Whose cursors the latter writes.
+    slow_names: BTreeSet<Name>,
     flushes: Rounds,
     stops: bool,
     started: bool,
@@ -158,15 +160,24 @@ impl Upkeep {
         self.shared.state.lock_ok().cursors.remove(&key);
     }
 
-    /// Writes every cursor that waits, and waits until those and the ones that
-    /// are being written are answered; not for any that comes later.
-    pub(crate) fn flush(&self, hands: &Hands) {
+    /// Writes every cursor that waits, or that of one group, and waits until
+    /// those and the ones that are being written are answered; not for any that
+    /// comes later.
+    pub(crate) fn flush(&self, hands: &Hands, only: Option<(&str, &str)>) {
+        let only = only.map(|(topic, group)| (topic.to_owned(), group.to_owned()));
         let mut state = self.shared.state.lock_ok();
-        let waiting = std::mem::take(&mut state.cursors);
-        let (quick, slow) = (state.quick.begun, state.slow.begun);
+        let waiting: Vec<Cursor> = match &only {
+            None => std::mem::take(&mut state.cursors).into_iter().collect(),
+            Some(name) => state.cursors.remove_entry(name).into_iter().collect(),
+        };
+        let quick = state.quick.begun;
+        let slow = match &only {
+            Some(name) if !state.slow_names.contains(name) => 0,
+            _ => state.slow.begun,
+        };
         state.flushes.begun += 1;
         drop(state);
-        let refused = write(hands, waiting.into_iter().collect(), Tell::Now);
+        let refused = write(hands, waiting, Tell::Now);
         let mut state = self.shared.state.lock_ok();
         state.put_back(refused);
         state.flushes.ended += 1;
@@ -304,18 +315,23 @@ fn round<'a>(
 fn apart(shared: &Arc<Shared>, hands: &Hands, state: &mut State, cursors: &[Cursor]) -> bool {
     let (shared, hands) = (Arc::clone(shared), hands.clone());
     let cursors = cursors.to_vec();
+    let names: BTreeSet<_> = cursors.iter().map(|(name, _)| name.clone()).collect();
     let work = move || {
         let refused = write(&hands, cursors, Tell::Now);
         let mut state = shared.state.lock_ok();
         state.put_back(refused);
         state.slow.ended += 1;
+        state.slow_names.clear();
         drop(state);
         shared.changed.notify_all();
     };
     let thread = std::thread::Builder::new().name("weir-upkeep-slow".to_owned());
     // Begun before the thread can end it: the state is locked.
     let begun = thread.spawn(work).is_ok();
-    state.slow.begun += u64::from(begun);
+    if begun {
+        state.slow.begun += 1;
+        state.slow_names = names;
+    }
     begun
 }
 

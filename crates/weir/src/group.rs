@@ -468,7 +468,7 @@ impl Group {
         let generation = std::mem::take(&mut self.generation);
         if generation != 0 {
             // What waits to be written is the owner's to write.
-            self.place.flush_cursors();
+            self.place.flush_cursor(&self.topic, &self.name);
             self.step(GroupStep::Leave { generation })?;
         }
         Ok(())

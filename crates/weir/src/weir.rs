@@ -203,7 +203,8 @@ impl Weir {
         }
     }
 
-    /// Makes everything answered so far durable, at any level.
+    /// Makes everything answered so far durable, at any level. It does not wait
+    /// for programs whose calls are not answered yet.
     pub fn sync(&self) -> Result<(), WeirError> {
         match &self.place {
             Place::Near(store) => store.sync().map(drop)?,

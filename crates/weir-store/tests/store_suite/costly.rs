@@ -450,6 +450,8 @@ fn cursors_of_others_do_not_wait_with_those_of_costly_topics() {
         }
     });
     assert_eq!(cursor(&store, "slow"), 0);
+    let again = Arc::clone(&store);
+    soon(move || again.flush_cursor("plain", "g"));
     world.gate.open();
     valid(held);
     store.flush_cursors();

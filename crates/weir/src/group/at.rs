@@ -127,9 +127,9 @@ impl Place {
         }
     }
 
-    pub(super) fn flush_cursors(&self) {
+    pub(super) fn flush_cursor(&self, topic: &str, group: &str) {
         if let Self::Near(store) = self {
-            store.flush_cursors();
+            store.flush_cursor(topic, group);
         }
     }
 
