@@ -9,7 +9,8 @@ use weir_capi::*;
 
 use crate::kit::*;
 
-const FOREVER: u64 = u64::MAX;
+/// Longer than any of these tests, so that a wait that does not end is a failure and not a hang.
+const FOREVER: u64 = 60_000;
 
 fn reader(store: &Store, from: u32) -> *mut Reader {
     let mut options = sized!(weir_capi::raw::ReadOptions);

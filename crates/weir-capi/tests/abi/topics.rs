@@ -53,7 +53,7 @@ fn records_are_filtered_ordered_and_named() {
     fields.r#where = slice(b"@.n < 5");
     fields.order = slice(b"$.n");
     let query = open(&store, "*", 0, &fields).unwrap();
-    let (kind, page) = wait(query, u64::MAX);
+    let (kind, page) = wait(query, 60_000);
     assert_eq!(kind, READY);
     assert_eq!(items(page), [br#"{"n":1}"#, br#"{"n":2}"#]);
     assert_eq!(wait(query, 0).0, DONE);
@@ -98,7 +98,7 @@ fn a_query_that_follows_waits_and_goes_on_from_its_token() {
     assert_eq!((kind, items(page)), (READY, vec![b"2".to_vec()]));
     unsafe {
         weir_close(store.store, null_mut());
-        assert_eq!(wait(query, u64::MAX).0, CLOSED);
+        assert_eq!(wait(query, 60_000).0, CLOSED);
         weir_query_free(query);
     }
 }
