@@ -1,0 +1,61 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"weir"
+)
+
+func TestGoroutinesShareAStore(t *testing.T) {
+	ctx := context.Background()
+	topic := topic(t, near(t), "shared")
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 100 {
+				if _, err := topic.Put(ctx, []byte("key"), []byte("value")); err != nil {
+					t.Error(err)
+				}
+				record, there, err := topic.Get(ctx, []byte("key"))
+				if err != nil || !there || string(record.Value()) != "value" {
+					t.Error(there, err)
+				}
+			}
+			for record, err := range topic.Records(ctx, weir.Last(50)) {
+				if err != nil || string(record.Key()) != "key" {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestAQueryIsOfOneGoroutineAtATime(t *testing.T) {
+	query, source := opened(t, weir.QueryOptions{})
+	fine := func(err error) bool { return err == nil || errors.Is(err, weir.ErrHandleBusy) }
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 100 {
+				if err := source.Enqueue([]byte("1\n2\n"), []byte("more")); !fine(err) {
+					t.Error(err)
+				}
+				step, page, err := query.Next(weir.Bounds{})
+				if !fine(err) {
+					t.Error(err)
+				}
+				if err == nil && step == weir.Ready {
+					if got := string(page.At(0).Bytes()); got != "1" && got != "2" {
+						t.Error(got)
+					}
+					page.Release()
+				}
+			}
+		})
+	}
+	all.Wait()
+}
