@@ -29,6 +29,7 @@ mod h2;
 #[path = "../shared/hold.rs"]
 mod hold;
 mod live;
+mod many;
 mod module;
 mod once;
 mod pieces;
