@@ -331,7 +331,7 @@ impl TopicQuery {
                     Served::Came => came = true,
                     Served::Nothing => idle.push(need.source),
                     Served::Fault => {
-                        faulty = Some(faulty.map_or(need.source, |s: SourceId| s.min(need.source)))
+                        faulty = Some(faulty.map_or(need.source, |s: SourceId| s.min(need.source)));
                     }
                 }
             }

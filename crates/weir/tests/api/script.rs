@@ -62,6 +62,22 @@ struct Condition {
     key: Option<Vec<u8>>,
 }
 
+impl Condition {
+    fn expect(&self) -> Expect<'_> {
+        let key = self.key.as_deref();
+        match self.name.as_str() {
+            "offset" => Expect::KeyOffset(key, self.number),
+            "absent" => Expect::KeyAbsent(key),
+            "present" => Expect::KeyPresent(key),
+            "topic" => Expect::TopicOffset(self.number),
+            "topic-absent-or" => Expect::TopicAbsentOr(self.number),
+            "topic-empty" => Expect::TopicEmpty,
+            "incarnation" => Expect::Incarnation(self.number),
+            other => panic!("no condition {other}"),
+        }
+    }
+}
+
 struct Member {
     group: Group,
     claims: BTreeMap<u64, u64>,
@@ -172,25 +188,7 @@ fn kept(line: &str, steps: &mut Vec<Step>) -> Kept {
 fn with<T>(all: &[Kept], then: impl FnOnce(&[Intention<'_>]) -> T) -> T {
     let expects: Vec<Vec<Expect<'_>>> = all
         .iter()
-        .map(|kept| {
-            let expect = |condition: &Condition| -> Expect<'static> {
-                let key: Option<&'static [u8]> = condition
-                    .key
-                    .clone()
-                    .map(|key| &*Box::leak(key.into_boxed_slice()));
-                match condition.name.as_str() {
-                    "offset" => Expect::KeyOffset(key, condition.number),
-                    "absent" => Expect::KeyAbsent(key),
-                    "present" => Expect::KeyPresent(key),
-                    "topic" => Expect::TopicOffset(condition.number),
-                    "topic-absent-or" => Expect::TopicAbsentOr(condition.number),
-                    "topic-empty" => Expect::TopicEmpty,
-                    "incarnation" => Expect::Incarnation(condition.number),
-                    other => panic!("no condition {other}"),
-                }
-            };
-            kept.conditions.iter().map(expect).collect()
-        })
+        .map(|kept| kept.conditions.iter().map(Condition::expect).collect())
         .collect();
     let steps: Vec<Vec<TxnOp<'_>>> = all
         .iter()
@@ -564,13 +562,13 @@ impl World {
         let how = match verb {
             "claim" => {
                 let max = words.next().unwrap().parse().unwrap();
-                let works = member.group.claim(max, millis(words.next()))?;
-                for work in &works {
+                let claimed = member.group.claim(max, millis(words.next()))?;
+                for work in &claimed {
                     record(&work.record(), out);
                     writeln!(out, " attempt {}", work.attempts()).unwrap();
                     member.claims.insert(work.record().offset.0, work.claim());
                 }
-                if works.is_empty() {
+                if claimed.is_empty() {
                     out.push_str("timeout\n");
                 }
                 return Ok(());
