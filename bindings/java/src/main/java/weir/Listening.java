@@ -77,7 +77,9 @@ final class Listening implements Flow.Publisher<Stored> {
         @Override
         public void run() {
             subscriber.onSubscribe(this);
-            try (Reader opened = new Reader(topic, from, true)) {
+            Reader opened = null;
+            try {
+                opened = new Reader(topic, from, true);
                 synchronized (this) {
                     reader = opened;
                 }
@@ -87,8 +89,12 @@ final class Listening implements Flow.Publisher<Stored> {
                     subscriber.onError(thrown);
                 }
             } finally {
+                // From here on a cancel has nothing to wake.
                 synchronized (this) {
                     reader = null;
+                }
+                if (opened != null) {
+                    opened.close();
                 }
             }
         }

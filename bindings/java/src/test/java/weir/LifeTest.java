@@ -209,6 +209,45 @@ class LifeTest {
     }
 
     @Test
+    @Timeout(60)
+    void aCancelledListenerHearsNothingMore(@TempDir Path directory) throws Exception {
+        try (Weir store = Weir.open(directory, new OpenOptions().durability(Durability.MEMORY))) {
+            CompletableFuture<Flow.Subscription> subscribed = new CompletableFuture<>();
+            CountDownLatch heard = new CountDownLatch(1);
+            store.topic("quiet").listen(From.start()).subscribe(new Flow.Subscriber<>() {
+                @Override
+                public void onSubscribe(Flow.Subscription subscription) {
+                    subscription.request(Long.MAX_VALUE);
+                    subscribed.complete(subscription);
+                }
+
+                @Override
+                public void onNext(Stored record) {
+                    heard.countDown();
+                }
+
+                @Override
+                public void onError(Throwable thrown) {
+                    heard.countDown();
+                }
+
+                @Override
+                public void onComplete() {}
+            });
+            Flow.Subscription subscription = subscribed.get();
+            subscription.cancel();
+            subscription.cancel();
+            // Its reader is given back, though nobody closed the store.
+            while (Lib.handlesOpen() > 1) {
+                System.gc();
+                Thread.yield();
+            }
+            store.topic("quiet").ensure();
+            assertEquals(1, heard.getCount());
+        }
+    }
+
+    @Test
     void aReaderThatWaitsIsEndedByACancel(@TempDir Path directory) throws Exception {
         try (Weir store = Weir.open(directory, new OpenOptions().durability(Durability.MEMORY));
                 Reader reader = store.topic("none").listener(From.start())) {
