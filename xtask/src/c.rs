@@ -82,6 +82,8 @@ fn programs(place: &Path, link: &str, tell: Tell<'_>) -> anyhow::Result<()> {
         }
         tell(&format!("{link}: transcripts of {set}"), verdict(&done));
     }
+    let done = finish(&mut Command::new(place.join("misuse")));
+    tell(&format!("{link}: misuse"), verdict(&done));
     let done = finish(Command::new(place.join("store")).arg(place.join("example-store")));
     tell(
         &format!("{link}: examples/store"),

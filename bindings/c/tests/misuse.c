@@ -1,0 +1,143 @@
+/*
+ * What C can do wrong, under the sanitizers: NULL, handles of another type or given back, lengths beyond
+ * any memory, a page that another thread releases when its query is gone, two threads in one handle.
+ */
+#include <pthread.h>
+
+#include "text.h"
+
+#define CHECK(is)                                                                  \
+    do {                                                                           \
+        if (!(is)) {                                                               \
+            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #is); \
+            exit(1);                                                               \
+        }                                                                          \
+    } while (0)
+
+static weir_query *query_of(uint32_t *source)
+{
+    weir_query *query;
+    weir_source_options options = {.struct_size = sizeof options};
+    CHECK(weir_query_open(NULL, &query, NULL) == WEIR_OK);
+    CHECK(weir_query_source(query, &options, source, NULL) == WEIR_OK);
+    return query;
+}
+
+static void null_and_stale(void)
+{
+    uint32_t source;
+    weir_page *page;
+    weir_query *query = query_of(&source);
+    weir_slice many = {NULL, 1}, endless = {(const uint8_t *)"", SIZE_MAX}, none = {0};
+    CHECK(weir_query_next(NULL, 0, 0, &page, NULL) == WEIR_E_NULL_POINTER);
+    CHECK(weir_query_next(query, 0, 0, NULL, NULL) == WEIR_E_NULL_POINTER);
+    CHECK(weir_query_enqueue_copy(query, source, many, NULL, none, 0, NULL) == WEIR_E_NULL_POINTER);
+    CHECK(weir_query_enqueue_copy(query, source, endless, NULL, none, 0, NULL) == WEIR_E_BAD_LENGTH);
+    CHECK(weir_sync((weir *)query, NULL) == WEIR_E_BAD_HANDLE);
+    weir_page_release((weir_page *)query);
+    CHECK(weir_query_next((weir_query *)&source, 0, 0, &page, NULL) == WEIR_E_BAD_HANDLE);
+    weir_query_free(query);
+    weir_query_free(query);
+    CHECK(weir_query_next(query, 0, 0, &page, NULL) == WEIR_E_BAD_HANDLE);
+    weir_error garbage;
+    memset(&garbage, 0xA5, sizeof garbage);
+    CHECK(weir_query_cancel(query) == WEIR_E_BAD_HANDLE);
+    CHECK(weir_query_token(query, &page, &garbage) == garbage.code);
+    CHECK(garbage.source == WEIR_NO_SOURCE && strlen(garbage.message) > 0);
+}
+
+static void freed(void *user, const uint8_t *ptr, size_t len)
+{
+    (void)len;
+    ++*(int *)user;
+    free((void *)ptr);
+}
+
+static void *read_and_release(void *page)
+{
+    size_t count;
+    const weir_item *items = weir_page_items(page, &count);
+    CHECK(count == 2 && items[1].len == 1 && items[1].ptr[0] == '2');
+    weir_page_release(page);
+    return NULL;
+}
+
+static void released_elsewhere(void)
+{
+    int back = 0;
+    uint32_t source;
+    weir_page *page;
+    pthread_t thread;
+    weir_query *query = query_of(&source);
+    weir_slice lent = slice(copied("[1,2]", 5)), none = {0};
+    weir_loan loan = {.release = freed, .user = &back};
+    CHECK(weir_query_enqueue_loan(query, source, lent, NULL, none, 0, &loan, NULL) == WEIR_OK);
+    CHECK(weir_query_next(query, 0, 0, &page, NULL) == WEIR_READY);
+    weir_query_free(query);
+    CHECK(back == 0);
+    CHECK(pthread_create(&thread, NULL, read_and_release, page) == 0);
+    pthread_join(thread, NULL);
+    CHECK(back == 1);
+}
+
+static void *call(void *query)
+{
+    int done = 0;
+    while (done < 2000) {
+        weir_page *page;
+        int32_t kind = weir_query_next(query, 0, 0, &page, NULL);
+        CHECK(kind == WEIR_NEED || kind == WEIR_E_HANDLE_BUSY);
+        if (kind == WEIR_NEED) {
+            weir_page_release(page);
+            done++;
+        }
+    }
+    return NULL;
+}
+
+static void two_threads(void)
+{
+    uint32_t source;
+    pthread_t threads[2];
+    weir_query *query = query_of(&source);
+    for (int at = 0; at < 2; at++)
+        CHECK(pthread_create(&threads[at], NULL, call, query) == 0);
+    for (int at = 0; at < 2; at++)
+        pthread_join(threads[at], NULL);
+    weir_query_free(query);
+}
+
+static void packets(void)
+{
+    weir_page *page;
+    size_t used;
+    weir_psyc_modifier routing = {.operation = ':', .name = slice("_tag"), .value = slice("7")};
+    weir_psyc_packet packet = {.struct_size = sizeof packet, .routing = &routing, .routing_count = 1};
+    packet.method = slice("_ping");
+    packet.data = slice("hello");
+    CHECK(weir_psyc_render(&packet, &page, NULL) == WEIR_OK);
+    size_t count;
+    const weir_item *bytes = weir_page_items(page, &count);
+    weir_slice all = {bytes->ptr, bytes->len}, part = {bytes->ptr, bytes->len - 1};
+    weir_page *parsed;
+    CHECK(weir_psyc_parse(part, &used, &parsed, NULL) == WEIR_NEED);
+    CHECK(weir_psyc_parse(all, &used, &parsed, NULL) == WEIR_OK && used == all.len);
+    weir_page_release(page);
+    const weir_item *items = weir_page_items(parsed, &count);
+    CHECK(count == 4 && items[0].flags == WEIR_ITEM_ROUTING && items[0].source == ':');
+    CHECK(items[1].flags == WEIR_ITEM_VALUE && items[1].len == 1);
+    CHECK(items[2].flags == WEIR_ITEM_METHOD && items[3].flags == WEIR_ITEM_DATA);
+    CHECK(items[3].len == 5 && memcmp(items[3].ptr, "hello", 5) == 0);
+    weir_page_release(parsed);
+    CHECK(weir_psyc_parse(slice("\x01"), &used, &parsed, NULL) == WEIR_E_PROTOCOL);
+}
+
+int main(void)
+{
+    null_and_stale();
+    released_elsewhere();
+    two_threads();
+    packets();
+    CHECK(weir_handles_open() == 0);
+    return 0;
+}
