@@ -6,7 +6,7 @@
 # libraries  parsers and SQLite, from Debian packages; C and C++
 # brokers    Redis (Debian), NATS and etcd (Go modules), Kafka (Maven)
 # http       the HTTP servers of http-json and the load client; C and Rust
-# json       finding items in pages of JSON; Rust, built twice
+# json       finding items in pages of JSON; Rust, built twice, and Go
 # bindings   our package for Go on the same pages, with the C library; go-weir
 #
 # Says what it does, skips what is there; may be run again at any time. Getting
@@ -103,6 +103,10 @@ json() {
         --manifest-path rust-json/Cargo.toml --target-dir "$out/../lab-peers-build-native"
     cp "$out/../lab-peers-build-native/release/rust-json" "$out/rust-json-native"
     say "$("$out/rust-json" --version)"
+    need go "Go of the version in go-json/go.mod or newer"
+    say "building go-json"
+    (cd go-json && go build -trimpath -o "$out/go-json" .)
+    say "$("$out/go-json" --version)"
 }
 
 bindings() {
@@ -111,7 +115,7 @@ bindings() {
     say "building the C library, and go-weir from bindings/go/bench"
     (cd ../.. && cargo xtask capi install --release --shared --prefix "$out/capi")
     PKG_CONFIG_PATH="$out/capi/lib/pkgconfig" CGO_LDFLAGS="-Wl,-rpath,$out/capi/lib" \
-        go build -C ../../bindings/go -trimpath -o "$out/go-weir" ./bench
+        go build -C ../../bindings/go -buildvcs=false -trimpath -o "$out/go-weir" ./bench
     say "$("$out/go-weir" --version)"
 }
 

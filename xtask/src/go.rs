@@ -92,7 +92,7 @@ fn go(prefix: &Path, folder: &str) -> anyhow::Result<Command> {
     let mut go = Command::new("go");
     go.current_dir(tree::root().join(folder));
     go.env("GOTOOLCHAIN", "local")
-        .env("GOFLAGS", "")
+        .env("GOFLAGS", "-buildvcs=false")
         .env("GOWORK", "off");
     go.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
     go.env("LD_LIBRARY_PATH", prefix.join("lib"));

@@ -27,11 +27,15 @@ def mock(tmp_path_factory: pytest.TempPathFactory) -> str:
     if shutil.which("go") is None:
         pytest.skip("there is no go to build lab/peers/cosmos-mock")
     built = tmp_path_factory.mktemp("mock") / "cosmos-mock"
-    subprocess.run(["go", "build", "-o", built, "."], cwd=MOCK, check=True, timeout=300)
+    subprocess.run(
+        ["go", "build", "-buildvcs=false", "-o", built, "."], cwd=MOCK, check=True, timeout=300
+    )
     return str(built)
 
 
-@pytest.fixture(params=[["-split", "-1"], ["-split", "1", "-split-after", "2"]], ids=["whole", "split"])
+@pytest.fixture(
+    params=[["-split", "-1"], ["-split", "1", "-split-after", "2"]], ids=["whole", "split"]
+)
 def url(mock: str, request: pytest.FixtureRequest) -> Iterator[str]:
     """A server with 300 documents; in one of two a partition is split while it is read."""
     command = [mock, "-partitions", "3", "-documents", "300", *request.param]

@@ -20,7 +20,7 @@ func serve(t *testing.T, flags ...string) string {
 	program := os.Getenv("WEIR_COSMOS_MOCK")
 	if program == "" {
 		program = filepath.Join(t.TempDir(), "cosmos-mock")
-		build := exec.Command("go", "build", "-o", program, ".")
+		build := exec.Command("go", "build", "-buildvcs=false", "-o", program, ".")
 		build.Dir = filepath.Join("..", "..", "..", "..", "lab", "peers", "cosmos-mock")
 		if said, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, said)
