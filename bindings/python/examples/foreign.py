@@ -10,7 +10,8 @@ import json
 import sys
 import urllib.error
 import urllib.request
-from typing import Any, Iterator, Optional, Tuple
+from collections.abc import Iterator
+from typing import Any
 
 import weir
 
@@ -32,7 +33,7 @@ def split(url: str, need: weir.Need) -> None:
     need.source.replace([{"name": part, "first": need.continuation, **SOURCE} for part in parts])
 
 
-def page(url: str, need: weir.Need) -> Optional[Tuple[bytes, Optional[str]]]:
+def page(url: str, need: weir.Need) -> tuple[bytes, str | None] | None:
     """A page of a partition, and what names the one behind it; None after a split."""
     request = urllib.request.Request(url + "/docs", method="POST")
     request.add_header("x-ms-documentdb-partitionkeyrangeid", need.source.name.decode())

@@ -4,8 +4,6 @@ The source is a function here; in earnest it is a request over HTTP whose answer
 continuation.
 """
 
-from typing import Optional, Tuple
-
 import weir
 
 PAGES = {
@@ -17,7 +15,7 @@ PAGES = {
 }
 
 
-def fetch(need: weir.Need) -> Optional[Tuple[str, Optional[str]]]:
+def fetch(need: weir.Need) -> tuple[str, str | None] | None:
     """The page, and what names the one behind it."""
     name = need.source.name.decode()
     page = PAGES[name, need.continuation]

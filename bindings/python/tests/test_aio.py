@@ -1,4 +1,4 @@
-"""The forms for event loops: they wait without blocking, end by cancellation, fail as the others."""
+"""The forms for event loops: they do not block, end by cancellation, fail as the others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-
 import weir
 
 

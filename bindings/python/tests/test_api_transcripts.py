@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import pytest
-
 import weir
 from conftest import VECTORS
 from test_query_transcripts import blocks
@@ -94,10 +93,10 @@ class World:
 
     def __init__(self, place: Path) -> None:
         self.place = place
-        self.store: Optional[weir.Store] = None
+        self.store: weir.Store | None = None
         self.kept: list[tuple[str, Op]] = []
         self.steps: list[weir.Put | weir.Delete] = []
-        self.pending: Optional[weir.Pending] = None
+        self.pending: weir.Pending | None = None
         self.sessions: dict[str, weir.Session] = {}
         self.readers: dict[str, weir.Reader] = {}
         self.left: dict[str, list[weir.Record]] = {}
@@ -251,7 +250,7 @@ class World:
         name, number = rest.split()
         self.sessions[name].resume(int(number))
 
-    def record(self, record: Optional[weir.Record]) -> None:
+    def record(self, record: weir.Record | None) -> None:
         self.out.append("absent" if record is None else record_line(record))
 
     def do_get(self, rest: str) -> None:

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 import weir
 from weir import _weir
 
@@ -37,9 +36,7 @@ def test_examples_run(example: Path, tmp_path: Path) -> None:
 
 def test_types_are_those_of_the_stub(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path)]
-    subprocess.run(
-        command + ["-p", "weir"] , cwd=tmp_path, check=True
-    )
+    subprocess.run(command + ["-p", "weir"], cwd=tmp_path, check=True)
     files = [*HERE.glob("*.py"), *EXAMPLES]
     subprocess.run(command + [str(path) for path in files], cwd=HERE, check=True)
 
@@ -47,11 +44,9 @@ def test_types_are_those_of_the_stub(tmp_path: Path) -> None:
 def test_the_stub_names_what_the_module_has() -> None:
     stub = (Path(weir.__file__).parent / "_weir.pyi").read_text()
     parts = re.split(r"^(?:@final\n)?class (\w+).*:\n", stub, flags=re.M)
-    stubbed = dict(zip(parts[1::2], parts[2::2]))
+    stubbed = dict(zip(parts[1::2], parts[2::2], strict=True))
     skipped = {"Keys"}  # an iterator; the stub says Iterator
-    classes = {
-        name: kind for name, kind in vars(_weir).items() if inspect.isclass(kind)
-    }
+    classes = {name: kind for name, kind in vars(_weir).items() if inspect.isclass(kind)}
     assert set(classes) - skipped <= set(stubbed)
     for name, kind in classes.items():
         members = {member for member in vars(kind) if not member.startswith("__")}

@@ -6,10 +6,8 @@ import asyncio
 import gc
 import io
 import threading
-from typing import Optional
 
 import pytest
-
 import weir
 
 
@@ -102,13 +100,13 @@ def test_items_are_looked_into() -> None:
 
 
 def test_needs_are_fetched_until_the_end() -> None:
-    pages: dict[bytes, dict[Optional[bytes], tuple[str, Optional[str | bytes]]]] = {
+    pages: dict[bytes, dict[bytes | None, tuple[str, str | bytes | None]]] = {
         b"a": {None: ('[{"n":1},{"n":4}]', "a2"), b"a2": ('[{"n":6}]', None)},
         b"b": {None: ('[{"n":2}]', "b2"), b"b2": ("[]", b"b3"), b"b3": ('[{"n":5}]', None)},
     }
     asked = []
 
-    def fetch(need: weir.Need) -> tuple[str, Optional[str | bytes]]:
+    def fetch(need: weir.Need) -> tuple[str, str | bytes | None]:
         asked.append((need.source.name, need.continuation))
         return pages[need.source.name][need.continuation]
 
@@ -128,7 +126,7 @@ def test_a_split_is_told_while_fetching() -> None:
     query = weir.Query(order="$.n")
     query.add_source("whole", sorted=True)
 
-    def fetch(need: weir.Need) -> Optional[tuple[str, None]]:
+    def fetch(need: weir.Need) -> tuple[str, None] | None:
         if need.source.name == b"whole":
             parts = need.source.replace([{"name": name, "sorted": True} for name in ("l", "r")])
             assert [part.name for part in parts] == [b"l", b"r"] and parts[0] != parts[1]
@@ -187,7 +185,7 @@ def test_a_fetch_that_fails_ends_the_others() -> None:
 
 
 def test_tokens_go_on_elsewhere() -> None:
-    def query(token: Optional[bytes] = None) -> weir.Query:
+    def query(token: bytes | None = None) -> weir.Query:
         made = weir.Query(order="$.n", token=token)
         made.add_source("s", sorted=True, first="0")
         return made

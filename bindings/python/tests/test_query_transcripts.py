@@ -7,11 +7,11 @@ Commands stand above a rule, what they print below it; their meaning is that of
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any
 
 import pytest
-
 import weir
 from conftest import VECTORS
 
@@ -35,7 +35,7 @@ class World:
     def __init__(self) -> None:
         self.fields: dict[str, Any] = {}
         self.budgets: dict[str, int] = {}
-        self.query: Optional[weir.Query] = None
+        self.query: weir.Query | None = None
         self.sources: dict[str, weir.Source] = {}
         self.options: dict[str, dict[str, Any]] = {}
         self.token = b""
@@ -84,7 +84,7 @@ class World:
         name, value = rest.split(" ")
         self.budgets[BUDGETS[name]] = int(value)
 
-    def make(self, token: Optional[bytes]) -> None:
+    def make(self, token: bytes | None) -> None:
         self.sources = {}
         self.query = None
         self.query = weir.Query(**self.fields, budgets=self.budgets, token=token)
@@ -102,7 +102,7 @@ class World:
     def do_explain(self, _: str) -> None:
         self.out.extend(self.open_query.explain().splitlines())
 
-    def name(self, number: Optional[int]) -> str:
+    def name(self, number: int | None) -> str:
         found = [name for name, source in self.sources.items() if source.number == number]
         return found[0] if found else "?"
 
@@ -165,7 +165,7 @@ class World:
             options = dict(self.options[name], name=part, ordinal=None, first=first or None)
             parts.append(options)
         made = self.open_query.replace(self.source(name), parts)
-        for options, source in zip(parts, made):
+        for options, source in zip(parts, made, strict=True):
             self.sources[options["name"]] = source
             self.options[options["name"]] = options
 

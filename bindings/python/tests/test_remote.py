@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-
 import weir
 from conftest import Server
 
@@ -18,7 +17,10 @@ def test_a_store_behind_a_server_is_used_alike(server: Server) -> None:
         assert topic.put("k", '{"n":1}').offset == 2
         absent = [weir.Expect.key_absent()]
         assert topic.put_if("k", "2", absent).detail == {"actual": 2}
-        assert [bool(v) for v in topic.batch([weir.Put("l", "1"), weir.Delete("l")])] == [True, True]
+        assert [bool(v) for v in topic.batch([weir.Put("l", "1"), weir.Delete("l")])] == [
+            True,
+            True,
+        ]
         assert topic.transaction([weir.Put("a", "1"), weir.Put("b", "2")]).records == 2
         record = topic.get("k")
         assert record is not None and record.get("$.n") == 1

@@ -6,7 +6,7 @@ nothing was tried. Numbers and names are the same in every language (`docs/forma
 
 from __future__ import annotations
 
-from typing import Literal, Optional, Tuple, Type
+from typing import Literal
 
 Retry = Literal["yes", "after", "no"]
 
@@ -43,7 +43,7 @@ class VerdictError(WeirError):
 class RefusalError(WeirError):
     """The store did not take it: nothing was logged."""
 
-    expected: Optional[int] = None
+    expected: int | None = None
     """For a nonce of a session: the next one that would be executed."""
 
 
@@ -58,17 +58,17 @@ class ClientError(WeirError):
 class QueryError(WeirError):
     """Of a query, a page it was given, or what it would have to hold."""
 
-    source: Optional[int] = None
+    source: int | None = None
     """Number of the source, if one was involved."""
-    source_name: Optional[str] = None
+    source_name: str | None = None
     """The name of that source."""
-    page: Optional[int] = None
+    page: int | None = None
     """The number of the page within its source, from 0."""
-    item: Optional[int] = None
+    item: int | None = None
     """The number of the item within its source, from 0."""
-    offset: Optional[int] = None
+    offset: int | None = None
     """The first byte that is wrong: of the page, or of the text of the query."""
-    field: Optional[str] = None
+    field: str | None = None
     """Which field of the query the text is of."""
 
 
@@ -76,7 +76,7 @@ class InternalError(WeirError):
     """A mistake of Weir. Please tell us."""
 
 
-_CLASSES: dict[str, Type[WeirError]] = {
+_CLASSES: dict[str, type[WeirError]] = {
     "invalid": VerdictError,
     "error": VerdictError,
     "refusal": RefusalError,
@@ -86,13 +86,11 @@ _CLASSES: dict[str, Type[WeirError]] = {
     "internal": InternalError,
 }
 
-_Place = Tuple[
-    Optional[int], Optional[str], Optional[int], Optional[int], Optional[int], Optional[str]
-]
+_Place = tuple[int | None, str | None, int | None, int | None, int | None, str | None]
 
 
 def make(
-    what: Tuple[str, int, str, Retry, str, str], place: _Place, expected: Optional[int]
+    what: tuple[str, int, str, Retry, str, str], place: _Place, expected: int | None
 ) -> WeirError:
     """Makes the exception for an error; called by the native module."""
     code, number, kind, retry, message, advice = what

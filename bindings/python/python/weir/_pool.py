@@ -7,8 +7,7 @@ import functools
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Optional, ParamSpec, TypeVar
-
+from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -17,7 +16,7 @@ THREADS_MAX = 32
 """Calls that wait at a time. Those of listeners are short, so that more of them take turns."""
 
 _lock = threading.Lock()
-_pool: Optional[ThreadPoolExecutor] = None
+_pool: ThreadPoolExecutor | None = None
 
 
 def _get() -> ThreadPoolExecutor:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Optional, Tuple, Union
 
 from . import _pool
 from ._weir import Buffer, Need, Page, Query
 
-Data = Union[bytes, bytearray, memoryview, str, Buffer]
+Data = bytes | bytearray | memoryview | str | Buffer
 """A page of JSON."""
 
-Fetched = Optional[Tuple[Data, Optional[Union[bytes, str]]]]
+Fetched = tuple[Data, bytes | str | None] | None
 """A page and what names the one behind it (None: it was the last). None in place of both: the
 function has handed in, finished or replaced the source itself."""
 
@@ -68,7 +67,7 @@ async def apages(
         if isinstance(step, Page):
             yield step
             continue
-        for need, fetched in zip(step, await _all([fetch(need) for need in step])):
+        for need, fetched in zip(step, await _all([fetch(need) for need in step]), strict=True):
             if fetched is None:
                 continue
             data, following = fetched

@@ -3,17 +3,17 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Literal, Optional, Type, TypeVar, Union, final, overload
+from typing import Any, Literal, TypeVar, final, overload
 
-Data = Union[bytes, bytearray, memoryview, str]
-PageData = Union[bytes, bytearray, memoryview, str, "Buffer"]
-AnyPath = Union[str, PathLike[str]]
-Op = Union["Put", "Delete", "Transaction", "Create", "Alter", "Destroy"]
+Data = bytes | bytearray | memoryview | str
+PageData = bytes | bytearray | memoryview | str | Buffer
+AnyPath = str | PathLike[str]
+Op = Put | Delete | Transaction | Create | Alter | Destroy
 Effect = Literal["VALID", "INVALID", "ERROR"]
 Durability = Literal["group", "each", "interval", "memory"]
 GroupMode = Literal["shared", "keyed", "exclusive"]
-Scalar = Union[None, bool, int, float, str]
-AnyWork = Union["Work", tuple[int, int]]
+Scalar = None | bool | int | float | str
+AnyWork = Work | tuple[int, int]
 D = TypeVar("D")
 
 __version__: str
@@ -25,17 +25,17 @@ def open(
     durability: Durability = "group",
     interval_ms: int = 1000,
     create: bool = True,
-    program: Optional[str] = None,
-    snapshot_log_bytes: Optional[int] = None,
-    log_segment_bytes: Optional[int] = None,
+    program: str | None = None,
+    snapshot_log_bytes: int | None = None,
+    log_segment_bytes: int | None = None,
 ) -> Store: ...
 def connect(
     url: str,
     *,
-    token: Optional[str] = None,
-    authority: Optional[AnyPath] = None,
-    identity: Optional[tuple[AnyPath, AnyPath]] = None,
-    agent: Optional[str] = None,
+    token: str | None = None,
+    authority: AnyPath | None = None,
+    identity: tuple[AnyPath, AnyPath] | None = None,
+    agent: str | None = None,
     connect_timeout: float = 5.0,
     patience: float = 30.0,
 ) -> Store: ...
@@ -53,15 +53,15 @@ class Verdict:
     @property
     def valid(self) -> bool: ...
     @property
-    def reason(self) -> Optional[str]: ...
+    def reason(self) -> str | None: ...
     @property
-    def number(self) -> Optional[int]: ...
+    def number(self) -> int | None: ...
     @property
-    def detail(self) -> Optional[dict[str, Union[int, str]]]: ...
+    def detail(self) -> dict[str, int | str] | None: ...
     @property
     def intention(self) -> int: ...
     @property
-    def offset(self) -> Optional[int]: ...
+    def offset(self) -> int | None: ...
     @property
     def records(self) -> int: ...
     @property
@@ -84,34 +84,34 @@ class Delete:
 @final
 class Transaction:
     def __new__(
-        cls, ops: Sequence[Union[Put, Delete]], *, expect: Sequence[Expect] = ()
+        cls, ops: Sequence[Put | Delete], *, expect: Sequence[Expect] = ()
     ) -> Transaction: ...
     @property
-    def ops(self) -> list[Union[Put, Delete]]: ...
+    def ops(self) -> list[Put | Delete]: ...
 
 @final
 class Create:
     def __new__(
         cls,
         *,
-        program: Optional[Data] = None,
+        program: Data | None = None,
         args: Data = b"",
         compaction: Literal["off", "latest"] = "off",
-        tombstone_ttl_ms: Optional[int] = None,
-        compaction_lag_ms: Optional[int] = None,
-        key_bytes_max: Optional[int] = None,
-        value_bytes_max: Optional[int] = None,
-        keys_max: Optional[int] = None,
-        retention_age_ms: Optional[int] = None,
-        retention_bytes: Optional[int] = None,
-        retention_records: Optional[int] = None,
+        tombstone_ttl_ms: int | None = None,
+        compaction_lag_ms: int | None = None,
+        key_bytes_max: int | None = None,
+        value_bytes_max: int | None = None,
+        keys_max: int | None = None,
+        retention_age_ms: int | None = None,
+        retention_bytes: int | None = None,
+        retention_records: int | None = None,
         hold_for_groups: Sequence[str] = (),
-        fuel_max: Optional[int] = None,
-        memory_bytes_max: Optional[int] = None,
-        emits_max: Optional[int] = None,
-        emit_bytes_max: Optional[int] = None,
-        state_entries_max: Optional[int] = None,
-        state_bytes_max: Optional[int] = None,
+        fuel_max: int | None = None,
+        memory_bytes_max: int | None = None,
+        emits_max: int | None = None,
+        emit_bytes_max: int | None = None,
+        state_entries_max: int | None = None,
+        state_bytes_max: int | None = None,
     ) -> Create: ...
 
 @final
@@ -120,21 +120,21 @@ class Alter:
         cls,
         *,
         compaction: Literal["off", "latest"] = "off",
-        tombstone_ttl_ms: Optional[int] = None,
-        compaction_lag_ms: Optional[int] = None,
-        key_bytes_max: Optional[int] = None,
-        value_bytes_max: Optional[int] = None,
-        keys_max: Optional[int] = None,
-        retention_age_ms: Optional[int] = None,
-        retention_bytes: Optional[int] = None,
-        retention_records: Optional[int] = None,
+        tombstone_ttl_ms: int | None = None,
+        compaction_lag_ms: int | None = None,
+        key_bytes_max: int | None = None,
+        value_bytes_max: int | None = None,
+        keys_max: int | None = None,
+        retention_age_ms: int | None = None,
+        retention_bytes: int | None = None,
+        retention_records: int | None = None,
         hold_for_groups: Sequence[str] = (),
-        fuel_max: Optional[int] = None,
-        memory_bytes_max: Optional[int] = None,
-        emits_max: Optional[int] = None,
-        emit_bytes_max: Optional[int] = None,
-        state_entries_max: Optional[int] = None,
-        state_bytes_max: Optional[int] = None,
+        fuel_max: int | None = None,
+        memory_bytes_max: int | None = None,
+        emits_max: int | None = None,
+        emit_bytes_max: int | None = None,
+        state_entries_max: int | None = None,
+        state_bytes_max: int | None = None,
     ) -> Alter: ...
 
 @final
@@ -144,11 +144,11 @@ class Destroy:
 @final
 class Expect:
     @staticmethod
-    def key_offset(offset: int, key: Optional[Data] = None) -> Expect: ...
+    def key_offset(offset: int, key: Data | None = None) -> Expect: ...
     @staticmethod
-    def key_absent(key: Optional[Data] = None) -> Expect: ...
+    def key_absent(key: Data | None = None) -> Expect: ...
     @staticmethod
-    def key_present(key: Optional[Data] = None) -> Expect: ...
+    def key_present(key: Data | None = None) -> Expect: ...
     @staticmethod
     def topic_offset(offset: int) -> Expect: ...
     @staticmethod
@@ -162,7 +162,7 @@ class Expect:
 class Pending:
     @property
     def done(self) -> bool: ...
-    def wait(self, timeout: Optional[float] = None) -> list[Verdict]: ...
+    def wait(self, timeout: float | None = None) -> list[Verdict]: ...
     def notify(self, call: Callable[[D], object], argument: D) -> None: ...
 
 @final
@@ -192,31 +192,29 @@ class Store:
         self,
         *topics: str,
         view: Literal["log", "latest"] = "log",
-        as_of: Optional[int] = None,
+        as_of: int | None = None,
         follow: bool = False,
-        kinds: Optional[Sequence[str]] = None,
+        kinds: Sequence[str] | None = None,
         reset_earliest: bool = False,
         push_down: bool = True,
         patience: float = 30.0,
-        budgets: Optional[dict[str, int]] = None,
-        token: Optional[bytes] = None,
+        budgets: dict[str, int] | None = None,
+        token: bytes | None = None,
         where: str = "",
         order: str = "",
         select: str = "",
         group: str = "",
         distinct: bool = False,
         offset: int = 0,
-        limit: Optional[int] = None,
-        top: Optional[int] = None,
-        params: Optional[dict[str, Scalar]] = None,
+        limit: int | None = None,
+        top: int | None = None,
+        params: dict[str, Scalar] | None = None,
         strings: Literal["scalar", "utf16"] = "scalar",
         complex: Literal["error", "rank"] = "error",
         missing: Literal["first", "drop"] = "first",
         level: Literal["none", "structural", "strict"] = "structural",
         on_bad_item: Literal["error", "skip", "undefined"] = "error",
-        mode: Optional[
-            Literal["sequential", "arrival", "round_robin", "merge", "sort"]
-        ] = None,
+        mode: Literal["sequential", "arrival", "round_robin", "merge", "sort"] | None = None,
     ) -> TopicQuery: ...
     def sync(self) -> None: ...
     def stats(self) -> dict[str, int]: ...
@@ -224,9 +222,9 @@ class Store:
     def __enter__(self) -> Store: ...
     def __exit__(
         self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None: ...
 
 @final
@@ -236,98 +234,96 @@ class Topic:
     def create(
         self,
         *,
-        program: Optional[Data] = None,
+        program: Data | None = None,
         args: Data = b"",
         compaction: Literal["off", "latest"] = "off",
-        tombstone_ttl_ms: Optional[int] = None,
-        compaction_lag_ms: Optional[int] = None,
-        key_bytes_max: Optional[int] = None,
-        value_bytes_max: Optional[int] = None,
-        keys_max: Optional[int] = None,
-        retention_age_ms: Optional[int] = None,
-        retention_bytes: Optional[int] = None,
-        retention_records: Optional[int] = None,
+        tombstone_ttl_ms: int | None = None,
+        compaction_lag_ms: int | None = None,
+        key_bytes_max: int | None = None,
+        value_bytes_max: int | None = None,
+        keys_max: int | None = None,
+        retention_age_ms: int | None = None,
+        retention_bytes: int | None = None,
+        retention_records: int | None = None,
         hold_for_groups: Sequence[str] = (),
-        fuel_max: Optional[int] = None,
-        memory_bytes_max: Optional[int] = None,
-        emits_max: Optional[int] = None,
-        emit_bytes_max: Optional[int] = None,
-        state_entries_max: Optional[int] = None,
-        state_bytes_max: Optional[int] = None,
+        fuel_max: int | None = None,
+        memory_bytes_max: int | None = None,
+        emits_max: int | None = None,
+        emit_bytes_max: int | None = None,
+        state_entries_max: int | None = None,
+        state_bytes_max: int | None = None,
     ) -> Verdict: ...
     def ensure(self) -> bool: ...
     def alter(
         self,
         *,
         compaction: Literal["off", "latest"] = "off",
-        tombstone_ttl_ms: Optional[int] = None,
-        compaction_lag_ms: Optional[int] = None,
-        key_bytes_max: Optional[int] = None,
-        value_bytes_max: Optional[int] = None,
-        keys_max: Optional[int] = None,
-        retention_age_ms: Optional[int] = None,
-        retention_bytes: Optional[int] = None,
-        retention_records: Optional[int] = None,
+        tombstone_ttl_ms: int | None = None,
+        compaction_lag_ms: int | None = None,
+        key_bytes_max: int | None = None,
+        value_bytes_max: int | None = None,
+        keys_max: int | None = None,
+        retention_age_ms: int | None = None,
+        retention_bytes: int | None = None,
+        retention_records: int | None = None,
         hold_for_groups: Sequence[str] = (),
-        fuel_max: Optional[int] = None,
-        memory_bytes_max: Optional[int] = None,
-        emits_max: Optional[int] = None,
-        emit_bytes_max: Optional[int] = None,
-        state_entries_max: Optional[int] = None,
-        state_bytes_max: Optional[int] = None,
+        fuel_max: int | None = None,
+        memory_bytes_max: int | None = None,
+        emits_max: int | None = None,
+        emit_bytes_max: int | None = None,
+        state_entries_max: int | None = None,
+        state_bytes_max: int | None = None,
     ) -> Verdict: ...
     def replace(
-        self, program: Data, args: Data = b"", *, expected: Optional[bytes] = None
+        self, program: Data, args: Data = b"", *, expected: bytes | None = None
     ) -> Verdict: ...
     def destroy(self) -> Verdict: ...
-    def info(self) -> Optional[TopicInfo]: ...
+    def info(self) -> TopicInfo | None: ...
     def append(self, value: Data, *, meta: Data = b"") -> Verdict: ...
     def put(self, key: Data, value: Data, *, meta: Data = b"") -> Verdict: ...
     def put_if(
         self, key: Data, value: Data, expect: Sequence[Expect], *, meta: Data = b""
     ) -> Verdict: ...
-    def delete(
-        self, key: Data, *, expect: Sequence[Expect] = (), meta: Data = b""
-    ) -> Verdict: ...
+    def delete(self, key: Data, *, expect: Sequence[Expect] = (), meta: Data = b"") -> Verdict: ...
     def batch(self, ops: Sequence[Op]) -> list[Verdict]: ...
     def send(self, ops: Sequence[Op]) -> Pending: ...
     def transaction(
-        self, ops: Sequence[Union[Put, Delete]], *, expect: Sequence[Expect] = ()
+        self, ops: Sequence[Put | Delete], *, expect: Sequence[Expect] = ()
     ) -> Verdict: ...
-    def get(self, key: Data) -> Optional[Record]: ...
-    def at(self, offset: int) -> Optional[Record]: ...
+    def get(self, key: Data) -> Record | None: ...
+    def at(self, offset: int) -> Record | None: ...
     def keys(
-        self, prefix: Data = b"", *, after: Optional[Data] = None, limit: Optional[int] = None
+        self, prefix: Data = b"", *, after: Data | None = None, limit: int | None = None
     ) -> Iterator[tuple[bytes, int]]: ...
     def pages(
         self,
         *,
-        after: Optional[int] = None,
-        last: Optional[int] = None,
-        time_ms: Optional[int] = None,
+        after: int | None = None,
+        last: int | None = None,
+        time_ms: int | None = None,
         end: bool = False,
     ) -> Reader: ...
     def listen(
         self,
         *,
-        after: Optional[int] = None,
-        last: Optional[int] = None,
-        time_ms: Optional[int] = None,
+        after: int | None = None,
+        last: int | None = None,
+        time_ms: int | None = None,
         start: bool = False,
-        timeout: Optional[float] = None,
+        timeout: float | None = None,
     ) -> Reader: ...
-    def latest(self, *, timeout: Optional[float] = 0.0) -> Latest: ...
+    def latest(self, *, timeout: float | None = 0.0) -> Latest: ...
     def group(
         self,
         name: str,
         mode: GroupMode = "shared",
         *,
         start: int = 0,
-        lease: Optional[float] = None,
+        lease: float | None = None,
         attempts: int = 0,
-        pending: Optional[int] = None,
+        pending: int | None = None,
         dead_letters: str = "",
-        member: Optional[Data] = None,
+        member: Data | None = None,
         existing: bool = False,
     ) -> Group: ...
     def groups(self) -> list[GroupInfo]: ...
@@ -339,7 +335,7 @@ class TopicInfo:
     @property
     def live(self) -> bool: ...
     @property
-    def incarnation(self) -> Optional[int]: ...
+    def incarnation(self) -> int | None: ...
     @property
     def first(self) -> int: ...
     @property
@@ -354,8 +350,8 @@ class Reader:
     @property
     def position(self) -> int: ...
     @property
-    def timeout(self) -> Optional[float]: ...
-    def next_page(self, timeout: Optional[float] = 0.0) -> Optional[RecordPage]: ...
+    def timeout(self) -> float | None: ...
+    def next_page(self, timeout: float | None = 0.0) -> RecordPage | None: ...
     def records(self) -> Iterator[Record]: ...
     def seek(self, after: int) -> None: ...
     def __iter__(self) -> Reader: ...
@@ -369,9 +365,9 @@ class Latest:
 @final
 class RecordPage(Sequence[Record]):
     @property
-    def first(self) -> Optional[int]: ...
+    def first(self) -> int | None: ...
     @property
-    def last(self) -> Optional[int]: ...
+    def last(self) -> int | None: ...
     def __len__(self) -> int: ...
     @overload
     def __getitem__(self, index: int) -> Record: ...
@@ -407,7 +403,7 @@ class Record:
     @property
     def replay(self) -> bool: ...
     def text(self) -> str: ...
-    def json(self, loads: Optional[Callable[[Any], Any]] = None) -> Any: ...
+    def json(self, loads: Callable[[Any], Any] | None = None) -> Any: ...
     def get(self, path: str, default: object = None) -> Any: ...
     def __bytes__(self) -> bytes: ...
     def __len__(self) -> int: ...
@@ -418,10 +414,12 @@ class Record:
 class Group:
     @property
     def name(self) -> str: ...
-    def claim(self, max: int = 100, timeout: Optional[float] = 0.0) -> list[Work]: ...
+    def claim(self, max: int = 100, timeout: float | None = 0.0) -> list[Work]: ...
     def ack(self, work: Sequence[AnyWork]) -> list[int]: ...
     def ack_soon(self, work: Sequence[AnyWork]) -> None: ...
-    def nack(self, work: Sequence[AnyWork], *, delay: float = 0.0, reason: str = "") -> list[int]: ...
+    def nack(
+        self, work: Sequence[AnyWork], *, delay: float = 0.0, reason: str = ""
+    ) -> list[int]: ...
     def extend(self, work: Sequence[AnyWork], lease: float) -> list[int]: ...
     def reset(self, offset: int) -> Verdict: ...
     def take_over(self) -> None: ...
@@ -476,54 +474,50 @@ class Query:
         group: str = "",
         distinct: bool = False,
         offset: int = 0,
-        limit: Optional[int] = None,
-        top: Optional[int] = None,
-        params: Optional[dict[str, Scalar]] = None,
+        limit: int | None = None,
+        top: int | None = None,
+        params: dict[str, Scalar] | None = None,
         strings: Literal["scalar", "utf16"] = "scalar",
         complex: Literal["error", "rank"] = "error",
         missing: Literal["first", "drop"] = "first",
         level: Literal["none", "structural", "strict"] = "structural",
         on_bad_item: Literal["error", "skip", "undefined"] = "error",
-        mode: Optional[
-            Literal["sequential", "arrival", "round_robin", "merge", "sort"]
-        ] = None,
-        budgets: Optional[dict[str, int]] = None,
-        token: Optional[bytes] = None,
+        mode: Literal["sequential", "arrival", "round_robin", "merge", "sort"] | None = None,
+        budgets: dict[str, int] | None = None,
+        token: bytes | None = None,
     ) -> Query: ...
     def add_source(
         self,
-        name: Optional[Union[str, bytes]] = None,
+        name: str | bytes | None = None,
         *,
         sorted: bool = False,
         shape: str = "array",
-        level: Optional[Literal["none", "structural", "strict"]] = None,
-        first: Optional[Union[str, bytes]] = None,
-        ordinal: Optional[int] = None,
+        level: Literal["none", "structural", "strict"] | None = None,
+        first: str | bytes | None = None,
+        ordinal: int | None = None,
         stable: bool = True,
         tie: str = "",
         meta: dict[str, Scalar] = ...,
-        bound: Optional[Iterable[Scalar]] = None,
+        bound: Iterable[Scalar] | None = None,
         partial: bool = False,
         trust_order: bool = False,
     ) -> Source: ...
     def enqueue(
         self,
-        source: Union[Source, int],
+        source: Source | int,
         data: PageData,
-        next: Optional[Union[str, bytes]] = None,
+        next: str | bytes | None = None,
         *,
-        length: Optional[int] = None,
+        length: int | None = None,
     ) -> None: ...
-    def finish(self, source: Union[Source, int]) -> None: ...
-    def watermark(self, source: Union[Source, int], *keys: Scalar) -> None: ...
-    def replace(
-        self, source: Union[Source, int], parts: Sequence[dict[str, Any]]
-    ) -> list[Source]: ...
-    def next(self, max_items: int = 256, max_bytes: int = ...) -> Union[Page, list[Need], None]: ...
+    def finish(self, source: Source | int) -> None: ...
+    def watermark(self, source: Source | int, *keys: Scalar) -> None: ...
+    def replace(self, source: Source | int, parts: Sequence[dict[str, Any]]) -> list[Source]: ...
+    def next(self, max_items: int = 256, max_bytes: int = ...) -> Page | list[Need] | None: ...
     def needs(self) -> list[Need]: ...
     def token(self) -> bytes: ...
     def explain(self) -> str: ...
-    def source_name(self, number: int) -> Optional[bytes]: ...
+    def source_name(self, number: int) -> bytes | None: ...
     @property
     def buffered_bytes(self) -> int: ...
     @property
@@ -538,9 +532,9 @@ class Source:
     def enqueue(
         self,
         data: PageData,
-        next: Optional[Union[str, bytes]] = None,
+        next: str | bytes | None = None,
         *,
-        length: Optional[int] = None,
+        length: int | None = None,
     ) -> None: ...
     def finish(self) -> None: ...
     def watermark(self, *keys: Scalar) -> None: ...
@@ -552,7 +546,7 @@ class Need:
     @property
     def source(self) -> Source: ...
     @property
-    def continuation(self) -> Optional[bytes]: ...
+    def continuation(self) -> bytes | None: ...
     @property
     def required(self) -> bool: ...
     @property
@@ -582,7 +576,7 @@ class Page(Sequence[Item]):
 @final
 class Item:
     @property
-    def source(self) -> Optional[int]: ...
+    def source(self) -> int | None: ...
     @property
     def index(self) -> int: ...
     @property
@@ -590,9 +584,9 @@ class Item:
     @property
     def constructed(self) -> bool: ...
     def text(self) -> str: ...
-    def json(self, loads: Optional[Callable[[Any], Any]] = None) -> Any: ...
+    def json(self, loads: Callable[[Any], Any] | None = None) -> Any: ...
     def get(self, path: str, default: object = None) -> Any: ...
-    def find_raw(self, path: str) -> Optional[Item]: ...
+    def find_raw(self, path: str) -> Item | None: ...
     def __bytes__(self) -> bytes: ...
     def __len__(self) -> int: ...
     def __bool__(self) -> bool: ...
@@ -602,16 +596,16 @@ class Item:
 class TopicQuery:
     def next(
         self,
-        timeout: Optional[float] = None,
+        timeout: float | None = None,
         *,
         max_items: int = 256,
         max_bytes: int = ...,
-    ) -> Optional[Page]: ...
-    def topic(self, source: Optional[int]) -> Optional[str]: ...
+    ) -> Page | None: ...
+    def topic(self, source: int | None) -> str | None: ...
     def token(self) -> bytes: ...
     def explain(self) -> str: ...
     @property
-    def as_of(self) -> Optional[int]: ...
+    def as_of(self) -> int | None: ...
     @property
     def skipped(self) -> int: ...
     def cancel(self) -> None: ...

@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Literal, Optional, Type, Union
+from typing import Any, Literal
 
 from . import _pool, _weir
 from ._weir import (
@@ -30,7 +30,6 @@ from ._weir import (
     Page,
     Pending,
     Put,
-    Reader,
     Record,
     RecordPage,
     TopicInfo,
@@ -41,8 +40,8 @@ from ._weir import (
 
 __all__ = ["Group", "Store", "Topic", "connect", "open", "settle"]
 
-Data = Union[bytes, bytearray, memoryview, str]
-Op = Union[Put, Delete, Transaction, Create, Alter, Destroy]
+Data = bytes | bytearray | memoryview | str
+Op = Put | Delete | Transaction | Create | Alter | Destroy
 
 _SLICE = 0.1
 """Seconds for which a listener keeps a thread before others have their turn."""
@@ -70,14 +69,14 @@ async def settle(pending: Pending) -> list[Verdict]:
 
 
 async def open(
-    path: Union[str, PathLike[str]],
+    path: str | PathLike[str],
     *,
     durability: Literal["group", "each", "interval", "memory"] = "group",
     interval_ms: int = 1000,
     create: bool = True,
-    program: Optional[str] = None,
-    snapshot_log_bytes: Optional[int] = None,
-    log_segment_bytes: Optional[int] = None,
+    program: str | None = None,
+    snapshot_log_bytes: int | None = None,
+    log_segment_bytes: int | None = None,
 ) -> Store:
     """Opens the store in a directory; see `weir.open`."""
     opened = await _pool.run(
@@ -96,10 +95,10 @@ async def open(
 async def connect(
     url: str,
     *,
-    token: Optional[str] = None,
-    authority: Union[None, str, PathLike[str]] = None,
-    identity: Optional[tuple[Union[str, PathLike[str]], Union[str, PathLike[str]]]] = None,
-    agent: Optional[str] = None,
+    token: str | None = None,
+    authority: None | str | PathLike[str] = None,
+    identity: tuple[str | PathLike[str], str | PathLike[str]] | None = None,
+    agent: str | None = None,
     connect_timeout: float = 5.0,
     patience: float = 30.0,
 ) -> Store:
@@ -158,9 +157,9 @@ class Store:
 
     async def __aexit__(
         self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()
 
@@ -193,7 +192,7 @@ class Topic:
         """Ends the topic."""
         return (await self._write([Destroy()], 0))[0]
 
-    async def info(self) -> Optional[TopicInfo]:
+    async def info(self) -> TopicInfo | None:
         """What the topic is now; None when it never was created."""
         return await _pool.run(self.blocking.info)
 
@@ -223,26 +222,26 @@ class Topic:
         return await settle(await _pool.run(self.blocking.send, list(ops)))
 
     async def transaction(
-        self, ops: Iterable[Union[Put, Delete]], *, expect: Iterable[Expect] = ()
+        self, ops: Iterable[Put | Delete], *, expect: Iterable[Expect] = ()
     ) -> Verdict:
         """All steps or none, in order."""
         whole = Transaction(list(ops), expect=list(expect))
         return (await settle(await _pool.run(self.blocking.send, [whole])))[0]
 
-    async def get(self, key: Data) -> Optional[Record]:
+    async def get(self, key: Data) -> Record | None:
         """The record with the key's current value; None without one."""
         return await _pool.run(self.blocking.get, key)
 
-    async def at(self, offset: int) -> Optional[Record]:
+    async def at(self, offset: int) -> Record | None:
         """The record at an offset, if it is there."""
         return await _pool.run(self.blocking.at, offset)
 
     async def pages(
         self,
         *,
-        after: Optional[int] = None,
-        last: Optional[int] = None,
-        time_ms: Optional[int] = None,
+        after: int | None = None,
+        last: int | None = None,
+        time_ms: int | None = None,
     ) -> AsyncIterator[RecordPage]:
         """Pages of records up to the newest; see `weir.Topic.pages`."""
         reader = await _pool.run(self.blocking.pages, after=after, last=last, time_ms=time_ms)
@@ -252,9 +251,9 @@ class Topic:
     async def records(
         self,
         *,
-        after: Optional[int] = None,
-        last: Optional[int] = None,
-        time_ms: Optional[int] = None,
+        after: int | None = None,
+        last: int | None = None,
+        time_ms: int | None = None,
     ) -> AsyncIterator[Record]:
         """Records up to the newest."""
         async for page in self.pages(after=after, last=last, time_ms=time_ms):
@@ -264,11 +263,11 @@ class Topic:
     async def listen(
         self,
         *,
-        after: Optional[int] = None,
-        last: Optional[int] = None,
-        time_ms: Optional[int] = None,
+        after: int | None = None,
+        last: int | None = None,
+        time_ms: int | None = None,
         start: bool = False,
-        timeout: Optional[float] = None,
+        timeout: float | None = None,
     ) -> AsyncIterator[RecordPage]:
         """Pages of records as they come; see `weir.Topic.listen`."""
         reader = await _pool.run(
@@ -277,18 +276,18 @@ class Topic:
         while (page := await _patiently(reader.next_page, timeout)) is not None:
             yield page
 
-    async def latest(self, *, timeout: Optional[float] = 0.0) -> AsyncIterator[Record]:
+    async def latest(self, *, timeout: float | None = 0.0) -> AsyncIterator[Record]:
         """What holds now, then what comes; see `weir.Topic.latest`."""
         latest = await _pool.run(self.blocking.latest, timeout=0.0)
 
-        def following(patience: float) -> Optional[Record]:
+        def following(patience: float) -> Record | None:
             return next(latest, None)
 
         while (record := await _patiently(following, timeout)) is not None:
             yield record
 
     async def keys(
-        self, prefix: Data = b"", *, after: Optional[Data] = None, limit: Optional[int] = None
+        self, prefix: Data = b"", *, after: Data | None = None, limit: int | None = None
     ) -> list[tuple[bytes, int]]:
         """Keys with a value, in byte order, each with the offset of its record."""
         keys = self.blocking.keys(prefix, after=after, limit=limit)
@@ -310,16 +309,20 @@ class Group:
     def __init__(self, blocking: _weir.Group) -> None:
         self.blocking = blocking
 
-    async def claim(self, max: int = 100, timeout: Optional[float] = 0.0) -> list[Work]:
+    async def claim(self, max: int = 100, timeout: float | None = 0.0) -> list[Work]:
         """Takes up to `max` records, waiting up to `timeout` seconds for the first one."""
-        found = await _patiently(lambda patience: self.blocking.claim(max, patience) or None, timeout)
+        found = await _patiently(
+            lambda patience: self.blocking.claim(max, patience) or None, timeout
+        )
         return found or []
 
     async def ack(self, work: Iterable[Work]) -> list[int]:
         """These are done; the offsets of those that are with somebody else by now."""
         return await _pool.run(self.blocking.ack, list(work))
 
-    async def nack(self, work: Iterable[Work], *, delay: float = 0.0, reason: str = "") -> list[int]:
+    async def nack(
+        self, work: Iterable[Work], *, delay: float = 0.0, reason: str = ""
+    ) -> list[int]:
         """These are given back."""
         return await _pool.run(self.blocking.nack, list(work), delay=delay, reason=reason)
 
@@ -336,9 +339,7 @@ class Group:
         return await _pool.run(self.blocking.info)
 
 
-async def _patiently(
-    step: Callable[[float], Optional[Any]], timeout: Optional[float]
-) -> Optional[Any]:
+async def _patiently(step: Callable[[float], Any | None], timeout: float | None) -> Any | None:
     """Repeats a step that waits for so many seconds, until it gives something or time is over.
 
     A task that is cancelled leaves its step to its end, which is near, and waits for it: so the
