@@ -6,14 +6,11 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar, final, overload
 
 Data = bytes | bytearray | memoryview | str
-PageData = bytes | bytearray | memoryview | str | Buffer
 AnyPath = str | PathLike[str]
-Op = Put | Delete | Transaction | Create | Alter | Destroy
 Effect = Literal["VALID", "INVALID", "ERROR"]
 Durability = Literal["group", "each", "interval", "memory"]
 GroupMode = Literal["shared", "keyed", "exclusive"]
 Scalar = None | bool | int | float | str
-AnyWork = Work | tuple[int, int]
 D = TypeVar("D")
 
 __version__: str
@@ -611,3 +608,7 @@ class TopicQuery:
     def cancel(self) -> None: ...
     def __iter__(self) -> TopicQuery: ...
     def __next__(self) -> Page: ...
+
+PageData = bytes | bytearray | memoryview | str | Buffer
+Op = Put | Delete | Transaction | Create | Alter | Destroy
+AnyWork = Work | tuple[int, int]
