@@ -91,6 +91,26 @@ def test_members_of_groups_wait_for_work(tmp_path: Path) -> None:
             work = await waiting
             assert [one.record.key for one in work] == [b"k"]
             assert await group.ack(work) == [] and (await group.info()).lag == 0
+            assert (await group.reset(0)).valid and (await group.info()).lag == 2
+            assert [info.name for info in await topic.groups()] == ["g"]
+            assert (await group.delete()).valid and await topic.groups() == []
+
+
+def test_sessions_and_options_are_there_too(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with await weir.aopen(tmp_path / "s", durability="memory") as store:
+            topic = store.topic("t")
+            assert await topic.create(keys_max=1)
+            session = await store.session(b"0123456789abcdef")
+            puts = [("t", weir.Put("a", "1")), ("t", weir.Put("b", "1"))]
+            assert [v.reason for v in await session.execute(puts)] == [None, "QUOTA"]
+            assert await topic.alter(keys_max=None)
+            await session.resume(2)
+            assert [v.reason for v in await session.execute(puts[1:])] == ["QUOTA"]
+            assert await session.next_nonce() == 3
+            pages = [page async for page in store.query("t", select="$")]
+            assert [bytes(item) for page in pages for item in page] == [b"1"]
+            assert await topic.destroy()
 
     asyncio.run(run())
 

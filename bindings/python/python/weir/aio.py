@@ -38,7 +38,7 @@ from ._weir import (
     Work,
 )
 
-__all__ = ["Group", "Store", "Topic", "connect", "open", "settle"]
+__all__ = ["Group", "Session", "Store", "Topic", "connect", "open", "settle"]
 
 Data = bytes | bytearray | memoryview | str
 Op = Put | Delete | Transaction | Create | Alter | Destroy
@@ -144,6 +144,10 @@ class Store:
         while (page := await _patiently(query.next, None)) is not None:
             yield page
 
+    async def session(self, client: bytes) -> Session:
+        """A writer whose intentions are executed exactly once; see `weir.Store.session`."""
+        return Session(await _pool.run(self.blocking.session, client))
+
     async def sync(self) -> None:
         """Makes everything answered so far durable."""
         await _pool.run(self.blocking.sync)
@@ -187,6 +191,14 @@ class Topic:
     async def ensure(self) -> bool:
         """Makes the topic live unless it does already; whether it was made now."""
         return await _pool.run(self.blocking.ensure)
+
+    async def alter(self, **options: Any) -> Verdict:
+        """Replaces the options; see `weir.Topic.create`."""
+        return (await self._write([Alter(**options)], 0))[0]
+
+    async def replace(self, program: Data, args: Data = b"") -> Verdict:
+        """Puts another program in the place of the topic's."""
+        return await _pool.run(self.blocking.replace, program, args)
 
     async def destroy(self) -> Verdict:
         """Ends the topic."""
@@ -302,6 +314,33 @@ class Topic:
         """A member of a group; see `weir.Topic.group`."""
         return Group(await _pool.run(self.blocking.group, name, mode, **options))
 
+    async def groups(self) -> list[GroupInfo]:
+        """The groups of the topic, by name."""
+        return await _pool.run(self.blocking.groups)
+
+
+class Session:
+    """A writer whose intentions are executed exactly once; `blocking` is the one underneath."""
+
+    def __init__(self, blocking: _weir.Session) -> None:
+        self.blocking = blocking
+
+    async def next_nonce(self) -> int:
+        """The number of the next intention."""
+
+        def ask() -> int:
+            return self.blocking.next_nonce
+
+        return await _pool.run(ask)
+
+    async def resume(self, nonce: int) -> None:
+        """Goes back to a nonce whose answer was not seen."""
+        await _pool.run(self.blocking.resume, nonce)
+
+    async def execute(self, intentions: Sequence[tuple[str, Op]]) -> list[Verdict]:
+        """Sends intentions under the next nonces and waits for their verdicts."""
+        return await settle(await _pool.run(self.blocking.send, list(intentions)))
+
 
 class Group:
     """A member of a group for event loops; `blocking` is the one underneath."""
@@ -329,6 +368,22 @@ class Group:
     async def extend(self, work: Iterable[Work], lease: float) -> list[int]:
         """The member is still at them."""
         return await _pool.run(self.blocking.extend, list(work), lease)
+
+    async def ack_soon(self, work: Iterable[Work]) -> None:
+        """The same for an exclusive group, written later."""
+        await _pool.run(self.blocking.ack_soon, list(work))
+
+    async def take_over(self) -> None:
+        """Takes over an exclusive group from whoever owns it."""
+        await _pool.run(self.blocking.take_over)
+
+    async def reset(self, offset: int) -> Verdict:
+        """Puts the group anywhere: everything up to `offset` counts as done."""
+        return await _pool.run(self.blocking.reset, offset)
+
+    async def delete(self) -> Verdict:
+        """Ends the group; its position is forgotten."""
+        return await _pool.run(self.blocking.delete)
 
     async def leave(self) -> None:
         """Gives up the ownership of an exclusive group."""
