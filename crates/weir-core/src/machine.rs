@@ -12,7 +12,7 @@ mod programs;
 mod saved;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -34,7 +34,7 @@ use crate::session::{Seen, SessionTable};
 use crate::snapshot::{Input, SnapshotError, SnapshotSink, SnapshotSource, Writer};
 use crate::topic::{Live, No, Topic, holds};
 pub(crate) use deferred::Away;
-use deferred::COSTLY_FUEL;
+use deferred::{COSTLY_FUEL, Touches};
 use programs::Codes;
 pub(crate) use programs::Running;
 use saved::Saved;
@@ -68,16 +68,67 @@ pub struct Slice {
     pub items_max: u32,
     /// Ends behind the item with which its programs have used as much.
     pub fuel_max: u64,
-    /// Whether it ends behind a costly call.
+    /// Whether it ends behind a costly call, and before one of a program that
+    /// was costly lately or that nobody knows.
     pub stops: bool,
 }
 
-/// A call that took long.
+/// Tells how many nanoseconds have passed, for scheduling only.
+pub type Watch<'a> = &'a mut dyn FnMut() -> u64;
+
+/// Looks at the watch behind the first call of a slice and behind every so many
+/// more, fewer while they take long: a look costs as much as a short call.
+struct Pace<'a> {
+    watch: Watch<'a>,
+    /// When it was looked at last.
+    now: u64,
+    /// Calls until it is looked at again, and how many there were from then on.
+    left: u64,
+    stride: u64,
+}
+
+impl<'a> Pace<'a> {
+    /// Calls between two looks.
+    const STRIDE_MAX: u64 = 8;
+
+    fn new(watch: Watch<'a>) -> Self {
+        Self {
+            watch,
+            now: 0,
+            left: 1,
+            stride: 1,
+        }
+    }
+
+    /// What a call that used this fuel counts for. Time counts no further than
+    /// to be costly: it may have been somebody else's.
+    fn of_call(&mut self, fuel: u64) -> u64 {
+        if fuel == 0 {
+            return 0;
+        }
+        self.left -= 1;
+        if self.left > 0 {
+            return fuel;
+        }
+        let now = (self.watch)();
+        let took = now.saturating_sub(self.now) / self.stride;
+        self.now = now;
+        self.stride = if took < COSTLY_FUEL / 16 {
+            Self::STRIDE_MAX.min(2 * self.stride)
+        } else {
+            1
+        };
+        self.left = self.stride;
+        fuel.max(took.min(COSTLY_FUEL))
+    }
+}
+
+/// A call that took long, or may.
 #[derive(Clone, Copy, Debug)]
 pub struct Costly {
     /// The topic whose program was called.
     pub topic: TopicId,
-    /// What it used.
+    /// What it used; 0 for one that stands before the next item.
     pub fuel: u64,
 }
 
@@ -131,9 +182,9 @@ pub struct Machine {
     codes: Codes,
     /// Entries of all groups.
     pending: usize,
-    /// The newest intention whose records are all there, while one behind it is
-    /// judged elsewhere.
-    settled: Option<IntentionOffset>,
+    /// The newest intention before each batch that is deferred, and what that
+    /// touches, in their order.
+    settled: VecDeque<(IntentionOffset, Arc<Touches>)>,
     /// Intention that made the newest topic.
     newest: IntentionOffset,
 }
@@ -168,7 +219,7 @@ impl Machine {
             host: None,
             codes: Codes::default(),
             pending: 0,
-            settled: None,
+            settled: VecDeque::new(),
             newest: IntentionOffset::ZERO,
         }
     }
@@ -190,7 +241,20 @@ impl Machine {
     /// [`applied`](Self::applied) while a batch is [deferred](Self::defer).
     #[must_use]
     pub fn settled(&self) -> IntentionOffset {
-        self.settled.unwrap_or(self.applied)
+        self.settled
+            .front()
+            .map_or(self.applied, |(before, _)| *before)
+    }
+
+    /// The same for the records of one topic: whatever waits for others does
+    /// not count.
+    #[must_use]
+    pub fn settled_of(&self, topic: &str) -> IntentionOffset {
+        let id = self.by_name.get(topic).copied();
+        let mut parts = self.settled.iter();
+        parts
+            .find(|(_, touches)| touches.concerns(topic, id))
+            .map_or(self.applied, |(before, _)| *before)
     }
 
     /// The newest CREATE that a topic which lives came from; what has listed
@@ -263,7 +327,8 @@ impl Machine {
             fuel_max: u64::MAX,
             stops: false,
         };
-        self.apply_slice(batch, &mut batch.items(), &no_limit, sink, outcomes)?;
+        let mut items = batch.items();
+        self.apply_slice(batch, &mut items, &no_limit, &mut || 0, sink, outcomes)?;
         Ok(Applied {
             executed: self.applied.0 - before.0,
             last: self.applied,
@@ -274,21 +339,40 @@ impl Machine {
     /// there are none, a limit of the slice is reached, or a call was
     /// [costly](deferred::COSTLY_FUEL); then it says which one. The rest must
     /// be applied before any other batch, or be [deferred](Self::defer).
+    ///
+    /// `watch` tells the nanoseconds since the slice began. Much that a call
+    /// makes a host do costs no fuel: a fresh instance, a memory put back. So a
+    /// nanosecond counts like a unit of fuel here. That decides when a call is
+    /// judged and by which thread, and never what comes of it.
     pub fn apply_slice<S: ConsequenceSink + ?Sized>(
         &mut self,
         batch: &Batch<'_>,
         items: &mut Items<'_>,
         slice: &Slice,
+        watch: Watch<'_>,
         sink: &mut S,
         outcomes: &mut Outcomes,
     ) -> Result<Option<Costly>, ApplyError> {
         self.time_ms = self.time_ms.max(batch.time_ms);
         let (mut topic, mut left, mut fuel) = (None, slice.items_max, 0_u64);
-        while left > 0 && fuel < slice.fuel_max {
+        let mut pace = Pace::new(watch);
+        while left > 0 && fuel.max(pace.now) < slice.fuel_max {
+            let watched = slice.stops && !self.codes.0.is_empty();
+            let before = watched.then(|| items.clone());
             let Some(item) = items.next() else { break };
             let item = item?;
             if !item.same_topic || topic.is_none() {
                 topic = self.topic_number(&item);
+            }
+            if let Some(before) = before
+                && item.action.is_write()
+                && let Some(topic) = topic
+                && self
+                    .running(topic)
+                    .is_some_and(|running| running.is_costly())
+            {
+                *items = before;
+                return Ok(Some(Costly { topic, fuel: 0 }));
             }
             let outcome = self.item(&item, topic, batch.term, sink)?;
             let spent = match &outcome {
@@ -296,6 +380,10 @@ impl Machine {
                 _ => 0,
             };
             outcomes.push(outcome);
+            let spent = pace.of_call(spent);
+            if spent > 0 {
+                self.used(topic, spent);
+            }
             if spent >= COSTLY_FUEL
                 && slice.stops
                 && let Some(topic) = topic
@@ -306,6 +394,19 @@ impl Machine {
             left -= 1;
         }
         Ok(None)
+    }
+
+    #[inline]
+    fn running(&mut self, topic: TopicId) -> Option<&mut Running> {
+        let live = self.topics.get_mut(topic.index())?.live.as_mut()?;
+        live.program.as_deref_mut()
+    }
+
+    #[inline]
+    fn used(&mut self, topic: Option<TopicId>, spent: u64) {
+        if let Some(running) = topic.and_then(|topic| self.running(topic)) {
+            running.used(spent);
+        }
     }
 
     fn topic_number(&self, item: &Item<'_>) -> Option<TopicId> {
@@ -411,7 +512,7 @@ impl Machine {
                 return Ok(Ok((ConsequenceOffset::ZERO, 0)));
             }
             Action::Cursor { group, step } => {
-                return Ok(self.cursor(topic, group, &step, stamp.intention.0));
+                return Ok(self.cursor(topic, group, &step, stamp));
             }
             _ => {}
         }

@@ -216,6 +216,11 @@ impl SessionTable {
         self.sessions.len() + clients <= SESSIONS_MAX && self.once.has_room(ids as u64)
     }
 
+    /// Whether an id of this name is kept.
+    pub(crate) fn has_id(&self, client: ClientId) -> bool {
+        self.once.contains(client)
+    }
+
     /// Whether there is an id of this name that the next one may end.
     pub(crate) fn has_ended_id(&self, client: ClientId, time_ms: u64) -> bool {
         self.once.has_ended(client, time_ms)

@@ -3,6 +3,7 @@
 //! whatever the interleaving.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -15,9 +16,15 @@ use weir_core::machine::deferred::{COSTLY_FUEL, Deferred, Judging, Turn};
 use weir_core::program::{Entry, Trap, Verdict};
 use weir_core::record::ConsequenceSink;
 use weir_core::{
-    ClientId, CodeHash, Expect, Facts, Machine, Operation, Outcomes, Program, ProgramHost, Record,
-    Refusal, Setup, TopicId, TopicName, TopicOptions, TxnOp,
+    ClientId, CodeHash, Expect, Facts, GroupMode, GroupSetup, GroupStep, Machine, Operation,
+    Outcomes, Program, ProgramHost, Record, Refusal, Setup, TopicId, TopicName, TopicOptions,
+    TxnOp,
 };
+
+thread_local! {
+    /// Calls of this thread.
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
 
 /// Counts in its state and in a record. The first byte of a value says what a
 /// call costs and whether it is refused.
@@ -56,6 +63,7 @@ impl Program for Counting {
 
     fn judge(&mut self, _: Entry, _: u64, desk: &mut Box<Desk>) -> Result<Verdict, Trap> {
         let kind = desk.input(1, 0).unwrap().first().copied().unwrap_or(0);
+        CALLS.set(CALLS.get() + 1);
         desk.burn(if kind >= 100 { COSTLY_FUEL } else { 10 });
         let count = desk.state_get(b"n").unwrap().map_or(0, |n| n[0]);
         let free = |_| Ok(());
@@ -166,12 +174,41 @@ fn encode(wishes: &[Wish], nonces: &mut BTreeMap<u8, u64>, once: &mut u8) -> Bat
             8 => Operation::Quarantine {
                 stopped: wish.kind % 2 == 0,
             },
+            10 => Operation::Alter { options: &options },
+            11 => Operation::Cursor {
+                group: "g",
+                step: match wish.kind % 4 {
+                    0 => GroupStep::Delete,
+                    1 => GroupStep::Reset {
+                        offset: u64::from(wish.kind),
+                    },
+                    _ => GroupStep::Open(GroupSetup::new(GroupMode::Shared)),
+                },
+            },
+            12 if wish.kind < 20 => Operation::ExpireSessions {
+                idle_ms: u64::from(wish.kind),
+            },
+            13 => Operation::Replace {
+                expected: None,
+                code: b"other",
+                args: b"",
+            },
+            14 => Operation::CreateProgram {
+                options: &options,
+                code: b"more",
+                args: b"",
+            },
+            15 if wish.kind % 2 == 0 => Operation::Destroy,
             _ => Operation::Put {
                 key: b"k",
                 value: &value,
             },
         };
-        let mut intention = Intention::new(TOPICS[wish.topic], operation);
+        let topic = match operation {
+            Operation::ExpireSessions { .. } => "",
+            _ => TOPICS[wish.topic],
+        };
+        let mut intention = Intention::new(topic, operation);
         match wish.client {
             0 | 1 => {
                 let last = nonces.entry(wish.client).or_default();
@@ -209,14 +246,18 @@ struct Waiting {
     deferred: Deferred,
     judging: Option<Box<Judging>>,
     outcomes: Outcomes,
+    /// The rest of the batch could not be deferred: it waits for this.
+    is_part: bool,
 }
 
 struct Late {
     machine: Machine,
     records: Records,
-    waiting: Option<Waiting>,
+    waiting: VecDeque<Waiting>,
     answers: BTreeMap<usize, Outcomes>,
-    deferred: usize,
+    part: Option<Outcomes>,
+    /// Says how long calls take, wildly.
+    watch: u64,
 }
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -227,10 +268,33 @@ const SLICE: Slice = Slice {
     stops: true,
 };
 
+/// For an item that cannot be deferred.
+const ONE: Slice = Slice {
+    items_max: 1,
+    stops: false,
+    ..SLICE
+};
+
+fn parts(waiting: &VecDeque<Waiting>) -> Vec<&Deferred> {
+    waiting.iter().map(|one| &one.deferred).collect()
+}
+
 impl Late {
-    /// One step of the deferred batch: a call judged, or the next one begun.
+    fn new() -> Self {
+        Self {
+            machine: start(),
+            records: Records::default(),
+            waiting: VecDeque::new(),
+            answers: BTreeMap::new(),
+            part: None,
+            watch: 7,
+        }
+    }
+
+    /// One step of the oldest deferred batch: a call judged, or the next one
+    /// begun.
     fn step(&mut self, batches: &[Vec<u8>]) {
-        let Some(mut waiting) = self.waiting.take() else {
+        let Some(mut waiting) = self.waiting.pop_front() else {
             return;
         };
         let batch = Batch::read(&batches[waiting.number], 1).unwrap();
@@ -238,7 +302,7 @@ impl Late {
             deferred,
             outcomes,
             judging,
-            number,
+            ..
         } = &mut waiting;
         if let Some(mut judging) = judging.take() {
             judging.run(&batch);
@@ -246,52 +310,89 @@ impl Late {
                 .settle(deferred, *judging, &batch, &mut self.records, outcomes)
                 .unwrap();
         } else {
+            let watch = &mut self.watch;
             let turn = self
                 .machine
-                .resume(deferred, &batch, &SLICE, &mut self.records, outcomes)
+                .resume(
+                    deferred,
+                    &batch,
+                    &SLICE,
+                    &mut || time(watch),
+                    &mut self.records,
+                    outcomes,
+                )
                 .unwrap();
             match turn {
                 Turn::Judge(call) => *judging = Some(call),
                 Turn::Pause(_) => {}
                 Turn::End => {
-                    self.answers.insert(*number, waiting.outcomes);
+                    if waiting.is_part {
+                        self.part = Some(waiting.outcomes);
+                    } else {
+                        self.answers.insert(waiting.number, waiting.outcomes);
+                    }
                     return;
                 }
             }
         }
-        self.waiting = Some(waiting);
+        self.waiting.push_front(waiting);
     }
 
     fn apply(&mut self, number: usize, batches: &[Vec<u8>]) {
         let batch = Batch::read(&batches[number], 1).unwrap();
-        while let Some(waiting) = &self.waiting
-            && self.machine.conflicts(&waiting.deferred, &batch)
-        {
-            self.step(batches);
-        }
         let mut items = batch.items();
         let mut outcomes = Outcomes::default();
-        while items.left() > 0 {
+        let mut apart = self.machine.conflicts(&parts(&self.waiting), &batch);
+        loop {
+            if apart {
+                let earlier = parts(&self.waiting);
+                let deferred = self.machine.defer(&earlier, &batch, &mut items);
+                let is_part = items.left() > 0;
+                if let Some(deferred) = deferred {
+                    self.waiting.push_back(Waiting {
+                        number,
+                        deferred,
+                        judging: None,
+                        outcomes: std::mem::take(&mut outcomes),
+                        is_part,
+                    });
+                    if !is_part {
+                        return;
+                    }
+                }
+                while !self.waiting.is_empty() {
+                    self.step(batches);
+                }
+                outcomes = self.part.take().unwrap_or(outcomes);
+            }
+            if items.left() == 0 {
+                break;
+            }
+            let watch = &mut self.watch;
+            let slice = if apart { &ONE } else { &SLICE };
             let costly = self
                 .machine
-                .apply_slice(&batch, &mut items, &SLICE, &mut self.records, &mut outcomes)
+                .apply_slice(
+                    &batch,
+                    &mut items,
+                    slice,
+                    &mut || time(watch),
+                    &mut self.records,
+                    &mut outcomes,
+                )
                 .unwrap();
-            if costly.is_none() || self.waiting.is_some() {
-                continue;
-            }
-            if let Some(deferred) = self.machine.defer(&batch, &items) {
-                self.deferred += 1;
-                self.waiting = Some(Waiting {
-                    number,
-                    deferred,
-                    judging: None,
-                    outcomes,
-                });
-                return;
-            }
+            apart = costly.is_some() && items.left() > 0;
         }
         self.answers.insert(number, outcomes);
     }
+}
+
+/// Some times that come in their order.
+fn time(watch: &mut u64) -> u64 {
+    let jumps = [0, 5, 300, 70_000, 2_000_000];
+    let jump = jumps[usize::try_from(*watch % 5).unwrap()];
+    *watch = watch.wrapping_mul(31) % 1_000_003 + jump;
+    *watch
 }
 
 proptest! {
@@ -316,13 +417,7 @@ proptest! {
             .collect();
         let mut machine = start();
         let mut records = Records::default();
-        let mut late = Late {
-            machine: start(),
-            records: Records::default(),
-            waiting: None,
-            answers: BTreeMap::new(),
-            deferred: 0,
-        };
+        let mut late = Late::new();
         let mut expected = BTreeMap::new();
         for (number, bytes) in batches.iter().enumerate() {
             let batch = Batch::read(bytes, 1).unwrap();
@@ -334,7 +429,7 @@ proptest! {
             }
             late.apply(number, &batches);
         }
-        while late.waiting.is_some() {
+        while !late.waiting.is_empty() {
             late.step(&batches);
         }
         prop_assert_eq!(&late.answers, &expected);
@@ -344,5 +439,82 @@ proptest! {
         machine.save(&mut a).unwrap();
         late.machine.save(&mut b).unwrap();
         prop_assert_eq!(a, b);
+    }
+}
+
+#[test]
+fn time_ends_a_slice_and_makes_a_call_costly() {
+    let wish = Wish {
+        topic: 0,
+        client: 9,
+        kind: 0,
+        what: 20,
+    };
+    let builder = encode(&vec![wish; 43], &mut BTreeMap::new(), &mut 0);
+    let bytes = builder.to_bytes(1);
+    let batch = Batch::read(&bytes, 1).unwrap();
+    let slice = Slice {
+        items_max: 1000,
+        fuel_max: 2 * COSTLY_FUEL,
+        stops: true,
+    };
+    // Nanoseconds of a call; the items of a slice, and what it said is costly.
+    for (call, items, costly) in [
+        (1, 40, None),
+        (COSTLY_FUEL, 1, Some(COSTLY_FUEL)),
+        (100 * COSTLY_FUEL, 1, Some(COSTLY_FUEL)),
+        (COSTLY_FUEL / 2, 4, None),
+        // It is not looked at behind every call.
+        (COSTLY_FUEL / 20, 47, None),
+    ] {
+        let mut machine = start();
+        let mut left = batch.items();
+        let (mut records, mut outcomes) = (Records::default(), Outcomes::default());
+        // Nobody knows the program before.
+        let unknown = machine
+            .apply_slice(
+                &batch,
+                &mut left,
+                &slice,
+                &mut || 0,
+                &mut records,
+                &mut outcomes,
+            )
+            .unwrap();
+        assert_eq!((unknown.map(|said| said.fuel), left.left()), (Some(0), 43));
+        let first = Slice {
+            items_max: 3,
+            stops: false,
+            ..slice
+        };
+        machine
+            .apply_slice(
+                &batch,
+                &mut left,
+                &first,
+                &mut || 0,
+                &mut records,
+                &mut outcomes,
+            )
+            .unwrap();
+        CALLS.set(0);
+        let mut looks = 0;
+        let mut watch = || {
+            looks += 1;
+            call * CALLS.get()
+        };
+        let said = machine
+            .apply_slice(
+                &batch,
+                &mut left,
+                &slice,
+                &mut watch,
+                &mut records,
+                &mut outcomes,
+            )
+            .unwrap();
+        assert_eq!(said.map(|said| said.fuel), costly, "{call} ns a call");
+        assert_eq!(CALLS.get(), items.min(40), "{call} ns a call");
+        assert!(looks <= 1 + CALLS.get() / 2 || call > 10_000, "{looks}");
     }
 }

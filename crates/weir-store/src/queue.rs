@@ -222,8 +222,16 @@ impl Inner {
     }
 
     fn suspect(&mut self, topic: &str, fuel: u64) {
+        if let Some(known) = self.costly.get_mut(topic) {
+            *known = fuel.max(*known);
+            return;
+        }
+        // Whoever is dropped is found out again by its next call.
         if self.costly.len() >= COSTLY_TOPICS_MAX {
-            self.costly.pop_first();
+            let cheapest = self.costly.iter().min_by_key(|(_, fuel)| **fuel);
+            if let Some(cheapest) = cheapest.map(|(topic, _)| topic.clone()) {
+                self.costly.remove(&cheapest);
+            }
         }
         self.costly.insert(Box::from(topic), fuel);
     }

@@ -270,6 +270,12 @@ impl Store {
         self.engine.machine.read_ok().settled()
     }
 
+    /// The same for the records of one topic, whatever is judged for others.
+    #[must_use]
+    pub fn settled_of(&self, topic: &str) -> IntentionOffset {
+        self.engine.machine.read_ok().settled_of(topic)
+    }
+
     /// Intention that made the newest topic: whoever has listed the topics
     /// since then knows all of them.
     #[must_use]
@@ -314,7 +320,9 @@ impl Store {
         programs
     }
 
-    /// Hash of the whole history; equal for equal histories.
+    /// Hash of the whole history; equal for equal histories. While costly calls
+    /// are judged ([`settled`](Self::settled) is below
+    /// [`applied`](Self::applied)) it is that of no prefix of the log.
     #[must_use]
     pub fn digest(&self) -> Digest {
         self.engine.machine.read_ok().digest()

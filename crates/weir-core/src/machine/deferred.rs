@@ -5,11 +5,12 @@
 //! [`defer`](Machine::defer) the rest of that batch: its intention offsets are
 //! taken at once, its calls are judged one after the other by another thread
 //! ([`Judging::run`] needs no machine), and later batches are applied
-//! meanwhile, unless they [conflict](Machine::conflicts) with it.
+//! meanwhile, unless they [conflict](Machine::conflicts) with it: those are
+//! deferred behind it.
 //!
 //! Invariant: outcomes, records of each topic, digests and snapshots are those
 //! of applying the batches in their order. What must never happen here: a
-//! batch applied that shares a topic or a client with the deferred one, or a
+//! batch applied that shares a topic or a client with a deferred one, or a
 //! snapshot taken while a program is away.
 
 use std::cell::Cell;
@@ -17,15 +18,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::programs::{self, Running};
-use super::{ApplyError, Costly, Machine, Slice, Stamp, change};
+use super::{ApplyError, Costly, Machine, Pace, Slice, Stamp, Watch};
 use crate::batch::{Action, Batch, Item, Items, Mark};
 use crate::effect::{Commit, Detail, Effect, Outcome, Outcomes};
-use crate::error_code::ErrorCode;
 use crate::ids::{ClientId, ConsequenceOffset, IntentionOffset, TopicId};
 use crate::intention::ONCE;
+use crate::limits::{GROUP_LIST_MAX, GROUPS_PENDING_MAX, ONCE_MS_MAX};
 use crate::program::{CodeHash, ProgramCounts, ProgramView, StateMode};
 use crate::record::ConsequenceSink;
-use crate::session::{Seen, SessionTable};
+use crate::session::Seen;
 use crate::topic::{Bounds, No};
 
 /// Fuel from which on a call is costly: some 50 us of a fast machine. Handing
@@ -79,6 +80,9 @@ impl Away {
 enum Slot {
     /// Not executed.
     Answer(Outcome),
+    /// Not executed either; what it is answered is known when those before it
+    /// are done.
+    Ask(u64),
     Execute {
         intention: IntentionOffset,
         fingerprint: u64,
@@ -92,31 +96,102 @@ pub struct Deferred {
     slots: VecDeque<Slot>,
     term: u64,
     time_ms: u64,
-    topics: BTreeSet<TopicId>,
-    clients: BTreeSet<ClientId>,
-    arrivals: Arrivals,
-    /// Topics that never were made are named.
-    unknown: bool,
+    touches: Arc<Touches>,
     /// Calls that still go to another thread: one of the last was costly.
     costly: u32,
 }
 
-/// What may take a new place in the table of sessions. While there is room
-/// for all, the order in which they come does not matter.
+/// What later batches must not touch before.
+#[derive(Debug, Default)]
+pub(super) struct Touches {
+    topics: BTreeSet<TopicId>,
+    /// Names of topics that were not made yet; what is done to them counts in
+    /// one history.
+    names: BTreeSet<Box<[u8]>>,
+    /// Clients with the newest nonce that is executed here.
+    clients: BTreeMap<ClientId, Option<u64>>,
+    arrivals: Arrivals,
+    /// What some item is answered will be looked up.
+    asks: bool,
+    /// Topics are made, or lose or change their programs.
+    lives: bool,
+}
+
+impl Touches {
+    fn add(&mut self, item: &Item<'_>, topic: Option<TopicId>) {
+        match topic {
+            Some(id) => drop(self.topics.insert(id)),
+            None if self.names.contains(item.topic) => {}
+            None => drop(self.names.insert(Box::from(item.topic))),
+        }
+        if !item.client.is_none() {
+            self.clients.entry(item.client).or_default();
+        }
+        self.arrivals.count(item);
+        self.lives |= is_of_life(item);
+    }
+
+    /// Whether records of a topic may be missing until this is done.
+    pub(super) fn concerns(&self, name: &str, topic: Option<TopicId>) -> bool {
+        topic.is_some_and(|id| self.topics.contains(&id)) || self.names.contains(name.as_bytes())
+    }
+
+    fn shares(&self, item: &Item<'_>, topic: Option<TopicId>) -> bool {
+        let named = !self.names.is_empty();
+        topic.map_or(named, |id| self.topics.contains(&id))
+            || (named && self.names.contains(item.topic))
+            || self.clients.contains_key(&item.client)
+            || (self.lives && is_of_life(item))
+    }
+}
+
+/// Whether an id that one of these will look up may be a day old at this time,
+/// and be forgotten before.
+fn outlive(deferred: &[&Deferred], time_ms: u64) -> bool {
+    let since = deferred.first().map_or(time_ms, |first| first.time_ms);
+    time_ms.saturating_sub(since) >= ONCE_MS_MAX && deferred.iter().any(|part| part.touches.asks)
+}
+
+/// Whether topics or modules are counted for it.
+fn is_of_life(item: &Item<'_>) -> bool {
+    matches!(
+        item.action,
+        Action::Create { .. } | Action::Replace { .. } | Action::Destroy
+    )
+}
+
+/// What may take new places where all topics and clients share a limit. While
+/// there is room for all, the order in which they come does not matter.
 #[derive(Clone, Copy, Debug, Default)]
 struct Arrivals {
     clients: usize,
     ids: usize,
+    /// Steps of groups.
+    steps: usize,
 }
 
 impl Arrivals {
+    fn of(parts: &[&Deferred]) -> Self {
+        let mut sum = Self::default();
+        for part in parts {
+            let one = part.touches.arrivals;
+            sum.clients += one.clients;
+            sum.ids += one.ids;
+            sum.steps += one.steps;
+        }
+        sum
+    }
+
     fn count(&mut self, item: &Item<'_>) {
         self.clients += usize::from(item.nonce == 1);
         self.ids += usize::from(item.nonce == ONCE);
+        self.steps += usize::from(matches!(item.action, Action::Cursor { .. }));
     }
 
-    fn fit(self, sessions: &SessionTable) -> bool {
-        sessions.has_room(self.clients, self.ids)
+    fn fit(self, machine: &Machine) -> bool {
+        let entries = self.steps.saturating_mul(GROUP_LIST_MAX);
+        machine.sessions.has_room(self.clients, self.ids)
+            && machine.pending.saturating_add(entries) <= GROUPS_PENDING_MAX
     }
 }
 
@@ -138,131 +213,170 @@ pub struct Judging {
     topic: TopicId,
     running: Box<Running>,
     bounds: Bounds,
+    /// Whether the verdict depends on how many keys there are.
+    counts_keys: bool,
     at: Mark,
     stamp: Stamp,
     fingerprint: u64,
     judged: Option<Result<Result<(), No>, ApplyError>>,
+    took: u64,
 }
 
 impl Judging {
-    /// Lets the program judge, for as long as that takes. `batch` is the one
-    /// that was deferred.
+    /// Lets the program judge, for as long as that takes, and takes back or
+    /// keeps what it did where that is known already. `batch` is the one that
+    /// was deferred.
     pub fn run(&mut self, batch: &Batch<'_>) {
         let item = batch.items_from(&self.at).next();
         self.judged = item.map(|item| {
             let item = item?;
-            programs::judge(&mut self.running, self.bounds, &item, &self.stamp)
+            let judged = programs::judge(&mut self.running, self.bounds, &item, &self.stamp);
+            match &judged {
+                Ok(Err(_)) => self.running.settle(false),
+                Ok(Ok(())) if !self.counts_keys => self.running.settle(true),
+                _ => {}
+            }
+            judged
         });
+    }
+
+    /// The call took so many nanoseconds: see [`Machine::apply_slice`].
+    pub fn took(&mut self, nanoseconds: u64) {
+        self.took = nanoseconds;
     }
 }
 
 impl Machine {
     /// Takes the offsets of a batch, or of what is left of one, so that later
-    /// ones can be applied. `None` where that cannot be done without knowing verdicts:
-    /// then the items must be applied here and now. At most one batch is
-    /// deferred at a time.
-    pub fn defer(&mut self, batch: &Batch<'_>, items: &Items<'_>) -> Option<Deferred> {
+    /// ones can be applied. It takes from `items` as many as it can without
+    /// knowing verdicts; the others must be applied when nothing is deferred
+    /// any more. `None` when there is none that it can take. `earlier` are those
+    /// that are deferred already, oldest first; all must be
+    /// [resumed](Self::resume) in their order, each to its end.
+    pub fn defer(
+        &mut self,
+        earlier: &[&Deferred],
+        batch: &Batch<'_>,
+        items: &mut Items<'_>,
+    ) -> Option<Deferred> {
         self.time_ms = self.time_ms.max(batch.time_ms);
+        if outlive(earlier, self.time_ms) {
+            return None;
+        }
+        let before = self.applied;
         let mut deferred = Deferred {
             mark: items.mark(),
             slots: VecDeque::new(),
             term: batch.term,
             time_ms: self.time_ms,
-            topics: BTreeSet::new(),
-            clients: BTreeSet::new(),
-            arrivals: Arrivals::default(),
-            unknown: false,
+            touches: Arc::default(),
             costly: AWAY_AFTER,
         };
-        let mut applied = self.applied;
-        let mut last_nonces = BTreeMap::new();
+        let mut touches = Touches::default();
+        let mut arrivals = Arrivals::of(earlier);
         let mut topic = None;
-        for item in items.clone() {
-            let item = item.ok().filter(|item| item.action.is_write())?;
+        loop {
+            let mut ahead = items.clone();
+            let Some(Ok(item)) = ahead.next() else { break };
+            arrivals.count(&item);
+            if matches!(item.action, Action::ExpireSessions { .. }) || !arrivals.fit(self) {
+                break;
+            }
             if !item.same_topic || topic.is_none() {
                 topic = self.topic_number(&item);
             }
-            match topic {
-                Some(id) => drop(deferred.topics.insert(id)),
-                None => deferred.unknown = true,
-            }
-            deferred.arrivals.count(&item);
-            let fingerprint = item
-                .fingerprint
-                .unwrap_or_else(|| self.content(&item, topic));
-            let seen = self.foresee(&item, fingerprint, &mut last_nonces)?;
-            deferred.slots.push_back(match seen {
-                Seen::New => {
-                    applied = applied.plus(1);
-                    Slot::Execute {
-                        intention: applied,
-                        fingerprint,
-                    }
+            let Some(slot) = self.foresee(&item, topic, earlier, &touches) else {
+                break;
+            };
+            touches.add(&item, topic);
+            touches.asks |= matches!(slot, Slot::Ask(_));
+            if let Slot::Execute {
+                intention,
+                fingerprint,
+            } = slot
+            {
+                self.applied = intention;
+                if let Some(newest) = touches.clients.get_mut(&item.client) {
+                    *newest = Some(item.nonce);
                 }
-                Seen::Before(commit) => Slot::Answer(Outcome::Replayed(commit)),
-                Seen::Refuse(code, expected) => Slot::Answer(Outcome::Refused { code, expected }),
-            });
+                if item.nonce == ONCE && !item.client.is_none() {
+                    // Such ids are kept in the order of their offsets.
+                    let place = unknown(intention);
+                    self.sessions
+                        .executed(item.client, &place, fingerprint, self.time_ms);
+                }
+            }
+            deferred.slots.push_back(slot);
+            *items = ahead;
         }
-        if !deferred.arrivals.fit(&self.sessions) {
+        if deferred.slots.is_empty() {
             return None;
         }
-        for (item, slot) in items.clone().zip(&deferred.slots) {
-            let Ok(item) = item else { continue };
-            if !item.client.is_none() {
-                deferred.clients.insert(item.client);
-            }
-            if let (
-                ONCE,
-                Slot::Execute {
-                    intention,
-                    fingerprint,
-                },
-            ) = (item.nonce, slot)
-            {
-                // Such ids are kept in the order of their offsets.
-                let place = unknown(*intention);
-                self.sessions
-                    .executed(item.client, &place, *fingerprint, self.time_ms);
-            }
-        }
-        self.settled = Some(self.applied);
-        self.applied = applied;
+        deferred.touches = Arc::new(touches);
+        let touches = Arc::clone(&deferred.touches);
+        self.settled.push_back((before, touches));
         Some(deferred)
     }
 
-    /// What the table will say about an item when those before it are done.
+    /// What becomes of an item when those before it are done; `None` when that
+    /// cannot be told.
     fn foresee(
         &mut self,
         item: &Item<'_>,
-        fingerprint: u64,
-        last_nonces: &mut BTreeMap<ClientId, u64>,
-    ) -> Option<Seen> {
-        if item.client.is_none() {
-            return Some(Seen::New);
-        }
-        let seen = match last_nonces.get(&item.client) {
-            Some(last) if item.nonce == last + 1 && item.nonce != ONCE => Seen::New,
-            Some(_) => return None,
-            // Which ids are over is found when the items before are done.
-            None if item.nonce != ONCE && self.sessions.has_ended_id(item.client, self.time_ms) => {
-                return None;
-            }
-            None => self
-                .sessions
-                .check(item.client, item.nonce, fingerprint, self.time_ms),
+        topic: Option<TopicId>,
+        earlier: &[&Deferred],
+        own: &Touches,
+    ) -> Option<Slot> {
+        let content = || self.content(item, topic);
+        let fingerprint = item.fingerprint.unwrap_or_else(content);
+        let execute = Slot::Execute {
+            intention: self.applied.plus(1),
+            fingerprint,
         };
-        if seen == Seen::New {
-            last_nonces.insert(item.client, item.nonce);
+        if item.client.is_none() {
+            return Some(execute);
         }
-        Some(seen)
+        let parts = earlier.iter().map(|part| &*part.touches).chain([own]);
+        let mut newest = parts
+            .rev()
+            .filter_map(|touches| *touches.clients.get(&item.client)?);
+        let newest = newest.next();
+        // Which ids are over is found when the items before are done.
+        if (item.nonce != ONCE || newest.is_some())
+            && self.sessions.has_ended_id(item.client, self.time_ms)
+        {
+            return None;
+        }
+        Some(match newest {
+            // Forgotten by now, or not: found when the items before are done.
+            Some(ONCE) if !self.sessions.has_id(item.client) => return None,
+            Some(ONCE) => Slot::Ask(fingerprint),
+            Some(last) if item.nonce == last + 1 && item.nonce != ONCE => execute,
+            Some(_) => Slot::Ask(fingerprint),
+            None => {
+                let (client, nonce) = (item.client, item.nonce);
+                match self
+                    .sessions
+                    .check(client, nonce, fingerprint, self.time_ms)
+                {
+                    Seen::New => execute,
+                    Seen::Before(commit) => Slot::Answer(Outcome::Replayed(commit)),
+                    Seen::Refuse(code, expected) => {
+                        Slot::Answer(Outcome::Refused { code, expected })
+                    }
+                }
+            }
+        })
     }
 
-    /// Whether a batch must wait until the deferred one has ended.
+    /// Whether a batch must wait until one of those that are deferred has ended.
     #[must_use]
-    pub fn conflicts(&self, deferred: &Deferred, batch: &Batch<'_>) -> bool {
-        let mut arrivals = deferred.arrivals;
-        // Without ids there, those of later batches come in their order.
-        let ids_too = arrivals.ids > 0;
+    pub fn conflicts(&self, deferred: &[&Deferred], batch: &Batch<'_>) -> bool {
+        if outlive(deferred, self.time_ms.max(batch.time_ms)) {
+            return true;
+        }
+        let before = Arrivals::of(deferred);
+        let mut arrivals = before;
         let mut topic = None;
         for item in batch.items() {
             let Ok(item) = item else { return true };
@@ -271,16 +385,22 @@ impl Machine {
             }
             arrivals.count(&item);
             if matches!(item.action, Action::ExpireSessions { .. })
-                || topic.map_or(deferred.unknown, |id| deferred.topics.contains(&id))
-                || deferred.clients.contains(&item.client)
+                || deferred
+                    .iter()
+                    .any(|part| part.touches.shares(&item, topic))
             {
                 return true;
             }
         }
-        if !ids_too {
+        // Without ids there, those of later batches come in their order; steps
+        // of groups likewise.
+        if before.ids == 0 {
             arrivals.ids = 0;
         }
-        !arrivals.fit(&self.sessions)
+        if before.steps == 0 {
+            arrivals.steps = 0;
+        }
+        !arrivals.fit(self)
     }
 
     /// Goes on with a deferred batch as far as it can be done here: calls are
@@ -291,19 +411,21 @@ impl Machine {
         deferred: &mut Deferred,
         batch: &Batch<'_>,
         slice: &Slice,
+        watch: Watch<'_>,
         sink: &mut S,
         outcomes: &mut Outcomes,
     ) -> Result<Turn, ApplyError> {
         let mut items = batch.items_from(&deferred.mark);
         let (mut left, mut fuel) = (slice.items_max, 0_u64);
+        let mut pace = Pace::new(watch);
         loop {
-            if left == 0 || fuel >= slice.fuel_max {
+            if left == 0 || fuel.max(pace.now) >= slice.fuel_max {
                 return Ok(Turn::Pause(None));
             }
             left -= 1;
             let at = items.mark();
             let (Some(slot), Some(item)) = (deferred.slots.pop_front(), items.next()) else {
-                self.settled = None;
+                self.settled.pop_front();
                 return Ok(Turn::End);
             };
             let item = item?;
@@ -311,6 +433,10 @@ impl Machine {
             let (intention, fingerprint) = match slot {
                 Slot::Answer(outcome) => {
                     outcomes.push(outcome);
+                    continue;
+                }
+                Slot::Ask(fingerprint) => {
+                    outcomes.push(self.ask(&item, fingerprint, deferred.time_ms));
                     continue;
                 }
                 Slot::Execute {
@@ -327,15 +453,21 @@ impl Machine {
                 fuel: Cell::new(0),
             };
             let topic = self.topic_number(&item);
-            let verdict = match self.guard(&item, topic) {
-                Err(no) => Err(no),
-                Ok(()) if deferred.costly > 0 && self.has_program(topic) => {
+            let programmed = item.action.is_write() && self.has_program(topic);
+            let verdict = if programmed && deferred.costly > 0 {
+                if let Err(no) = self.guard(&item, topic) {
+                    Err(no)
+                } else {
                     let judging = self.send_away(topic, &item, at, stamp, fingerprint);
                     return judging.map(|judging| Turn::Judge(Box::new(judging)));
                 }
-                Ok(()) => self.write_here(topic, &item, &stamp, sink)?,
+            } else {
+                self.execute(&item, topic, &stamp, sink)?
             };
-            let spent = stamp.fuel.get();
+            let spent = pace.of_call(stamp.fuel.get());
+            if spent > 0 {
+                self.used(topic, spent);
+            }
             fuel = fuel.saturating_add(spent);
             let costly = topic.filter(|_| spent >= COSTLY_FUEL);
             self.answer(topic, &item, &stamp, fingerprint, verdict, sink, outcomes);
@@ -353,22 +485,14 @@ impl Machine {
         live.is_some_and(|live| live.program.is_some())
     }
 
-    fn write_here<S: ConsequenceSink + ?Sized>(
-        &mut self,
-        topic: Option<TopicId>,
-        item: &Item<'_>,
-        stamp: &Stamp,
-        sink: &mut S,
-    ) -> Result<Result<super::Emitted, No>, ApplyError> {
-        let programmed = self.has_program(topic);
-        let Some((id, topic)) = topic.and_then(|id| Some((id, self.topics.get_mut(id.index())?)))
-        else {
-            return Ok(Err(No::bare(ErrorCode::NoTopic)));
-        };
-        if programmed {
-            return programs::write(id, topic, item, stamp, sink);
+    /// Answers an item that is not executed, behind those before it.
+    fn ask(&mut self, item: &Item<'_>, fingerprint: u64, time_ms: u64) -> Outcome {
+        let (client, nonce) = (item.client, item.nonce);
+        match self.sessions.check(client, nonce, fingerprint, time_ms) {
+            Seen::Before(commit) => Outcome::Replayed(commit),
+            Seen::Refuse(code, expected) => Outcome::Refused { code, expected },
+            Seen::New => unreachable!("a nonce that was executed before, or has a gap (I6)"),
         }
-        Ok(change(id, topic, item, stamp, sink))
     }
 
     fn send_away(
@@ -385,19 +509,22 @@ impl Machine {
             let mut running = live.program.take()?;
             live.away = Some(Box::new(Away::of(&running)));
             running.open(topic.last.plus(1), item);
-            Some((id, running, live.bounds()))
+            let counts_keys = live.options.keys_max.is_some();
+            Some((id, running, live.bounds(), counts_keys))
         });
-        let Some((topic, running, bounds)) = taken else {
+        let Some((topic, running, bounds, counts_keys)) = taken else {
             return Err(ApplyError::ProgramNeeded(stamp.intention));
         };
         Ok(Judging {
             topic,
             running,
             bounds,
+            counts_keys,
             at,
             stamp,
             fingerprint,
             judged: None,
+            took: 0,
         })
     }
 
@@ -418,6 +545,7 @@ impl Machine {
             stamp,
             fingerprint,
             judged,
+            took,
             ..
         } = judging;
         let lost = ApplyError::ProgramNeeded(stamp.intention);
@@ -430,7 +558,8 @@ impl Machine {
             live.away = None;
         }
         let verdict = programs::settle((id, topic), running, judged, &item, &stamp, sink)?;
-        let fuel = stamp.fuel.get();
+        let fuel = stamp.fuel.get().max(took.min(COSTLY_FUEL));
+        self.used(Some(id), fuel);
         deferred.costly = if fuel >= COSTLY_FUEL {
             AWAY_AFTER
         } else {

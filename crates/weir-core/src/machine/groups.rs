@@ -10,7 +10,7 @@ pub(super) mod saved;
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry as Slot};
 
-use super::{Emitted, Machine};
+use super::{Emitted, Machine, Stamp};
 use crate::digest::Digest;
 use crate::effect::Detail;
 use crate::error_code::ErrorCode;
@@ -157,14 +157,14 @@ impl Machine {
         topic: Option<TopicId>,
         group: &str,
         step: &GroupStep<'_>,
-        intention: u64,
+        stamp: &Stamp,
     ) -> Result<Emitted, No> {
         let room = GROUPS_PENDING_MAX.saturating_sub(self.pending);
         let known = topic.and_then(|id| self.topics.get_mut(id.index()));
         let topic = known.ok_or(No::bare(ErrorCode::TopicAbsent))?;
         let moment = Moment {
-            intention,
-            time_ms: self.time_ms,
+            intention: stamp.intention.0,
+            time_ms: stamp.time_ms,
             last: topic.last.0,
             room,
         };

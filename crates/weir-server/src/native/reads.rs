@@ -115,7 +115,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(Read::Wait);
         }
         let store = Arc::clone(&self.port.shared.store);
-        let behind = store.applied().0 < applied
+        let behind = (applied > 0 && store.settled_of(topic).0 < applied)
             || (at_least > 0 && store.topic(topic).is_none_or(|info| info.last.0 < at_least));
         if behind {
             let until = *self.waits_until.get_or_insert(Instant::now() + LAGGING);

@@ -3,12 +3,15 @@
 //! The machine is let go between two slices. A batch whose programs are costly
 //! is deferred: a thread of its own judges its calls, and the batches behind it
 //! are applied meanwhile (weir-core's `machine::deferred` says which can be).
-//! At most one batch is deferred. What must never happen here: an applied
-//! index that covers it before its last call is settled.
+//! Those that cannot are deferred behind it, in their order. This thread waits
+//! for programs only where it cannot be told what becomes of an item, or where
+//! too much is deferred. What must never happen here: an applied index that
+//! covers a batch before its last call is settled.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use weir_core::batch::{BatchBuilder, Items};
 use weir_core::machine::deferred::{COSTLY_FUEL, Deferred, Judging, Turn};
@@ -19,7 +22,7 @@ use super::LOCAL_TERM;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::log::LogIndex;
-use crate::queue::{JudgeDied, Judged, Pending};
+use crate::queue::{JudgeDied, Judged, Pending, QUEUE_BYTES_MAX};
 use crate::topic::sink::Topics;
 
 /// For how long the machine is held in one piece: some 100 us.
@@ -29,19 +32,30 @@ const SLICE: Slice = Slice {
     stops: true,
 };
 
+/// The same for an item that cannot be deferred.
+const ONE: Slice = Slice {
+    items_max: 1,
+    stops: false,
+    ..SLICE
+};
+
+/// Batches that are deferred at once, with at most as many bytes as may wait in
+/// the queue: each one more makes it dearer to find out whether another one may
+/// be applied before them.
+const AWAY_BATCHES_MAX: usize = 64;
+
 /// Batches that are in the log, with their stamps.
 pub(super) type Logged = VecDeque<(Pending, u64)>;
 
 /// A batch that is judged while others are applied.
 struct Away {
-    pending: Pending,
+    /// Who waits; nobody yet for a part whose rest could not be deferred.
+    pending: Option<Pending>,
     builder: Arc<BatchBuilder>,
     index: LogIndex,
     time_ms: u64,
     deferred: Deferred,
     outcomes: Outcomes,
-    /// A call is with the other thread.
-    judged: bool,
 }
 
 /// A call on its way to the thread that judges.
@@ -53,7 +67,9 @@ struct Call {
 
 impl Call {
     fn run(mut self) -> Box<Judging> {
+        let start = Instant::now();
         self.judging.run(&batch(&self.builder, self.time_ms));
+        self.judging.took(nanoseconds(start));
         self.judging
     }
 }
@@ -105,6 +121,10 @@ fn judge(engine: &Engine, calls: &mpsc::Receiver<Call>) {
     }
 }
 
+fn nanoseconds(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
 fn batch(builder: &BatchBuilder, time_ms: u64) -> Batch<'_> {
     Batch {
         count: u32::try_from(builder.len()).unwrap_or(u32::MAX),
@@ -121,8 +141,13 @@ pub(crate) struct Applier {
     outcomes: Outcomes,
     /// The newest entry that is applied, or deferred.
     applied: LogIndex,
-    /// The batch that is judged beside the others.
-    away: Option<Away>,
+    /// The batches that are judged beside the others, oldest first. Only the
+    /// first one has begun.
+    away: VecDeque<Away>,
+    /// A call of it is with the other thread.
+    judging: bool,
+    /// Outcomes of a part that has ended.
+    part: Option<Outcomes>,
     judge: Judge,
 }
 
@@ -133,19 +158,21 @@ impl Applier {
             engine,
             topics,
             outcomes: Outcomes::default(),
-            away: None,
+            away: VecDeque::new(),
+            judging: false,
+            part: None,
             judge: Judge::default(),
         }
     }
 
     /// Whether a batch is deferred.
     pub(super) fn is_away(&self) -> bool {
-        self.away.is_some()
+        !self.away.is_empty()
     }
 
     /// Gives up: what is deferred is answered by its drop.
     pub(super) fn give_up(&mut self) {
-        self.away = None;
+        self.away.clear();
     }
 
     /// Ends the thread that judges.
@@ -163,71 +190,94 @@ impl Applier {
     /// Applies a batch of the log and answers it, now or when its costly calls
     /// are judged.
     fn apply(&mut self, mut pending: Pending, time_ms: u64) -> Result<(), StoreError> {
-        let builder = std::mem::take(&mut pending.builder);
+        let builder = Arc::new(std::mem::take(&mut pending.builder));
         let batch = batch(&builder, time_ms);
-        if let Some(away) = &self.away
-            && (self.engine.machine.read_ok()).conflicts(&away.deferred, &batch)
-        {
+        if self.is_full() {
             self.finish_away()?;
         }
         let index = self.applied.next();
         let mut outcomes = std::mem::take(&mut self.outcomes);
         outcomes.clear();
         let mut items = batch.items();
-        let mut deferred = None;
-        if pending.is_slow {
-            deferred = self.defer(&batch, &items);
-        }
-        while deferred.is_none() && items.left() > 0 {
-            let costly = self.slice(&batch, &mut items, &mut outcomes);
-            let costly = costly.map_err(|error| StoreError::Apply { index, error })?;
-            if costly.is_some() && items.left() > 0 {
-                // The rest of that one is short against what this may be.
+        let mut apart = pending.is_slow || self.conflicts(&batch);
+        while items.left() > 0 {
+            if apart {
+                let rest = items.clone();
+                let deferred = self.defer(&batch, &mut items);
+                let is_whole = items.left() == 0;
+                if let Some(deferred) = deferred {
+                    if is_whole && !pending.is_slow {
+                        self.engine.queue.hold_back(&mut pending, &rest);
+                    }
+                    self.away.push_back(Away {
+                        pending: is_whole.then(|| std::mem::take(&mut pending)),
+                        builder: Arc::clone(&builder),
+                        index,
+                        time_ms,
+                        deferred,
+                        outcomes: std::mem::take(&mut outcomes),
+                    });
+                    if is_whole {
+                        drop(builder);
+                        self.applied = index;
+                        self.show_applied();
+                        return self.advance();
+                    }
+                }
+                // What becomes of the next item depends on those before it.
                 self.finish_away()?;
-                deferred = self.defer(&batch, &items);
+                outcomes = self.part.take().unwrap_or(outcomes);
             }
+            let slice = if apart { &ONE } else { &SLICE };
+            let costly = self.slice(&batch, &mut items, slice, &mut outcomes);
+            let costly = costly.map_err(|error| StoreError::Apply { index, error })?;
+            apart = costly.is_some();
         }
         self.applied = index;
-        if let Some(deferred) = deferred {
-            if !pending.is_slow {
-                self.engine.queue.hold_back(&mut pending, &items);
-            }
-            self.away = Some(Away {
-                pending,
-                builder: Arc::new(builder),
-                index,
-                time_ms,
-                deferred,
-                outcomes,
-                judged: false,
-            });
-            self.show_applied();
-            return self.advance();
-        }
-        pending.builder = builder;
+        pending.builder = Arc::into_inner(builder).unwrap_or_default();
         self.done(&mut outcomes, pending);
         self.outcomes = outcomes;
         Ok(())
     }
 
-    fn defer(&self, batch: &Batch<'_>, items: &Items<'_>) -> Option<Deferred> {
-        if self.away.is_some() {
-            return None;
-        }
-        self.engine.machine.write_ok().defer(batch, items)
+    /// Whether no more may be deferred.
+    fn is_full(&self) -> bool {
+        let bytes = || self.away.iter().map(|away| away.builder.bytes());
+        self.away.len() >= AWAY_BATCHES_MAX || bytes().sum::<usize>() >= QUEUE_BYTES_MAX
+    }
+
+    fn parts(&self) -> Vec<&Deferred> {
+        self.away.iter().map(|away| &away.deferred).collect()
+    }
+
+    /// Whether a batch must wait for one that is deferred.
+    fn conflicts(&self, batch: &Batch<'_>) -> bool {
+        let machine = || self.engine.machine.read_ok();
+        !self.away.is_empty() && machine().conflicts(&self.parts(), batch)
+    }
+
+    fn defer(&self, batch: &Batch<'_>, items: &mut Items<'_>) -> Option<Deferred> {
+        let mut machine = self.engine.machine.write_ok();
+        machine.defer(&self.parts(), batch, items)
     }
 
     fn slice(
         &mut self,
         batch: &Batch<'_>,
         items: &mut Items<'_>,
+        slice: &Slice,
         outcomes: &mut Outcomes,
     ) -> Result<Option<Costly>, weir_core::ApplyError> {
         let mut machine = self.engine.machine.write_ok();
-        let applied = machine.apply_slice(batch, items, &SLICE, &mut self.topics, outcomes);
+        let start = Instant::now();
+        let mut watch = || nanoseconds(start);
+        let topics = &mut self.topics;
+        let applied = machine.apply_slice(batch, items, slice, &mut watch, topics, outcomes);
         self.topics.publish();
         drop(machine);
-        if let Ok(Some(costly)) = &applied {
+        if let Ok(Some(costly)) = &applied
+            && costly.fuel > 0
+        {
             self.note(*costly);
         }
         self.engine.machine.give_way();
@@ -245,21 +295,46 @@ impl Applier {
         }
     }
 
-    /// Goes on with the deferred batch until a call must be judged.
+    /// Goes on with the deferred batches until a call must be judged.
     fn advance(&mut self) -> Result<(), StoreError> {
-        let Some(mut away) = self.away.take() else {
-            return Ok(());
-        };
+        while !self.judging
+            && let Some(mut away) = self.away.pop_front()
+        {
+            if self.go_on(&mut away)? {
+                self.judging = true;
+                self.away.push_front(away);
+                return Ok(());
+            }
+            let Away {
+                pending,
+                builder,
+                mut outcomes,
+                ..
+            } = away;
+            let Some(mut pending) = pending else {
+                self.part = Some(outcomes);
+                continue;
+            };
+            pending.builder = Arc::into_inner(builder).unwrap_or_default();
+            self.done(&mut outcomes, pending);
+        }
+        Ok(())
+    }
+
+    /// Goes on with one of them; whether a call of it is judged.
+    fn go_on(&mut self, away: &mut Away) -> Result<bool, StoreError> {
         let index = away.index;
         let fault = |error| StoreError::Apply { index, error };
         let builder = Arc::clone(&away.builder);
         let batch = batch(&builder, away.time_ms);
         loop {
             let mut machine = self.engine.machine.write_ok();
+            let start = Instant::now();
             let turn = machine.resume(
                 &mut away.deferred,
                 &batch,
                 &SLICE,
+                &mut || nanoseconds(start),
                 &mut self.topics,
                 &mut away.outcomes,
             );
@@ -272,7 +347,7 @@ impl Applier {
                     }
                     self.engine.machine.give_way();
                 }
-                Turn::End => break,
+                Turn::End => return Ok(false),
                 Turn::Judge(judging) => {
                     let call = Call {
                         judging,
@@ -280,24 +355,12 @@ impl Applier {
                         time_ms: away.time_ms,
                     };
                     match self.judge.send(&self.engine, call) {
-                        Ok(()) => {
-                            away.judged = true;
-                            self.away = Some(away);
-                            return Ok(());
-                        }
-                        Err(call) => self.settle(&mut away, *call.run()).map_err(fault)?,
+                        Ok(()) => return Ok(true),
+                        Err(call) => self.settle(away, *call.run()).map_err(fault)?,
                     }
                 }
             }
         }
-        let Away {
-            mut pending,
-            mut outcomes,
-            ..
-        } = away;
-        pending.builder = Arc::into_inner(builder).unwrap_or_default();
-        self.done(&mut outcomes, pending);
-        Ok(())
     }
 
     fn settle(&mut self, away: &mut Away, judging: Judging) -> Result<(), weir_core::ApplyError> {
@@ -318,21 +381,21 @@ impl Applier {
 
     /// Goes on behind a call that has been judged.
     pub(super) fn judged(&mut self, judging: Judged) -> Result<(), StoreError> {
-        let (Some(mut away), Ok(judging)) = (self.away.take(), judging) else {
+        self.judging = false;
+        let (Some(mut away), Ok(judging)) = (self.away.pop_front(), judging) else {
             return Err(StoreError::Poisoned);
         };
         let index = away.index;
-        away.judged = false;
         let settled = self.settle(&mut away, *judging);
-        self.away = Some(away);
+        self.away.push_front(away);
         settled.map_err(|error| StoreError::Apply { index, error })?;
         self.advance()
     }
 
     /// Waits until no batch is deferred.
     pub(super) fn finish_away(&mut self) -> Result<(), StoreError> {
-        while let Some(away) = &self.away {
-            if away.judged {
+        while !self.away.is_empty() {
+            if self.judging {
                 let judging = self.engine.queue.wait_judged();
                 self.judged(judging)?;
             } else {
@@ -371,7 +434,7 @@ impl Applier {
 
     /// Everything up to the applied index is applied: a deferred batch is not.
     fn show_applied(&self) {
-        let deferred = self.away.as_ref().map(|away| away.index.0 - 1);
+        let deferred = self.away.front().map(|away| away.index.0 - 1);
         let index = deferred.unwrap_or(self.applied.0);
         self.engine.counters.applied_index.set(index);
     }

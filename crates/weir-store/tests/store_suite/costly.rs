@@ -11,7 +11,7 @@ use weir_core::machine::deferred::COSTLY_FUEL;
 use weir_core::program::{Entry, Trap, Verdict};
 use weir_core::{
     ClientId, CodeHash, ConsequenceOffset, Effect, Facts, GroupMode, GroupSetup, GroupStep,
-    Program, ProgramHost, Refusal, Setup, TopicOptions,
+    Outcome, Program, ProgramHost, Refusal, Setup, TopicOptions,
 };
 use weir_store::disk::{Disk, FileDisk, SimDisk};
 use weir_store::{Ask, Durability, OpenOptions, Proposal, Store, StoreError};
@@ -54,7 +54,8 @@ impl Gate {
 }
 
 /// Costly unless the value is "cheap"; waits at the gate for "hold", dies for
-/// "die". Writes what it was given.
+/// "die". Writes what it was given, unless it is "undo": then what the call did
+/// waits at the gate to be taken back.
 #[derive(Clone, Debug)]
 struct Slow(Arc<Gate>);
 
@@ -97,10 +98,17 @@ impl Program for Slow {
         }
         desk.burn(if value == b"cheap" { 1 } else { COSTLY_FUEL });
         desk.emit_input(|_| Ok(())).unwrap();
+        if value == b"undo" {
+            return Ok(Verdict::Reject(1));
+        }
         Ok(Verdict::Valid)
     }
 
-    fn settle(&mut self, _: bool, _: &mut Desk) {}
+    fn settle(&mut self, kept: bool, _: &mut Desk) {
+        if !kept {
+            self.0.pass();
+        }
+    }
 
     fn fork(&self) -> Box<dyn Program> {
         Box::new(self.clone())
@@ -171,6 +179,14 @@ fn send(store: &Store, topic: &str, value: &str) -> Proposal {
         .unwrap()
 }
 
+/// Nobody who has nothing to do with costly topics waits for them.
+fn others_go_on(store: &Store) {
+    let answer = send(store, "plain", "value").wait_for(PATIENCE);
+    let outcomes = answer.expect("it waits for a program").unwrap();
+    let commit = outcomes.iter().next().and_then(|o| o.commit().cloned());
+    assert_eq!(commit.unwrap().effect, Effect::Valid);
+}
+
 fn valid(proposal: Proposal) {
     let outcomes = proposal.wait().unwrap();
     assert!(
@@ -202,6 +218,190 @@ fn others_go_on_while_a_program_judges() {
     let digest = store.digest();
     store.close().unwrap();
     assert_eq!(world.reopened(), digest);
+}
+
+/// Waits until so many batches are in the log: what comes then is in none of
+/// them.
+fn logged(store: &Store, batches: u64) {
+    while store.stats().batches < batches {
+        std::thread::yield_now();
+    }
+}
+
+/// A topic whose program is taken for cheap.
+fn cheap(store: &Store, topic: &str) {
+    let options = TopicOptions::default();
+    let operation = Operation::CreateProgram {
+        options: &options,
+        code: b"code",
+        args: b"",
+    };
+    execute(store, &[Intention::new(topic, operation)]);
+    while store.is_costly(&[put(topic, b"k", b"cheap")]) {
+        execute(store, &[put(topic, b"k", b"cheap")]);
+    }
+}
+
+#[test]
+fn nothing_that_follows_a_costly_call_holds_up_others() {
+    let world = World::new();
+    let store = world.start();
+    let session = |nonce, value| Intention {
+        client: CLIENT,
+        nonce,
+        ..put("slow", b"k", value)
+    };
+    let options = TopicOptions::default();
+    let mut other = TopicOptions::default();
+    other.keys_max = Some(9);
+    let create = Operation::CreateProgram {
+        options: &options,
+        code: b"code",
+        args: b"",
+    };
+    let replace = Operation::Replace {
+        expected: None,
+        code: b"other",
+        args: b"",
+    };
+    let held = store.propose(&[
+        session(1, b"hold"),
+        Intention::new("slow", Operation::Alter { options: &other }),
+        session(2, b"costly"),
+        // Again, and behind a gap.
+        session(2, b"costly"),
+        session(4, b"costly"),
+        Intention::new("slow", replace),
+        Intention::new("made", create),
+        put("made", b"k", b"costly"),
+        Intention::new("made", Operation::Destroy),
+        put("slow", b"k", b"costly"),
+    ]);
+    let held = held.unwrap();
+    world.gate.await_calls(1);
+    others_go_on(&store);
+    assert!(!held.is_done());
+    world.gate.open();
+    let outcomes = held.wait().unwrap();
+    let said: Vec<_> = outcomes.iter().collect();
+    assert!(matches!(said[3], Outcome::Replayed(_)), "{said:?}");
+    assert!(matches!(said[4], Outcome::Refused { .. }), "{said:?}");
+    for at in [0, 1, 2, 5, 6, 7, 8, 9] {
+        assert_eq!(said[at].commit().unwrap().effect, Effect::Valid, "{at}");
+    }
+    let digest = store.digest();
+    store.close().unwrap();
+    assert_eq!(world.reopened(), digest);
+}
+
+#[test]
+fn a_batch_that_was_queued_before_a_topic_was_costly_waits_alone() {
+    let world = World::new();
+    let disk = Gates::new(SimDisk::new());
+    let store = Store::open_disk(disk.disk(), &world.options).unwrap();
+    fill(&store);
+    cheap(&store, "fresh");
+    disk.rule(Op::Sync, "log/", Rule::Hold);
+    let values: [&[u8]; 3] = [b"costly", b"hold", b"cheap"];
+    let first = store
+        .propose(&values.map(|value| put("fresh", b"k", value)))
+        .unwrap();
+    disk.wait_held();
+    let batches = store.stats().batches;
+    let second = store.propose(&[put("fresh", b"k", b"cheap")]).unwrap();
+    disk.release();
+    world.gate.await_calls(1);
+    logged(&store, batches + 1);
+    others_go_on(&store);
+    assert!(!first.is_done() && !second.is_done());
+    world.gate.open();
+    valid(first);
+    valid(second);
+}
+
+#[test]
+fn a_second_topic_that_turns_costly_waits_alone() {
+    let world = World::new();
+    let store = world.start();
+    cheap(&store, "fresh");
+    let held = send(&store, "slow", "hold");
+    world.gate.await_calls(1);
+    let batches = store.stats().batches;
+    let values: [&[u8]; 3] = [b"costly", b"costly", b"cheap"];
+    let second = store
+        .propose(&values.map(|value| put("fresh", b"k", value)))
+        .unwrap();
+    assert!(!second.is_costly(), "nobody knows yet");
+    logged(&store, batches + 1);
+    others_go_on(&store);
+    assert!(!held.is_done() && !second.is_done());
+    world.gate.open();
+    valid(held);
+    valid(second);
+    let digest = store.digest();
+    store.close().unwrap();
+    assert_eq!(world.reopened(), digest);
+}
+
+#[test]
+fn no_number_of_programs_makes_one_forgotten() {
+    let world = World::new();
+    let store = world.start();
+    let names: Vec<String> = (0..1100).map(|n| format!("t{n:04}")).collect();
+    let options = TopicOptions::default();
+    let operation = Operation::CreateProgram {
+        options: &options,
+        code: b"code",
+        args: b"",
+    };
+    let many: Vec<_> = names
+        .iter()
+        .map(|name| Intention::new(name, operation))
+        .collect();
+    execute(&store, &many);
+    let batches = store.stats().batches;
+    let held = send(&store, "t0000", "hold");
+    world.gate.await_calls(1);
+    logged(&store, batches + 1);
+    others_go_on(&store);
+    world.gate.open();
+    valid(held);
+    store.close().unwrap();
+}
+
+#[test]
+fn a_topic_is_settled_while_others_are_judged() {
+    let world = World::new();
+    let store = world.start();
+    let held = send(&store, "slow", "hold");
+    world.gate.await_calls(1);
+    others_go_on(&store);
+    let applied = store.applied();
+    assert_eq!(store.settled_of("plain"), applied);
+    assert_eq!(store.settled_of("slow"), store.settled());
+    assert!(store.settled() < applied);
+    world.gate.open();
+    valid(held);
+    assert_eq!(store.settled_of("slow"), applied);
+    store.close().unwrap();
+}
+
+#[test]
+fn what_a_call_did_is_taken_back_apart() {
+    let world = World::new();
+    let store = world.start();
+    let undone = send(&store, "slow", "undo");
+    world.gate.await_calls(1);
+    others_go_on(&store);
+    assert!(!undone.is_done());
+    world.gate.open();
+    let outcomes = undone.wait().unwrap();
+    let effects: Vec<_> = outcomes
+        .iter()
+        .filter_map(|o| Some(o.commit()?.effect))
+        .collect();
+    assert_eq!(effects, [Effect::Invalid]);
+    store.close().unwrap();
 }
 
 #[test]
