@@ -416,6 +416,7 @@ pub(crate) fn get(
     let mut found = Vec::with_capacity(count);
     let mut values = Vec::new();
     for item in items {
+        // Memory of the page, which `page` keeps for longer than this.
         let bytes = c.bytes(raw::Slice {
             ptr: item.ptr,
             len: usize::try_from(item.len).unwrap_or(usize::MAX),
