@@ -4,7 +4,9 @@
 //! Every pass reads the page as it lies in memory and keeps what it found in memory of its own that
 //! is used again. What must never happen here: a pass that knows where things are in the page.
 
+mod engine;
 mod page;
+mod peak;
 mod ways;
 
 use std::collections::BTreeMap;
@@ -12,6 +14,7 @@ use std::hint::black_box;
 use std::io::Write;
 use std::process::ExitCode;
 
+use engine::Engine;
 use rustix::time::{ClockId, clock_gettime};
 use ways::Way;
 
@@ -21,8 +24,9 @@ fn main() -> ExitCode {
         println!("rust-json, weir-scan {}", weir_scan::build_info());
         return ExitCode::SUCCESS;
     }
-    let Some(mut way) = Way::by_name(&name) else {
-        eprintln!("usage: rust-json {}", ways::NAMES.join("|"));
+    let Some(mut work) = Work::by_name(&name) else {
+        let names = [&ways::NAMES[..], &engine::NAMES].concat();
+        eprintln!("usage: rust-json {}", names.join("|"));
         return ExitCode::from(2);
     };
     let debug = cfg!(debug_assertions);
@@ -33,8 +37,9 @@ fn main() -> ExitCode {
         "default"
     };
     say(&format!(
-        "hello\t1\tprofile={profile}\ttarget={native}\tserde_json={}\tsonic-rs={}\tweir-scan={}",
+        "hello\t1\tprofile={profile}\ttarget={native}\tserde_json={}\tsimd-json={}\tsonic-rs={}\tweir-scan={}",
         locked("serde_json"),
+        locked("simd-json"),
         locked("sonic-rs"),
         weir_scan::build_info()
     ));
@@ -44,7 +49,7 @@ fn main() -> ExitCode {
         if line == "quit" {
             break;
         }
-        let reply = serve(&line, &mut way, &mut pages);
+        let reply = serve(&line, &name, &mut work, &mut pages);
         say(&reply.unwrap_or_else(|| "error\tmalformed request or page".to_owned()));
     }
     ExitCode::SUCCESS
@@ -75,37 +80,99 @@ fn now(clock: ClockId) -> u64 {
         + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-fn serve(line: &str, way: &mut Way, pages: &mut BTreeMap<usize, Vec<u8>>) -> Option<String> {
+/// What is measured.
+enum Work {
+    Way(Way),
+    Engine(Engine),
+}
+
+/// Wall and CPU time.
+#[derive(Clone, Copy, Default)]
+struct Spent(u64, u64);
+
+impl Spent {
+    fn now() -> Self {
+        Self(now(ClockId::Monotonic), now(ClockId::ThreadCPUTime))
+    }
+
+    fn add_since(&mut self, start: Self) {
+        let now = Self::now();
+        self.0 += now.0 - start.0;
+        self.1 += now.1 - start.1;
+    }
+}
+
+impl Work {
+    fn by_name(name: &str) -> Option<Self> {
+        let engine = Engine::by_name(name).map(Self::Engine);
+        engine.or_else(|| Way::by_name(name).map(Self::Way))
+    }
+
+    /// One pass, its measured part added to what was spent.
+    fn pass(&mut self, page: &page::Page, spent: &mut Spent) -> Option<u64> {
+        match self {
+            Self::Way(way) => {
+                let start = Spent::now();
+                let touch = way.pass(black_box(&page.bytes));
+                spent.add_since(start);
+                touch
+            }
+            Self::Engine(engine) => engine.pass(page, spent, &mut |_| ()),
+        }
+    }
+
+    fn content(&mut self, page: &page::Page) -> Option<u64> {
+        match self {
+            Self::Way(way) => way.content(&page.bytes),
+            Self::Engine(engine) => {
+                let mut hash = ways::Hash::default();
+                engine.pass(page, &mut Spent::default(), &mut |key| hash.add(key))?;
+                Some(hash.0)
+            }
+        }
+    }
+}
+
+fn serve(
+    line: &str,
+    name: &str,
+    work: &mut Work,
+    pages: &mut BTreeMap<usize, page::Page>,
+) -> Option<String> {
     let mut words = line.split('\t');
     let verb = words.next()?;
     let input: usize = words.next()?.parse().ok()?;
     match verb {
         "load" => {
             let fields: BTreeMap<&str, &str> = words.filter_map(|w| w.split_once('=')).collect();
-            pages.insert(input, page::page(&fields)?);
+            let mut page = page::make(&fields)?;
+            // By one that has no memory yet.
+            let mut fresh = Work::by_name(name)?;
+            let (passed, peak) = peak::of(|| fresh.pass(&page, &mut Spent::default()));
+            passed?;
+            page.peak = peak;
+            pages.insert(input, page);
             Some("ok".to_owned())
         }
         "check" => {
             let page = pages.get(&input)?;
-            let content = way.content(page)?;
-            let touch = way.pass(page)?;
+            let content = work.content(page)?;
+            let touch = work.pass(page, &mut Spent::default())?;
             Some(format!("answer\t{content:016x}\t{touch:x}\t0\t0"))
         }
         "run" => {
             let page = pages.get(&input)?;
             let count: u64 = words.next()?.parse().ok()?;
             // The process was just switched in: its first pass meets cold caches.
-            black_box(way.pass(black_box(page))?);
-            let start = (now(ClockId::Monotonic), now(ClockId::ThreadCPUTime));
+            black_box(work.pass(page, &mut Spent::default())?);
+            let peak = page.peak;
+            let mut spent = Spent::default();
             let mut touch = 0_u64;
             for _ in 0..count {
-                touch = touch.wrapping_add(way.pass(black_box(page))?);
+                touch = touch.wrapping_add(work.pass(page, &mut spent)?);
             }
-            let (wall, cpu) = (
-                now(ClockId::Monotonic) - start.0,
-                now(ClockId::ThreadCPUTime) - start.1,
-            );
-            Some(format!("time\t{wall}\t{cpu}\t{touch:x}"))
+            let Spent(wall, cpu) = spent;
+            Some(format!("time\t{wall}\t{cpu}\t{touch:x}\tpeak={peak}"))
         }
         _ => None,
     }

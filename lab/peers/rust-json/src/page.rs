@@ -5,8 +5,46 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
+
+/// A page, or the pages of many sources.
+pub(crate) struct Page {
+    pub(crate) bytes: Bytes,
+    pub(crate) parts: Vec<Bytes>,
+    /// Bytes that a pass takes beside it.
+    pub(crate) peak: u64,
+}
+
+/// What the parameters say. With `sources` there is a page for each of them: of
+/// `objects` items in all, whose keys take turns, or come in runs of `run`.
+pub(crate) fn make(fields: &BTreeMap<&str, &str>) -> Option<Page> {
+    let number = |name| -> Option<u64> { fields.get(name)?.parse().ok() };
+    let Some(sources) = number("sources") else {
+        let bytes = Bytes::from(page(fields)?);
+        let parts = Vec::new();
+        return Some(Page {
+            bytes,
+            parts,
+            peak: 0,
+        });
+    };
+    let (objects, run) = (number("objects")?, number("run").unwrap_or(1));
+    let part = |source: u64| {
+        let items = (0..objects / sources).map(|item| {
+            let key = (item / run * sources + source) * run + item % run;
+            format!("{{\"o\":{key}}}")
+        });
+        Bytes::from(format!("[{}]", items.collect::<Vec<_>>().join(",")))
+    };
+    Some(Page {
+        bytes: Bytes::new(),
+        parts: (0..sources).map(part).collect(),
+        peak: 0,
+    })
+}
+
 /// Parameters: `objects`, `depth`, `width`; `key_last`; `title`, what stands before each title.
-pub(crate) fn page(fields: &BTreeMap<&str, &str>) -> Option<Vec<u8>> {
+fn page(fields: &BTreeMap<&str, &str>) -> Option<Vec<u8>> {
     let number = |name| -> Option<u32> { fields.get(name)?.parse().ok() };
     let (items, depth, width) = (number("objects")?, number("depth")?, number("width")?);
     let last = fields.get("key_last") == Some(&"true");

@@ -3,12 +3,14 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
+use simd_json::prelude::{ValueAsArray as _, ValueAsScalar as _, ValueObjectAccess as _};
 use sonic_rs::JsonValueTrait as _;
 use weir_scan::{Items, Level, Path, Plan, Shape, Simd, Tag, scan_into};
 
 /// What the argument may be.
-pub(crate) const NAMES: [&str; 13] = [
+pub(crate) const NAMES: [&str; 16] = [
     "copy",
+    "copy-fresh",
     "quotes",
     "utf8",
     "scan",
@@ -18,6 +20,8 @@ pub(crate) const NAMES: [&str; 13] = [
     "scan-sse4.2",
     "scan-scalar",
     "serde-raw",
+    "simd-json-tape",
+    "simd-json-tree",
     "serde-ignored",
     "sonic",
     "sonic-unchecked",
@@ -26,6 +30,9 @@ pub(crate) const NAMES: [&str; 13] = [
 /// One of them.
 pub(crate) enum Way {
     Copy(Vec<u8>),
+    CopyFresh,
+    SimdTape(Vec<u8>, Box<simd_json::Buffers>),
+    SimdTree(Vec<u8>),
     Quotes,
     Utf8,
     Scan(Box<Plan>, Items),
@@ -58,10 +65,30 @@ fn scanner(level: Level, simd: Option<&str>) -> Option<Way> {
     Some(Way::Scan(Box::new(plan), Items::default()))
 }
 
+/// A hash of keys in their order.
+pub(crate) struct Hash(pub(crate) u64);
+
+impl Default for Hash {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hash {
+    pub(crate) fn add(&mut self, key: &[u8]) {
+        for byte in key.iter().chain(b",") {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
 impl Way {
     pub(crate) fn by_name(name: &str) -> Option<Self> {
         Some(match name {
             "copy" => Self::Copy(Vec::new()),
+            "copy-fresh" => Self::CopyFresh,
+            "simd-json-tape" => Self::SimdTape(Vec::new(), Box::default()),
+            "simd-json-tree" => Self::SimdTree(Vec::new()),
             "quotes" => Self::Quotes,
             "utf8" => Self::Utf8,
             "scan" => scanner(Level::Structural, None)?,
@@ -83,13 +110,9 @@ impl Way {
 
     /// A hash of the keys in their order: equal for all that find keys.
     pub(crate) fn content(&mut self, page: &[u8]) -> Option<u64> {
-        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-        self.visit(page, &mut |order| {
-            for byte in order.iter().chain(b",") {
-                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-            }
-        })?;
-        Some(hash)
+        let mut hash = Hash::default();
+        self.visit(page, &mut |order| hash.add(order))?;
+        Some(hash.0)
     }
 
     fn visit(&mut self, page: &[u8], each: &mut dyn FnMut(&[u8])) -> Option<()> {
@@ -98,6 +121,26 @@ impl Way {
                 to.resize(page.len(), 0);
                 to.copy_from_slice(page);
                 each(to.get(..1)?);
+            }
+            Self::CopyFresh => each(std::hint::black_box(page.to_vec()).get(..1)?),
+            // It writes into what it reads, so it gets a copy.
+            Self::SimdTape(room, buffers) => {
+                room.clear();
+                room.extend_from_slice(page);
+                let tape = simd_json::to_tape_with_buffers(room, buffers).ok()?;
+                let items = tape.as_value();
+                for item in items.as_array()?.iter() {
+                    let order = item.as_object()?.get("order")?.as_u64()?;
+                    each(order.to_string().as_bytes());
+                }
+            }
+            Self::SimdTree(room) => {
+                room.clear();
+                room.extend_from_slice(page);
+                let items = simd_json::to_borrowed_value(room).ok()?;
+                for item in items.as_array()? {
+                    each(item.get("order")?.as_u64()?.to_string().as_bytes());
+                }
             }
             Self::Quotes => {
                 let count = memchr::memchr_iter(b'"', page).count();
