@@ -153,7 +153,7 @@ pub(crate) struct Head {
     query: Option<Span>,
     host: Option<Span>,
     /// Place of the first field of each known name, from 1.
-    first: [u8; Known::COUNT],
+    first: [u16; Known::COUNT],
     /// Known names that occur more than once, one bit each.
     repeated: u64,
 }
@@ -434,7 +434,8 @@ impl Builder {
         let value = self.push(value.trim_ascii());
         self.head.fields.push((span, value));
         if let Some(known) = known {
-            let number = u8::try_from(self.head.fields.len()).unwrap_or(u8::MAX);
+            // The bytes of a head bound their number far below this.
+            let number = u16::try_from(self.head.fields.len()).unwrap_or(u16::MAX);
             match self.head.first.get_mut(known as usize) {
                 Some(first @ 0) => *first = number,
                 _ => self.head.repeated |= 1 << known as u8,
@@ -534,6 +535,15 @@ mod tests {
         line_max: 100,
         head_max: 400,
     };
+
+    #[test]
+    fn a_field_behind_very_many_is_its_own() {
+        let many = "x: decoy\r\n".repeat(300);
+        let text = format!("GET / HTTP/1.1\r\n{many}Host: a\r\nAuthorization: b\r\n\r\n");
+        let head = parse(text.as_bytes(), 400).unwrap().head;
+        assert_eq!(head.raw(Known::Authorization), Some(&b"b"[..]));
+        assert_eq!(head.host(), Some(&b"a"[..]));
+    }
 
     fn read(text: &str) -> Result<Option<Parsed>, Bad> {
         let mut whole = Scan::default();

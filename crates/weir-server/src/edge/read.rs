@@ -31,6 +31,13 @@ use super::service::{Call, Edge};
 use super::write::Prefer;
 use crate::shared::Phase;
 
+/// Whatever somebody has put there, it runs as no page of this server.
+pub(crate) const NO_PAGE: &str = "sandbox; default-src 'none'";
+
+/// Bytes of records that a page with a filter looks through; behind them it
+/// ends, with what it found, and says where to go on.
+const LOOK_BYTES_MAX: usize = 64 << 20;
+
 pub(crate) fn no_topic() -> Problem {
     Problem::new(Kind::NoTopic, ErrorCode::TopicUnknown.sentence()).code(ErrorCode::TopicUnknown)
 }
@@ -263,6 +270,7 @@ fn payload(call: &Call, record: &Record<'_>) -> Result<Reply, Problem> {
                 _ => "application/octet-stream",
             });
     reply.add("x-content-type-options", "nosniff");
+    reply.add("content-security-policy", NO_PAGE);
     ranged(head, &tag, record.value, reply.with(media_type, Vec::new()))
 }
 
@@ -464,6 +472,8 @@ struct Collector {
     max_bytes: usize,
     /// Last record that was looked at.
     next: u64,
+    /// Bytes that were looked through.
+    looked: usize,
 }
 
 impl Collector {
@@ -490,7 +500,13 @@ impl Collector {
         }
         // What a compaction removed behind the last record is behind us too.
         self.next = self.next.max(page.last().0);
-        Ok(self.is_full())
+        self.looked += page.wire_bytes();
+        Ok(self.is_full() || self.is_tired())
+    }
+
+    /// Whether it has looked long enough for what is not there.
+    fn is_tired(&self) -> bool {
+        self.looked >= LOOK_BYTES_MAX && self.next < self.reader.last().0
     }
 
     fn is_full(&self) -> bool {
@@ -572,12 +588,13 @@ pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         writer,
         limit,
         max_bytes,
+        looked: 0,
     };
     let due = Instant::now() + Duration::from_secs(wait);
     let mut phase = edge.shared.phase.subscribe();
     loop {
         collector = collector.run().await?;
-        if collector.writer.count > 0 || wait == 0 {
+        if collector.writer.count > 0 || wait == 0 || collector.is_tired() {
             break;
         }
         edge.shared.metrics.waiting_polls.add(1);
@@ -703,13 +720,18 @@ async fn descending(
         let mut end = before.unwrap_or(last + 1);
         // Small at first: nobody knows yet how large the records are.
         let mut window = 4;
+        let mut looked = 0;
         while end > first && writer.count < limit && writer.out.len() < max_bytes {
+            if looked >= LOOK_BYTES_MAX {
+                break;
+            }
             let begin = end.saturating_sub(window).max(first);
             reader.seek(ConsequenceOffset(begin.saturating_sub(1)));
             let mut pages = Vec::new();
             let written = writer.out.len();
             while let Some(page) = reader.next_page().map_err(|error| store_error(&error))? {
                 let beyond = page.last().0 + 1 >= end;
+                looked += page.wire_bytes();
                 pages.push(page);
                 if beyond {
                     break;

@@ -499,6 +499,7 @@ impl Edge {
             // Whatever somebody has put there, it is no page of this server.
             reply.add("x-content-type-options", "nosniff");
             reply.add("cross-origin-resource-policy", "same-origin");
+            reply.add("content-security-policy", read::NO_PAGE);
         }
         if call.page != Page::None {
             reply.add("vary", "origin");

@@ -118,7 +118,10 @@ impl Audit {
             }
             self.denied.add(now, 1, DENIED_A_SECOND);
         }
-        let short = |text: &str| text.get(..TEXT_BYTES_MAX).unwrap_or(text).to_owned();
+        let short = |text: &str| {
+            let end = text.floor_char_boundary(TEXT_BYTES_MAX);
+            text.get(..end).unwrap_or_default().to_owned()
+        };
         let note = Note {
             time: rfc3339(now_ms()),
             decision,

@@ -123,7 +123,7 @@ fn who_trickles_a_large_body_is_cut() {
     client.send(
         b"POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n",
     );
-    client.send(&[b'x'; 300_000]);
+    client.send(&vec![b'x'; 300_000]);
     assert_eq!(client.reply(false).status, 408);
 }
 

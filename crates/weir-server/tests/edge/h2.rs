@@ -239,7 +239,7 @@ fn a_connection_has_so_many_tails() {
 fn streams_that_are_reset_cost_others_nothing() {
     let world = world();
     run(async {
-        let mut greedy = Client::connect(&world, WINDOW).await;
+        let greedy = Client::connect(&world, WINDOW).await;
         for _ in 0..1000 {
             let Ok(mut requests) = greedy.requests.clone().ready().await else {
                 break;

@@ -25,6 +25,7 @@ mod ds_kill;
 mod exact;
 mod greedy;
 mod groups;
+mod guarded;
 mod h2;
 #[path = "../shared/hold.rs"]
 mod hold;

@@ -1,0 +1,55 @@
+//! What somebody has stored does no harm to who reads it, and what is not there
+//! costs no more than what is.
+
+use weir_core::{Intention, Operation};
+
+use crate::world::{with, world};
+
+#[test]
+fn what_was_stored_is_no_page_of_the_server() {
+    let world = world();
+    let html = "Content-Type: text/html";
+    let body = b"<script>fetch('/v1/topics')</script>";
+    assert_eq!(world.ask("PUT /v1/topics/t/keys/k", html, body).status, 201);
+    assert_eq!(world.ask("PUT /ds/s", html, body).status, 201);
+    for target in [
+        "/v1/topics/t/keys/k",
+        "/v1/topics/t/events/2",
+        "/ds/s?offset=-1",
+    ] {
+        let reply = world.ask(&format!("GET {target}"), "", b"");
+        assert_eq!((reply.status, &reply.body[..]), (200, &body[..]));
+        let policy = reply.get("content-security-policy").unwrap();
+        assert!(policy.contains("sandbox"), "{policy}");
+        assert!(policy.contains("default-src 'none'"), "{policy}");
+        assert_eq!(reply.get("x-content-type-options"), Some("nosniff"));
+    }
+}
+
+#[test]
+fn a_filter_that_finds_nothing_ends_and_says_where_to_go_on() {
+    const RECORDS: u64 = 130;
+    let world = with(&[]);
+    assert_eq!(world.ask("PUT /v1/topics/t", "", b"").status, 201);
+    let value = vec![b'v'; 1 << 20];
+    for _ in 0..RECORDS {
+        let (key, value) = (&b"k"[..], &value[..]);
+        let put = Intention::new("t", Operation::Put { key, value });
+        world.store.propose(&[put]).unwrap().wait().unwrap();
+    }
+    for (order, wait) in [("asc", "&wait=60"), ("desc", "")] {
+        let mut target = format!("/v1/topics/t/events?key=none&order={order}{wait}");
+        let mut pages = 0;
+        loop {
+            let reply = world.ask(&format!("GET {target}"), "", b"");
+            assert_eq!((reply.status, reply.get("weir-count")), (200, Some("0")));
+            pages += 1;
+            let Some(link) = reply.get("link") else { break };
+            let next = link.split(['<', '>']).nth(1).unwrap();
+            // With `wait` the last page would wait for what is not there.
+            target = next.replace("&wait=60", "");
+            assert!(pages < 9, "{target}");
+        }
+        assert!(pages > 1, "{order}");
+    }
+}
