@@ -241,6 +241,8 @@ fn who_waits_for_the_disk_holds_up_nobody() {
         "/v1/topics/t/events?from=time:1",
         "/v1/topics/t/events?live=sse",
         "/v1/topics/t/keys?values=true",
+        "/ds/t?offset=-1",
+        "/ds/t?offset=-1&live=sse",
     ] {
         let accept = "Accept-Encoding: identity\r\n";
         web.push(ask(&server, &format!("GET {target}"), accept));

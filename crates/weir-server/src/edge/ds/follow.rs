@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::lease::Held;
 use super::place;
 use super::read::cursor;
-use super::view::View;
+use super::view::{self, View};
 use super::walk::Gathered;
 use crate::access::Principal;
 use crate::edge::base64;
@@ -112,7 +112,7 @@ impl Follower {
             if self.over || ended || !self.is_visible() {
                 return None;
             }
-            match self.read() {
+            match self.read().await {
                 Ok(Some(bytes)) => return Some(bytes),
                 Ok(None) => {}
                 Err(problem) => {
@@ -153,9 +153,9 @@ impl Follower {
     }
 
     /// The next events, `None` when there is nothing to tell.
-    fn read(&mut self) -> Result<Option<Bytes>, Problem> {
+    async fn read(&mut self) -> Result<Option<Bytes>, Problem> {
         let store = &self.edge.shared.store;
-        let view = View::find(&self.edge.ds, store, &self.topic)?;
+        let view = view::look(&self.edge, &self.topic).await?;
         let same = |view: &View| {
             let lives = !view.gone && !self.edge.ds.is_expired(view);
             lives && view.incarnation == self.incarnation
@@ -164,8 +164,8 @@ impl Follower {
             self.over = true;
             return Ok(None);
         };
-        let mut gathered = Gathered::new(store, &view, self.position, TAIL_BYTES);
-        while !gathered.step()? {}
+        let gathered = Gathered::new(store, &view, self.position, TAIL_BYTES);
+        let gathered = gathered.run().await?;
         self.position = gathered.next();
         if gathered.count == 0 && self.told == Some(self.position) {
             return Ok(None);

@@ -11,6 +11,7 @@ use weir_store::{Store, StoreError};
 use super::config::{Config, Expiry, Part, TYPE_DEFAULT};
 use super::{CLOSED, CONFIG, CONFIGS_MAX, Ds, is_json, place, registry, remove, walk};
 use crate::edge::meta::{Meta, Shape, shape};
+use crate::edge::offload;
 use crate::edge::problem::{self, Kind, Problem};
 use crate::edge::read::no_topic;
 use crate::edge::reply::Reply;
@@ -143,15 +144,30 @@ impl View {
     }
 }
 
+/// The stream of a name. What it was made with is read where one may wait for
+/// the disk, unless it is at hand.
+pub(super) async fn look(edge: &Arc<Edge>, topic: &str) -> Result<Option<View>, Problem> {
+    let known = {
+        let configs = &edge.ds.configs;
+        let configs = configs.lock().unwrap_or_else(PoisonError::into_inner);
+        configs.contains_key(topic)
+    };
+    if known {
+        return View::find(&edge.ds, &edge.shared.store, topic);
+    }
+    let (edge, topic) = (Arc::clone(edge), topic.to_owned());
+    offload::run(move || View::find(&edge.ds, &edge.shared.store, &topic)).await
+}
+
 /// The stream of a name, as a request meets it: one that has expired is
 /// removed on the way.
 pub(crate) async fn open(edge: &Arc<Edge>, topic: &str) -> Result<View, Problem> {
     let ds = &edge.ds;
-    let view = View::find(ds, &edge.shared.store, topic)?.ok_or_else(no_topic)?;
+    let view = look(edge, topic).await?.ok_or_else(no_topic)?;
     let over = view.gone || ds.is_expired(&view);
     if over && !remove::expired(edge, topic).await? {
         // It was made anew meanwhile.
-        return View::find(ds, &edge.shared.store, topic)?.ok_or_else(no_topic);
+        return look(edge, topic).await?.ok_or_else(no_topic);
     }
     if over { Err(no_topic()) } else { Ok(view) }
 }

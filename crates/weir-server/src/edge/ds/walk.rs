@@ -2,9 +2,10 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::task::Poll;
 
 use weir_core::{ConsequenceOffset, Record, RecordKind};
-use weir_store::{Store, TopicReader};
+use weir_store::{Page, Store, TopicReader};
 
 use super::RESERVED;
 use super::config::Part;
@@ -74,20 +75,49 @@ impl Walk {
         Ok(Some((at, reader)))
     }
 
-    /// Looks at the records of one block. Returns whether that was the end, or
-    /// the last record that was wanted.
+    /// Looks at the records of one block, on a thread that may wait for it.
+    /// Returns whether that was the end, or the last record that was wanted.
     pub(crate) fn step(
         &mut self,
-        mut each: impl FnMut(&Record<'_>) -> ControlFlow<()>,
+        each: impl FnMut(&Record<'_>) -> ControlFlow<()>,
     ) -> Result<bool, Problem> {
         let Some((at, mut reader)) = self.reader()? else {
             return Ok(true);
         };
+        let page = reader.next_page();
+        let page = page.map_err(|error| problem::of_store(&error))?;
+        self.take((at, reader), page, each)
+    }
+
+    /// The same without waiting; `Pending`: the block is not at hand.
+    pub(crate) fn step_now(
+        &mut self,
+        each: impl FnMut(&Record<'_>) -> ControlFlow<()>,
+    ) -> Poll<Result<bool, Problem>> {
+        let (at, mut reader) = match self.reader() {
+            Ok(Some(found)) => found,
+            Ok(None) => return Poll::Ready(Ok(true)),
+            Err(problem) => return Poll::Ready(Err(problem)),
+        };
+        match reader.next_page_now() {
+            Poll::Ready(page) => Poll::Ready(self.take((at, reader), page, each)),
+            Poll::Pending => {
+                self.reader = Some((at, reader));
+                Poll::Pending
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        (at, reader): (usize, TopicReader),
+        page: Option<Page>,
+        mut each: impl FnMut(&Record<'_>) -> ControlFlow<()>,
+    ) -> Result<bool, Problem> {
         let Some(part) = self.parts.get(at) else {
             return Ok(true);
         };
-        let page = reader.next_page();
-        let Some(page) = page.map_err(|error| problem::of_store(&error))? else {
+        let Some(page) = page else {
             self.position = part.end;
             return Ok(false);
         };
@@ -133,27 +163,37 @@ impl Gathered {
 
     /// Takes one block more. Returns whether it is complete: it has so many
     /// bytes, though one record at least, or everything.
-    pub(crate) fn step(&mut self) -> Result<bool, Problem> {
-        let (json, max, out, count) = (self.json, self.max, &mut self.out, &mut self.count);
-        let done = self.walk.step(|record| {
-            if *count > 0 && out.len() >= max {
-                return ControlFlow::Break(());
-            }
-            if json {
-                out.push(if *count == 0 { b'[' } else { b',' });
-                value(record, out);
-            } else {
-                out.extend_from_slice(record.value);
-            }
-            *count += 1;
-            ControlFlow::Continue(())
-        })?;
-        Ok(done || (*count > 0 && out.len() >= max))
+    fn step(&mut self) -> Result<bool, Problem> {
+        let Self {
+            walk,
+            json,
+            max,
+            out,
+            count,
+        } = self;
+        let done = walk.step(|record| add(record, *json, *max, out, count))?;
+        Ok(done || (*count > 0 && out.len() >= *max))
     }
 
-    /// Takes all of it: the first block in place, the rest elsewhere.
+    /// The same without waiting; `Pending`: the block is not at hand.
+    fn step_now(&mut self) -> Poll<Result<bool, Problem>> {
+        let Self {
+            walk,
+            json,
+            max,
+            out,
+            count,
+        } = self;
+        let done = walk.step_now(|record| add(record, *json, *max, out, count));
+        done.map(|done| Ok(done? || (*count > 0 && out.len() >= *max)))
+    }
+
+    /// Takes all of it: the first block in place if it is there, the rest
+    /// elsewhere.
     pub(crate) async fn run(mut self) -> Result<Self, Problem> {
-        if self.step()? {
+        if let Poll::Ready(done) = self.step_now()
+            && done?
+        {
             return Ok(self);
         }
         offload::run(move || {
@@ -176,6 +216,27 @@ impl Gathered {
         }
         self.out
     }
+}
+
+/// Adds a record to what was gathered, unless there is enough.
+fn add(
+    record: &Record<'_>,
+    json: bool,
+    max: usize,
+    out: &mut Vec<u8>,
+    count: &mut u64,
+) -> ControlFlow<()> {
+    if *count > 0 && out.len() >= max {
+        return ControlFlow::Break(());
+    }
+    if json {
+        out.push(if *count == 0 { b'[' } else { b',' });
+        value(record, out);
+    } else {
+        out.extend_from_slice(record.value);
+    }
+    *count += 1;
+    ControlFlow::Continue(())
 }
 
 /// A payload in an array: as it is when it is JSON, else as other lists have it.
