@@ -12,6 +12,7 @@ mod cuts;
 mod follow;
 mod groups;
 mod history;
+mod paced;
 mod proxy;
 mod query;
 mod series;

@@ -19,6 +19,11 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// With another configuration of its first server.
+    pub(crate) fn with(change: impl FnOnce(&mut ServerConfig)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let options = OpenOptions {
             durability: Durability::Memory,
@@ -26,7 +31,7 @@ impl World {
         };
         let near = Weir::open_with(dir.path(), &options).unwrap();
         let store = near.shared_store().unwrap();
-        let (server, address) = serve(&store, "127.0.0.1:0".parse().unwrap());
+        let (server, address) = serve(&store, "127.0.0.1:0".parse().unwrap(), change);
         Self {
             server: Some(server),
             store,
@@ -51,7 +56,7 @@ impl World {
             server.cut();
             drop(server);
         }
-        self.server = Some(serve(&self.store, self.address).0);
+        self.server = Some(serve(&self.store, self.address, |_| {}).0);
     }
 
     /// Values of the puts of a topic, in order.
@@ -70,10 +75,15 @@ impl World {
     }
 }
 
-fn serve(store: &Arc<Store>, at: SocketAddr) -> (Server, SocketAddr) {
+fn serve(
+    store: &Arc<Store>,
+    at: SocketAddr,
+    change: impl FnOnce(&mut ServerConfig),
+) -> (Server, SocketAddr) {
     let mut config = ServerConfig::default();
     config.http = None;
     config.native = Some(Address(at));
+    change(&mut config);
     let server = Server::start(config, Arc::clone(store)).unwrap();
     let address = server.native_addr().unwrap();
     (server, address)

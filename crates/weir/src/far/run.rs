@@ -18,9 +18,9 @@ use super::link::{Facts, Inner};
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 /// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Time for a connection and for the answer to HELLO.
 /// The longest pause that a server may ask for.
 const RETRY_MAX: Duration = Duration::from_secs(30);
+/// Time for a connection and for the answer to HELLO.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Redirects that are followed without a pause.
 const HOPS_MAX: u32 = 8;
@@ -271,7 +271,11 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
             let session = !inner.client.is_none();
             let passing = matches!(
                 code,
-                ErrorCode::Busy | ErrorCode::Draining | ErrorCode::NoLeader | ErrorCode::Redirect
+                ErrorCode::Busy
+                    | ErrorCode::Rate
+                    | ErrorCode::Draining
+                    | ErrorCode::NoLeader
+                    | ErrorCode::Redirect
             );
             if session && passing {
                 // Nothing was taken: the same again on a new connection.
