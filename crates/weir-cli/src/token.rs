@@ -169,6 +169,8 @@ fn make(caller: &Caller, place: &Place, wanted: &Wanted<'_>) -> anyhow::Result<E
     };
     let path = &place.identities;
     let what = || format!("cannot add a token to {}", path.display());
+    // Two commands at once: the later one sees what the earlier one did.
+    let _lock = IdentitiesFile::lock(path).map_err(|error| failure(what(), &error))?;
     let file = if path.exists() {
         read(place, what)?
     } else {
@@ -240,6 +242,8 @@ fn revoke(caller: &Caller, place: &Place, id: &str) -> anyhow::Result<ExitCode> 
     };
     let what = || format!("cannot revoke {id}");
     let now = now_ms();
+    let lock = IdentitiesFile::lock(&place.identities);
+    let _lock = lock.map_err(|error| failure(what(), &error))?;
     let file = read(place, what)?
         .without_token(id, now)
         .map_err(|error| failure(what(), &error))?;

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -277,10 +277,29 @@ impl IdentitiesFile {
         Self::parse(&self.path, text)
     }
 
-    /// Writes it beside its place with mode 0600 and puts it there as a whole.
+    /// Keeps others from changing the file between a read and a write of it, as
+    /// long as what is returned lives. Waits for whoever does that now.
     ///
     /// # Errors
     /// The answer of the system.
+    pub fn lock(path: &Path) -> Result<fs::File, IdentitiesError> {
+        let folder = folder_of(path);
+        // The file itself is replaced, so it cannot carry the lock.
+        let locked = fs::File::open(folder).and_then(|file| file.lock().map(|()| file));
+        locked.map_err(|source| IdentitiesError::Io {
+            verb: "lock the folder of",
+            path: path.into(),
+            source,
+        })
+    }
+
+    /// Writes it beside its place with mode 0600 and puts it there as a whole.
+    /// Whoever owned the file before owns it afterwards: a server under a user
+    /// of its own has to read it again.
+    ///
+    /// # Errors
+    /// The answer of the system, also when the owner cannot be kept. Then the
+    /// file is as it was.
     pub fn write(&self) -> Result<(), IdentitiesError> {
         let io = |source| IdentitiesError::Io {
             verb: "write",
@@ -291,6 +310,7 @@ impl IdentitiesFile {
         beside.push(".new");
         let beside = PathBuf::from(beside);
         let written = write_private(&beside, self.text.as_bytes(), true)
+            .and_then(|()| keep_owner(&self.path, &beside))
             .and_then(|()| fs::rename(&beside, &self.path))
             .and_then(|()| sync_folder(&self.path));
         written.map_err(io)
@@ -306,6 +326,20 @@ impl IdentitiesFile {
             text: String::new(),
         }
     }
+}
+
+/// Gives a new file the owner of the one that it replaces, if there is one.
+fn keep_owner(of: &Path, to: &Path) -> io::Result<()> {
+    let before = match fs::metadata(of) {
+        Ok(before) => before,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let now = fs::metadata(to)?;
+    if (before.uid(), before.gid()) == (now.uid(), now.gid()) {
+        return Ok(());
+    }
+    chown(to, Some(before.uid()), Some(before.gid()))
 }
 
 /// Writes a file that only its owner may read, and syncs it. Without `replace`
@@ -329,11 +363,14 @@ pub fn write_private(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()>
 }
 
 fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = match path.parent() {
+    fs::File::open(folder_of(path))?.sync_all()
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
-    };
-    fs::File::open(folder)?.sync_all()
+    }
 }
 
 type Wrong<'w> = dyn Fn(usize, String) -> IdentitiesError + 'w;
@@ -416,7 +453,7 @@ mod tests {
     use super::{IdentitiesError, IdentitiesFile};
     use crate::security::rights::Right;
     use crate::security::tokens::Token;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
     use std::path::Path;
 
     const HASH: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -430,6 +467,35 @@ mod tests {
             "# who may come in\n[[token]]\nid = \"0123abcd\" # first\nname = \"loader\"\n\
              hash = \"{HASH}\"\ncreated = 2026-11-20T09:30:00Z\n{extra}"
         )
+    }
+
+    #[test]
+    fn changes_at_the_same_time_are_all_kept_and_so_is_the_owner() {
+        const EACH: usize = 10;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ids.toml");
+        IdentitiesFile::empty(&path).write().unwrap();
+        // Only who may give files away can see this.
+        let given = chown(&path, Some(12_345), Some(12_345)).is_ok();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..EACH {
+                        let _lock = IdentitiesFile::lock(&path).unwrap();
+                        let token = Token::random().unwrap();
+                        let file = IdentitiesFile::read(&path).unwrap();
+                        let rights = ["admin".to_owned()];
+                        let file = file.with_token(&token, "a", &rights, 0, None).unwrap();
+                        file.write().unwrap();
+                    }
+                });
+            }
+        });
+        let file = IdentitiesFile::read(&path).unwrap();
+        assert_eq!(file.tokens.len(), 4 * EACH);
+        let about = path.metadata().unwrap();
+        assert_eq!(about.mode() & 0o777, 0o600);
+        assert!(!given || (about.uid(), about.gid()) == (12_345, 12_345));
     }
 
     #[test]
