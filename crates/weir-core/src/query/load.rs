@@ -376,6 +376,15 @@ impl Loader<'_> {
         load: &mut Load,
     ) -> Result<(), QueryError> {
         let count = frames.map_or(items.len(), |frames| frames.spans.len());
+        if self.plan.filter.is_none() {
+            // Nearly all of them are kept; room that doubles would be wasted.
+            let page = &mut load.page;
+            page.heads.reserve_exact(count);
+            page.values.reserve_exact(count * page.width);
+            page.metas.reserve_exact(count * self.plan.metas.len());
+            let keys = self.plan.keys.len().saturating_sub(1);
+            page.keys.reserve_exact(count * keys);
+        }
         let mut scanned = 0;
         for raw in 0..count {
             let (span, values, metas) = match frames {
