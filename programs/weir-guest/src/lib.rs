@@ -134,7 +134,7 @@ impl Input {
         self.u64(16)
     }
 
-    /// Term of the leader that ordered the write; 0 in a store without cluster.
+    /// Term of the leader that ordered the write; 1 in a store without cluster.
     #[must_use]
     pub fn term(&self) -> u64 {
         self.u64(24)
