@@ -218,6 +218,7 @@ const ANYWHERE: &[&str] = &[
 /// Foreign crates that tests, benches and examples of any crate may import.
 const IN_TESTS: &[&str] = &[
     "arbitrary",
+    "h2",
     "insta",
     "memchr",
     "proptest",
