@@ -5,6 +5,7 @@
 //! the second one ends at once. What must never happen here: a wish that is not
 //! understood and passed over, or a start that does not say where.
 
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -328,6 +329,8 @@ struct Signals {
     terminate: Arc<AtomicBool>,
     interrupt: Arc<AtomicBool>,
     hangup: Arc<AtomicBool>,
+    /// What the server had counted when the service manager was last told.
+    beats: Cell<u64>,
 }
 
 impl Signals {
@@ -339,6 +342,7 @@ impl Signals {
             terminate: Arc::default(),
             interrupt: Arc::default(),
             hangup: Arc::default(),
+            beats: Cell::new(0),
         };
         for (signal, flag) in [
             (SIGTERM, &signals.terminate),
@@ -352,7 +356,7 @@ impl Signals {
     }
 
     /// Waits for a signal, or a while.
-    fn pause(&self) {
+    fn pause(&self, server: &Server) {
         let mut bytes = [0; 16];
         match (&self.wake).read(&mut bytes) {
             Ok(_) => {}
@@ -363,7 +367,11 @@ impl Signals {
                 ) => {}
             Err(_) => std::thread::sleep(LOOK_EVERY),
         }
-        notify("WATCHDOG=1");
+        // Only for a server that was seen alive since the last time.
+        let beats = server.beats();
+        if self.beats.replace(beats) != beats {
+            notify("WATCHDOG=1");
+        }
     }
 
     /// Whether an end was asked for since the last look; with the lame duck or
@@ -387,19 +395,19 @@ impl Signals {
             if let Some(gentle) = self.asked() {
                 break gentle;
             }
-            self.pause();
+            self.pause(server);
         };
         server.leave();
         let until = Instant::now() + lame_duck;
         while gentle && Instant::now() < until {
-            self.pause();
+            self.pause(server);
             if self.asked().is_some() {
                 return End::Cut;
             }
         }
         server.drain();
         while !server.is_ended() {
-            self.pause();
+            self.pause(server);
             if self.asked().is_some() {
                 return End::Cut;
             }

@@ -9,6 +9,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -33,7 +34,10 @@ fn weir(directory: &std::path::Path) -> Command {
 }
 
 fn serve(directory: &std::path::Path, flags: &[&str]) -> Served {
-    let mut command = weir(directory);
+    serve_by(weir(directory), flags)
+}
+
+fn serve_by(mut command: Command, flags: &[&str]) -> Served {
     command.args(["serve", "--at", "data", "--http", ":0", "--native", "off"]);
     command.args(flags).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -77,6 +81,36 @@ fn signal(child: &Child, name: &str) {
         .args(["-s", name, &child.id().to_string()])
         .status();
     assert!(status.unwrap().success());
+}
+
+/// What a service manager hears: that it is ready, that it lives, that it ends.
+#[test]
+fn a_service_manager_is_told_how_it_goes() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut command = weir(place.path());
+    command.env("NOTIFY_SOCKET", &path);
+    let mut served = serve_by(command, &["--lame-duck", "0ms"]);
+    let until = |wanted: &str| {
+        let mut heard = Vec::new();
+        loop {
+            let mut text = [0; 256];
+            let size = socket.recv(&mut text).expect(wanted);
+            let text = String::from_utf8(text.get(..size).unwrap().to_vec()).unwrap();
+            if text.lines().any(|line| line == wanted) {
+                return heard;
+            }
+            heard.push(text);
+        }
+    };
+    assert_eq!(until("READY=1"), [""; 0]);
+    until("WATCHDOG=1");
+    until("WATCHDOG=1");
+    signal(&served.child, "TERM");
+    until("STOPPING=1");
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
 }
 
 #[test]

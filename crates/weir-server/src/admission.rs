@@ -105,6 +105,11 @@ impl Admission {
         self.bodies.fetch_sub(bytes, Ordering::AcqRel);
     }
 
+    /// Whether the store has something to do, costly calls aside.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) > 0
+    }
+
     /// Bytes on their way now.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed) + self.costly.load(Ordering::Relaxed)

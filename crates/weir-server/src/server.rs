@@ -6,6 +6,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,6 +23,9 @@ use crate::{edge, native};
 
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: u32 = 4096;
+
+/// How often it is looked whether the server is alive.
+const BEAT_EVERY: Duration = Duration::from_secs(1);
 
 /// Time for the last records of the audit when the server ends.
 const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
@@ -140,6 +144,14 @@ impl Server {
         self.shared.security.warnings(&self.shared.config)
     }
 
+    /// Another number whenever it was seen that the server is alive: its reactor
+    /// turns, and the store has applied something if it had anything to do.
+    /// About once a second.
+    #[must_use]
+    pub fn beats(&self) -> u64 {
+        self.shared.beats.load(Ordering::Relaxed)
+    }
+
     /// Whether the server has ended.
     #[must_use]
     pub fn is_ended(&self) -> bool {
@@ -232,6 +244,7 @@ async fn run(
     }
     let looking = tokio::spawn(look(Arc::clone(&shared)));
     let auditing = tokio::spawn(audit(Arc::clone(&shared)));
+    let beating = tokio::spawn(beat(Arc::clone(&shared)));
     let mut phase = shared.phase.subscribe();
     let patience = shared.config.drain;
     let late = async {
@@ -249,10 +262,25 @@ async fn run(
         }
     }
     looking.abort();
+    beating.abort();
     if let Some(audit) = shared.security.audit() {
         audit.finish();
         // A store that answers no more must not keep the server.
         drop(tokio::time::timeout(AUDIT_PATIENCE, auditing).await);
+    }
+}
+
+/// Counts as long as somebody is at work.
+async fn beat(shared: Arc<Shared>) {
+    let mut before = None;
+    loop {
+        let now = shared.store.stats().applied_index;
+        // What was on its way at the last look and is still there.
+        let stands = before.replace(now) == Some(now) && shared.admission.is_busy();
+        if !stands {
+            shared.beats.fetch_add(1, Ordering::Relaxed);
+        }
+        tokio::time::sleep(BEAT_EVERY).await;
     }
 }
 

@@ -1,6 +1,7 @@
 //! What all connections of a server share.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use tokio::sync::watch;
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) admission: Admission,
     /// Who may come in, and do what.
     pub(crate) security: Security,
+    /// Moves as long as the reactor turns and the store does what it was given.
+    pub(crate) beats: AtomicU64,
     /// When the server was started.
     pub(crate) started: Instant,
     /// How far the end has come; changes wake whoever subscribed.
@@ -57,6 +60,7 @@ impl Shared {
             turns: Arc::default(),
             admission: Admission::default(),
             security,
+            beats: AtomicU64::new(0),
             started: Instant::now(),
             phase: watch::Sender::new(Phase::Open),
         }
