@@ -385,11 +385,11 @@ pub(crate) fn json_find(
         result,
         wrote: (size(out), wrote),
     };
-    let Some(plan) = asked(text, level) else {
+    let Some(wanted) = asked(text, level) else {
         return Ok(done(NOT_PATHS, 0));
     };
     let to = piece_mut(m, out, len)?;
-    let items = match weir_scan::scan(input, &plan) {
+    let items = match weir_scan::scan(input, &wanted) {
         Ok(items) => items,
         Err(error) => {
             let at = u32::try_from(error.offset).unwrap_or(u32::MAX);
