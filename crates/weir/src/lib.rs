@@ -67,11 +67,11 @@ pub use weir::{Weir, verify};
 #[cfg(feature = "programs")]
 pub use weir_program as program;
 
+pub use weir_core::error_code::{Class as ErrorClass, Fault as ErrorFault, Retry as ErrorRetry};
 pub use weir_core::group::Offsets as GroupOffsets;
 pub use weir_core::intention::{
     Expect, Intention, IntentionError, IntentionLimits, Operation, TxnOp,
 };
-pub use weir_core::error_code::{Class as ErrorClass, Fault as ErrorFault, Retry as ErrorRetry};
 /// Queries over pages of JSON, from anywhere.
 pub use weir_core::query;
 pub use weir_core::{
