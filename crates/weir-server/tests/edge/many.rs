@@ -31,17 +31,18 @@ fn many_topics_are_found_and_hold_up_nobody() {
     loop {
         let page = world.ask(&format!("GET /v1/topics?limit=1000&after={after}"), "", b"");
         assert_eq!(page.status, 200, "{page:?}");
-        let list = page.json();
-        let list = list["topics"]
+        let listed = page.json();
+        let listed = listed["topics"]
             .as_array()
-            .unwrap_or_else(|| panic!("{list}"));
-        let Some(last) = list.last() else { break };
+            .unwrap_or_else(|| panic!("{listed}"));
+        let Some(last) = listed.last() else { break };
         last["name"]
             .as_str()
             .unwrap_or_else(|| panic!("{last}"))
             .clone_into(&mut after);
         found.extend(
-            list.iter()
+            listed
+                .iter()
                 .map(|topic| topic["name"].as_str().unwrap().to_owned()),
         );
         let topic = &names[pages * 997 % TOPICS];
