@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir::{ConnectOptions, ErrorCode, StoreError, Weir, WeirError};
 use weir_server::security::{ClientCertificates, IdentitiesFile, now_ms};
 
-use crate::world::{Authority, Files, World};
+use crate::world::{Authority, Files, World, loopback};
 
 fn options(world: &World, token: Option<&str>) -> ConnectOptions {
     let mut options = ConnectOptions::default();
@@ -106,6 +106,30 @@ fn a_server_that_is_not_trusted_gets_nothing() {
     let error = Weir::connect_with(&url, &wrong).unwrap_err();
     assert_eq!(code(&error), ErrorCode::BadOption);
     assert!(error.to_string().contains("missing.pem"), "{error}");
+}
+
+#[test]
+fn an_address_of_the_wrong_kind_is_named() {
+    let secure = files().start(|config| config.http = Some(loopback()));
+    let clear = Files::new().start(|config| config.http = Some(loopback()));
+    let check = |world: &World, scheme: &str, port: u16, hint: &str| {
+        let mut options = options(world, None);
+        options.connect_timeout = std::time::Duration::from_millis(500);
+        let url = format!("{scheme}://localhost:{port}");
+        let error = Weir::connect_with(&url, &options).unwrap_err().to_string();
+        assert!(error.contains(hint), "{url}: {error}");
+    };
+    let http = |world: &World| world.http.unwrap().port();
+    check(
+        &secure,
+        "weir",
+        secure.native.port(),
+        "begins with weirs://",
+    );
+    check(&clear, "weirs", clear.native.port(), "begins with weir://");
+    check(&clear, "weir", http(&clear), "this port is for HTTP");
+    check(&secure, "weir", http(&secure), "this port is for HTTP");
+    check(&secure, "weirs", http(&secure), "this port is for HTTP");
 }
 
 #[test]

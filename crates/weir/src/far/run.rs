@@ -27,6 +27,9 @@ const HOPS_MAX: u32 = 8;
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 128 << 10;
 
+/// First byte of what TLS says when it does not understand.
+const TLS_ALERT: u8 = 0x15;
+
 /// Why a connection is not there.
 enum Broken {
     /// Try again.
@@ -39,6 +42,33 @@ enum Broken {
     Dead(ErrorCode, String),
     /// We wanted it so.
     Left,
+}
+
+impl Broken {
+    /// The same with something to try.
+    fn with(self, hint: &str) -> Self {
+        let text = |text| format!("{text}; {hint}");
+        match self {
+            Self::Again(why) => Self::Again(text(why)),
+            Self::Dead(code, why) => Self::Dead(code, text(why)),
+            other => other,
+        }
+    }
+}
+
+/// What to try where this was all that came in answer to HELLO, and it cannot
+/// be read.
+fn stranger(address: &Address, answer: &[u8]) -> Option<&'static str> {
+    match (address, answer) {
+        (_, [b'H', b'T', b'T', b'P', ..]) => {
+            Some("this port is for HTTP, the native protocol has one of its own, 7071 by default")
+        }
+        (Address::Tcp(_), [TLS_ALERT, 3, ..]) => {
+            Some("the port has TLS: the address begins with weirs://")
+        }
+        (Address::Tcp(_), []) => Some("if the port has TLS, the address begins with weirs://"),
+        _ => None,
+    }
 }
 
 /// Connects and reads until nobody needs it.
@@ -123,6 +153,10 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32) -> Broken {
         (state.address.clone(), state.writes.hello())
     };
     let again = |error: std::io::Error| Broken::Again(error.to_string());
+    let early = |broken: Broken, answer: &[u8]| match stranger(&address, answer) {
+        Some(hint) => broken.with(hint),
+        None => broken,
+    };
     let stream = match Stream::connect(&address, &inner.trust, CONNECT_TIME) {
         Ok(stream) => Arc::new(stream),
         Err(error) => return again(error),
@@ -144,7 +178,7 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32) -> Broken {
         .silence(CONNECT_TIME)
         .and_then(|()| stream.write_all(&bytes));
     if let Err(error) = sent {
-        return again(error);
+        return early(again(error), &[]);
     }
     loop {
         let ended = input.packet(|packet, _| match packet.message {
@@ -179,7 +213,8 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32) -> Broken {
         });
         match ended {
             Ok(None) => {}
-            Err(broken) | Ok(Some(Err(broken))) => return broken,
+            Ok(Some(Err(broken))) => return broken,
+            Err(broken) => return early(broken, input.unread()),
             Ok(Some(Ok(idle))) => {
                 if let Err(error) = stream.silence(idle) {
                     return again(error);
@@ -392,6 +427,11 @@ impl Input {
                 return Ok(Some(found));
             }
         }
+    }
+
+    /// What came and was not read yet.
+    fn unread(&self) -> &[u8] {
+        self.bytes.get(self.start..self.end).unwrap_or_default()
     }
 
     fn find(&mut self) -> Result<Option<usize>, Broken> {

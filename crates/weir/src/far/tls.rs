@@ -16,7 +16,7 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::{AlertDescription, ClientConfig, ClientConnection, RootCertStore};
 use weir_core::ErrorCode;
 use weir_store::StoreError;
 
@@ -120,7 +120,7 @@ impl TlsStream {
         socket.set_read_timeout(Some(time))?;
         socket.set_write_timeout(Some(time))?;
         while session.is_handshaking() {
-            session.complete_io(&mut &socket)?;
+            session.complete_io(&mut &socket).map_err(explained)?;
         }
         socket.set_write_timeout(None)?;
         Ok(Self {
@@ -206,6 +206,21 @@ impl TlsStream {
         }
         (&self.socket).write_all(out)
     }
+}
+
+/// An error of a handshake, with what to try where something else answered.
+fn explained(error: io::Error) -> io::Error {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    let hint = match inner {
+        Some(rustls::Error::InvalidMessage(_)) => {
+            "what answers there does not speak TLS; without it the address begins with weir://"
+        }
+        Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
+            "this port is for HTTP, the native protocol has one of its own, 7071 by default"
+        }
+        _ => return error,
+    };
+    io::Error::new(error.kind(), format!("{error}; {hint}"))
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
