@@ -126,6 +126,8 @@ const (
 	ErrSourceChanged Code = 507
 	// ErrCancelled: The caller cancelled the operation.
 	ErrCancelled Code = 508
+	// ErrAddressTaken: Another process listens at the address that was to be served.
+	ErrAddressTaken Code = 509
 	// ErrNullPointer: A pointer that is needed is NULL.
 	ErrNullPointer Code = 601
 	// ErrMisaligned: A pointer does not have the alignment of what it points to.
@@ -318,7 +320,7 @@ var table = map[Code]row{
 	ErrQuarantined: {
 		name:     "QUARANTINED",
 		sentence: "The topic is stopped because nodes disagreed about it.",
-		advice:   "Have the operator compare the nodes and release the topic.",
+		advice:   "Have the operator compare the nodes; `weir program replace TOPIC FILE` releases a topic that has a program.",
 		fault:    FaultUs,
 		retry:    RetryAfter,
 	},
@@ -636,6 +638,13 @@ var table = map[Code]row{
 		advice:   "Start it again when it is wanted.",
 		fault:    FaultCaller,
 		retry:    RetryYes,
+	},
+	ErrAddressTaken: {
+		name:     "ADDRESS_TAKEN",
+		sentence: "Another process listens at the address that was to be served.",
+		advice:   "End that process, or serve at another address.",
+		fault:    FaultEnvironment,
+		retry:    RetryAfter,
 	},
 	ErrNullPointer: {
 		name:     "NULL_POINTER",

@@ -27,7 +27,7 @@ verify, check, topic verify, backup and restore say more about a store:
 65   damaged data
 73   cannot create: the target is not empty
 74   a read or write failed
-75   another process has the store open
+75   another process has the store open, or the port
 77   not permitted
 78   wrong place, version or configuration
 ";

@@ -230,7 +230,7 @@ fn through(
 
 /// Whether there is a store, or what is left of one. An open would leave a
 /// lock file in any directory.
-fn is_store(at: &Path) -> bool {
+pub(crate) fn is_store(at: &Path) -> bool {
     let there = |name: &str| at.join(name).try_exists();
     // What cannot be looked at is the open's to complain about.
     there("weir.id").unwrap_or(true) || there("log").unwrap_or(true)

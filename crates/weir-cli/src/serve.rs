@@ -21,7 +21,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use weir::{ErrorCode, SOCKET_FILE, Weir};
-use weir_server::{Key, Server, ServerConfig, ServerError};
+use weir_server::{Bound, Key, Server, ServerConfig, ServerError};
 
 use crate::cli::Caller;
 use crate::place::{self, Access, Where};
@@ -189,8 +189,7 @@ fn socket(caller: &Caller) -> Option<PathBuf> {
     (path.as_os_str().len() <= SOCKET_NAME_BYTES_MAX).then_some(path)
 }
 
-fn open(caller: &Caller) -> anyhow::Result<Weir> {
-    let at = place::directory(caller, "weir serve", "give a directory: `--at DIR`")?;
+fn open(caller: &Caller, at: &str) -> anyhow::Result<Weir> {
     let weir = place::open_at(
         caller,
         Path::new(at),
@@ -223,7 +222,13 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
         return Ok(ExitCode::SUCCESS);
     }
     let signals = Signals::watch().failed(|| "cannot watch for signals".to_owned())?;
-    let weir = open(caller)?;
+    let at = place::directory(caller, "weir serve", "give a directory: `--at DIR`")?;
+    // A start that fails leaves no new store behind. Where there is one already,
+    // who has it open is told before who has the port.
+    let early = (!place::is_store(Path::new(at)))
+        .then(|| bind(&config))
+        .transpose()?;
+    let weir = open(caller, at)?;
     let level = if caller.verbose {
         tracing::Level::DEBUG
     } else {
@@ -239,7 +244,12 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
         )
     };
     let store = weir.shared_store().ok_or_else(unable)?;
-    let server = Server::start(config, store).map_err(|error| refusal(&error))?;
+    let bound = match early {
+        Some(bound) => bound,
+        None => bind(&config)?,
+    };
+    let server = bound.start(store);
+    let server = server.map_err(|error| refusal(&error, &config))?;
     announce(caller, &weir, &server);
     for warning in server.warnings() {
         note(false, &format!("warning: {warning}"));
@@ -260,21 +270,53 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
             note(caller.quiet, "some requests were not answered");
             Ok(ExitCode::FAILURE)
         }
-        Err(error) => Err(refusal(&error)),
+        Err(error) => Err(refusal(&error, &config)),
     }
 }
 
-fn refusal(error: &ServerError) -> anyhow::Error {
-    let code = match error {
-        ServerError::Listen { .. } => ErrorCode::NotPermitted,
-        ServerError::Runtime { .. } => ErrorCode::Io,
-        ServerError::Died => ErrorCode::Internal,
-        _ => ErrorCode::BadOption,
+/// Checks the settings and takes the ports.
+fn bind(config: &ServerConfig) -> anyhow::Result<Bound> {
+    Server::bind(config.clone()).map_err(|error| refusal(&error, config))
+}
+
+fn refusal(error: &ServerError, config: &ServerConfig) -> anyhow::Error {
+    let failure = |code| Failure::new(code, "cannot serve the store".to_owned()).because(error);
+    let failure = match error {
+        ServerError::Listen { address, source } => port(address, source, config),
+        ServerError::Runtime { .. } => failure(ErrorCode::Io),
+        ServerError::Died => failure(ErrorCode::Internal),
+        _ => failure(ErrorCode::BadOption),
     };
-    Failure::new(code, "cannot serve the store".to_owned())
-        .because(error)
-        .tool()
-        .into()
+    failure.tool().into()
+}
+
+/// Why an address or the socket cannot be had, and which flag names another.
+fn port(address: &str, source: &std::io::Error, config: &ServerConfig) -> Failure {
+    let failure = |code| Failure::new(code, format!("cannot listen at {address}"));
+    let ports = [("--http", config.http), ("--native", config.native)];
+    let flag = ports
+        .iter()
+        .find(|(_, port)| port.is_some_and(|port| port.to_string() == address));
+    let Some((flag, _)) = flag else {
+        return failure(ErrorCode::NotPermitted).because(source);
+    };
+    let other = format!("`{flag} ADDRESS` names another, `{flag} :0` any that is free");
+    match source.kind() {
+        ErrorKind::AddrInUse => failure(ErrorCode::AddressTaken)
+            .because("another process listens there")
+            .advise(format!("end that process, or use another port: {other}")),
+        ErrorKind::AddrNotAvailable => failure(ErrorCode::BadOption)
+            .because("it is no address of this machine")
+            .advise(format!("take one that this machine has: {other}")),
+        ErrorKind::PermissionDenied => {
+            failure(ErrorCode::NotPermitted)
+                .because(source)
+                .advise(format!(
+                    "ports below 1024 need a right of their own: {other}"
+                ))
+        }
+        _ => failure(ErrorCode::NotPermitted).because(source),
+    }
 }
 
 /// Where, what, and how safe.

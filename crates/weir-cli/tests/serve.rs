@@ -169,6 +169,54 @@ fn a_second_signal_ends_at_once() {
     assert_eq!(served.child.wait().unwrap().code(), Some(1));
 }
 
+/// What is wrong is told before a store is made, and with what to do.
+#[test]
+fn a_start_that_fails_says_why_and_leaves_no_store() {
+    let place = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let port = address.rsplit_once(':').unwrap().1;
+    for (flags, code, said) in [
+        (&["--http", port, "--native", "off"][..], 75, "(E509)"),
+        (&["--http", "off", "--native", port], 75, "`--native :0`"),
+        (&["--http", ":0", "--native", port], 75, "listens there"),
+        (&["--http", "7", "--native", "7"], 78, "a port of its own"),
+        (
+            &[
+                "--http",
+                "192.0.2.1:0",
+                "--insecure-no-tls",
+                "--insecure-no-auth",
+            ],
+            78,
+            "no address of this machine",
+        ),
+        (&["--http", ":0", "--tls-cert", "c.pem"], 78, "tls_key"),
+        (&["--http", ":0", "--identities", "nobody"], 78, "nobody"),
+    ] {
+        let done = weir(place.path())
+            .args(["serve", "--at", "data"])
+            .args(flags)
+            .output()
+            .unwrap();
+        let err = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(code), "{flags:?}: {err}");
+        assert!(err.contains(said), "{flags:?}: {err}");
+        assert!(!place.path().join("data").exists(), "{flags:?}: {err}");
+    }
+    // Who serves the directory already is told before who has the port.
+    let mut served = serve(place.path(), &["--lame-duck", "0ms"]);
+    let again = weir(place.path())
+        .args(["serve", "--at", "data", "--native", "off", "--http"])
+        .args([&served.address, "--lock-wait", "0s"])
+        .output()
+        .unwrap();
+    let err = String::from_utf8(again.stderr).unwrap();
+    assert!(err.contains("(E404)"), "{err}");
+    signal(&served.child, "TERM");
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+}
+
 #[test]
 fn what_was_answered_survives_a_kill() {
     let place = tempfile::tempdir().unwrap();

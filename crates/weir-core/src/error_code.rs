@@ -179,6 +179,8 @@ pub enum ErrorCode {
     SourceChanged = 507,
     /// The caller cancelled the operation.
     Cancelled = 508,
+    /// Another process listens at the address that was to be served.
+    AddressTaken = 509,
     /// A pointer that is needed is NULL.
     NullPointer = 601,
     /// A pointer does not have the alignment of what it points to.
@@ -263,7 +265,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All codes, by ascending number.
-    pub const ALL: [Self; 101] = [
+    pub const ALL: [Self; 102] = [
         Self::TopicExists,
         Self::TopicAbsent,
         Self::Rejected,
@@ -325,6 +327,7 @@ impl ErrorCode {
         Self::BadLine,
         Self::SourceChanged,
         Self::Cancelled,
+        Self::AddressTaken,
         Self::NullPointer,
         Self::Misaligned,
         Self::BadLength,
@@ -437,6 +440,7 @@ impl ErrorCode {
             506 => Some(Self::BadLine),
             507 => Some(Self::SourceChanged),
             508 => Some(Self::Cancelled),
+            509 => Some(Self::AddressTaken),
             601 => Some(Self::NullPointer),
             602 => Some(Self::Misaligned),
             603 => Some(Self::BadLength),
@@ -546,6 +550,7 @@ impl ErrorCode {
             Self::BadLine => "BAD_LINE",
             Self::SourceChanged => "SOURCE_CHANGED",
             Self::Cancelled => "CANCELLED",
+            Self::AddressTaken => "ADDRESS_TAKEN",
             Self::NullPointer => "NULL_POINTER",
             Self::Misaligned => "MISALIGNED",
             Self::BadLength => "BAD_LENGTH",
@@ -674,6 +679,7 @@ impl ErrorCode {
             Self::BadLine => "A line or item of the input cannot be read.",
             Self::SourceChanged => "The input to resume from is not the one that was begun with.",
             Self::Cancelled => "The caller cancelled the operation.",
+            Self::AddressTaken => "Another process listens at the address that was to be served.",
             Self::NullPointer => "A pointer that is needed is NULL.",
             Self::Misaligned => "A pointer does not have the alignment of what it points to.",
             Self::BadLength => {
@@ -764,7 +770,9 @@ impl ErrorCode {
             Self::BadProgram => {
                 "Correct what is named; `weir program check FILE` tries a module without a store."
             }
-            Self::Quarantined => "Have the operator compare the nodes and release the topic.",
+            Self::Quarantined => {
+                "Have the operator compare the nodes; `weir program replace TOPIC FILE` releases a topic that has a program."
+            }
             Self::Redirect => "Send the same again to the address that is named.",
             Self::NoLeader => {
                 "Send the same again after a pause; an election takes about a second."
@@ -834,6 +842,7 @@ impl ErrorCode {
             }
             Self::SourceChanged => "Give the same input again, or begin a new import.",
             Self::Cancelled => "Start it again when it is wanted.",
+            Self::AddressTaken => "End that process, or serve at another address.",
             Self::NullPointer => "Pass the address of something.",
             Self::Misaligned => "Pass the address of an object of the type.",
             Self::BadLength => {
@@ -956,6 +965,7 @@ impl ErrorCode {
             Self::BadLine => "_error_line_bad",
             Self::SourceChanged => "_error_source_changed",
             Self::Cancelled => "_failure_cancelled",
+            Self::AddressTaken => "_failure_address_taken",
             Self::NullPointer => "_error_call_null",
             Self::Misaligned => "_error_call_misaligned",
             Self::BadLength => "_error_call_length",
@@ -1063,7 +1073,8 @@ impl ErrorCode {
             | Self::BadAddress
             | Self::BadLine
             | Self::SourceChanged
-            | Self::Cancelled => Class::Client,
+            | Self::Cancelled
+            | Self::AddressTaken => Class::Client,
             Self::NullPointer
             | Self::Misaligned
             | Self::BadLength
@@ -1210,6 +1221,7 @@ impl ErrorCode {
             | Self::Indeterminate
             | Self::Deadline
             | Self::Unreachable
+            | Self::AddressTaken
             | Self::AbiMismatch => Fault::Environment,
             Self::Protocol => Fault::Peer,
         }
@@ -1314,6 +1326,7 @@ impl ErrorCode {
             | Self::NotPermitted
             | Self::TooFewDescriptors
             | Self::Unreachable
+            | Self::AddressTaken
             | Self::TooManyHandles
             | Self::OverBudget => Retry::After,
             Self::Indeterminate | Self::Deadline | Self::Cancelled | Self::HandleBusy => Retry::Yes,
@@ -1375,7 +1388,8 @@ impl ErrorCode {
             | Self::Locked
             | Self::TooFewDescriptors
             | Self::Closed
-            | Self::Cancelled => 503,
+            | Self::Cancelled
+            | Self::AddressTaken => 503,
             Self::Redirect => 307,
             Self::Rate | Self::OverBudget => 429,
             Self::SessionExpired | Self::Gone => 410,
@@ -1452,7 +1466,8 @@ impl ErrorCode {
             | Self::Draining
             | Self::DiskFull
             | Self::Locked
-            | Self::Deadline => 5,
+            | Self::Deadline
+            | Self::AddressTaken => 5,
             Self::NonceGap
             | Self::TooLarge
             | Self::BadRequest
@@ -1590,7 +1605,7 @@ impl ErrorCode {
             | Self::TokenMismatch
             | Self::TokenCorrupt
             | Self::UnknownSource => 2,
-            Self::Locked => 75,
+            Self::Locked | Self::AddressTaken => 75,
             Self::Damaged
             | Self::NotUtf8
             | Self::NotJson

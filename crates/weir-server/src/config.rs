@@ -408,6 +408,11 @@ impl ServerConfig {
                 }
             }
         }
+        let own_ports = self.http.is_none_or(|http| http.0.port() == 0);
+        if self.http == self.native && !own_ports {
+            let what = "http and native have one address: give each a port of its own";
+            return Err(ServerError::Config { what });
+        }
         if self.http.is_none() && self.native.is_none() && self.socket.is_none() {
             let what = "all ports are off, so there is nothing to serve";
             return Err(ServerError::Config { what });

@@ -34,7 +34,7 @@ mod turns;
 
 pub use config::{Address, Key, KeyError, Rate, ServerConfig, Size};
 pub use error::{Missing, ServerError};
-pub use server::Server;
+pub use server::{Bound, Server};
 
 /// For fuzzers and tests; no part of the interface.
 #[doc(hidden)]

@@ -39,6 +39,16 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
+/// A server before it has a store: settings that were checked, and ports that
+/// nobody else can have.
+#[derive(Debug)]
+pub struct Bound {
+    config: ServerConfig,
+    security: Security,
+    http: Option<TcpSocket>,
+    native: Option<TcpSocket>,
+}
+
 impl Server {
     /// Binds the addresses and starts to serve; returns when clients can
     /// connect.
@@ -47,35 +57,24 @@ impl Server {
     /// When an address cannot be had, or would expose the store without what
     /// protects it. Then nothing was started.
     pub fn start(config: ServerConfig, store: Arc<Store>) -> Result<Self, ServerError> {
+        Self::bind(config)?.start(store)
+    }
+
+    /// Checks the settings, reads the files they name and takes the ports,
+    /// which needs no store. Nobody can connect yet.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn bind(config: ServerConfig) -> Result<Bound, ServerError> {
         config.check()?;
         let security = Security::open(&config)?;
-        let runtime = runtime(config.threads)?;
-        let http = bind(&runtime, config.http.as_ref())?;
-        let native = bind(&runtime, config.native.as_ref())?;
-        let local = config.socket.as_deref();
-        let local = local
-            .map(|path| LocalSocket::bind(&runtime, path))
-            .transpose()?;
-        let address = |listener: &Option<TcpListener>| {
-            let listener = listener.as_ref()?;
-            listener.local_addr().ok()
-        };
-        let (http_addr, native_addr) = (address(&http), address(&native));
-        let shared = Arc::new(Shared::new(config, store, security));
-        let serving = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("weir-serve".into())
-            .spawn(move || {
-                runtime.block_on(run(serving, http, native, local));
-                // Threads that are still in a store call end with it.
-                runtime.shutdown_background();
-            })
-            .map_err(|source| ServerError::Runtime { source })?;
-        Ok(Self {
-            shared,
-            http: http_addr,
-            native: native_addr,
-            thread: Some(thread),
+        let http = bind(config.http.as_ref())?;
+        let native = bind(config.native.as_ref())?;
+        Ok(Bound {
+            config,
+            security,
+            http,
+            native,
         })
     }
 
@@ -173,6 +172,50 @@ impl Server {
     }
 }
 
+impl Bound {
+    /// Starts to serve a store; returns when clients can connect.
+    ///
+    /// # Errors
+    /// When somebody else listens at a port by now, the socket cannot be had,
+    /// or there are no threads. Then nothing was started.
+    pub fn start(self, store: Arc<Store>) -> Result<Server, ServerError> {
+        let Self {
+            config,
+            security,
+            http,
+            native,
+        } = self;
+        let runtime = runtime(config.threads)?;
+        let http = listen(&runtime, http, config.http.as_ref())?;
+        let native = listen(&runtime, native, config.native.as_ref())?;
+        let local = config.socket.as_deref();
+        let local = local
+            .map(|path| LocalSocket::bind(&runtime, path))
+            .transpose()?;
+        let address = |listener: &Option<TcpListener>| {
+            let listener = listener.as_ref()?;
+            listener.local_addr().ok()
+        };
+        let (http_addr, native_addr) = (address(&http), address(&native));
+        let shared = Arc::new(Shared::new(config, store, security));
+        let serving = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("weir-serve".into())
+            .spawn(move || {
+                runtime.block_on(run(serving, http, native, local));
+                // Threads that are still in a store call end with it.
+                runtime.shutdown_background();
+            })
+            .map_err(|source| ServerError::Runtime { source })?;
+        Ok(Server {
+            shared,
+            http: http_addr,
+            native: native_addr,
+            thread: Some(thread),
+        })
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         self.cut();
@@ -203,24 +246,36 @@ fn runtime(threads: usize) -> Result<Runtime, ServerError> {
         .map_err(|source| ServerError::Runtime { source })
 }
 
-fn bind(runtime: &Runtime, address: Option<&Address>) -> Result<Option<TcpListener>, ServerError> {
+/// The port of an address. Connections are refused until it is listened at.
+fn bind(address: Option<&Address>) -> Result<Option<TcpSocket>, ServerError> {
     let Some(Address(address)) = address else {
         return Ok(None);
     };
-    let _entered = runtime.enter();
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
     } else {
         TcpSocket::new_v6()
     };
-    let listen = |socket: TcpSocket| {
+    let bound = socket.and_then(|socket| {
         socket.set_reuseaddr(true)?;
         socket.bind(*address)?;
-        socket.listen(BACKLOG)
-    };
-    let listener = socket.and_then(listen);
-    listener.map(Some).map_err(|source| ServerError::Listen {
+        Ok(socket)
+    });
+    bound.map(Some).map_err(|source| ServerError::Listen {
         address: address.to_string(),
+        source,
+    })
+}
+
+fn listen(
+    runtime: &Runtime,
+    socket: Option<TcpSocket>,
+    address: Option<&Address>,
+) -> Result<Option<TcpListener>, ServerError> {
+    let _entered = runtime.enter();
+    let listening = socket.map(|socket| socket.listen(BACKLOG)).transpose();
+    listening.map_err(|source| ServerError::Listen {
+        address: address.map(ToString::to_string).unwrap_or_default(),
         source,
     })
 }

@@ -66,7 +66,7 @@ public enum ErrorCode {
     /** The topic is stopped because nodes disagreed about it. */
     QUARANTINED(206, Fault.US, Retry.AFTER,
             "The topic is stopped because nodes disagreed about it.",
-            "Have the operator compare the nodes and release the topic."),
+            "Have the operator compare the nodes; `weir program replace TOPIC FILE` releases a topic that has a program."),
     /** Another node leads; writes go there. */
     REDIRECT(301, Fault.ENVIRONMENT, Retry.AFTER,
             "Another node leads; writes go there.",
@@ -247,6 +247,10 @@ public enum ErrorCode {
     CANCELLED(508, Fault.CALLER, Retry.YES,
             "The caller cancelled the operation.",
             "Start it again when it is wanted."),
+    /** Another process listens at the address that was to be served. */
+    ADDRESS_TAKEN(509, Fault.ENVIRONMENT, Retry.AFTER,
+            "Another process listens at the address that was to be served.",
+            "End that process, or serve at another address."),
     /** A pointer that is needed is NULL. */
     NULL_POINTER(601, Fault.CALLER, Retry.NO,
             "A pointer that is needed is NULL.",
