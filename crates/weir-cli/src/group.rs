@@ -495,6 +495,19 @@ pub(crate) fn tail(
     }
     let failed = || format!("cannot read {topic} as group {group}");
     let handle = weir.topic(topic).failed(failed)?;
+    let known = handle.group_info(group).failed(failed)?;
+    if let Some(other) = known.filter(|known| known.mode != GroupMode::Exclusive) {
+        let why = format!(
+            "its mode is {}, and a tail reads as the one member of an exclusive group",
+            other.mode.name()
+        );
+        let advice = format!(
+            "take its records with `weir group claim {topic} {group}`, or read as another group: \
+             one that is not there yet is made exclusive"
+        );
+        let failure = Failure::new(ErrorCode::GroupMode, failed());
+        return Err(failure.because(why).advise(advice).into());
+    }
     let mut handle = handle
         .group(group, GroupMode::Exclusive)
         .failed(failed)?

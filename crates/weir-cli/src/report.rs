@@ -118,6 +118,7 @@ impl Failure {
             WeirError::Name(error) => Self::new(ErrorCode::BadName, what).because(error),
             WeirError::Query(error) => Self::new(error.code(), what).because(error),
             WeirError::Nonce { code, .. } => Self::new(*code, what).because(error),
+            WeirError::NotCreated { code } | WeirError::Group { code } => Self::new(*code, what),
             _ => Self::new(ErrorCode::Internal, what).because(error),
         }
     }

@@ -41,6 +41,10 @@ whether another command had the store open, and only then it is opened again. Wh
 writes is shown when that command has ended. Any number of followers may run; they do not wake
 each other. Ctrl-C ends it.
 
+--group needs a group of the mode `exclusive` (`weir group create TOPIC NAME --mode exclusive`), and
+makes one that is not there yet. From a group that is shared or keyed, `weir group claim` takes
+records.
+
 Examples:
   weir put orders '{\"id\":1}' && weir tail orders
   weir put orders '{\"id\":2}' && weir tail orders --from -10 -o jsonl
@@ -67,7 +71,8 @@ pub(crate) struct TailArgs {
     /// Only records whose key begins with this
     #[arg(long, value_name = "TEXT")]
     key_prefix: Option<String>,
-    /// Read as a member of this group: only what it has not done, which then counts as done
+    /// Read as a member of this exclusive group, made if it is not there: only what it has not
+    /// done, which then counts as done
     #[arg(long, value_name = "NAME", conflicts_with_all = ["from", "kind", "key_prefix"])]
     group: Option<String>,
     /// Values only, one a line; the same as -o raw

@@ -96,6 +96,20 @@ fn tail_as_a_group_prints_each_record_once() {
     assert_eq!(tail(""), "");
     place.run("put orders o4").ok();
     assert_eq!(tail(""), "o4\n");
+    // From a group of another mode records are claimed.
+    for mode in ["shared", "keyed"] {
+        place
+            .run(&format!("group create orders {mode} --mode {mode}"))
+            .ok();
+        let other = place.run(&format!("tail orders --group {mode}")).code(3);
+        let claim = format!("`weir group claim orders {mode}`");
+        for said in ["(E110)", &format!("its mode is {mode},"), &claim] {
+            assert!(other.err.contains(said), "{said}: {}", other.err);
+        }
+        assert_eq!(other.text(), "");
+    }
+    let help = place.run("tail --help").ok().text();
+    assert!(help.contains("needs a group of the mode `exclusive`"));
     place.run("tail orders other --group mail").code(2);
     place.run("tail orders --group mail -f").code(2);
 }
@@ -167,6 +181,10 @@ fn groups_at_a_server_answer_as_in_a_directory() {
         let far = there.run(&format!("{line} --at {}", server.url));
         assert_eq!(near.code, far.code, "{line}: {} {}", near.err, far.err);
         assert_eq!(near.text(), far.text(), "{line}");
+        if line == "tail jobs --group work" {
+            assert_eq!(near.code, 3, "{}", near.err);
+            assert!(far.err.contains("(E110)"), "{}", far.err);
+        }
     }
     // Following as a group needs a server, and ends after so many.
     here.run("tail jobs --group mail -f").code(2);
