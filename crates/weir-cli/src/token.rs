@@ -244,9 +244,23 @@ fn revoke(caller: &Caller, place: &Place, id: &str) -> anyhow::Result<ExitCode> 
     let now = now_ms();
     let lock = IdentitiesFile::lock(&place.identities);
     let _lock = lock.map_err(|error| failure(what(), &error))?;
-    let file = read(place, what)?
-        .without_token(id, now)
-        .map_err(|error| failure(what(), &error))?;
+    let file = read(place, what)?;
+    let file = file.without_token(id, now).map_err(|error| {
+        let failure = failure(what(), &error);
+        let named = file.tokens.iter().filter(|token| token.name == id);
+        let named = named.filter(|token| token.revoked_ms.is_none());
+        let ids: Vec<&str> = named.map(|token| token.id.as_str()).collect();
+        match ids.as_slice() {
+            [] => failure,
+            [one] => failure.advise(format!(
+                "it takes the id of a token, not a name: `weir token revoke {one}`"
+            )),
+            all => failure.advise(format!(
+                "it takes the id of a token, not a name; those of {id} are {}",
+                all.join(" ")
+            )),
+        }
+    })?;
     file.write().map_err(|error| failure(what(), &error))?;
     if let Some(token) = file.tokens.iter().find(|token| token.id == id) {
         out.row(&row(token, now))?;

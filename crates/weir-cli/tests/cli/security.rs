@@ -65,6 +65,12 @@ fn a_token_is_shown_once_and_kept_as_a_hash() {
     let again = place.run(&format!("token revoke {id}")).code(2);
     assert!(again.err.contains("revoked already"), "{}", again.err);
     place.run("token revoke 00000000").code(2);
+    // A name is not taken; its ids are told.
+    let named = place.run("token revoke b").code(2);
+    let line = format!("`weir token revoke {}`", rows[1]["id"].as_str().unwrap());
+    assert!(named.err.contains(&line), "{}", named.err);
+    let gone = place.run("token revoke loader").code(2);
+    assert!(gone.err.contains("`weir token ls`"), "{}", gone.err);
 }
 
 #[test]
