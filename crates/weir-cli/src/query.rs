@@ -16,12 +16,13 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use weir::ErrorCode;
-use weir::query::{BadItem, Bounds, Budgets, Explain, Level, QueryError, ResultPage};
+use weir::query::{BadItem, Bounds, Budgets, Explain, Level, QueryError, QueryText, ResultPage};
 
 use self::files::Files;
 use self::print::Printer;
 use self::topics::Topics;
 use crate::cli::Caller;
+use crate::output::{Format, Shape};
 use crate::report::{Failure, note};
 use crate::settings;
 
@@ -46,6 +47,9 @@ Without --order-by files come one after the other, records in the order in which
 With it everything is sorted, which holds as many items as --limit and --offset say, or all of them;
 files that are sorted already (--sorted) are merged, and hold two pages each. A file of any other
 shape than lines and array is read as a whole.
+
+A record that is not JSON stops the query, or see --on-bad-item. Only -o raw hands on records as they
+are where nothing looks into them: without --select, --group-by, and paths in --where and --order-by.
 
 Examples:
   weir put orders '{\"n\":2,\"s\":\"open\"}' && weir query --from orders --where '$.s==\"open\"'
@@ -124,14 +128,13 @@ pub(crate) struct QueryArgs {
     /// Without an order: one source after the other, in turn, or as they come
     #[arg(long, value_enum, value_name = "MODE", hide_short_help = true)]
     mode: Option<Mode>,
-    /// How much of each page is checked
-    #[arg(long, value_enum, value_name = "LEVEL", default_value = "structural")]
-    #[arg(hide_short_help = true)]
-    level: Check,
-    /// What to do with lines and records that are not JSON
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "error")]
-    #[arg(hide_short_help = true)]
-    on_bad_item: Bad,
+    /// How much of each item is checked [default: structural; strict for -o json, and for
+    /// records that nothing else looks into, but for -o raw]
+    #[arg(long, value_enum, value_name = "LEVEL", hide_short_help = true)]
+    level: Option<Check>,
+    /// What to do with lines and records that are not JSON [default: error]
+    #[arg(long, value_enum, value_name = "WHAT", hide_short_help = true)]
+    on_bad_item: Option<Bad>,
     /// Leave out items without an order key, which come first otherwise
     #[arg(long, hide_short_help = true)]
     drop_missing: bool,
@@ -161,7 +164,8 @@ enum Mode {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Check {
-    /// Strings, brackets and UTF-8; whatever a path walks through entirely
+    /// Strings, brackets and UTF-8; whatever a path walks through entirely. Nothing of a
+    /// record that no path, filter or order looks into
     Structural,
     /// Everything
     Strict,
@@ -233,7 +237,13 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
         page_bytes_hint: args.page_size.unwrap_or(PAGE_BYTES).max(1),
         ..Budgets::default()
     };
-    let text = text::fields(args);
+    let mut text = text::fields(args);
+    let format = caller.style.format(Shape::Stream);
+    text.level = level(args, &text, format);
+    if args.on_bad_item == Some(Bad::Undefined) && format == Format::Json && !makes(args) {
+        let why = "`-o json` prints JSON only: `--on-bad-item skip` leaves out what is not";
+        return Err(crate::put::usage(why));
+    }
     if args.from.is_empty() {
         // What is wrong with the query is said before what is wrong with files.
         text.compile().map_err(|error| text::failed(&error))?;
@@ -255,6 +265,27 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
     }
     printer.finish()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether something else than whole items is printed.
+fn makes(args: &QueryArgs) -> bool {
+    !args.select.trim().is_empty() || !args.group_by.trim().is_empty()
+}
+
+/// How much of each item is checked. What is printed as JSON has to be JSON, and what
+/// is counted too; `-o raw` hands on what nothing looks into.
+fn level(args: &QueryArgs, text: &QueryText, format: Format) -> Level {
+    if let Some(level) = args.level {
+        return level.into();
+    }
+    let plan = text.compile();
+    let unread = !args.from.is_empty() && plan.is_ok_and(|plan| !plan.reads_items());
+    let bare = format == Format::Raw && !makes(args) && args.on_bad_item.is_none();
+    if format == Format::Json || (unread && !bare) {
+        Level::Strict
+    } else {
+        Level::Structural
+    }
 }
 
 /// Prints the results of a query.

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use weir_core::query::{
-    Bounds, Budgets, Explain, Mode, Need, PageIn, Plan, Properties, Query, QueryError, QueryText,
-    ResultPage, Shape, SourceId, SourceOptions, Step, TopicToken,
+    BadItem, Bounds, Budgets, Explain, Level, Mode, Need, PageIn, Plan, Properties, Query,
+    QueryError, QueryText, ResultPage, Shape, SourceId, SourceOptions, Step, TopicToken,
 };
 use weir_core::{ErrorCode, IntentionOffset};
 
@@ -184,12 +184,15 @@ impl TopicQuery {
             None => Ok(Query::new(Arc::clone(plan), options.budgets)),
         };
         let query = run(&plan)?;
+        // Nobody there would know which of them count.
+        let leaves_out =
+            sifting.is_none() && text.on_bad_item == BadItem::Skip && text.level == Level::Strict;
         let asking = Asking {
             kinds,
             // What is dropped at a boundary would be counted there.
             limit: query.wanted().filter(|_| {
                 let streams = !plan.is_ordered() || is_sorted(&options);
-                helped && streams && cut.is_some() && resumed.is_none()
+                helped && streams && !leaves_out && cut.is_some() && resumed.is_none()
             }),
             until: cut.filter(|_| helped),
             marks: cut.is_none(),

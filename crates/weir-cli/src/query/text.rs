@@ -1,6 +1,6 @@
 //! The options of the command line as the fields of a query.
 
-use weir::query::{Complex, Missing, Mode, QueryError, QueryText, Strings};
+use weir::query::{BadItem, Complex, Level, Missing, Mode, QueryError, QueryText, Strings};
 
 use super::QueryArgs;
 
@@ -31,8 +31,10 @@ pub(super) fn fields(args: &QueryArgs) -> QueryText {
         } else {
             Missing::First
         },
-        level: args.level.into(),
-        on_bad_item: args.on_bad_item.into(),
+        level: args.level.map_or_else(Level::default, Level::from),
+        on_bad_item: args
+            .on_bad_item
+            .map_or_else(BadItem::default, BadItem::from),
         mode: args.mode.map(|mode| match mode {
             super::Mode::Sequential => Mode::Sequential,
             super::Mode::Turns => Mode::RoundRobin,

@@ -86,10 +86,29 @@ impl Run for Topics {
     }
 }
 
+/// Whether it is the value of a record that is wrong.
+fn is_not_json(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::NotUtf8
+            | ErrorCode::NotJson
+            | ErrorCode::ControlCharacter
+            | ErrorCode::UnterminatedString
+            | ErrorCode::Unbalanced
+            | ErrorCode::TrailingData
+    )
+}
+
 /// An error with the names that people know.
 fn failed(error: &WeirError) -> anyhow::Error {
     match error {
         WeirError::Query(error) if error.place().field.is_some() => super::text::failed(error),
+        WeirError::Query(error) if is_not_json(error.code()) => {
+            let topic = String::from_utf8_lossy(&error.place().name);
+            let failure = Failure::new(error.code(), format!("cannot query {topic}"));
+            let advice = "`--on-bad-item skip` leaves out records that are not JSON";
+            failure.because(error).advise(advice).into()
+        }
         WeirError::Query(error) => {
             let topic = String::from_utf8_lossy(&error.place().name);
             let what = format!("cannot query {topic}");

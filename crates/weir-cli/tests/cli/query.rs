@@ -222,7 +222,9 @@ fn topics_come_as_the_store_decided_them() {
                 "--from",
                 "o.*,x",
                 "--where",
-                "meta('topic') == 'x'"
+                "meta('topic') == 'x'",
+                "-o",
+                "raw"
             ]
         ),
         ["no"]
@@ -397,4 +399,72 @@ fn a_server_is_queried_and_followed() {
         .collect();
     found.sort_unstable();
     assert_eq!(found, ["{\"n\":3}", "{\"n\":9}"]);
+}
+
+#[test]
+fn records_that_are_not_json_stop_a_query_or_are_left_out() {
+    let place = Place::new();
+    for (key, value) in ["{\"n\":1}", "no", "{\"n\":x}", "{\"n\":2}"]
+        .iter()
+        .enumerate()
+    {
+        let key = key.to_string();
+        let words = ["put", "o", value, "-k", &key, "--at", "data", "-q"];
+        place.words(&words).ok();
+    }
+    let check = |at: &str| {
+        let run = |words: &[&str]| {
+            let begin = ["query", "--from", "o", "--at", at, "-q"];
+            place.words(&[&begin, words].concat())
+        };
+        // Whatever is asked, and in whatever form it is to be printed.
+        for words in [
+            &["-o", "json"][..],
+            &["-o", "jsonl"],
+            &["-o", "csv"],
+            &["-o", "table"],
+            &["--select", "count"],
+            &["--select", "count", "-o", "raw"],
+            &["--on-bad-item", "error", "-o", "raw"],
+            &["--where", "meta('offset') > 0"],
+            &["--latest"],
+        ] {
+            let done = run(words);
+            assert!(done.err.contains("E710"), "{at} {words:?} {}", done.err);
+            assert!(done.err.contains("`--on-bad-item skip`"), "{}", done.err);
+            assert_eq!(done.code, 65, "{words:?}");
+        }
+        let stopped = run(&["-o", "jsonl"]);
+        assert_eq!(stopped.text(), "{\"n\":1}\n");
+        assert!(
+            stopped.err.contains("of record 3 of topic o"),
+            "{}",
+            stopped.err
+        );
+        let skip = |words: &[&str]| run(&[words, &["--on-bad-item", "skip"]].concat()).ok();
+        let all = serde_json::json!([{"n": 1}, {"n": 2}]);
+        assert_eq!(skip(&["-o", "json"]).json(), all);
+        assert_eq!(skip(&["-o", "json", "--where", "@.n > 0"]).json(), all);
+        assert_eq!(skip(&["-o", "csv"]).text().lines().count(), 3);
+        assert_eq!(skip(&["-o", "raw"]).text(), "{\"n\":1}\n{\"n\":2}\n");
+        assert_eq!(skip(&["--select", "count"]).text(), "2\n");
+        // Those that are left out do not count.
+        assert_eq!(skip(&["-n", "2"]).text(), "{\"n\":1}\n{\"n\":2}\n");
+        // What nothing looks into goes through as it is.
+        let raw = run(&["-o", "raw"]).ok().text();
+        assert_eq!(raw, "{\"n\":1}\nno\n{\"n\":x}\n{\"n\":2}\n");
+        let whole = run(&["--on-bad-item", "undefined", "-o", "json"]).code(2);
+        assert!(
+            whole.err.contains("`-o json` prints JSON only"),
+            "{}",
+            whole.err
+        );
+        let count = run(&["--on-bad-item", "undefined", "--select", "count"]);
+        assert_eq!(count.ok().text(), "4\n");
+    };
+    check("data");
+    let served = Served::new(&place, "127.0.0.1:0", &[]);
+    check(&served.url);
+    // Through its socket.
+    check("data");
 }

@@ -49,7 +49,10 @@ pub struct QueryText {
     pub complex: Complex,
     /// What becomes of items without an order key.
     pub missing: Missing,
-    /// How much of each page is checked, where its source does not say.
+    /// How much of each page is checked, where its source does not say. At
+    /// `Structural` framed and single items that the query does not look into
+    /// (see [`Plan::reads_items`](super::Plan::reads_items)) go through unread,
+    /// and those that are not JSON with them; `Strict` checks all.
     pub level: Level,
     /// What becomes of items that are not JSON, where items are framed
     /// independently.

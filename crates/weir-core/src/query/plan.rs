@@ -241,6 +241,13 @@ impl Plan {
         !self.keys.is_empty()
     }
 
+    /// Whether it looks into items. One that does not hands items of framed and
+    /// single pages on unread at the level `Structural`.
+    #[must_use]
+    pub fn reads_items(&self) -> bool {
+        !self.paths.is_empty() || self.filter.as_ref().is_some_and(Filter::walks)
+    }
+
     /// Names of the properties a framed page has to bring, in this order.
     pub fn meta_names(&self) -> impl Iterator<Item = &str> {
         self.metas.iter().map(String::as_str)

@@ -409,3 +409,24 @@ fn where_a_query_is_done_does_not_show() {
     });
     checked.unwrap();
 }
+
+#[test]
+fn a_limit_counts_what_is_not_left_out() {
+    let world = World::new();
+    let near = world.near();
+    let topic = near.topic("t").unwrap();
+    topic.ensure().unwrap();
+    for value in ["no", "1", "{", "2", "3"] {
+        topic.append(value).unwrap();
+    }
+    let text = QueryText {
+        level: Level::Strict,
+        on_bad_item: BadItem::Skip,
+        limit: Some(2),
+        ..QueryText::default()
+    };
+    let options = TopicQueryOptions::new(["t"]).text(text);
+    for weir in [near, world.connect()] {
+        assert_eq!(rows(&weir, &options), ["t 1", "t 2"]);
+    }
+}
