@@ -756,7 +756,18 @@ async fn txn(
         Some(Outcome::Committed(commit) | Outcome::Replayed(commit)) => commit,
     };
     if commit.effect != Effect::Valid {
-        return Err(problem::of_commit(commit));
+        let mut problem = problem::of_commit(commit);
+        // Of several it is not known which one failed.
+        if let [expect] = expects
+            && problem.kind == Kind::Conflict
+            && let Some(one) = One::of(expect)
+        {
+            problem = one.explain(problem);
+            if let (One::TopicOffset(_), Detail::Actual(now)) = (one, &commit.detail) {
+                problem = problem.field("etag", format!("\"o{now}\""));
+            }
+        }
+        return Err(problem);
     }
     let (first, records) = (commit.first.0, u64::from(commit.records));
     let mut reply = Reply::new(201)

@@ -41,6 +41,25 @@ impl One {
         }
     }
 
+    pub(crate) const fn of(expect: &Expect<'_>) -> Option<Self> {
+        Some(match *expect {
+            Expect::KeyOffset(_, n) => Self::KeyOffset(n),
+            Expect::KeyAbsent(_) => Self::KeyAbsent,
+            Expect::KeyPresent(_) => Self::KeyPresent,
+            Expect::TopicOffset(n) => Self::TopicOffset(n),
+            Expect::TopicAbsentOr(n) => Self::TopicAbsentOr(n),
+            Expect::TopicEmpty => Self::TopicEmpty,
+            Expect::Incarnation(n) => Self::Incarnation(n),
+            _ => return None,
+        })
+    }
+
+    /// Adds what was expected to a conflict.
+    pub(crate) fn explain(self, problem: Problem) -> Problem {
+        let (number, name) = self.says();
+        problem.number("expected", number).text("condition", name)
+    }
+
     /// The number that it asks for, and its name.
     fn says(self) -> (u64, &'static str) {
         match self {
@@ -142,10 +161,7 @@ impl Conditions {
     /// Adds what was expected to a conflict, where there is one answer.
     pub(crate) fn explain(&self, problem: Problem) -> Problem {
         match self.all.first().or(self.tags.first()) {
-            Some(one) => {
-                let (number, name) = one.says();
-                problem.number("expected", number).text("condition", name)
-            }
+            Some(one) => one.explain(problem),
             None => problem,
         }
     }

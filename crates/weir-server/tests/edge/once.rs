@@ -75,6 +75,34 @@ fn a_conflict_says_what_is_there() {
 }
 
 #[test]
+fn a_conflict_of_a_transaction_says_what_was_expected() {
+    let world = world();
+    let ask = |head: &str, expect: &str| {
+        let body =
+            format!("{{\"operations\":[{{\"key\":\"k\",\"text\":\"1\"}}],\"expect\":[{expect}]}}");
+        let head = format!("Content-Type: application/json\n{head}");
+        let line = "POST /v1/topics/t/transactions";
+        world.ask(line, head.trim_end(), body.as_bytes())
+    };
+    let offset = ask("", "{\"topic-offset\":7}");
+    assert_eq!((offset.status, offset.get("etag")), (412, Some("\"o1\"")));
+    let json = offset.json();
+    assert_eq!((&json["expected"], &json["actual"]), (&7.into(), &1.into()));
+    assert_eq!(json["condition"], "topic-offset");
+    let tag = ask("If-Match: \"o7\"", "").json();
+    assert_eq!((&tag["expected"], &tag["actual"]), (&7.into(), &1.into()));
+    let key = ask("", "{\"key\":\"k\",\"key-offset\":5}").json();
+    assert_eq!((&key["expected"], &key["actual"]), (&5.into(), &0.into()));
+    // Of several it is not known which one failed.
+    let both = ask("", "{\"topic-offset\":1},{\"key\":\"k\",\"key-offset\":5}");
+    assert_eq!(both.status, 412);
+    let both = both.json();
+    assert_eq!((both.get("expected"), &both["actual"]), (None, &0.into()));
+    let held = ask("", "{\"topic-offset\":1}");
+    assert_eq!(held.status, 201);
+}
+
+#[test]
 fn an_idempotency_key_is_good_for_one_request() {
     let world = world();
     let post = |key: &str, body: &[u8]| {
