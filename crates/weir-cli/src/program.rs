@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use weir::ErrorCode;
 
 use crate::cli::Caller;
-use crate::report::Because;
+use crate::report::{Because, Failure};
 
 #[derive(Debug, Args)]
 pub(crate) struct ProgramArgs {
@@ -119,6 +120,19 @@ pub(crate) fn run(caller: &Caller, args: &ProgramArgs) -> anyhow::Result<ExitCod
         Verb::Replace(args) => deploy::replace(caller, args),
         Verb::Show { topic } => show::run(caller, topic),
     }
+}
+
+/// The bytes of a module.
+fn module(file: &Path) -> anyhow::Result<Vec<u8>> {
+    let code = read(file)?;
+    if code.is_empty() {
+        let what = format!("{} is no program", file.display());
+        return Err(Failure::new(ErrorCode::BadProgram, what)
+            .because("the file is empty")
+            .advise("build the module again, and look at what the compiler says")
+            .into());
+    }
+    Ok(code)
 }
 
 /// The bytes of a module or a script.

@@ -48,6 +48,9 @@ pub(crate) const FIELDS: &[Field] = &[
     ),
 ];
 
+/// What the verdict says when the program of a topic without one is replaced.
+const PLAIN: &str = "the topic has no program to replace";
+
 /// The row of a verdict.
 pub(crate) fn row<'a>(topic: &'a str, commit: &Commit, replayed: bool) -> [Cell<'a>; 10] {
     let offset = (commit.records > 0).then_some(commit.first.0);
@@ -105,6 +108,23 @@ pub(crate) fn failure_in(weir: &Weir, topic: &str, commit: &Commit) -> Option<Fa
     let advice = match (commit.reason, &commit.detail) {
         (Some(ErrorCode::Trap | ErrorCode::OutOfFuel), _) => Some(format!(
             "see what the program did: `weir program trace {topic} {intention}`"
+        )),
+        (Some(ErrorCode::Rejected), _) => Some(format!(
+            "change what was sent; `weir program trace {topic} {intention}` shows what the program did"
+        )),
+        (Some(ErrorCode::TopicExists), _) => Some(match weir.program(topic) {
+            Ok(Some(_)) => format!(
+                "use it as it is; `weir program replace {topic} FILE` gives it another program, \
+                     `weir topic rm {topic}` removes it"
+            ),
+            _ => format!(
+                "use it as it is, or remove it first (`weir topic rm {topic}`); a topic gets a \
+                     program only when it is made"
+            ),
+        }),
+        (Some(ErrorCode::BadProgram), Detail::Text(text)) if &**text == PLAIN => Some(format!(
+            "a plain topic gets no program: `weir program deploy` makes one with a program under \
+             another name, or under this one after `weir topic rm {topic}`"
         )),
         (Some(ErrorCode::Conflict), Detail::Text(_)) => Some(format!(
             "see which program runs there (`weir program show {topic}`), and give its sha256 to --expect"

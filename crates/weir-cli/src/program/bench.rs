@@ -19,8 +19,8 @@ use weir::{
 };
 
 use super::deploy::argument;
-use super::read;
 use super::script::beside;
+use super::{module, read};
 use crate::cli::Caller;
 use crate::demo::place::Place;
 use crate::output::{Cell, Field, Shape, field};
@@ -196,7 +196,7 @@ pub(super) fn run(caller: &Caller, args: &BenchArgs) -> anyhow::Result<ExitCode>
 
 impl Job {
     fn of(args: &BenchArgs) -> anyhow::Result<Self> {
-        let code = read(&args.file)?;
+        let code = module(&args.file)?;
         match &args.script {
             Some(path) => Self::of_script(args, code, path),
             None => Self::of_key(args, code),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use weir::program::WasmtimeHost;
 use weir::{ErrorCode, ProgramHost};
 
-use super::read;
+use super::module;
 use crate::cli::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::report::{Failure, note};
@@ -30,9 +30,12 @@ pub(super) fn run(caller: &Caller, file: &Path) -> anyhow::Result<ExitCode> {
     let Some(mut out) = caller.style.open(Shape::One, CHECKED)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let code = read(file)?;
+    let code = module(file)?;
     let what = || format!("{} is no program", file.display());
-    let bad = |why: String| Failure::new(ErrorCode::BadProgram, what()).because(why);
+    let bad = |why: String| {
+        let failure = Failure::new(ErrorCode::BadProgram, what()).because(why);
+        failure.advise("correct that in the source or the build, and build the module again")
+    };
     let report = weir::program::inspect(&code).map_err(bad)?;
     // The rest of the rules: it compiles, and speaks this version.
     let host = WasmtimeHost::default();

@@ -7,7 +7,7 @@ use clap::Args;
 use weir::program::script;
 use weir::{CodeHash, ErrorCode, Operation, TopicOptions, Weir};
 
-use super::read;
+use super::module;
 use crate::bytes;
 use crate::cli::Caller;
 use crate::place::{self, Access};
@@ -47,7 +47,7 @@ pub(super) struct ReplaceArgs {
 /// Carries out `weir program deploy`.
 pub(super) fn deploy(caller: &Caller, args: &DeployArgs) -> anyhow::Result<ExitCode> {
     let options = &options::parse(&args.options, &TopicOptions::default())?;
-    let (code, arguments) = (&read(&args.file)?, &argument(&args.args)?);
+    let (code, arguments) = (&module(&args.file)?, &argument(&args.args)?);
     let weir = place::open(caller, Access::Write)?;
     let create = Operation::CreateProgram {
         options,
@@ -73,7 +73,7 @@ fn warn(caller: &Caller, weir: &Weir, name: &str) {
 
 /// Carries out `weir program replace`.
 pub(super) fn replace(caller: &Caller, args: &ReplaceArgs) -> anyhow::Result<ExitCode> {
-    let (code, arguments) = (&read(&args.file)?, &argument(&args.args)?);
+    let (code, arguments) = (&module(&args.file)?, &argument(&args.args)?);
     let expected = args.expect.as_deref().map(hash).transpose()?;
     let weir = place::open(caller, Access::Read)?;
     let replace = Operation::Replace {

@@ -14,7 +14,7 @@ use weir::program::trace::{HostCall, Tracer, Wanted};
 use weir::{ErrorCode, IntentionOffset, ProgramHost};
 
 use super::calls::log_text;
-use super::read;
+use super::{module, read};
 use crate::bytes::{json_string, printable};
 use crate::cli::Caller;
 use crate::output::{Cell, Field, Shape, field};
@@ -54,7 +54,7 @@ const ALL: std::ops::RangeInclusive<IntentionOffset> =
 /// Carries out `weir program test`.
 pub(super) fn run(caller: &Caller, args: &TestArgs) -> anyhow::Result<ExitCode> {
     let path = args.script.as_path();
-    let code = read(&args.file)?;
+    let code = module(&args.file)?;
     let text = String::from_utf8_lossy(&read(path)?).into_owned();
     let tracer = Arc::new(Tracer::new(Wanted::Log, &ALL));
     let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::traced(Arc::clone(&tracer)));

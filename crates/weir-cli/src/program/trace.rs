@@ -120,7 +120,10 @@ pub(super) fn run(caller: &Caller, args: &TraceArgs) -> anyhow::Result<ExitCode>
     let history = history(caller, &tracer)?;
     let offset = match (args.offset, args.record) {
         (Some(offset), _) => IntentionOffset(offset),
-        (None, record) => of_record(&history, &args.topic, record.unwrap_or_default())?,
+        (None, record) => {
+            let record = record.unwrap_or_default();
+            of_record(&history, &tracer, &args.topic, record)?
+        }
     };
     let seen = look(&history, &tracer, &args.topic, offset)?;
     match rows {
@@ -137,16 +140,47 @@ pub(super) fn run(caller: &Caller, args: &TraceArgs) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
-fn of_record(history: &History, topic: &str, offset: u64) -> anyhow::Result<IntentionOffset> {
-    let found = history
-        .intention_of(topic, ConsequenceOffset(offset))
-        .failed(|| format!("cannot find record {offset} of {topic}"))?;
-    let missing = || {
+fn of_record(
+    history: &History,
+    tracer: &Tracer,
+    topic: &str,
+    offset: u64,
+) -> anyhow::Result<IntentionOffset> {
+    let failed = || format!("cannot find record {offset} of {topic}");
+    let found = history.intention_of(topic, ConsequenceOffset(offset));
+    if let Some(found) = found.failed(failed)? {
+        return Ok(found);
+    }
+    let first = history.first().failed(failed)?;
+    let failure = absent(history, tracer, topic, first).unwrap_or_else(|| {
         let what = format!("there is no record {offset} in {topic}");
         Failure::new(ErrorCode::RecordAbsent, what)
             .because("the log, as far as it reaches back, makes none")
-    };
-    Ok(found.ok_or_else(missing)?)
+    });
+    Err(failure.into())
+}
+
+/// What to say of a topic that is not there when the log from an intention on
+/// has been run; nothing of one that is there.
+fn absent(
+    history: &History,
+    tracer: &Tracer,
+    topic: &str,
+    from: IntentionOffset,
+) -> Option<Failure> {
+    tracer.watch(&(IntentionOffset(1)..=IntentionOffset(0)));
+    let mut known = false;
+    let ran = history.replay(from..=IntentionOffset(u64::MAX), &mut |replayed| {
+        known |= replayed.machine.topic(topic).is_some();
+    });
+    // Where the log cannot be run, that is not the topic's doing.
+    let missing = ran.is_ok() && !known;
+    missing.then(|| {
+        Failure::new(
+            ErrorCode::TopicUnknown,
+            format!("there is no topic {topic}"),
+        )
+    })
 }
 
 fn look(
@@ -163,21 +197,29 @@ fn look(
         seen = Some(take(history, &replayed));
     });
     let newest = newest.failed(failed)?;
-    let absent = |why: String| {
-        let what = format!("there is no intention {offset} of topic {topic}");
-        Failure::new(ErrorCode::RecordAbsent, what).because(why)
+    let missing = |why: String, advice: String| {
+        absent(history, tracer, topic, offset.min(newest)).unwrap_or_else(|| {
+            let what = format!("there is no intention {offset} of topic {topic}");
+            let failure = Failure::new(ErrorCode::RecordAbsent, what);
+            failure.because(why).advise(advice)
+        })
     };
+    let numbers =
+        format!("`weir tail {topic} -o jsonl` has the numbers as `intention`, as verdicts have");
     let Some(seen) = seen else {
-        return Err(absent(format!("the newest intention is {newest}")).into());
+        return Err(missing(format!("the newest intention is {newest}"), numbers).into());
     };
     let mut seen = seen.failed(failed)?;
     (seen.calls, seen.left_out) = tracer.take();
     if seen.topic != topic {
-        let why = match seen.topic.as_str() {
-            "" => "it is the store's own".to_owned(),
-            other => format!("it went to topic {other}"),
+        let (why, advice) = match seen.topic.as_str() {
+            "" => ("it is the store's own".to_owned(), numbers),
+            other => (
+                format!("it went to topic {other}"),
+                format!("`weir program trace {other} {offset}` shows it; {numbers}"),
+            ),
         };
-        return Err(absent(why).into());
+        return Err(missing(why, advice).into());
     }
     let judged = seen.commit.fuel > 0 || !seen.calls.is_empty();
     if seen.code.is_none() && !judged && matches!(seen.operation, "PUT" | "DELETE" | "TXN") {

@@ -89,6 +89,12 @@ fn a_module_is_checked_and_each_broken_rule_is_told() {
     place.write("text.wasm", "no module");
     let bad = place.run("program check text.wasm").code(3);
     assert!(bad.err.contains("text.wasm is no program"), "{}", bad.err);
+    assert!(!bad.err.contains("weir program check"), "{}", bad.err);
+    place.write("empty.wasm", "");
+    for line in ["check empty.wasm", "deploy t empty.wasm"] {
+        let empty = place.run(&format!("program {line}")).code(3);
+        assert!(empty.err.contains("the file is empty"), "{}", empty.err);
+    }
     let none = place.run("program check none.wasm").code(1);
     assert!(none.err.contains("cannot read none.wasm"), "{}", none.err);
 }
@@ -317,7 +323,13 @@ fn a_trace_of_what_is_not_there_says_why() {
             "program trace bank --record 99",
             "there is no record 99 in bank",
         ),
-        ("program trace none 2", "it went to topic bank"),
+        ("program trace bank 6", "`weir program trace plain 6`"),
+        ("program trace none 2", "there is no topic none (E316)"),
+        ("program trace none 99", "there is no topic none (E316)"),
+        (
+            "program trace none --record 1",
+            "there is no topic none (E316)",
+        ),
         (
             "program trace bank 2 --at elsewhere",
             "cannot read the store in elsewhere",
@@ -518,6 +530,32 @@ fn advice_names_the_option_the_intention_and_the_hash() {
         "{}",
         done.err
     );
+}
+
+#[test]
+fn advice_knows_what_the_topic_is() {
+    let place = bank();
+    place.write("transfer", transfer(2, 71));
+    let line = format!("put bank @transfer --key-hex {}", account(1));
+    for (line, advice) in [
+        (line.as_str(), "`weir program trace bank 7`"),
+        (
+            "program deploy bank balance.wasm",
+            "`weir program replace bank FILE`",
+        ),
+        (
+            "program deploy plain balance.wasm",
+            "a topic gets a program only when it is made",
+        ),
+        (
+            "program replace plain balance.wasm",
+            "a plain topic gets no program",
+        ),
+    ] {
+        let done = place.run(line).code(3);
+        assert!(done.err.contains(advice), "{line}: {}", done.err);
+        assert!(!done.err.contains("weir program check"), "{}", done.err);
+    }
 }
 
 #[test]
