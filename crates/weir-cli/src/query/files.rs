@@ -19,7 +19,7 @@ use weir::{ErrorCode, query};
 
 use super::cut::{self, Cutter};
 use super::{Next, QueryArgs, Run, query_failure};
-use crate::report::{Because, Failure};
+use crate::report::{Because, Failure, io_code};
 
 /// Largest line and largest file of another shape, in bytes.
 const PAGE_BYTES_MAX: usize = 1 << 30;
@@ -276,12 +276,24 @@ impl Reading {
         result.failed(|| format!("cannot read {}", self.shown()))
     }
 
+    /// A file that is not there may have been meant as a topic.
+    fn unopened(&self, error: &io::Error) -> Failure {
+        let shown = self.shown();
+        let failure = Failure::new(io_code(error), format!("cannot read {shown}")).because(error);
+        if error.kind() == io::ErrorKind::NotFound && self.path.components().count() == 1 {
+            return failure.advise(format!(
+                "check the name of the file; a topic is queried with `weir query --from {shown}`"
+            ));
+        }
+        failure
+    }
+
     /// Opens the file and finds out its shape.
     fn open(&mut self, asked: Option<&Shape>) -> anyhow::Result<()> {
         let mut input: Box<dyn Read> = if self.is_stdin() {
             Box::new(io::stdin())
         } else {
-            Box::new(self.failed(File::open(&self.path))?)
+            Box::new(File::open(&self.path).map_err(|error| self.unopened(&error))?)
         };
         let end = self.path.extension().unwrap_or_default();
         let lines = end == "ndjson" || end == "jsonl";

@@ -176,6 +176,11 @@ fn errors_name_the_byte_of_the_file() {
     );
     let done = place.words(&["query", "c.json", "--order-by", "$.items"]);
     assert!(done.err.contains("(E720)"), "{}", done.err);
+    let done = place.words(&["query", "orders"]).code(1);
+    let advice = "`weir query --from orders`";
+    assert!(done.err.contains(advice), "{}", done.err);
+    let done = place.words(&["query", "./no/orders"]).code(1);
+    assert!(!done.err.contains("--from"), "{}", done.err);
     place.write("d.json", "{\n\"n\":1}");
     let done = place.words(&["query", "d.json"]);
     assert!(done.err.contains("--shape single"), "{}", done.err);
