@@ -100,6 +100,23 @@ pub(crate) enum About {
     Topic,
 }
 
+impl About {
+    /// What is wrong with a tag that is none of the resource.
+    fn refusal(self, tag: &str) -> String {
+        let example = match self {
+            Self::Events => r#""o3""#,
+            Self::Key => r#""k3""#,
+            Self::Topic => r#""i3""#,
+        };
+        let wrong = if tag.contains('"') {
+            "a tag of If-Match is none of this resource"
+        } else {
+            "a tag of If-Match needs quotes"
+        };
+        format!("{wrong}; one is written as in If-Match: {example}")
+    }
+}
+
 impl Conditions {
     /// Reads `If-Match`, `If-None-Match` and `Weir-Expect`.
     pub(crate) fn read(head: &Head, about: About) -> Result<Self, Problem> {
@@ -110,9 +127,9 @@ impl Conditions {
             } else {
                 of_tag(tag, about)
             };
-            conditions.tags.push(
-                one.ok_or_else(|| Problem::bad("a tag of If-Match is none of this resource"))?,
-            );
+            conditions
+                .tags
+                .push(one.ok_or_else(|| Problem::bad(about.refusal(tag)))?);
         }
         if conditions.tags.len() > weir_core::limits::EXPECTS_MAX {
             return Err(Problem::too_large(
@@ -231,6 +248,15 @@ mod tests {
         );
         let tags = read("If-Match: \"k1\", \"k2\"", About::Key).unwrap().tags;
         assert_eq!(tags, [One::KeyOffset(1), One::KeyOffset(2)]);
+        let why = |fields: &str, about| {
+            let text = format!("PUT / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
+            let read = Conditions::read(&parse(text.as_bytes(), 20).unwrap().head, about);
+            read.unwrap_err().detail
+        };
+        let bare = why("If-Match: o3", About::Events);
+        assert!(bare.contains(r#"needs quotes; one is written as in If-Match: "o3""#));
+        let other = why("If-Match: \"o3\"", About::Key);
+        assert!(other.contains("none of this resource") && other.contains("\"k3\""));
         for wrong in [
             "If-Match: o41",
             "If-Match: \"k41\"",
