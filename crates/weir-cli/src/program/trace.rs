@@ -67,7 +67,7 @@ const FIELDS: &[Field] = &[
     field(
         "stored",
         "text",
-        "equal, differs, or unknown: the files hold nothing of it",
+        "equal, differs, or unknown: the files hold nothing yet that shows it",
     ),
     wide(
         "sha256",
@@ -401,9 +401,11 @@ fn text(seen: &Seen) -> String {
         Agreement::Equal => "equal: the store's files say the same",
         Agreement::Differs => "differs: the store's files say something else",
         Agreement::Unknown if commit.effect == Effect::Valid => {
-            "unknown: its records are in the log alone, or were compacted"
+            "not compared: its records are in the log alone so far, or were compacted; that is no damage"
         }
-        Agreement::Unknown => "unknown: the files end before the next record",
+        Agreement::Unknown => {
+            "not compared: it left no record, and the topic's files have none behind it yet; that is no damage"
+        }
     };
     let _ = writeln!(out, "  stored   {stored}");
     out

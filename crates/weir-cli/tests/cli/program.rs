@@ -256,6 +256,10 @@ fn a_trace_shows_what_was_read_emitted_and_spent() {
         rejected["stored"], "unknown",
         "nothing is written out of the log yet"
     );
+    let text = place.run("program trace bank 4").ok().text();
+    let last = text.lines().last().unwrap();
+    assert!(last.contains("not compared: it left no record"), "{text}");
+    assert!(last.ends_with("that is no damage"), "{text}");
     // What the first writes answered is what is spent when they run again.
     let paid = pay(&place, 2, 1, 5).ok().json();
     let again = place
