@@ -45,6 +45,7 @@ pub struct Server {
 pub struct Bound {
     config: ServerConfig,
     security: Security,
+    runtime: Runtime,
     http: Option<TcpSocket>,
     native: Option<TcpSocket>,
 }
@@ -68,11 +69,13 @@ impl Server {
     pub fn bind(config: ServerConfig) -> Result<Bound, ServerError> {
         config.check()?;
         let security = Security::open(&config)?;
+        let runtime = runtime(config.threads)?;
         let http = bind(config.http.as_ref())?;
         let native = bind(config.native.as_ref())?;
         Ok(Bound {
             config,
             security,
+            runtime,
             http,
             native,
         })
@@ -182,10 +185,10 @@ impl Bound {
         let Self {
             config,
             security,
+            runtime,
             http,
             native,
         } = self;
-        let runtime = runtime(config.threads)?;
         let http = listen(&runtime, http, config.http.as_ref())?;
         let native = listen(&runtime, native, config.native.as_ref())?;
         let local = config.socket.as_deref();
@@ -316,6 +319,8 @@ async fn run(
             shared.phase.send_replace(Phase::Cut);
         }
     }
+    // Whoever waits for the end may want the ports at once.
+    ports.shutdown().await;
     looking.abort();
     beating.abort();
     if let Some(audit) = shared.security.audit() {
