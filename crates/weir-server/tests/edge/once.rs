@@ -41,6 +41,27 @@ fn of_many_who_race_for_a_key_one_wins() {
 fn a_conflict_says_what_is_there() {
     let world = world();
     assert_eq!(world.ask("PUT /v1/topics/t/keys/k", "", b"1").status, 201);
+    // A tag without quotes is none; the answer shows how one is written.
+    for (line, field, example) in [
+        (
+            "POST /v1/topics/t/events",
+            "If-Match: o2",
+            "If-Match: \"o3\"",
+        ),
+        (
+            "PUT /v1/topics/t/keys/k",
+            "If-Match: k2",
+            "If-Match: \"k3\"",
+        ),
+        ("DELETE /v1/topics/t", "If-Match: i1", "If-Match: \"i3\""),
+    ] {
+        let reply = world.ask(line, field, b"2");
+        assert_eq!(reply.status, 400, "{line}");
+        let json = reply.json();
+        let detail = json["detail"].as_str().unwrap();
+        assert!(detail.contains("needs quotes"), "{detail}");
+        assert!(detail.ends_with(example), "{detail}");
+    }
     let reply = world.ask("PUT /v1/topics/t/keys/k", "If-Match: \"k1\"", b"2");
     assert_eq!((reply.status, reply.get("etag")), (412, Some("\"k2\"")));
     let json = reply.json();
