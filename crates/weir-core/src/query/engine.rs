@@ -390,16 +390,15 @@ impl Query {
         if let Some(fold) = &mut self.stages.fold {
             if let Some(page) = from.pages.front() {
                 let added = fold.add(&self.plan, from, page, page.next);
-                made = added.map_err(|error| placed(error, id, from, page))?;
+                made = added.map_err(|error| placed(error, id, from, page.number))?;
             }
         } else if let Some(page) = from.pages.front_mut() {
             let row = page.next;
             let stages = &mut self.stages;
             let taken = stages.take(&self.plan, page, row, id, out);
             if let Err(error) = taken {
-                let mut error = error.of(id, &from.name);
-                error.place.page = Some(page.number);
-                return Err(error);
+                let page = page.number;
+                return Err(placed(error, id, from, page));
             }
         }
         if let Some(made) = made {
@@ -421,9 +420,11 @@ impl Query {
         };
         if let Some(fold) = &mut self.stages.fold {
             let added = fold.add(&self.plan, from, page, row);
-            made = added.map_err(|error| placed(error, id, from, page))?;
+            made = added.map_err(|error| placed(error, id, from, page.number))?;
         } else {
-            self.stages.take(&self.plan, page, row, id, out)?;
+            let taken = self.stages.take(&self.plan, page, row, id, out);
+            let number = page.number;
+            taken.map_err(|error| placed(error, id, from, number))?;
         }
         sorter.done();
         if let Some(made) = made {
@@ -445,9 +446,9 @@ impl Query {
     }
 }
 
-fn placed(error: QueryError, id: SourceId, from: &Source, page: &Loaded) -> QueryError {
+fn placed(error: QueryError, id: SourceId, from: &Source, page: u64) -> QueryError {
     let mut error = error.of(id, &from.name);
-    error.place.page = Some(page.number);
+    error.place.page = Some(page);
     error
 }
 
