@@ -1,10 +1,10 @@
-//! Any bytes as a page: every kernel gives the answer of the portable one, spans lie inside the page
-//! and hold what they say, what is accepted strictly is accepted structurally with the same values,
+//! Any bytes as a page: every kernel gives the answer of the portable one, a scan in parts finds the
+//! same, spans lie inside the page and hold what they say, what is accepted strictly is accepted structurally with the same values,
 //! and a value found in the page is found in its item alone. The first byte chooses the plan.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_scan::{BadItem, Items, Level, Limits, Path, Plan, Shape, Simd, Tag, find, scan};
+use weir_scan::{BadItem, Items, Level, Limits, Path, Plan, Shape, Simd, Tag, find, scan, scan_parts};
 
 fn paths() -> Vec<Path> {
     let texts = ["$.a", "$.b.a", "$[1]", "$.b[-1]", "$"];
@@ -51,6 +51,20 @@ fuzz_target!(|input: &[u8]| {
         let expected = scan(page, &plan(*choice, level, Simd::Scalar));
         for simd in Simd::ALL.iter().filter(|simd| simd.available()) {
             assert_eq!(scan(page, &plan(*choice, level, *simd)), expected, "{simd:?}");
+        }
+        // In parts, which is the same found one after the other.
+        let (mut parts, mut spans, mut values) = (Items::default(), Vec::new(), Vec::new());
+        let best = plan(*choice, level, Simd::ALL.iter().copied().find(|s| s.available()).expect("one"));
+        let done = scan_parts(page, None, &best, &mut parts, &mut |part| {
+            spans.extend_from_slice(part.spans());
+            (0..part.len()).for_each(|index| values.extend_from_slice(part.values(index)));
+        });
+        match &expected {
+            Ok(items) => {
+                assert!(done.is_ok() && spans == items.spans() && parts.skipped() == items.skipped());
+                assert!(values.iter().copied().eq((0..items.len()).flat_map(|i| items.values(i).to_vec())));
+            }
+            Err(error) => assert_eq!(done.as_ref(), Err(error)),
         }
         if let Err(error) = &expected {
             assert!(error.offset <= page.len());

@@ -9,6 +9,9 @@ use crate::path::{Path, Step};
 /// Most paths in one set. Members of one object that are wanted are kept in 64 bits.
 pub const PATHS_MAX: usize = 64;
 
+/// What [`PathSet::work`] counts for a walk over a byte.
+pub const PASS_WORK: u64 = 8;
+
 /// Paths, compiled for [`find`](crate::find) and [`Plan`](crate::Plan).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathSet {
@@ -23,6 +26,8 @@ pub(crate) struct Node {
     pub(crate) outputs: Vec<u8>,
     /// Wanted members: at most 64.
     pub(crate) names: Vec<Name>,
+    /// Their places in `names`, by the order of their texts.
+    pub(crate) sorted: Vec<u8>,
     /// Wanted elements counted from the front, and the node of each.
     pub(crate) front: Vec<(u64, usize)>,
     /// Wanted elements counted from the back, 1 being the last.
@@ -79,6 +84,34 @@ impl PathSet {
         self.count == 0
     }
 
+    /// The most that one byte of an item is worked on in a scan: [`PASS_WORK`] for each time that it is
+    /// walked over, and 1 for each name or index that what stands there is compared with. An array that is
+    /// counted from its end is walked over twice, and so is what stands in it, once more for each
+    /// such array on the way; what is wanted by its place from either end is walked over for each of them.
+    /// Depends on the paths alone. O(steps of all paths).
+    pub fn work(&self) -> u64 {
+        self.node_work(0)
+    }
+
+    /// As deep as the longest path.
+    fn node_work(&self, node: usize) -> u64 {
+        let Some(node) = self.nodes.get(node) else {
+            return PASS_WORK;
+        };
+        let dearest =
+            |nodes: &mut dyn Iterator<Item = usize>| nodes.map(|n| self.node_work(n)).max();
+        let names = PASS_WORK + node.names.len() as u64;
+        let members = dearest(&mut node.names.iter().map(|name| name.node));
+        let wanted = [&node.front, &node.back].map(|list| {
+            let inside = dearest(&mut list.iter().map(|element| element.1));
+            inside.unwrap_or(0)
+        });
+        let indexes = PASS_WORK + (node.front.len() + node.back.len()) as u64;
+        let counted = if node.back.is_empty() { 0 } else { PASS_WORK };
+        let elements = counted + indexes.max(wanted.iter().sum());
+        names.max(members.unwrap_or(0)).max(elements)
+    }
+
     fn child(&mut self, at: usize, step: &Step) -> usize {
         let new = self.nodes.len();
         let Some(node) = self.nodes.get_mut(at) else {
@@ -89,6 +122,12 @@ impl PathSet {
                 let found = node.names.iter().find(|known| known.text == *name);
                 let found = found.map(|known| known.node);
                 if found.is_none() {
+                    let of =
+                        |place: &u8| node.names.get(usize::from(*place)).map(|known| &known.text);
+                    let place = node.sorted.partition_point(|known| of(known) < Some(name));
+                    // There are as many names as paths at most.
+                    let number = u8::try_from(node.names.len()).unwrap_or(u8::MAX);
+                    node.sorted.insert(place, number);
                     node.names.push(Name {
                         quoted: quoted(name),
                         text: name.clone(),
@@ -122,4 +161,48 @@ impl PathSet {
 fn quoted(name: &str) -> Option<Box<[u8]>> {
     let plain = !name.bytes().any(|b| b < 0x20 || b == b'"' || b == b'\\');
     plain.then(|| format!("\"{name}\"").into_bytes().into())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::{PASS_WORK, PathSet};
+    use crate::path::Path;
+
+    fn set(paths: &[String]) -> PathSet {
+        let paths: Vec<Path> = paths
+            .iter()
+            .map(|path| Path::parse(path).unwrap())
+            .collect();
+        PathSet::new(&paths).unwrap()
+    }
+
+    fn check(paths: &str, passes: u64, compared: u64) {
+        let paths: Vec<String> = paths.split_whitespace().map(str::to_owned).collect();
+        assert_eq!(
+            set(&paths).work(),
+            passes * PASS_WORK + compared,
+            "{paths:?}"
+        );
+    }
+
+    #[test]
+    fn work_grows_with_what_is_walked_over_again() {
+        assert_eq!(set(&[]).work(), PASS_WORK);
+        check("$", 1, 0);
+        check("$.a.b.c", 1, 1);
+        check("$.a.x $.a.y $.b", 1, 2);
+        check("$[0] $[1] $[9]", 1, 3);
+        check("$[-1]", 2, 1);
+        check("$[-1].a", 2, 1);
+        check("$.a[-1] $.b", 2, 1);
+        check("$[-1][-1][-1]", 4, 1);
+        // The only element of an array is the first and the last.
+        check("$[0][0] $[-1][0]", 3, 2);
+        check("$[0][0] $[0][-1] $[-1][0] $[-1][-1]", 7, 0);
+        check(&format!("${}", "[-1]".repeat(64)), 65, 1);
+        let names: Vec<String> = (0..64).map(|n| format!("$.x.n{n}")).collect();
+        assert_eq!(set(&names).work(), PASS_WORK + 64);
+    }
 }

@@ -26,12 +26,7 @@ pub fn scan(page: &[u8], plan: &Plan) -> Result<Items, ScanError> {
 /// # Errors
 /// As [`scan`]; `items` is empty then.
 pub fn scan_into(page: &[u8], plan: &Plan, items: &mut Items) -> Result<(), ScanError> {
-    run(page, plan, items, |job| match &job.plan.shape {
-        Shape::Array => job.whole(&[]),
-        Shape::Member(path) => job.whole(path.steps()),
-        Shape::Lines => job.lines(),
-        Shape::Single | Shape::Framed => job.frames(&[Span::new(0, page.len())]),
-    })
+    run(page, plan, items, None, |job| job.all(None))
 }
 
 /// As [`scan_into`] for a plan of shape `Framed`: the items are the `frames` of the page, in the
@@ -45,7 +40,33 @@ pub fn scan_framed(
     plan: &Plan,
     items: &mut Items,
 ) -> Result<(), ScanError> {
-    run(page, plan, items, |job| job.frames(frames))
+    run(page, plan, items, None, |job| job.all(Some(frames)))
+}
+
+/// Items that [`scan_parts`] hands on at a time.
+pub const PART_ITEMS: usize = 256;
+
+/// As [`scan_into`], or [`scan_framed`] where there are `frames`, for whoever looks at an item once:
+/// `each` gets the items in their order, at most [`PART_ITEMS`] at a time, in `items`, whose memory is
+/// used again. So an item is looked at while it is near, and takes no memory beyond that. What `each`
+/// got counts only if the scan succeeds; the items that were skipped are in `items` then.
+///
+/// # Errors
+/// As [`scan`]; a page with a fault is scanned twice.
+pub fn scan_parts(
+    page: &[u8],
+    frames: Option<&[Span]>,
+    plan: &Plan,
+    items: &mut Items,
+    each: &mut dyn FnMut(&Items),
+) -> Result<(), ScanError> {
+    let done = run(page, plan, items, Some(each), |job| job.all(frames));
+    if done.is_ok() {
+        return done;
+    }
+    // What is wrong is counted in items, and those are gone.
+    let mut all = Items::default();
+    run(page, plan, &mut all, None, |job| job.all(frames))
 }
 
 pub(crate) fn at_item((kind, offset): Fault, item: usize) -> ScanError {
@@ -56,18 +77,30 @@ pub(crate) fn too_large(offset: usize, item: usize) -> ScanError {
     at_item((ScanErrorKind::TooLarge, offset), item)
 }
 
+type Each<'a> = Option<&'a mut dyn FnMut(&Items)>;
+
 fn run(
     page: &[u8],
     plan: &Plan,
     items: &mut Items,
-    work: impl FnOnce(&mut Job<'_>) -> Result<(), ScanError>,
+    each: Each<'_>,
+    work: impl FnOnce(&mut Job<'_, '_>) -> Result<(), ScanError>,
 ) -> Result<(), ScanError> {
     items.clear(plan.paths.len());
     if page.len() as u64 > plan.limits.page_bytes_max {
         return Err(too_large(0, 0));
     }
-    let mut job = Job { page, plan, items };
+    let mut job = Job {
+        page,
+        plan,
+        items,
+        each,
+        passed: 0,
+    };
     let done = work(&mut job);
+    if done.is_ok() {
+        job.hand_on();
+    }
     if done.is_err() {
         items.clear(plan.paths.len());
     }
@@ -75,13 +108,48 @@ fn run(
 }
 
 /// A scan under way.
-struct Job<'a> {
+struct Job<'a, 'e> {
     page: &'a [u8],
     plan: &'a Plan,
     items: &'a mut Items,
+    /// Who gets the items while they are found.
+    each: Each<'e>,
+    /// Items that it got.
+    passed: usize,
 }
 
-impl<'a> Job<'a> {
+impl<'a> Job<'a, '_> {
+    /// Frames, or by the shape of the plan.
+    fn all(&mut self, frames: Option<&[Span]>) -> Result<(), ScanError> {
+        if let Some(frames) = frames {
+            return self.frames(frames);
+        }
+        match &self.plan.shape {
+            Shape::Array => self.whole(&[]),
+            Shape::Member(path) => self.whole(path.steps()),
+            Shape::Lines => self.lines(),
+            Shape::Single | Shape::Framed => self.frames(&[Span::new(0, self.page.len())]),
+        }
+    }
+
+    /// Hands on what was found, if anybody wants it before the end.
+    fn hand_on(&mut self) {
+        if let Some(each) = &mut self.each {
+            each(self.items);
+            self.passed += self.items.spans.len();
+            self.items.spans.clear();
+            self.items.values.clear();
+        }
+    }
+
+    /// The same once enough was found.
+    #[inline]
+    fn part(&mut self) {
+        if self.items.spans.len() >= PART_ITEMS {
+            self.hand_on();
+        }
+    }
+
     fn walk(&self, bytes: &'a [u8]) -> Walk<'a> {
         Walk {
             bytes,
@@ -271,6 +339,7 @@ impl<'a> Job<'a> {
         }
         loop {
             let end = self.item(walk, at)?;
+            self.part();
             match walk.after_element(end)? {
                 (end, true) => return Ok(end),
                 (next, false) => at = next,
@@ -302,6 +371,7 @@ impl<'a> Job<'a> {
                 let blank = |b: &u8| matches!(b, b' ' | b'\t' | b'\r');
                 let kept = line.iter().rposition(|b| !blank(b)).unwrap_or(0);
                 self.framed(first, first + kept + 1)?;
+                self.part();
             }
             start = end + 1;
         }
@@ -311,16 +381,20 @@ impl<'a> Job<'a> {
     fn frames(&mut self, frames: &[Span]) -> Result<(), ScanError> {
         for frame in frames {
             if frame.end() > self.page.len() {
-                return Err(too_large(frame.offset as usize, self.items.len()));
+                return Err(too_large(
+                    frame.offset as usize,
+                    self.passed + self.items.len(),
+                ));
             }
             self.framed(frame.offset as usize, frame.end())?;
+            self.part();
         }
         Ok(())
     }
 
     /// One item that is `page[start..end]`.
     fn framed(&mut self, start: usize, end: usize) -> Result<(), ScanError> {
-        let number = self.items.len() + self.items.skipped;
+        let number = self.passed + self.items.len() + self.items.skipped;
         if (end - start) as u64 > self.plan.limits.item_bytes_max {
             return Err(too_large(start, number));
         }

@@ -7,6 +7,8 @@
 //! Invariants: recursion is as deep as the longest path; the same bytes give the same answer with
 //! every kernel. What must never happen here: allocation.
 
+use std::cmp::Ordering;
+
 use crate::error::ScanErrorKind;
 use crate::items::{Span, Tag, Value};
 use crate::kernel::scalar::{Fault, pass_or_fault};
@@ -185,12 +187,17 @@ impl Walk<'_> {
         let passed = self.string(at)?;
         let end = passed.close + 1;
         // Without a backslash it would have been found above, unless it needs one.
-        let found = passed.escaped.then(|| {
-            let text = Text::new(self.bytes.get(at..end).unwrap_or(&[]));
-            let mut names = node.names.iter();
-            names.position(|name| text.is(&name.text))
-        });
-        Ok((found.flatten(), end))
+        if !passed.escaped {
+            return Ok((None, end));
+        }
+        let text = Text::new(self.bytes.get(at..end).unwrap_or(&[]));
+        let order = |place: &u8| {
+            let name = node.names.get(usize::from(*place));
+            name.map_or(Ordering::Less, |name| Text::plain(&name.text).cmp(&text))
+        };
+        let place = node.sorted.binary_search_by(order).ok();
+        let found = place.and_then(|place| node.sorted.get(place));
+        Ok((found.map(|place| usize::from(*place)), end))
     }
 
     /// Whether the member name at `at` is `name`, and where it ends.
@@ -232,10 +239,8 @@ impl Walk<'_> {
         }
         let last = node.front.iter().map(|(index, _)| *index).max();
         let from_back = |index: u64| {
-            let is_here = |back: &&(u64, usize)| {
-                length.is_some_and(|n: u64| n.checked_sub(back.0) == Some(index))
-            };
-            let back = node.back.iter().find(|back| is_here(back));
+            let left = length.map(|length: u64| length - index)?;
+            let back = node.back.iter().find(|back| back.0 == left);
             back.map(|back| back.1)
         };
         let mut at = start;

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 use weir_scan::{
-    BadItem, Items, Level, Limits, Path, PathSet, Plan, ScanErrorKind, Shape, Span, Tag, find,
-    scan, scan_framed, scan_into,
+    BadItem, Items, Level, Limits, PART_ITEMS, Path, PathSet, Plan, ScanError, ScanErrorKind,
+    Shape, Span, Tag, Value, find, scan, scan_framed, scan_into, scan_parts,
 };
 
 fn plan(shape: Shape, paths: &[&str]) -> Plan {
@@ -276,4 +276,91 @@ fn memory_is_kept_for_the_next_page() {
     assert_eq!((items.len(), items.width()), (1, 1));
     assert_eq!(items.value(0, 0).tag, Tag::Number);
     assert_eq!(items.value(7, 0).tag, Tag::Undefined);
+}
+
+/// What `scan_parts` hands on, one behind the other.
+fn in_parts(page: &[u8], frames: Option<&[Span]>, plan: &Plan) -> Result<Found, ScanError> {
+    let (mut spans, mut values) = (Vec::new(), Vec::new());
+    let mut items = Items::default();
+    scan_parts(page, frames, plan, &mut items, &mut |part| {
+        assert!(part.len() <= PART_ITEMS);
+        spans.extend_from_slice(part.spans());
+        for at in 0..part.len() {
+            values.extend_from_slice(part.values(at));
+        }
+    })?;
+    Ok((spans, values, items.skipped()))
+}
+
+type Found = (Vec<Span>, Vec<Value>, usize);
+
+#[test]
+fn parts_are_together_what_a_scan_finds() {
+    let path: Path = "$.a".parse().unwrap();
+    let plan = |shape: Shape, bad| {
+        let plan = Plan::new(shape, Level::Structural, std::slice::from_ref(&path)).unwrap();
+        plan.with_bad_item(bad).unwrap()
+    };
+    for count in [
+        0,
+        1,
+        PART_ITEMS - 1,
+        PART_ITEMS,
+        PART_ITEMS + 1,
+        3 * PART_ITEMS,
+        1000,
+    ] {
+        // A fault in no item, and in one of each part.
+        for fault in [usize::MAX, 0, PART_ITEMS + 7, 900] {
+            let item = |at: usize| match at {
+                at if at == fault => "{\"a\":tru}".to_owned(),
+                at if at % 5 == 0 => "{\"b\":\"\u{e9}\"}".to_owned(),
+                at => format!("{{\"a\":{at}}}"),
+            };
+            let items: Vec<String> = (0..count).map(item).collect();
+            let array = format!("[{}]", items.join(","));
+            let lines = items.join("\n");
+            let cases = [
+                (Shape::Array, BadItem::Error, array.as_bytes()),
+                (Shape::Lines, BadItem::Error, lines.as_bytes()),
+                (Shape::Lines, BadItem::Skip, lines.as_bytes()),
+            ];
+            for (shape, bad, page) in cases {
+                let plan = plan(shape, bad);
+                let whole = scan(page, &plan).map(|found| {
+                    let values = (0..found.len()).flat_map(|at| found.values(at).to_vec());
+                    (found.spans().to_vec(), values.collect(), found.skipped())
+                });
+                assert_eq!(in_parts(page, None, &plan), whole, "{count} {fault}");
+            }
+            let mut frames: Vec<Span> = Vec::new();
+            for item in &items {
+                let offset = frames.last().map_or(0, |last| last.end() + 1);
+                frames.push(Span {
+                    offset: u32::try_from(offset).unwrap(),
+                    len: u32::try_from(item.len()).unwrap(),
+                });
+            }
+            let plan = plan(Shape::Framed, BadItem::Error);
+            let found = in_parts(lines.as_bytes(), Some(&frames), &plan);
+            match found {
+                Ok((spans, ..)) => assert_eq!(spans, frames),
+                Err(error) => assert_eq!(error.item, fault),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_fault_in_what_was_handed_on_counts_its_items() {
+    // What is not UTF-8 is found behind the last item, far from its own.
+    let mut page = b"[".to_vec();
+    for at in 0..1000 {
+        page.extend_from_slice(if at == 300 { b"\"\xff\"," } else { b"\"a\"," });
+    }
+    page.extend_from_slice(b"0]");
+    let plan = Plan::new(Shape::Array, Level::Structural, &[]).unwrap();
+    let error = in_parts(&page, None, &plan).unwrap_err();
+    assert_eq!(error.kind, ScanErrorKind::NotUtf8);
+    assert_eq!((error.item, error.offset), (300, 1 + 300 * 4 + 1));
 }
