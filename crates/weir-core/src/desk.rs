@@ -22,6 +22,8 @@ pub const HEADER_BYTES: usize = 128;
 pub(crate) const OFFSET_BYTES: usize = 8;
 /// Bytes of an arena that are kept for the next call.
 const KEEP_BYTES: usize = 256 << 10;
+/// Emissions of which the room is kept between calls.
+const KEEP_EMITS: usize = 1024;
 
 /// Why the desk refuses something: the call ends with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +80,7 @@ pub(crate) struct Emit {
 }
 
 /// See the module.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Desk {
     /// For those who tell what a program said; no program can see it.
     topic: Arc<str>,
@@ -120,6 +122,21 @@ impl Desk {
         }
     }
 
+    /// What the program keeps between intentions, without what the last one laid
+    /// down. A snapshot takes it while writers wait: O(1).
+    pub(crate) fn kept(&self) -> Self {
+        Self {
+            topic: Arc::clone(&self.topic),
+            mode: self.mode,
+            limits: self.limits,
+            args: Arc::clone(&self.args),
+            state: self.state.clone(),
+            keys: self.keys.clone(),
+            image: self.image.clone(),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn set_topic(&mut self, topic: &str) {
         self.topic = Arc::from(topic);
     }
@@ -129,12 +146,26 @@ impl Desk {
         self.first = first;
         self.emits.clear();
         self.arena.clear();
-        self.arena.shrink_to(KEEP_BYTES);
         self.text.clear();
         self.emit_bytes = 0;
         self.emit_bytes_max = self.limits.emit_bytes_max;
         self.fold = 0;
         self.fuel = 0;
+    }
+
+    /// The intention is over: gives back what a large one took, so that a topic
+    /// that rests holds little.
+    pub(crate) fn rest(&mut self) {
+        for bytes in [&mut self.arena, &mut self.value] {
+            if bytes.capacity() > KEEP_BYTES {
+                bytes.clear();
+                bytes.shrink_to(KEEP_BYTES);
+            }
+        }
+        if self.emits.capacity() > KEEP_EMITS {
+            self.emits.clear();
+            self.emits.shrink_to(KEEP_EMITS);
+        }
     }
 
     /// Lays down one operation. The bytes are copied only for a program that
@@ -148,7 +179,6 @@ impl Desk {
             self.key.clear();
             self.key.extend_from_slice(key);
             self.value.clear();
-            self.value.shrink_to(KEEP_BYTES);
             self.value.extend_from_slice(value);
         }
     }
@@ -674,6 +704,23 @@ fn length(bytes: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_desk_that_rests_holds_little() {
+        let mut desk = Desk::default();
+        desk.lay(CallInfo::default(), b"k", &vec![1; 4 << 20], true);
+        desk.arena = vec![1; 4 << 20];
+        desk.state.put(b"k", [b"v", b""]);
+        for n in 0..100_000_u32 {
+            desk.state.put(&n.to_le_bytes(), [b"v", b""]);
+        }
+        desk.keep();
+        desk.rest();
+        let held = desk.value.capacity() + desk.arena.capacity();
+        assert!(held <= 2 * KEEP_BYTES, "{held}");
+        assert_eq!(desk.state.noted_bytes(), 0);
+        assert!(desk.state.room_of_notes() <= 256 << 10);
+    }
 
     #[test]
     fn only_what_was_written_is_looked_at() {

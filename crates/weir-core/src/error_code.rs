@@ -771,7 +771,7 @@ impl ErrorCode {
                 "Correct what is named; `weir program check FILE` tries a module without a store."
             }
             Self::Quarantined => {
-                "Have the operator compare the nodes; `weir program replace TOPIC FILE` releases a topic that has a program."
+                "Have the operator look why; `weir program quarantine TOPIC --release` lets it take writes again, as `weir program replace TOPIC FILE` does."
             }
             Self::Redirect => "Send the same again to the address that is named.",
             Self::NoLeader => {

@@ -4,9 +4,12 @@
 //! case, a call that is kept, costs no merge, and a change of an existing key
 //! no allocation.
 
+mod heads;
+mod node;
 mod tree;
 
 use crate::limits::UNDO_ENTRY_BYTES;
+use node::Entry;
 use tree::Tree;
 
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +32,8 @@ pub struct KvMap {
 
 /// Bytes of notes that are kept for the next call.
 const NOTED_KEEP_BYTES: usize = 64 << 10;
+/// Changes of which the room is kept for the next call.
+const UNDO_KEEP: usize = 1024;
 
 impl KvMap {
     /// Number of entries.
@@ -68,6 +73,12 @@ impl KvMap {
         self.noted.len() as u64 + self.undo.len() as u64 * UNDO_ENTRY_BYTES
     }
 
+    /// Bytes that are held for notes.
+    #[cfg(test)]
+    pub(crate) fn room_of_notes(&self) -> usize {
+        self.noted.capacity() + self.undo.capacity() * size_of::<Undo>()
+    }
+
     /// All entries, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.map.iter()
@@ -77,16 +88,14 @@ impl KvMap {
     pub fn put(&mut self, key: &[u8], value: [&[u8]; 2]) {
         let noted_key = note(&mut self.noted, key);
         self.bytes += (value[0].len() + value[1].len()) as u64;
-        let old = if let Some(old) = self.map.get_mut(key) {
-            let noted = note(&mut self.noted, old);
-            self.bytes -= old.len() as u64;
-            old.clear();
-            old.extend_from_slice(value[0]);
-            old.extend_from_slice(value[1]);
+        let old = if let Some(entry) = self.map.get_mut(key) {
+            let noted = note(&mut self.noted, entry.value());
+            self.bytes -= entry.value().len() as u64;
+            entry.set(value);
             Some(noted)
         } else {
             self.bytes += key.len() as u64;
-            self.map.put(key, value.concat());
+            self.map.insert(Entry::new(key, value));
             None
         };
         self.undo.push(Undo {
@@ -100,9 +109,9 @@ impl KvMap {
         let Some(old) = self.map.remove(key) else {
             return false;
         };
-        self.bytes -= (key.len() + old.len()) as u64;
+        self.bytes -= (key.len() + old.value().len()) as u64;
         let key = note(&mut self.noted, key);
-        let old = Some(note(&mut self.noted, &old));
+        let old = Some(note(&mut self.noted, old.value()));
         self.undo.push(Undo { key, old });
         true
     }
@@ -111,9 +120,7 @@ impl KvMap {
     #[inline]
     pub fn commit(&mut self) {
         if !self.undo.is_empty() {
-            self.undo.clear();
-            self.noted.clear();
-            self.noted.shrink_to(NOTED_KEEP_BYTES);
+            self.forget();
         }
     }
 
@@ -123,16 +130,31 @@ impl KvMap {
         let part = |(start, len): (usize, usize)| noted.get(start..start + len).unwrap_or(&[]);
         while let Some(Undo { key, old }) = self.undo.pop() {
             let key = part(key);
-            if let Some(now) = self.map.remove(key) {
-                self.bytes -= (key.len() + now.len()) as u64;
-            }
-            if let Some(old) = old {
-                let old = part(old);
-                self.bytes += (key.len() + old.len()) as u64;
-                self.map.put(key, old.to_vec());
+            match (old.map(part), self.map.get_mut(key)) {
+                (Some(old), Some(entry)) => {
+                    self.bytes -= entry.value().len() as u64;
+                    self.bytes += old.len() as u64;
+                    entry.set([old, &[]]);
+                }
+                (Some(old), None) => {
+                    self.bytes += (key.len() + old.len()) as u64;
+                    self.map.insert(Entry::new(key, [old, &[]]));
+                }
+                (None, _) => {
+                    if let Some(now) = self.map.remove(key) {
+                        self.bytes -= (key.len() + now.value().len()) as u64;
+                    }
+                }
             }
         }
         self.noted = noted;
+        self.forget();
+    }
+
+    /// Drops the notes, and the room of many.
+    fn forget(&mut self) {
+        self.undo.clear();
+        self.undo.shrink_to(UNDO_KEEP);
         self.noted.clear();
         self.noted.shrink_to(NOTED_KEEP_BYTES);
     }

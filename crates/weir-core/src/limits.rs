@@ -90,19 +90,20 @@ pub const BATCH_BYTES_HARD_MAX: usize = 80 << 20;
 pub const ITEM_BYTES_MAX: usize = VALUE_BYTES_MAX + (1 << 20);
 /// Outcomes that a session keeps for its latest nonces.
 pub const SESSION_WINDOW: u64 = 10_000;
+/// Bytes of texts in these outcomes; of the oldest ones the code alone is kept.
+pub const SESSION_TEXT_BYTES_MAX: u64 = 64 << 10;
 /// Sessions that the table keeps. When it is full, the one that was used
 /// longest ago makes room if it is older than [`SESSION_TTL_MS`]; else the new
 /// one is refused.
 pub const SESSIONS_MAX: usize = 4096;
 /// Milliseconds of log time for which an idle session is kept in any case.
 pub const SESSION_TTL_MS: u64 = 24 * 60 * 60 * 1000;
-/// Units of what is kept of ids that are good for one intention
-/// ([`ONCE`](crate::intention::ONCE)): one for each id, one more for each
-/// begun [`ONCE_TEXT_UNIT`] of the text of its verdict. A unit takes less than
-/// 300 bytes of memory.
-pub const ONCE_UNITS_MAX: u64 = 1 << 18;
-/// Bytes of text in a unit.
-pub const ONCE_TEXT_UNIT: usize = 128;
+/// Ids that are good for one intention ([`ONCE`](crate::intention::ONCE)) and
+/// are kept. One takes less than 500 bytes of memory, its text included.
+pub const ONCE_IDS_MAX: usize = 1 << 18;
+/// Bytes that are kept with such an id of the text of its verdict; what a repeat
+/// is told is cut there, at the end of a character.
+pub const ONCE_TEXT_BYTES_MAX: usize = 128;
 /// Milliseconds of log time for which such an id is kept in any case; when
 /// there is no room, and the oldest one is younger, a new one is refused.
 pub const ONCE_MS_MIN: u64 = 15 * 60 * 1000;

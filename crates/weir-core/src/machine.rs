@@ -10,6 +10,7 @@ pub mod groups;
 mod names;
 mod programs;
 mod saved;
+mod start;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -85,6 +86,8 @@ struct Pace<'a> {
     /// Calls until it is looked at again, and how many there were from then on.
     left: u64,
     stride: u64,
+    /// Something that called no program was applied since then.
+    plain: bool,
 }
 
 impl<'a> Pace<'a> {
@@ -97,6 +100,15 @@ impl<'a> Pace<'a> {
             now: 0,
             left: 1,
             stride: 1,
+            plain: false,
+        }
+    }
+
+    /// A call comes: what was applied before it is not its time.
+    fn before_call(&mut self) {
+        if std::mem::take(&mut self.plain) {
+            self.now = (self.watch)();
+            (self.left, self.stride) = (1, 1);
         }
     }
 
@@ -104,6 +116,7 @@ impl<'a> Pace<'a> {
     /// to be costly: it may have been somebody else's.
     fn of_call(&mut self, fuel: u64) -> u64 {
         if fuel == 0 {
+            self.plain = true;
             return 0;
         }
         self.left -= 1;
@@ -126,8 +139,8 @@ impl<'a> Pace<'a> {
 /// A call that took long, or may.
 #[derive(Clone, Copy, Debug)]
 pub struct Costly {
-    /// The topic whose program was called.
-    pub topic: TopicId,
+    /// The topic whose program was called; none where a program begins.
+    pub topic: Option<TopicId>,
     /// What it used; 0 for one that stands before the next item.
     pub fuel: u64,
 }
@@ -357,22 +370,25 @@ impl Machine {
         let (mut topic, mut left, mut fuel) = (None, slice.items_max, 0_u64);
         let mut pace = Pace::new(watch);
         while left > 0 && fuel.max(pace.now) < slice.fuel_max {
-            let watched = slice.stops && !self.codes.0.is_empty();
+            let watched = slice.stops && !self.codes.is_empty();
             let before = watched.then(|| items.clone());
             let Some(item) = items.next() else { break };
             let item = item?;
             if !item.same_topic || topic.is_none() {
                 topic = self.topic_number(&item);
             }
-            if let Some(before) = before
-                && item.action.is_write()
-                && let Some(topic) = topic
-                && self
-                    .running(topic)
-                    .is_some_and(|running| running.is_costly())
-            {
-                *items = before;
-                return Ok(Some(Costly { topic, fuel: 0 }));
+            if let Some(before) = before {
+                let writes = topic.filter(|_| item.action.is_write());
+                let running = writes.and_then(|topic| self.running(topic));
+                if running.is_some() {
+                    pace.before_call();
+                }
+                let waits = running.is_some_and(|running| running.is_costly());
+                if waits || start::is_start(&item.action) {
+                    *items = before;
+                    let topic = writes;
+                    return Ok(Some(Costly { topic, fuel: 0 }));
+                }
             }
             let outcome = self.item(&item, topic, batch.term, sink)?;
             let spent = match &outcome {
@@ -380,14 +396,12 @@ impl Machine {
                 _ => 0,
             };
             outcomes.push(outcome);
-            let spent = pace.of_call(spent);
+            let used = spent;
+            let spent = pace.of_call(used);
             if spent > 0 {
                 self.used(topic, spent);
             }
-            if spent >= COSTLY_FUEL
-                && slice.stops
-                && let Some(topic) = topic
-            {
+            if spent >= COSTLY_FUEL && slice.stops && self.was_costly(topic, used) {
                 return Ok(Some(Costly { topic, fuel: spent }));
             }
             fuel = fuel.saturating_add(spent);
@@ -407,6 +421,14 @@ impl Machine {
         if let Some(running) = topic.and_then(|topic| self.running(topic)) {
             running.used(spent);
         }
+    }
+
+    /// Whether a call that used this fuel, and looked costly, was. By time alone
+    /// one call is not believed: this thread may not have run for a moment. Then
+    /// others of its program must have looked so, too.
+    fn was_costly(&mut self, topic: Option<TopicId>, fuel: u64) -> bool {
+        let running = topic.and_then(|topic| self.running(topic));
+        fuel >= COSTLY_FUEL && topic.is_some() || running.is_some_and(|running| running.is_costly())
     }
 
     fn topic_number(&self, item: &Item<'_>) -> Option<TopicId> {
@@ -519,30 +541,16 @@ impl Machine {
         if let Err(no) = self.guard(item, topic) {
             return Ok(Err(no));
         }
-        if let Action::Create {
-            options,
-            code,
-            args,
-            meter,
-        } = item.action
-        {
-            if !code.is_empty() {
-                let program = (options, code, args, meter);
-                return self.create_program(item, topic, program, stamp, sink);
-            }
-            return self.create(item, topic, options, args, stamp, sink);
+        if start::is_start(&item.action) {
+            let mut start = match self.begin(item, topic, stamp)? {
+                Ok(start) => start,
+                Err(no) => return Ok(Err(no)),
+            };
+            let judged = start.run(item, stamp);
+            return self.begun(start, judged, (item, topic, stamp), sink);
         }
-        if let (
-            Action::Replace {
-                expected,
-                code,
-                args,
-                meter,
-            },
-            Some(id),
-        ) = (item.action, topic)
-        {
-            return self.replace(item, id, (expected, code, args, meter), stamp, sink);
+        if let Action::Create { options, args, .. } = item.action {
+            return self.create(item, topic, options, args, stamp, sink);
         }
         let Some((id, topic)) = topic.and_then(|id| Some((id, self.topics.get_mut(id.index())?)))
         else {
@@ -712,8 +720,8 @@ impl Machine {
             }
         }
         self.sessions.save(&mut out)?;
-        out.number(u64::from(!self.codes.0.is_empty()))?; // further sections
-        if !self.codes.0.is_empty() {
+        out.number(u64::from(!self.codes.is_empty()))?; // further sections
+        if !self.codes.is_empty() {
             saved::save_codes(&self.codes, &mut out)?;
         }
         out.finish()
@@ -772,7 +780,7 @@ impl Machine {
                     saved::revive(topic, program, &mut machine.codes, &*host)?;
                 }
             }
-            if machine.codes.0.values().any(|code| code.topics == 0) {
+            if machine.codes.iter().any(|code| code.topics == 0) {
                 return Err(SnapshotError::Malformed("only modules that are used"));
             }
         }
@@ -1097,4 +1105,29 @@ fn transaction<S: ConsequenceSink + ?Sized>(
         }
     }
     Ok((first, count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_plain_items_is_not_that_of_the_next_call() {
+        let now = Cell::new(0);
+        let mut watch = || now.get();
+        let mut pace = Pace::new(&mut watch);
+        let pass = |time: u64| now.set(now.get() + time);
+        for _ in 0..10 {
+            pass(3 * COSTLY_FUEL);
+            assert_eq!(pace.of_call(0), 0);
+            pace.before_call();
+            pass(1_000);
+            assert_eq!(pace.of_call(10), 1_000);
+        }
+        // One that does take long is seen, behind plain ones as well.
+        assert_eq!(pace.of_call(0), 0);
+        pace.before_call();
+        pass(2 * COSTLY_FUEL);
+        assert_eq!(pace.of_call(10), COSTLY_FUEL);
+    }
 }

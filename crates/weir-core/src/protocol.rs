@@ -20,7 +20,7 @@ mod lines;
 mod message;
 mod server;
 
-pub use client::{ClientConnection, Fault, Unanswered};
+pub use client::{ClientConnection, Fault, Unanswered, is_for_now};
 pub use decode::ProtocolError;
 pub use encode::Encoder;
 pub use fields::{parse_id, write_id};
@@ -39,6 +39,9 @@ pub const VERSION: &str = "weir/1";
 
 /// The feature: parts of queries run at the server.
 pub const QUERY: &[u8] = b"query";
+/// The feature: a write without session that names it is refused for now when
+/// the write in front of it was.
+pub const CHAIN: &[u8] = b"chain";
 /// Bytes of each text of a query that a server takes.
 pub const QUERY_TEXT_BYTES_MAX: usize = 64_000;
 /// Bytes of the parameters of a query that a server takes.

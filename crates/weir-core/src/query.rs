@@ -30,9 +30,9 @@
 //! | file | is |
 //! |---|---|
 //! | `options`, `text`, `plan` | what is asked, and its compiled form |
-//! | `source`, `load` | a source; a page on its way to rows |
+//! | `source`, `load`, `rows` | a source; a page on its way to rows; these |
 //! | `key`, `decimal`, `json` | order of values, exact numbers, strings |
-//! | `engine`, `flow`, `heap`, `sort` | stages, modes, the merge, the sort |
+//! | `engine`, `flow`, `tournament`, `sort` | stages, modes, the merge, the sort |
 //! | `filter`, `fold`, `distinct` | what the stages do |
 //! | `manage`, `resume`, `token`, `topic_token` | sources come and split; stopping and going on |
 //! | `records`, `sieve` | records of topics as items; what of a query runs beside them |
@@ -50,7 +50,6 @@ mod explain;
 mod filter;
 mod flow;
 mod fold;
-mod heap;
 mod json;
 mod key;
 mod load;
@@ -60,12 +59,14 @@ mod page;
 mod plan;
 mod records;
 mod resume;
+mod rows;
 mod sieve;
 mod sort;
 mod source;
 mod text;
 mod token;
 mod topic_token;
+mod tournament;
 
 pub use buffer::Buffer;
 pub use engine::{Query, Step};

@@ -3,7 +3,8 @@
 //! The table makes a repeated intention harmless: the nonce check that counts
 //! is made here, on apply, against state that is part of the machine. It keeps
 //! the outcomes of the last [`SESSION_WINDOW`] nonces of each session,
-//! run-length coded, and at most [`SESSIONS_MAX`] sessions (I6). Ids that are
+//! run-length coded, and at most [`SESSIONS_MAX`] sessions (I6); of the texts in
+//! them so many bytes (`texts`). Ids that are
 //! good for one intention are kept beside them, see [`ONCE`].
 
 use std::collections::{BTreeMap, VecDeque};
@@ -19,8 +20,10 @@ use std::sync::Arc;
 
 mod chunks;
 mod once;
+mod texts;
 
 use once::OnceTable;
+use texts::Texts;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Run {
@@ -44,6 +47,7 @@ pub(crate) enum Seen {
 pub(crate) struct Session {
     last: u64,
     runs: VecDeque<Run>,
+    texts: Texts,
     /// Hashes of the contents of the newest nonces, oldest first.
     fingerprints: VecDeque<u64>,
     used: IntentionOffset,
@@ -93,7 +97,7 @@ impl Session {
         self.fingerprints.push_back(fingerprint);
         match self.runs.back_mut() {
             Some(run) if run.commit.runs_into(commit, run.count) => run.count += 1,
-            _ => self.runs.push_back(Run {
+            _ => self.push(Run {
                 count: 1,
                 commit: commit.clone(),
             }),
@@ -103,12 +107,21 @@ impl Session {
             if let Some(run) = self.runs.front_mut() {
                 run.count -= 1;
                 if run.count == 0 {
+                    self.texts.go(&run.commit);
                     self.runs.pop_front();
                 } else {
                     run.commit = run.commit.nth(1);
                 }
             }
         }
+        if self.texts.are_too_many() {
+            self.drop_texts();
+        }
+    }
+
+    fn push(&mut self, run: Run) {
+        self.texts.come(&run.commit);
+        self.runs.push_back(run);
     }
 }
 
@@ -211,9 +224,9 @@ impl SessionTable {
         (time_ms.saturating_sub(used_ms) >= SESSION_TTL_MS).then_some(oldest.1)
     }
 
-    /// Whether so many new clients and ids fit without one that goes.
-    pub(crate) fn has_room(&self, clients: usize, ids: usize) -> bool {
-        self.sessions.len() + clients <= SESSIONS_MAX && self.once.has_room(ids as u64)
+    /// Whether so many new clients fit without one that goes.
+    pub(crate) fn has_room(&self, clients: usize) -> bool {
+        self.sessions.len() + clients <= SESSIONS_MAX
     }
 
     /// Whether an id of this name is kept.
@@ -359,7 +372,10 @@ fn load_session(input: &mut Input<'_>, applied: IntentionOffset) -> Result<Sessi
         }
         nonce += count;
         newest = commit.intention.0 + count - 1;
-        session.runs.push_back(Run { count, commit });
+        session.push(Run { count, commit });
+    }
+    if session.texts.are_too_many() {
+        return Err(SnapshotError::Malformed("texts of at most 64 KiB"));
     }
     if nonce != session.last + 1 || newest != session.used.0 {
         return Err(SnapshotError::Malformed("as many outcomes as nonces"));

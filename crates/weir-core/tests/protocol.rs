@@ -188,7 +188,7 @@ proptest! {
             version: b"weir/1", store: id, node: id, level: b"interval 1000", next: numbers[0],
             window: numbers[1], window_bytes: numbers[2], applied: numbers[3], term: numbers[4],
             key_bytes_max: numbers[5], value_bytes_max: numbers[6], idle_ms: numbers[7],
-            features: b"groups more", agent: agent.as_bytes(),
+            features: b"groups more", agent: agent.as_bytes(), client: resume.map(|_| ClientId(id)),
         })));
     }
 

@@ -15,11 +15,15 @@ mod drive;
 mod engine;
 #[path = "query/groups.rs"]
 mod groups;
+#[path = "query/keys.rs"]
+mod keys;
 #[path = "query/oracle.rs"]
 mod oracle;
 #[path = "query/properties.rs"]
 mod properties;
 #[path = "query/script.rs"]
 mod script;
+#[path = "query/splits.rs"]
+mod splits;
 #[path = "query/transcripts.rs"]
 mod transcripts;

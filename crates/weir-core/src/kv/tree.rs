@@ -3,144 +3,34 @@
 //!
 //! A tree whose nodes are shared between clones. A change copies the nodes from
 //! the root to its place, and only those that a clone still holds; afterwards,
-//! and without clones, it is made in place. What must never happen here: an
-//! answer that depends on the shape, which is not equal on every machine.
+//! and without clones, it is made in place. A large tree costs what it reads of
+//! memory that is far away: one node a level, and one entry. What must never
+//! happen here: an answer that depends on the shape, which is not equal on every
+//! machine.
 
+use super::node::{Body, Child, Entry, Node, child_of, entry_of, first};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Most entries of a node.
-const WIDE: usize = 32;
-/// A node with fewer is joined with one beside it, if both fit into one.
-const NARROW: usize = WIDE / 4;
+/// The way to the entry that was found last, the place in each node a byte, that
+/// in the root the lowest. A program gets a value, then puts one: the second search is
+/// only to compare one key. A hint: whoever follows it looks at the key there.
+#[derive(Debug, Default)]
+struct Way(AtomicU64);
 
-type Entry = (Vec<u8>, Vec<u8>);
-/// The smallest key that was ever below the child, and the child. The first
-/// bound of a node is not looked at.
-type Child = (Vec<u8>, Arc<Node>);
-
-#[derive(Clone, Debug)]
-enum Node {
-    Leaf(Vec<Entry>),
-    Inner(Vec<Child>),
-}
-
-impl Default for Node {
-    fn default() -> Self {
-        Self::Leaf(Vec::new())
+impl Clone for Way {
+    fn clone(&self) -> Self {
+        Self(AtomicU64::new(self.0.load(Relaxed)))
     }
 }
 
-/// The child in which a key is, or would be.
-fn child_of(children: &[Child], key: &[u8]) -> usize {
-    let rest = children.get(1..).unwrap_or(&[]);
-    rest.partition_point(|(bound, _)| bound.as_slice() <= key)
-}
-
-fn entry_of(entries: &[Entry], key: &[u8]) -> Result<usize, usize> {
-    entries.binary_search_by(|(k, _)| k.as_slice().cmp(key))
-}
-
-impl Node {
-    fn len(&self) -> usize {
-        match self {
-            Self::Leaf(entries) => entries.len(),
-            Self::Inner(children) => children.len(),
-        }
+impl Way {
+    fn get(&self) -> [u8; 8] {
+        self.0.load(Relaxed).to_le_bytes()
     }
 
-    /// Inserts or changes; gives the upper half back when the node got too wide.
-    fn put(&mut self, key: &[u8], value: Vec<u8>) -> (Option<Vec<u8>>, Option<Child>) {
-        match self {
-            Self::Leaf(entries) => match entry_of(entries, key) {
-                Ok(at) => (
-                    entries
-                        .get_mut(at)
-                        .map(|e| std::mem::replace(&mut e.1, value)),
-                    None,
-                ),
-                Err(at) => {
-                    entries.insert(at, (key.to_vec(), value));
-                    if entries.len() <= WIDE {
-                        return (None, None);
-                    }
-                    let upper = entries.split_off(cut(at, entries.len()));
-                    let bound = upper.first().map(|e| e.0.clone()).unwrap_or_default();
-                    (None, Some((bound, Arc::new(Self::Leaf(upper)))))
-                }
-            },
-            Self::Inner(children) => {
-                let at = child_of(children, key);
-                let Some((_, child)) = children.get_mut(at) else {
-                    return (None, None);
-                };
-                let (old, split) = Arc::make_mut(child).put(key, value);
-                let Some(split) = split else {
-                    return (old, None);
-                };
-                children.insert(at + 1, split);
-                if children.len() <= WIDE {
-                    return (old, None);
-                }
-                let upper = children.split_off(cut(at + 1, children.len()));
-                let bound = upper.first().map(|c| c.0.clone()).unwrap_or_default();
-                (old, Some((bound, Arc::new(Self::Inner(upper)))))
-            }
-        }
-    }
-
-    fn remove(&mut self, key: &[u8]) -> Option<Vec<u8>> {
-        match self {
-            Self::Leaf(entries) => {
-                let at = entry_of(entries, key).ok()?;
-                Some(entries.remove(at).1)
-            }
-            Self::Inner(children) => {
-                let at = child_of(children, key);
-                let (_, child) = children.get_mut(at)?;
-                let removed = Arc::make_mut(child).remove(key)?;
-                if child.len() < NARROW {
-                    join(children, at);
-                }
-                Some(removed)
-            }
-        }
-    }
-}
-
-/// Where a node is cut in two. Behind the last entry, so that keys that come in
-/// order leave full nodes behind; in the middle otherwise.
-fn cut(at: usize, len: usize) -> usize {
-    if at + 1 == len { len - 1 } else { len / 2 }
-}
-
-/// Puts a narrow child into one beside it, or away when it is empty.
-fn join(children: &mut Vec<Child>, at: usize) {
-    if children.get(at).is_some_and(|child| child.1.len() == 0) {
-        children.remove(at);
-        return;
-    }
-    let fits = |left: usize| {
-        let (a, b) = (children.get(left)?, children.get(left + 1)?);
-        (a.1.len() + b.1.len() <= WIDE).then_some(left)
-    };
-    let Some(left) = fits(at).or_else(|| fits(at.checked_sub(1)?)) else {
-        return;
-    };
-    let (bound, right) = children.remove(left + 1);
-    let right = Arc::try_unwrap(right).unwrap_or_else(|shared| (*shared).clone());
-    let Some((_, left)) = children.get_mut(left) else {
-        return;
-    };
-    match (Arc::make_mut(left), right) {
-        (Node::Leaf(entries), Node::Leaf(more)) => entries.extend(more),
-        (Node::Inner(children), Node::Inner(mut more)) => {
-            // The first bound was not looked at; inside it is.
-            if let Some(first) = more.first_mut() {
-                first.0 = bound;
-            }
-            children.extend(more);
-        }
-        _ => unreachable!("nodes beside each other have one height"),
+    fn set(&self, places: [u8; 8]) {
+        self.0.store(u64::from_le_bytes(places), Relaxed);
     }
 }
 
@@ -150,6 +40,7 @@ fn join(children: &mut Vec<Child>, at: usize) {
 pub(super) struct Tree {
     root: Arc<Node>,
     len: usize,
+    last: Way,
 }
 
 impl Tree {
@@ -157,17 +48,49 @@ impl Tree {
         self.len
     }
 
-    pub(super) fn get(&self, key: &[u8]) -> Option<&[u8]> {
+    /// The entry of a key, if it is where the last one was.
+    #[inline]
+    fn again(&self, key: &[u8]) -> Option<&Entry> {
         let mut node = self.root.as_ref();
-        loop {
-            match node {
-                Node::Leaf(entries) => {
-                    let at = entry_of(entries, key).ok()?;
-                    return entries.get(at).map(|entry| entry.1.as_slice());
+        for at in self.last.get() {
+            match &node.body {
+                Body::Leaf(entries) => {
+                    let entry = entries.get(usize::from(at));
+                    return entry.filter(|entry| entry.key() == key);
                 }
-                Node::Inner(children) => node = &children.get(child_of(children, key))?.1,
+                Body::Inner(children) => node = &children.get(usize::from(at))?.1,
             }
         }
+        None
+    }
+
+    fn find(&self, key: &[u8]) -> Option<&Entry> {
+        if let Some(entry) = self.again(key) {
+            return Some(entry);
+        }
+        let mut node = self.root.as_ref();
+        let mut way = [0; 8];
+        let mut places = way.iter_mut();
+        loop {
+            let at = match &node.body {
+                Body::Leaf(entries) => entry_of(&node.heads, entries, key).ok()?,
+                Body::Inner(children) => child_of(&node.heads, children, key),
+            };
+            if let Some(place) = places.next() {
+                *place = u8::try_from(at).unwrap_or(u8::MAX);
+            }
+            match &node.body {
+                Body::Leaf(entries) => {
+                    self.last.set(way);
+                    return entries.get(at);
+                }
+                Body::Inner(children) => node = &children.get(at)?.1,
+            }
+        }
+    }
+
+    pub(super) fn get(&self, key: &[u8]) -> Option<&[u8]> {
+        self.find(key).map(Entry::value)
     }
 
     /// The smallest key greater than the given one.
@@ -176,16 +99,19 @@ impl Tree {
         // The nearest subtree to the right of the way down.
         let mut right: Option<&Node> = None;
         loop {
-            match node {
-                Node::Leaf(entries) => {
-                    let at = entries.partition_point(|(k, _)| k.as_slice() <= key);
+            match &node.body {
+                Body::Leaf(entries) => {
+                    let at = match entry_of(&node.heads, entries, key) {
+                        Ok(at) => at + 1,
+                        Err(at) => at,
+                    };
                     return match entries.get(at) {
-                        Some((next, _)) => Some(next),
+                        Some(next) => Some(next.key()),
                         None => first(right?),
                     };
                 }
-                Node::Inner(children) => {
-                    let at = child_of(children, key);
+                Body::Inner(children) => {
+                    let at = child_of(&node.heads, children, key);
                     right = children.get(at + 1).map(|c| c.1.as_ref()).or(right);
                     node = &children.get(at)?.1;
                 }
@@ -193,42 +119,43 @@ impl Tree {
         }
     }
 
-    /// The value of a key, to be changed in place. For a key that is not there the
-    /// way is copied like for a change, so that it costs most before a `put`.
-    pub(super) fn get_mut(&mut self, key: &[u8]) -> Option<&mut Vec<u8>> {
+    /// The entry of a key, its value to be changed in place.
+    pub(super) fn get_mut(&mut self, key: &[u8]) -> Option<&mut Entry> {
+        // Nothing is copied for a key that is not there, and the way is known.
+        self.find(key)?;
+        let mut way = self.last.get().into_iter().map(usize::from);
         let mut node = Arc::make_mut(&mut self.root);
         loop {
-            match node {
-                Node::Leaf(entries) => {
-                    let at = entry_of(entries, key).ok()?;
-                    return entries.get_mut(at).map(|entry| &mut entry.1);
+            let at = way.next();
+            match &mut node.body {
+                Body::Leaf(entries) => {
+                    let at = at.or_else(|| entry_of(&node.heads, entries, key).ok())?;
+                    return entries.get_mut(at);
                 }
-                Node::Inner(children) => {
-                    let at = child_of(children, key);
+                Body::Inner(children) => {
+                    let at = at.unwrap_or_else(|| child_of(&node.heads, children, key));
                     node = Arc::make_mut(&mut children.get_mut(at)?.1);
                 }
             }
         }
     }
 
-    /// Sets a value; returns the one before.
-    pub(super) fn put(&mut self, key: &[u8], value: Vec<u8>) -> Option<Vec<u8>> {
-        let (old, split) = Arc::make_mut(&mut self.root).put(key, value);
-        if let Some(upper) = split {
-            let lower = (Vec::new(), std::mem::take(&mut self.root));
-            self.root = Arc::new(Node::Inner(vec![lower, upper]));
+    /// Puts in a key that is not there.
+    pub(super) fn insert(&mut self, new: Entry) {
+        if let Some(upper) = Arc::make_mut(&mut self.root).insert(new, true) {
+            let lower = (Box::default(), std::mem::take(&mut self.root));
+            self.root = Arc::new(Body::Inner(vec![lower, upper]).into());
         }
-        self.len += usize::from(old.is_none());
-        old
+        self.len += 1;
     }
 
-    /// Takes a key away; returns its value.
-    pub(super) fn remove(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+    /// Takes a key and its value away.
+    pub(super) fn remove(&mut self, key: &[u8]) -> Option<Entry> {
         // Nothing is copied for a key that is not there.
-        self.get(key)?;
+        self.find(key)?;
         let removed = Arc::make_mut(&mut self.root).remove(key)?;
         self.len -= 1;
-        while let Node::Inner(children) = self.root.as_ref()
+        while let Body::Inner(children) = &self.root.body
             && let [(_, only)] = children.as_slice()
         {
             self.root = Arc::clone(only);
@@ -250,16 +177,6 @@ impl Tree {
     }
 }
 
-/// The smallest key below a node.
-fn first(mut node: &Node) -> Option<&[u8]> {
-    loop {
-        match node {
-            Node::Leaf(entries) => return entries.first().map(|entry| entry.0.as_slice()),
-            Node::Inner(children) => node = &children.first()?.1,
-        }
-    }
-}
-
 /// Entries in order.
 pub(super) struct Iter<'a> {
     entries: std::slice::Iter<'a, Entry>,
@@ -270,12 +187,12 @@ impl<'a> Iter<'a> {
     /// To the first leaf below a node.
     fn down(&mut self, mut node: &'a Node) {
         loop {
-            match node {
-                Node::Leaf(entries) => {
+            match &node.body {
+                Body::Leaf(entries) => {
                     self.entries = entries.iter();
                     return;
                 }
-                Node::Inner(children) => {
+                Body::Inner(children) => {
                     let mut way = children.iter();
                     let Some((_, child)) = way.next() else {
                         return;
@@ -293,8 +210,8 @@ impl<'a> Iterator for Iter<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some((key, value)) = self.entries.next() {
-                return Some((key, value));
+            if let Some(entry) = self.entries.next() {
+                return Some((entry.key(), entry.value()));
             }
             match self.ways.last_mut()?.next() {
                 Some((_, child)) => self.down(child),
@@ -308,17 +225,32 @@ impl<'a> Iterator for Iter<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::node::{NARROW, WIDE};
     use super::*;
     use std::collections::BTreeMap;
     use std::ops::Bound;
 
     fn nodes<'a>(node: &'a Arc<Node>, all: &mut Vec<&'a Arc<Node>>) {
         all.push(node);
-        if let Node::Inner(children) = node.as_ref() {
+        if let Body::Inner(children) = &node.body {
             for (_, child) in children {
                 nodes(child, all);
             }
         }
+    }
+
+    fn put(tree: &mut Tree, key: &[u8], value: &[u8]) -> Option<Vec<u8>> {
+        if let Some(entry) = tree.get_mut(key) {
+            let old = entry.value().to_vec();
+            entry.set([value, &[]]);
+            return Some(old);
+        }
+        tree.insert(Entry::new(key, [value, &[]]));
+        None
+    }
+
+    fn remove(tree: &mut Tree, key: &[u8]) -> Option<Vec<u8>> {
+        tree.remove(key).map(|entry| entry.value().to_vec())
     }
 
     fn same(tree: &Tree, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
@@ -343,11 +275,11 @@ mod tests {
                 // One that is there, if there is one behind.
                 let mut behind = model.range::<[u8], _>((Bound::Included(key), Bound::Unbounded));
                 let key = behind.next().map_or(key.to_vec(), |e| e.0.clone());
-                assert_eq!(tree.remove(&key), model.remove(&key));
+                assert_eq!(remove(&mut tree, &key), model.remove(&key));
             } else {
                 let value = n.to_be_bytes().to_vec();
                 assert_eq!(
-                    tree.put(key, value.clone()),
+                    put(&mut tree, key, &value),
                     model.insert(key.to_vec(), value)
                 );
             }
@@ -371,16 +303,23 @@ mod tests {
     #[test]
     fn keys_in_order_leave_full_nodes() {
         fn leaves(node: &Node) -> usize {
-            match node {
-                Node::Leaf(_) => 1,
-                Node::Inner(children) => children.iter().map(|child| leaves(&child.1)).sum(),
+            match &node.body {
+                Body::Leaf(_) => 1,
+                Body::Inner(children) => children.iter().map(|child| leaves(&child.1)).sum(),
             }
         }
         let mut tree = Tree::default();
         for n in 0..10_000_u32 {
-            tree.put(&n.to_be_bytes(), Vec::new());
+            put(&mut tree, &n.to_be_bytes(), b"");
         }
         assert!(leaves(&tree.root) <= 10_000 / WIDE + 1);
+        // The other way round they are at least half full, behind a full one too.
+        let mut other = tree.clone();
+        let last = &(3 * WIDE - 1).to_be_bytes()[size_of::<usize>() - 4..];
+        for n in (0..10_000_u32).rev() {
+            put(&mut other, &[last, &n.to_be_bytes()].concat(), b"");
+        }
+        assert!(leaves(&other.root) <= 10_000 / WIDE + 10_000 / (WIDE / 2) + 2);
         for n in 0..10_000_u32 {
             if n % 100 != 0 {
                 tree.remove(&n.to_be_bytes());
@@ -394,10 +333,10 @@ mod tests {
     fn a_change_copies_only_the_way_to_it() {
         let mut tree = Tree::default();
         for n in 0..10_000_u32 {
-            tree.put(&n.to_be_bytes(), Vec::new());
+            put(&mut tree, &n.to_be_bytes(), b"");
         }
         let before = tree.clone();
-        tree.put(&77_u32.to_be_bytes(), vec![1]);
+        put(&mut tree, &77_u32.to_be_bytes(), b"1");
         let (mut old, mut new) = (Vec::new(), Vec::new());
         nodes(&before.root, &mut old);
         nodes(&tree.root, &mut new);

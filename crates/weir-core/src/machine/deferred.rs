@@ -18,16 +18,17 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::programs::{self, Running};
+use super::start::{Start, is_start, module_bytes};
 use super::{ApplyError, Costly, Machine, Pace, Slice, Stamp, Watch};
 use crate::batch::{Action, Batch, Item, Items, Mark};
 use crate::effect::{Commit, Detail, Effect, Outcome, Outcomes};
 use crate::ids::{ClientId, ConsequenceOffset, IntentionOffset, TopicId};
 use crate::intention::ONCE;
-use crate::limits::{GROUP_LIST_MAX, GROUPS_PENDING_MAX, ONCE_MS_MAX};
+use crate::limits::{CODES_BYTES_MAX, GROUP_LIST_MAX, GROUPS_PENDING_MAX, ONCE_MS_MIN};
 use crate::program::{CodeHash, ProgramCounts, ProgramView, StateMode};
 use crate::record::ConsequenceSink;
 use crate::session::Seen;
-use crate::topic::{Bounds, No};
+use crate::topic::{Bounds, Live, No};
 
 /// Fuel from which on a call is costly: some 50 us of a fast machine. Handing
 /// a call to another thread takes about half of that.
@@ -113,8 +114,8 @@ pub(super) struct Touches {
     arrivals: Arrivals,
     /// What some item is answered will be looked up.
     asks: bool,
-    /// Topics are made, or lose or change their programs.
-    lives: bool,
+    /// Topics are made.
+    makes: bool,
 }
 
 impl Touches {
@@ -128,7 +129,7 @@ impl Touches {
             self.clients.entry(item.client).or_default();
         }
         self.arrivals.count(item);
-        self.lives |= is_of_life(item);
+        self.makes |= makes(item);
     }
 
     /// Whether records of a topic may be missing until this is done.
@@ -141,23 +142,20 @@ impl Touches {
         topic.map_or(named, |id| self.topics.contains(&id))
             || (named && self.names.contains(item.topic))
             || self.clients.contains_key(&item.client)
-            || (self.lives && is_of_life(item))
+            || (self.makes && makes(item))
     }
 }
 
-/// Whether an id that one of these will look up may be a day old at this time,
-/// and be forgotten before.
+/// Whether an id that one of these will look up may be so old at this time that
+/// it is forgotten before.
 fn outlive(deferred: &[&Deferred], time_ms: u64) -> bool {
     let since = deferred.first().map_or(time_ms, |first| first.time_ms);
-    time_ms.saturating_sub(since) >= ONCE_MS_MAX && deferred.iter().any(|part| part.touches.asks)
+    time_ms.saturating_sub(since) >= ONCE_MS_MIN && deferred.iter().any(|part| part.touches.asks)
 }
 
-/// Whether topics or modules are counted for it.
-fn is_of_life(item: &Item<'_>) -> bool {
-    matches!(
-        item.action,
-        Action::Create { .. } | Action::Replace { .. } | Action::Destroy
-    )
+/// Whether a topic is made: they are numbered in the order in which they come.
+fn makes(item: &Item<'_>) -> bool {
+    matches!(item.action, Action::Create { .. })
 }
 
 /// What may take new places where all topics and clients share a limit. While
@@ -165,9 +163,10 @@ fn is_of_life(item: &Item<'_>) -> bool {
 #[derive(Clone, Copy, Debug, Default)]
 struct Arrivals {
     clients: usize,
-    ids: usize,
     /// Steps of groups.
     steps: usize,
+    /// Bytes of modules.
+    modules: u64,
 }
 
 impl Arrivals {
@@ -176,21 +175,22 @@ impl Arrivals {
         for part in parts {
             let one = part.touches.arrivals;
             sum.clients += one.clients;
-            sum.ids += one.ids;
             sum.steps += one.steps;
+            sum.modules += one.modules;
         }
         sum
     }
 
     fn count(&mut self, item: &Item<'_>) {
         self.clients += usize::from(item.nonce == 1);
-        self.ids += usize::from(item.nonce == ONCE);
         self.steps += usize::from(matches!(item.action, Action::Cursor { .. }));
+        self.modules += module_bytes(&item.action);
     }
 
     fn fit(self, machine: &Machine) -> bool {
         let entries = self.steps.saturating_mul(GROUP_LIST_MAX);
-        machine.sessions.has_room(self.clients, self.ids)
+        machine.sessions.has_room(self.clients)
+            && (self.modules == 0 || machine.codes.fits(self.modules, CODES_BYTES_MAX))
             && machine.pending.saturating_add(entries) <= GROUPS_PENDING_MAX
     }
 }
@@ -210,16 +210,26 @@ pub enum Turn {
 /// machine has it no more until the call is [settled](Machine::settle).
 #[derive(Debug)]
 pub struct Judging {
-    topic: TopicId,
-    running: Box<Running>,
-    bounds: Bounds,
-    /// Whether the verdict depends on how many keys there are.
-    counts_keys: bool,
+    topic: Option<TopicId>,
+    work: Work,
     at: Mark,
     stamp: Stamp,
     fingerprint: u64,
     judged: Option<Result<Result<(), No>, ApplyError>>,
     took: u64,
+}
+
+#[derive(Debug)]
+enum Work {
+    /// A write.
+    Write {
+        running: Box<Running>,
+        bounds: Bounds,
+        /// Whether the verdict depends on how many keys there are.
+        counts_keys: bool,
+    },
+    /// A program that begins.
+    Start(Box<Start>),
 }
 
 impl Judging {
@@ -230,13 +240,22 @@ impl Judging {
         let item = batch.items_from(&self.at).next();
         self.judged = item.map(|item| {
             let item = item?;
-            let judged = programs::judge(&mut self.running, self.bounds, &item, &self.stamp);
-            match &judged {
-                Ok(Err(_)) => self.running.settle(false),
-                Ok(Ok(())) if !self.counts_keys => self.running.settle(true),
-                _ => {}
+            match &mut self.work {
+                Work::Write {
+                    running,
+                    bounds,
+                    counts_keys,
+                } => {
+                    let judged = programs::judge(running, *bounds, &item, &self.stamp);
+                    match &judged {
+                        Ok(Err(_)) => running.settle(false),
+                        Ok(Ok(())) if !*counts_keys => running.settle(true),
+                        _ => {}
+                    }
+                    judged
+                }
+                Work::Start(start) => start.run(&item, &self.stamp),
             }
-            judged
         });
     }
 
@@ -392,13 +411,13 @@ impl Machine {
                 return true;
             }
         }
-        // Without ids there, those of later batches come in their order; steps
-        // of groups likewise.
-        if before.ids == 0 {
-            arrivals.ids = 0;
-        }
+        // Without steps of groups there, those of later batches come in their
+        // order; modules likewise.
         if before.steps == 0 {
             arrivals.steps = 0;
+        }
+        if before.modules == 0 {
+            arrivals.modules = 0;
         }
         !arrivals.fit(self)
     }
@@ -454,12 +473,24 @@ impl Machine {
             };
             let topic = self.topic_number(&item);
             let programmed = item.action.is_write() && self.has_program(topic);
-            let verdict = if programmed && deferred.costly > 0 {
-                if let Err(no) = self.guard(&item, topic) {
-                    Err(no)
-                } else {
-                    let judging = self.send_away(topic, &item, at, stamp, fingerprint);
-                    return judging.map(|judging| Turn::Judge(Box::new(judging)));
+            if programmed {
+                pace.before_call();
+            }
+            let begins = is_start(&item.action);
+            let verdict = if begins || (programmed && deferred.costly > 0) {
+                match self.send_away(topic, &item, &stamp)? {
+                    Err(no) => Err(no),
+                    Ok(work) => {
+                        return Ok(Turn::Judge(Box::new(Judging {
+                            topic,
+                            work,
+                            at,
+                            stamp,
+                            fingerprint,
+                            judged: None,
+                            took: 0,
+                        })));
+                    }
                 }
             } else {
                 self.execute(&item, topic, &stamp, sink)?
@@ -469,9 +500,8 @@ impl Machine {
                 self.used(topic, spent);
             }
             fuel = fuel.saturating_add(spent);
-            let costly = topic.filter(|_| spent >= COSTLY_FUEL);
             self.answer(topic, &item, &stamp, fingerprint, verdict, sink, outcomes);
-            if let Some(topic) = costly {
+            if spent >= COSTLY_FUEL && self.was_costly(topic, stamp.fuel.get()) {
                 deferred.costly = AWAY_AFTER;
                 let costly = Costly { topic, fuel: spent };
                 return Ok(Turn::Pause(Some(costly)));
@@ -499,33 +529,40 @@ impl Machine {
         &mut self,
         topic: Option<TopicId>,
         item: &Item<'_>,
-        at: Mark,
-        stamp: Stamp,
-        fingerprint: u64,
-    ) -> Result<Judging, ApplyError> {
-        let known = topic.and_then(|id| Some((id, self.topics.get_mut(id.index())?)));
-        let taken = known.and_then(|(id, topic)| {
+        stamp: &Stamp,
+    ) -> Result<Result<Work, No>, ApplyError> {
+        if let Err(no) = self.guard(item, topic) {
+            return Ok(Err(no));
+        }
+        if is_start(&item.action) {
+            let start = self.begin(item, topic, stamp)?;
+            return Ok(start.map(|start| {
+                if let Some((old, live)) = start.old().zip(self.live(topic)) {
+                    live.away = Some(Box::new(Away::of(old)));
+                }
+                Work::Start(Box::new(start))
+            }));
+        }
+        let known = topic.and_then(|id| self.topics.get_mut(id.index()));
+        let taken = known.and_then(|topic| {
             let live = topic.live.as_mut()?;
             let mut running = live.program.take()?;
             live.away = Some(Box::new(Away::of(&running)));
             running.open(topic.last.plus(1), item);
             let counts_keys = live.options.keys_max.is_some();
-            Some((id, running, live.bounds(), counts_keys))
+            Some(Work::Write {
+                running,
+                bounds: live.bounds(),
+                counts_keys,
+            })
         });
-        let Some((topic, running, bounds, counts_keys)) = taken else {
-            return Err(ApplyError::ProgramNeeded(stamp.intention));
-        };
-        Ok(Judging {
-            topic,
-            running,
-            bounds,
-            counts_keys,
-            at,
-            stamp,
-            fingerprint,
-            judged: None,
-            took: 0,
-        })
+        taken
+            .map(Ok)
+            .ok_or(ApplyError::ProgramNeeded(stamp.intention))
+    }
+
+    fn live(&mut self, topic: Option<TopicId>) -> Option<&mut Live> {
+        self.topics.get_mut(topic?.index())?.live.as_mut()
     }
 
     /// Takes a program back and draws the consequences of its verdict. Answers
@@ -539,42 +576,45 @@ impl Machine {
         outcomes: &mut Outcomes,
     ) -> Result<Costly, ApplyError> {
         let Judging {
-            topic: id,
-            running,
+            topic,
+            work,
             at,
             stamp,
             fingerprint,
             judged,
             took,
-            ..
         } = judging;
-        let lost = ApplyError::ProgramNeeded(stamp.intention);
+        let lost = || ApplyError::ProgramNeeded(stamp.intention);
         let (Some(item), Some(judged)) = (batch.items_from(&at).next(), judged) else {
-            return Err(lost);
+            return Err(lost());
         };
         let item = item?;
-        let topic = self.topics.get_mut(id.index()).ok_or(lost)?;
-        if let Some(live) = &mut topic.live {
+        if let Some(live) = self.live(topic) {
             live.away = None;
         }
-        let verdict = programs::settle((id, topic), running, judged, &item, &stamp, sink)?;
+        let begins = matches!(work, Work::Start(_));
+        let verdict = match work {
+            Work::Write { running, .. } => {
+                let id = topic.ok_or_else(lost)?;
+                let topic = self.topics.get_mut(id.index()).ok_or_else(lost)?;
+                programs::settle((id, topic), running, judged, &item, &stamp, sink)?
+            }
+            Work::Start(start) => self.begun(*start, judged, (&item, topic, &stamp), sink)?,
+        };
         let fuel = stamp.fuel.get().max(took.min(COSTLY_FUEL));
-        self.used(Some(id), fuel);
-        deferred.costly = if fuel >= COSTLY_FUEL {
+        // What a start uses says nothing about the calls behind it.
+        let called = topic.filter(|_| !begins);
+        self.used(called, fuel);
+        deferred.costly = if begins || fuel >= COSTLY_FUEL {
             AWAY_AFTER
         } else {
             deferred.costly.saturating_sub(1)
         };
-        self.answer(
-            Some(id),
-            &item,
-            &stamp,
-            fingerprint,
-            verdict,
-            sink,
-            outcomes,
-        );
-        Ok(Costly { topic: id, fuel })
+        self.answer(topic, &item, &stamp, fingerprint, verdict, sink, outcomes);
+        Ok(Costly {
+            topic: called,
+            fuel,
+        })
     }
 
     #[expect(
@@ -606,10 +646,9 @@ impl Machine {
         outcomes.push(Outcome::Committed(commit));
     }
 
-    /// Whether a program judges elsewhere.
+    /// Whether something is deferred.
     pub(super) fn is_waiting(&self) -> bool {
-        let mut live = self.topics.iter().filter_map(|topic| topic.live.as_ref());
-        live.any(|live| live.away.is_some())
+        !self.settled.is_empty()
     }
 }
 

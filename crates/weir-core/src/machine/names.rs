@@ -11,7 +11,7 @@ impl Machine {
     /// The bytes of a module that a topic has.
     #[must_use]
     pub fn module(&self, code: CodeHash) -> Option<Arc<[u8]>> {
-        let code = self.codes.0.get(&code)?;
+        let code = self.codes.get(code)?;
         Some(Arc::clone(&code.bytes))
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::deferred::COSTLY_FUEL;
-use super::{ApplyError, Emitted, Machine, Stamp, delete, emit, put};
+use super::{ApplyError, Emitted, Stamp, delete, put};
 use crate::batch::{Action, Item};
 use crate::desk::{CallInfo, Desk, Emit, Source, op};
 use crate::digest::{hash, mix};
@@ -16,16 +16,13 @@ use crate::effect::Detail;
 use crate::error_code::ErrorCode;
 use crate::ids::{ConsequenceOffset, TopicId};
 use crate::intention::TxnOp;
-use crate::keys::KeyIndex;
-use crate::limits::{
-    ARGUMENT_BYTES_MAX, CODES_BYTES_MAX, DETAIL_TEXT_BYTES_MAX, START_FUEL, TOPICS_MAX,
-};
+use crate::limits::{DETAIL_TEXT_BYTES_MAX, START_FUEL};
 use crate::options::TopicOptions;
 use crate::program::{
     CodeHash, Entry, Facts, Program, ProgramCounts, ProgramHost, Refusal, Setup, StateMode, Trap,
     Verdict,
 };
-use crate::record::{ConsequenceSink, RecordFlags, RecordKind};
+use crate::record::{ConsequenceSink, RecordFlags};
 use crate::topic::{Bounds, Live, No, Topic};
 
 /// A program at work in a topic.
@@ -56,7 +53,7 @@ impl Clone for Running {
             mode: self.mode,
             facts: self.facts,
             program: self.program.fork(),
-            desk: self.desk.clone(),
+            desk: Box::new(self.desk.kept()),
             watches: self.watches,
             counts: self.counts,
             is_settled: self.is_settled,
@@ -109,7 +106,7 @@ impl Running {
     }
 
     /// One call; everything but VALID is an `Err`.
-    fn call(
+    pub(super) fn call(
         &mut self,
         entry: Entry,
         info: CallInfo,
@@ -207,40 +204,66 @@ pub(crate) struct Code {
 
 /// Modules by their hash, each once.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Codes(pub(crate) BTreeMap<CodeHash, Code>);
+pub(crate) struct Codes {
+    by_hash: BTreeMap<CodeHash, Code>,
+    /// Bytes of all.
+    bytes: u64,
+}
 
 impl Codes {
+    /// Whether so many bytes more may be kept, whatever modules they are.
+    pub(super) fn fits(&self, bytes: u64, max: u64) -> bool {
+        self.bytes.saturating_add(bytes) <= max
+    }
+
     /// Whether a module may be kept beside the others.
-    fn has_room(&self, hash: CodeHash, bytes: usize, max: u64) -> Result<(), No> {
-        let kept: u64 = self.0.values().map(|code| code.bytes.len() as u64).sum();
-        if self.0.contains_key(&hash) || kept + bytes as u64 <= max {
-            return Ok(());
-        }
-        Err(No {
-            reason: ErrorCode::Limit,
-            detail: Detail::Limit(max),
+    pub(super) fn has_room(&self, host: &dyn ProgramHost, code: &[u8], max: u64) -> bool {
+        self.fits(code.len() as u64, max) || self.by_hash.contains_key(&host.hash(code))
+    }
+
+    pub(super) fn get(&self, hash: CodeHash) -> Option<&Code> {
+        self.by_hash.get(&hash)
+    }
+
+    /// All of them, in order of their hashes.
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &Code> {
+        self.by_hash.values()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_hash.is_empty()
+    }
+
+    /// Keeps a module that no topic runs yet.
+    pub(super) fn insert(&mut self, hash: CodeHash, bytes: Arc<[u8]>) -> &mut Code {
+        let sum = &mut self.bytes;
+        self.by_hash.entry(hash).or_insert_with(|| {
+            *sum += bytes.len() as u64;
+            Code { bytes, topics: 0 }
         })
     }
 
-    pub(super) fn take(&mut self, hash: CodeHash, bytes: &[u8]) {
-        let code = self.0.entry(hash).or_insert_with(|| Code {
-            bytes: Arc::from(bytes),
-            topics: 0,
-        });
-        code.topics += 1;
+    pub(super) fn get_mut(&mut self, hash: CodeHash) -> Option<&mut Code> {
+        self.by_hash.get_mut(&hash)
+    }
+
+    pub(super) fn take(&mut self, hash: CodeHash, bytes: Arc<[u8]>) {
+        self.insert(hash, bytes).topics += 1;
     }
 
     pub(super) fn release(&mut self, hash: CodeHash) {
-        if let Some(code) = self.0.get_mut(&hash) {
-            code.topics = code.topics.saturating_sub(1);
-            if code.topics == 0 {
-                self.0.remove(&hash);
-            }
+        let Some(code) = self.by_hash.get_mut(&hash) else {
+            return;
+        };
+        code.topics = code.topics.saturating_sub(1);
+        if code.topics == 0 {
+            self.bytes -= code.bytes.len() as u64;
+            self.by_hash.remove(&hash);
         }
     }
 }
 
-fn info(stamp: &Stamp, op: u32) -> CallInfo {
+pub(super) fn info(stamp: &Stamp, op: u32) -> CallInfo {
     CallInfo {
         op,
         txn: false,
@@ -254,7 +277,7 @@ fn info(stamp: &Stamp, op: u32) -> CallInfo {
     }
 }
 
-fn bad(text: &str) -> No {
+pub(super) fn bad(text: &str) -> No {
     let mut end = text.len().min(DETAIL_TEXT_BYTES_MAX);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -265,8 +288,13 @@ fn bad(text: &str) -> No {
     }
 }
 
+/// A limit was reached.
+pub(super) fn limited(max: u64) -> No {
+    No::limit(ErrorCode::Limit, max)
+}
+
 /// What a CREATE or REPLACE record tells about the program.
-fn announcement(hash: CodeHash, args: &[u8]) -> Vec<u8> {
+pub(super) fn announcement(hash: CodeHash, args: &[u8]) -> Vec<u8> {
     [&hash.0[..], args].concat()
 }
 
@@ -322,6 +350,7 @@ pub(super) fn settle<S: ConsequenceSink + ?Sized>(
     if let Err(no) = &verdict {
         topic.digest = topic.digest.fold(told(&no.detail));
     }
+    running.desk.rest();
     if let Some(live) = topic.live.as_mut() {
         live.program = Some(running);
     }
@@ -389,7 +418,7 @@ fn aborted(index: u32, no: &No) -> No {
 }
 
 /// Whether the wanted records keep the number of keys in its quota.
-fn within_quota(desk: &Desk, live: &Live, item: &Item<'_>) -> Result<(), No> {
+pub(super) fn within_quota(desk: &Desk, live: &Live, item: &Item<'_>) -> Result<(), No> {
     if live.options.keys_max.is_none() {
         return Ok(());
     }
@@ -457,7 +486,7 @@ impl<'a> Inputs<'a> {
 }
 
 /// Writes the wanted records. The last one closes the intention.
-fn publish<S: ConsequenceSink + ?Sized>(
+pub(super) fn publish<S: ConsequenceSink + ?Sized>(
     id: TopicId,
     topic: &mut Topic,
     desk: &Desk,
@@ -499,188 +528,6 @@ fn publish<S: ConsequenceSink + ?Sized>(
     }
 }
 
-impl Machine {
-    fn program_host(&self, stamp: &Stamp) -> Result<Arc<dyn ProgramHost>, ApplyError> {
-        let host = self.host.as_ref().map(Arc::clone);
-        host.ok_or(ApplyError::ProgramNeeded(stamp.intention))
-    }
-
-    /// CREATE with a program. The topic comes into being only when the
-    /// program's own start succeeds (T2).
-    pub(super) fn create_program<S: ConsequenceSink + ?Sized>(
-        &mut self,
-        item: &Item<'_>,
-        known: Option<TopicId>,
-        (options, code, args, meter): (&[u8], &[u8], &[u8], u32),
-        stamp: &Stamp,
-        sink: &mut S,
-    ) -> Result<Result<Emitted, No>, ApplyError> {
-        let host = self.program_host(stamp)?;
-        let limit = |max: usize| No {
-            reason: ErrorCode::Limit,
-            detail: Detail::Limit(max as u64),
-        };
-        if known.is_none() && self.topics.len() >= TOPICS_MAX {
-            return Ok(Err(limit(TOPICS_MAX)));
-        }
-        if args.len() > ARGUMENT_BYTES_MAX {
-            return Ok(Err(limit(ARGUMENT_BYTES_MAX)));
-        }
-        let options = TopicOptions::decode(options).unwrap_or_default();
-        let last = known
-            .and_then(|id| self.topics.get(id.index()))
-            .map_or(ConsequenceOffset::ZERO, |topic| topic.last);
-        let mode = options.program.state;
-        let program = match admit(&*host, code, &setup(&options, mode, meter), stamp)? {
-            Ok(program) => program,
-            Err(no) => return Ok(Err(no)),
-        };
-        let hash = host.hash(code);
-        if let Err(no) = self.codes.has_room(hash, code.len(), CODES_BYTES_MAX) {
-            return Ok(Err(no));
-        }
-        let args: Arc<[u8]> = Arc::from(args);
-        let mut desk = Desk::new(mode, options.program_limits(), Arc::clone(&args));
-        desk.set_topic(&String::from_utf8_lossy(item.topic));
-        let watches = program.facts().reads_keys;
-        desk.watch_keys(watches);
-        let mut running = Running::new((hash, meter), args, mode, program, desk, watches);
-        let mut live = Live {
-            incarnation: stamp.intention,
-            created: last.plus(1),
-            options,
-            keys: KeyIndex::new(self.seed),
-            program: None,
-            away: None,
-            stopped: false,
-        };
-        running.open(last.plus(2), item);
-        if running.facts.has_init {
-            let judged = running.call(Entry::Init, info(stamp, op::INIT), (&[], &[]))?;
-            let judged = judged.and_then(|()| within_quota(&running.desk, &live, item));
-            stamp.fuel.set(running.desk.fuel());
-            if let Err(no) = judged {
-                return Ok(Err(no));
-            }
-        }
-        running.settle(true);
-        let id = match known {
-            Some(id) => id,
-            None => self.name(item.topic, sink)?,
-        };
-        self.codes.take(hash, code);
-        let Some(topic) = self.topics.get_mut(id.index()) else {
-            return Ok(Err(limit(TOPICS_MAX)));
-        };
-        topic.digest = topic.digest.fold(running.desk.folded());
-        live.program = None;
-        topic.live = Some(live);
-        let announced = announce(id, topic, RecordKind::Create, &running, item, stamp, sink);
-        if let Some(live) = &mut topic.live {
-            live.program = Some(Box::new(running));
-        }
-        Ok(Ok(announced))
-    }
-
-    /// REPLACE: the new program takes over the state, or the old one stays.
-    pub(super) fn replace<S: ConsequenceSink + ?Sized>(
-        &mut self,
-        item: &Item<'_>,
-        id: TopicId,
-        (expected, code, args, meter): (Option<CodeHash>, &[u8], &[u8], u32),
-        stamp: &Stamp,
-        sink: &mut S,
-    ) -> Result<Result<Emitted, No>, ApplyError> {
-        let host = self.program_host(stamp)?;
-        let Some(topic) = self.topics.get_mut(id.index()) else {
-            return Ok(Err(No::bare(ErrorCode::TopicAbsent)));
-        };
-        let last = topic.last;
-        let Some(live) = topic.live.as_mut() else {
-            return Ok(Err(No::bare(ErrorCode::TopicAbsent)));
-        };
-        let Some(old) = live.program.as_mut() else {
-            return Ok(Err(bad("the topic has no program to replace")));
-        };
-        if expected.is_some_and(|hash| hash != old.code) {
-            let detail = Detail::Text(Arc::from(format!("the topic runs {}", old.code)));
-            let reason = ErrorCode::Conflict;
-            return Ok(Err(No { reason, detail }));
-        }
-        if args.len() > ARGUMENT_BYTES_MAX {
-            return Ok(Err(No {
-                reason: ErrorCode::Limit,
-                detail: Detail::Limit(ARGUMENT_BYTES_MAX as u64),
-            }));
-        }
-        let program = match admit(&*host, code, &setup(&live.options, old.mode, meter), stamp)? {
-            Ok(program) => program,
-            Err(no) => return Ok(Err(no)),
-        };
-        let hash = host.hash(code);
-        if let Err(no) = self.codes.has_room(hash, code.len(), CODES_BYTES_MAX) {
-            return Ok(Err(no));
-        }
-        let facts = program.facts();
-        if old.mode == StateMode::Memory && !facts.has_upgrade {
-            return Ok(Err(bad(
-                "a program of state mode memory can only be replaced by one that exports weir_upgrade",
-            )));
-        }
-        if facts.reads_keys && !old.watches && !live.keys.is_empty() {
-            return Ok(Err(bad(
-                "the program reads the topic's keys, whose values are not kept for the old one",
-            )));
-        }
-        let (old_code, old_args) = (old.code, Arc::clone(&old.args));
-        let mut desk = std::mem::take(&mut *old.desk);
-        let old_image = std::mem::take(desk.image_mut());
-        let args: Arc<[u8]> = Arc::from(args);
-        desk.set_args(Arc::clone(&args));
-        desk.set_old_code(Some(old_code));
-        if facts.reads_keys && !old.watches {
-            desk.watch_keys(true);
-        }
-        let watches = old.watches || facts.reads_keys;
-        let mut running = Running::new((hash, meter), args, old.mode, program, desk, watches);
-        running.counts = old.counts;
-        running.open(last.plus(2), item);
-        let judged = if facts.has_upgrade {
-            running.call(Entry::Upgrade, info(stamp, op::UPGRADE), (&[], &[]))?
-        } else {
-            Ok(())
-        };
-        let old_watches = old.watches;
-        let judged = judged.and_then(|()| within_quota(&running.desk, live, item));
-        stamp.fuel.set(running.desk.fuel());
-        running.settle(judged.is_ok());
-        running.desk.set_old_code(None);
-        if let Err(no) = judged {
-            let mut desk = running.desk;
-            desk.set_args(old_args);
-            *desk.image_mut() = old_image;
-            if !old_watches {
-                desk.watch_keys(false);
-            }
-            if let Some(old) = live.program.as_mut() {
-                old.desk = desk;
-                old.counts = running.counts;
-            }
-            return Ok(Err(no));
-        }
-        live.program = None;
-        live.stopped = false;
-        topic.digest = topic.digest.fold(running.desk.folded());
-        let announced = announce(id, topic, RecordKind::Replace, &running, item, stamp, sink);
-        if let Some(live) = &mut topic.live {
-            live.program = Some(Box::new(running));
-        }
-        self.codes.take(hash, code);
-        self.codes.release(old_code);
-        Ok(Ok(announced))
-    }
-}
-
 /// What a host must know about a topic with these options.
 pub(super) fn setup(options: &TopicOptions, mode: StateMode, meter: u32) -> Setup {
     Setup {
@@ -690,7 +537,7 @@ pub(super) fn setup(options: &TopicOptions, mode: StateMode, meter: u32) -> Setu
     }
 }
 
-fn admit(
+pub(super) fn admit(
     host: &dyn ProgramHost,
     code: &[u8],
     setup: &Setup,
@@ -706,47 +553,42 @@ fn admit(
     }
 }
 
-/// Writes the CREATE or REPLACE record and what the program started with.
-fn announce<S: ConsequenceSink + ?Sized>(
-    id: TopicId,
-    topic: &mut Topic,
-    kind: RecordKind,
-    running: &Running,
-    item: &Item<'_>,
-    stamp: &Stamp,
-    sink: &mut S,
-) -> Emitted {
-    let value = announcement(running.code, &running.args);
-    let emits = running.desk.emits().len();
-    let flags = if emits == 0 { RecordFlags::LAST } else { 0 };
-    let offset = emit(id, topic, stamp, sink, kind, flags, |r| {
-        r.value = &value;
-        r.meta = item.meta;
-    });
-    publish(id, topic, &running.desk, item, stamp, sink, false);
-    (offset, u32::try_from(emits + 1).unwrap_or(u32::MAX))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[derive(Debug)]
+    struct First;
+
+    impl ProgramHost for First {
+        fn hash(&self, code: &[u8]) -> CodeHash {
+            CodeHash([code.first().copied().unwrap_or(0); 32])
+        }
+
+        fn admit(&self, _: &[u8], _: &Setup) -> Result<Box<dyn Program>, Refusal> {
+            Err(Refusal::Bad("none".to_owned()))
+        }
+
+        fn fingerprint(&self) -> String {
+            "none".to_owned()
+        }
+    }
+
     #[test]
     fn modules_are_counted_once_and_bounded() {
         let mut codes = Codes::default();
-        let hash = |n| CodeHash([n; 32]);
-        codes.take(hash(1), &[0; 60]);
-        codes.take(hash(1), &[0; 60]);
-        assert!(codes.has_room(hash(2), 40, 100).is_ok());
-        assert!(codes.has_room(hash(1), 60, 100).is_ok(), "kept already");
-        let full = No {
-            reason: ErrorCode::Limit,
-            detail: Detail::Limit(100),
-        };
-        assert_eq!(codes.has_room(hash(2), 41, 100), Err(full));
-        codes.release(hash(1));
-        assert!(codes.has_room(hash(2), 41, 100).is_err(), "one topic left");
-        codes.release(hash(1));
-        assert!(codes.has_room(hash(2), 41, 100).is_ok());
+        let one: Arc<[u8]> = Arc::from([1; 60]);
+        let hash = First.hash(&one);
+        codes.take(hash, Arc::clone(&one));
+        codes.take(hash, Arc::clone(&one));
+        let has_room = |codes: &Codes, code: &[u8]| codes.has_room(&First, code, 100);
+        assert!(has_room(&codes, &[2; 40]));
+        assert!(has_room(&codes, &one), "kept already");
+        assert!(!has_room(&codes, &[2; 41]));
+        codes.release(hash);
+        assert!(!has_room(&codes, &[2; 41]), "one topic left");
+        codes.release(hash);
+        assert!(has_room(&codes, &[2; 100]) && !has_room(&codes, &[2; 101]));
+        assert!(codes.is_empty());
     }
 }

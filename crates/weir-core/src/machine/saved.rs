@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::programs::{Code, Codes, Running, setup};
+use super::programs::{Codes, Running, setup};
 use crate::codec::{Reader, Short, put_bytes, put_varint};
 use crate::desk::{Desk, IMAGE_PAGE_BYTES, Image, ImageMemory, OFFSET_BYTES};
 use crate::keys::KeyIndex;
@@ -166,8 +166,8 @@ fn image(r: &mut Reader<'_>) -> Result<Image, Short> {
 
 pub(super) fn save_codes(codes: &Codes, out: &mut Writer<'_>) -> Result<(), SnapshotError> {
     let mut bytes = Vec::new();
-    put_varint(&mut bytes, codes.0.len() as u64);
-    for code in codes.0.values() {
+    put_varint(&mut bytes, codes.iter().len() as u64);
+    for code in codes.iter() {
         put_bytes(&mut bytes, &code.bytes);
     }
     out.number(CODES)?;
@@ -189,13 +189,7 @@ pub(super) fn load_codes(
             return Err(SnapshotError::Malformed("modules in order of their hash"));
         }
         before = Some(hash);
-        codes.0.insert(
-            hash,
-            Code {
-                bytes: Arc::from(code),
-                topics: 0,
-            },
-        );
+        codes.insert(hash, Arc::from(code));
     }
     if r.is_empty() { Ok(codes) } else { Err(BROKEN) }
 }
@@ -210,7 +204,7 @@ pub(super) fn revive(
     let Some(live) = topic.live.as_mut() else {
         return Err(BROKEN);
     };
-    let code = codes.0.get_mut(&saved.code).ok_or(BROKEN)?;
+    let code = codes.get_mut(saved.code).ok_or(BROKEN)?;
     let setup = setup(&live.options, live.options.program.state, saved.meter);
     let program = host.admit(&code.bytes, &setup).map_err(|refusal| {
         SnapshotError::Program(match refusal {

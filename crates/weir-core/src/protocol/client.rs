@@ -30,6 +30,14 @@ impl Unanswered {
     }
 }
 
+/// Whether a refusal says that nothing was taken and the same may be sent again,
+/// later or elsewhere.
+#[must_use]
+pub const fn is_for_now(code: ErrorCode) -> bool {
+    use ErrorCode::{Busy, Draining, NoLeader, Rate, Redirect};
+    matches!(code, Busy | Draining | NoLeader | Rate | Redirect)
+}
+
 /// What one side learns that the other must not have said.
 pub type Fault = &'static str;
 
@@ -39,6 +47,11 @@ pub struct ClientConnection {
     client: ClientId,
     store: Option<[u8; 16]>,
     sent: VecDeque<Unanswered>,
+    /// What was refused for now and is not in the log: to be sent again, in
+    /// this order.
+    held: VecDeque<Unanswered>,
+    held_items: u64,
+    /// Bytes of `sent`.
     bytes: usize,
     /// Highest number that was answered, all below it too.
     answered: u64,
@@ -56,6 +69,8 @@ impl ClientConnection {
             client,
             store: None,
             sent: VecDeque::new(),
+            held: VecDeque::new(),
+            held_items: 0,
             bytes: 0,
             answered: 0,
             last: 0,
@@ -85,7 +100,8 @@ impl ClientConnection {
     /// The HELLO for a new connection.
     #[must_use]
     pub fn hello(&self) -> Hello<'static> {
-        let in_flight = !self.client.is_none() && !self.sent.is_empty();
+        let waits = !self.sent.is_empty() || !self.held.is_empty();
+        let in_flight = !self.client.is_none() && waits;
         Hello {
             versions: super::VERSION.as_bytes(),
             client: self.client,
@@ -116,7 +132,7 @@ impl ClientConnection {
         let Some(known) = hello.next.checked_sub(1) else {
             return Err("a session without a next nonce");
         };
-        if self.sent.is_empty() {
+        if self.sent.is_empty() && self.held.is_empty() {
             // Nothing in flight: goes on where the store stands.
             self.answered = known;
             self.last = known;
@@ -141,9 +157,75 @@ impl ClientConnection {
     /// Whether a write of so many items and bytes is within the credit.
     #[must_use]
     pub fn may_send(&self, count: u32, bytes: usize) -> bool {
+        let items = (self.last - self.answered).saturating_sub(self.held_items);
         self.sent.is_empty()
-            || (self.last - self.answered + u64::from(count) <= self.window
+            || (items + u64::from(count) <= self.window
                 && (self.bytes + bytes) as u64 <= self.window_bytes)
+    }
+
+    /// What was refused for now, oldest first.
+    #[must_use]
+    pub fn held(&self) -> Option<&Unanswered> {
+        self.held.front()
+    }
+
+    /// The oldest write in flight was refused for now: it keeps its numbers and
+    /// is to be sent [`again`](Self::again).
+    pub fn hold(&mut self) {
+        if let Some(write) = self.sent.pop_front() {
+            self.bytes -= write.items.len();
+            self.keep(write);
+        }
+    }
+
+    fn keep(&mut self, write: Unanswered) {
+        let at = self.held.partition_point(|other| other.first < write.first);
+        self.held_items += u64::from(write.count);
+        self.held.insert(at, write);
+    }
+
+    /// Takes note that the oldest write that was held is about to be sent again,
+    /// and returns it.
+    pub fn again(&mut self) -> Option<&Unanswered> {
+        let write = self.held.pop_front()?;
+        self.held_items -= u64::from(write.count);
+        self.bytes += write.items.len();
+        self.sent.push_back(write);
+        self.sent.back()
+    }
+
+    /// The connection is gone. In a session everything is still to be answered
+    /// and is in flight. Without one, what was sent behind a write that is held
+    /// was refused with it (feature `chain`), and the numbers are returned of
+    /// what was sent in front of it: its outcome is not known.
+    pub fn broke(&mut self) -> std::ops::Range<u64> {
+        if !self.client.is_none() {
+            for write in std::mem::take(&mut self.sent) {
+                self.keep(write);
+            }
+            self.sent = std::mem::take(&mut self.held);
+            self.held_items = 0;
+            self.bytes = self.sent.iter().map(|write| write.items.len()).sum();
+            return self.last + 1..self.last + 1;
+        }
+        let from = self.answered + 1;
+        let behind = self.held.front().map_or(self.last + 1, |held| held.first);
+        for write in std::mem::take(&mut self.sent) {
+            if write.first > behind {
+                self.keep(write);
+            }
+        }
+        self.bytes = 0;
+        self.answered = behind - 1;
+        from..behind
+    }
+
+    /// Holds what is in flight behind so many writes at the front.
+    pub fn hold_behind(&mut self, writes: usize) {
+        for write in self.sent.split_off(writes.min(self.sent.len())) {
+            self.bytes -= write.items.len();
+            self.keep(write);
+        }
     }
 
     /// A credit that the server changed.
@@ -193,6 +275,11 @@ impl ClientConnection {
         let new = (behind.min(self.last + 1)).saturating_sub(first + known);
         let small = |number| u32::try_from(number).unwrap_or(count);
         let (known, new) = (small(known), small(new));
+        let to = self.sent.front().map_or(u64::MAX, |write| write.first);
+        let sent = self.sent.back().map_or(self.answered, Unanswered::last);
+        if new > 0 && (self.answered + 1 < to || self.answered + u64::from(new) > sent) {
+            return Err("an answer to what was refused");
+        }
         self.answered += u64::from(new);
         self.settle();
         Ok((known, new))
@@ -221,6 +308,16 @@ impl ClientConnection {
                 .map_or(0, |write| write.last() - self.answered);
             self.answered += count;
             self.settle();
+            // Those in front of it that are held have waited longer.
+            while self
+                .held
+                .front()
+                .is_some_and(|held| held.first < first + count)
+            {
+                if let Some(held) = self.held.pop_front() {
+                    self.held_items -= u64::from(held.count);
+                }
+            }
             return first..first + count;
         }
         self.give_up()
@@ -228,22 +325,110 @@ impl ClientConnection {
 
     /// Goes on at this number instead of the next one; nothing may be in flight.
     pub fn rewind(&mut self, number: u64) {
-        if self.sent.is_empty() && !self.client.is_none() {
+        if self.sent.is_empty() && self.held.is_empty() && !self.client.is_none() {
             self.answered = number.saturating_sub(1);
             self.last = self.answered;
         }
     }
 
-    /// Forgets everything in flight; in a session its numbers are free again.
+    /// Forgets everything in flight and held; in a session its numbers are free
+    /// again. Returns the numbers of what was in flight.
     pub fn give_up(&mut self) -> std::ops::Range<u64> {
-        let lost = self.answered + 1..self.last + 1;
+        let session = !self.client.is_none();
+        let held = self.held.front().filter(|_| !session);
+        let lost = self.answered + 1..held.map_or(self.last + 1, |held| held.first);
         self.sent.clear();
         self.bytes = 0;
+        self.held.clear();
+        self.held_items = 0;
         if self.client.is_none() {
             self.answered = self.last;
         } else {
             self.last = self.answered;
         }
         lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+    use super::ClientConnection;
+    use crate::ids::ClientId;
+    use crate::protocol::HelloOk;
+
+    fn opened(client: ClientId) -> ClientConnection {
+        let mut writes = ClientConnection::new(client);
+        let hello = HelloOk {
+            next: 1,
+            window: 100,
+            window_bytes: 1000,
+            ..HelloOk::default()
+        };
+        writes.opened(&hello).unwrap();
+        writes
+    }
+
+    fn first_of(writes: &ClientConnection) -> Vec<u64> {
+        writes.unanswered().map(|write| write.first).collect()
+    }
+
+    #[test]
+    fn what_was_refused_for_now_goes_again_in_its_order() {
+        for client in [ClientId::NONE, ClientId([1; 16])] {
+            let mut writes = opened(client);
+            for count in [2, 3, 4] {
+                writes.sent(count, vec![0; 10]);
+            }
+            writes.hold();
+            writes.hold();
+            // The second one is sent, and refused again, while the third is held.
+            writes.hold();
+            assert_eq!(writes.again().unwrap().first, 1);
+            let nonce = u64::from(!client.is_none());
+            assert_eq!(writes.answer(nonce, 2), Ok((0, 2)));
+            assert_eq!(writes.again().unwrap().first, 3);
+            writes.hold();
+            assert_eq!(writes.held().unwrap().first, 3);
+            assert!(writes.may_send(100, 1000), "what is held takes no credit");
+            assert_eq!(writes.again().unwrap().first, 3);
+            assert_eq!(writes.again().unwrap().first, 6);
+            assert!(writes.again().is_none());
+        }
+    }
+
+    #[test]
+    fn a_connection_that_breaks_leaves_open_what_is_not_known() {
+        let mut writes = opened(ClientId::NONE);
+        for count in [1, 1, 1] {
+            writes.sent(count, vec![0; 10]);
+        }
+        writes.hold();
+        // The two behind it were refused with it.
+        assert_eq!(writes.broke(), 1..1);
+        assert_eq!(writes.held().unwrap().first, 1);
+        writes.again();
+        writes.again();
+        // Now two are in flight, in front of the third.
+        assert_eq!(writes.broke(), 1..3);
+        assert_eq!(writes.again().unwrap().first, 3);
+
+        let mut writes = opened(ClientId([1; 16]));
+        for count in [1, 1] {
+            writes.sent(count, vec![0; 10]);
+        }
+        writes.hold();
+        assert!(writes.broke().is_empty());
+        assert_eq!(first_of(&writes), [1, 2]);
+    }
+
+    #[test]
+    fn an_answer_to_what_was_refused_is_a_fault() {
+        let mut writes = opened(ClientId::NONE);
+        writes.sent(1, vec![0]);
+        writes.sent(1, vec![0]);
+        writes.hold();
+        assert!(writes.answer(0, 1).is_err());
     }
 }

@@ -382,6 +382,7 @@ fn hello_ok<'a>(fields: &Fields<'_, 'a>) -> Read<HelloOk<'a>> {
         idle_ms: fields.number(var!("_idle_ms"))?,
         features: fields.words(var!("_features"))?,
         agent: fields.or_empty(var!("_agent"), AGENT_BYTES_MAX)?,
+        client: fields.id(var!("_client"))?.map(ClientId),
     })
 }
 

@@ -333,6 +333,9 @@ impl Encoder {
         self.number(b"_idle_ms", hello.idle_ms);
         self.filled(b"_features", hello.features);
         self.filled(b"_agent", hello.agent);
+        if let Some(client) = hello.client {
+            self.hex(b"_client", &client.0);
+        }
         (b"_notice_hello", b"")
     }
 

@@ -157,6 +157,10 @@ fn what<'a>(action: &Action<'a>) -> Option<What<'a>> {
         Action::Put { key, value } => What::Plain(Operation::Put { key, value }),
         Action::Delete { key } => What::Plain(Operation::Delete { key }),
         Action::Destroy => What::Plain(Operation::Destroy),
+        Action::Quarantine { stopped } => {
+            let stopped = *stopped;
+            What::Plain(Operation::Quarantine { stopped })
+        }
         Action::Create {
             options: bytes,
             code: [],
@@ -182,9 +186,9 @@ fn what<'a>(action: &Action<'a>) -> Option<What<'a>> {
         Action::Cursor {
             step: GroupStep::Claim { .. } | GroupStep::Buried { .. },
             ..
-        } => return None,
+        }
+        | Action::ExpireSessions { .. } => return None,
         Action::Cursor { group, step } => What::Plain(Operation::Cursor { group, step: *step }),
-        _ => return None,
     })
 }
 

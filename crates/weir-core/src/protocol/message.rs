@@ -110,6 +110,9 @@ pub struct HelloOk<'a> {
     pub features: &'a [u8],
     /// Program and version of the server.
     pub agent: &'a [u8],
+    /// What records of the session name as their client, if it is another id
+    /// than that of HELLO.
+    pub client: Option<ClientId>,
 }
 
 /// Where a listener begins.

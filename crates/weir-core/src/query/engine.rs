@@ -15,15 +15,16 @@ use super::buffer::{Account, Buffer};
 use super::distinct::Distinct;
 use super::error::QueryError;
 use super::fold::Fold;
-use super::heap::Heap;
 use super::key::OwnedKey;
-use super::load::{Boundary, Load, Loaded, Loader};
+use super::load::{Boundary, Load, Loader};
 use super::options::{Bounds, Budgets, Mode};
 use super::page::{Item, ResultPage};
 use super::plan::{Plan, Select};
+use super::rows::Loaded;
 use super::sort::Sorter;
 use super::source::{Need, PageIn, Source, SourceId};
 use super::token::Token;
+use super::tournament::Tournament;
 use crate::error_code::ErrorCode;
 
 /// What [`Query::next`] answers.
@@ -50,7 +51,9 @@ pub struct Query {
     pub(super) mode: Option<Mode>,
     pub(super) flow: Flow,
     pub(super) stages: Stages,
-    pub(super) boundary: Option<Boundary>,
+    /// What earlier runs handed out: up to the first one, and of whole sources
+    /// that its source is a part of, up to those behind it.
+    pub(super) boundary: Vec<Boundary>,
     pub(super) resumed: Option<Token>,
     /// The mode of the run that the token is of.
     pub(super) forced: Option<Mode>,
@@ -64,12 +67,19 @@ pub struct Query {
 /// What the modes remember.
 #[derive(Debug, Default)]
 pub(super) struct Flow {
-    pub(super) heap: Heap,
+    /// Where the sources of a merge stand.
+    pub(super) heads: Tournament,
+    /// The source that was on top last.
+    pub(super) streak: Option<u32>,
     pub(super) sorter: Sorter,
     /// Of each page in memory its source, as they came.
     pub(super) arrivals: VecDeque<u32>,
+    /// Bytes of the largest page that came: what room a page ahead needs.
+    pub(super) page_seen: u64,
     /// Rank of the source whose turn it is.
     pub(super) turn: usize,
+    /// The source of the last item, where they come one after the other.
+    pub(super) used: Option<u32>,
     /// Keys and source of the last item handed on, once its page is gone.
     pub(super) last: Option<Last>,
     /// The same while the page is there: source and row.
@@ -98,7 +108,7 @@ pub(super) struct Stages {
 }
 
 /// A result page that is being filled.
-struct Filling {
+pub(super) struct Filling {
     page: ResultPage,
     bounds: Bounds,
     serial: u64,
@@ -138,7 +148,7 @@ impl Query {
             mode: None,
             flow: Flow::default(),
             stages,
-            boundary: None,
+            boundary: Vec::new(),
             resumed: None,
             forced: None,
             scratch: Items::default(),
@@ -187,8 +197,8 @@ impl Query {
     ///
     /// # Errors
     /// `UNKNOWN_SOURCE`, `SOURCE_FINISHED`, `OVER_BUDGET`, what is wrong with
-    /// the page, `SOURCE_NOT_SORTED`, `ORDER_KEY_TYPE`. Nothing has changed
-    /// then.
+    /// the page, `SOURCE_NOT_SORTED`, `ORDER_KEY_TYPE`; of a query that failed,
+    /// why it did. Nothing has changed then, and the page is not kept.
     pub fn enqueue(
         &mut self,
         id: SourceId,
@@ -196,16 +206,18 @@ impl Query {
         next: Option<Bytes>,
     ) -> Result<(), QueryError> {
         let page = page.into();
+        let bytes = page.bytes.len() as u64;
         let mut scratch = std::mem::take(&mut self.scratch);
         let load = self.load(id, page, &mut scratch);
         self.scratch = scratch;
         let Some(load) = load? else {
             return Ok(());
         };
-        if let Some(boundary) = &mut self.boundary {
-            boundary.equal -= load.equal_used;
+        for (boundary, used) in self.boundary.iter_mut().zip(&load.equal_used) {
+            boundary.equal -= used;
         }
         self.skipped += load.skipped;
+        self.flow.page_seen = self.flow.page_seen.max(bytes);
         let Some(source) = self.sources.get_mut(id.index()) else {
             return Ok(());
         };
@@ -213,8 +225,9 @@ impl Query {
         source.items_in += load.raw;
         source.skip = 0;
         source.splits = 0;
-        source.ended = next.is_none();
-        source.asked = next;
+        source.left = source.left.map(|left| left.saturating_sub(1));
+        source.ended = next.is_none() || source.left == Some(0);
+        source.asked = next.filter(|_| !source.ended);
         if load.last_raw.is_some() {
             source.last_raw = load.last_raw;
         }
@@ -227,6 +240,7 @@ impl Query {
                 self.flow.arrivals.push_back(id.0);
             }
         }
+        self.join(id.0);
         Ok(())
     }
 
@@ -240,6 +254,9 @@ impl Query {
         let source = self.source(id)?;
         if source.ended {
             return Err(QueryError::new(ErrorCode::SourceFinished).of(id, &source.name));
+        }
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
         }
         if self.done {
             return Ok(None);
@@ -259,10 +276,10 @@ impl Query {
             plan: &self.plan,
             source,
             id,
-            boundary: self.boundary.as_ref(),
+            boundary: &self.boundary,
         };
         let buffer = Buffer::new(page.bytes, &self.account);
-        let load = loader.load(buffer, page.frames.as_ref(), scratch)?;
+        let load = loader.load(&buffer, page.frames, scratch)?;
         Ok(Some(load))
     }
 
@@ -278,7 +295,13 @@ impl Query {
         if let Some(source) = self.sources.get_mut(id.index()) {
             source.ended = true;
             source.asked = None;
+            // Where pages are not the same again, it is asked again.
+            let paged = |page: &Loaded| page.starts.is_empty();
+            if source.stable && source.pages.front().is_some_and(paged) {
+                source.left = Some(0);
+            }
         }
+        self.join(id.0);
         Ok(())
     }
 
@@ -312,9 +335,11 @@ impl Query {
             serial: self.serial,
             made: Vec::new(),
         };
+        let runs = self.mode == Some(Mode::Merge) && self.stages.fold.is_none();
         let mut end = false;
         while !out.is_full() && self.stages.limit != Some(0) {
             match self.pull()? {
+                Pull::Source(source) if runs => self.hand_on_run(source, &mut out)?,
                 Pull::Source(source) => self.hand_on(source, &mut out)?,
                 Pull::Sorted => {
                     if !self.hand_on_sorted(&mut out)? {
@@ -349,7 +374,7 @@ impl Query {
         for source in &mut self.sources {
             source.pages.clear();
         }
-        self.flow.heap.clear();
+        self.flow.heads.clear();
         self.flow.sorter.clear();
         self.flow.arrivals.clear();
     }
@@ -358,6 +383,10 @@ impl Query {
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.done || self.failed.is_some()
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.is_some()
     }
 
     /// Items behind the filter that can still make a difference, of each source:
@@ -446,7 +475,7 @@ impl Query {
     }
 }
 
-fn placed(error: QueryError, id: SourceId, from: &Source, page: u64) -> QueryError {
+pub(super) fn placed(error: QueryError, id: SourceId, from: &Source, page: u64) -> QueryError {
     let mut error = error.of(id, &from.name);
     error.place.page = Some(page);
     error
@@ -454,7 +483,8 @@ fn placed(error: QueryError, id: SourceId, from: &Source, page: u64) -> QueryErr
 
 impl Stages {
     /// Distinct, offset, limit, select.
-    fn take(
+    #[inline]
+    pub(super) fn take(
         &mut self,
         plan: &Plan,
         page: &mut Loaded,
@@ -490,7 +520,7 @@ impl Stages {
             offset: span.offset,
             len: span.len,
             source,
-            index: head.index,
+            index: page.index(row),
             constructed: false,
         });
         Ok(())
@@ -520,7 +550,8 @@ impl Stages {
 }
 
 impl Filling {
-    fn is_full(&self) -> bool {
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
         let items = self.page.items.len();
         items > 0 && (items >= self.bounds.items_max || self.page.bytes >= self.bounds.bytes_max)
     }

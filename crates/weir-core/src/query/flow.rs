@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 
-use super::engine::{Flow, Last, Pull, Query};
+use super::engine::{Filling, Flow, Last, Pull, Query, placed};
 use super::error::QueryError;
-use super::heap::Entry;
-use super::key::OwnedKey;
-use super::load::{compare, row};
+use super::key::{OwnedKey, PREFIX, Reduced};
 use super::options::Mode;
 use super::plan::Plan;
+use super::rows::{compare, row};
 use super::sort::Sorter;
 use super::source::{Need, Source, SourceId};
+use super::tournament::Entry;
 use crate::error_code::ErrorCode;
 
 impl Query {
@@ -61,13 +61,10 @@ impl Query {
         })
     }
 
-    /// Puts a source into the heap.
+    /// Tells the merge where a source stands, after anything that changes that.
     pub(super) fn join(&mut self, source: u32) {
-        if self.mode == Some(Mode::Merge)
-            && let Some(entry) = entry(&self.plan, &self.sources, source)
-        {
-            let (plan, sources) = (&self.plan, &self.sources);
-            self.flow.heap.push(entry, |a, b| less(plan, sources, a, b));
+        if self.mode == Some(Mode::Merge) {
+            self.refresh(source);
         }
     }
 
@@ -82,29 +79,69 @@ impl Query {
         })
     }
 
-    fn pull_merged(&mut self) -> Pull {
-        loop {
-            let Some(top) = self.flow.heap.top() else {
-                return Pull::End;
-            };
-            if !top.bound {
-                return Pull::Source(top.source);
-            }
-            // It may be stale: a page has come, or a higher watermark.
-            self.refresh(top.source);
-            match self.flow.heap.top() {
-                Some(now) if now.bound && now.source == top.source => return Pull::Blocked,
-                _ => {}
-            }
+    fn pull_merged(&self) -> Pull {
+        match self.flow.heads.top() {
+            None => Pull::End,
+            Some(top) if top.is_bound() => Pull::Blocked,
+            Some(top) => Pull::Source(top.source()),
         }
     }
 
-    /// Makes the top of the heap, which is of this source, what it should be.
+    /// Makes the head of a source in the merge what it is now.
     fn refresh(&mut self, source: u32) {
         let new = entry(&self.plan, &self.sources, source);
         let (plan, sources) = (&self.plan, &self.sources);
-        let heap = &mut self.flow.heap;
-        heap.replace(new, |a, b| less(plan, sources, a, b));
+        let heads = &mut self.flow.heads;
+        heads.set(source, new, |a, b| less_in_full(plan, sources, a, b));
+    }
+
+    /// Up to where a source stays on top of the merge, if it was there before:
+    /// while its keys are below this. Nothing when that is not worth asking, or
+    /// not known.
+    fn reach(&mut self, source: u32) -> Option<u128> {
+        let again = self.flow.streak == Some(source);
+        self.flow.streak = Some(source);
+        if !again {
+            return None;
+        }
+        let (plan, sources) = (&self.plan, &self.sources);
+        let heads = &self.flow.heads;
+        let next = heads.challenger(source, |a, b| less_in_full(plan, sources, a, b));
+        Some(next.map_or(u128::MAX, |next| next.key() & PREFIX))
+    }
+
+    /// Brings items of the source on top of a merge through the stages, as long
+    /// as it stays there.
+    pub(super) fn hand_on_run(&mut self, source: u32, out: &mut Filling) -> Result<(), QueryError> {
+        let reach = self.reach(source);
+        let descending = self.plan.keys.first().is_some_and(|key| key.descending);
+        let (stages, flow) = (&mut self.stages, &mut self.flow);
+        let Some(from) = self.sources.get_mut(source as usize) else {
+            return Ok(());
+        };
+        let Some(page) = from.pages.front_mut() else {
+            return Ok(());
+        };
+        loop {
+            let row = page.next;
+            let taken = stages.take(&self.plan, page, row, SourceId(source), out);
+            if let Err(error) = taken {
+                let number = page.number;
+                return Err(placed(error, SourceId(source), from, number));
+            }
+            let Some(head) = page.heads.get(row + 1) else {
+                break;
+            };
+            page.next = row + 1;
+            let key = head.key.reduced().prefix(descending);
+            if reach.is_none_or(|reach| key >= reach) || out.is_full() || stages.limit == Some(0) {
+                flow.last_row = Some((source, row));
+                self.refresh(source);
+                return Ok(());
+            }
+        }
+        self.advance(source);
+        Ok(())
     }
 
     fn pull_sorted(&mut self) -> Result<Pull, QueryError> {
@@ -190,6 +227,7 @@ impl Query {
         match self.mode {
             Some(Mode::Merge) => self.refresh(source),
             Some(Mode::RoundRobin) => self.flow.turn += 1,
+            Some(Mode::Sequential) => self.flow.used = Some(source),
             _ => {}
         }
     }
@@ -233,7 +271,7 @@ impl Query {
                     .collect()
             }
         };
-        let hint = self.budgets.page_bytes_hint;
+        let hint = self.budgets.page_bytes_hint.max(self.flow.page_seen);
         let mut room = self
             .budgets
             .buffer_bytes_max
@@ -301,11 +339,11 @@ impl Query {
     /// The least item that is there.
     fn least(&self) -> Option<Entry> {
         let (plan, sources) = (&self.plan, &self.sources);
-        let heads = self.flow.heap.iter().filter(|entry| !entry.bound);
+        let heads = self.flow.heads.iter().filter(|entry| !entry.is_bound());
         let mut least: Option<Entry> = None;
         for head in heads {
-            if least.is_none_or(|least| less(plan, sources, head, &least)) {
-                least = Some(*head);
+            if least.is_none_or(|least| less(plan, sources, &head, &least)) {
+                least = Some(head);
             }
         }
         least
@@ -339,53 +377,52 @@ fn last(plan: &Plan, from: &Source, source: u32, row: usize) -> Option<Last> {
     })
 }
 
-/// What a source is in the heap; nothing when it is over.
+/// What a source is in the merge; nothing when it is over.
 fn entry(plan: &Plan, sources: &[Source], source: u32) -> Option<Entry> {
     let from = sources.get(source as usize)?;
     let descending = plan.keys.first().is_some_and(|key| key.descending);
     if let Some(page) = from.pages.front() {
-        return Some(Entry {
-            key: page.head(page.next).key.prefix(descending),
-            source,
-            bound: false,
-        });
+        let key = page.head(page.next).key.reduced().turned(descending);
+        return Some(Entry::new(key, source, false));
     }
     if from.ended {
         return None;
     }
     let mark = from.watermark.as_ref().and_then(|keys| keys.first());
-    Some(Entry {
-        key: mark.map_or(0, |key| key.reduced.prefix(descending)),
-        source,
-        bound: true,
-    })
+    let key = mark.map_or(0, |key| key.reduced.turned(descending));
+    Some(Entry::new(key, source, true))
 }
 
 /// Whether `a` comes before `b`: by keys, then by rank.
 #[inline]
 fn less(plan: &Plan, sources: &[Source], a: &Entry, b: &Entry) -> bool {
-    if a.key != b.key {
-        return a.key < b.key;
+    if (a.key() ^ b.key()) & PREFIX != 0 {
+        return a.key() < b.key();
     }
     less_in_full(plan, sources, a, b)
 }
 
 fn less_in_full(plan: &Plan, sources: &[Source], a: &Entry, b: &Entry) -> bool {
     let (Some(x), Some(y)) = (
-        sources.get(a.source as usize),
-        sources.get(b.source as usize),
+        sources.get(a.source() as usize),
+        sources.get(b.source() as usize),
     ) else {
         return false;
     };
+    let decided = plan.keys.len() == 1 && a.key() == b.key() && !a.is_bound() && !b.is_bound();
+    let descending = plan.keys.first().is_some_and(|key| key.descending);
+    if decided && Reduced::is_exact_turned(a.key(), descending) {
+        return x.rank < y.rank;
+    }
     // A source that may still give anything is below everything.
-    let open = |entry: &Entry, source: &Source| entry.bound && source.watermark.is_none();
+    let open = |entry: &Entry, source: &Source| entry.is_bound() && source.watermark.is_none();
     match (open(a, x), open(b, y)) {
         (true, false) => return true,
         (false, true) => return false,
         (true, true) => return x.rank < y.rank,
         (false, false) => {}
     }
-    let order = match (a.bound, b.bound) {
+    let order = match (a.is_bound(), b.is_bound()) {
         (false, false) => compare(plan, head(plan, x), head(plan, y)),
         (true, false) => compare(plan, row(bound(x)), head(plan, y)),
         (false, true) => compare(plan, head(plan, x), row(bound(y))),

@@ -66,13 +66,15 @@ pub(crate) enum Literal<'a> {
 pub(crate) struct Reduced(u128);
 
 /// The bytes that order any two keys: type and ten more.
-const PREFIX: u128 = !0 << 40;
+pub(crate) const PREFIX: u128 = !0 << 40;
 /// Bytes of a value in an exact key.
 const EXACT: usize = 14;
 /// Bytes of a value in one that is not.
 const INEXACT: usize = 10;
 /// A power of ten of 0 in the two bytes of a number.
 const BIAS: i64 = 0x4000;
+/// Stands before a half of a pair where strings are ordered by code units.
+const PAIR: u8 = 0xee;
 
 impl Reduced {
     /// Below all keys of items.
@@ -80,7 +82,9 @@ impl Reduced {
 
     pub(crate) fn of(kind: Kind, literal: Literal<'_>, strings: Strings) -> Self {
         match (kind, literal) {
-            (Kind::Number, Literal::Json(literal)) => number(&Number::parse(literal)),
+            (Kind::Number, Literal::Json(literal)) => {
+                Self::plain(literal).unwrap_or_else(|| number(&Number::parse(literal)))
+            }
             (Kind::String, Literal::Json(literal)) => {
                 let inside = json::inside(literal);
                 if strings == Strings::Scalar && !inside.iter().take(EXACT + 1).any(|b| *b == b'\\')
@@ -95,18 +99,23 @@ impl Reduced {
         }
     }
 
+    /// Of an integer that is written plainly; nothing for any other literal.
+    #[inline]
+    pub(crate) fn plain(literal: &[u8]) -> Option<Self> {
+        digits(literal).map(|(negative, digits)| whole(digits, negative))
+    }
+
     /// Of a number of the engine.
+    #[inline]
     pub(crate) fn integer(value: u64) -> Self {
-        let mut digits = [0u8; 20];
-        let (mut at, mut left) = (digits.len(), value);
-        while left > 0 {
-            at -= 1;
-            if let Some(digit) = digits.get_mut(at) {
-                *digit = b'0' + u8::try_from(left % 10).unwrap_or(0);
-            }
-            left /= 10;
+        const PART: u64 = 100_000_000;
+        let part = |value: u64| u128::from(decimal(u32::try_from(value).unwrap_or(0)));
+        let (low, rest) = (value % PART, value / PART);
+        let mut digits = part(low);
+        if rest > 0 {
+            digits |= part(rest % PART) << 32 | part(rest / PART) << 64;
         }
-        number(&Number::parse(digits.get(at..).unwrap_or_default()))
+        whole(digits, false)
     }
 
     fn tagged(kind: Kind, content: [u8; EXACT], last: u8) -> Self {
@@ -154,13 +163,95 @@ impl Reduced {
         self.0 & 0xff != 0
     }
 
+    /// The same of what [`turned`](Self::turned) gave.
+    pub(crate) const fn is_exact_turned(key: u128, descending: bool) -> bool {
+        let key = if descending { !key } else { key };
+        key & 0xff != 0
+    }
+
     /// The part that may be compared without a look at the value; turned round
     /// for a descending key.
     #[inline]
     pub(crate) const fn prefix(self, descending: bool) -> u128 {
-        let turned = if descending { !self.0 } else { self.0 };
-        turned & PREFIX
+        self.turned(descending) & PREFIX
     }
+
+    /// All of it, turned round for a descending key. Of two that differ in the
+    /// prefix, the lower one comes first.
+    #[inline]
+    pub(crate) const fn turned(self, descending: bool) -> u128 {
+        if descending { !self.0 } else { self.0 }
+    }
+}
+
+/// The four-bit digits of a number below 10^8, all at once: by pairs of four,
+/// of two, of one.
+const fn decimal(value: u32) -> u32 {
+    let (high, low) = (value / 10_000, value % 10_000);
+    let fours = (high as u64) << 32 | low as u64;
+    let hundreds = ((fours * 10_486) >> 20) & 0x7f_0000_007f;
+    let twos = fours + hundreds * (0x1_0000 - 100);
+    let tens = ((twos * 103) >> 10) & 0x000f_000f_000f_000f;
+    let ones = twos + tens * (16 - 10);
+    let bytes = (ones | ones >> 8) & 0xffff_0000_ffff;
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "the upper half is not wanted"
+    )]
+    let low = (bytes | bytes >> 16) as u32;
+    low
+}
+
+/// Sign and four-bit digits of an integer that is written plainly, as nearly all
+/// are; nothing for any other literal.
+#[inline]
+fn digits(literal: &[u8]) -> Option<(bool, u128)> {
+    let (negative, rest) = match literal.split_first()? {
+        (b'-', rest) => (true, rest),
+        _ => (false, literal),
+    };
+    if rest.len() > 2 * (EXACT - 2) {
+        return None;
+    }
+    let mut digits = 0u128;
+    if rest.len() <= 16 {
+        let mut few = 0u64;
+        for byte in rest {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                return None;
+            }
+            few = few << 4 | u64::from(digit);
+        }
+        digits |= u128::from(few);
+    } else {
+        for byte in rest {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                return None;
+            }
+            digits = digits << 4 | u128::from(digit);
+        }
+    }
+    Some((negative, digits))
+}
+
+/// Of an integer by its four-bit digits, at most 24: what [`number`] makes of it.
+#[inline]
+fn whole(digits: u128, negative: bool) -> Reduced {
+    /// Bits of digits.
+    const CONTENT: u32 = 96;
+    const TURNED: u128 = ((1 << (CONTENT + 16)) - 1) << 8;
+    const _: () = assert!(CONTENT as usize == 8 * (EXACT - 2));
+    let count = (u128::BITS - digits.leading_zeros()).div_ceil(4);
+    let tag = (Kind::Number as u128) << 120 | 1;
+    if count == 0 {
+        return Reduced(tag | (0x8000 << (8 + CONTENT)));
+    }
+    let power = 0x8000 | (u128::from(BIAS.unsigned_abs()) + u128::from(count));
+    let content = power << CONTENT | digits << (CONTENT - 4 * count);
+    let turned = if negative { TURNED } else { 0 };
+    Reduced((tag | content << 8) ^ turned)
 }
 
 fn number(number: &Number<'_>) -> Reduced {
@@ -221,15 +312,13 @@ fn escaped(literal: &[u8], strings: Strings) -> Reduced {
             // All units of pairs are one here, and then the units say.
             if (0xd800..0xe000).contains(&unit) || unit >= 0x1_0000 {
                 if let Some(to) = bytes.get_mut(length) {
-                    *to = 0xee;
+                    *to = PAIR;
                 }
                 length += 1;
                 exact = false;
                 break;
             }
-            if let Some(lead @ (0xee | 0xef)) = encoded.first_mut() {
-                *lead += 5;
-            }
+            raise(encoded);
         }
         if let Some(to) = bytes.get_mut(length..length + encoded.len()) {
             to.copy_from_slice(encoded);
@@ -241,6 +330,25 @@ fn escaped(literal: &[u8], strings: Strings) -> Reduced {
         }
     }
     string(bytes.get(..length).unwrap_or_default(), exact)
+}
+
+/// A reduced key as two words, so that it takes its place in 8 bytes, not 16.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Packed(u64, u64);
+
+impl Packed {
+    #[inline]
+    pub(crate) const fn reduced(self) -> Reduced {
+        Reduced((self.0 as u128) << 64 | self.1 as u128)
+    }
+}
+
+impl From<Reduced> for Packed {
+    #[inline]
+    #[allow(clippy::cast_possible_truncation, reason = "the lower half")]
+    fn from(key: Reduced) -> Self {
+        Self((key.0 >> 64) as u64, key.0 as u64)
+    }
 }
 
 /// A key with the bytes it was made from.
@@ -262,14 +370,110 @@ impl Key<'_> {
         if a.is_exact() && b.is_exact() {
             return a.0.cmp(&b.0);
         }
-        match (a.kind(), self.literal, other.literal) {
+        let kind = a.kind();
+        match (kind, self.literal, other.literal) {
+            (Kind::Number | Kind::String, ..) if a.is_exact() => {
+                compare_exact(a, kind, other.literal, strings)
+            }
+            (Kind::Number | Kind::String, ..) if b.is_exact() => {
+                compare_exact(b, kind, self.literal, strings).reverse()
+            }
             (Kind::Number, Literal::Json(a), Literal::Json(b)) => json::compare_numbers(a, b),
             (Kind::String, Literal::Json(a), Literal::Json(b)) => {
                 json::compare_strings(a, b, strings)
             }
-            (_, Literal::Raw(a), Literal::Raw(b)) => a.cmp(b),
+            (Kind::String, Literal::Raw(a), Literal::Raw(b)) => a.cmp(b),
+            (Kind::String, Literal::Raw(a), Literal::Json(b)) => {
+                a.iter().copied().cmp(sortable(b, strings))
+            }
+            (Kind::String, Literal::Json(a), Literal::Raw(b)) => {
+                sortable(a, strings).cmp(b.iter().copied())
+            }
             _ => a.0.cmp(&b.0),
         }
+    }
+}
+
+/// An exact number or string against one that is not and begins alike. Rows keep
+/// no literal of exact keys: the key itself says what it is of.
+fn compare_exact(exact: Reduced, kind: Kind, other: Literal<'_>, strings: Strings) -> Ordering {
+    let [_, content @ .., end] = exact.to_bytes();
+    match (kind, other) {
+        (Kind::Number, Literal::Json(other)) => json::compare_numbers(&spelt(content), other),
+        (_, other) => {
+            let length = usize::from(end).saturating_sub(1);
+            let content = content.get(..length).unwrap_or(&content).iter().copied();
+            match other {
+                Literal::Json(other) => content.cmp(sortable(other, strings)),
+                Literal::Raw(other) => content.cmp(other.iter().copied()),
+            }
+        }
+    }
+}
+
+/// A literal of the number that an exact key is of.
+fn spelt(content: [u8; EXACT]) -> Vec<u8> {
+    let negative = content.first().is_some_and(|byte| *byte < 0x80);
+    let content = content.map(|byte| if negative { !byte } else { byte });
+    let [high, low, digits @ ..] = content;
+    let power = i64::from(u16::from_be_bytes([high, low]) & 0x7fff) - BIAS;
+    let mut out = Vec::with_capacity(2 * EXACT + 10);
+    out.extend_from_slice(if negative { b"-0." } else { b"0." });
+    out.extend(
+        digits
+            .iter()
+            .flat_map(|two| [b'0' + (two >> 4), b'0' + (two & 0xf)]),
+    );
+    out.push(b'e');
+    out.extend_from_slice(power.to_string().as_bytes());
+    out
+}
+
+/// Bytes of a string that are ordered as the strings are: those that a reduced
+/// key begins with.
+fn sortable(literal: &[u8], strings: Strings) -> impl Iterator<Item = u8> {
+    Text::new(literal).chars().flat_map(move |unit| {
+        let mut bytes = [0; 6];
+        let length = match strings {
+            Strings::Utf16 if unit >= 0x1_0000 => {
+                let over = unit - 0x1_0000;
+                let (first, second) = bytes.split_at_mut(3);
+                surrogate(0xd800 + (over >> 10), first);
+                surrogate(0xdc00 + (over & 0x3ff), second);
+                6
+            }
+            Strings::Utf16 if (0xd800..0xe000).contains(&unit) => {
+                surrogate(unit, &mut bytes);
+                3
+            }
+            _ => {
+                let mut encoded = [0; 4];
+                let encoded = json::encode(unit, &mut encoded);
+                if strings == Strings::Utf16 {
+                    raise(encoded);
+                }
+                for (to, byte) in bytes.iter_mut().zip(encoded.iter()) {
+                    *to = *byte;
+                }
+                encoded.len()
+            }
+        };
+        bytes.into_iter().take(length)
+    })
+}
+
+/// Half of a pair: behind all that is below, before what [`raise`] lifts.
+fn surrogate(unit: u32, to: &mut [u8]) {
+    let [.., high, low] = unit.to_be_bytes();
+    for (to, byte) in to.iter_mut().zip([PAIR, high, low]) {
+        *to = byte;
+    }
+}
+
+/// Makes room for pairs below U+E000.
+fn raise(encoded: &mut [u8]) {
+    if let Some(lead @ (0xee | 0xef)) = encoded.first_mut() {
+        *lead += 5;
     }
 }
 
@@ -314,10 +518,10 @@ impl OwnedKey {
 
 #[cfg(test)]
 mod tests {
-    use super::{Key, Kind, Literal, Reduced, Strings};
+    use super::{Key, Kind, Literal, Number, Reduced, Strings};
     use std::cmp::Ordering;
 
-    fn compare(a: &str, b: &str, strings: Strings) -> Ordering {
+    fn compare<'a>(a: &'a str, b: &'a str, strings: Strings) -> Ordering {
         let kind = |text: &str| match text.as_bytes().first() {
             None => Kind::Undefined,
             Some(b'n') => Kind::Null,
@@ -328,16 +532,19 @@ mod tests {
             Some(b'{') => Kind::Object,
             Some(_) => Kind::Number,
         };
-        let of = |text: &str| Reduced::of(kind(text), Literal::Json(text.as_bytes()), strings);
-        let (x, y) = (of(a), of(b));
-        let x = Key {
-            reduced: x,
-            literal: Literal::Json(a.as_bytes()),
+        let of = |text: &'a str| Reduced::of(kind(text), Literal::Json(text.as_bytes()), strings);
+        // As of a row: what is exact has no literal.
+        let key = |text: &'a str| {
+            let reduced: Reduced = of(text);
+            let literal: &[u8] = if reduced.is_exact() {
+                &[]
+            } else {
+                text.as_bytes()
+            };
+            let literal = Literal::Json(literal);
+            Key { reduced, literal }
         };
-        let y = Key {
-            reduced: y,
-            literal: Literal::Json(b.as_bytes()),
-        };
+        let (x, y) = (key(a), key(b));
         let order = x.compare(&y, strings);
         assert_eq!(order, y.compare(&x, strings).reverse(), "{a} {b}");
         order
@@ -383,6 +590,7 @@ mod tests {
             "\"abcdefghijklmn\"",
             "\"abcdefghijklmno\"",
             "\"abcdefghijklmnp\"",
+            "\"abcdefghijz\"",
             "\"b\"",
             r#""\u00e9""#,
             r#""\ud800""#,
@@ -395,6 +603,36 @@ mod tests {
             for (place, b) in list.iter().enumerate() {
                 assert_eq!(compare(a, b, Strings::Scalar), at.cmp(&place), "{a} {b}");
             }
+        }
+    }
+
+    #[test]
+    fn plain_integers_are_reduced_as_any_number_is() {
+        let mut literals: Vec<String> = ["0", "-0", "7", "-7"].map(str::to_owned).into();
+        let mut digits = String::new();
+        for at in 0..30u32 {
+            digits.push(char::from(b'0' + u8::try_from(at * 7 % 10).unwrap_or(0)));
+            literals.push(format!("1{digits}"));
+            literals.push(format!("-9{digits}"));
+            literals.push(format!("1{}", "0".repeat(at as usize)));
+            literals.push(format!("-{}", "9".repeat(at as usize + 1)));
+        }
+        for literal in literals {
+            let bytes = literal.as_bytes();
+            let quick = Reduced::of(Kind::Number, Literal::Json(bytes), Strings::Scalar);
+            assert_eq!(quick, super::number(&Number::parse(bytes)), "{literal}");
+        }
+        let mut value = 1u64;
+        for step in 0..20_000u64 {
+            let text = value.to_string();
+            let slow = super::number(&Number::parse(text.as_bytes()));
+            assert_eq!(Reduced::integer(value), slow, "{value}");
+            value = value.wrapping_mul(6_364_136_223_846_793_005) >> (step % 61);
+        }
+        for value in [0, 9, 10, 99_999_999, 100_000_000, u64::MAX] {
+            let text = value.to_string();
+            let slow = super::number(&Number::parse(text.as_bytes()));
+            assert_eq!(Reduced::integer(value), slow, "{value}");
         }
     }
 

@@ -6,253 +6,24 @@
 
 use std::cmp::Ordering;
 
-use bytes::Bytes;
-use weir_scan::{Items, ScanError, ScanErrorKind, Span, Value};
+use weir_scan::{Items, PART_ITEMS, ScanError, ScanErrorKind, Span, Tag, Value};
 
 use super::buffer::Buffer;
 use super::error::QueryError;
 use super::filter::Row;
 use super::key::{Key, Kind, Literal, OwnedKey, Reduced};
 use super::options::{Complex, Missing};
-use super::plan::{Column, Plan, Select};
-use super::source::{Clip, Constant, Frames, Meta, Source, SourceId, kind};
+use super::plan::{Column, OrderKey, Plan, Select};
+use super::rows::{Found, Head, Loaded, compare, row, same_tie};
+use super::source::{Clip, Frames, Meta, Seat, Source, SourceId, kind};
 use crate::error_code::ErrorCode;
-
-/// What a merge looks at of an item: half a cache line.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Head {
-    /// The first key; nothing without an order.
-    pub(crate) key: Reduced,
-    /// Where the item is.
-    pub(crate) span: Span,
-    /// Its number among all items of the page.
-    pub(crate) index: u32,
-}
-
-/// A page in memory, with the items that the filter let through.
-#[derive(Debug)]
-pub(crate) struct Loaded {
-    pub(crate) buffer: Buffer,
-    /// Its number within the source, from 0.
-    pub(crate) number: u64,
-    /// What named it.
-    pub(crate) asked: Option<Bytes>,
-    /// Kept items.
-    pub(crate) heads: Vec<Head>,
-    /// `width` values an item.
-    pub(crate) values: Vec<Value>,
-    pub(crate) width: usize,
-    /// As many properties an item as the plan has.
-    pub(crate) metas: Vec<Meta>,
-    /// Of each item, kept or not, what names a page that begins with it; or
-    /// nothing at all.
-    pub(crate) starts: Vec<Meta>,
-    /// The keys behind the first: one fewer an item than the plan has.
-    pub(crate) keys: Vec<Reduced>,
-    /// The first item that was not handed out.
-    pub(crate) next: usize,
-    /// How many items right before the first one had equal keys.
-    pub(crate) run_before: u64,
-    /// The result page that has this buffer, and its index there.
-    pub(crate) mark: (u64, u32),
-}
-
-impl Loaded {
-    pub(crate) fn value(&self, row: usize, path: usize) -> Value {
-        let value = self.values.get(row * self.width + path);
-        value.copied().unwrap_or_default()
-    }
-
-    fn push(&mut self, head: Head, values: &[Value], metas: &[Meta]) {
-        self.heads.push(head);
-        self.values.extend_from_slice(values);
-        let all = self.heads.len() * self.width;
-        self.values.resize(all, Value::default());
-        self.metas.extend_from_slice(metas);
-    }
-
-    /// Removes the last row but one, or the last.
-    fn remove(&mut self, row: usize, plan: &Plan) {
-        fn cut<T: Copy>(all: &mut Vec<T>, row: usize, width: usize) {
-            let (from, to) = (row * width, ((row + 1) * width).min(all.len()));
-            all.copy_within(to.., from);
-            all.truncate(all.len() - (to - from));
-        }
-        cut(&mut self.heads, row, 1);
-        cut(&mut self.values, row, self.width);
-        cut(&mut self.keys, row, plan.keys.len().saturating_sub(1));
-        if !self.metas.is_empty() {
-            cut(&mut self.metas, row, plan.metas.len());
-        }
-    }
-
-    /// A row of the page.
-    #[inline]
-    pub(crate) fn head(&self, row: usize) -> Head {
-        self.heads.get(row).copied().unwrap_or_default()
-    }
-
-    /// A key of a row, reduced.
-    #[inline]
-    fn reduced(&self, plan: &Plan, row: usize, at: usize) -> Reduced {
-        match at.checked_sub(1) {
-            None => self.head(row).key,
-            Some(behind) => {
-                let width = plan.keys.len().saturating_sub(1);
-                let key = self.keys.get(row * width + behind);
-                key.copied().unwrap_or_default()
-            }
-        }
-    }
-
-    pub(crate) fn bytes(&self, span: Span) -> &[u8] {
-        span.of(&self.buffer)
-    }
-
-    /// What names a page that begins with a row, if that has a name.
-    pub(crate) fn start(&self, row: usize) -> Option<Bytes> {
-        Some(match *self.starts.get(self.head(row).index as usize)? {
-            Meta::Nothing => return None,
-            Meta::Number(number) => Bytes::from(number.to_string()),
-            Meta::Bytes(span) => Bytes::copy_from_slice(self.bytes(span)),
-            Meta::Kind(kind) => Bytes::from_static(kind.name().as_bytes()),
-        })
-    }
-
-    /// The value of a column: its kind, bytes, and number of the engine.
-    pub(crate) fn column<'a>(
-        &'a self,
-        constants: &'a [Option<Constant>],
-        metas: usize,
-        row: usize,
-        column: Column,
-    ) -> (Kind, Literal<'a>, Option<u64>) {
-        match column {
-            Column::Path(path) => {
-                let value = self.value(row, path);
-                (kind(value.tag), Literal::Json(self.bytes(value.span)), None)
-            }
-            Column::Meta(meta) => {
-                if let Some(Some(constant)) = constants.get(meta) {
-                    return (constant.kind, Literal::Json(&constant.literal), None);
-                }
-                match self.metas.get(row * metas + meta).copied() {
-                    None | Some(Meta::Nothing) => (Kind::Undefined, Literal::Json(&[]), None),
-                    Some(Meta::Number(number)) => (Kind::Number, Literal::Json(&[]), Some(number)),
-                    Some(Meta::Bytes(span)) => (Kind::String, Literal::Raw(self.bytes(span)), None),
-                    Some(Meta::Kind(kind)) => {
-                        (Kind::String, Literal::Raw(kind.name().as_bytes()), None)
-                    }
-                }
-            }
-        }
-    }
-
-    /// A key of a row.
-    #[inline]
-    pub(crate) fn key<'a>(
-        &'a self,
-        plan: &Plan,
-        constants: &'a [Option<Constant>],
-        row: usize,
-        at: usize,
-    ) -> Key<'a> {
-        let reduced = self.reduced(plan, row, at);
-        let literal = match plan.keys.get(at) {
-            Some(key) if !reduced.is_exact() => {
-                self.column(constants, plan.metas.len(), row, key.column).1
-            }
-            _ => Literal::Json(&[]),
-        };
-        Key { reduced, literal }
-    }
-
-    /// What orders a row among equal ones, if the source has that.
-    pub(crate) fn tie(&self, plan: &Plan, source: &Source, row: usize) -> Option<OwnedKey> {
-        let value = self.value(row, source.tie?);
-        let literal = Literal::Json(self.bytes(value.span));
-        Some(OwnedKey::of(&Key {
-            reduced: Reduced::of(kind(value.tag), literal, plan.strings),
-            literal,
-        }))
-    }
-
-    /// How many rows up to this one have its keys and its tie.
-    pub(crate) fn run(&self, plan: &Plan, source: &Source, row: usize) -> usize {
-        let key = |row: usize| move |at| self.key(plan, &source.constants, row, at);
-        let tie = self.tie(plan, source, row);
-        let mut run = 1;
-        while run <= row
-            && compare(plan, key(row), key(row - run)) == Ordering::Equal
-            && same_tie(
-                plan,
-                tie.as_ref(),
-                self.tie(plan, source, row - run).as_ref(),
-            )
-        {
-            run += 1;
-        }
-        run
-    }
-
-    /// All keys of a row, to be kept.
-    pub(crate) fn owned(
-        &self,
-        plan: &Plan,
-        constants: &[Option<Constant>],
-        row: usize,
-    ) -> Vec<OwnedKey> {
-        let keys = (0..plan.keys.len()).map(|at| self.key(plan, constants, row, at));
-        keys.map(|key| OwnedKey::of(&key)).collect()
-    }
-}
-
-/// Order of two rows of keys, as the query says.
-pub(crate) fn compare<'a>(
-    plan: &Plan,
-    a: impl Fn(usize) -> Key<'a>,
-    b: impl Fn(usize) -> Key<'a>,
-) -> Ordering {
-    for (at, key) in plan.keys.iter().enumerate() {
-        let order = a(at).compare(&b(at), plan.strings);
-        if order != Ordering::Equal {
-            return if key.descending {
-                order.reverse()
-            } else {
-                order
-            };
-        }
-    }
-    Ordering::Equal
-}
-
-/// Whether two ties are equal, or there is none.
-fn same_tie(plan: &Plan, a: Option<&OwnedKey>, b: Option<&OwnedKey>) -> bool {
-    match (a, b) {
-        (Some(a), Some(b)) => a.key().compare(&b.key(), plan.strings) == Ordering::Equal,
-        _ => true,
-    }
-}
-
-/// A row of kept keys.
-pub(crate) fn row<'a>(keys: &'a [OwnedKey]) -> impl Fn(usize) -> Key<'a> {
-    move |at| {
-        keys.get(at).map_or(
-            Key {
-                reduced: Reduced::LEAST,
-                literal: Literal::Json(&[]),
-            },
-            OwnedKey::key,
-        )
-    }
-}
 
 /// Up to where an earlier run has handed out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Boundary {
     pub(crate) keys: Vec<OwnedKey>,
-    /// Ordinal of the source of the last item.
-    pub(crate) ordinal: u64,
+    /// Of the source of the last item.
+    pub(crate) seat: Seat,
     pub(crate) tie: Option<OwnedKey>,
     /// Items with exactly these keys (and tie) that were handed out.
     pub(crate) equal: u64,
@@ -261,9 +32,17 @@ pub(crate) struct Boundary {
 impl Boundary {
     /// Whether both are at the same place in the order.
     pub(crate) fn is_at(&self, other: &Self, plan: &Plan) -> bool {
-        self.ordinal == other.ordinal
+        self.seat == other.seat
             && compare(plan, row(&self.keys), row(&other.keys)) == Ordering::Equal
             && same_tie(plan, self.tie.as_ref(), other.tie.as_ref())
+    }
+
+    /// Whether this still says something of sources that another one, at equal
+    /// keys in a part of its source, does not.
+    pub(crate) fn is_around(&self, other: &Self, plan: &Plan) -> bool {
+        self.seat != other.seat
+            && other.seat.is_in(&self.seat)
+            && compare(plan, row(&self.keys), row(&other.keys)) == Ordering::Equal
     }
 }
 
@@ -276,7 +55,8 @@ pub(crate) struct Load {
     pub(crate) raw: u64,
     pub(crate) last_raw: Option<Vec<OwnedKey>>,
     pub(crate) last_kept: Option<LastKept>,
-    pub(crate) equal_used: u64,
+    /// For each boundary, how many equal items it left out.
+    pub(crate) equal_used: Vec<u64>,
     pub(crate) skipped: u64,
     /// Whether the last row is of an item that is not kept.
     ghost: bool,
@@ -287,46 +67,177 @@ pub(crate) struct Loader<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) source: &'a Source,
     pub(crate) id: SourceId,
-    pub(crate) boundary: Option<&'a Boundary>,
+    pub(crate) boundary: &'a [Boundary],
 }
+
+/// Rows that are made of a page.
+struct Making<'a, 'b> {
+    loader: &'b Loader<'a>,
+    load: &'b mut Load,
+    frames: Option<&'b Frames>,
+    /// Items of the page that were looked at, with those that have no value.
+    raw: usize,
+    /// Whether what keys were made from is needed again in any case.
+    whole: bool,
+    /// The only key, where all items are kept.
+    simple: Option<OrderKey>,
+    /// The first thing that was wrong.
+    fault: Option<QueryError>,
+}
+
+impl Making<'_, '_> {
+    /// Takes some items that were found.
+    fn part(&mut self, items: &Items) {
+        if self.raw == 0 && self.frames.is_none() {
+            self.expect(items.spans());
+        }
+        for (at, span) in items.spans().iter().enumerate() {
+            // Those without a value, and bad ones that were left out.
+            while let Some(frame) = self.frames.and_then(|frames| frames.spans.get(self.raw))
+                && frame != span
+            {
+                self.missing(*frame);
+            }
+            self.item(*span, items.values(at));
+        }
+    }
+
+    /// Makes room for all by how long the first ones are.
+    fn expect(&mut self, first: &[Span]) {
+        let end = first.last().map_or(0, |last| last.end());
+        let page = self.load.page.buffer.len();
+        let count = first.len().saturating_mul(page) / end.max(1);
+        let more = if first.len() < PART_ITEMS {
+            0
+        } else {
+            count / 32
+        };
+        self.reserve((count + more).min(EXPECTED_MAX));
+    }
+
+    /// Makes room for as many rows, if nearly all items are kept: room that
+    /// doubles would be wasted.
+    fn reserve(&mut self, count: usize) {
+        let plan = self.loader.plan;
+        if plan.filter.is_none() {
+            let (page, rows) = (&mut self.load.page, count);
+            page.heads.reserve_exact(rows);
+            page.keys
+                .reserve_exact(rows * plan.keys.len().saturating_sub(1));
+            if self.whole {
+                page.values.reserve_exact(rows * page.width);
+                page.metas.reserve_exact(rows * plan.metas.len());
+            }
+        }
+    }
+
+    /// A frame that no item was found in.
+    fn missing(&mut self, span: Span) {
+        if span.len == 0 {
+            self.item(span, &[]);
+        } else {
+            self.raw += 1;
+        }
+    }
+
+    /// The frames behind the last item that was found.
+    fn rest(&mut self) {
+        let frames = self.frames;
+        while let Some(frame) = frames.and_then(|frames| frames.spans.get(self.raw)) {
+            self.missing(*frame);
+        }
+    }
+
+    #[inline]
+    fn item(&mut self, span: Span, values: &[Value]) {
+        let raw = self.raw;
+        self.raw += 1;
+        let metas = self.frames.map_or(&[][..], |frames| {
+            let width = self.loader.plan.metas.len();
+            let metas = frames.meta.get(raw * width..(raw + 1) * width);
+            metas.unwrap_or_default()
+        });
+        let found = Found {
+            raw,
+            span,
+            values,
+            metas,
+        };
+        if !self.simply(&found) {
+            self.any(&found);
+        }
+    }
+
+    /// Adds a row as by far most are: kept, with an integer for its only key,
+    /// and above the row before it. False, and nothing done, for any other.
+    #[inline]
+    fn simply(&mut self, found: &Found<'_>) -> bool {
+        let Some(order) = self.simple else {
+            return false;
+        };
+        let (source, page) = (self.loader.source, &mut self.load.page);
+        let key = match order.column {
+            Column::Path(path) => match found.value(path) {
+                value if value.tag == Tag::Number => Reduced::plain(page.bytes(value.span)),
+                _ => None,
+            },
+            Column::Meta(meta) => match (source.constants.get(meta), found.metas.get(meta)) {
+                (Some(None), Some(Meta::Number(number))) => Some(Reduced::integer(*number)),
+                _ => None,
+            },
+        };
+        let Some(key) = key else {
+            return false;
+        };
+        let prefix = |key: Reduced| key.prefix(order.descending);
+        let ascends = !source.sorted
+            || source.trust_order
+            || match page.heads.last() {
+                Some(before) => prefix(before.key.reduced()) < prefix(key),
+                None => source.last_raw.is_none(),
+            };
+        let added = ascends && self.fault.is_none() && found.raw == page.heads.len();
+        if added {
+            page.heads.push(Head {
+                key: key.into(),
+                span: found.span,
+            });
+        }
+        added
+    }
+
+    fn any(&mut self, found: &Found<'_>) {
+        if self.fault.is_some() {
+            return;
+        }
+        if let Err(error) = self.loader.row(found, self.whole, self.load) {
+            self.fault = Some(error);
+        }
+    }
+}
+
+/// Most rows that are made room for before they are there.
+const EXPECTED_MAX: usize = 1 << 20;
 
 impl Loader<'_> {
     /// Scans, checks and filters.
     pub(crate) fn load(
         &self,
-        buffer: Buffer,
-        frames: Option<&Frames>,
+        buffer: &Buffer,
+        frames: Option<Frames>,
         scratch: &mut Items,
     ) -> Result<Load, QueryError> {
-        let frames = match (self.source.framed, frames) {
-            (true, Some(frames)) => Some(frames),
-            (false, None) => None,
-            _ => {
-                let what = "frames come with the shape `framed`, and only with it";
-                return Err(self.place(QueryError::new(ErrorCode::BadOption).because(what)));
-            }
-        };
-        let metas = self.plan.metas.len();
-        if frames.is_some_and(|frames| frames.meta.len() != metas * frames.spans.len()) {
-            let what = "a frame has another number of properties than were asked for";
-            return Err(self.place(QueryError::new(ErrorCode::BadOption).because(what)));
-        }
-        if frames.is_some_and(|f| !f.starts.is_empty() && f.starts.len() != f.spans.len()) {
-            let what = "frames have another number of names than of records";
-            return Err(self.place(QueryError::new(ErrorCode::BadOption).because(what)));
-        }
-        let scanned = self.scan(&buffer, frames, scratch);
-        scanned.map_err(|error| self.scan_error(&error))?;
-        let width = scratch.width();
+        self.check(frames.as_ref())?;
         let page = Loaded {
-            buffer,
+            buffer: buffer.clone(),
             number: self.source.pages_in,
             asked: self.source.asked.clone(),
             heads: Vec::new(),
+            indexes: Vec::new(),
             values: Vec::new(),
-            width,
+            width: self.source.scan.paths().len(),
             metas: Vec::new(),
-            starts: frames.map_or_else(Vec::new, |frames| frames.starts.clone()),
+            starts: Vec::new(),
             keys: Vec::new(),
             next: 0,
             run_before: 0,
@@ -337,13 +248,63 @@ impl Loader<'_> {
             raw: 0,
             last_raw: None,
             last_kept: None,
-            equal_used: 0,
-            skipped: scratch.skipped() as u64,
+            equal_used: vec![0; self.boundary.len()],
+            skipped: 0,
             ghost: false,
         };
-        self.rows(frames, scratch, &mut load)?;
+        let plan = self.plan;
+        let whole = plan.makes() || !matches!(plan.select, Select::Item);
+        let whole = whole || self.source.tie.is_some();
+        let all = !whole && plan.filter.is_none() && plan.missing == Missing::First;
+        let all = all && self.source.skip == 0 && self.source.clip == Clip::No;
+        let mut making = Making {
+            loader: self,
+            load: &mut load,
+            frames: frames.as_ref(),
+            raw: 0,
+            whole,
+            simple: match plan.keys.as_slice() {
+                [key] if all => Some(*key),
+                _ => None,
+            },
+            fault: None,
+        };
+        if let Some(frames) = &frames {
+            making.reserve(frames.spans.len());
+        }
+        let scanned = self.scan(buffer, frames.as_ref(), scratch, &mut |items| {
+            making.part(items);
+        });
+        scanned.map_err(|error| self.scan_error(&error))?;
+        making.rest();
+        let (raw, fault) = (making.raw, making.fault);
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
+        load.raw = raw as u64;
+        load.skipped = scratch.skipped() as u64;
+        load.page.starts = frames.map_or_else(Vec::new, |frames| frames.starts);
+        self.end(&mut load);
+        self.promised(&load)?;
         self.runs(&mut load);
+        load.page.shrink();
         Ok(load)
+    }
+
+    /// Refuses frames that do not go with the source or the query.
+    fn check(&self, frames: Option<&Frames>) -> Result<(), QueryError> {
+        let bad = |what| Err(self.place(QueryError::new(ErrorCode::BadOption).because(what)));
+        if self.source.framed != frames.is_some() {
+            return bad("frames come with the shape `framed`, and only with it");
+        }
+        let metas = self.plan.metas.len();
+        if frames.is_some_and(|frames| frames.meta.len() != metas * frames.spans.len()) {
+            return bad("a frame has another number of properties than were asked for");
+        }
+        if frames.is_some_and(|f| !f.starts.is_empty() && f.starts.len() != f.spans.len()) {
+            return bad("frames have another number of names than of records");
+        }
+        Ok(())
     }
 
     fn scan(
@@ -351,15 +312,17 @@ impl Loader<'_> {
         page: &[u8],
         frames: Option<&Frames>,
         scratch: &mut Items,
+        each: &mut dyn FnMut(&Items),
     ) -> Result<(), ScanError> {
+        let plan = &self.source.scan;
         let Some(frames) = frames else {
-            return weir_scan::scan_into(page, &self.source.scan, scratch);
+            return weir_scan::scan_parts(page, None, plan, scratch, each);
         };
         if frames.spans.iter().all(|span| span.len > 0) {
-            return weir_scan::scan_framed(page, &frames.spans, &self.source.scan, scratch);
+            return weir_scan::scan_parts(page, Some(&frames.spans), plan, scratch, each);
         }
         let some: Vec<Span> = frames.spans.iter().copied().filter(|s| s.len > 0).collect();
-        let scanned = weir_scan::scan_framed(page, &some, &self.source.scan, scratch);
+        let scanned = weir_scan::scan_parts(page, Some(&some), plan, scratch, each);
         scanned.map_err(|mut error| {
             // Counted with those that have no value.
             let full = frames.spans.iter().enumerate().filter(|(_, s)| s.len > 0);
@@ -369,122 +332,81 @@ impl Loader<'_> {
         })
     }
 
-    fn rows(
-        &self,
-        frames: Option<&Frames>,
-        items: &Items,
-        load: &mut Load,
-    ) -> Result<(), QueryError> {
-        let count = frames.map_or(items.len(), |frames| frames.spans.len());
-        if self.plan.filter.is_none() {
-            // Nearly all of them are kept; room that doubles would be wasted.
-            let page = &mut load.page;
-            page.heads.reserve_exact(count);
-            page.values.reserve_exact(count * page.width);
-            page.metas.reserve_exact(count * self.plan.metas.len());
-            let keys = self.plan.keys.len().saturating_sub(1);
-            page.keys.reserve_exact(count * keys);
-        }
-        let mut scanned = 0;
-        for raw in 0..count {
-            let (span, values, metas) = match frames {
-                None => (
-                    items.item(raw).unwrap_or_default(),
-                    items.values(raw),
-                    &[][..],
-                ),
-                Some(frames) => {
-                    let span = frames.spans.get(raw).copied().unwrap_or_default();
-                    let width = self.plan.metas.len();
-                    let metas = frames.meta.get(raw * width..(raw + 1) * width);
-                    let metas = metas.unwrap_or_default();
-                    if span.len == 0 {
-                        (span, &[][..], metas)
-                    } else if items.item(scanned) == Some(span) {
-                        scanned += 1;
-                        (span, items.values(scanned - 1), metas)
-                    } else {
-                        // A bad item that was left out.
-                        continue;
-                    }
-                }
-            };
-            self.row(raw, span, values, metas, load)?;
-        }
-        load.raw = count as u64;
-        let last = load.page.heads.len().checked_sub(1);
-        if let Some(last) = last
-            && self.source.sorted
-        {
+    /// Behind the last row: its keys, and whether it is kept.
+    fn end(&self, load: &mut Load) {
+        let Some(last) = load.page.heads.len().checked_sub(1) else {
+            return;
+        };
+        if self.source.sorted {
             load.last_raw = Some(load.page.owned(self.plan, &self.source.constants, last));
         }
-        if let Some(last) = last
-            && std::mem::take(&mut load.ghost)
-        {
+        if std::mem::take(&mut load.ghost) {
             load.page.remove(last, self.plan);
         }
-        Ok(())
     }
 
     /// Adds an item. One that is not kept stays as a ghost until the next is
     /// compared with it.
-    fn row(
-        &self,
-        raw: usize,
-        span: Span,
-        values: &[Value],
-        metas: &[Meta],
-        load: &mut Load,
-    ) -> Result<(), QueryError> {
-        let at = load.page.heads.len();
-        let head = Head {
-            key: Reduced::LEAST,
-            span,
-            index: u32::try_from(raw).unwrap_or(u32::MAX),
-        };
-        load.page.push(head, values, metas);
-        self.reduce(at, raw, &mut load.page)?;
-        if self.source.sorted && !self.source.trust_order && !self.plan.keys.is_empty() {
-            self.sorted(at, raw, load)?;
+    fn row(&self, found: &Found<'_>, whole: bool, load: &mut Load) -> Result<(), QueryError> {
+        let plan = self.plan;
+        let page = &mut load.page;
+        let at = page.heads.len();
+        let (mut first, mut whole) = (Reduced::LEAST, whole);
+        for (place, key) in plan.keys.iter().enumerate() {
+            let reduced = self.reduce(found, key.column, &page.buffer)?;
+            whole |= !reduced.is_exact();
+            if place > 0 {
+                page.keys.push(reduced);
+            } else {
+                first = reduced;
+            }
+        }
+        page.push(first, found, plan.metas.len(), whole);
+        if self.source.sorted && !self.source.trust_order && !plan.keys.is_empty() {
+            self.sorted(at, found.raw, load)?;
         }
         if std::mem::take(&mut load.ghost) {
-            load.page.remove(at - 1, self.plan);
+            load.page.remove(at - 1, plan);
         }
-        let at = load.page.heads.len() - 1;
-        load.ghost = !self.keeps(at, load);
+        load.ghost = !self.keeps(found, load);
         Ok(())
     }
 
-    fn reduce(&self, at: usize, raw: usize, page: &mut Loaded) -> Result<(), QueryError> {
+    /// A key of an item.
+    #[inline]
+    fn reduce(
+        &self,
+        found: &Found<'_>,
+        column: Column,
+        page: &[u8],
+    ) -> Result<Reduced, QueryError> {
         let plan = self.plan;
-        for (place, key) in plan.keys.iter().enumerate() {
-            let constants = &self.source.constants;
-            let (kind, literal, number) = page.column(constants, plan.metas.len(), at, key.column);
-            if kind >= Kind::Array && plan.complex == Complex::Error {
-                let mut error = QueryError::new(ErrorCode::OrderKeyType);
-                if let Column::Path(path) = key.column {
-                    error = error.at(page.value(at, path).span.offset as usize);
-                }
-                error.place.item = Some(self.source.items_in + raw as u64);
-                return Err(self.place(error));
+        let (kind, literal, number) = found.column(page, &self.source.constants, column);
+        if kind >= Kind::Array && plan.complex == Complex::Error {
+            let mut error = QueryError::new(ErrorCode::OrderKeyType);
+            if let Column::Path(path) = column {
+                error = error.at(found.value(path).span.offset as usize);
             }
-            let reduced = match number {
-                Some(number) => Reduced::integer(number),
-                None => Reduced::of(kind, literal, plan.strings),
-            };
-            if place > 0 {
-                page.keys.push(reduced);
-            } else if let Some(head) = page.heads.get_mut(at) {
-                head.key = reduced;
-            }
+            error.place.item = Some(self.source.items_in + found.raw as u64);
+            return Err(self.place(error));
         }
-        Ok(())
+        Ok(match number {
+            Some(number) => Reduced::integer(number),
+            None => Reduced::of(kind, literal, plan.strings),
+        })
     }
 
     /// Compares an item with the one before it, kept or not.
     fn sorted(&self, at: usize, raw: usize, load: &Load) -> Result<(), QueryError> {
         let (plan, constants) = (self.plan, &self.source.constants);
         let page = &load.page;
+        if let (Some(before), Some(key)) = (at.checked_sub(1), plan.keys.first()) {
+            // This decides for nearly all.
+            let prefix = |row: usize| page.head(row).key.reduced().prefix(key.descending);
+            if prefix(before) < prefix(at) {
+                return Ok(());
+            }
+        }
         let now = |k| page.key(plan, constants, at, k);
         let order = match (at.checked_sub(1), &self.source.last_raw) {
             (Some(before), _) => compare(plan, |k| page.key(plan, constants, before, k), now),
@@ -492,55 +414,80 @@ impl Loader<'_> {
             (None, None) => Ordering::Less,
         };
         if order == Ordering::Greater {
-            let mut error = QueryError::new(ErrorCode::SourceNotSorted);
-            let span = page.head(at).span;
-            error = error.at(span.offset as usize);
-            error.place.item = Some(self.source.items_in + raw as u64);
-            return Err(self.place(error));
+            return Err(self.unsorted(at, raw, page));
         }
         Ok(())
     }
 
-    /// Whether an item goes on.
-    fn keeps(&self, at: usize, load: &mut Load) -> bool {
+    /// Compares the first row with what was promised of the source: a merge has
+    /// gone on without it up to there.
+    fn promised(&self, load: &Load) -> Result<(), QueryError> {
+        let (plan, source, page) = (self.plan, self.source, &load.page);
+        let Some(promise) = source.watermark.as_deref() else {
+            return Ok(());
+        };
+        if page.heads.is_empty() || !source.sorted || source.trust_order {
+            return Ok(());
+        }
+        let first = |at| page.key(plan, &source.constants, 0, at);
+        if compare(plan, row(promise), first) == Ordering::Greater {
+            return Err(self.unsorted(0, page.index(0) as usize, page));
+        }
+        Ok(())
+    }
+
+    fn unsorted(&self, at: usize, raw: usize, page: &Loaded) -> QueryError {
+        let mut error = QueryError::new(ErrorCode::SourceNotSorted);
+        error = error.at(page.head(at).span.offset as usize);
+        error.place.item = Some(self.source.items_in + raw as u64);
+        self.place(error)
+    }
+
+    /// Whether the item of the last row goes on.
+    fn keeps(&self, found: &Found<'_>, load: &mut Load) -> bool {
         let (plan, source) = (self.plan, self.source);
         let page = &load.page;
-        page.head(at).index >= source.skip
+        let at = page.heads.len().saturating_sub(1);
+        found.raw >= source.skip as usize
             && (plan.missing == Missing::First
                 || (0..plan.keys.len())
                     .all(|key| page.reduced(plan, at, key).kind() != Kind::Undefined))
             && match plan.select {
-                Select::Path(path) => page.value(at, path).tag != weir_scan::Tag::Undefined,
+                Select::Path(path) => found.value(path).tag != Tag::Undefined,
                 _ => true,
             }
             && plan.filter.as_ref().is_none_or(|filter| {
-                let start = at * page.width;
                 filter.matches(&Row {
                     page: &page.buffer,
-                    item: page.head(at).span,
-                    values: page.values.get(start..).unwrap_or_default(),
-                    metas: page.metas.get(at * plan.metas.len()..).unwrap_or_default(),
+                    item: found.span,
+                    values: found.values,
+                    metas: found.metas,
                     constants: &source.constants,
                 })
             })
-            && self.is_behind_boundary(at, load)
+            && (source.clip == Clip::No || self.is_behind_all(at, load))
     }
 
-    fn is_behind_boundary(&self, at: usize, load: &mut Load) -> bool {
-        let (Clip::Boundary, Some(boundary)) = (self.source.clip, self.boundary) else {
-            return true;
-        };
-        let (plan, source, page) = (self.plan, self.source, &load.page);
+    /// Whether no earlier run handed it out. What a boundary around others left
+    /// out, those in it do not count.
+    fn is_behind_all(&self, at: usize, load: &mut Load) -> bool {
+        let Load {
+            page, equal_used, ..
+        } = load;
+        let mut boundaries = self.boundary.iter().zip(equal_used).rev();
+        boundaries.all(|(boundary, used)| self.is_behind(boundary, at, page, used))
+    }
+
+    fn is_behind(&self, boundary: &Boundary, at: usize, page: &Loaded, used: &mut u64) -> bool {
+        let (plan, source) = (self.plan, self.source);
         let now = |k| page.key(plan, &source.constants, at, k);
         match compare(plan, now, row(&boundary.keys)) {
             Ordering::Less => return false,
             Ordering::Greater => return true,
             Ordering::Equal => {}
         }
-        match source.ordinal.cmp(&boundary.ordinal) {
-            Ordering::Less => return false,
-            Ordering::Greater => return true,
-            Ordering::Equal => {}
+        if !source.seat.is_in(&boundary.seat) {
+            return source.seat > boundary.seat;
         }
         if let (Some(tie), Some(path)) = (&boundary.tie, source.tie) {
             let value = page.value(at, path);
@@ -555,8 +502,8 @@ impl Loader<'_> {
                 Ordering::Equal => {}
             }
         }
-        let again = load.equal_used < boundary.equal;
-        load.equal_used += u64::from(again);
+        let again = *used < boundary.equal;
+        *used += u64::from(again);
         !again
     }
 

@@ -6,10 +6,10 @@ use super::engine::Query;
 use super::error::QueryError;
 use super::filter::Filter;
 use super::key::{Key, Literal, OwnedKey, Reduced};
-use super::load::{compare, row};
 use super::options::{Mode, SourceOptions};
 use super::plan::{Column, path_error};
-use super::source::{Clip, Constant, Pages, Source, SourceId};
+use super::rows::{compare, row};
+use super::source::{Clip, Constant, Pages, Seat, Source, SourceId};
 use super::token::At;
 use crate::error_code::ErrorCode;
 
@@ -27,22 +27,56 @@ impl Query {
     /// `TOO_COMPLEX` above the limit of sources; `BAD_OPTION`, `SYNTAX`,
     /// `NOT_SINGULAR` for options that cannot be.
     pub fn add_source(&mut self, options: SourceOptions) -> Result<SourceId, QueryError> {
-        let highest = self.sources.iter().map(|source| source.ordinal).max();
-        let behind = highest.map_or(0, |highest| highest.saturating_add(1));
-        let ordinal = options.ordinal.unwrap_or(behind);
-        if self.sources.iter().any(|source| source.ordinal == ordinal) {
-            return Err(bad("two sources have one ordinal"));
-        }
-        let place = self.order.iter().position(|at| {
-            let source = self.sources.get(*at as usize);
-            source.is_some_and(|source| source.ordinal > ordinal)
-        });
-        let place = place.unwrap_or(self.order.len());
+        let name = self.name_of(&options, 0);
+        let seat = self.seat_for(&name, &options)?;
+        let place = self.place_of(&seat);
         let bound = self.may_join(&options, place)?;
-        let mut source = self.make(options, ordinal)?;
+        let mut source = self.make(options, name, seat)?;
         source.watermark = bound;
         self.apply_token(&mut source)?;
         self.insert(source, place)
+    }
+
+    /// The name of a source, if so many are made before it.
+    fn name_of(&self, options: &SourceOptions, before: usize) -> Vec<u8> {
+        if options.name.is_empty() {
+            (self.sources.len() + before).to_string().into_bytes()
+        } else {
+            options.name.clone()
+        }
+    }
+
+    /// Where a source belongs: as in the run before, else where it says, else
+    /// behind all.
+    fn seat_for(&self, name: &[u8], options: &SourceOptions) -> Result<Seat, QueryError> {
+        let mut seats = self.sources.iter().map(|source| &source.seat);
+        if let Some(before) = self.seat_before(name) {
+            let ordinal = options.ordinal.unwrap_or(before.ordinal);
+            let part = before.part.clone();
+            let seat = Seat { ordinal, part };
+            return if seats.any(|other| *other == seat) {
+                Err(bad("two sources have one ordinal, or one name in a token"))
+            } else {
+                Ok(seat)
+            };
+        }
+        let known = self.resumed.iter().flat_map(|token| &token.sources);
+        let known = known.filter_map(|mark| mark.seat.as_ref());
+        let highest = seats.clone().chain(known).map(|seat| seat.ordinal).max();
+        let behind = highest.map_or(0, |highest| highest.saturating_add(1));
+        let ordinal = options.ordinal.unwrap_or(behind);
+        if seats.any(|other| other.ordinal == ordinal) {
+            return Err(bad("two sources have one ordinal"));
+        }
+        Ok(Seat::whole(ordinal))
+    }
+
+    /// The place of a seat among all sources.
+    fn place_of(&self, seat: &Seat) -> usize {
+        self.order.partition_point(|at| {
+            let source = self.sources.get(*at as usize);
+            source.is_some_and(|source| source.seat < *seat)
+        })
     }
 
     /// Whether a source may come now; its lower bound, if it has one.
@@ -58,7 +92,7 @@ impl Query {
         match self.mode {
             None | Some(Mode::Arrival) => {}
             Some(Mode::Sequential | Mode::RoundRobin) => {
-                if place < self.flow.turn {
+                if place < self.flow.turn || (place == self.flow.turn && self.is_in_use(place)) {
                     return Err(bad(
                         "a source that is added late comes behind the one in use",
                     ));
@@ -82,13 +116,24 @@ impl Query {
         Ok(bound)
     }
 
-    fn make(&self, options: SourceOptions, ordinal: u64) -> Result<Source, QueryError> {
-        let plan = &self.plan;
-        let name = if options.name.is_empty() {
-            self.sources.len().to_string().into_bytes()
-        } else {
-            options.name.clone()
+    /// Whether a source that comes whole has given a part of it, in this run or
+    /// in one before.
+    fn is_in_use(&self, place: usize) -> bool {
+        let Some(at) = self.order.get(place) else {
+            return false;
         };
+        let source = self.sources.get(*at as usize);
+        let begun = self.flow.used == Some(*at) || source.is_some_and(|source| source.skip > 0);
+        begun && self.mode == Some(Mode::Sequential)
+    }
+
+    fn make(
+        &self,
+        options: SourceOptions,
+        name: Vec<u8>,
+        seat: Seat,
+    ) -> Result<Source, QueryError> {
+        let plan = &self.plan;
         if name.len() > SOURCE_NAME_BYTES_MAX {
             let (max, found) = (SOURCE_NAME_BYTES_MAX as u64, name.len() as u64);
             return Err(QueryError::limit(
@@ -139,7 +184,7 @@ impl Query {
         }
         Ok(Source {
             name: name.into(),
-            ordinal,
+            seat,
             rank: 0,
             scan,
             framed,
@@ -153,6 +198,7 @@ impl Query {
             pages: Pages::default(),
             ended: false,
             asked: options.first,
+            left: None,
             skip: 0,
             clip: Clip::No,
             watermark: None,
@@ -205,12 +251,14 @@ impl Query {
         let mark = token.sources.iter().find(|mark| mark.name == source.name);
         match mark.map(|mark| &mark.at) {
             Some(At::Over) => source.ended = true,
-            Some(At::Place { asked, skip }) => {
+            Some(At::Place { asked, skip, left }) => {
                 source.asked.clone_from(asked);
                 source.skip = *skip;
+                source.left = *left;
+                source.ended = *left == Some(0);
                 // What was handed out is not above what comes.
                 if *skip == 0 && source.sorted {
-                    source.last_raw = token.boundary.as_ref().map(|last| last.keys.clone());
+                    source.last_raw = token.boundary.first().map(|last| last.keys.clone());
                 }
             }
             Some(At::Clipped { asked }) => {
@@ -219,11 +267,11 @@ impl Query {
             }
             Some(At::Boundary) => source.clip = Clip::Boundary,
             // A part of what was there, perhaps.
-            None if token.boundary.is_some() => source.clip = Clip::Boundary,
+            None if !token.boundary.is_empty() => source.clip = Clip::Boundary,
             None => {}
         }
         let unsorted = source.clip == Clip::Boundary && !source.sorted;
-        if unsorted && token.boundary.is_some() {
+        if unsorted && !token.boundary.is_empty() {
             return Err(bad("a source that resumes by its keys has to be sorted"));
         }
         Ok(())
@@ -256,6 +304,9 @@ impl Query {
         if self.mode == Some(Mode::RoundRobin) && place < self.flow.turn {
             self.flow.turn += 1;
         }
+        if self.mode.is_none() {
+            self.restore_turn();
+        }
         self.join(at);
         Ok(SourceId(at))
     }
@@ -273,9 +324,13 @@ impl Query {
         new: Vec<SourceOptions>,
     ) -> Result<Vec<SourceId>, QueryError> {
         let parent = self.source(old)?;
-        let (name, ordinal) = (parent.name.clone(), parent.ordinal);
+        let (name, seat) = (parent.name.clone(), parent.seat.clone());
         if parent.ended {
             return Err(QueryError::new(ErrorCode::SourceFinished).of(old, &name));
+        }
+        if parent.left.is_some() {
+            let what = "a source that was replaced before the token cannot be again";
+            return Err(bad(what).of(old, &name));
         }
         let splits = parent.splits + 1;
         if splits > SPLITS_MAX {
@@ -287,11 +342,10 @@ impl Query {
             Clip::No if untouched && parent.skip > 0 => Clip::Boundary,
             clip => clip,
         };
-        if clip == Clip::Boundary && self.boundary.is_none() && parent.skip > 0 {
+        if clip == Clip::Boundary && self.boundary.is_empty() && parent.skip > 0 {
             let what = "a source that stands within a page can be split only in a merge";
             return Err(bad(what).of(old, &name));
         }
-        let rank = parent.rank as usize;
         let inherited = (
             parent.watermark.clone(),
             parent.last_raw.clone(),
@@ -308,13 +362,15 @@ impl Query {
             ));
         }
         let mut made = Vec::with_capacity(new.len());
-        for mut options in new {
+        for (at, mut options) in new.into_iter().enumerate() {
             if options.tie.is_empty()
                 && let Some(tie) = &inherited.2
             {
                 options.tie = tie.to_string();
             }
-            let mut source = self.make(options, ordinal)?;
+            let name_of_part = self.name_of(&options, at);
+            let number = u32::try_from(at).unwrap_or(u32::MAX).saturating_add(1);
+            let mut source = self.make(options, name_of_part, seat.below(number))?;
             if self.mode == Some(Mode::Merge) && !source.sorted {
                 return Err(bad("a merge needs sorted sources").of(old, &name));
             }
@@ -327,10 +383,13 @@ impl Query {
         if let Some(parent) = self.sources.get_mut(old.index()) {
             parent.ended = true;
             parent.asked = None;
+            parent.left = Some(0);
         }
+        self.join(old.0);
         let mut ids = Vec::with_capacity(made.len());
-        for (at, source) in made.into_iter().enumerate() {
-            ids.push(self.insert(source, rank + 1 + at)?);
+        for source in made {
+            let place = self.place_of(&source.seat);
+            ids.push(self.insert(source, place)?);
         }
         Ok(ids)
     }
@@ -338,6 +397,9 @@ impl Query {
     /// Promises that nothing with keys below these will come from a source, so
     /// that a merge need not wait for it. Keys are JSON scalars, one for each
     /// order key.
+    ///
+    /// An item below that comes all the same is an error of its page,
+    /// `SOURCE_NOT_SORTED`.
     ///
     /// # Errors
     /// `UNKNOWN_SOURCE`; `BAD_OPTION` for keys that are none.
@@ -352,6 +414,7 @@ impl Query {
                 source.watermark = Some(keys);
             }
         }
+        self.join(id.0);
         Ok(())
     }
 

@@ -118,11 +118,12 @@ impl Mode {
     reason = "a form with boxes to tick, not a state"
 )]
 pub struct SourceOptions {
-    /// For messages and resume tokens. Empty: its number. A query with tokens
-    /// needs different names.
+    /// For messages and resume tokens. Empty: its number. Where two are the same
+    /// there are no tokens.
     pub name: Vec<u8>,
-    /// Rank among equal items; sources of equal rank keep the order in which
-    /// they were added. `None`: behind those that are there.
+    /// Rank among equal items; no two sources that are added have the same.
+    /// `None`: that of the run that a token is of, else behind those that are
+    /// there.
     pub ordinal: Option<u64>,
     /// Where items are in a page.
     pub shape: Shape,
@@ -176,7 +177,7 @@ pub struct Budgets {
     pub buffer_bytes_max: u64,
     /// Pages asked for ahead of the one in use, per source.
     pub pages_ahead: u32,
-    /// Bytes of pages that a sort holds.
+    /// Bytes that a sort holds: pages, and what is known of each of their items.
     pub sort_bytes_max: u64,
     /// Groups at a time.
     pub groups_max: usize,

@@ -7,7 +7,7 @@ use super::error::QueryError;
 use super::load::Boundary;
 use super::options::{Budgets, Mode};
 use super::plan::Plan;
-use super::source::{Clip, Source};
+use super::source::{Clip, Seat, Source};
 use super::token::{At, Mark, Token};
 use crate::codec::Reader;
 use crate::error_code::ErrorCode;
@@ -33,7 +33,10 @@ impl Query {
         }
         query.stages.offset = token.offset;
         query.stages.limit = token.limit;
-        query.flow.turn = usize::try_from(token.turn).unwrap_or(0);
+        // Without turns, sources that are over say where to go on.
+        if token.first && token.mode == Mode::RoundRobin as u8 {
+            query.flow.turn = usize::try_from(token.turn).unwrap_or(0);
+        }
         query.flow.results = token.results;
         if let Some(distinct) = &mut query.stages.distinct {
             distinct.last = token.distinct;
@@ -45,11 +48,24 @@ impl Query {
                 QueryError::new(ErrorCode::TokenCorrupt).because(what)
             })?;
         }
-        query.boundary = token.boundary.take();
+        query.boundary = std::mem::take(&mut token.boundary);
         // Whether there was one still says what unknown sources are.
         token.boundary.clone_from(&query.boundary);
         query.resumed = Some(token);
         Ok(query)
+    }
+
+    /// Why there can be no token now.
+    fn token_obstacle(&self) -> Option<&'static str> {
+        let retired = |source: &&Source| source.left.is_some() && !source.pages.is_empty();
+        for source in self.sources.iter().filter(retired) {
+            let page = source.pages.front();
+            if !source.stable || page.is_some_and(|page| !page.starts.is_empty()) {
+                // It could not be asked for the rest alone.
+                return Some("a source without stable pages was replaced, and has items left");
+            }
+        }
+        None
     }
 
     /// Why no token can exist for this query; nothing if one can.
@@ -70,6 +86,11 @@ impl Query {
         if plan.distinct && !plan.makes() && !plan.distinct_in_order() {
             return Some("distinct values that the order does not keep together");
         }
+        let mut names: Vec<&[u8]> = self.sources.iter().map(|source| &*source.name).collect();
+        names.sort_unstable();
+        if names.array_windows().any(|[one, other]| one == other) {
+            return Some("two sources have one name");
+        }
         let merge = self.planned_mode() == Mode::Merge;
         let lost = |source: &Source| !source.stable && (source.tie.is_none() || !merge);
         if self.sources.iter().any(lost) {
@@ -85,16 +106,25 @@ impl Query {
     /// `NO_TOKEN` for what cannot be resumed, and for a query that failed;
     /// `TOKEN_TOO_LARGE`.
     pub fn token(&self) -> Result<Vec<u8>, QueryError> {
+        if self.has_failed() {
+            let what = "it has failed, and what it held is gone";
+            return Err(QueryError::new(ErrorCode::NoToken).because(what));
+        }
         if let Some(what) = self.token_refusal() {
             return Err(QueryError::new(ErrorCode::NoToken).because(what));
         }
         let mode = self.planned_mode();
+        if mode != Mode::Sort
+            && let Some(what) = self.token_obstacle()
+        {
+            return Err(QueryError::new(ErrorCode::NoToken).because(what));
+        }
         let mut token = Token {
             mode: mode as u8,
             results: self.flow.results,
             offset: self.stages.offset,
             limit: self.stages.limit,
-            turn: self.flow.turn as u64,
+            turn: self.turn().map_or(0, u64::from),
             distinct: self.stages.distinct.as_ref().and_then(|d| d.last),
             ..Token::default()
         };
@@ -108,12 +138,15 @@ impl Query {
             return Err(QueryError::new(ErrorCode::NoToken).because(what));
         }
         if mode == Mode::Merge {
-            let last = self.last().and_then(|last| self.boundary_at(last));
-            token.boundary = last.or_else(|| self.boundary.clone());
+            token.boundary = match self.last() {
+                Some(last) => self.boundary_at(last),
+                None => self.boundary_before(),
+            };
         }
         for source in &self.sources {
             token.sources.push(Mark {
                 name: source.name.clone(),
+                seat: Some(source.seat.clone()),
                 at: Self::mark(source),
             });
         }
@@ -126,31 +159,49 @@ impl Query {
         token.encode(&self.plan)
     }
 
+    /// The boundary of the run before. A tie says which items it counts: they are
+    /// left out whenever they come again. Without one they are only so many.
+    fn boundary_before(&self) -> Vec<Boundary> {
+        let mut left = self.boundary.clone();
+        let before = self.resumed.iter().flat_map(|token| &token.boundary);
+        for (left, before) in left.iter_mut().zip(before) {
+            if before.tie.is_some() {
+                left.equal = before.equal;
+            }
+        }
+        left
+    }
+
     /// The boundary behind the last item, with those of earlier runs that are
-    /// equal to it.
-    fn boundary_at(&self, last: Last) -> Option<Boundary> {
-        let source = self.sources.get(last.source as usize)?;
+    /// equal to it or around it.
+    fn boundary_at(&self, last: Last) -> Vec<Boundary> {
+        let Some(source) = self.sources.get(last.source as usize) else {
+            return Vec::new();
+        };
         let mut new = Boundary {
             keys: last.keys,
-            ordinal: source.ordinal,
+            seat: source.seat.clone(),
             tie: last.tie,
             equal: last.run,
         };
-        let before = self
-            .resumed
-            .as_ref()
-            .and_then(|token| token.boundary.as_ref());
-        if let Some(before) = before
-            && before.is_at(&new, &self.plan)
-        {
-            let left = match (source.clip, &self.boundary) {
-                (Clip::Boundary, Some(left)) => left.equal,
-                // It stood behind them and did not see them again.
-                _ => 0,
-            };
-            new.equal += before.equal - left;
+        let mut around = Vec::new();
+        let before = self.resumed.iter().flat_map(|token| &token.boundary);
+        let left = self.boundary_before();
+        for ((before, now), left) in before.zip(&self.boundary).zip(left) {
+            if before.is_at(&new, &self.plan) {
+                // One that is not clipped stood behind them and did not see them again.
+                let unseen = if source.clip == Clip::Boundary {
+                    now.equal
+                } else {
+                    0
+                };
+                new.equal += before.equal - unseen;
+            } else if left.is_around(&new, &self.plan) {
+                around.push(left);
+            }
         }
-        Some(new)
+        around.insert(0, new);
+        around
     }
 
     fn mark(source: &Source) -> At {
@@ -165,11 +216,14 @@ impl Query {
                 return At::Place {
                     asked: Some(asked),
                     skip: 0,
+                    left: None,
                 };
             }
+            let here = source.pages_in.saturating_sub(page.number);
             return At::Place {
                 asked: page.asked.clone(),
-                skip: page.head(page.next).index,
+                skip: page.index(page.next),
+                left: source.left.map(|left| left.saturating_add(here)),
             };
         }
         let asked = source.asked.clone();
@@ -179,7 +233,39 @@ impl Query {
         At::Place {
             asked,
             skip: source.skip,
+            left: source.left,
         }
+    }
+
+    /// Which source has its turn, where they have turns.
+    fn turn(&self) -> Option<u32> {
+        let at = self.order.get(self.flow.turn).or(self.order.first());
+        at.copied()
+            .filter(|_| self.planned_mode() == Mode::RoundRobin)
+    }
+
+    /// Gives the turn to the source that had it, or the one behind where that
+    /// would be.
+    pub(super) fn restore_turn(&mut self) {
+        let Some(token) = self.resumed.as_ref().filter(|token| !token.first) else {
+            return;
+        };
+        let at = usize::try_from(token.turn).unwrap_or(usize::MAX);
+        let seat = token.sources.get(at).and_then(|mark| mark.seat.as_ref());
+        if let Some(seat) = seat.filter(|_| token.mode == Mode::RoundRobin as u8) {
+            let before = |at: &u32| {
+                let source = self.sources.get(*at as usize);
+                source.is_some_and(|source| source.seat < *seat)
+            };
+            self.flow.turn = self.order.partition_point(before);
+        }
+    }
+
+    /// Where a source was in the run that the token is of.
+    pub(super) fn seat_before(&self, name: &[u8]) -> Option<&Seat> {
+        let token = self.resumed.as_ref()?;
+        let mark = token.sources.iter().find(|mark| *mark.name == *name);
+        mark.and_then(|mark| mark.seat.as_ref())
     }
 }
 

@@ -160,7 +160,7 @@ impl Sieve {
         let kept = rows.map(|row| {
             let head = load.page.head(row);
             let span = select.map_or(head.span, |path| load.page.value(row, path).span);
-            (head.index as usize, span)
+            (load.page.index(row) as usize, span)
         });
         Ok(Sifted {
             kept: kept.collect(),

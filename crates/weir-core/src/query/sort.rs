@@ -8,8 +8,8 @@
 use std::cmp::Ordering;
 
 use super::error::QueryError;
-use super::load::{Loaded, compare};
 use super::plan::Plan;
+use super::rows::{Loaded, compare};
 use super::source::{Source, SourceId};
 use crate::error_code::ErrorCode;
 
@@ -27,6 +27,8 @@ struct Held {
     page: Loaded,
     /// Entries that lie in it.
     entries: usize,
+    /// What it takes in memory, without them.
+    bytes: u64,
 }
 
 /// A sort under way, and then its result.
@@ -61,12 +63,13 @@ impl Sorter {
         page: Loaded,
     ) -> Result<(), QueryError> {
         let at = u32::try_from(self.pages.len()).unwrap_or(u32::MAX);
-        let (rows, bytes) = (page.heads.len(), page.buffer.len() as u64);
+        let (rows, bytes) = (page.heads.len(), page.held_bytes());
         let descending = plan.keys.first().is_some_and(|key| key.descending);
         self.pages.push(Some(Held {
             source,
             page,
             entries: 0,
+            bytes,
         }));
         self.bytes += bytes;
         for row in 0..rows {
@@ -74,7 +77,7 @@ impl Sorter {
                 break;
             };
             let entry = Entry {
-                prefix: held.page.head(row).key.prefix(descending),
+                prefix: held.page.head(row).key.reduced().prefix(descending),
                 page: at,
                 row: u32::try_from(row).unwrap_or(u32::MAX),
             };
@@ -90,11 +93,12 @@ impl Sorter {
             }
         }
         self.let_go(at);
-        if self.bytes > self.bytes_max {
-            let (max, found) = (self.bytes_max, self.bytes);
+        let entries = (self.entries.len() * size_of::<Entry>()) as u64;
+        let (max, found) = (self.bytes_max, self.bytes.saturating_add(entries));
+        if found > max {
             return Err(QueryError::limit(
                 ErrorCode::SortBudget,
-                "bytes of pages to hold",
+                "bytes to hold",
                 max,
                 found,
             ));
@@ -108,7 +112,7 @@ impl Sorter {
             && let Some(held) = slot
             && held.entries == 0
         {
-            self.bytes -= held.page.buffer.len() as u64;
+            self.bytes -= held.bytes;
             *slot = None;
         }
     }

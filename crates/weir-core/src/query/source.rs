@@ -7,7 +7,8 @@ use bytes::Bytes;
 use weir_scan::{Path, Span, Tag};
 
 use super::key::{Kind, Literal, OwnedKey, Reduced, Strings};
-use super::load::{LastKept, Loaded};
+use super::load::LastKept;
+use super::rows::Loaded;
 use crate::record::RecordKind;
 
 /// A source within its query.
@@ -89,6 +90,37 @@ pub struct Need {
     pub bytes: u64,
 }
 
+/// Where a source stands among equal items: by its ordinal, the parts of a source
+/// right behind it, each followed by its own parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Seat {
+    pub(crate) ordinal: u64,
+    /// Of a part: which it is of the whole, of that part, and so on, from 1.
+    pub(crate) part: Vec<u32>,
+}
+
+impl Seat {
+    /// Of a source that was added.
+    pub(crate) const fn whole(ordinal: u64) -> Self {
+        Self {
+            ordinal,
+            part: Vec::new(),
+        }
+    }
+
+    /// Of a part of this one.
+    pub(crate) fn below(&self, number: u32) -> Self {
+        let mut seat = self.clone();
+        seat.part.push(number);
+        seat
+    }
+
+    /// Whether this is the other one, or of a part of it.
+    pub(crate) fn is_in(&self, other: &Self) -> bool {
+        self.ordinal == other.ordinal && self.part.starts_with(&other.part)
+    }
+}
+
 /// A value that all items of a source share.
 #[derive(Clone, Debug)]
 pub(crate) struct Constant {
@@ -167,8 +199,8 @@ pub(crate) enum Clip {
 #[allow(clippy::struct_excessive_bools, reason = "most are options as given")]
 pub(crate) struct Source {
     pub(crate) name: Box<[u8]>,
-    pub(crate) ordinal: u64,
-    /// Place among all sources.
+    pub(crate) seat: Seat,
+    /// Place among all sources, by their seats.
     pub(crate) rank: u32,
     pub(crate) scan: weir_scan::Plan,
     pub(crate) framed: bool,
@@ -185,6 +217,9 @@ pub(crate) struct Source {
     pub(crate) ended: bool,
     /// What names the page that comes next.
     pub(crate) asked: Option<Bytes>,
+    /// Pages that still come, where that is known: others were put in its place,
+    /// or it was finished with pages in memory.
+    pub(crate) left: Option<u64>,
     /// Raw items of the next page that were handed out in an earlier run.
     pub(crate) skip: u32,
     pub(crate) clip: Clip,

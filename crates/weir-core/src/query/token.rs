@@ -2,7 +2,7 @@
 //! (`docs/formats/query-token.md`).
 //!
 //! ```text
-//! version      u8, 1
+//! version      u8, 2; 1 is read too
 //! fingerprint  16 bytes: hashes of the query
 //! body         below, in this order; numbers as LEB128
 //! checksum     8 bytes: XXH3-64, seed 5, of all before
@@ -18,6 +18,7 @@ use super::error::QueryError;
 use super::key::{OwnedKey, Reduced};
 use super::load::Boundary;
 use super::plan::Plan;
+use super::source::Seat;
 use crate::codec::{Reader, Short, put_bytes, put_varint};
 use crate::digest::hash;
 use crate::error_code::ErrorCode;
@@ -26,7 +27,9 @@ use crate::error_code::ErrorCode;
 pub const TOKEN_BYTES_MAX: usize = 64 << 10;
 /// Most bytes of one key in a token.
 pub const TOKEN_KEY_BYTES_MAX: usize = 4 << 10;
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The first one: sources by their position, parts not told apart.
+const FIRST: u8 = 1;
 const HEAD: usize = 17;
 
 /// Where a source stands.
@@ -34,8 +37,13 @@ const HEAD: usize = 17;
 pub(crate) enum At {
     /// It is finished.
     Over,
-    /// In the page of this name, behind so many items.
-    Place { asked: Option<Bytes>, skip: u32 },
+    /// In the page of this name, behind so many items; with it so many pages
+    /// come, if that is known.
+    Place {
+        asked: Option<Bytes>,
+        skip: u32,
+        left: Option<u64>,
+    },
     /// Before the page of this name, and nothing of it was beyond the boundary
     /// yet.
     Clipped { asked: Option<Bytes> },
@@ -46,22 +54,27 @@ pub(crate) enum At {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) name: Box<[u8]>,
+    /// Nothing in the first version.
+    pub(crate) seat: Option<Seat>,
     pub(crate) at: At,
 }
 
 /// What a token says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Token {
+    /// Of the first version: turns are positions, and seats are not known.
+    pub(crate) first: bool,
     /// Number of the mode.
     pub(crate) mode: u8,
     /// Results handed out, for a query that has to sort again.
     pub(crate) results: u64,
     pub(crate) offset: u64,
     pub(crate) limit: Option<u64>,
-    /// Whose turn it is.
+    /// Which of the sources has its turn.
     pub(crate) turn: u64,
     pub(crate) distinct: Option<u128>,
-    pub(crate) boundary: Option<Boundary>,
+    /// The last item of a merge, and those around it.
+    pub(crate) boundary: Vec<Boundary>,
     /// The group under way.
     pub(crate) fold: Vec<u8>,
     pub(crate) sources: Vec<Mark>,
@@ -104,9 +117,9 @@ impl Token {
         put_varint(&mut out, self.turn);
         out.push(u8::from(self.distinct.is_some()));
         out.extend_from_slice(&self.distinct.unwrap_or(0).to_le_bytes());
-        out.push(u8::from(self.boundary.is_some()));
-        if let Some(boundary) = &self.boundary {
-            put_varint(&mut out, boundary.ordinal);
+        put_varint(&mut out, self.boundary.len() as u64);
+        for boundary in &self.boundary {
+            put_seat(&mut out, &boundary.seat);
             put_varint(&mut out, boundary.equal);
             put_varint(&mut out, boundary.keys.len() as u64);
             for key in &boundary.keys {
@@ -121,6 +134,10 @@ impl Token {
         put_varint(&mut out, self.sources.len() as u64);
         for source in &self.sources {
             put_bytes(&mut out, &source.name);
+            out.push(u8::from(source.seat.is_some()));
+            if let Some(seat) = &source.seat {
+                put_seat(&mut out, seat);
+            }
             match &source.at {
                 At::Over => out.push(0),
                 At::Boundary => out.push(1),
@@ -128,9 +145,13 @@ impl Token {
                     out.push(if asked.is_some() { 5 } else { 4 });
                     put_bytes(&mut out, asked.as_deref().unwrap_or_default());
                 }
-                At::Place { asked, skip } => {
-                    out.push(if asked.is_some() { 3 } else { 2 });
+                At::Place { asked, skip, left } => {
+                    let kind = if left.is_some() { 6 } else { 2 };
+                    out.push(kind + u8::from(asked.is_some()));
                     put_varint(&mut out, u64::from(*skip));
+                    if let Some(left) = left {
+                        put_varint(&mut out, *left);
+                    }
                     put_bytes(&mut out, asked.as_deref().unwrap_or_default());
                 }
             }
@@ -155,7 +176,8 @@ impl Token {
         if u64::from_le_bytes(*sum) != hash(5, body) {
             return Err(corrupt("its checksum is wrong"));
         }
-        if body.first() != Some(&VERSION) {
+        let version = body.first().copied().unwrap_or(0);
+        if !(FIRST..=VERSION).contains(&version) {
             return Err(corrupt("its version is not known"));
         }
         let head = body.get(1..HEAD).unwrap_or_default();
@@ -164,15 +186,16 @@ impl Token {
             return Err(QueryError::new(ErrorCode::TokenMismatch));
         }
         let mut reader = Reader::behind(body, HEAD);
-        let token = Self::read(&mut reader).map_err(|Short| corrupt("it ends early"))?;
+        let token = Self::read(&mut reader, version).map_err(|Short| corrupt("it ends early"))?;
         if !reader.is_empty() {
             return Err(corrupt("something follows its end"));
         }
         Ok(token)
     }
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, Short> {
+    fn read(from: &mut Reader<'_>, version: u8) -> Result<Self, Short> {
         let mut token = Self {
+            first: version == FIRST,
             mode: from.u8()?,
             results: from.varint()?,
             offset: from.varint()?,
@@ -185,20 +208,26 @@ impl Token {
         let some = from.u8()? != 0;
         let print = u128::from_le_bytes(from.array()?);
         token.distinct = some.then_some(print);
-        if from.u8()? != 0 {
-            token.boundary = Some(boundary(from)?);
+        for _ in 0..from.varint()? {
+            token.boundary.push(boundary(from, version)?);
         }
         token.fold = from.bytes()?.to_vec();
         for _ in 0..from.varint()? {
             let name = from.bytes()?.into();
+            let seat = if version > FIRST && from.u8()? != 0 {
+                Some(seat(from, version)?)
+            } else {
+                None
+            };
             let at = match from.u8()? {
                 0 => At::Over,
                 1 => At::Boundary,
-                kind @ (2 | 3) => {
+                kind @ (2 | 3 | 6 | 7) => {
                     let skip = u32::try_from(from.varint()?).map_err(|_| Short)?;
+                    let left = if kind < 6 { None } else { Some(from.varint()?) };
                     let asked = from.bytes()?;
-                    let asked = (kind == 3).then(|| Bytes::copy_from_slice(asked));
-                    At::Place { asked, skip }
+                    let asked = (kind & 1 == 1).then(|| Bytes::copy_from_slice(asked));
+                    At::Place { asked, skip, left }
                 }
                 kind @ (4 | 5) => {
                     let asked = from.bytes()?;
@@ -207,14 +236,33 @@ impl Token {
                 }
                 _ => return Err(Short),
             };
-            token.sources.push(Mark { name, at });
+            token.sources.push(Mark { name, seat, at });
         }
         Ok(token)
     }
 }
 
-fn boundary(from: &mut Reader<'_>) -> Result<Boundary, Short> {
-    let (ordinal, equal) = (from.varint()?, from.varint()?);
+fn put_seat(out: &mut Vec<u8>, seat: &Seat) {
+    put_varint(out, seat.ordinal);
+    put_varint(out, seat.part.len() as u64);
+    for number in &seat.part {
+        put_varint(out, u64::from(*number));
+    }
+}
+
+fn seat(from: &mut Reader<'_>, version: u8) -> Result<Seat, Short> {
+    let mut seat = Seat::whole(from.varint()?);
+    if version > FIRST {
+        for _ in 0..from.varint()? {
+            let number = u32::try_from(from.varint()?).map_err(|_| Short)?;
+            seat.part.push(number);
+        }
+    }
+    Ok(seat)
+}
+
+fn boundary(from: &mut Reader<'_>, version: u8) -> Result<Boundary, Short> {
+    let (seat, equal) = (seat(from, version)?, from.varint()?);
     let mut keys = Vec::new();
     for _ in 0..from.varint()? {
         keys.push(key(from)?);
@@ -226,7 +274,7 @@ fn boundary(from: &mut Reader<'_>) -> Result<Boundary, Short> {
     };
     Ok(Boundary {
         keys,
-        ordinal,
+        seat,
         tie,
         equal,
     })
@@ -247,6 +295,7 @@ mod tests {
     use crate::ErrorCode;
     use crate::query::key::{Key, Kind, Literal, OwnedKey, Reduced, Strings};
     use crate::query::load::Boundary;
+    use crate::query::source::Seat;
     use crate::query::{Plan, QueryText};
     use bytes::Bytes;
 
@@ -271,22 +320,24 @@ mod tests {
     fn token() -> Token {
         let mark = |name: &str, at: At| Mark {
             name: name.as_bytes().into(),
+            seat: (name != "over").then(|| Seat::whole(name.len() as u64).below(1)),
             at,
         };
         let asked = Some(Bytes::from_static(b"page 7"));
         Token {
+            first: false,
             mode: 3,
             results: 300,
             offset: 1,
             limit: Some(u64::MAX),
             turn: 2,
             distinct: Some(u128::MAX - 1),
-            boundary: Some(Boundary {
+            boundary: vec![Boundary {
                 keys: vec![key("\"a long enough string\""), key("\"\"")],
-                ordinal: 9,
+                seat: Seat::whole(9).below(2).below(70_000),
                 tie: Some(key("\"t\"")),
                 equal: 4,
-            }),
+            }],
             fold: vec![1, 2, 3],
             sources: vec![
                 mark("over", At::Over),
@@ -295,6 +346,7 @@ mod tests {
                     At::Place {
                         asked: None,
                         skip: 0,
+                        left: None,
                     },
                 ),
                 mark(
@@ -302,6 +354,15 @@ mod tests {
                     At::Place {
                         asked: asked.clone(),
                         skip: 70_000,
+                        left: None,
+                    },
+                ),
+                mark(
+                    "last",
+                    At::Place {
+                        asked: asked.clone(),
+                        skip: 1,
+                        left: Some(3),
                     },
                 ),
                 mark("part", At::Clipped { asked }),
@@ -330,6 +391,36 @@ mod tests {
         assert_eq!(error.code(), ErrorCode::TokenMismatch);
     }
 
+    /// As the first version wrote it: no parts, turns by position.
+    #[test]
+    fn a_token_of_the_first_version_is_read() {
+        let plan = plan("$.a");
+        let mut bytes = vec![1];
+        bytes.extend(plan.fingerprint.map(u64::to_le_bytes).concat());
+        // Mode, results, offset, limit, turn, distinct.
+        bytes.extend([3, 5, 0, 0, 0, 1, 0]);
+        bytes.extend([0; 16]);
+        // A boundary: ordinal, count, a key, no tie; no group.
+        bytes.extend([1, 7, 2, 1]);
+        bytes.extend(key("\"k\"").reduced.to_bytes());
+        bytes.extend([0, 0, 0, 0]);
+        // Three sources: over, by the boundary, in a page.
+        bytes.extend([3, 1, b'a', 0, 1, b'b', 1, 1, b'c', 3, 4, 1, b'x']);
+        let sum = crate::digest::hash(5, &bytes);
+        bytes.extend(sum.to_le_bytes());
+        let token = Token::decode(&bytes, &plan).unwrap();
+        assert_eq!((token.turn, token.first), (1, true));
+        assert_eq!(token.boundary[0].seat, Seat::whole(7));
+        let asked = Some(Bytes::from_static(b"x"));
+        let place = At::Place {
+            asked,
+            skip: 4,
+            left: None,
+        };
+        let at: Vec<At> = token.sources.into_iter().map(|mark| mark.at).collect();
+        assert_eq!(at, [At::Over, At::Boundary, place]);
+    }
+
     /// Bytes with a right checksum, whatever they say.
     #[test]
     fn nothing_that_a_token_says_is_taken_on_trust() {
@@ -353,7 +444,7 @@ mod tests {
     fn a_key_that_is_too_long_is_refused() {
         let mut token = token();
         let long = format!("\"{}\"", "x".repeat(TOKEN_KEY_BYTES_MAX));
-        token.boundary.as_mut().unwrap().keys.push(key(&long));
+        token.boundary[0].keys.push(key(&long));
         let error = token.encode(&plan("$.a")).unwrap_err();
         assert_eq!(error.code(), ErrorCode::TokenTooLarge);
     }

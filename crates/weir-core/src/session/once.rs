@@ -2,14 +2,14 @@
 //!
 //! An intention with the nonce [`ONCE`] is executed once for its client id,
 //! which stands for nothing else: the hash of an idempotency key. Such an id
-//! takes no session. The table is a queue in order of execution with an index;
-//! its size is counted in units, so that texts of verdicts are bounded with
-//! it. Whoever is a day old goes; when the table is full the oldest one goes
+//! takes no session. The table is a queue in order of execution with an index.
+//! Whoever is a day old goes; when the table is full the oldest one goes
 //! if it is older than [`ONCE_MS_MIN`], else a new id is refused. An id that is
 //! asked for again does not get younger.
 //!
-//! What must never happen here: an id forgotten before [`ONCE_MS_MIN`], or one
-//! that is found by the index and not in the queue.
+//! What must never happen here: an id forgotten before [`ONCE_MS_MIN`], one
+//! that is found by the index and not in the queue, or a place in the queue that
+//! depends on a verdict, which may come after later ids have.
 
 use super::chunks::{Index, Queue};
 use super::{Seen, load_commit, save_commit};
@@ -17,10 +17,9 @@ use crate::effect::{Commit, Detail, Effect};
 use crate::error_code::ErrorCode;
 use crate::ids::{ClientId, IntentionOffset};
 use crate::intention::ONCE;
-use crate::limits::{
-    DETAIL_TEXT_BYTES_MAX, ONCE_MS_MAX, ONCE_MS_MIN, ONCE_TEXT_UNIT, ONCE_UNITS_MAX,
-};
+use crate::limits::{ONCE_IDS_MAX, ONCE_MS_MAX, ONCE_MS_MIN, ONCE_TEXT_BYTES_MAX};
 use crate::snapshot::{Input, SnapshotError, Writer};
+use std::sync::Arc;
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -30,14 +29,21 @@ struct Entry {
     commit: Commit,
 }
 
-impl Entry {
-    /// One, and one more for each begun [`ONCE_TEXT_UNIT`] of text.
-    fn units(&self) -> u64 {
-        let text = match &self.commit.detail {
-            Detail::Rejected { text, .. } | Detail::Text(text) => text.len(),
-            _ => 0,
-        };
-        1 + text.div_ceil(ONCE_TEXT_UNIT) as u64
+/// What is kept of an outcome: a text no longer than each id may have.
+fn kept(mut commit: Commit) -> Commit {
+    if let Detail::Rejected { text, .. } | Detail::Text(text) = &mut commit.detail
+        && text.len() > ONCE_TEXT_BYTES_MAX
+    {
+        let end = text.floor_char_boundary(ONCE_TEXT_BYTES_MAX);
+        *text = Arc::from(text.get(..end).unwrap_or_default());
+    }
+    commit
+}
+
+fn is_kept_whole(commit: &Commit) -> bool {
+    match &commit.detail {
+        Detail::Rejected { text, .. } | Detail::Text(text) => text.len() <= ONCE_TEXT_BYTES_MAX,
+        _ => true,
     }
 }
 
@@ -48,7 +54,6 @@ pub(crate) struct OnceTable {
     /// Number of each id; that of the oldest entry is `gone`. Derived.
     index: Index,
     gone: u64,
-    units: u64,
 }
 
 impl OnceTable {
@@ -88,7 +93,7 @@ impl OnceTable {
             };
         }
         let oldest = self.entries.front();
-        let has_room = self.units < ONCE_UNITS_MAX
+        let has_room = self.len() < ONCE_IDS_MAX
             || oldest.is_none_or(|entry| is_over(entry, time_ms, ONCE_MS_MIN));
         if has_room {
             Seen::New
@@ -109,11 +114,10 @@ impl OnceTable {
             client,
             fingerprint,
             time_ms,
-            commit: commit.clone(),
+            commit: kept(commit.clone()),
         };
-        let units = entry.units();
         while let Some(oldest) = self.entries.front() {
-            let full = self.units + units > ONCE_UNITS_MAX;
+            let full = self.len() >= ONCE_IDS_MAX;
             let age = if full { ONCE_MS_MIN } else { ONCE_MS_MAX };
             if !is_over(oldest, time_ms, age) {
                 break;
@@ -127,23 +131,15 @@ impl OnceTable {
         let number = self.gone + self.entries.len() as u64;
         let before = self.index.insert(entry.client, number);
         assert!(before.is_none(), "an id is executed once (I6)");
-        self.units += entry.units();
         self.entries.push_back(entry);
     }
 
     fn forget_oldest(&mut self) {
         if let Some(entry) = self.entries.front() {
             self.index.remove(entry.client);
-            self.units -= entry.units();
             self.gone += 1;
             self.entries.drop_front();
         }
-    }
-
-    /// Whether so many ids fit, whatever their texts, without one that goes.
-    pub(crate) fn has_room(&self, new: u64) -> bool {
-        let most = 1 + DETAIL_TEXT_BYTES_MAX.div_ceil(ONCE_TEXT_UNIT) as u64;
-        self.units + new.saturating_mul(most) <= ONCE_UNITS_MAX
     }
 
     /// Whether the id is kept only because nobody came after its time.
@@ -157,9 +153,7 @@ impl OnceTable {
         let place = self.place(client);
         let entry = place.and_then(|at| self.entries.get_mut(at));
         if let Some(entry) = entry {
-            self.units -= entry.units();
-            entry.commit = commit;
-            self.units += entry.units();
+            entry.commit = kept(commit);
         }
     }
 
@@ -203,7 +197,7 @@ impl OnceTable {
         let wrong = |what| Err(SnapshotError::Malformed(what));
         let mut table = Self::default();
         let (mut time_ms, mut newest) = (0_u64, IntentionOffset::ZERO);
-        let count = input.count(ONCE_UNITS_MAX, "no more ids than units")?;
+        let count = input.count(ONCE_IDS_MAX as u64, "no more ids than are kept")?;
         if count == 0 {
             return wrong("at least one id that is good for one intention");
         }
@@ -222,6 +216,9 @@ impl OnceTable {
             newest = commit.intention;
             if client.is_none() || table.contains(client) {
                 return wrong("an id once");
+            }
+            if !is_kept_whole(&commit) {
+                return wrong("a text that an id may have");
             }
             table.add(Entry {
                 client,
@@ -287,7 +284,7 @@ mod tests {
     fn a_full_table_forgets_what_is_old_enough_and_nothing_younger() {
         let mut table = OnceTable::default();
         let next = fill(&mut table, 1, 1_000, 0);
-        assert_eq!(next - 1, ONCE_UNITS_MAX);
+        assert_eq!(next - 1, ONCE_IDS_MAX as u64);
         let later = 1_000 + ONCE_MS_MIN;
         let late = id(next);
         assert_eq!(
@@ -297,7 +294,7 @@ mod tests {
         assert!(matches!(table.check(id(1), 1, later), Seen::Before(_)));
         assert_eq!(table.check(late, 0, later), Seen::New);
         table.executed(late, &commit(next, 0), 0, later);
-        assert_eq!(table.len() as u64, ONCE_UNITS_MAX);
+        assert_eq!(table.len(), ONCE_IDS_MAX);
         assert_eq!(table.outcome(id(1)), None);
         assert_eq!(table.outcome(id(2)), Some(commit(2, 0)));
         assert_eq!(
@@ -307,11 +304,15 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_verdicts_count() {
+    fn a_text_is_cut_and_everything_else_stays() {
         let mut table = OnceTable::default();
-        let next = fill(&mut table, 1, 1_000, 256);
-        let each = 1 + 256_u64.div_ceil(ONCE_TEXT_UNIT as u64);
-        assert_eq!(next - 1, ONCE_UNITS_MAX.div_ceil(each));
+        for (n, len) in [(1, 127), (2, 128), (3, 129), (4, 256)] {
+            table.executed(id(n), &commit(n, len), n, 1);
+            let short = commit(n, len.min(ONCE_TEXT_BYTES_MAX));
+            assert_eq!(table.outcome(id(n)), Some(short.clone()));
+            table.fill(id(n), commit(n, len));
+            assert_eq!(table.outcome(id(n)), Some(short));
+        }
     }
 
     #[test]

@@ -111,6 +111,46 @@ fn what_the_budget_counts_is_what_is_referenced() {
 }
 
 #[test]
+fn what_is_asked_for_ahead_fits_by_the_size_of_pages_that_came() {
+    let text = QueryText {
+        order: "$".into(),
+        ..QueryText::default()
+    };
+    let budgets = Budgets {
+        buffer_bytes_max: 120,
+        pages_ahead: 3,
+        page_bytes_hint: 1,
+        ..Budgets::default()
+    };
+    let mut query = Query::new(compile(&text), budgets);
+    for _ in 0..3 {
+        let options = SourceOptions {
+            sorted: true,
+            ..SourceOptions::default()
+        };
+        query.add_source(options).unwrap();
+    }
+    let mut ahead = 0;
+    for round in 0..20 {
+        let needs = match query.next(Bounds::default()).unwrap() {
+            Step::Need(needs) => needs,
+            other => {
+                drop(other);
+                query.needs()
+            }
+        };
+        for need in needs {
+            ahead += usize::from(!need.required);
+            let page = format!("[{:28}]", 10 * round + need.source.0);
+            let taken = query.enqueue(need.source, Bytes::from(page), Some(Bytes::new()));
+            assert!(taken.is_ok(), "round {round}: {taken:?}");
+            assert!(query.buffered_bytes() <= 120);
+        }
+    }
+    assert!(ahead > 0);
+}
+
+#[test]
 fn a_sort_with_a_limit_lets_pages_go() {
     let text = QueryText {
         order: "$".into(),
@@ -158,6 +198,29 @@ fn a_sort_above_its_budget_fails_and_stays_so() {
         assert_eq!(error.code(), ErrorCode::SortBudget);
     }
     assert_eq!(query.buffered_bytes(), 0);
+}
+
+/// Of small items most of what is held is not the page.
+#[test]
+fn a_sort_counts_what_it_knows_of_each_item() {
+    let text = QueryText {
+        order: "$".into(),
+        ..QueryText::default()
+    };
+    let budgets = Budgets {
+        sort_bytes_max: 50_000,
+        ..Budgets::default()
+    };
+    let run = |count: usize| {
+        let mut query = Query::new(compile(&text), budgets);
+        let source = query.add_source(SourceOptions::default()).unwrap();
+        let page = format!("[{}]", vec!["1"; count].join(","));
+        query.enqueue(source, Bytes::from(page), None).unwrap();
+        query.next(Bounds::default())
+    };
+    assert!(run(100).is_ok());
+    let error = run(2000).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::SortBudget);
 }
 
 #[test]
@@ -208,4 +271,57 @@ fn result_pages_go_anywhere() {
     fn moves<T: Send>() {}
     anywhere::<ResultPage>();
     moves::<Query>();
+}
+
+#[test]
+fn a_query_that_failed_gives_no_token_and_takes_no_page() {
+    let back = Arc::new(AtomicUsize::new(0));
+    let plan = compile(&QueryText::default());
+    let mut query = Query::new(plan, Budgets::default());
+    let source = query.add_source(SourceOptions::default()).unwrap();
+    let more = Some(Bytes::from_static(b"more"));
+    query.enqueue(source, lend("[1,2,3]", &back), more).unwrap();
+    let one = Bounds {
+        items_max: 1,
+        ..Bounds::default()
+    };
+    drop(query.next(one).unwrap());
+    query.token().unwrap();
+    query.cancel();
+    // The items that are left went with their page: no place says so.
+    assert_eq!(query.token().unwrap_err().code(), ErrorCode::NoToken);
+    let error = query.enqueue(source, lend("[4]", &back), None).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Cancelled);
+    assert_eq!(back.load(Ordering::SeqCst), 2);
+    assert_eq!(query.buffered_bytes(), 0);
+    let error = query.next(one).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Cancelled);
+}
+
+#[test]
+fn tokens_need_names_that_differ() {
+    let plan = compile(&QueryText::default());
+    let mut query = Query::new(Arc::clone(&plan), Budgets::default());
+    let source = query.add_source(SourceOptions::default()).unwrap();
+    let parts = vec![SourceOptions::default(), SourceOptions::default()];
+    let parts = query.replace(source, parts).unwrap();
+    // Names that are not given are numbers.
+    let names = parts.iter().map(|part| query.source_name(*part).unwrap());
+    assert!(names.eq([b"1", b"2"]));
+    query.token().unwrap();
+    let again = SourceOptions {
+        name: b"2".to_vec(),
+        ..SourceOptions::default()
+    };
+    query.add_source(again.clone()).unwrap();
+    assert_eq!(query.token().unwrap_err().code(), ErrorCode::NoToken);
+    assert!(query.explain().no_token.is_some());
+
+    let mut query = Query::new(Arc::clone(&plan), Budgets::default());
+    query.add_source(again.clone()).unwrap();
+    let token = query.token().unwrap();
+    let mut query = Query::resume(plan, Budgets::default(), &token).unwrap();
+    query.add_source(again.clone()).unwrap();
+    let error = query.add_source(again).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::BadOption);
 }

@@ -1,0 +1,163 @@
+//! What a node knows of its keys without looking at one: the bytes that all of
+//! them begin with, and the four that follow, as a number that sorts like they do.
+//!
+//! A search then reads one piece of memory for each node instead of one for each
+//! key it compares. What must never happen here: an answer other than that of the
+//! keys themselves. Heads only narrow down where a key may be; equal heads say
+//! nothing of equal keys.
+
+use std::ops::Range;
+
+/// Most keys of a node.
+pub(super) const HEADS_MAX: usize = 32;
+/// Bytes that all keys begin with, at most so many of them. Longer ones only make
+/// heads equal more often.
+const PREFIX_BYTES: usize = 22;
+
+/// The heads of up to [`HEADS_MAX`] keys in ascending order.
+#[derive(Clone, Debug)]
+pub(super) struct Heads {
+    /// Of keys that are not there: the greatest, so that none is smaller than what
+    /// is looked for.
+    words: [u32; HEADS_MAX],
+    len: u8,
+    skip: u8,
+    prefix: [u8; PREFIX_BYTES],
+}
+
+impl Default for Heads {
+    fn default() -> Self {
+        Self {
+            words: [u32::MAX; HEADS_MAX],
+            len: 0,
+            skip: 0,
+            prefix: [0; PREFIX_BYTES],
+        }
+    }
+}
+
+/// The four bytes of a key behind the first `skip`, zeros where it has none.
+fn head(key: &[u8], skip: usize) -> u32 {
+    let rest = key.get(skip..).unwrap_or(&[]);
+    if let Some(head) = rest.first_chunk() {
+        return u32::from_be_bytes(*head);
+    }
+    let mut head = [0; 4];
+    for (to, from) in head.iter_mut().zip(rest) {
+        *to = *from;
+    }
+    u32::from_be_bytes(head)
+}
+
+impl Heads {
+    /// The heads of keys in ascending order, at most [`HEADS_MAX`].
+    pub(super) fn of<'a>(keys: impl DoubleEndedIterator<Item = &'a [u8]> + Clone) -> Self {
+        let mut heads = Self::default();
+        let (Some(first), Some(last)) = (keys.clone().next(), keys.clone().next_back()) else {
+            return heads;
+        };
+        // What the first and the last begin with, those between them do as well.
+        for (to, (a, b)) in heads.prefix.iter_mut().zip(first.iter().zip(last)) {
+            if a != b {
+                break;
+            }
+            *to = *a;
+            heads.skip += 1;
+        }
+        for (to, key) in heads.words.iter_mut().zip(keys) {
+            *to = head(key, heads.skip.into());
+            heads.len += 1;
+        }
+        heads
+    }
+
+    fn prefix(&self) -> &[u8] {
+        self.prefix.get(..self.skip.into()).unwrap_or(&[])
+    }
+
+    /// Where a key may be: each one before the range is smaller than it, each one
+    /// behind it greater.
+    #[inline]
+    pub(super) fn range(&self, key: &[u8]) -> Range<usize> {
+        let (prefix, len) = (self.prefix(), usize::from(self.len));
+        if !key.starts_with(prefix) {
+            // A key that is shorter than the prefix and begins like it is smaller.
+            let at = if key < prefix { 0 } else { len };
+            return at..at;
+        }
+        let head = head(key, prefix.len());
+        let (mut below, mut up_to) = (0_u8, 0_u8);
+        for other in &self.words {
+            below += u8::from(*other < head);
+            up_to += u8::from(*other <= head);
+        }
+        below.into()..usize::from(up_to).min(len)
+    }
+
+    /// Notes a key that was put in at a place; `false` when all heads have to be
+    /// made anew.
+    pub(super) fn insert(&mut self, at: usize, key: &[u8]) -> bool {
+        let len = usize::from(self.len);
+        if len == 0 || len == HEADS_MAX || !key.starts_with(self.prefix()) {
+            return false;
+        }
+        let head = head(key, self.skip.into());
+        let Some(behind) = self.words.get_mut(at..=len) else {
+            return false;
+        };
+        behind.rotate_right(1);
+        if let Some(first) = behind.first_mut() {
+            *first = head;
+        }
+        self.len += 1;
+        true
+    }
+
+    /// Forgets the key at a place.
+    pub(super) fn remove(&mut self, at: usize) {
+        let Some(behind) = self.words.get_mut(at..self.len.into()) else {
+            return;
+        };
+        behind.rotate_left(1);
+        if let Some(last) = behind.last_mut() {
+            *last = u32::MAX;
+            self.len -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_where_its_heads_say() {
+        let words: [&[u8]; 12] = [
+            b"",
+            b"a",
+            b"a\0",
+            b"account",
+            b"account/0000000000000000000000000001",
+            b"account/0000000000000000000000000002",
+            b"account/0000000000000000000000000002\0",
+            b"account/1",
+            b"account/10000",
+            b"account/100001",
+            b"b\xff\xff\xff\xff",
+            b"b\xff\xff\xff\xff\xff",
+        ];
+        for first in 0..words.len() {
+            for end in first..=words.len() {
+                let keys = &words[first..end];
+                let heads = Heads::of(keys.iter().copied());
+                for key in words {
+                    let range = heads.range(key);
+                    let smaller = keys.iter().filter(|k| **k < key).count();
+                    let not_greater = keys.iter().filter(|k| **k <= key).count();
+                    assert!(range.start <= smaller, "{key:?} in {keys:?}");
+                    assert!(range.end >= not_greater, "{key:?} in {keys:?}");
+                }
+            }
+        }
+    }
+}

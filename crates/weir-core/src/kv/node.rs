@@ -1,0 +1,255 @@
+//! A node of the tree of a state: entries, or children and the keys between them.
+//!
+//! Keys are in ascending order and the heads are those of the keys, behind each
+//! change; a node has at most [`WIDE`]. What must never happen here: heads that
+//! are not made anew when a key comes that does not begin like the others.
+
+use super::heads::{HEADS_MAX, Heads};
+use std::sync::Arc;
+
+/// Most entries of a node.
+pub(super) const WIDE: usize = HEADS_MAX - 1;
+/// A node with fewer is joined with one beside it, if both fit into one.
+pub(super) const NARROW: usize = WIDE / 4;
+
+/// Room that a small entry may keep, so that values whose length changes by some
+/// bytes are changed in place.
+const SPARE_BYTES: usize = 64;
+
+/// A key and its value, one behind the other.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    bytes: Vec<u8>,
+    key_len: usize,
+}
+
+impl Entry {
+    /// Takes a key of at most `KEY_BYTES_MAX` bytes and the parts of a value.
+    pub(super) fn new(key: &[u8], value: [&[u8]; 2]) -> Self {
+        Self {
+            key_len: key.len(),
+            bytes: [key, value[0], value[1]].concat(),
+        }
+    }
+
+    pub(super) fn key(&self) -> &[u8] {
+        self.bytes.get(..self.key_len).unwrap_or(&[])
+    }
+
+    pub(super) fn value(&self) -> &[u8] {
+        self.bytes.get(self.key_len..).unwrap_or(&[])
+    }
+
+    /// Changes the value, in place where it fits. What a larger one took is given
+    /// back: only the bytes of keys and values count against a limit.
+    pub(super) fn set(&mut self, value: [&[u8]; 2]) {
+        self.bytes.truncate(self.key_len);
+        let len = self.key_len + value[0].len() + value[1].len();
+        if self.bytes.capacity() > 2 * len + SPARE_BYTES {
+            self.bytes.shrink_to(len);
+        }
+        self.bytes.extend_from_slice(value[0]);
+        self.bytes.extend_from_slice(value[1]);
+    }
+}
+
+/// The smallest key that was ever below the child, and the child. The first
+/// bound of a node is not looked at.
+pub(super) type Child = (Box<[u8]>, Arc<Node>);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Node {
+    /// Of all entries; of all bounds but the first.
+    pub(super) heads: Heads,
+    pub(super) body: Body,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Body {
+    Leaf(Vec<Entry>),
+    Inner(Vec<Child>),
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::Leaf(Vec::new())
+    }
+}
+
+impl From<Body> for Node {
+    fn from(body: Body) -> Self {
+        let heads = body.heads();
+        Self { heads, body }
+    }
+}
+
+/// The child in which a key is, or would be.
+pub(super) fn child_of(heads: &Heads, children: &[Child], key: &[u8]) -> usize {
+    let range = heads.range(key);
+    let bounds = children.get(1..).and_then(|rest| rest.get(range.clone()));
+    range.start + bounds.map_or(0, |some| some.partition_point(|c| c.0.as_ref() <= key))
+}
+
+/// The place of a key, or where it would be put.
+pub(super) fn entry_of(heads: &Heads, entries: &[Entry], key: &[u8]) -> Result<usize, usize> {
+    let range = heads.range(key);
+    let some = entries.get(range.clone()).unwrap_or(&[]);
+    match some.binary_search_by(|entry| entry.key().cmp(key)) {
+        Ok(at) => Ok(range.start + at),
+        Err(at) => Err(range.start + at),
+    }
+}
+
+impl Body {
+    fn len(&self) -> usize {
+        match self {
+            Self::Leaf(entries) => entries.len(),
+            Self::Inner(children) => children.len(),
+        }
+    }
+
+    fn heads(&self) -> Heads {
+        match self {
+            Self::Leaf(entries) => Heads::of(entries.iter().map(Entry::key)),
+            Self::Inner(children) => Heads::of(children.iter().skip(1).map(|c| c.0.as_ref())),
+        }
+    }
+
+    /// Cuts off and returns the upper part when there is too much, with its
+    /// smallest key; `is_last` when that is what was put in and nothing in the
+    /// tree is greater.
+    fn split(&mut self, is_last: bool) -> Option<Child> {
+        let len = self.len();
+        if len <= WIDE {
+            return None;
+        }
+        // Keys that come in order leave full nodes behind.
+        let cut = if is_last { len - 1 } else { len / 2 };
+        let (bound, upper) = match self {
+            Self::Leaf(entries) => {
+                let upper = entries.split_off(cut);
+                let bound = upper.first().map(|entry| entry.key().into());
+                (bound.unwrap_or_default(), Self::Leaf(upper))
+            }
+            Self::Inner(children) => {
+                let upper = children.split_off(cut);
+                let bound = upper.first().map(|child| child.0.clone());
+                (bound.unwrap_or_default(), Self::Inner(upper))
+            }
+        };
+        Some((bound, Arc::new(upper.into())))
+    }
+}
+
+impl Node {
+    /// Puts in a key that is not there; gives the upper part back when the node
+    /// got too wide. `is_right` when no node is right of this one.
+    pub(super) fn insert(&mut self, new: Entry, is_right: bool) -> Option<Child> {
+        let at = match &mut self.body {
+            Body::Leaf(entries) => {
+                let (Ok(at) | Err(at)) = entry_of(&self.heads, entries, new.key());
+                let noted = self.heads.insert(at, new.key());
+                entries.insert(at, new);
+                if noted && entries.len() <= WIDE {
+                    return None;
+                }
+                at
+            }
+            Body::Inner(children) => {
+                let at = child_of(&self.heads, children, new.key());
+                let is_right = is_right && at + 1 == children.len();
+                let (_, child) = children.get_mut(at)?;
+                let split = Arc::make_mut(child).insert(new, is_right)?;
+                children.insert(at + 1, split);
+                at + 1
+            }
+        };
+        let upper = self.body.split(is_right && at + 1 == self.body.len());
+        self.heads = self.body.heads();
+        upper
+    }
+
+    pub(super) fn remove(&mut self, key: &[u8]) -> Option<Entry> {
+        match &mut self.body {
+            Body::Leaf(entries) => {
+                let at = entry_of(&self.heads, entries, key).ok()?;
+                self.heads.remove(at);
+                Some(entries.remove(at))
+            }
+            Body::Inner(children) => {
+                let at = child_of(&self.heads, children, key);
+                let (_, child) = children.get_mut(at)?;
+                let child = Arc::make_mut(child);
+                let removed = child.remove(key)?;
+                if child.body.len() < NARROW {
+                    join(children, at);
+                    self.heads = self.body.heads();
+                }
+                Some(removed)
+            }
+        }
+    }
+}
+
+/// Puts a narrow child into one beside it, or away when it is empty.
+fn join(children: &mut Vec<Child>, at: usize) {
+    if children
+        .get(at)
+        .is_some_and(|child| child.1.body.len() == 0)
+    {
+        children.remove(at);
+        return;
+    }
+    let fits = |left: usize| {
+        let (a, b) = (children.get(left)?, children.get(left + 1)?);
+        (a.1.body.len() + b.1.body.len() <= WIDE).then_some(left)
+    };
+    let Some(left) = fits(at).or_else(|| fits(at.checked_sub(1)?)) else {
+        return;
+    };
+    let (bound, right) = children.remove(left + 1);
+    let right = Arc::try_unwrap(right).unwrap_or_else(|shared| (*shared).clone());
+    let Some((_, left)) = children.get_mut(left) else {
+        return;
+    };
+    let left = Arc::make_mut(left);
+    match (&mut left.body, right.body) {
+        (Body::Leaf(entries), Body::Leaf(more)) => entries.extend(more),
+        (Body::Inner(children), Body::Inner(mut more)) => {
+            // The first bound was not looked at; inside it is.
+            if let Some(first) = more.first_mut() {
+                first.0 = bound;
+            }
+            children.extend(more);
+        }
+        _ => unreachable!("nodes beside each other have one height"),
+    }
+    left.heads = left.body.heads();
+}
+
+/// The smallest key below a node.
+pub(super) fn first(mut node: &Node) -> Option<&[u8]> {
+    loop {
+        match &node.body {
+            Body::Leaf(entries) => return entries.first().map(Entry::key),
+            Body::Inner(children) => node = &children.first()?.1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_shrinks_gives_its_room_back() {
+        let mut entry = Entry::new(b"key", [b"1", b""]);
+        for len in [1_000_000, 1, 100, 5_000, 4_000, 30, 0] {
+            entry.set([&vec![7; len], b"x"]);
+            assert_eq!(entry.key(), b"key");
+            assert_eq!(entry.value().len(), len + 1);
+            let (held, need) = (entry.bytes.capacity(), entry.bytes.len());
+            assert!(held <= 2 * need + SPARE_BYTES, "{held} for {need}");
+        }
+    }
+}

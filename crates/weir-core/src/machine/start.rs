@@ -1,0 +1,438 @@
+//! How programs begin: CREATE with a program, and REPLACE.
+//!
+//! What the machine decides comes first ([`Machine::begin`]), then the program
+//! is admitted and judges its own start ([`Start::run`], which needs no machine
+//! and may take long), then the machine draws the consequences
+//! ([`Machine::begun`]). A start that is not VALID leaves nothing behind: no
+//! topic, no module, no state. What must never happen here: a verdict that
+//! depends on which thread the program ran on.
+
+use std::sync::Arc;
+
+use super::programs::{
+    Running, admit, announcement, bad, info, limited, publish, setup, within_quota,
+};
+use super::{ApplyError, Emitted, Machine, Stamp, emit};
+use crate::batch::{Action, Item};
+use crate::desk::{Desk, Image, op};
+use crate::effect::Detail;
+use crate::error_code::ErrorCode;
+use crate::ids::{ConsequenceOffset, TopicId};
+use crate::keys::KeyIndex;
+use crate::limits::{ARGUMENT_BYTES_MAX, CODES_BYTES_MAX, TOPICS_MAX};
+use crate::options::TopicOptions;
+use crate::program::{CodeHash, Entry, Program, ProgramHost, StateMode};
+use crate::record::{ConsequenceSink, RecordFlags, RecordKind};
+use crate::topic::{Live, No, Topic};
+
+/// Whether a program begins with it.
+pub(super) fn is_start(action: &Action<'_>) -> bool {
+    match action {
+        Action::Create { code, .. } => !code.is_empty(),
+        Action::Replace { .. } => true,
+        _ => false,
+    }
+}
+
+/// Bytes of the module that an item brings.
+pub(super) fn module_bytes(action: &Action<'_>) -> u64 {
+    match action {
+        Action::Create { code, .. } | Action::Replace { code, .. } => code.len() as u64,
+        _ => 0,
+    }
+}
+
+/// A program on its way into a topic.
+#[derive(Debug)]
+pub(super) struct Start {
+    host: Arc<dyn ProgramHost>,
+    options: TopicOptions,
+    /// Offset of the topic's newest record.
+    last: ConsequenceOffset,
+    /// Its module is kept already, or may be.
+    has_room: bool,
+    place: Place,
+    begun: Option<Begun>,
+}
+
+/// Where it begins.
+#[derive(Debug)]
+enum Place {
+    /// In a topic that is to come.
+    New(Box<Live>),
+    /// Instead of another one.
+    Old(Box<Old>),
+}
+
+/// The program that is replaced.
+#[derive(Debug)]
+struct Old {
+    running: Box<Running>,
+    /// The topic has keys now.
+    has_keys: bool,
+    /// The new program may be refused for the number of keys.
+    counts_keys: bool,
+    image: Image,
+}
+
+/// A program that may take its place.
+#[derive(Debug)]
+struct Begun {
+    code: Arc<[u8]>,
+    running: Box<Running>,
+}
+
+impl Start {
+    /// The program that is replaced.
+    pub(super) fn old(&self) -> Option<&Running> {
+        match &self.place {
+            Place::New(_) => None,
+            Place::Old(old) => Some(&old.running),
+        }
+    }
+
+    /// Lets the program begin, for as long as that takes.
+    pub(super) fn run(
+        &mut self,
+        item: &Item<'_>,
+        stamp: &Stamp,
+    ) -> Result<Result<(), No>, ApplyError> {
+        let (Action::Create {
+            code, args, meter, ..
+        }
+        | Action::Replace {
+            code, args, meter, ..
+        }) = item.action
+        else {
+            return Ok(Err(No::bare(ErrorCode::NoTopic)));
+        };
+        let mode = match &self.place {
+            Place::New(live) => live.options.program.state,
+            Place::Old(old) => old.running.mode,
+        };
+        let setup = setup(&self.options, mode, meter);
+        let program = match admit(&*self.host, code, &setup, stamp)? {
+            Ok(program) => program,
+            Err(no) => return Ok(Err(no)),
+        };
+        if !self.has_room {
+            return Ok(Err(limited(CODES_BYTES_MAX)));
+        }
+        let brought = Brought {
+            code: (self.host.hash(code), meter),
+            args: Arc::from(args),
+            mode,
+            program,
+            first: self.last.plus(2),
+        };
+        let begun = match &mut self.place {
+            Place::New(live) => brought.begin(live, item, stamp)?,
+            Place::Old(old) => brought.take_over(old, item, stamp)?,
+        };
+        Ok(begun.map(|running| {
+            let code = Arc::from(code);
+            self.begun = Some(Begun { code, running });
+        }))
+    }
+}
+
+/// A module that was admitted, and what it is to do.
+struct Brought {
+    code: (CodeHash, u32),
+    args: Arc<[u8]>,
+    mode: StateMode,
+    program: Box<dyn Program>,
+    /// Offset of its first record.
+    first: ConsequenceOffset,
+}
+
+impl Brought {
+    fn begin(
+        self,
+        live: &Live,
+        item: &Item<'_>,
+        stamp: &Stamp,
+    ) -> Result<Result<Box<Running>, No>, ApplyError> {
+        let limits = live.options.program_limits();
+        let mut desk = Desk::new(self.mode, limits, Arc::clone(&self.args));
+        desk.set_topic(&String::from_utf8_lossy(item.topic));
+        let facts = self.program.facts();
+        desk.watch_keys(facts.reads_keys);
+        let mut running = Running::new(
+            self.code,
+            self.args,
+            self.mode,
+            self.program,
+            desk,
+            facts.reads_keys,
+        );
+        running.open(self.first, item);
+        if facts.has_init {
+            let judged = running.call(Entry::Init, info(stamp, op::INIT), (&[], &[]))?;
+            let judged = judged.and_then(|()| within_quota(&running.desk, live, item));
+            stamp.fuel.set(running.desk.fuel());
+            if let Err(no) = judged {
+                return Ok(Err(no));
+            }
+        }
+        running.settle(true);
+        Ok(Ok(Box::new(running)))
+    }
+
+    /// The new program works with what the old one left, and gives it back
+    /// when it is refused.
+    fn take_over(
+        self,
+        old: &mut Old,
+        item: &Item<'_>,
+        stamp: &Stamp,
+    ) -> Result<Result<Box<Running>, No>, ApplyError> {
+        let facts = self.program.facts();
+        if self.mode == StateMode::Memory && !facts.has_upgrade {
+            return Ok(Err(bad(
+                "a program of state mode memory can only be replaced by one that exports weir_upgrade",
+            )));
+        }
+        let had_keys = old.running.watches;
+        if facts.reads_keys && !had_keys && old.has_keys {
+            return Ok(Err(bad(
+                "the program reads the topic's keys, whose values are not kept for the old one",
+            )));
+        }
+        let mut desk = std::mem::take(&mut *old.running.desk);
+        old.image = std::mem::take(desk.image_mut());
+        desk.set_args(Arc::clone(&self.args));
+        desk.set_old_code(Some(old.running.code));
+        if facts.reads_keys && !had_keys {
+            desk.watch_keys(true);
+        }
+        let watches = had_keys || facts.reads_keys;
+        let mut running =
+            Running::new(self.code, self.args, self.mode, self.program, desk, watches);
+        running.counts = old.running.counts;
+        running.open(self.first, item);
+        let judged = if facts.has_upgrade {
+            running.call(Entry::Upgrade, info(stamp, op::UPGRADE), (&[], &[]))?
+        } else {
+            Ok(())
+        };
+        stamp.fuel.set(running.desk.fuel());
+        if let Err(no) = judged {
+            old.take_back(running);
+            return Ok(Err(no));
+        }
+        if !old.counts_keys {
+            running.settle(true);
+        }
+        Ok(Ok(Box::new(running)))
+    }
+}
+
+impl Old {
+    /// The new program was refused: what it did is taken back.
+    fn take_back(&mut self, mut new: Running) {
+        new.settle(false);
+        let mut desk = new.desk;
+        desk.set_old_code(None);
+        desk.set_args(Arc::clone(&self.running.args));
+        *desk.image_mut() = std::mem::take(&mut self.image);
+        if !self.running.watches {
+            desk.watch_keys(false);
+        }
+        self.running.desk = desk;
+        self.running.counts = new.counts;
+    }
+}
+
+impl Machine {
+    /// What can be said of a CREATE with a program or a REPLACE before the
+    /// program is known. The topic of a REPLACE lends its program until the
+    /// start has [begun](Self::begun).
+    pub(super) fn begin(
+        &mut self,
+        item: &Item<'_>,
+        topic: Option<TopicId>,
+        stamp: &Stamp,
+    ) -> Result<Result<Start, No>, ApplyError> {
+        let host = self.host.as_ref().map(Arc::clone);
+        let host = host.ok_or(ApplyError::ProgramNeeded(stamp.intention))?;
+        let has_room = |code: &[u8]| self.codes.has_room(&*host, code, CODES_BYTES_MAX);
+        let known = topic.and_then(|id| self.topics.get(id.index()));
+        let last = known.map_or(ConsequenceOffset::ZERO, |topic| topic.last);
+        let too_long = |args: &[u8]| args.len() > ARGUMENT_BYTES_MAX;
+        let (options, has_room, place) = match item.action {
+            Action::Create {
+                options,
+                code,
+                args,
+                ..
+            } => {
+                if known.is_none() && self.topics.len() >= TOPICS_MAX {
+                    return Ok(Err(limited(TOPICS_MAX as u64)));
+                }
+                if too_long(args) {
+                    return Ok(Err(limited(ARGUMENT_BYTES_MAX as u64)));
+                }
+                let options = TopicOptions::decode(options).unwrap_or_default();
+                let live = Box::new(Live {
+                    incarnation: stamp.intention,
+                    created: last.plus(1),
+                    options: options.clone(),
+                    keys: KeyIndex::new(self.seed),
+                    program: None,
+                    away: None,
+                    stopped: false,
+                });
+                (options, has_room(code), Place::New(live))
+            }
+            Action::Replace {
+                expected,
+                code,
+                args,
+                ..
+            } => {
+                let has_room = has_room(code);
+                let topic = topic.and_then(|id| self.topics.get_mut(id.index()));
+                let Some(live) = topic.and_then(|topic| topic.live.as_mut()) else {
+                    return Ok(Err(No::bare(ErrorCode::TopicAbsent)));
+                };
+                let Some(running) = live.program.take() else {
+                    return Ok(Err(bad("the topic has no program to replace")));
+                };
+                let no = match expected.filter(|hash| *hash != running.code) {
+                    Some(_) => Some(No {
+                        reason: ErrorCode::Conflict,
+                        detail: Detail::Text(Arc::from(format!("the topic runs {}", running.code))),
+                    }),
+                    None => too_long(args).then(|| limited(ARGUMENT_BYTES_MAX as u64)),
+                };
+                if let Some(no) = no {
+                    live.program = Some(running);
+                    return Ok(Err(no));
+                }
+                let old = Box::new(Old {
+                    running,
+                    has_keys: !live.keys.is_empty(),
+                    counts_keys: live.options.keys_max.is_some(),
+                    image: Image::default(),
+                });
+                (live.options.clone(), has_room, Place::Old(old))
+            }
+            _ => return Ok(Err(No::bare(ErrorCode::NoTopic))),
+        };
+        Ok(Ok(Start {
+            host,
+            options,
+            last,
+            has_room,
+            place,
+            begun: None,
+        }))
+    }
+
+    /// Draws the consequences of a start. A topic comes into being only when
+    /// the start of its program succeeded (T2); a new program takes over the
+    /// state, or the old one stays.
+    pub(super) fn begun<S: ConsequenceSink + ?Sized>(
+        &mut self,
+        start: Start,
+        judged: Result<Result<(), No>, ApplyError>,
+        (item, topic, stamp): (&Item<'_>, Option<TopicId>, &Stamp),
+        sink: &mut S,
+    ) -> Result<Result<Emitted, No>, ApplyError> {
+        let judged = judged?;
+        match (start.place, topic) {
+            (Place::New(live), known) => {
+                let (Ok(()), Some(begun)) = (&judged, start.begun) else {
+                    return Ok(Err(judged.err().unwrap_or(No::bare(ErrorCode::NoTopic))));
+                };
+                let id = match known {
+                    Some(id) => id,
+                    None => self.name(item.topic, sink)?,
+                };
+                let Some(topic) = self.topics.get_mut(id.index()) else {
+                    return Ok(Err(limited(TOPICS_MAX as u64)));
+                };
+                self.codes.take(begun.running.code, begun.code);
+                self.newest = self.newest.max(stamp.intention);
+                topic.live = Some(*live);
+                let kind = RecordKind::Create;
+                Ok(Ok(announce(
+                    (id, topic),
+                    kind,
+                    begun.running,
+                    item,
+                    stamp,
+                    sink,
+                )))
+            }
+            (Place::Old(mut old), Some(id)) => {
+                let absent = || No::bare(ErrorCode::TopicAbsent);
+                let Some(topic) = self.topics.get_mut(id.index()) else {
+                    return Ok(Err(absent()));
+                };
+                let Some(live) = topic.live.as_mut() else {
+                    return Ok(Err(absent()));
+                };
+                let judged = match (judged, start.begun) {
+                    (Ok(()), Some(begun)) => match within_quota(&begun.running.desk, live, item) {
+                        Ok(()) => Ok(begun),
+                        Err(no) => {
+                            old.take_back(*begun.running);
+                            Err(no)
+                        }
+                    },
+                    (judged, _) => Err(judged.err().unwrap_or_else(absent)),
+                };
+                let mut begun = match judged {
+                    Ok(begun) => begun,
+                    Err(no) => {
+                        live.program = Some(old.running);
+                        return Ok(Err(no));
+                    }
+                };
+                begun.running.settle(true);
+                begun.running.desk.set_old_code(None);
+                live.stopped = false;
+                self.codes.take(begun.running.code, begun.code);
+                self.codes.release(old.running.code);
+                let kind = RecordKind::Replace;
+                Ok(Ok(announce(
+                    (id, topic),
+                    kind,
+                    begun.running,
+                    item,
+                    stamp,
+                    sink,
+                )))
+            }
+            (Place::Old(_), None) => Ok(Err(No::bare(ErrorCode::TopicAbsent))),
+        }
+    }
+}
+
+/// Writes the CREATE or REPLACE record and what the program began with, and
+/// puts the program to work.
+fn announce<S: ConsequenceSink + ?Sized>(
+    (id, topic): (TopicId, &mut Topic),
+    kind: RecordKind,
+    mut running: Box<Running>,
+    item: &Item<'_>,
+    stamp: &Stamp,
+    sink: &mut S,
+) -> Emitted {
+    topic.digest = topic.digest.fold(running.desk.folded());
+    let value = announcement(running.code, &running.args);
+    let emits = running.desk.emits().len();
+    let flags = if emits == 0 { RecordFlags::LAST } else { 0 };
+    let offset = emit(id, topic, stamp, sink, kind, flags, |r| {
+        r.value = &value;
+        r.meta = item.meta;
+    });
+    publish(id, topic, &running.desk, item, stamp, sink, false);
+    running.desk.rest();
+    if let Some(live) = &mut topic.live {
+        live.program = Some(running);
+    }
+    (offset, u32::try_from(emits + 1).unwrap_or(u32::MAX))
+}
