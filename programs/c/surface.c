@@ -50,6 +50,20 @@ static void emit_found(const char *name, size_t name_len, const uint8_t *bytes, 
 }
 #define FOUND(name, bytes, len, from) emit_found(name, sizeof(name) - 1, bytes, len, from)
 
+/* Kind, place and length of the value and of its `a`, a byte each; one byte
+ * where it is not JSON. Returns how many bytes. */
+static size_t shape(uint8_t *bytes) {
+  uint32_t found[6];
+  int32_t answer = weir_json_find(WEIR_VALUE, 1, "$\n$.a", 5, found);
+  if (answer == -1) {
+    bytes[0] = (uint8_t)found[0];
+    return 1;
+  }
+  if (answer < 0) return 0;
+  for (size_t i = 0; i < 6; i++) bytes[i] = (uint8_t)(found[i] - (i % 3 == 0 && found[i] > 2));
+  return 6;
+}
+
 WEIR_APPLY {
   weir_input input;
   uint8_t key[BYTES], value[BYTES], bytes[HEADER];
@@ -76,6 +90,7 @@ WEIR_APPLY {
   EMIT("sha", bytes, 32);
   weir_hash(WEIR_BLAKE3, value, value_len, bytes);
   EMIT("blake", bytes, 32);
+  EMIT("json", bytes, shape(bytes));
   weir_emit_value("tail", 4, 1, value_len - 1);
   weir_emit_input();
   return 0;

@@ -43,6 +43,28 @@ fn emitFound(name: []const u8, found: ?weir.Found) void {
     weir.emitPut(name, if (found) |there| there.bytes else "-");
 }
 
+/// Kind, place and length of the value and of its `a`, a byte each; one byte
+/// where it is not JSON.
+fn shape(into: *[64]u8) []const u8 {
+    var found: [2]weir.json.Value = undefined;
+    switch (weir.json.find("$\n$.a", &found)) {
+        .found => |values| {
+            for (values, 0..) |value, n| {
+                const kind: u8 = @truncate(@backingInt(value.kind));
+                into[3 * n] = kind - @intFromBool(kind > 2);
+                into[3 * n + 1] = @truncate(value.at);
+                into[3 * n + 2] = @truncate(value.len);
+            }
+            return into[0..6];
+        },
+        .not_json => |at| {
+            into[0] = @truncate(at);
+            return into[0..1];
+        },
+        .paths => return into[0..0],
+    }
+}
+
 export fn weir_apply() i32 {
     const input = weir.Input.read();
     var key_bytes: [64]u8 = undefined;
@@ -66,6 +88,7 @@ export fn weir_apply() i32 {
     weir.emitPut("at", &weir.big(u64, weir.keys.offset(key)));
     weir.emitPut("sha", &weir.sha256(value));
     weir.emitPut("blake", &weir.blake3(value));
+    weir.emitPut("json", shape(&bytes));
     weir.emitValue("tail", 1, value.len - 1);
     weir.emitInput();
     return 0;

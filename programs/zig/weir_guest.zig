@@ -30,6 +30,7 @@ const host = struct {
     extern "weir1" fn key_get(key: [*]const u8, key_len: usize, from: usize, into: [*]u8, cap: usize) i32;
     extern "weir1" fn key_offset(key: [*]const u8, key_len: usize) i64;
     extern "weir1" fn hash(algorithm: u32, bytes: [*]const u8, len: usize, out: *[32]u8) void;
+    extern "weir1" fn json_find(what: u32, flags: u32, paths: [*]const u8, len: usize, out: [*]json.Value) i32;
     extern "weir1" fn log(level: u32, text: [*]const u8, len: usize) void;
 };
 
@@ -219,6 +220,51 @@ pub const keys = struct {
         return @bitCast(host.key_offset(name.ptr, name.len));
     }
 };
+
+/// Looking into JSON without reading it: the store does it.
+pub const json = struct {
+    /// What a value is.
+    pub const Kind = enum(u32) {
+        /// There is none.
+        none = 0,
+        null_value = 1,
+        false_value = 2,
+        true_value = 3,
+        number = 4,
+        string = 5,
+        array = 6,
+        object = 7,
+        _,
+    };
+
+    /// A value: what it is, and where its literal stands in the written value.
+    pub const Value = extern struct { kind: Kind = .none, at: u32 = 0, len: u32 = 0 };
+
+    /// What became of a search.
+    pub const Answer = union(enum) {
+        /// One for each path, in their order.
+        found: []Value,
+        /// The value is not JSON, from this byte on.
+        not_json: u32,
+        /// A path is not understood, or there are more than have room, or than 64.
+        paths,
+    };
+
+    /// Finds values in the written value by their paths (names and indexes of
+    /// JSONPath, RFC 9535), which stand on lines. The whole value is checked.
+    pub fn find(paths: []const u8, into: []Value) Answer {
+        const count = std.mem.countScalar(u8, paths, '\n') + 1;
+        if (count > into.len) return .paths;
+        const answer = host.json_find(1, 1, paths.ptr, paths.len, into.ptr);
+        if (answer == -1) return .{ .not_json = @backingInt(into[0].kind) };
+        if (answer < 0) return .paths;
+        return .{ .found = into[0..count] };
+    }
+};
+
+comptime {
+    std.debug.assert(@sizeOf(json.Value) == 12);
+}
 
 /// SHA-256.
 pub fn sha256(bytes: []const u8) [32]u8 {

@@ -3,7 +3,7 @@
 
 use weir_core::desk::{Desk, Stop};
 use weir_core::{TrapKind, program::Entry};
-use weir_scan::{Level, Path, Plan, Shape, Tag};
+use weir_scan::{Level, PASS_WORK, Path, Plan, Shape, Tag};
 
 use crate::lines::Lines;
 
@@ -18,16 +18,17 @@ pub(crate) const VERSION: i32 = 1;
 const CALL_FUEL: u64 = 100;
 /// Fuel of an emitted record, on top.
 const EMIT_FUEL: u64 = 500;
-/// Fuel of looking an entry up, on top.
+/// Fuel of looking an entry up, on top; and of each path of JSON and each of
+/// its steps, which become a tree.
 const LOOKUP_FUEL: u64 = 100;
 /// Fuel of changing an entry of the state, on top: it may have to be put back.
 const CHANGE_FUEL: u64 = 200;
 /// Fuel of each hashed byte.
 const HASH_BYTE_FUEL: u64 = 4;
-/// Fuel of each byte of JSON that is looked through: the slowest kernel's time,
-/// since all nodes must agree.
+/// Fuel of each byte of JSON for each time that it may be walked over: the
+/// slowest kernel's time, since all nodes must agree.
 const JSON_BYTE_FUEL: u64 = 2;
-/// Fuel of each byte of a path.
+/// Fuel of each byte of the paths, before they are read.
 const PATH_BYTE_FUEL: u64 = 16;
 /// Bytes of all paths of a call.
 const PATHS_BYTES_MAX: usize = 4096;
@@ -375,18 +376,24 @@ pub(crate) fn json_find(
         _ => return Err(Stop::Trap(TrapKind::Argument)),
     };
     let input = d.input(what.cast_unsigned(), 0)?;
-    let looked = input.len() as u64 * JSON_BYTE_FUEL;
+    if text.len() > PATHS_BYTES_MAX {
+        // Refused unread.
+        p.moves(0, 0)?;
+        return Ok(Done::told(NOT_PATHS));
+    }
+    p.moves(0, text.len() as u64 * PATH_BYTE_FUEL)?;
     let count = text.split(|&byte| byte == b'\n').count();
-    let paths = text.len() as u64 * PATH_BYTE_FUEL + count as u64 * LOOKUP_FUEL;
     let len = i32::try_from(count * FOUND_BYTES).unwrap_or(i32::MAX);
     piece(m, out, len)?;
-    p.moves(0, looked + paths)?;
+    let steps = text.iter().filter(|byte| matches!(byte, b'.' | b'['));
+    p.pay((count + steps.count()) as u64 * LOOKUP_FUEL)?;
+    let Some(wanted) = asked(text, level) else {
+        return Ok(Done::told(NOT_PATHS));
+    };
+    p.pay(looking(input.len(), &wanted))?;
     let done = |result, wrote| Done {
         result,
         wrote: (size(out), wrote),
-    };
-    let Some(wanted) = asked(text, level) else {
-        return Ok(done(NOT_PATHS, 0));
     };
     let to = piece_mut(m, out, len)?;
     let items = match weir_scan::scan(input, &wanted) {
@@ -411,11 +418,14 @@ pub(crate) fn json_find(
     Ok(done(found, to.len()))
 }
 
+/// Fuel of looking through so many bytes: by the most that the paths may have
+/// it worked on one of them.
+fn looking(bytes: usize, wanted: &Plan) -> u64 {
+    bytes as u64 * JSON_BYTE_FUEL * wanted.paths().work() / PASS_WORK
+}
+
 /// What is looked for; nothing when it is not understood.
 fn asked(text: &[u8], level: Level) -> Option<Plan> {
-    if text.len() > PATHS_BYTES_MAX {
-        return None;
-    }
     let lines = std::str::from_utf8(text).ok()?.split('\n');
     let paths: Result<Vec<Path>, _> = lines.map(Path::parse).collect();
     Plan::new(Shape::Single, level, &paths.ok()?).ok()

@@ -11,7 +11,7 @@ use crate::abi;
 use crate::worker::{Lost, Worker};
 
 /// Limits of a module, checked before anything is compiled. They decide
-/// outcomes, so a change of one is a change of the fingerprint.
+/// outcomes, so whoever changes one gives the meter a new number.
 pub mod limits {
     /// Bytes of a module.
     pub const MODULE_BYTES_MAX: usize = 1 << 20;
@@ -24,8 +24,6 @@ pub mod limits {
     pub const ITEMS_MAX: u32 = 10_000;
     /// Elements of a table.
     pub const TABLE_ELEMENTS_MAX: u64 = 10_000;
-    /// Tables of a module.
-    pub const TABLES_MAX: u32 = 16;
     /// Data and element segments of a module, each kind.
     pub const SEGMENTS_MAX: u32 = 10_000;
     /// Parameters of a function or block.

@@ -12,6 +12,7 @@
 
 mod abi;
 mod first;
+mod fresh;
 mod host;
 #[cfg(feature = "wasmi")]
 mod interpreted;

@@ -16,6 +16,7 @@ use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 
 use crate::abi;
 use crate::first::First;
+use crate::fresh;
 use crate::host::{Cache, Kept, Place, Warm, limits, speaks};
 use crate::lines::{Lines, LogLine};
 use crate::rewrite::{Marks, Rewritten, global_name, rewrite};
@@ -27,6 +28,10 @@ pub(crate) const WASMTIME_VERSION: &str = "48.0.8";
 
 /// Fuel of an instruction that grows the memory.
 const GROW_FUEL: u8 = 100;
+
+/// What the engine says of a memory that is to grow beyond its own maximum:
+/// another version may say it otherwise, and `bounds::memory` then fails.
+const BEYOND_ITS_TYPE: &str = "memory growth exceeds memory type's limits";
 
 /// Runs programs with wasmtime. Cheap to share; all topics of a store use one.
 #[derive(Default)]
@@ -84,7 +89,7 @@ impl ResourceLimiter for Data {
 
     fn memory_grow_failed(&mut self, error: Error) -> Result<(), Error> {
         // More pages than any memory can have: asked before the limit is.
-        if error.to_string() == "memory growth exceeds memory type's limits" {
+        if error.to_string() == BEYOND_ITS_TYPE {
             return Ok(());
         }
         Err(error.context("no memory left for a program"))
@@ -122,6 +127,8 @@ struct Live {
     /// Mutable globals with their first values, in order of their index.
     globals: Vec<(Global, Val)>,
     mask: Option<Global>,
+    /// Marks whose pieces are paid for (mode `memory`).
+    paid: u64,
     apply: TypedFunc<(), i32>,
     instance: Instance,
     place: Place,
@@ -328,6 +335,7 @@ impl Compiled {
             memory,
             globals,
             mask,
+            paid: 0,
             apply,
             instance,
             place: self.warm.place(self.report.memory_bytes),
@@ -369,17 +377,17 @@ impl Running {
         Ok(live)
     }
 
-    /// Makes the instance as good as new; `None` when only a new one is.
-    fn reset(&self, mut live: Box<Live>) -> Option<Box<Live>> {
+    /// Makes the instance as good as new; `None` when only a new one is. The
+    /// topic pays for either, behind a call that used so much fuel.
+    fn reset(&self, mut live: Box<Live>, used: u64, desk: &mut Desk) -> Option<Box<Live>> {
         let report = &self.module.report;
-        if report.changes_segments {
-            return None;
-        }
         let (first, _) = self.module.first.get()?;
-        if live.memory.data_size(&live.store) != first.len() {
+        if report.changes_segments || live.memory.data_size(&live.store) != first.len() {
+            self.pay_for_another(&mut live, used, desk);
             return None;
         }
         let written = live.take_marks();
+        desk.burn(fresh::put_back(fresh::bytes_of(written.clone())));
         let memory = live.memory.data_mut(&mut live.store);
         written.for_each(|part| first.restore(part, memory));
         let Live { store, globals, .. } = &mut *live;
@@ -387,6 +395,14 @@ impl Running {
             global.set(&mut *store, *value).ok()?;
         }
         Some(live)
+    }
+
+    fn pay_for_another(&self, live: &mut Live, used: u64, desk: &mut Desk) {
+        let memory = live.memory.data_size(&live.store) as u64;
+        let written = fresh::bytes_of(live.take_marks());
+        let kept = desk.image().memory.pages().count() as u64;
+        let report = &self.module.report;
+        desk.burn(fresh::renewal(report, used, memory, written, kept));
     }
 }
 
@@ -397,16 +413,29 @@ fn stays(mut live: Box<Live>) -> Option<Box<Live>> {
 }
 
 impl Live {
+    /// Bytes that were marked and are not paid for: they will be looked through
+    /// or put back when the intention is over.
+    fn unpaid(&mut self) -> u64 {
+        let Self { store, mask, .. } = self;
+        let bits = mask.as_ref().and_then(|mask| mask.get(&mut *store).i64());
+        let mut marks = store.data().marks;
+        marks.bits |= bits.map_or(0, i64::cast_unsigned);
+        marks.bits &= !std::mem::replace(&mut self.paid, marks.bits);
+        fresh::bytes_of(marks.take(self.memory.data_size(&self.store)))
+    }
+
     /// Removes the marks: the parts of the memory that may have been written
     /// since they were removed.
-    fn take_marks(&mut self) -> impl Iterator<Item = Range<usize>> + use<> {
+    fn take_marks(&mut self) -> impl Iterator<Item = Range<usize>> + Clone + use<> {
         let Self {
             store,
             memory,
             mask,
+            paid,
             ..
         } = self;
         let mut marks = store.data().marks;
+        *paid = 0;
         if let Some(mask) = mask {
             // It is an i64; else everything counts as written.
             let bits = mask.get(&mut *store).i64();
@@ -426,10 +455,16 @@ impl Live {
         Ok(())
     }
 
+    /// Whether it can have what `image` keeps: there is something, and the
+    /// memory has not grown since.
+    fn is_like(&self, image: &Image) -> bool {
+        !image.memory.is_empty() && self.memory.data_size(&self.store) == image.memory.len()
+    }
+
     /// Takes back what a call did to the memory and the globals of `image`;
     /// false when only a fresh instance can be trusted.
     fn put_back(&mut self, image: &Image) -> bool {
-        if image.memory.is_empty() || self.memory.data_size(&self.store) != image.memory.len() {
+        if !self.is_like(image) {
             return false;
         }
         let written = self.take_marks();
@@ -518,10 +553,18 @@ impl Program for Running {
         let left = store.get_fuel().unwrap_or(0);
         match returned {
             Ok(code) => {
-                desk.burn(fuel - left.min(fuel));
-                self.live = match self.mode {
-                    StateMode::Memory => Some(live),
-                    StateMode::None | StateMode::Kv => self.reset(live).and_then(stays),
+                let used = fuel - left.min(fuel);
+                desk.burn(used);
+                self.live = if self.mode == StateMode::Memory {
+                    if code == 0 || live.is_like(desk.image()) {
+                        desk.burn(fresh::put_back(live.unpaid()));
+                    } else {
+                        // What it did is not kept, and cannot be put back.
+                        self.pay_for_another(&mut live, used, desk);
+                    }
+                    Some(live)
+                } else {
+                    self.reset(live, used, desk).and_then(stays)
                 };
                 verdict(code)
             }
@@ -529,10 +572,12 @@ impl Program for Running {
                 // The instance is thrown away: nobody knows what it holds.
                 let data = store.data_mut();
                 let trap = why(&error, data.stop);
-                desk.burn(match trap {
+                let used = match trap {
                     Trap::OutOfFuel => fuel,
                     _ => fuel - left.min(fuel),
-                });
+                };
+                desk.burn(used);
+                self.pay_for_another(&mut live, used, desk);
                 Err(trap)
             }
         }

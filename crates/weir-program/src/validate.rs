@@ -51,13 +51,17 @@ pub struct Report {
     /// It may change a table or drop a segment, so that an instance can be
     /// used only once.
     pub changes_segments: bool,
+    /// Globals, mutable or not.
+    pub(crate) global_count: u32,
+    /// Pages that its data segments may touch, at most.
+    pub(crate) data_pages: u64,
     /// It may read or drop a data segment.
     pub(crate) names_data: bool,
     /// The version of the interface, where its function does nothing but return
     /// a number: then nobody has to call it.
     pub(crate) version: Option<i32>,
     /// That function, where nothing else in the module names it.
-    unused: Option<u32>,
+    pub(crate) unused: Option<u32>,
 }
 
 impl Report {

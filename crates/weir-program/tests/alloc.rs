@@ -1,6 +1,7 @@
 //! A call of a warm program takes nothing from the heap: neither where the
-//! write itself is emitted, nor through the guest's memory, nor with state. And
-//! a memory of zeros keeps none of it.
+//! write itself is emitted, nor through the guest's memory, nor with state, nor
+//! with the topic's keys. `json_find` takes what its paths need, and no more for
+//! a longer value. And a memory of zeros keeps none of it.
 #![allow(
     clippy::unwrap_used,
     unsafe_code,
@@ -167,6 +168,34 @@ fn a_warm_call_takes_nothing_from_the_heap() {
         let taken = taken(&code(name), StateMode::Kv, &value);
         // One or two of the test's own, for the answers; none for each call.
         assert!(taken < 5, "{name}: {taken} for {CALLS} calls");
+    }
+    let keys = r#"(module
+        (import "weir1" "key_get" (func $get (param i32 i32 i32 i32 i32) (result i32)))
+        (import "weir1" "emit_put" (func $put (param i32 i32 i32 i32)))
+        (memory (export "memory") 1 1) (data (i32.const 0) "key")
+        (func (export "weir_abi") (result i32) i32.const 1)
+        (func (export "weir_apply") (result i32)
+            (drop (call $get (i32.const 0) (i32.const 3) (i32.const 0) (i32.const 8) (i32.const 8)))
+            (i64.store (i32.const 8) (i64.add (i64.load (i32.const 8)) (i64.const 1)))
+            (call $put (i32.const 0) (i32.const 3) (i32.const 8) (i32.const 8)) i32.const 0))"#;
+    let read = taken(&wat::parse_str(keys).unwrap(), StateMode::Kv, b"");
+    assert!(read < 5, "keys: {read} for {CALLS} calls");
+    // Paths become a plan that is dropped behind the call: some pieces for each
+    // step, whatever is looked through.
+    let finds = r#"(module (import "weir1" "json_find" (func $f (param i32 i32 i32 i32 i32) (result i32)))
+        (memory (export "memory") 1 1) (data (i32.const 0) "$[0]")
+        (func (export "weir_abi") (result i32) i32.const 1)
+        (func (export "weir_apply") (result i32) (i32.sub (call $f (i32.const 1) (i32.const 1)
+            (i32.const 0) (i32.const 4) (i32.const 512)) (i32.const 1))))"#;
+    let finds = wat::parse_str(finds).unwrap();
+    let mut long = vec![b' '; 100_000];
+    long.splice(0..2, *b"[1");
+    long.push(b']');
+    let calls = CALLS as u64;
+    for value in [&b"[1]"[..], &long] {
+        let taken = taken(&finds, StateMode::Kv, value);
+        let each = taken / calls;
+        assert!(each <= 8, "json_find: {taken} for {calls} calls");
     }
     let counts = r#"(module (memory (export "memory") 1 1) (global $g (mut i64) (i64.const 0))
         (func (export "weir_abi") (result i32) i32.const 1)

@@ -132,7 +132,7 @@ fn loops_and_recursion_end() {
 
 #[test]
 fn pointers_are_checked_in_every_host_function() {
-    let kinds: [(&str, usize, &str); 13] = [
+    let kinds: [(&str, usize, &str); 14] = [
         ("input_info", 1, ""),
         ("input_read", 4, "i32"),
         ("emit_put", 4, ""),
@@ -145,6 +145,7 @@ fn pointers_are_checked_in_every_host_function() {
         ("state_next", 4, "i32"),
         ("key_get", 5, "i32"),
         ("key_offset", 2, "i64"),
+        ("json_find", 5, "i32"),
         ("log", 3, ""),
     ];
     for (name, count, result) in kinds {
@@ -182,6 +183,30 @@ fn pointers_are_checked_in_every_host_function() {
             &module(hash, &format!("(call $f{args}) i32.const 0")),
             &format!("ERROR TRAP {name}"),
         );
+    }
+    let json = r#"(import "weir1" "json_find" (func $f (param i32 i32 i32 i32 i32) (result i32)))
+        (data (i32.const 0) "$\n$.a")"#;
+    for (args, expected) in [
+        ("1 1 0 65537 100", "ERROR TRAP bad pointer or length"),
+        ("1 1 65536 1 100", "ERROR TRAP bad pointer or length"),
+        ("1 1 0 5 65513", "ERROR TRAP bad pointer or length"),
+        ("1 1 0 5 -1", "ERROR TRAP bad pointer or length"),
+        ("1 2 0 5 100", "ERROR TRAP bad argument"),
+        ("3 -1 0 5 100", "ERROR TRAP bad argument"),
+        ("9 1 0 5 100", "ERROR TRAP bad argument"),
+        // `value` is no JSON, and its first byte is at fault: -1, at 0.
+        ("1 1 0 5 65512", "INVALID REJECTED 9"),
+        // More paths than there may be, unread: -2.
+        ("1 1 0 65536 100", "INVALID REJECTED 8"),
+        ("1 1 0 4097 65536", "INVALID REJECTED 8"),
+        ("1 1 0 4096 100", "INVALID REJECTED 8"),
+    ] {
+        let args: Vec<String> = args
+            .split(' ')
+            .map(|n| format!("(i32.const {n})"))
+            .collect();
+        let body = format!("(i32.add (call $f{}) (i32.const 10))", args.join(" "));
+        puts(&module(json, &body), expected);
     }
     let text = r#"(import "weir1" "reject_text" (func $f (param i32 i32)))"#;
     let call = |len: u32| format!("(call $f (i32.const 0) (i32.const {len})) i32.const 7");

@@ -81,7 +81,7 @@ fn a_program_means_the_same_in_every_language() {
             let module = program(&format!("{name}{suffix}")).unwrap();
             if name == "surface" {
                 let report = weir_program::inspect(&module).unwrap();
-                assert_eq!(report.imports.len(), 15, "functions that {suffix} calls");
+                assert_eq!(report.imports.len(), 16, "functions that {suffix} calls");
             }
             let program = |asked: &str| (asked == name).then(|| module.clone());
             for host in [&native, &interpreted] {

@@ -42,6 +42,8 @@ declare function host_key_get(key: usize, keyLen: usize, from: usize, ptr: usize
 declare function host_key_offset(key: usize, keyLen: usize): i64;
 @external("weir1", "hash")
 declare function host_hash(algorithm: u32, ptr: usize, len: usize, out: usize): void;
+@external("weir1", "json_find")
+declare function host_json_find(what: u32, flags: u32, paths: usize, len: usize, out: usize): i32;
 @external("weir1", "log")
 declare function host_log(level: u32, ptr: usize, len: usize): void;
 
@@ -339,6 +341,64 @@ export namespace keys {
   export function offset(key: Bytes): u64 {
     return <u64>host_key_offset(key.ptr, key.length);
   }
+}
+
+/** What a JSON value is. */
+export enum Kind {
+  /** There is none. */
+  None = 0,
+  Null = 1,
+  False = 2,
+  True = 3,
+  Number = 4,
+  String = 5,
+  Array = 6,
+  Object = 7,
+}
+
+/** Looking into JSON without reading it: the store does it. */
+export namespace json {
+  /** Room for what is found by so many paths. */
+  export function room(paths: u32): Bytes {
+    return bytes(12 * paths);
+  }
+  /**
+   * Finds values in the written value by their paths (names and indexes of JSONPath, RFC 9535),
+   * which stand on lines. The whole value is checked. Returns how many were found; -1 for a value that
+   * is not JSON, then `fault` says from which byte on; -2 for paths that are not understood, that have
+   * no room, or are more than 64.
+   */
+  export function find(paths: Bytes, into: Bytes): i32 {
+    let count: u32 = 1;
+    for (let i: u32 = 0; i < paths.length; i++) count += u32(paths.at(i) == 0x0a);
+    into.length = 0;
+    if (into.capacity < 12 * count) return -2;
+    const answer = host_json_find(1, 1, paths.ptr, paths.length, into.ptr);
+    into.length = answer >= 0 ? 12 * count : answer == -1 ? 4 : 0;
+    return answer;
+  }
+  /** First byte at fault in a value that is not JSON. */
+  export function fault(found: Bytes): u32 {
+    return word(found, 0);
+  }
+  /** What the value of a path is, counted from 0. */
+  export function kind(found: Bytes, path: u32): Kind {
+    return word(found, 12 * path);
+  }
+  /** First byte of its literal in the written value. */
+  export function at(found: Bytes, path: u32): u32 {
+    return word(found, 12 * path + 4);
+  }
+  /** Bytes of its literal. */
+  export function length(found: Bytes, path: u32): u32 {
+    return word(found, 12 * path + 8);
+  }
+}
+
+// The little-endian number at a place; one behind the end is a trap.
+function word(found: Bytes, at: u32): u32 {
+  if (at > found.length || found.length - at < 4) trap();
+  return load<u32>(found.ptr + at);
 }
 
 function digest(algorithm: u32, bytes: Bytes, into: Bytes): Bytes {

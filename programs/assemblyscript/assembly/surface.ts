@@ -2,8 +2,8 @@
 // answered. It exists in each language, and one script fits them all.
 
 import {
-  ABI, Bytes, Level, Op, blake3, bytes, emitDelete, emitInput, emitPut, emitValue, input, keys, log,
-  reject, sha256, state,
+  ABI, Bytes, Level, Op, blake3, bytes, emitDelete, emitInput, emitPut, emitValue, input, json, keys,
+  log, reject, sha256, state,
 } from "./index";
 
 export function weir_abi(): i32 {
@@ -45,6 +45,21 @@ function emitFound(what: string, found: Bytes, length: i32): void {
   emitPut(name(what), length < 0 ? bytes(1).text("-") : found);
 }
 
+// Kind, place and length of the value and of its `a`, a byte each; one byte where it is not JSON.
+function shape(): Bytes {
+  const found = json.room(2);
+  const shown = bytes(6);
+  const answer = json.find(bytes(8).text("$\n$.a"), found);
+  if (answer == -1) return shown.addByte(<u8>json.fault(found));
+  if (answer < 0) return shown;
+  for (let path: u32 = 0; path < 2; path++) {
+    const kind: u32 = json.kind(found, path);
+    shown.addByte(<u8>(kind - u32(kind > 2)));
+    shown.addByte(<u8>json.at(found, path)).addByte(<u8>json.length(found, path));
+  }
+  return shown;
+}
+
 export function weir_apply(): i32 {
   input.read();
   const key = input.key(bytes(64));
@@ -67,6 +82,7 @@ export function weir_apply(): i32 {
   emitPut(name("at"), bytes(8).add<u64>(offset));
   emitPut(name("sha"), sha256(value, bytes(32)));
   emitPut(name("blake"), blake3(value, bytes(32)));
+  emitPut(name("json"), shape());
   emitValue(name("tail"), 1, value.length - 1);
   emitInput();
   return 0;

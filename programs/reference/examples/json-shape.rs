@@ -325,9 +325,10 @@ fn check(input: &Input, rule: &Rule<'_>, found: &Found, number: usize) -> Outcom
     match rule.limit {
         Limit::None => Ok(()),
         Limit::Words(words) => {
-            let inside = literal.get(1..found.len - 1).unwrap_or(&[0]);
+            // A longer one than fits is none of the words.
+            let inside = literal.get(1..found.len - 1);
             let mut words = words.split(|&byte| byte == b'|');
-            if words.any(|word| word == inside) {
+            if words.any(|word| inside == Some(word)) {
                 return Ok(());
             }
             no(5, "not in the list: rule ", number)

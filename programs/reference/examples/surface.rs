@@ -3,6 +3,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+use weir_guest::json::{self, Fault};
 use weir_guest::{
     Input, Level, Op, Outcome, blake3, emit_delete, emit_input, emit_put, emit_value, keys, log,
     reject, sha256, state,
@@ -62,6 +63,24 @@ fn header(input: &Input) -> [u8; 88] {
     bytes
 }
 
+/// Kind, place and length of the value and of its `a`, a byte each; one byte
+/// where it is not JSON.
+fn shape(bytes: &mut [u8; 6]) -> &[u8] {
+    match json::find::<2>(b"$\n$.a") {
+        Ok(found) => {
+            for (to, value) in bytes.chunks_exact_mut(3).zip(found) {
+                to.copy_from_slice(&[value.kind as u8, value.at as u8, value.len as u8]);
+            }
+            bytes
+        }
+        Err(Fault::NotJson(at)) => {
+            bytes[0] = at as u8;
+            &bytes[..1]
+        }
+        Err(Fault::Paths) => &[],
+    }
+}
+
 fn apply(input: &Input) -> Outcome {
     let (mut key, mut value, mut who) = ([0; 64], [0; 64], [0; 64]);
     let key = input.key(&mut key);
@@ -90,6 +109,8 @@ fn apply(input: &Input) -> Outcome {
     emit_put(b"at", &keys::offset(key).to_be_bytes());
     emit_put(b"sha", &sha256(value));
     emit_put(b"blake", &blake3(value));
+    let mut bytes = [0; 6];
+    emit_put(b"json", shape(&mut bytes));
     emit_value(b"tail", 1, value.len() - 1);
     emit_input();
     Ok(())

@@ -40,7 +40,10 @@ impl Marks {
 
     /// Removes the marks: the parts of a memory of so many bytes that may have
     /// been written, ascending. Two may overlap by some bytes.
-    pub(crate) fn take(&mut self, bytes: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+    pub(crate) fn take(
+        &mut self,
+        bytes: usize,
+    ) -> impl Iterator<Item = Range<usize>> + Clone + use<> {
         let mut bits = std::mem::take(&mut self.bits);
         let shift = self.shift;
         std::iter::from_fn(move || {

@@ -9,9 +9,9 @@ use weir_core::limits::GLOBALS_MAX;
 
 use super::{Fault, Look, PAGE_BYTES, rule};
 use crate::abi::{IMPORTS, MODULE, Returns, VERSION_NAME};
+use crate::fresh::pages_of;
 use crate::host::limits::{
     FUNCTIONS_MAX, ITEMS_MAX, PARAMETERS_MAX, RESULTS_MAX, SEGMENTS_MAX, TABLE_ELEMENTS_MAX,
-    TABLES_MAX,
 };
 use crate::rewrite::RESERVED;
 
@@ -74,6 +74,7 @@ impl Look {
             Payload::GlobalSection(globals) => {
                 let at = globals.range().start;
                 few(globals.count(), "globals", at, ITEMS_MAX)?;
+                self.report.global_count = globals.count();
                 for global in globals.clone() {
                     self.global(global?.ty)?;
                 }
@@ -167,7 +168,7 @@ impl Look {
             ));
         }
         let facts = &mut self.report.facts;
-        facts.reads_input |= name == "input_read";
+        facts.reads_input |= matches!(name, "input_read" | "json_find");
         facts.reads_keys |= matches!(name, "key_get" | "key_offset");
         self.functions.push(kind);
         self.report.imports.push(name.to_owned());
@@ -210,10 +211,11 @@ impl Look {
 
     /// Asked here, because an engine would notice only when it makes an
     /// instance.
-    fn data(&self, number: usize, segment: &wasmparser::Data<'_>) -> Result<(), Fault> {
+    fn data(&mut self, number: usize, segment: &wasmparser::Data<'_>) -> Result<(), Fault> {
         let DataKind::Active { offset_expr, .. } = &segment.kind else {
             return Ok(());
         };
+        self.report.data_pages += pages_of(segment.data.len());
         let (bytes, max) = (segment.data.len() as u64, self.report.memory_bytes);
         let fits = place(offset_expr).is_none_or(|from| from + bytes <= max);
         if fits || self.memories == 0 {
@@ -257,11 +259,9 @@ impl Look {
         ))
     }
 
+    /// The format has a sentence for a second one.
     fn table(&mut self, elements: u64) -> Result<(), Fault> {
         self.tables.push(elements);
-        if self.tables.len() > TABLES_MAX as usize {
-            return rule(format!("the module has more than {TABLES_MAX} tables"));
-        }
         if elements > TABLE_ELEMENTS_MAX {
             return rule(format!(
                 "a table has {elements} elements, allowed are {TABLE_ELEMENTS_MAX}"

@@ -1,13 +1,14 @@
 //! Every limit one below, at, and one above.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use weir_core::intention::{Intention, IntentionLimits, Operation};
-use weir_core::limits::ARGUMENT_BYTES_MAX;
-use weir_core::{BatchBuilder, ProgramHost, TopicOptions};
+use weir_core::limits::{ARGUMENT_BYTES_MAX, START_FUEL, UNDO_BYTES_MIN, UNDO_ENTRY_BYTES};
+use weir_core::{BatchBuilder, Detail, ErrorCode, ProgramHost, TopicOptions};
 use weir_program::{WasmtimeHost, inspect, limits, widest};
 
-use crate::world::{module, play};
+use crate::world::{Life, module, play};
 
 /// What a PUT without key and value leads to.
 fn put(imports: &str, options: &str, body: &str) -> String {
@@ -211,6 +212,137 @@ fn what_an_intention_replaces() {
     let storm = "(loop (call $state_put (i32.const 0) (i32.const 60000) (i32.const 0) (i32.const 0)) (call $state_delete (i32.const 0) (i32.const 60000)) br 0) unreachable";
     let verdict = put("state_put state_delete", options, storm);
     assert_eq!(verdict, "ERROR LIMIT limit 67108864");
+}
+
+/// The limit of what is noted counts what is noted, to the byte: keys, old
+/// values, and 40 bytes for each change before.
+#[test]
+fn what_an_intention_replaces_to_the_byte() {
+    // 1,023 times a key of one byte and 65,535 of its value; then a key of one
+    // byte with what is left.
+    let limit = UNDO_BYTES_MIN;
+    let left = limit - 1_023 * (1 + 65_535 + UNDO_ENTRY_BYTES) - 1;
+    assert_eq!(left, 24_615);
+    let put = |key: u32, len: u64| {
+        format!("(call $state_put (i32.const {key}) (i32.const 1) (i32.const 0) (i32.const {len}))")
+    };
+    for (len, verdict) in [
+        (left - 1, Detail::None),
+        (left, Detail::None),
+        (left + 1, Detail::Limit(limit)),
+    ] {
+        let body = format!(
+            "(local $i i32)
+            (drop (call $input_read (i32.const 1) (i32.const 0) (i32.const 2) (i32.const 1)))
+            (if (i32.eq (i32.load8_u (i32.const 2)) (i32.const 49))
+              (then {} {} i32.const 0 return))
+            (loop {}
+              (br_if 0 (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 1023))))
+            {} i32.const 0",
+            put(0, 65_535),
+            put(1, len),
+            put(0, 65_535),
+            put(1, 0),
+        );
+        let parts = r#"(data (i32.const 0) "ab")"#;
+        let code = wat::parse_str(module("input_read state_put", parts, &body)).unwrap();
+        let mut options = TopicOptions::default();
+        options.program.fuel_max = Some(100_000_000);
+        options.program.state_bytes_max = Some(1_000_000);
+        let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
+        let mut life = Life::new(1, &host);
+        let put = |value| Operation::Put { key: b"", value };
+        let create = Operation::CreateProgram {
+            options: &options,
+            code: &code,
+            args: b"",
+        };
+        let said = [create, put(b"1"), put(b"2")].map(|operation| {
+            let outcome = life.send(&Intention::new("t", operation)).unwrap();
+            outcome.commit().unwrap().detail.clone()
+        });
+        assert_eq!(said, [Detail::None, Detail::None, verdict], "{len}");
+    }
+}
+
+/// A module that burns fuel when it begins: 100 and an eighth of the bytes for
+/// a line of the log, 1 for a constant. Whatever comes behind a host call is not
+/// looked at before the next one, so one is the last.
+fn burner(lines: u64, bytes: u64, constants: u64) -> Vec<u8> {
+    let line = |len: u64| format!("(call $log (i32.const 3) (i32.const 0) (i32.const {len}))");
+    let burn = format!(
+        "(local $i i64) i32.const 0 (loop {} (br_if 0 (i64.lt_u
+            (local.tee $i (i64.add (local.get $i) (i64.const 1))) (i64.const {lines}))))
+        {} {}",
+        line(65_536),
+        "(drop (i32.const 0))".repeat(usize::try_from(constants).unwrap()),
+        line(bytes),
+    );
+    let parts = format!(
+        r#"(func (export "weir_init") (result i32) {burn})
+        (func (export "weir_upgrade") (result i32) {burn})"#
+    );
+    wat::parse_str(module("log", &parts, "i32.const 0")).unwrap()
+}
+
+/// What a program used to begin with so much fuel for a call, in a new topic or
+/// instead of another program.
+fn begin(
+    host: &Arc<dyn ProgramHost>,
+    code: &[u8],
+    fuel_max: u64,
+    replaces: bool,
+) -> (Option<ErrorCode>, u64) {
+    let quiet = wat::parse_str(module("", "", "i32.const 0")).unwrap();
+    let mut life = Life::new(1, host);
+    let mut options = TopicOptions::default();
+    options.program.fuel_max = Some(fuel_max);
+    let create = Operation::CreateProgram {
+        options: &options,
+        code: if replaces { &quiet } else { code },
+        args: b"",
+    };
+    let mut outcome = life.send(&Intention::new("t", create)).unwrap();
+    if replaces {
+        let replace = Operation::Replace {
+            expected: None,
+            code,
+            args: b"",
+        };
+        outcome = life.send(&Intention::new("t", replace)).unwrap();
+    }
+    let commit = outcome.commit().unwrap();
+    if let Detail::Limit(limit) = commit.detail {
+        assert_eq!(limit, fuel_max.max(START_FUEL));
+    }
+    (commit.reason, commit.fuel)
+}
+
+/// What starts and upgrades may use, to the unit: the fuel of a start, or that
+/// of a call where it is more.
+#[test]
+fn fuel_of_a_start() {
+    let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
+    let more = START_FUEL + 1_000_000;
+    for (fuel_max, limit) in [(1, START_FUEL), (START_FUEL, START_FUEL), (more, more)] {
+        let of = |lines| begin(&host, &burner(lines, 0, 0), fuel_max, false).1;
+        let (one, round) = (of(1), of(2) - of(1));
+        let lines = 1 + (limit - one - 1) / round;
+        let before = one + (lines - 1) * round;
+        let left = limit - before;
+        let (bytes, constants) = (8 * (left - 1), 1);
+        for replaces in [false, true] {
+            let used = |n: u64| {
+                let code = burner(lines, bytes, n + constants - limit);
+                begin(&host, &code, fuel_max, replaces)
+            };
+            assert_eq!(used(limit - 1), (None, limit - 1));
+            assert_eq!(used(limit), (None, limit));
+            let (reason, paid) = used(limit + 1);
+            assert_eq!(reason, Some(ErrorCode::OutOfFuel));
+            assert!(paid > limit, "and another instance");
+        }
+    }
 }
 
 /// However many steps a transaction has, it holds everybody up no longer than
@@ -459,4 +591,18 @@ fn forms() {
         assert_eq!(code.len() as u64, n);
         fine(n, max, code, "has 1048577 bytes, allowed are 1048576");
     }
+}
+
+#[test]
+fn json_is_found_by_who_reads_nothing_else() {
+    let find = "(i32.add (i32.const 10) (call $json_find (i32.const 1) (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))";
+    let find = module("json_find", r#"(data (i32.const 0) "$")"#, find);
+    let played = play(
+        "create t program=p\nput t a=7\nput t a=x\n",
+        &[("p", &find)],
+    );
+    assert_eq!(
+        played,
+        "1 VALID: t 1 CREATE last\n2 INVALID REJECTED 11\n3 INVALID REJECTED 9\n"
+    );
 }

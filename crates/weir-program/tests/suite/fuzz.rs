@@ -164,6 +164,16 @@ impl Twins {
     }
 }
 
+/// Values in which something can be found, and some that are cut off.
+const JSON: [&[u8]; 6] = [
+    b"{\"a\":[1,2],\"b\":[{\"c\":\"x\"}]}",
+    b"[[1,{\"a\":null}],-2.5e1]",
+    b"[]",
+    b"{\"\\u0061\":true, \"b\":[0]}",
+    b"{\"a\":1,\"a\":2}",
+    b"[1,[2]",
+];
+
 /// A CREATE and some writes.
 fn exercise(twins: &mut Twins, what: &str, code: &[u8], dice: &mut Dice, tally: &mut Tally) {
     let mut options = TopicOptions::default();
@@ -200,7 +210,11 @@ fn exercise(twins: &mut Twins, what: &str, code: &[u8], dice: &mut Dice, tally: 
     for round in 0..16 {
         let sizes = [0, 1, 8, 20].map(|size| dice.bytes(size));
         let key = dice.pick::<[u8]>(&[b"a", b"b", b"\0", &sizes[3], b""]);
-        let value = &sizes[dice.below(4) as usize];
+        let json = dice.pick::<[u8]>(&JSON);
+        let value = match dice.below(7) {
+            0..3 => json,
+            other => &sizes[other as usize - 3],
+        };
         let mut intention = Intention::new("t", Operation::Put { key, value });
         let ops = [
             TxnOp::Put {
@@ -250,7 +264,7 @@ const EXPORTS: &str = r#"(module
 
 /// A module of random instructions around the functions of `weir1`.
 fn smith(dice: &mut Dice) -> Option<Vec<u8>> {
-    let all = "input_info input_read emit_put emit_delete emit_input emit_value reject_text state_get state_put state_delete state_next key_get key_offset hash log";
+    let all = "input_info input_read emit_put emit_delete emit_input emit_value reject_text state_get state_put state_delete state_next key_get key_offset hash json_find log";
     let config = wasm_smith::Config {
         available_imports: Some(wat::parse_str(module(all, "", "i32.const 0")).unwrap()),
         exports: Some(wat::parse_str(EXPORTS).unwrap()),
@@ -271,7 +285,7 @@ fn smith(dice: &mut Dice) -> Option<Vec<u8>> {
         max_memory32_bytes: 1 << 20,
         max_table_elements: 100,
         max_memories: 1,
-        max_imports: 15,
+        max_imports: 16,
         canonicalize_nans: false,
         max_funcs: 12,
         max_instructions: 120,
@@ -366,10 +380,23 @@ fn leb(mut n: usize) -> Vec<u8> {
     out
 }
 
+/// Paths of JSON on lines, and where some of them begin and end.
+const PATHS: &str = "$\\n$.a\\n$[-1]\\n$.b[0].c\\n$[0][-1]";
+const LINES: [(u32, u32); 8] = [
+    (0, 1),
+    (0, 5),
+    (2, 3),
+    (6, 5),
+    (0, 20),
+    (12, 17),
+    (0, 29),
+    (1, 4),
+];
+
 /// A module that calls the functions of `weir1` with arguments that mostly make
 /// sense, keeps numbers everywhere, and says yes, no or nothing.
 fn caller(dice: &mut Dice) -> Vec<u8> {
-    let all = "input_info input_read emit_put emit_delete emit_input emit_value reject_text state_get state_put state_delete state_next key_get key_offset hash log";
+    let all = "input_info input_read emit_put emit_delete emit_input emit_value reject_text state_get state_put state_delete state_next key_get key_offset hash json_find log";
     let imports = if dice.below(2) == 0 {
         all.to_owned()
     } else {
@@ -390,7 +417,7 @@ fn caller(dice: &mut Dice) -> Vec<u8> {
         .map(|_| format!("\\{:02x}", dice.next() as u8))
         .collect();
     let parts = format!(
-        r#"(global $g (mut i32) (i32.const 0)) (global $d (mut f64) (f64.const 1)) (data (i32.const 16) "{text}")"#
+        r#"(global $g (mut i32) (i32.const 0)) (global $d (mut f64) (f64.const 1)) (data (i32.const 16) "{text}") (data (i32.const 300) "{PATHS}")"#
     );
     wat::parse_str(module(&imports, &parts, &(body + end))).unwrap()
 }
@@ -430,7 +457,7 @@ fn statement(dice: &mut Dice, watches: bool, depth: u32) -> String {
         length(dice),
     );
     let at = dice.below(200);
-    match dice.below(22) {
+    match dice.below(23) {
         0 => format!("(call $input_info {p})"),
         1 => format!(
             "(i32.store (i32.const {at}) (call $input_read (i32.const {}) {o} {p} {m}))",
@@ -470,6 +497,26 @@ fn statement(dice: &mut Dice, watches: bool, depth: u32) -> String {
             );
             format!(
                 "(i32.store8 (i32.const 250) (i32.const 0)) (loop {first} {second} (i32.store8 (i32.const 250) (i32.add (i32.load8_u (i32.const 250)) (i32.const 1))) (br_if 0 (i32.lt_u (i32.load8_u (i32.const 250)) (i32.const 3))))"
+            )
+        }
+        21 => {
+            let (from, len) = LINES[dice.below(8) as usize];
+            // Mostly what is JSON at times, by paths that mostly are.
+            let what = [1, 1, 1, 0, 2, 3][dice.below(6) as usize];
+            let (from, len) = match dice.below(12) {
+                0 => (p, l),
+                _ => (
+                    format!("(i32.const {})", 300 + from),
+                    format!("(i32.const {len})"),
+                ),
+            };
+            let flags = if dice.below(40) == 0 {
+                2
+            } else {
+                dice.below(2)
+            };
+            format!(
+                "(i32.store (i32.const {at}) (call $json_find (i32.const {what}) (i32.const {flags}) {from} {len} {q}))"
             )
         }
         _ => format!("(i32.store (i32.const {at}) {})", number(dice)),

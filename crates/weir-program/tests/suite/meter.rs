@@ -8,13 +8,26 @@ use std::sync::Arc;
 
 use weir_core::intention::{Intention, Operation};
 use weir_core::limits::METER;
-use weir_core::{ErrorCode, ProgramHost, TopicOptions};
+use weir_core::{ErrorCode, ProgramHost, StateMode, TopicOptions};
 use weir_program::WasmtimeHost;
 
 use crate::world::{Life, module};
 
-/// A program for each kind of work: name, imports, parts, body.
-fn works() -> Vec<(&'static str, &'static str, &'static str, String)> {
+/// Paths of JSON in the memory.
+const PATHS: &str = r#"(data (i32.const 0) "$.a\n$.b\n$.c\n$.d\n$.e\n$.f\n$.g\n$.h")
+    (data (i32.const 40) "$[-1][-1]")"#;
+
+/// Name, imports, parts, body.
+type Work = (&'static str, &'static str, &'static str, String);
+
+/// A program for each kind of work.
+fn works() -> Vec<Work> {
+    let json = |name: &'static str, from: u32, len: u32| -> Work {
+        let call = format!(
+            "(drop (call $json_find (i32.const 1) (i32.const 1) (i32.const {from}) (i32.const {len}) (i32.const 1000))) i32.const 0"
+        );
+        (name, "json_find", PATHS, call)
+    };
     let times = |count: usize, what: &str| what.repeat(count) + "i32.const 0";
     let turns = |what: &str| {
         format!(
@@ -268,6 +281,21 @@ fn works() -> Vec<(&'static str, &'static str, &'static str, String)> {
                 "(call $hash (i32.const 2) (i32.const 0) (i32.const 1000) (i32.const 0))",
             ),
         ),
+        json("json_find of all of 8", 0, 1),
+        json("json_find of a name in 8", 0, 3),
+        json("json_find of eight names in 8", 0, 31),
+        json("json_find of the last in 8", 40, 5),
+        json("json_find of the last of the last in 8", 40, 9),
+        json("json_find of no path in 8", 1, 2),
+        (
+            "json_find of paths of 60000",
+            "json_find",
+            "",
+            times(
+                1,
+                "(drop (call $json_find (i32.const 1) (i32.const 1) (i32.const 0) (i32.const 60000) (i32.const 0)))",
+            ),
+        ),
         (
             "log 80",
             "log",
@@ -277,14 +305,108 @@ fn works() -> Vec<(&'static str, &'static str, &'static str, String)> {
     ]
 }
 
+/// Pages of 64 KiB, parts, body and mode of programs behind whose calls an
+/// instance is made anew, or much of its memory is put back.
+fn ends() -> Vec<(&'static str, u32, String, String, StateMode)> {
+    let kv = StateMode::Kv;
+    let many = |count: usize, step: usize| {
+        let segment = |n: usize| format!("(data (i32.const {}) \"x\")", n * step);
+        (0..count).map(segment).collect::<String>()
+    };
+    let each = |what: &str, step: u32, end: &str| {
+        format!(
+            "(local $i i32) (loop {what} (br_if 0 (i32.lt_u
+                (local.tee $i (i32.add (local.get $i) (i32.const {step}))) (i32.const 16777216)))) {end}"
+        )
+    };
+    let trap = || "unreachable".to_owned();
+    let (store, load) = (
+        "(i32.store8 (local.get $i) (i32.const 1))",
+        "(drop (i32.load8_u (local.get $i)))",
+    );
+    let far = 1 << 18;
+    let fine = "i32.const 0";
+    let grow = "(drop (memory.grow (i32.const 1))) i32.const 0";
+    let drop = "(elem.drop 0) i32.const 0";
+    let elements = "(table 1 funcref) (func $g) (elem func $g)";
+    let globals = "(global i32 (i32.const 0))".repeat(1000);
+    let begins = r#"(func (export "weir_init") (result i32) i32.const 0)"#;
+    vec![
+        ("trap", 1, String::new(), trap(), kv),
+        ("trap of 256 pages", 256, String::new(), trap(), kv),
+        ("trap with 1000 globals", 1, globals, trap(), kv),
+        ("trap with 1000 segments", 256, many(1000, 4096), trap(), kv),
+        (
+            "trap behind 4096 loads",
+            256,
+            String::new(),
+            each(load, 4096, "unreachable"),
+            kv,
+        ),
+        (
+            "trap behind 4096 stores",
+            256,
+            String::new(),
+            each(store, 4096, "unreachable"),
+            kv,
+        ),
+        (
+            "memory.grow of one page",
+            1,
+            String::new(),
+            grow.to_owned(),
+            kv,
+        ),
+        ("elem.drop", 1, elements.to_owned(), drop.to_owned(), kv),
+        (
+            "64 stores in 256 pages",
+            256,
+            String::new(),
+            each(store, far, fine),
+            kv,
+        ),
+        (
+            "the same in mode memory",
+            256,
+            String::new(),
+            each(store, far, fine),
+            StateMode::Memory,
+        ),
+        (
+            "reject before there is a memory to go back to, 1000 segments",
+            256,
+            many(1000, 4096),
+            "i32.const 1".to_owned(),
+            StateMode::Memory,
+        ),
+        (
+            "reject in mode memory",
+            16,
+            begins.to_owned(),
+            "i32.const 1".to_owned(),
+            StateMode::Memory,
+        ),
+        (
+            "reject behind memory.grow in mode memory",
+            16,
+            begins.to_owned(),
+            "(drop (memory.grow (i32.const 1))) i32.const 1".to_owned(),
+            StateMode::Memory,
+        ),
+    ]
+}
+
 /// Fuel of a PUT of 8 bytes, and the reason when it is not VALID.
 fn fuel(
     host: &Arc<dyn ProgramHost>,
     code: &[u8],
     fuel_max: Option<u64>,
+    mode: StateMode,
 ) -> (u64, Option<ErrorCode>) {
     let mut options = TopicOptions::default();
     options.program.fuel_max = fuel_max;
+    options.program.memory_bytes_max = Some(16 << 20);
+    options.program.state = mode;
     let mut life = Life::new(1, host);
     let create = Operation::CreateProgram {
         options: &options,
@@ -311,15 +433,23 @@ fn the_meter_counts_what_it_always_counted() {
     );
     for (name, imports, parts, body) in works() {
         let code = wat::parse_str(module(imports, parts, &body)).unwrap();
-        let (used, reason) = fuel(&host, &code, None);
+        let kv = StateMode::Kv;
+        let (used, reason) = fuel(&host, &code, None, kv);
         assert_eq!(reason, None, "{name}");
-        assert_eq!(fuel(&host, &code, Some(used)), (used, None), "{name}");
+        assert_eq!(fuel(&host, &code, Some(used), kv), (used, None), "{name}");
         // Looked at where a loop goes on, and where a function is called.
         if body.contains("(loop") || !imports.is_empty() {
             let half = used / 2;
-            let short = fuel(&host, &code, Some(half));
-            assert_eq!(short, (half, Some(ErrorCode::OutOfFuel)), "{name}");
+            let (paid, reason) = fuel(&host, &code, Some(half), kv);
+            assert_eq!(reason, Some(ErrorCode::OutOfFuel), "{name}");
+            assert!(paid > half, "{name}: the limit, and another instance");
         }
+        let _ = writeln!(found, "{used:>8}  {name}");
+    }
+    for (name, pages, parts, body, mode) in ends() {
+        let text = module("", &parts, &body).replace(" 1 2)", &format!(" {pages} 256)"));
+        let code = wat::parse_str(text).unwrap();
+        let (used, _) = fuel(&host, &code, None, mode);
         let _ = writeln!(found, "{used:>8}  {name}");
     }
     if std::env::var_os("WEIR_REWRITE").is_some_and(|value| value == "1") {

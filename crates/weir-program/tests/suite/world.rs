@@ -20,7 +20,7 @@ pub(crate) fn hosts() -> [Arc<dyn ProgramHost>; 2] {
 }
 
 /// Every imported function.
-const IMPORTS: [(&str, usize, &str); 15] = [
+const IMPORTS: [(&str, usize, &str); 16] = [
     ("input_info", 1, ""),
     ("input_read", 4, "i32"),
     ("emit_put", 4, ""),
@@ -35,6 +35,7 @@ const IMPORTS: [(&str, usize, &str); 15] = [
     ("key_get", 5, "i32"),
     ("key_offset", 2, "i64"),
     ("hash", 4, ""),
+    ("json_find", 5, "i32"),
     ("log", 3, ""),
 ];
 
