@@ -30,6 +30,8 @@ pub(crate) struct Engine {
     pub(crate) counters: Counters,
     /// Runs the programs of topics.
     pub(crate) host: Option<Arc<dyn ProgramHost>>,
+    /// Fuel of a call that options may ask for.
+    pub(crate) fuel_max: u64,
     /// Set after a failed write or sync; nothing is written any more.
     pub(crate) poisoned: AtomicBool,
 }
@@ -75,6 +77,22 @@ impl Engine {
         self.topics.read_ok().get(id.index()).cloned()
     }
 
+    /// Whether the operator lets topics have what they ask for.
+    fn allows(&self, intention: &Intention<'_>) -> Result<(), StoreError> {
+        let (Operation::Create { options }
+        | Operation::CreateProgram { options, .. }
+        | Operation::Alter { options }) = intention.operation
+        else {
+            return Ok(());
+        };
+        let (limit, value) = (self.fuel_max, options.program.fuel_max.unwrap_or(0));
+        if value <= limit {
+            return Ok(());
+        }
+        let what = "fuel of a call that a topic asks for (fuel_max)";
+        Err(StoreError::LimitExceeded { what, limit, value })
+    }
+
     /// Compiles the programs that intentions bring, before they are logged:
     /// afterwards everything waits for it. A module that breaks a rule is no
     /// matter here; it becomes an effect. Whoever waits for the compiler is a
@@ -82,6 +100,7 @@ impl Engine {
     pub(crate) fn prepare(&self, intentions: &[Intention<'_>]) -> Result<Prepared, StoreError> {
         let mut prepared = Prepared::default();
         for intention in intentions {
+            self.allows(intention)?;
             let (Operation::CreateProgram { code, .. } | Operation::Replace { code, .. }) =
                 intention.operation
             else {

@@ -12,9 +12,13 @@ use crate::topic::reader::{Page, TopicReader};
 /// Keys that are looked up together.
 const KEYS: usize = 1000;
 
-/// The value that each key had when the reading began, in byte order of keys,
-/// each once. A key that changes meanwhile may be left out; it comes with the
-/// new records. Costs one list of keys and one page.
+/// The values of keys, in byte order of keys, each once. Costs one list of keys
+/// and one page.
+///
+/// Of [`Store::latest`] it is the value that each key had when the reading
+/// began; a key that changes meanwhile is left out and comes with the new
+/// records. Of [`Store::current`] it is the value that each key has when its
+/// turn comes, and no key is left out that has one all the time.
 #[derive(Debug)]
 pub struct Latest {
     topic: String,
@@ -23,6 +27,8 @@ pub struct Latest {
     after: Option<Box<[u8]>>,
     found: VecDeque<KeyEntry>,
     ended: bool,
+    /// Whether keys that changed are part of it.
+    current: bool,
 }
 
 impl Store {
@@ -36,6 +42,17 @@ impl Store {
             after: None,
             found: VecDeque::new(),
             ended: false,
+            current: false,
+        }
+    }
+
+    /// Begins to read what each key has when it is read, for who reads nothing
+    /// behind it.
+    #[must_use]
+    pub fn current(&self, topic: &str) -> Latest {
+        Latest {
+            current: true,
+            ..self.latest(topic)
         }
     }
 }
@@ -57,11 +74,17 @@ impl Latest {
                 self.found = keys.into();
                 continue;
             };
-            if entry.offset > self.until {
+            if entry.offset > self.until && !self.current {
                 continue;
             }
-            if let Some(page) = store.value(&self.topic, &entry)? {
-                return Ok(Some(page));
+            // The list may be older than the value.
+            let page = if self.current {
+                store.get(&self.topic, &entry.key)?
+            } else {
+                store.value(&self.topic, &entry)?
+            };
+            if page.is_some() {
+                return Ok(page);
             }
         }
     }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use weir_core::batch::{Author, BatchBuilder, Items};
+use weir_core::batch::{Action, Author, BatchBuilder, Items};
 use weir_core::intention::{Intention, IntentionLimits, Operation};
 use weir_core::limits::{BATCH_BYTES_MAX, BATCH_ITEMS_MAX, CALL_ITEMS_MAX};
 use weir_core::machine::deferred::{COSTLY_FUEL, Judging};
@@ -28,6 +28,8 @@ pub(crate) const SLOW_BYTES_MAX: usize = 96 << 20;
 /// Fuel that the calls of such a batch are expected to use together: some
 /// milliseconds. One call may exceed it.
 const SLOW_BATCH_FUEL: u64 = 100 * COSTLY_FUEL;
+/// What the start of a program counts for there: nobody knows what it uses.
+const START_EXPECTED_FUEL: u64 = SLOW_BATCH_FUEL / 10;
 /// Topics that are known to be costly.
 const COSTLY_TOPICS_MAX: usize = 1024;
 /// Memory that an emptied batch keeps.
@@ -45,8 +47,8 @@ pub(crate) struct Pending {
     pub(crate) prepared: Prepared,
     /// Holds calls of costly programs, and what must not overtake them.
     pub(crate) is_slow: bool,
-    /// Whom it makes wait: topics and clients of a slow batch.
-    holds: Vec<(Box<str>, ClientId)>,
+    /// Whom it makes wait: those of a slow batch.
+    holds: Holds,
     /// Fuel that it is expected to use.
     fuel: u64,
 }
@@ -54,8 +56,32 @@ pub(crate) struct Pending {
 impl Pending {
     /// Topics that it makes wait.
     pub(crate) fn held_topics(&self) -> impl Iterator<Item = &str> {
-        self.holds.iter().map(|(topic, _)| &**topic)
+        self.holds.calls.iter().map(|(topic, _)| &**topic)
     }
+}
+
+/// What must not overtake a batch: topics and clients of its calls, and topics
+/// that are made while it makes some.
+#[derive(Debug, Default)]
+struct Holds {
+    calls: Vec<(Box<str>, ClientId)>,
+    makes: usize,
+}
+
+/// Whether a program begins with it.
+fn is_start(operation: &Operation<'_>) -> bool {
+    matches!(
+        operation,
+        Operation::CreateProgram { .. } | Operation::Replace { .. }
+    )
+}
+
+/// Whether a topic is made.
+fn makes(operation: &Operation<'_>) -> bool {
+    matches!(
+        operation,
+        Operation::Create { .. } | Operation::CreateProgram { .. }
+    )
 }
 
 /// Programs that were compiled when they were received.
@@ -97,6 +123,8 @@ struct Inner {
     /// Topics and clients with calls in slow batches: how many.
     held_topics: BTreeMap<Box<str>, usize>,
     held_clients: BTreeMap<ClientId, usize>,
+    /// Calls there that make topics.
+    held_makes: usize,
     /// The call that was judged beside.
     judged: Option<Judged>,
     tasks: VecDeque<Task>,
@@ -165,32 +193,37 @@ impl Work {
 
 impl Inner {
     /// Fuel that a call is expected to use when it must go with the slow ones:
-    /// its topics are costly, or something of the same topic or client waits
-    /// there already.
+    /// a program begins, its topics are costly, or something waits there
+    /// already that it must not overtake.
     fn slow_fuel(&self, intentions: &[Intention<'_>]) -> Option<u64> {
-        if self.costly.is_empty() && self.held_topics.is_empty() {
+        let is_quiet = self.costly.is_empty() && self.held_topics.is_empty();
+        if is_quiet && !intentions.iter().any(|one| is_start(&one.operation)) {
             return None;
         }
         let mut slow = false;
         let mut sum = 0_u64;
         for intention in intentions {
-            let fuel = self.costly.get(intention.topic);
-            sum = sum.saturating_add(fuel.copied().unwrap_or(0));
+            let fuel = if is_start(&intention.operation) {
+                Some(START_EXPECTED_FUEL)
+            } else {
+                self.costly.get(intention.topic).copied()
+            };
+            sum = sum.saturating_add(fuel.unwrap_or(0));
             slow |= fuel.is_some()
                 || self.held_topics.contains_key(intention.topic)
-                || self.held_clients.contains_key(&intention.client);
+                || self.held_clients.contains_key(&intention.client)
+                || (self.held_makes > 0 && makes(&intention.operation));
         }
         slow.then_some(sum)
     }
 
-    /// Makes others of the same topics and clients wait behind these.
-    fn hold<'a>(
-        &mut self,
-        calls: impl Iterator<Item = (&'a str, ClientId)>,
-    ) -> Vec<(Box<str>, ClientId)> {
-        let mut holds: Vec<(Box<str>, ClientId)> = Vec::new();
-        for (topic, client) in calls {
-            if holds
+    /// Makes others wait behind these: calls, with whether they make a topic.
+    fn hold<'a>(&mut self, calls: impl Iterator<Item = (&'a str, ClientId, bool)>) -> Holds {
+        let mut holds = Holds::default();
+        for (topic, client, makes) in calls {
+            holds.makes += usize::from(makes);
+            let calls = &mut holds.calls;
+            if calls
                 .last()
                 .is_some_and(|last| *last.0 == *topic && last.1 == client)
             {
@@ -200,8 +233,9 @@ impl Inner {
             if !client.is_none() {
                 *self.held_clients.entry(client).or_default() += 1;
             }
-            holds.push((Box::from(topic), client));
+            calls.push((Box::from(topic), client));
         }
+        self.held_makes += holds.makes;
         holds
     }
 
@@ -236,8 +270,9 @@ impl Inner {
         self.costly.insert(Box::from(topic), fuel);
     }
 
-    fn release(&mut self, holds: &[(Box<str>, ClientId)]) {
-        for (topic, client) in holds {
+    fn release(&mut self, holds: &Holds) {
+        self.held_makes -= holds.makes;
+        for (topic, client) in &holds.calls {
             release(&mut self.held_topics, topic);
             if !client.is_none() {
                 release(&mut self.held_clients, client);
@@ -335,8 +370,12 @@ impl Queue {
         });
         let fresh = if fits { None } else { inner.spare.pop() };
         let holds = match slow_fuel {
-            Some(_) => inner.hold(intentions.iter().map(|one| (one.topic, one.client))),
-            None => Vec::new(),
+            Some(_) => inner.hold(
+                intentions
+                    .iter()
+                    .map(|one| (one.topic, one.client, makes(&one.operation))),
+            ),
+            None => Holds::default(),
         };
         let lane = match slow_fuel {
             Some(_) => &mut inner.slow,
@@ -362,15 +401,15 @@ impl Queue {
         last.prepared.0.extend(prepared.0);
         last.is_slow = slow_fuel.is_some();
         last.fuel = last.fuel.saturating_add(fuel);
-        last.holds.extend(holds);
+        last.holds.calls.extend(holds.calls);
+        last.holds.makes += holds.makes;
         if slow_fuel.is_some() {
             inner.slow_bytes += added;
         } else {
             inner.bytes += added;
         }
         for intention in intentions {
-            if let Operation::CreateProgram { .. } | Operation::Replace { .. } = intention.operation
-            {
+            if is_start(&intention.operation) {
                 inner.suspect(intention.topic, COSTLY_FUEL);
             }
         }
@@ -421,9 +460,11 @@ impl Queue {
         let mut inner = self.inner.lock_ok();
         let holds = inner.hold(calls.filter_map(|item| {
             let topic = std::str::from_utf8(item.topic).ok()?;
-            Some((topic, item.client))
+            let makes = matches!(item.action, Action::Create { .. });
+            Some((topic, item.client, makes))
         }));
-        pending.holds.extend(holds);
+        pending.holds.calls.extend(holds.calls);
+        pending.holds.makes += holds.makes;
     }
 
     /// Whether slow batches wait.
@@ -494,7 +535,8 @@ impl Queue {
         pending.fuel = 0;
         let mut inner = self.inner.lock_ok();
         inner.release(&pending.holds);
-        pending.holds.clear();
+        pending.holds.calls.clear();
+        pending.holds.makes = 0;
         if inner.spare.len() < 4 {
             inner.spare.push(pending);
         }

@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 
 use weir_core::batch::BATCH_VERSION;
+use weir_core::limits::FUEL_DEFAULT;
 use weir_core::{Batch, BatchError, Machine, Outcomes, TopicId};
 
 use crate::commit::{Committer, now_ms};
@@ -239,6 +240,7 @@ fn engine(identity: &Identity, options: &OpenOptions, machine: Machine) -> Arc<E
         queue: Queue::new(options.limits, options.durability == Durability::Each),
         counters: Counters::default(),
         host: options.host.clone(),
+        fuel_max: options.program_fuel_max.max(FUEL_DEFAULT),
         arrivals: Signal::default(),
         poisoned: AtomicBool::new(false),
     })

@@ -86,7 +86,13 @@ impl Judge {
             let engine = Arc::clone(engine);
             let thread = std::thread::Builder::new().name("weir-judge".to_owned());
             let thread = thread.spawn(move || judge(&engine, &calls));
-            self.0 = thread.ok().map(|thread| (sender, thread));
+            self.0 = match thread {
+                Ok(thread) => Some((sender, thread)),
+                Err(error) => {
+                    tracing::warn!(%error, "no thread judges costly calls: all wait for them");
+                    None
+                }
+            };
         }
         match &self.0 {
             Some((sender, _)) => sender.send(call).map_err(|mpsc::SendError(call)| call),
@@ -231,7 +237,8 @@ impl Applier {
             let slice = if apart { &ONE } else { &SLICE };
             let costly = self.slice(&batch, &mut items, slice, &mut outcomes);
             let costly = costly.map_err(|error| StoreError::Apply { index, error })?;
-            apart = costly.is_some();
+            // A program may begin in what is left of a slow one.
+            apart = costly.is_some() || pending.is_slow;
         }
         self.applied = index;
         pending.builder = Arc::into_inner(builder).unwrap_or_default();
@@ -286,8 +293,9 @@ impl Applier {
 
     /// Tells the queue, which is locked before the machine.
     fn note(&self, costly: Costly) {
+        let Some(topic) = costly.topic else { return };
         let machine = self.engine.machine.read_ok();
-        let topic = machine.topic_by_id(costly.topic);
+        let topic = machine.topic_by_id(topic);
         let name = topic.map(|topic| topic.name.clone());
         drop(machine);
         if let Some(name) = name {

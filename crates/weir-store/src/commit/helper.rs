@@ -42,7 +42,13 @@ impl Helper {
             let (sender, jobs) = mpsc::channel::<Job>();
             let thread = std::thread::Builder::new().name("weir-apply".to_owned());
             let thread = thread.spawn(move || jobs.into_iter().for_each(Job::run));
-            self.0 = thread.ok().map(|thread| (sender, thread));
+            self.0 = match thread {
+                Ok(thread) => Some((sender, thread)),
+                Err(error) => {
+                    tracing::warn!(%error, "no thread applies beside a sync: writes wait for both");
+                    None
+                }
+            };
         }
         match &self.0 {
             Some((sender, _)) => {

@@ -55,7 +55,7 @@ impl Gate {
 
 /// Costly unless the value is "cheap"; waits at the gate for "hold", dies for
 /// "die". Writes what it was given, unless it is "undo": then what the call did
-/// waits at the gate to be taken back.
+/// waits at the gate to be taken back. Begins by its arguments, as by a value.
 #[derive(Clone, Debug)]
 struct Slow(Arc<Gate>);
 
@@ -77,6 +77,8 @@ impl Program for Slow {
     fn facts(&self) -> Facts {
         Facts {
             reads_input: true,
+            has_init: true,
+            has_upgrade: true,
             ..Facts::default()
         }
     }
@@ -89,15 +91,18 @@ impl Program for Slow {
         true
     }
 
-    fn judge(&mut self, _: Entry, _: u64, desk: &mut Box<Desk>) -> Result<Verdict, Trap> {
-        let value = desk.input(1, 0).unwrap().to_vec();
+    fn judge(&mut self, entry: Entry, _: u64, desk: &mut Box<Desk>) -> Result<Verdict, Trap> {
+        let what = if entry == Entry::Apply { 1 } else { 2 };
+        let value = desk.input(what, 0).unwrap().to_vec();
         match &value[..] {
             b"hold" => self.0.pass(),
             b"die" => panic!("the test wants it"),
             _ => {}
         }
         desk.burn(if value == b"cheap" { 1 } else { COSTLY_FUEL });
-        desk.emit_input(|_| Ok(())).unwrap();
+        if entry == Entry::Apply {
+            desk.emit_input(|_| Ok(())).unwrap();
+        }
         if value == b"undo" {
             return Ok(Verdict::Reject(1));
         }
@@ -423,6 +428,88 @@ fn not_even_the_first_call_of_a_program_holds_up_others() {
     store.close().unwrap();
 }
 
+/// A CREATE or REPLACE whose program begins by these arguments.
+fn begin(store: &Store, topic: &str, replace: bool, args: &[u8]) -> Proposal {
+    let options = TopicOptions::default();
+    let (code, expected) = (&b"code"[..], None);
+    let operation = if replace {
+        Operation::Replace {
+            expected,
+            code,
+            args,
+        }
+    } else {
+        Operation::CreateProgram {
+            options: &options,
+            code,
+            args,
+        }
+    };
+    store.propose(&[Intention::new(topic, operation)]).unwrap()
+}
+
+#[test]
+fn a_program_that_begins_holds_up_nobody() {
+    for replace in [false, true] {
+        let world = World::new();
+        let store = world.start();
+        let topic = if replace { "slow" } else { "new" };
+        let held = begin(&store, topic, replace, b"hold");
+        world.gate.await_calls(1);
+        others_go_on(&store);
+        assert!(store.get("plain", b"k").unwrap().is_some());
+        assert_eq!(store.program(topic).is_some(), replace, "the old one");
+        // Topics that come must wait, and nobody waits with them.
+        let create = Operation::Create {
+            options: &TopicOptions::default(),
+        };
+        let made = store.propose(&[Intention::new("made", create)]).unwrap();
+        let behind = send(&store, topic, "costly");
+        others_go_on(&store);
+        assert!(!held.is_done() && !behind.is_done());
+        world.gate.open();
+        valid(held);
+        valid(made);
+        valid(behind);
+        let digest = store.digest();
+        store.close().unwrap();
+        assert_eq!(world.reopened(), digest);
+    }
+}
+
+#[test]
+fn no_number_of_programs_that_begin_holds_up_others() {
+    let world = World::new();
+    let store = world.start();
+    let held: Vec<_> = (0..100)
+        .map(|n| begin(&store, &format!("new{n}"), false, b"hold"))
+        .collect();
+    world.gate.await_calls(1);
+    others_go_on(&store);
+    assert!(held.iter().all(|one| !one.is_done()));
+    world.gate.open();
+    held.into_iter().for_each(valid);
+    store.close().unwrap();
+}
+
+#[test]
+fn what_a_program_did_when_it_began_is_taken_back_apart() {
+    let world = World::new();
+    let store = world.start();
+    let undone = begin(&store, "slow", true, b"undo");
+    world.gate.await_calls(1);
+    others_go_on(&store);
+    world.gate.open();
+    let outcomes = undone.wait().unwrap();
+    let effects: Vec<_> = outcomes
+        .iter()
+        .filter_map(|o| Some(o.commit()?.effect))
+        .collect();
+    assert_eq!(effects, [Effect::Invalid]);
+    valid(send(&store, "slow", "costly"));
+    store.close().unwrap();
+}
+
 #[test]
 fn a_client_is_answered_in_its_order() {
     let world = World::new();
@@ -715,6 +802,12 @@ fn a_judge_that_dies_poisons_the_store() {
     assert!(matches!(refused, Err(StoreError::Poisoned)));
 }
 
+/// Whatever came of them.
+fn executed(proposal: Proposal) {
+    let outcomes = proposal.wait().unwrap();
+    assert!(outcomes.iter().all(|outcome| outcome.commit().is_some()));
+}
+
 #[test]
 fn any_mix_of_writers_is_replayed_alike() {
     let world = World::new();
@@ -726,24 +819,42 @@ fn any_mix_of_writers_is_replayed_alike() {
                 let mut draw = Draw(u64::from(writer));
                 let mut sent = VecDeque::new();
                 for nonce in 1..=600 {
-                    let topic = ["slow", "slower", "plain"][draw.below(3) as usize];
+                    let topic = ["slow", "slower", "plain", "more"][draw.below(4) as usize];
                     // Mostly cheap, so that topics are taken for cheap and are not.
                     let value: &[u8] = if draw.below(20) == 0 {
                         b"costly"
                     } else {
                         b"cheap"
                     };
-                    let intention = Intention {
-                        client: ClientId([writer + 1; 16]),
-                        nonce,
-                        ..put(topic, b"k", value)
-                    };
+                    let options = TopicOptions::default();
+                    let mut intention = put(topic, b"k", value);
+                    match draw.below(40) {
+                        0 => intention.operation = Operation::Destroy,
+                        1..3 => {
+                            intention.operation = Operation::CreateProgram {
+                                options: &options,
+                                code: b"code",
+                                args: value,
+                            }
+                        }
+                        3 => {
+                            intention.operation = Operation::Replace {
+                                expected: None,
+                                code: b"other",
+                                args: value,
+                            }
+                        }
+                        4 => intention.operation = Operation::Create { options: &options },
+                        _ => {}
+                    }
+                    intention.client = ClientId([writer + 1; 16]);
+                    intention.nonce = nonce;
                     sent.push_back(store.propose(&[intention]).unwrap());
                     if sent.len() > 10 {
-                        valid(sent.pop_front().unwrap());
+                        executed(sent.pop_front().unwrap());
                     }
                 }
-                sent.into_iter().for_each(valid);
+                sent.into_iter().for_each(executed);
             });
         }
     });

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use weir_core::intention::{Intention, IntentionError, IntentionLimits, Operation};
 use weir_core::limits::{
-    BATCH_BYTES_HARD_MAX, CALL_ITEMS_MAX, KEY_BYTES_DEFAULT, KEY_BYTES_MAX, META_BYTES_MAX,
-    TOPIC_NAME_BYTES_MAX, VALUE_BYTES_DEFAULT, VALUE_BYTES_MAX,
+    BATCH_BYTES_HARD_MAX, CALL_ITEMS_MAX, FUEL_DEFAULT, FUEL_MAX, KEY_BYTES_DEFAULT, KEY_BYTES_MAX,
+    META_BYTES_MAX, TOPIC_NAME_BYTES_MAX, VALUE_BYTES_DEFAULT, VALUE_BYTES_MAX,
 };
-use weir_core::{ConsequenceOffset, TxnOp};
-use weir_store::disk::SimDisk;
+use weir_core::{ConsequenceOffset, TopicOptions, TxnOp};
+use weir_store::disk::{FileDisk, SimDisk};
 use weir_store::{OpenOptions, Store, StoreError};
 
 use crate::disks::{Gate, Op, Rule};
@@ -50,6 +50,47 @@ fn a_call_of_ten_thousand_intentions_is_one_batch() {
     );
     assert_eq!(records(&store, "t").len(), 30_000);
     assert!(store.propose(&[]).unwrap().wait().unwrap().is_empty());
+}
+
+/// The operator says how much fuel a call may have; what lives keeps its own.
+#[test]
+fn fuel_that_topics_may_ask_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = || Arc::new(FileDisk::open(dir.path()).unwrap());
+    let ask = |fuel| {
+        let mut asked = TopicOptions::default();
+        asked.program.fuel_max = Some(fuel);
+        asked
+    };
+    let (most, before) = (20_000_000, ask(FUEL_MAX));
+    let create = Intention::new("t", Operation::Create { options: &before });
+    let store = Store::open_disk(disk(), &options()).unwrap();
+    execute(&store, &[create]);
+    store.close().unwrap();
+    // Nobody can be kept below what a topic has that asks for nothing.
+    for (cap, limit) in [(most, most), (5, FUEL_DEFAULT)] {
+        let capped = OpenOptions {
+            program_fuel_max: cap,
+            ..options()
+        };
+        let store = Store::open_disk(disk(), &capped).unwrap();
+        for (fuel, fine) in [(limit - 1, true), (limit, true), (limit + 1, false)] {
+            let options = &ask(fuel);
+            for operation in [Operation::Create { options }, Operation::Alter { options }] {
+                let said = store.propose(&[put("t", b"k", b"v"), Intention::new("t", operation)]);
+                match said {
+                    Ok(_) => assert!(fine, "{fuel} of {limit}"),
+                    Err(StoreError::LimitExceeded {
+                        limit: l, value, ..
+                    }) => {
+                        assert_eq!((fine, l, value), (false, limit, fuel));
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+        store.close().unwrap();
+    }
 }
 
 #[test]
