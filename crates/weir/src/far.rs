@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -20,12 +21,14 @@ use weir_store::{Durability, KeyEntry, Page, ProgramInfo, Stats, StoreError, Top
 use self::address::Address;
 pub use self::address::AddressError;
 use self::link::{Link, far, packet_of};
+use crate::reply::block_on;
 
 mod address;
 pub(crate) mod asking;
 mod groups;
 pub(crate) mod link;
 pub(crate) mod listener;
+mod pause;
 pub(crate) mod replay;
 mod run;
 #[cfg(feature = "tls")]
@@ -108,21 +111,49 @@ pub(crate) struct Told {
 pub(crate) struct Remote {
     address: Address,
     options: ConnectOptions,
-    pub(crate) link: Link,
+    pub(crate) link: Arc<Link>,
+    /// Longest wait for an answer to a read.
+    pub(crate) patience: Duration,
 }
 
 impl Remote {
     pub(crate) fn connect(url: &str, options: &ConnectOptions) -> Result<Self, StoreError> {
+        let remote = Self::begin(url, options)?;
+        remote.link.facts()?;
+        Ok(remote)
+    }
+
+    /// Begins to connect.
+    pub(crate) fn begin(url: &str, options: &ConnectOptions) -> Result<Self, StoreError> {
         let address: Address = url
             .parse()
             .map_err(|error: AddressError| far(ErrorCode::BadAddress, error.to_string()))?;
         let link = Link::new(address.clone(), ClientId::NONE, options)?;
-        link.facts()?;
         Ok(Self {
             address,
             options: options.clone(),
-            link,
+            link: Arc::new(link),
+            patience: options.patience,
         })
+    }
+
+    /// The same connection; who reads waits at most so long.
+    pub(crate) fn within(&self, patience: Duration) -> Self {
+        Self {
+            address: self.address.clone(),
+            options: self.options.clone(),
+            link: Arc::clone(&self.link),
+            patience,
+        }
+    }
+
+    /// When a read that begins now is over.
+    pub(crate) fn until(&self) -> Option<Instant> {
+        Instant::now().checked_add(self.patience)
+    }
+
+    async fn ask(&self, message: &Message<'_>) -> Result<Vec<u8>, StoreError> {
+        self.link.ask(message, self.until()).await
     }
 
     /// A connection for a session.
@@ -154,26 +185,27 @@ impl Remote {
         }
     }
 
-    pub(crate) fn get(&self, topic: &str, key: &[u8]) -> Result<Option<Page>, StoreError> {
+    pub(crate) async fn get(&self, topic: &str, key: &[u8]) -> Result<Option<Page>, StoreError> {
         self.value(&Message::Get {
             topic,
             key,
             at_least: 0,
             applied: 0,
         })
+        .await
     }
 
-    pub(crate) fn record(
+    pub(crate) async fn record(
         &self,
         topic: &str,
         offset: ConsequenceOffset,
     ) -> Result<Option<Page>, StoreError> {
         let offset = offset.0;
-        self.value(&Message::GetRecord { topic, offset })
+        self.value(&Message::GetRecord { topic, offset }).await
     }
 
-    fn value(&self, message: &Message<'_>) -> Result<Option<Page>, StoreError> {
-        let bytes = Bytes::from(self.link.ask(message)?);
+    async fn value(&self, message: &Message<'_>) -> Result<Option<Page>, StoreError> {
+        let bytes = Bytes::from(self.ask(message).await?);
         match packet_of(&bytes)?.message {
             Message::Value { page } => Page::read_from(&bytes.slice_ref(page), 0).map(Some),
             Message::Refusal(refusal) => match refusal.code() {
@@ -184,7 +216,7 @@ impl Remote {
         }
     }
 
-    pub(crate) fn scan(
+    pub(crate) async fn scan(
         &self,
         topic: &str,
         prefix: &[u8],
@@ -195,12 +227,14 @@ impl Remote {
         let mut found: Vec<KeyEntry> = Vec::new();
         while found.len() < limit {
             let behind = found.last().map(|entry| &*entry.key).or(after);
-            let bytes = self.link.ask(&Message::Scan {
-                topic,
-                prefix,
-                behind,
-                limit: (limit - found.len()) as u64,
-            })?;
+            let bytes = self
+                .ask(&Message::Scan {
+                    topic,
+                    prefix,
+                    behind,
+                    limit: (limit - found.len()) as u64,
+                })
+                .await?;
             let (more, entries) = match packet_of(&bytes)?.message {
                 Message::Keys { more, entries } => (more, entries),
                 Message::Refusal(refusal) => return Err(refused(&refusal)),
@@ -224,8 +258,8 @@ impl Remote {
         Ok(found)
     }
 
-    pub(crate) fn topic(&self, topic: &str) -> Result<Option<TopicInfo>, StoreError> {
-        let bytes = self.link.ask(&Message::Topic { topic })?;
+    pub(crate) async fn topic(&self, topic: &str) -> Result<Option<TopicInfo>, StoreError> {
+        let bytes = self.ask(&Message::Topic { topic }).await?;
         match packet_of(&bytes)?.message {
             Message::TopicsAre { lines, .. } => Ok(topics_of(lines)?.pop()),
             Message::Refusal(refusal) if refusal.code() == Some(ErrorCode::TopicUnknown) => {
@@ -236,16 +270,18 @@ impl Remote {
         }
     }
 
-    pub(crate) fn topics(&self, dead: bool) -> Result<Vec<TopicInfo>, StoreError> {
+    pub(crate) async fn topics(&self, dead: bool) -> Result<Vec<TopicInfo>, StoreError> {
         let mut found: Vec<TopicInfo> = Vec::new();
         loop {
             let behind = found.last().map_or("", |info| &info.name).to_owned();
-            let bytes = self.link.ask(&Message::Topics {
-                prefix: b"",
-                behind: behind.as_bytes(),
-                limit: u64::MAX,
-                dead,
-            })?;
+            let bytes = self
+                .ask(&Message::Topics {
+                    prefix: b"",
+                    behind: behind.as_bytes(),
+                    limit: u64::MAX,
+                    dead,
+                })
+                .await?;
             let Message::TopicsAre { more, lines } = packet_of(&bytes)?.message else {
                 return Err(other(&bytes));
             };
@@ -258,8 +294,8 @@ impl Remote {
         }
     }
 
-    pub(crate) fn program(&self, topic: &str) -> Result<Option<ProgramInfo>, StoreError> {
-        let bytes = self.link.ask(&Message::Program { topic })?;
+    pub(crate) async fn program(&self, topic: &str) -> Result<Option<ProgramInfo>, StoreError> {
+        let bytes = self.ask(&Message::Program { topic }).await?;
         let Message::ProgramIs(program) = packet_of(&bytes)?.message else {
             return Err(other(&bytes));
         };
@@ -276,8 +312,8 @@ impl Remote {
         }))
     }
 
-    pub(crate) fn stats(&self) -> Result<Stats, StoreError> {
-        let bytes = self.link.ask(&Message::Status)?;
+    pub(crate) async fn stats(&self) -> Result<Stats, StoreError> {
+        let bytes = self.ask(&Message::Status).await?;
         let Message::StatusIs { lines } = packet_of(&bytes)?.message else {
             return Err(other(&bytes));
         };
@@ -311,18 +347,18 @@ impl Remote {
     }
 
     /// How far the store has got.
-    pub(crate) fn applied(&self) -> Result<Told, StoreError> {
-        if !self.link.facts()?.queries {
+    pub(crate) async fn applied(&self) -> Result<Told, StoreError> {
+        if !self.link.ready().await?.queries {
             // An older server says it when it greets.
             let link = Link::new(self.address.clone(), ClientId::NONE, &self.options)?;
-            let applied = IntentionOffset(link.facts()?.applied);
+            let applied = IntentionOffset(link.ready().await?.applied);
             return Ok(Told {
                 applied,
                 settled: applied,
                 created: IntentionOffset::ZERO,
             });
         }
-        let bytes = self.link.ask(&Message::Applied)?;
+        let bytes = self.ask(&Message::Applied).await?;
         match packet_of(&bytes)?.message {
             Message::AppliedIs {
                 applied,
@@ -345,7 +381,7 @@ impl Remote {
         until: Option<Instant>,
     ) -> Result<bool, StoreError> {
         loop {
-            if self.applied()?.settled >= intention {
+            if block_on(self.applied())?.settled >= intention {
                 return Ok(true);
             }
             if until.is_some_and(|until| until <= Instant::now()) {
@@ -369,7 +405,7 @@ impl Remote {
     pub(crate) fn wait_news(&self, seen: u64, listening: bool, until: Option<Instant>) {
         if listening {
             self.link.wait_news(seen, until);
-        } else if let Ok(told) = self.applied() {
+        } else if let Ok(told) = block_on(self.applied()) {
             // Nobody listens, so nobody is told.
             self.link.set_marks(told.settled, told.created);
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -377,8 +413,8 @@ impl Remote {
         }
     }
 
-    pub(crate) fn sync(&self) -> Result<(), StoreError> {
-        let bytes = self.link.ask(&Message::Sync)?;
+    pub(crate) async fn sync(&self) -> Result<(), StoreError> {
+        let bytes = self.ask(&Message::Sync).await?;
         match packet_of(&bytes)?.message {
             Message::Synced => Ok(()),
             _ => Err(other(&bytes)),

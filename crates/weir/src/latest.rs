@@ -1,5 +1,6 @@
 //! Reading what holds now, and then what comes.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,8 +9,10 @@ use weir_store::{Page, Store, StoreError};
 
 use crate::error::WeirError;
 use crate::far;
+use crate::hands::{self, Handed};
 use crate::place::Place;
 use crate::reader::TopicReader;
+use crate::reply::block_on;
 use crate::topic::Topic;
 use crate::value::Value;
 
@@ -37,15 +40,61 @@ pub struct Latest {
 /// The part that comes first.
 #[derive(Debug)]
 enum Replay {
-    Near(Arc<Store>, weir_store::Latest),
+    Near(Arc<Store>, NearReplay),
     Far(far::replay::Replay),
+}
+
+/// It is here, or reads on another thread; then what is dropped meanwhile is
+/// waited for by the next call.
+enum NearReplay {
+    Here(weir_store::Latest),
+    Away(Handed<(weir_store::Latest, Result<Option<Page>, StoreError>)>),
+    Lost,
+}
+
+impl fmt::Debug for NearReplay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NearReplay")
+    }
+}
+
+impl NearReplay {
+    async fn next(&mut self, store: &Arc<Store>) -> Result<Option<Page>, StoreError> {
+        if let Self::Here(_) = self
+            && let Self::Here(mut latest) = std::mem::replace(self, Self::Lost)
+        {
+            let store = Arc::clone(store);
+            let work = move || {
+                let page = latest.next(&store);
+                (latest, page)
+            };
+            *self = Self::Away(hands::hand_over(work)?);
+        }
+        let Self::Away(handed) = self else {
+            return Err(StoreError::Poisoned);
+        };
+        let Some((latest, page)) = handed.await else {
+            *self = Self::Lost;
+            return Err(StoreError::Poisoned);
+        };
+        *self = Self::Here(latest);
+        page
+    }
 }
 
 impl Replay {
     fn next(&mut self) -> Result<Option<Page>, StoreError> {
         match self {
-            Self::Near(store, latest) => latest.next(store),
-            Self::Far(replay) => replay.next(),
+            Self::Near(store, NearReplay::Here(latest)) => latest.next(store),
+            Self::Near(store, latest) => block_on(latest.next(store)),
+            Self::Far(replay) => block_on(replay.next()),
+        }
+    }
+
+    async fn next_async(&mut self) -> Result<Option<Page>, StoreError> {
+        match self {
+            Self::Near(store, latest) => latest.next(store).await,
+            Self::Far(replay) => replay.next().await,
         }
     }
 }
@@ -57,45 +106,60 @@ impl Topic {
     /// # Errors
     /// Those of a server.
     pub fn latest(&self, patience: Duration) -> Result<Latest, WeirError> {
-        let name = self.name().as_str();
-        let (replay, live) = match self.place() {
+        block_on(Latest::new(self, patience))
+    }
+
+    /// What each key has when it is read; what comes is not read behind it.
+    pub(crate) fn current(&self) -> Result<Latest, WeirError> {
+        block_on(Latest::of(self, Duration::ZERO, true))
+    }
+}
+
+impl Latest {
+    pub(crate) async fn new(topic: &Topic, patience: Duration) -> Result<Self, WeirError> {
+        Self::of(topic, patience, false).await
+    }
+
+    async fn of(topic: &Topic, patience: Duration, current: bool) -> Result<Self, WeirError> {
+        let name = topic.name().as_str();
+        let (replay, live) = match topic.place() {
             Place::Near(store) => {
-                let latest = store.latest(name);
+                let latest = if current {
+                    store.current(name)
+                } else {
+                    store.latest(name)
+                };
                 let live = TopicReader::near(latest.live(store));
-                (Replay::Near(Arc::clone(store), latest), live)
+                (
+                    Replay::Near(Arc::clone(store), NearReplay::Here(latest)),
+                    live,
+                )
             }
             Place::Far(remote) => {
-                let replay = far::replay::Replay::new(Arc::clone(remote), name)?;
-                let mut live = self.place().listen(name);
+                let replay = far::replay::Replay::new(Arc::clone(remote), name, current).await?;
+                let mut live = topic.place().listen(name);
                 live.seek(ConsequenceOffset(replay.position().saturating_sub(1)));
                 (Replay::Far(replay), live)
             }
         };
-        Ok(Latest {
+        Ok(Self {
             live,
             replay: Some(replay),
             ready: Vec::new().into_iter(),
             patience,
         })
     }
-}
 
-impl Latest {
     fn step(&mut self) -> Result<Option<Current>, WeirError> {
         if let Some(replay) = &mut self.replay {
             if let Some(page) = replay.next()? {
-                let value = Value::new(page)?;
-                return Ok(value.map(|value| Current {
-                    value,
-                    replay: true,
-                }));
+                return replayed(page);
             }
             self.replay = None;
         }
         loop {
             if let Some(value) = self.ready.next() {
-                let replay = false;
-                return Ok(Some(Current { value, replay }));
+                return Ok(Some(live(value)));
             }
             let mut page = self.live.next_page()?;
             if page.is_none() {
@@ -106,13 +170,54 @@ impl Latest {
                 page = self.live.next_page()?;
             }
             let Some(page) = page else { return Ok(None) };
-            let mut ready = Vec::new();
-            for record in &page {
-                ready.extend(Value::new(page.starting(record?.offset))?);
-            }
-            self.ready = ready.into_iter();
+            self.ready = values(&page)?;
         }
     }
+
+    /// The next record; waits for one as long as it takes, whatever the
+    /// patience. Polled by one task at a time; when the future is dropped,
+    /// nothing is lost.
+    ///
+    /// # Errors
+    /// Those of a server or a disk; `Closed` when the store is.
+    pub async fn next_async(&mut self) -> Result<Current, WeirError> {
+        if let Some(replay) = &mut self.replay {
+            while let Some(page) = replay.next_async().await? {
+                if let Some(current) = replayed(page)? {
+                    return Ok(current);
+                }
+            }
+            self.replay = None;
+        }
+        loop {
+            if let Some(value) = self.ready.next() {
+                return Ok(live(value));
+            }
+            let page = self.live.next().await?;
+            self.ready = values(&page)?;
+        }
+    }
+}
+
+fn replayed(page: Page) -> Result<Option<Current>, WeirError> {
+    let value = Value::new(page)?;
+    Ok(value.map(|value| Current {
+        value,
+        replay: true,
+    }))
+}
+
+fn live(value: Value) -> Current {
+    let replay = false;
+    Current { value, replay }
+}
+
+fn values(page: &Page) -> Result<std::vec::IntoIter<Value>, WeirError> {
+    let mut values = Vec::new();
+    for record in page {
+        values.extend(Value::new(page.starting(record?.offset))?);
+    }
+    Ok(values.into_iter())
 }
 
 impl Iterator for Latest {

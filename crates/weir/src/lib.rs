@@ -29,6 +29,31 @@
 //! # }
 //! ```
 //!
+//! Reads can be awaited, with any runtime; what was written as well, because a
+//! [`Proposal`] is a future. A store of this process answers from memory at once
+//! and lets one of a few threads of this crate read what is on disk; a server's
+//! answer wakes the task.
+//!
+//! ```
+//! use std::time::Duration;
+//! use weir::{ConnectOptions, ReadFrom, Weir, WeirError};
+//!
+//! async fn watch(url: &str) -> Result<(), WeirError> {
+//!     let weir = Weir::connect_async(url, &ConnectOptions::default()).await?;
+//!     // Reads through this handle give up after a second.
+//!     let orders = weir.within(Duration::from_secs(1)).topic("orders")?;
+//!     if let Some(order) = orders.get_async("4711").await? {
+//!         println!("{}", order.record().offset);
+//!     }
+//!     let mut reader = orders.listener_async(ReadFrom::Start).await?;
+//!     loop {
+//!         for record in &reader.next().await? {
+//!             println!("{}", record?.offset);
+//!         }
+//!     }
+//! }
+//! ```
+//!
 //! A verdict that is not VALID is a value, not an error: the store understood
 //! and said no. An error means that nobody knows, or that nothing was tried.
 //!
@@ -37,13 +62,16 @@
 //! in one private place.
 #![forbid(unsafe_code)]
 
+mod clock;
 mod error;
 mod far;
 mod group;
+mod hands;
 mod latest;
 mod place;
 mod query_topics;
 mod reader;
+mod reply;
 mod session;
 mod topic;
 mod value;
@@ -57,6 +85,7 @@ pub use latest::{Current, Latest};
 pub use query_topics::options::{TopicEnd, TopicQueryOptions, TopicView, pattern_matches};
 pub use query_topics::{TopicQuery, TopicQueryCanceller, TopicStep};
 pub use reader::TopicReader;
+pub use reply::{Reply, interruptible};
 pub use session::{Pending, Session};
 pub use topic::{Pages, ReadFrom, Topic};
 pub use value::Value;

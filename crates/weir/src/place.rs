@@ -9,6 +9,7 @@ use weir_store::{KeyEntry, Page, Proposal, Store, StoreError, TopicInfo};
 use crate::far::Remote;
 use crate::far::listener::Listener;
 use crate::reader::TopicReader;
+use crate::reply::block_on;
 
 /// The one place where near and far are told apart.
 #[derive(Clone, Debug)]
@@ -31,7 +32,7 @@ impl Place {
     pub(crate) fn get(&self, topic: &str, key: &[u8]) -> Result<Option<Page>, StoreError> {
         match self {
             Self::Near(store) => store.get(topic, key),
-            Self::Far(remote) => remote.get(topic, key),
+            Self::Far(remote) => block_on(remote.get(topic, key)),
         }
     }
 
@@ -46,7 +47,7 @@ impl Place {
         };
         let store = match self {
             Self::Near(store) => store,
-            Self::Far(remote) => return remote.record(topic, offset),
+            Self::Far(remote) => return block_on(remote.record(topic, offset)),
         };
         let mut reader = store.read(topic, ConsequenceOffset(before))?;
         let Some(page) = reader.next_page()? else {
@@ -65,21 +66,21 @@ impl Place {
     ) -> Result<Vec<KeyEntry>, StoreError> {
         match self {
             Self::Near(store) => store.scan(topic, prefix, after, limit),
-            Self::Far(remote) => remote.scan(topic, prefix, after, limit),
+            Self::Far(remote) => block_on(remote.scan(topic, prefix, after, limit)),
         }
     }
 
     pub(crate) fn value(&self, topic: &str, entry: &KeyEntry) -> Result<Option<Page>, StoreError> {
         match self {
             Self::Near(store) => store.value(topic, entry),
-            Self::Far(remote) => remote.record(topic, entry.offset),
+            Self::Far(remote) => block_on(remote.record(topic, entry.offset)),
         }
     }
 
     pub(crate) fn topic(&self, topic: &str) -> Result<Option<TopicInfo>, StoreError> {
         match self {
             Self::Near(store) => Ok(store.topic(topic)),
-            Self::Far(remote) => remote.topic(topic),
+            Self::Far(remote) => block_on(remote.topic(topic)),
         }
     }
 
@@ -87,7 +88,7 @@ impl Place {
     pub(crate) fn applied(&self) -> Result<IntentionOffset, StoreError> {
         match self {
             Self::Near(store) => Ok(store.applied()),
-            Self::Far(remote) => remote.applied().map(|told| told.applied),
+            Self::Far(remote) => block_on(remote.applied()).map(|told| told.applied),
         }
     }
 
@@ -125,7 +126,7 @@ impl Place {
     pub(crate) fn newest_topic(&self) -> Result<IntentionOffset, StoreError> {
         match self {
             Self::Near(store) => Ok(store.newest_topic()),
-            Self::Far(remote) => remote.applied().map(|told| told.created),
+            Self::Far(remote) => block_on(remote.applied()).map(|told| told.created),
         }
     }
 
@@ -141,7 +142,7 @@ impl Place {
     pub(crate) fn topics(&self, dead_too: bool) -> Result<Vec<TopicInfo>, StoreError> {
         match self {
             Self::Near(store) => Ok(store.topics(dead_too)),
-            Self::Far(remote) => remote.topics(dead_too),
+            Self::Far(remote) => block_on(remote.topics(dead_too)),
         }
     }
 

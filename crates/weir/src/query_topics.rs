@@ -26,6 +26,7 @@ use crate::place::Place;
 use crate::topic::Topic;
 use crate::weir::Weir;
 
+mod faults;
 mod follow;
 pub(crate) mod options;
 mod reading;
@@ -88,7 +89,9 @@ impl Weir {
     /// `Query` for what is wrong with the query; `TopicUnknown` for a name,
     /// not for a pattern, that never was created; those of a server.
     pub fn query(&self, options: TopicQueryOptions) -> Result<TopicQuery, WeirError> {
-        TopicQuery::new(self.place().clone(), options)
+        // What it waits for is bounded by its own patience.
+        let place = self.within(options.patience).place().clone();
+        TopicQuery::new(place, options)
     }
 
     /// What a query over topics would do, without its data.
@@ -108,6 +111,9 @@ fn completed(options: &TopicQueryOptions) -> Result<QueryText, QueryError> {
     let ordered = !text.order.trim().is_empty();
     if follows && options.view == TopicView::Latest {
         return bad("the latest values do not follow");
+    }
+    if matches!(options.end, TopicEnd::AsOf(_)) && options.view == TopicView::Latest {
+        return bad("the latest values are those of now: what keys had before is not kept");
     }
     if follows && !matches!(text.mode, None | Some(Mode::Merge)) {
         return bad("a query that follows is a merge");
@@ -292,9 +298,11 @@ impl TopicQuery {
         Ok(())
     }
 
-    /// The next results. Waits for records that are there already as long as
-    /// the options allow, and, in a query that follows, for new ones until
-    /// `deadline` (none: for ever).
+    /// The next results. Waits until `deadline` (none: for ever): in a query that
+    /// follows for new records, else for a server to send those that are there;
+    /// `Idle` when it is over, and the call can be made again. A server that
+    /// sends nothing for the patience of the options is an error, `Far` with
+    /// `Deadline`, however many calls have waited.
     ///
     /// # Errors
     /// Final, but for those of a connection: each further call of the engine
@@ -327,25 +335,27 @@ impl TopicQuery {
                 Some(_) => follow::mark(&self.place)?,
                 None => None,
             };
+            // So that a cancelled query ends soon.
+            let look = Instant::now().checked_add(LOOK);
+            let soon = deadline.map_or(look, |deadline| look.map(|look| look.min(deadline)));
             let mut idle = Vec::new();
-            let (mut came, mut faulty) = (false, None);
+            let (mut came, mut faulty) = (false, Vec::new());
             for need in needs.iter().filter(|need| need.required) {
-                match self.serve(need)? {
+                match self.serve(need, soon)? {
                     Served::Came => came = true,
                     Served::Nothing => idle.push(need.source),
-                    Served::Fault => {
-                        faulty = Some(faulty.map_or(need.source, |s: SourceId| s.min(need.source)));
-                    }
+                    Served::Fault => faulty.push(need.source),
                 }
             }
-            // Which of several comes first must not depend on pages.
-            if let Some(source) = faulty.filter(|_| !came) {
+            // What comes before the record at fault is handed out first.
+            let moved = self.promise_faults(&faulty)?;
+            if let Some(source) = self.due(&faulty, &idle).filter(|_| !came && !moved) {
                 let reading = self.readings.get_mut(&source);
                 if let Some(fault) = reading.and_then(|reading| reading.fault.take()) {
                     return Err(self.fail(fault));
                 }
             }
-            if came || self.advance(mark, &idle)? {
+            if came || moved || self.advance(mark, &idle)? {
                 continue;
             }
             let look = Instant::now().checked_add(LOOK);
@@ -358,14 +368,14 @@ impl TopicQuery {
     }
 
     /// Gives the engine what it needs.
-    fn serve(&mut self, need: &Need) -> Result<Served, WeirError> {
+    fn serve(&mut self, need: &Need, deadline: Option<Instant>) -> Result<Served, WeirError> {
         let Some(reading) = self.readings.get_mut(&need.source) else {
             return Ok(Served::Nothing);
         };
         if reading.fault.is_some() {
             return Ok(Served::Fault);
         }
-        let given = reading.give(need.continuation.as_deref(), &self.shared);
+        let given = reading.give(need.continuation.as_deref(), &self.shared, deadline);
         let (bytes, mut frames, next) = match given? {
             Given::Nothing => return Ok(Served::Nothing),
             Given::Fault(fault) => {
@@ -478,6 +488,10 @@ impl TopicQuery {
             }
             Place::Far(remote) => Arc::clone(remote),
         };
+        if self.follow.is_none() {
+            far.wait_news(seen, true, until);
+            return;
+        }
         let mut listening = false;
         for source in idle {
             if let Some(reading) = self.readings.get_mut(source) {

@@ -1,5 +1,6 @@
 //! Reading a topic, near or far.
 
+use std::task::Poll;
 use std::time::Instant;
 
 use weir_core::protocol::After;
@@ -7,7 +8,9 @@ use weir_core::{ConsequenceOffset, IntentionOffset};
 use weir_store::{Page, StoreError};
 
 use crate::far::asking::{Asking, Fault};
-use crate::far::listener::Listener;
+use crate::far::listener::{Listener, Next};
+use crate::hands;
+use crate::reply::block_on;
 
 /// Reads the records of one topic in ascending offset, each once, from any
 /// offset on. It costs one page of memory, and far away the pages that are on
@@ -59,7 +62,7 @@ impl TopicReader {
     pub fn last(&self) -> ConsequenceOffset {
         match &self.source {
             Source::Near(reader) => reader.last(),
-            Source::Far(listener) => listener.last().unwrap_or_default(),
+            Source::Far(listener) => block_on(listener.last()).unwrap_or_default(),
         }
     }
 
@@ -68,7 +71,15 @@ impl TopicReader {
     pub fn next_page(&mut self) -> Result<Option<Page>, StoreError> {
         match &mut self.source {
             Source::Near(reader) => reader.next_page(),
-            Source::Far(listener) => listener.next_page(),
+            Source::Far(listener) => block_on(listener.next_page()),
+        }
+    }
+
+    /// The same; waits for a server until then at most.
+    pub(crate) fn next_by(&mut self, deadline: Option<Instant>) -> Result<Next, StoreError> {
+        match &mut self.source {
+            Source::Near(reader) => Ok(reader.next_page()?.map_or(Next::End, Next::Page)),
+            Source::Far(listener) => block_on(listener.next_by(deadline)),
         }
     }
 
@@ -79,7 +90,49 @@ impl TopicReader {
     pub fn wait(&mut self, deadline: Option<Instant>) -> bool {
         match &mut self.source {
             Source::Near(reader) => reader.wait(deadline),
-            Source::Far(listener) => listener.wait(deadline).unwrap_or(true),
+            Source::Far(listener) => block_on(listener.wait(deadline)).unwrap_or(true),
+        }
+    }
+
+    /// The next records; waits for one as long as it takes. Polled by one task
+    /// at a time; when the future is dropped, nothing is lost.
+    ///
+    /// # Errors
+    /// As for [`next_page`](Self::next_page); `Closed` when the store is.
+    pub async fn next(&mut self) -> Result<Page, StoreError> {
+        let reader = match &mut self.source {
+            Source::Near(reader) => reader,
+            Source::Far(listener) => loop {
+                if let Some(page) = listener.next_or_wait().await? {
+                    return Ok(page);
+                }
+            },
+        };
+        loop {
+            match reader.next_page_now() {
+                Poll::Ready(Some(page)) => return Ok(page),
+                Poll::Ready(None) => {}
+                Poll::Pending => {
+                    let mut beside = reader.clone();
+                    let read = hands::run(move || (beside.next_page(), beside));
+                    let (page, beside) = read.await?;
+                    *reader = beside;
+                    if let Some(page) = page? {
+                        return Ok(page);
+                    }
+                }
+            }
+            if !reader.changed().await {
+                return Err(StoreError::Closed);
+            }
+        }
+    }
+
+    /// Moves to where a server says; nothing near.
+    pub(crate) async fn seek_far(&mut self, after: After) -> Result<(), StoreError> {
+        match &mut self.source {
+            Source::Near(_) => Ok(()),
+            Source::Far(listener) => listener.seek_to(after).await,
         }
     }
 
@@ -130,7 +183,7 @@ impl TopicReader {
     pub fn seek_time(&mut self, time_ms: u64) -> Result<(), StoreError> {
         match &mut self.source {
             Source::Near(reader) => reader.seek_time(time_ms),
-            Source::Far(listener) => listener.seek_to(After::Time(time_ms)),
+            Source::Far(listener) => block_on(listener.seek_to(After::Time(time_ms))),
         }
     }
 
@@ -141,7 +194,7 @@ impl TopicReader {
                 reader.seek_last(records);
                 Ok(())
             }
-            Source::Far(listener) => listener.seek_to(After::Last(records)),
+            Source::Far(listener) => block_on(listener.seek_to(After::Last(records))),
         }
     }
 }

@@ -9,8 +9,11 @@ use weir_store::{KeyEntry, Page, StoreError, TopicInfo};
 use crate::error::WeirError;
 use crate::place::Place;
 use crate::reader::TopicReader;
+use crate::reply::block_on;
 use crate::value::Value;
 use crate::verdict::Verdict;
+
+mod awaited;
 
 /// Where reading starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +64,13 @@ impl Topic {
 
     fn one(&self, operation: Operation<'_>, expect: &[Expect<'_>]) -> Result<Verdict, WeirError> {
         let intention = Intention::new(self.name.as_str(), operation).expecting(expect);
-        Verdict::first(&self.place.propose(&[intention])?.wait()?)
+        let proposal = self.place.propose(&[intention])?;
+        let outcomes = match &self.place {
+            Place::Near(_) => proposal.wait()?,
+            // Can be broken off.
+            Place::Far(_) => block_on(proposal)?,
+        };
+        Verdict::first(&outcomes)
     }
 
     /// Makes the topic live. INVALID with `TopicExists` when it does already.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_core::{ClientId, ErrorCode, Intention, ProgramHost, TopicName};
 use weir_store::{
@@ -11,7 +12,9 @@ use weir_store::{
 
 use crate::error::WeirError;
 use crate::far::{ConnectOptions, Remote};
+use crate::hands;
 use crate::place::Place;
+use crate::reply::{Reply, block_on};
 use crate::session::Session;
 use crate::topic::Topic;
 
@@ -109,6 +112,40 @@ impl Weir {
         })
     }
 
+    /// As [`connect_with`](Self::connect_with), to be awaited.
+    pub fn connect_async(url: &str, options: &ConnectOptions) -> Reply<Self> {
+        let (url, options) = (url.to_owned(), options.clone());
+        Reply::new(async move {
+            // It may read files.
+            let remote = hands::run(move || Remote::begin(&url, &options)).await??;
+            remote.link.ready().await?;
+            Ok(Self {
+                place: Place::Far(Arc::new(remote)),
+            })
+        })
+    }
+
+    /// A store that is open already.
+    #[must_use]
+    pub fn with_store(store: Arc<Store>) -> Self {
+        Self {
+            place: Place::Near(store),
+        }
+    }
+
+    /// The same store; what is read through the handle from a server, and what
+    /// a query waits for, is given up after `patience`, in place of that of the
+    /// connection: `Far` with `Deadline`. A store of this process waits for its
+    /// disk only. What is written is not concerned.
+    #[must_use]
+    pub fn within(&self, patience: Duration) -> Self {
+        let place = match &self.place {
+            Place::Near(store) => Place::Near(Arc::clone(store)),
+            Place::Far(remote) => Place::Far(Arc::new(remote.within(patience))),
+        };
+        Self { place }
+    }
+
     pub(crate) fn place(&self) -> &Place {
         &self.place
     }
@@ -166,7 +203,7 @@ impl Weir {
     pub fn topics(&self, dead_too: bool) -> Result<Vec<TopicInfo>, WeirError> {
         match &self.place {
             Place::Near(store) => Ok(store.topics(dead_too)),
-            Place::Far(remote) => Ok(remote.topics(dead_too)?),
+            Place::Far(remote) => Ok(block_on(remote.topics(dead_too))?),
         }
     }
 
@@ -174,7 +211,7 @@ impl Weir {
     pub fn program(&self, topic: &str) -> Result<Option<ProgramInfo>, WeirError> {
         match &self.place {
             Place::Near(store) => Ok(store.program(topic)),
-            Place::Far(remote) => Ok(remote.program(topic)?),
+            Place::Far(remote) => Ok(block_on(remote.program(topic))?),
         }
     }
 
@@ -185,12 +222,8 @@ impl Weir {
             Place::Far(remote) => remote,
         };
         let mut found = Vec::new();
-        for info in remote.topics(false)? {
-            found.extend(
-                remote
-                    .program(&info.name)?
-                    .map(|program| (info.name, program)),
-            );
+        for info in block_on(remote.topics(false))? {
+            found.extend(block_on(remote.program(&info.name))?.map(|program| (info.name, program)));
         }
         Ok(found)
     }
@@ -199,7 +232,7 @@ impl Weir {
     pub fn stats(&self) -> Result<Stats, WeirError> {
         match &self.place {
             Place::Near(store) => Ok(store.stats()),
-            Place::Far(remote) => Ok(remote.stats()?),
+            Place::Far(remote) => Ok(block_on(remote.stats())?),
         }
     }
 
@@ -208,7 +241,7 @@ impl Weir {
     pub fn sync(&self) -> Result<(), WeirError> {
         match &self.place {
             Place::Near(store) => store.sync().map(drop)?,
-            Place::Far(remote) => remote.sync()?,
+            Place::Far(remote) => block_on(remote.sync())?,
         }
         Ok(())
     }
@@ -244,7 +277,8 @@ impl Weir {
 
     /// Finishes what is queued and closes the store, whoever else still holds
     /// a handle: their writes are answered with `Closed`, and the directory can
-    /// be opened again. Pages that were read stay valid.
+    /// be opened again. Pages that were read stay valid. What stands in the line
+    /// of costly calls is answered with `Closed` as well, and not executed.
     /// A connection to a server is closed when everything that was sent is
     /// answered; the store stays open there.
     pub fn close(self) -> Result<(), WeirError> {

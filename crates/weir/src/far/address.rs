@@ -19,7 +19,7 @@ use super::tls::TlsStream;
 pub(crate) type Trust = Option<Arc<rustls::ClientConfig>>;
 /// Whom connections over TLS would trust.
 #[cfg(not(feature = "tls"))]
-pub(crate) type Trust = Option<std::convert::Infallible>;
+pub(crate) type Trust = Option<std::sync::Arc<std::convert::Infallible>>;
 
 /// Port of the native protocol when the address names none.
 const PORT: u16 = 7071;
@@ -85,6 +85,25 @@ impl Address {
     /// Whether nobody on the way can read or change what is sent.
     pub(crate) fn is_private(&self) -> bool {
         !matches!(self, Self::Tcp(_))
+    }
+
+    /// Whether what is sent there can be read on a network: not over TLS, and
+    /// to another machine.
+    pub(crate) fn is_open(&self) -> bool {
+        match self {
+            Self::Tcp(_) => !is_this_machine(self.host()),
+            Self::Tls(_) | Self::Unix(_) => false,
+        }
+    }
+
+    /// The host without its port; nothing for a socket in the file system.
+    pub(crate) fn host(&self) -> &str {
+        match self {
+            Self::Tcp(host) | Self::Tls(host) => {
+                host.rsplit_once(':').map_or(host, |(name, _)| name)
+            }
+            Self::Unix(_) => "",
+        }
     }
 }
 
@@ -176,6 +195,13 @@ impl Stream {
             Self::Unix(stream) => (&mut &*stream).write_all(bytes),
         }
     }
+}
+
+/// Whether a host is this machine by its name alone.
+fn is_this_machine(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let address = host.parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 fn tcp(host: &str, time: Duration) -> io::Result<TcpStream> {

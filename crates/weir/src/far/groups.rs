@@ -1,27 +1,30 @@
 //! Groups of a store behind a server.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use weir_core::machine::groups::Owner;
 use weir_core::protocol::{CLAIM_RECORDS_MAX, GroupClaim, GroupLine, GroupLines, Message};
-use weir_core::{ConsequenceOffset, ErrorCode};
+use weir_core::{ConsequenceOffset, ErrorCode, GroupName};
 use weir_store::{Ask, GroupInfo, Page, StoreError};
 
 use super::link::packet_of;
 use super::{Remote, other, refused, unexpected};
 use crate::error::WeirError;
 use crate::group::{Got, Work};
+use crate::reply::block_on;
 
 /// Longest time that a server is asked to wait for a record: its answer must
 /// be there before the connection is given up.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// Pause before a server is asked again that is about to stop.
-const PAUSE: Duration = Duration::from_millis(100);
 
 impl Remote {
     pub(crate) fn group(&self, topic: &str, group: &str) -> Result<Option<GroupInfo>, StoreError> {
-        let bytes = self.link.ask(&Message::Group { topic, group })?;
+        // A server takes a name that cannot be for the end of the conversation.
+        if GroupName::new(group).is_none() {
+            return Ok(None);
+        }
+        let bytes = block_on(self.ask(&Message::Group { topic, group }))?;
         match packet_of(&bytes)?.message {
             Message::GroupsAre { lines, .. } => Ok(infos(topic, lines)?.pop()),
             Message::Refusal(refusal) => match refusal.code() {
@@ -37,7 +40,7 @@ impl Remote {
         loop {
             let behind = found.last().map_or("", |info| &info.name).to_owned();
             let behind = behind.as_str();
-            let bytes = self.link.ask(&Message::Groups { topic, behind })?;
+            let bytes = block_on(self.ask(&Message::Groups { topic, behind }))?;
             let (more, lines) = match packet_of(&bytes)?.message {
                 Message::GroupsAre { more, lines } => (more, lines),
                 Message::Refusal(refusal) if refusal.code() == Some(ErrorCode::TopicUnknown) => {
@@ -63,7 +66,7 @@ impl Remote {
         ask: &Ask<'_>,
         wait: Duration,
     ) -> Result<Got, WeirError> {
-        let wait = wait.min(WAIT_MAX).min(self.options.patience / 2);
+        let wait = wait.min(WAIT_MAX).min(self.patience / 2);
         let message = Message::GroupClaim(GroupClaim {
             topic,
             group,
@@ -72,28 +75,20 @@ impl Remote {
             wait_ms: u64::try_from(wait.as_millis()).unwrap_or(0),
             lease_ms: ask.lease_ms,
         });
-        let until = Instant::now() + self.options.patience;
-        let bytes = loop {
-            let bytes = Bytes::from(self.link.ask(&message)?);
-            let Message::Refusal(refusal) = packet_of(&bytes)?.message else {
-                break bytes;
-            };
-            match refusal.code() {
-                Some(ErrorCode::Draining | ErrorCode::Busy) if Instant::now() < until => {
-                    let pause = refusal.retry_ms.map_or(PAUSE, Duration::from_millis);
-                    std::thread::sleep(pause.min(WAIT_MAX));
-                }
-                Some(ErrorCode::TopicUnknown) => {
-                    let name = topic.to_owned();
-                    return Err(StoreError::TopicUnknown { name }.into());
-                }
-                Some(ErrorCode::GroupUnknown) => {
-                    let (topic, group) = (topic.to_owned(), group.to_owned());
-                    return Err(StoreError::GroupUnknown { topic, group }.into());
-                }
-                _ => return Err(refused(&refusal).into()),
+        let bytes = Bytes::from(block_on(self.ask(&message))?);
+        if let Message::Refusal(refusal) = packet_of(&bytes)?.message {
+            return Err(match refusal.code() {
+                Some(ErrorCode::TopicUnknown) => StoreError::TopicUnknown {
+                    name: topic.to_owned(),
+                },
+                Some(ErrorCode::GroupUnknown) => StoreError::GroupUnknown {
+                    topic: topic.to_owned(),
+                    group: group.to_owned(),
+                },
+                _ => refused(&refusal),
             }
-        };
+            .into());
+        }
         let Message::GroupRecords(answer) = packet_of(&bytes)?.message else {
             return Err(other(&bytes).into());
         };

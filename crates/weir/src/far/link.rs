@@ -6,20 +6,29 @@
 //! answer is there, however often the connection breaks.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::future::poll_fn;
 use std::ops::{Deref, DerefMut};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use weir_core::batch::BatchBuilder;
 use weir_core::intention::{Intention, IntentionLimits};
 use weir_core::limits::{BATCH_BYTES_MAX, CALL_ITEMS_MAX};
-use weir_core::protocol::{ClientConnection, Deframer, Encoder, Message, Packet};
+use weir_core::protocol::{
+    CHAIN, ClientConnection, Deframer, Encoder, Message, Packet, RefusalMessage, is_for_now,
+};
 use weir_core::{ClientId, ErrorCode, IntentionOffset, Outcome, OutcomeRun, Outcomes};
 use weir_store::{Answer, Proposal, StoreError};
 
 use super::address::{Address, Stream, Trust};
-use super::{ConnectOptions, run};
+use super::pause::{BackOff, PAUSE_FIRST, PAUSE_MAX, chance};
+use super::run::Broken;
+use super::{ConnectOptions, late, run};
+use crate::clock::{Alarm, Until};
+use crate::reply::block_on;
 
 /// Bytes of intentions that wait to be sent before callers wait themselves.
 const OPEN_BYTES_MAX: usize = 16 << 20;
@@ -27,6 +36,8 @@ const OPEN_BYTES_MAX: usize = 16 << 20;
 const OPEN_ITEMS_MAX: u64 = 100_000;
 /// Bytes of requests that wait to be sent.
 const OUT_BYTES_MAX: usize = 1 << 20;
+/// Requests of a connection that are on their way, or listened to.
+const REQUESTS_MAX: usize = 100_000;
 
 /// What the server said about itself.
 #[derive(Clone, Debug)]
@@ -39,6 +50,8 @@ pub(crate) struct Facts {
     pub(crate) applied: u64,
     /// Whether parts of queries can run there.
     pub(crate) queries: bool,
+    /// Whether writes without session can be refused with those before them.
+    pub(crate) chains: bool,
 }
 
 /// Somebody who waits for answers to intentions that were handed over together.
@@ -62,6 +75,28 @@ pub(super) struct Inbox {
     mark: Option<u64>,
     /// The connection on which it was asked is gone.
     pub(super) lost: bool,
+    /// The request, while it was not sent.
+    unsent: Option<Vec<u8>>,
+    /// Who waits.
+    waker: Option<Waker>,
+}
+
+/// What is done when the state is unlocked.
+#[derive(Debug)]
+enum Given {
+    Answer(Answer, Result<Outcomes, StoreError>),
+    Wake(Waker),
+}
+
+/// Writes were refused for now: they are sent again, the first of them alone.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    /// When the first of them was, with no write answered since.
+    since: Instant,
+    /// Not before.
+    until: Instant,
+    /// The next pause, if the server names none.
+    pause: Duration,
 }
 
 /// A connection that will not come back.
@@ -80,15 +115,27 @@ impl Dead {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) address: Address,
+    /// For `address`.
+    pub(super) trust: Trust,
     pub(super) writes: ClientConnection,
     /// Where a session goes on that was told to go back.
     rewound: Option<u64>,
+    hold: Option<Hold>,
+    /// Where the connection goes when no write is in flight any more.
+    pub(super) moving: Option<Broken>,
     open: VecDeque<BatchBuilder>,
     open_items: u64,
     open_bytes: usize,
     calls: VecDeque<Call>,
     /// Answers to be given when the state is unlocked.
-    given: Vec<(Answer, Result<Outcomes, StoreError>)>,
+    given: Vec<Given>,
+    /// Who waits for the first connection.
+    watchers: Vec<Waker>,
+    /// Requests that were not sent, some of them not wanted any more.
+    unsent: VecDeque<u64>,
+    /// The thread that writes sleeps: it has to be woken, which is a system call
+    /// and dearer than all else that handing a write over takes.
+    idles: bool,
     pub(super) out: Vec<u8>,
     encoder: Encoder,
     inboxes: HashMap<u64, Inbox>,
@@ -110,10 +157,17 @@ pub(super) struct State {
     pub(super) leaving: bool,
 }
 
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner").finish_non_exhaustive()
+    }
+}
+
 pub(super) struct Inner {
     pub(super) client: ClientId,
     pub(super) options: ConnectOptions,
-    pub(super) trust: Trust,
+    /// The address that the caller named.
+    pub(super) home: Address,
     state: Mutex<State>,
     /// There is something to be sent.
     pub(super) work: Condvar,
@@ -155,8 +209,16 @@ impl Drop for Guard<'_> {
             .as_mut()
             .map(|state| std::mem::take(&mut state.given));
         drop(self.state.take());
-        for (answer, result) in given.into_iter().flatten() {
-            answer.complete(result);
+        // Who waits for the oldest is woken once for all of them.
+        for given in given.into_iter().flatten().rev() {
+            match given {
+                Given::Answer(answer, result) => answer.complete(result),
+                Given::Wake(waker) => {
+                    // Foreign code: a panic in it must not end this thread.
+                    let woken = AssertUnwindSafe(|| waker.wake());
+                    drop(std::panic::catch_unwind(woken));
+                }
+            }
         }
     }
 }
@@ -209,8 +271,22 @@ impl Inner {
     }
 
     /// Waits for something to be sent.
-    pub(super) fn idle<'a>(&'a self, state: Guard<'a>) -> Guard<'a> {
-        state.sleep(&self.work, None)
+    pub(super) fn idle<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
+        let due = state.due();
+        let time = due.map(|due| due.saturating_duration_since(Instant::now()));
+        state.idles = true;
+        let mut state = state.sleep(&self.work, time);
+        state.idles = false;
+        state
+    }
+
+    /// There is something to be sent.
+    fn left(&self, mut state: Guard<'_>) {
+        let idles = std::mem::take(&mut state.idles);
+        drop(state);
+        if idles {
+            self.work.notify_one();
+        }
     }
 }
 
@@ -239,7 +315,7 @@ pub(crate) fn far(code: ErrorCode, text: impl Into<String>) -> StoreError {
 
 /// What connections to this address need; read once, before anything else.
 #[cfg(feature = "tls")]
-fn trust(address: &Address, options: &ConnectOptions) -> Result<Trust, StoreError> {
+pub(super) fn trust(address: &Address, options: &ConnectOptions) -> Result<Trust, StoreError> {
     match address {
         Address::Tls(_) => super::tls::config(options).map(Some),
         _ => Ok(None),
@@ -247,7 +323,7 @@ fn trust(address: &Address, options: &ConnectOptions) -> Result<Trust, StoreErro
 }
 
 #[cfg(not(feature = "tls"))]
-fn trust(address: &Address, _: &ConnectOptions) -> Result<Trust, StoreError> {
+pub(super) fn trust(address: &Address, _: &ConnectOptions) -> Result<Trust, StoreError> {
     match address {
         Address::Tls(_) => Err(far(ErrorCode::Unsupported, "this build has no TLS")),
         _ => Ok(None),
@@ -262,15 +338,22 @@ impl Link {
         options: &ConnectOptions,
     ) -> Result<Self, StoreError> {
         let trust = trust(&address, options)?;
+        let home = address.clone();
         let state = State {
             address,
+            trust,
             writes: ClientConnection::new(client),
             rewound: None,
+            hold: None,
+            moving: None,
             open: VecDeque::new(),
             open_items: 0,
             open_bytes: 0,
             calls: VecDeque::new(),
             given: Vec::new(),
+            idles: false,
+            watchers: Vec::new(),
+            unsent: VecDeque::new(),
             out: Vec::new(),
             encoder: Encoder::default(),
             inboxes: HashMap::new(),
@@ -287,7 +370,7 @@ impl Link {
         };
         let inner = Arc::new(Inner {
             client,
-            trust,
+            home,
             options: options.clone(),
             state: Mutex::new(state),
             work: Condvar::new(),
@@ -312,24 +395,37 @@ impl Link {
 
     /// What the server said; waits for the first connection.
     pub(crate) fn facts(&self) -> Result<Facts, StoreError> {
-        let until = Instant::now().checked_add(self.inner.options.connect_timeout);
-        let mut state = self.inner.lock();
-        loop {
-            if let Some(dead) = &state.dead {
-                return Err(dead.error());
-            }
-            if let Some(facts) = &state.facts {
-                return Ok(facts.clone());
-            }
-            if state.given_up {
-                return Err(state.unreachable());
-            }
-            let (next, goes_on) = self.inner.wait(state, until);
-            state = next;
-            if !goes_on {
-                return Err(state.unreachable());
-            }
+        if let Some(known) = self.inner.lock().known() {
+            return known;
         }
+        block_on(self.ready())
+    }
+
+    /// The same without a thread that waits.
+    pub(crate) async fn ready(&self) -> Result<Facts, StoreError> {
+        let until = Instant::now().checked_add(self.inner.options.connect_timeout);
+        let mut alarm = Alarm::default();
+        let facts = poll_fn(|context| {
+            let mut state = self.inner.lock();
+            if let Some(known) = state.known() {
+                return Poll::Ready(known);
+            }
+            if let Some(until) = until {
+                if until <= Instant::now() {
+                    return Poll::Ready(Err(state.unreachable()));
+                }
+                alarm.set(until, context.waker());
+            }
+            if !state
+                .watchers
+                .iter()
+                .any(|one| one.will_wake(context.waker()))
+            {
+                state.watchers.push(context.waker().clone());
+            }
+            Poll::Pending
+        });
+        facts.await
     }
 
     /// Number of the next intention of the session; 1 before the server was
@@ -369,9 +465,17 @@ impl Link {
                 value: intentions.len() as u64,
             });
         }
-        let limits = self.facts()?.limits;
         let (proposal, answer) = Proposal::pair();
         let mut state = self.inner.lock();
+        let known = state.facts.as_ref().map(|facts| facts.limits);
+        let limits = if let Some(limits) = known {
+            limits
+        } else {
+            drop(state);
+            let limits = self.facts()?.limits;
+            state = self.inner.lock();
+            limits
+        };
         if intentions.is_empty() {
             answer.complete(Ok(Outcomes::default()));
             return Ok((proposal, state.next()));
@@ -390,98 +494,133 @@ impl Link {
             outcomes: Outcomes::default(),
             answer,
         });
-        drop(state);
-        self.inner.work.notify_one();
+        self.inner.left(state);
         Ok((proposal, first))
     }
 
-    /// Asks, and waits for the answer: one packet. Asks again when the
-    /// connection breaks: only for what may be asked twice.
-    pub(crate) fn ask(&self, message: &Message<'_>) -> Result<Vec<u8>, StoreError> {
-        let until = Instant::now().checked_add(self.inner.options.patience);
+    /// Asks, and waits for the answer until then: one packet. Asks again when
+    /// the connection breaks, and later when the server says so: only for what
+    /// may be asked twice.
+    pub(crate) async fn ask(
+        &self,
+        message: &Message<'_>,
+        until: Option<Instant>,
+    ) -> Result<Vec<u8>, StoreError> {
+        let mut backoff = BackOff::default();
         loop {
-            let tag = self.begin(message, until)?;
-            let asked = self.receive(tag, until);
-            self.forget(tag);
-            match asked? {
-                Received::Packet(packet) => return Ok(packet),
+            let asked = self.begin(message)?;
+            let received = self.receive(asked.tag, until).await?;
+            drop(asked);
+            match received {
+                Received::Packet(packet) => match backoff.of(&packet_of(&packet)?, until) {
+                    Some(pause) => self.rest(pause).await?,
+                    None => return Ok(packet),
+                },
                 Received::Lost => {}
-                Received::Nothing => {
-                    return Err(far(
-                        ErrorCode::Deadline,
-                        "the server did not answer in time",
-                    ));
-                }
+                Received::Nothing => return Err(self.late()),
             }
         }
     }
 
-    /// Sends a request whose answers are fetched with
-    /// [`receive`](Self::receive); waits for a connection.
-    pub(super) fn begin(
-        &self,
-        message: &Message<'_>,
-        until: Option<Instant>,
-    ) -> Result<u64, StoreError> {
+    /// The error for an answer that did not come in time.
+    pub(super) fn late(&self) -> StoreError {
+        self.inner.lock().late()
+    }
+
+    /// Waits so long; fails when the connection has ended for good.
+    pub(super) async fn rest(&self, time: Duration) -> Result<(), StoreError> {
+        if let Some(until) = Instant::now().checked_add(time) {
+            Until::new(until).await;
+        }
+        match &self.inner.lock().dead {
+            Some(dead) => Err(dead.error()),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a request, or keeps it until there is a connection. Its answers
+    /// are fetched with [`receive`](Self::receive), as long as what is returned
+    /// lives.
+    pub(super) fn begin(&self, message: &Message<'_>) -> Result<Asked, StoreError> {
         let mut state = self.inner.lock();
-        loop {
-            if let Some(dead) = &state.dead {
-                return Err(dead.error());
-            }
-            if state.stream.is_some() && state.out.len() < OUT_BYTES_MAX {
-                break;
-            }
-            if state.given_up {
-                return Err(state.unreachable());
-            }
-            let (next, goes_on) = self.inner.wait(state, until);
-            state = next;
-            if !goes_on {
-                return Err(state.unreachable());
-            }
+        if let Some(dead) = &state.dead {
+            return Err(dead.error());
+        }
+        if state.given_up {
+            return Err(state.unreachable());
+        }
+        if state.inboxes.len() >= REQUESTS_MAX {
+            return Err(StoreError::LimitExceeded {
+                what: "requests on their way",
+                limit: REQUESTS_MAX as u64,
+                value: state.inboxes.len() as u64 + 1,
+            });
         }
         state.last_tag += 1;
         let tag = state.last_tag;
-        let inbox = Inbox {
+        let mut inbox = Inbox {
             marks: matches!(message, Message::Listen(listen) if listen.query.marks),
             ..Inbox::default()
         };
+        if state.stream.is_some() && state.unsent.is_empty() && state.out.len() < OUT_BYTES_MAX {
+            state.put(tag, message);
+        } else {
+            let mut packet = Vec::new();
+            let digits = tag.to_string();
+            Encoder::default().encode(&tagged(digits.as_bytes(), message), &mut packet);
+            inbox.unsent = Some(packet);
+            state.unsent.push_back(tag);
+        }
         state.inboxes.insert(tag, inbox);
-        state.put(tag, message);
-        drop(state);
-        self.inner.work.notify_one();
-        Ok(tag)
+        self.inner.left(state);
+        Ok(Asked {
+            inner: Arc::clone(&self.inner),
+            tag,
+        })
     }
 
     /// Sends something more about a request, if its connection is still there.
     pub(super) fn add(&self, tag: u64, message: &Message<'_>) {
         let mut state = self.inner.lock();
-        if state.inboxes.get(&tag).is_some_and(|inbox| !inbox.lost) {
+        let is_there = |inbox: &Inbox| !inbox.lost && inbox.unsent.is_none();
+        if state.inboxes.get(&tag).is_some_and(is_there) {
             state.put(tag, message);
-            drop(state);
-            self.inner.work.notify_one();
+            self.inner.left(state);
         }
     }
 
     /// The next answer to a request, at most until `until`.
-    pub(super) fn receive(&self, tag: u64, until: Option<Instant>) -> Result<Received, StoreError> {
-        let mut state = self.inner.lock();
-        loop {
+    pub(super) async fn receive(
+        &self,
+        tag: u64,
+        until: Option<Instant>,
+    ) -> Result<Received, StoreError> {
+        let mut alarm = Alarm::default();
+        let received = poll_fn(|context| {
+            let mut state = self.inner.lock();
+            let gone = state.given_up.then(|| state.unreachable());
             let Some(inbox) = state.inboxes.get_mut(&tag) else {
-                return Ok(Received::Lost);
+                return Poll::Ready(Ok(Received::Lost));
             };
             if let Some(packet) = inbox.packets.pop_front() {
-                return Ok(Received::Packet(packet));
+                return Poll::Ready(Ok(Received::Packet(packet)));
             }
             if inbox.lost {
-                return Ok(Received::Lost);
+                return Poll::Ready(Ok(Received::Lost));
             }
-            let (next, goes_on) = self.inner.wait(state, until);
-            state = next;
-            if !goes_on {
-                return Ok(Received::Nothing);
+            if let Some(error) = gone {
+                return Poll::Ready(Err(error));
             }
-        }
+            if let Some(until) = until {
+                if until <= Instant::now() {
+                    return Poll::Ready(Ok(Received::Nothing));
+                }
+                alarm.set(until, context.waker());
+            }
+            inbox.waker = Some(context.waker().clone());
+            Poll::Pending
+        });
+        received.await
     }
 
     /// Up to where the records of a listener came, if all that came were taken.
@@ -519,11 +658,6 @@ impl Link {
         }
     }
 
-    /// Nobody waits for answers to a request any more.
-    pub(super) fn forget(&self, tag: u64) {
-        self.inner.lock().inboxes.remove(&tag);
-    }
-
     /// Waits until everything that was handed over is answered, then ends the
     /// connection.
     pub(crate) fn close(&self, patience: Duration) {
@@ -540,10 +674,17 @@ impl Link {
             }
         }
         state.die(ErrorCode::Closed, "the connection is closed");
-        if let Some(stream) = &state.stream {
-            stream.end();
-        }
+        let stream = state.stream.clone();
         drop(state);
+        match stream {
+            Some(stream) => stream.end(),
+            // The one that connects may take its time; it ends by itself.
+            None => self
+                .threads
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clear(),
+        }
         self.inner.work.notify_all();
         self.inner.news.notify_all();
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -560,6 +701,19 @@ impl Drop for Link {
     }
 }
 
+/// A request; nobody waits for its answers when this is dropped.
+#[derive(Debug)]
+pub(super) struct Asked {
+    inner: Arc<Inner>,
+    pub(super) tag: u64,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.inner.lock().inboxes.remove(&self.tag);
+    }
+}
+
 /// What came for a request.
 pub(super) enum Received {
     Packet(Vec<u8>),
@@ -572,6 +726,34 @@ pub(super) enum Received {
 impl State {
     fn next(&self) -> u64 {
         self.writes.last() + self.open_items + 1
+    }
+
+    /// What the server said, or why it never will; none: not yet.
+    fn known(&self) -> Option<Result<Facts, StoreError>> {
+        if let Some(dead) = &self.dead {
+            return Some(Err(dead.error()));
+        }
+        match &self.facts {
+            Some(facts) => Some(Ok(facts.clone())),
+            None => self.given_up.then(|| Err(self.unreachable())),
+        }
+    }
+
+    /// The error for an answer that did not come in time.
+    fn late(&self) -> StoreError {
+        match self.stream {
+            Some(_) => late(),
+            None => self.unreachable(),
+        }
+    }
+
+    /// Wakes everybody who waits for anything.
+    fn wake_all(&mut self) {
+        let inboxes = self.inboxes.values_mut();
+        let wakers = inboxes.filter_map(|inbox| inbox.waker.take());
+        self.given.extend(wakers.map(Given::Wake));
+        let watchers = self.watchers.drain(..);
+        self.given.extend(watchers.map(Given::Wake));
     }
 
     fn unreachable(&self) -> StoreError {
@@ -633,10 +815,7 @@ impl State {
 
     fn put(&mut self, tag: u64, message: &Message<'_>) {
         let digits = tag.to_string();
-        let packet = Packet {
-            require: message.feature(),
-            ..Packet::tagged(digits.as_bytes(), *message)
-        };
+        let packet = tagged(digits.as_bytes(), message);
         self.encoder.encode(&packet, &mut self.out);
     }
 
@@ -645,12 +824,62 @@ impl State {
         self.encoder.encode(packet, &mut self.out);
     }
 
+    /// When something may be sent that may not be sent now.
+    fn due(&self) -> Option<Instant> {
+        let waits = self.writes.held().is_some() || !self.open.is_empty();
+        let hold = self.hold.filter(|_| waits && self.stream.is_some())?;
+        self.writes
+            .unanswered()
+            .next()
+            .is_none()
+            .then_some(hold.until)
+    }
+
+    /// Whether nothing may be sent now, or only if nothing is in flight.
+    fn is_held(&self) -> bool {
+        let alone = self.writes.unanswered().next().is_none();
+        self.hold
+            .is_some_and(|hold| !alone || Instant::now() < hold.until)
+    }
+
+    /// Appends a write that was noted as sent.
+    fn write(&mut self, count: u32, items: &[u8], chained: bool) {
+        let chains = self.facts.as_ref().is_some_and(|facts| facts.chains);
+        let chained = chained && chains && self.writes.client().is_none();
+        let packet = Packet {
+            require: if chained { CHAIN } else { &[] },
+            ..Packet::new(Message::Write { count, items })
+        };
+        self.encoder.encode(&packet, &mut self.out);
+    }
+
     /// Moves what may be sent to the bytes that are sent next.
     pub(super) fn fill(&mut self) {
-        if self.stream.is_none() {
+        if self.stream.is_none() || self.moving.is_some() {
             return;
         }
         while self.out.len() < OUT_BYTES_MAX
+            && let Some(tag) = self.unsent.pop_front()
+        {
+            let inbox = self.inboxes.get_mut(&tag);
+            if let Some(packet) = inbox.and_then(|inbox| inbox.unsent.take()) {
+                self.out.extend_from_slice(&packet);
+            }
+        }
+        while self.out.len() < OUT_BYTES_MAX
+            && !self.is_held()
+            && let Some(held) = self.writes.held()
+            && self.writes.may_send(held.count, held.items.len())
+        {
+            let chained = self.writes.unanswered().next().is_some();
+            if let Some(write) = self.writes.again() {
+                let (count, items) = (write.count, write.items.clone());
+                self.write(count, &items, chained);
+            }
+        }
+        while self.out.len() < OUT_BYTES_MAX
+            && !self.is_held()
+            && self.writes.held().is_none()
             && let Some(batch) = self.open.front()
         {
             let count = u32::try_from(batch.len()).unwrap_or(u32::MAX);
@@ -662,11 +891,8 @@ impl State {
             self.open_items -= u64::from(count);
             self.open_bytes -= items.len();
             self.rewound = None;
-            let message = Message::Write {
-                count,
-                items: &items,
-            };
-            self.encoder.encode(&Packet::new(message), &mut self.out);
+            let chained = self.writes.unanswered().next().is_some();
+            self.write(count, &items, chained);
             self.writes.sent(count, items);
         }
     }
@@ -674,6 +900,9 @@ impl State {
     /// A connection is there: what has to be sent again goes first.
     pub(super) fn up(&mut self, stream: Arc<Stream>, facts: Facts, again: usize) {
         self.out.clear();
+        if self.hold.is_some() {
+            self.writes.hold_behind(again);
+        }
         for write in self.writes.unanswered().skip(again) {
             let message = Message::Write {
                 count: write.count,
@@ -687,6 +916,7 @@ impl State {
         self.stream = Some(stream);
         self.facts = Some(facts);
         self.given_up = false;
+        self.wake_all();
     }
 
     /// The connection is gone.
@@ -696,19 +926,24 @@ impl State {
             self.down_since = Instant::now();
         }
         self.out.clear();
+        self.moving = None;
         self.marks = None;
         self.deliveries += 1;
         for inbox in self.inboxes.values_mut() {
-            inbox.lost = true;
+            inbox.lost = inbox.unsent.is_none();
         }
-        if self.writes.client().is_none() {
-            self.lose("the connection broke before the answer came");
-        }
+        self.wake_all();
+        let lost = self.writes.broke();
+        let why = "the connection broke before the answer came";
+        self.fail_calls(lost.end - lost.start, |_| {
+            far(ErrorCode::Indeterminate, why)
+        });
     }
 
     /// What was sent and not answered is not known any more.
     pub(super) fn lose(&mut self, why: &str) {
         let lost = self.writes.give_up();
+        self.hold = None;
         self.fail_calls(lost.end - lost.start, |_| {
             far(ErrorCode::Indeterminate, why)
         });
@@ -721,7 +956,8 @@ impl State {
                 break;
             };
             let left = u64::from(call.count - call.done);
-            self.given.push((call.answer, Err(error(items))));
+            self.given
+                .push(Given::Answer(call.answer, Err(error(items))));
             items = items.saturating_sub(left);
         }
     }
@@ -732,7 +968,7 @@ impl State {
         self.open_bytes = 0;
         self.open_items = 0;
         for call in self.calls.drain(..) {
-            self.given.push((call.answer, Err(error())));
+            self.given.push(Given::Answer(call.answer, Err(error())));
         }
     }
 
@@ -745,6 +981,7 @@ impl State {
         let why = format!("{} cannot be reached: {}", self.address, self.trouble);
         self.lose(&why);
         self.fail_open(|| far(ErrorCode::Unreachable, why.clone()));
+        self.wake_all();
     }
 
     /// The connection will not come back.
@@ -758,11 +995,18 @@ impl State {
             code,
             text: text.to_owned(),
         });
+        for inbox in self.inboxes.values_mut() {
+            inbox.lost = true;
+        }
+        self.wake_all();
     }
 
     /// A run of answers to intentions.
     pub(super) fn answered(&mut self, nonce: u64, run: &OutcomeRun) -> Result<(), &'static str> {
         let (known, new) = self.writes.answer(nonce, run.count)?;
+        if new > 0 {
+            self.hold = None;
+        }
         let mut at = u64::from(known);
         let mut left = new;
         while left > 0 {
@@ -780,26 +1024,80 @@ impl State {
             if call.done == call.count
                 && let Some(call) = self.calls.pop_front()
             {
-                self.given.push((call.answer, Ok(call.outcomes)));
+                self.given
+                    .push(Given::Answer(call.answer, Ok(call.outcomes)));
             }
         }
         Ok(())
     }
 
-    /// A write was refused as a whole. Returns false for the echo of a refusal
-    /// that came before.
+    /// A write was refused as a whole. It is kept, to be sent again, if nothing
+    /// was taken, not behind it either, and there is time.
     pub(super) fn refused(
         &mut self,
-        nonce: u64,
-        expected: u64,
+        refusal: &RefusalMessage<'_>,
         code: ErrorCode,
         text: &str,
-    ) -> bool {
+        patience: Duration,
+    ) {
         let session = !self.writes.client().is_none();
-        let front = self.writes.unanswered().next().map(|write| write.first);
-        if front.is_none() || (session && front != Some(nonce)) {
+        let mut in_flight = self.writes.unanswered();
+        let front = in_flight.next().map(|write| write.first);
+        let alone = in_flight.next().is_none();
+        drop(in_flight);
+        let Some(front) = front else {
+            return;
+        };
+        if session && refusal.nonce != Some(front) {
+            // The echo of a refusal that came before.
+            return;
+        }
+        let chains = self.facts.as_ref().is_some_and(|facts| facts.chains);
+        let echo = session && code == ErrorCode::NonceGap && self.hold.is_some();
+        let passes = is_for_now(code) && (session || alone || chains);
+        if echo || (passes && self.holds(front, refusal, patience)) {
+            self.writes.hold();
+            return;
+        }
+        let expected = refusal.expected.unwrap_or(0);
+        self.refused_for_good(expected, code, text);
+        if self.writes.held().is_none() && self.writes.unanswered().next().is_none() {
+            self.hold = None;
+        }
+    }
+
+    /// Whether the write with this number may wait until it is sent again. What
+    /// was refused before it is behind it waits with it.
+    fn holds(&mut self, first: u64, refusal: &RefusalMessage<'_>, patience: Duration) -> bool {
+        let leads = self.writes.held().is_none_or(|held| first < held.first);
+        let now = Instant::now();
+        let hold = self.hold.get_or_insert(Hold {
+            since: now,
+            until: now,
+            pause: PAUSE_FIRST,
+        });
+        if !leads {
+            return true;
+        }
+        let asked = refusal.retry_ms.map(Duration::from_millis);
+        let pause = match (asked, refusal.code()) {
+            (Some(asked), _) => asked,
+            (None, Some(ErrorCode::Redirect)) => Duration::ZERO,
+            (None, _) => hold.pause,
+        };
+        if hold.since.elapsed().saturating_add(pause) > patience {
             return false;
         }
+        if asked.is_none() {
+            hold.pause = (hold.pause * 2).min(PAUSE_MAX);
+        }
+        // Some of it by chance, so that clients do not come all at once.
+        hold.until = now + pause + pause.mul_f64(chance() / 8.0);
+        true
+    }
+
+    fn refused_for_good(&mut self, expected: u64, code: ErrorCode, text: &str) {
+        let session = !self.writes.client().is_none();
         let freed = self.writes.refused(code);
         let items = freed.end - freed.start;
         let of_nonce = matches!(
@@ -807,6 +1105,10 @@ impl State {
             ErrorCode::NonceGap | ErrorCode::NonceReused | ErrorCode::SessionExpired
         );
         if session {
+            // Their numbers are used up, as in a store of this process.
+            if of_nonce {
+                self.writes.rewind(freed.end);
+            }
             // Everything behind it is refused as well, sent or not.
             self.open.clear();
             self.open_bytes = 0;
@@ -817,22 +1119,24 @@ impl State {
                 } else {
                     Err(far(code, text))
                 };
-                self.given.push((call.answer, result));
+                self.given.push(Given::Answer(call.answer, result));
             }
         } else {
             self.fail_calls(items, |_| far(code, text));
         }
-        true
+    }
+
+    /// Whether anybody waits for answers with this tag.
+    pub(super) fn is_asked(&self, tag: &[u8]) -> bool {
+        number(tag).is_some_and(|tag| self.inboxes.contains_key(&tag))
     }
 
     /// Puts a packet into the inbox that its tag names, if anybody waits.
     pub(super) fn deliver(&mut self, tag: &[u8], packet: &[u8]) {
-        let tag = std::str::from_utf8(tag)
-            .ok()
-            .and_then(|tag| tag.parse().ok());
-        if let Some(inbox) = tag.and_then(|tag: u64| self.inboxes.get_mut(&tag)) {
+        if let Some(inbox) = number(tag).and_then(|tag| self.inboxes.get_mut(&tag)) {
             inbox.answered = true;
             inbox.packets.push_back(packet.to_vec());
+            self.given.extend(inbox.waker.take().map(Given::Wake));
         }
         self.deliveries += 1;
     }
@@ -852,6 +1156,18 @@ impl State {
         self.marks = Some((settled, created));
         self.deliveries += 1;
     }
+}
+
+fn tagged<'a>(tag: &'a [u8], message: &Message<'a>) -> Packet<'a> {
+    Packet {
+        require: message.feature(),
+        ..Packet::tagged(tag, *message)
+    }
+}
+
+/// The number of a tag.
+fn number(tag: &[u8]) -> Option<u64> {
+    std::str::from_utf8(tag).ok()?.parse().ok()
 }
 
 /// The intention under the number that it has on this connection.

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use weir_core::protocol::{After, Listen, ListenQuery, Message};
-use weir_core::{ConsequenceOffset, ErrorCode, IntentionOffset};
+use weir_core::protocol::{After, Listen, ListenQuery, Message, Packet};
+use weir_core::{ConsequenceOffset, IntentionOffset};
 use weir_store::{Page, StoreError};
 
 use super::asking::{Asking, Fault};
-use super::link::{Received, packet_of};
-use super::{Remote, late, other, refused};
+use super::link::{Asked, Received, packet_of};
+use super::pause::BackOff;
+use super::{Remote, other, refused};
 
 /// Bytes of pages that may be on their way.
 const CREDIT_BYTES: u64 = 1 << 20;
@@ -25,7 +26,7 @@ pub(crate) struct Listener {
     /// Offset from which the next page starts.
     next: u64,
     /// What was asked last and is being answered.
-    asked: Option<Asked>,
+    asked: Option<Listening>,
     /// A page that a wait has found.
     found: Option<Page>,
     /// Whether it goes on at the first record that is left.
@@ -36,11 +37,35 @@ pub(crate) struct Listener {
     skipped: u64,
     /// Why it ended.
     fault: Option<Fault>,
+    /// Whether it was refused for now.
+    resting: Option<Resting>,
+    /// Since when the server owes an answer that calls have waited for.
+    owed: Option<Instant>,
+}
+
+/// What a listener has.
+pub(crate) enum Next {
+    Page(Page),
+    /// Nothing more, or nothing yet for one that follows.
+    End,
+    /// Nothing in the time that the call allowed.
+    Late,
+}
+
+/// It is asked for again later.
+#[derive(Clone, Copy, Debug)]
+struct Resting {
+    /// When it was refused first, with nothing read since.
+    since: Instant,
+    /// When it is time; none: it was asked again.
+    until: Option<Instant>,
+    follow: bool,
+    backoff: BackOff,
 }
 
 #[derive(Debug)]
-struct Asked {
-    tag: u64,
+struct Listening {
+    asked: Asked,
     /// Whether it goes on at the end.
     follow: bool,
     /// Bytes and records received since the credit was last filled up.
@@ -61,6 +86,8 @@ impl Clone for Listener {
             asking: self.asking.clone(),
             skipped: self.skipped,
             fault: self.fault,
+            resting: None,
+            owed: None,
         }
     }
 }
@@ -83,6 +110,8 @@ impl Listener {
             asking: Asking::default(),
             skipped: 0,
             fault: None,
+            resting: None,
+            owed: None,
         }
     }
 
@@ -96,7 +125,7 @@ impl Listener {
     /// Asks for what a query wants, so that it is on its way.
     pub(crate) fn prepare(&mut self, asking: Asking) -> Result<(), StoreError> {
         self.asking = asking;
-        self.start(self.asking.marks, self.until())
+        self.start(self.asking.marks)
     }
 
     /// Values that were not JSON and were left out.
@@ -112,7 +141,7 @@ impl Listener {
     /// Up to where everything was read, if nothing is left to be read.
     pub(crate) fn mark(&self) -> Option<IntentionOffset> {
         let asked = self.asked.as_ref().filter(|_| self.found.is_none())?;
-        self.remote.link.mark(asked.tag).map(IntentionOffset)
+        self.remote.link.mark(asked.asked.tag).map(IntentionOffset)
     }
 
     pub(crate) fn position(&self) -> ConsequenceOffset {
@@ -129,10 +158,21 @@ impl Listener {
     }
 
     /// Asks the server where it is, and goes there.
-    pub(crate) fn seek_to(&mut self, after: After) -> Result<(), StoreError> {
+    pub(crate) async fn seek_to(&mut self, after: After) -> Result<(), StoreError> {
         self.stop();
         self.found = None;
         let until = self.until();
+        let mut backoff = BackOff::default();
+        while !self.try_seek(after, until, &mut backoff).await? {}
+        Ok(())
+    }
+
+    async fn try_seek(
+        &mut self,
+        after: After,
+        until: Option<Instant>,
+        backoff: &mut BackOff,
+    ) -> Result<bool, StoreError> {
         let message = Message::Listen(Listen {
             topic: &self.topic,
             after,
@@ -146,41 +186,81 @@ impl Listener {
             query: ListenQuery::default(),
         });
         let link = &self.remote.link;
-        let tag = link.begin(&message, until)?;
-        let received = link.receive(tag, until);
-        link.add(tag, &Message::Unlisten);
-        link.forget(tag);
+        let asked = link.begin(&message)?;
+        let received = link.receive(asked.tag, until).await;
+        link.add(asked.tag, &Message::Unlisten);
         match received? {
-            Received::Packet(bytes) => match packet_of(&bytes)?.message {
-                Message::Listening { position, .. } => {
+            Received::Packet(bytes) => {
+                let packet = packet_of(&bytes)?;
+                if let Message::Listening { position, .. } = packet.message {
                     self.next = position;
-                    Ok(())
+                    return Ok(true);
                 }
-                _ => Err(other(&bytes)),
-            },
-            Received::Lost => self.seek_to(after),
-            Received::Nothing => Err(late()),
+                match backoff.of(&packet, until) {
+                    Some(pause) => link.rest(pause).await.map(|()| false),
+                    None => Err(other(&bytes)),
+                }
+            }
+            Received::Lost => Ok(false),
+            Received::Nothing => Err(self.remote.link.late()),
         }
     }
 
-    pub(crate) fn last(&self) -> Result<ConsequenceOffset, StoreError> {
-        let info = self.remote.topic(&self.topic)?;
+    pub(crate) async fn last(&self) -> Result<ConsequenceOffset, StoreError> {
+        let info = self.remote.topic(&self.topic).await?;
         Ok(info.map_or(ConsequenceOffset::ZERO, |info| info.last))
     }
 
     fn until(&self) -> Option<Instant> {
-        Instant::now().checked_add(self.remote.options.patience)
+        self.remote.until()
     }
 
     fn stop(&mut self) {
+        self.resting = None;
         if let Some(asked) = self.asked.take() {
             let link = &self.remote.link;
-            link.add(asked.tag, &Message::Unlisten);
-            link.forget(asked.tag);
+            link.add(asked.asked.tag, &Message::Unlisten);
         }
     }
 
-    fn start(&mut self, follow: bool, until: Option<Instant>) -> Result<(), StoreError> {
+    /// Waits until it is time to ask again; false when that is behind `until`.
+    async fn rest(&mut self, until: Option<Instant>) -> Result<bool, StoreError> {
+        let Some(resting) = self.resting else {
+            return Ok(true);
+        };
+        let Some(time) = resting.until else {
+            return Ok(true);
+        };
+        let to = until.map_or(time, |until| until.min(time));
+        let left = to.saturating_duration_since(Instant::now());
+        self.remote.link.rest(left).await?;
+        if to < time {
+            return Ok(false);
+        }
+        self.start(resting.follow)?;
+        let until = None;
+        self.resting = Some(Resting { until, ..resting });
+        Ok(true)
+    }
+
+    /// Notes a refusal for now; false when it is an answer.
+    fn refused_for_now(&mut self, answer: &Packet<'_>, follow: bool) -> bool {
+        let resting = self.resting.get_or_insert_with(|| Resting {
+            since: Instant::now(),
+            until: None,
+            follow,
+            backoff: BackOff::default(),
+        });
+        let end = resting.since.checked_add(self.remote.patience);
+        let pause = resting.backoff.of(answer, end);
+        resting.until = pause.and_then(|pause| Instant::now().checked_add(pause));
+        if resting.until.is_none() {
+            self.resting = None;
+        }
+        self.resting.is_some()
+    }
+
+    fn start(&mut self, follow: bool) -> Result<(), StoreError> {
         self.stop();
         let message = Message::Listen(Listen {
             topic: &self.topic,
@@ -194,9 +274,9 @@ impl Listener {
             reset_earliest: self.earliest,
             query: self.asking.query(follow),
         });
-        let tag = self.remote.link.begin(&message, until)?;
-        self.asked = Some(Asked {
-            tag,
+        let asked = self.remote.link.begin(&message)?;
+        self.asked = Some(Listening {
+            asked,
             follow,
             bytes: 0,
             records: 0,
@@ -206,41 +286,73 @@ impl Listener {
 
     /// The next records, or `None` when there is none yet. Waits for the
     /// server, never for a record.
-    pub(crate) fn next_page(&mut self) -> Result<Option<Page>, StoreError> {
-        if let Some(page) = self.found.take() {
-            return Ok(Some(page));
-        }
-        if self.fault.is_some() {
-            return Ok(None);
-        }
-        if self.asked.is_none() {
-            self.start(self.asking.marks, self.until())?;
-        }
-        let follows = self.asked.as_ref().is_some_and(|asked| asked.follow);
-        // One that follows has sent what there is, or is about to.
-        let until = if follows {
-            Some(Instant::now())
-        } else {
-            self.until()
-        };
-        match self.fetch(until)? {
-            Fetched::Page(page) => Ok(Some(page)),
-            Fetched::End => Ok(None),
-            Fetched::Nothing if follows => Ok(None),
-            Fetched::Nothing => Err(late()),
+    pub(crate) async fn next_page(&mut self) -> Result<Option<Page>, StoreError> {
+        match self.next_by(None).await? {
+            Next::Page(page) => Ok(Some(page)),
+            Next::End | Next::Late => Ok(None),
         }
     }
 
+    /// The same; waits until then at most.
+    ///
+    /// # Errors
+    /// `Deadline` when the server does not answer within the patience, however
+    /// many calls have waited meanwhile.
+    pub(crate) async fn next_by(&mut self, deadline: Option<Instant>) -> Result<Next, StoreError> {
+        if let Some(page) = self.found.take() {
+            return Ok(Next::Page(page));
+        }
+        if self.fault.is_some() {
+            return Ok(Next::End);
+        }
+        if self.asked.is_none() && self.resting.is_none() {
+            self.start(self.asking.marks)?;
+        }
+        let follows = self.resting.is_some_and(|resting| resting.follow)
+            || self.asked.as_ref().is_some_and(|asked| asked.follow);
+        let now = Instant::now();
+        // One that follows has sent what there is, or is about to.
+        let end = if follows {
+            Some(now)
+        } else {
+            self.owed
+                .get_or_insert(now)
+                .checked_add(self.remote.patience)
+        };
+        let until = match (deadline, end) {
+            (Some(deadline), Some(end)) => Some(deadline.min(end)),
+            (deadline, end) => deadline.or(end),
+        };
+        let fetched = self.fetch(until).await;
+        let over = end.is_some_and(|end| end <= Instant::now());
+        if !matches!(fetched, Ok(Fetched::Nothing)) || over {
+            self.owed = None;
+        }
+        match fetched? {
+            Fetched::Page(page) => Ok(Next::Page(page)),
+            Fetched::End => Ok(Next::End),
+            Fetched::Nothing if follows => Ok(Next::End),
+            Fetched::Nothing if over => Err(self.remote.link.late()),
+            Fetched::Nothing => Ok(Next::Late),
+        }
+    }
+
+    /// The next records, waiting for them.
+    pub(crate) async fn next_or_wait(&mut self) -> Result<Option<Page>, StoreError> {
+        self.wait(None).await?;
+        Ok(self.found.take())
+    }
+
     /// Waits for a record that was not read yet. Returns whether there is one.
-    pub(crate) fn wait(&mut self, deadline: Option<Instant>) -> Result<bool, StoreError> {
+    pub(crate) async fn wait(&mut self, deadline: Option<Instant>) -> Result<bool, StoreError> {
         if self.found.is_some() || self.fault.is_some() {
             return Ok(true);
         }
         loop {
-            if self.asked.is_none() {
-                self.start(true, deadline)?;
+            if self.asked.is_none() && self.resting.is_none() {
+                self.start(true)?;
             }
-            match self.fetch(deadline)? {
+            match self.fetch(deadline).await? {
                 Fetched::Page(page) => {
                     self.found = Some(page);
                     return Ok(true);
@@ -254,23 +366,28 @@ impl Listener {
 
     /// The next page of what was asked. Asks again behind what was read when
     /// the connection broke.
-    fn fetch(&mut self, until: Option<Instant>) -> Result<Fetched, StoreError> {
+    async fn fetch(&mut self, until: Option<Instant>) -> Result<Fetched, StoreError> {
         loop {
+            if !self.rest(until).await? {
+                return Ok(Fetched::Nothing);
+            }
             let Some(asked) = &self.asked else {
                 return Ok(Fetched::End);
             };
-            let (tag, follow) = (asked.tag, asked.follow);
-            let bytes = match self.remote.link.receive(tag, until)? {
+            let (tag, follow) = (asked.asked.tag, asked.follow);
+            let bytes = match self.remote.link.receive(tag, until).await? {
                 Received::Packet(bytes) => Bytes::from(bytes),
                 Received::Nothing => return Ok(Fetched::Nothing),
                 Received::Lost => {
                     self.asked = None;
-                    self.start(follow, self.until())?;
+                    self.start(follow)?;
                     continue;
                 }
             };
-            match packet_of(&bytes)?.message {
+            let packet = packet_of(&bytes)?;
+            match packet.message {
                 Message::Records { from, page, .. } => {
+                    self.resting = None;
                     let from = from.max(self.next);
                     let read = Page::read_from(&bytes.slice_ref(page), from)?;
                     self.credit(page.len() as u64, read.len() as u64);
@@ -286,7 +403,6 @@ impl Listener {
                 Message::Progress { position } => self.next = self.next.max(position),
                 Message::End { position } => {
                     self.next = self.next.max(position);
-                    self.remote.link.forget(tag);
                     self.asked = None;
                     return Ok(Fetched::End);
                 }
@@ -297,10 +413,8 @@ impl Listener {
                         let byte = refusal.byte;
                         self.fault = Some(Fault { code, record, byte });
                     }
-                    self.remote.link.forget(tag);
                     self.asked = None;
-                    if refusal.code() == Some(ErrorCode::Draining) {
-                        self.start(follow, self.until())?;
+                    if self.refused_for_now(&packet, follow) {
                         continue;
                     }
                     if self.fault.is_some() {
@@ -325,7 +439,7 @@ impl Listener {
             };
             asked.bytes = 0;
             asked.records = 0;
-            self.remote.link.add(asked.tag, &more);
+            self.remote.link.add(asked.asked.tag, &more);
         }
     }
 }

@@ -1,7 +1,9 @@
 //! What holds now in a topic of a server: each key once.
 //!
-//! Invariant: whoever goes on at [`Replay::position`] misses nothing, however
-//! often the connection broke meanwhile.
+//! A server sends each key as it is when its turn comes. Invariant: whoever
+//! goes on at [`Replay::position`] misses nothing and sees nothing twice,
+//! however often the connection broke meanwhile; whoever does not gets every
+//! key.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,8 +13,9 @@ use weir_core::ErrorCode;
 use weir_core::protocol::{After, Listen, ListenQuery, Message};
 use weir_store::{Page, StoreError};
 
-use super::link::{Received, packet_of};
-use super::{Remote, late, other, refused, unexpected};
+use super::link::{Asked, Received, packet_of};
+use super::pause::BackOff;
+use super::{Remote, other, refused, unexpected};
 
 /// Bytes of pages that may be on their way.
 const CREDIT_BYTES: u64 = 1 << 20;
@@ -24,9 +27,12 @@ const CREDIT_RECORDS: u64 = 1 << 16;
 pub(crate) struct Replay {
     remote: Arc<Remote>,
     topic: Box<str>,
-    tag: u64,
+    /// What was asked last.
+    asked: Option<Asked>,
     /// First offset that is not part of it.
     position: u64,
+    /// Whether records from there on are part of it all the same.
+    current: bool,
     /// The last key that was handed out.
     behind: Option<Box<[u8]>>,
     /// Bytes and records received since the credit was last filled up.
@@ -35,24 +41,29 @@ pub(crate) struct Replay {
 
 impl Drop for Replay {
     fn drop(&mut self) {
-        let link = &self.remote.link;
-        link.add(self.tag, &Message::Unlisten);
-        link.forget(self.tag);
+        if let Some(asked) = &self.asked {
+            self.remote.link.add(asked.tag, &Message::Unlisten);
+        }
     }
 }
 
 impl Replay {
     /// Asks for it.
-    pub(crate) fn new(remote: Arc<Remote>, topic: &str) -> Result<Self, StoreError> {
+    pub(crate) async fn new(
+        remote: Arc<Remote>,
+        topic: &str,
+        current: bool,
+    ) -> Result<Self, StoreError> {
         let mut replay = Self {
             remote,
             topic: topic.into(),
-            tag: 0,
+            asked: None,
             position: 0,
+            current,
             behind: None,
             used: (0, 0),
         };
-        replay.position = replay.start()?;
+        replay.position = replay.start().await?;
         Ok(replay)
     }
 
@@ -62,12 +73,14 @@ impl Replay {
     }
 
     fn until(&self) -> Option<Instant> {
-        Instant::now().checked_add(self.remote.options.patience)
+        self.remote.until()
     }
 
     /// Asks, again if need be, and returns where new records begin.
-    fn start(&mut self) -> Result<u64, StoreError> {
+    async fn start(&mut self) -> Result<u64, StoreError> {
         let link = &self.remote.link;
+        let end = self.until();
+        let mut backoff = BackOff::default();
         loop {
             let message = Message::Listen(Listen {
                 topic: &self.topic,
@@ -82,32 +95,36 @@ impl Replay {
                 query: ListenQuery::default(),
             });
             self.used = (0, 0);
-            self.tag = link.begin(&message, self.until())?;
-            match link.receive(self.tag, self.until())? {
-                Received::Packet(bytes) => match packet_of(&bytes)?.message {
-                    Message::Listening { position, .. } => return Ok(position),
-                    Message::Refusal(refusal) if refusal.code() == Some(ErrorCode::Draining) => {}
-                    _ => return Err(other(&bytes)),
-                },
+            let asked = self.asked.insert(link.begin(&message)?);
+            match link.receive(asked.tag, end).await? {
+                Received::Packet(bytes) => {
+                    let packet = packet_of(&bytes)?;
+                    if let Message::Listening { position, .. } = packet.message {
+                        return Ok(position);
+                    }
+                    match backoff.of(&packet, end) {
+                        Some(pause) => link.rest(pause).await?,
+                        None => return Err(other(&bytes)),
+                    }
+                }
                 Received::Lost => {}
-                Received::Nothing => return Err(late()),
+                Received::Nothing => return Err(self.remote.link.late()),
             }
-            link.forget(self.tag);
         }
     }
 
     /// The value of the next key; `None` behind the last one.
-    pub(crate) fn next(&mut self) -> Result<Option<Page>, StoreError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Page>, StoreError> {
         loop {
             let until = self.until();
-            let bytes = match self.remote.link.receive(self.tag, until)? {
+            let tag = self.asked.as_ref().map_or(0, |asked| asked.tag);
+            let bytes = match self.remote.link.receive(tag, until).await? {
                 Received::Packet(bytes) => Bytes::from(bytes),
-                Received::Nothing => return Err(late()),
+                Received::Nothing => return Err(self.remote.link.late()),
                 Received::Lost => {
-                    self.remote.link.forget(self.tag);
-                    // Newer values may come now; what happened in between is
-                    // still behind the first position.
-                    self.start()?;
+                    // What happened in between is still behind the first
+                    // position.
+                    self.start().await?;
                     continue;
                 }
             };
@@ -118,16 +135,17 @@ impl Replay {
                     self.credit(page.len() as u64);
                     let page = Page::read_from(&bytes.slice_ref(page), 0)?;
                     let first = page.iter().next().transpose()?;
-                    let key = first.ok_or_else(unexpected)?.key;
-                    if self.behind.as_deref().is_none_or(|behind| behind < key) {
-                        self.behind = Some(key.into());
+                    let first = first.ok_or_else(unexpected)?;
+                    let is_part = self.current || first.offset.0 < self.position;
+                    let behind = self.behind.as_deref();
+                    if is_part && behind.is_none_or(|behind| behind < first.key) {
+                        self.behind = Some(first.key.into());
                         return Ok(Some(page));
                     }
                 }
                 Message::Records { .. } | Message::End { .. } => return Ok(None),
                 Message::Refusal(refusal) if refusal.code() == Some(ErrorCode::Draining) => {
-                    self.remote.link.forget(self.tag);
-                    self.start()?;
+                    self.start().await?;
                 }
                 Message::Refusal(refusal) => return Err(refused(&refusal)),
                 _ => {}
@@ -143,7 +161,8 @@ impl Replay {
         if bytes >= CREDIT_BYTES / 2 || records >= CREDIT_RECORDS / 2 {
             let more = Message::Credit { bytes, records };
             self.used = (0, 0);
-            self.remote.link.add(self.tag, &more);
+            let tag = self.asked.as_ref().map_or(0, |asked| asked.tag);
+            self.remote.link.add(tag, &more);
         }
     }
 }

@@ -1,23 +1,18 @@
 //! The two threads of a connection: one connects and reads, one writes.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_core::ErrorCode;
 use weir_core::intention::IntentionLimits;
 use weir_core::protocol::{
-    Deframer, Encoder, Hello, Message, OutcomeLines, Packet, QUERY, RefusalMessage,
+    CHAIN, Deframer, Encoder, Hello, HelloOk, Message, OutcomeLines, Packet, QUERY, RefusalMessage,
 };
 
 use super::address::{Address, Stream};
-use super::link::{Facts, Inner};
+use super::link::{Facts, Inner, State, trust};
+use super::pause::{PAUSE_FIRST, PAUSE_MAX, chance};
 
-/// First pause before connecting again.
-const PAUSE_FIRST: Duration = Duration::from_millis(100);
-/// Longest pause.
-const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// The longest pause that a server may ask for.
 const RETRY_MAX: Duration = Duration::from_secs(30);
 /// Time for a connection and for the answer to HELLO.
@@ -31,7 +26,8 @@ const READ_BYTES: usize = 128 << 10;
 const TLS_ALERT: u8 = 0x15;
 
 /// Why a connection is not there.
-enum Broken {
+#[derive(Debug)]
+pub(super) enum Broken {
     /// Try again.
     Again(String),
     /// Try again there.
@@ -78,6 +74,11 @@ pub(super) fn read(inner: &Inner) {
     loop {
         let broken = serve(inner, &mut pause, &mut hops);
         let mut state = inner.lock();
+        let was_open = state.stream.is_some();
+        let broken = match broken {
+            Broken::Again(why) => state.moving.take().unwrap_or(Broken::Again(why)),
+            other => other,
+        };
         state.down();
         let wait = match broken {
             Broken::Left => break,
@@ -85,14 +86,11 @@ pub(super) fn read(inner: &Inner) {
                 state.die(code, &text);
                 break;
             }
-            // Whoever asked for TLS is not led away from it.
-            Broken::Redirect(to) if state.address.is_private() && !to.is_private() => {
-                let text = format!("{} sent us to {to}, without TLS", state.address);
-                state.die(ErrorCode::Protocol, &text);
-                break;
-            }
-            Broken::Redirect(address) => {
-                state.address = address;
+            Broken::Redirect(to) => {
+                if let Err((code, text)) = go(inner, &mut state, to) {
+                    state.die(code, &text);
+                    break;
+                }
                 hops += 1;
                 if hops <= HOPS_MAX {
                     Duration::ZERO
@@ -102,6 +100,14 @@ pub(super) fn read(inner: &Inner) {
             }
             Broken::Again(text) => {
                 state.trouble = text;
+                if state.address != inner.home && !was_open {
+                    // Whoever sent us there may know better by now.
+                    let home = inner.home.clone();
+                    if let Err((code, text)) = turn(inner, &mut state, home) {
+                        state.die(code, &text);
+                        break;
+                    }
+                }
                 pause
             }
             Broken::Pause(time, text) => {
@@ -137,27 +143,44 @@ pub(super) fn read(inner: &Inner) {
     inner.work.notify_all();
 }
 
-/// A number from 0 to 1.
-fn chance() -> f64 {
-    let random = RandomState::new().build_hasher().finish();
-    f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX)
+/// Follows a redirect. Whoever asked for TLS is not led away from it, and a
+/// token goes in clear to no other machine than the one that was named.
+fn go(inner: &Inner, state: &mut State, to: Address) -> Result<(), (ErrorCode, String)> {
+    let from = &state.address;
+    if from.is_private() && !to.is_private() {
+        let text = format!("{from} sent us to {to}, without TLS");
+        return Err((ErrorCode::Protocol, text));
+    }
+    if inner.options.token.is_some() && to.is_open() && to.host() != inner.home.host() {
+        let text = format!("{from} sent us to {to}, where the token would go without TLS");
+        return Err((ErrorCode::Protocol, text));
+    }
+    turn(inner, state, to)
+}
+
+/// The next connection goes there.
+fn turn(inner: &Inner, state: &mut State, to: Address) -> Result<(), (ErrorCode, String)> {
+    state.trust = trust(&to, &inner.options).map_err(|error| (error.code(), error.to_string()))?;
+    state.address = to;
+    Ok(())
 }
 
 /// One connection from its beginning to its end.
 fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32) -> Broken {
-    let (address, hello) = {
+    let (address, trust, hello) = {
         let state = inner.lock();
         if state.dead.is_some() {
             return Broken::Left;
         }
-        (state.address.clone(), state.writes.hello())
+        let trust = state.trust.clone();
+        (state.address.clone(), trust, state.writes.hello())
     };
     let again = |error: std::io::Error| Broken::Again(error.to_string());
     let early = |broken: Broken, answer: &[u8]| match stranger(&address, answer) {
         Some(hint) => broken.with(hint),
         None => broken,
     };
-    let stream = match Stream::connect(&address, &inner.trust, CONNECT_TIME) {
+    let stream = match Stream::connect(&address, &trust, CONNECT_TIME) {
         Ok(stream) => Arc::new(stream),
         Err(error) => return again(error),
     };
@@ -183,21 +206,7 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32) -> Broken {
     loop {
         let ended = input.packet(|packet, _| match packet.message {
             Message::HelloOk(hello) => {
-                let facts = Facts {
-                    store: hello.store,
-                    level: String::from_utf8_lossy(hello.level).into_owned(),
-                    limits: IntentionLimits {
-                        key_bytes_max: usize::try_from(hello.key_bytes_max).unwrap_or(usize::MAX),
-                        value_bytes_max: usize::try_from(hello.value_bytes_max)
-                            .unwrap_or(usize::MAX),
-                    },
-                    idle: Duration::from_millis(hello.idle_ms),
-                    applied: hello.applied,
-                    queries: hello
-                        .features
-                        .split(|b| *b == b' ')
-                        .any(|word| word == QUERY),
-                };
+                let facts = facts_of(&hello);
                 let idle = facts.idle;
                 let mut state = inner.lock();
                 match state.writes.opened(&hello) {
@@ -223,15 +232,24 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32) -> Broken {
             }
         }
     }
-    *pause = PAUSE_FIRST;
-    *hops = 0;
+    if *hops == 0 {
+        *pause = PAUSE_FIRST;
+    }
     inner.work.notify_all();
     inner.news.notify_all();
     loop {
         let mut news = false;
         let ended = input.packets(|packet, bytes| {
             news = true;
-            take(inner, packet, bytes)
+            let broken = take(inner, packet, bytes);
+            let redirect = matches!(&packet.message, Message::Refusal(refusal)
+                if code_of(refusal) == ErrorCode::Redirect);
+            let committed = matches!(packet.message, Message::Committed { .. });
+            if !redirect && (committed || !packet.tag.is_empty()) {
+                // Here it is answered.
+                *hops = 0;
+            }
+            broken
         });
         if news {
             inner.news.notify_all();
@@ -244,6 +262,25 @@ fn serve(inner: &Inner, pause: &mut Duration, hops: &mut u32) -> Broken {
                 return if left { Broken::Left } else { broken };
             }
         }
+    }
+}
+
+/// What the server says about itself.
+fn facts_of(hello: &HelloOk<'_>) -> Facts {
+    let features = hello.features.split(|b| *b == b' ');
+    let knows = |feature: &[u8]| features.clone().any(|word| word == feature);
+    let bytes = |number| usize::try_from(number).unwrap_or(usize::MAX);
+    Facts {
+        store: hello.store,
+        level: String::from_utf8_lossy(hello.level).into_owned(),
+        limits: IntentionLimits {
+            key_bytes_max: bytes(hello.key_bytes_max),
+            value_bytes_max: bytes(hello.value_bytes_max),
+        },
+        idle: Duration::from_millis(hello.idle_ms),
+        applied: hello.applied,
+        queries: knows(QUERY),
+        chains: knows(CHAIN),
     }
 }
 
@@ -301,24 +338,23 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
         Message::Refusal(refusal) if refusal.fatal => {
             return Some(refused_hello(refusal));
         }
+        Message::Refusal(refusal)
+            if code_of(refusal) == ErrorCode::Redirect && !refusal.is_of_write() =>
+        {
+            // Whoever asked asks again there, when it is known what becomes of
+            // the writes that are on their way.
+            let to = refused_hello(refusal);
+            if state.is_asked(packet.tag) {
+                state.moving.get_or_insert(to);
+            }
+        }
         Message::Refusal(refusal) if refusal.is_of_write() => {
             let code = code_of(refusal);
-            let session = !inner.client.is_none();
-            let passing = matches!(
-                code,
-                ErrorCode::Busy
-                    | ErrorCode::Rate
-                    | ErrorCode::Draining
-                    | ErrorCode::NoLeader
-                    | ErrorCode::Redirect
-            );
-            if session && passing {
-                // Nothing was taken: the same again on a new connection.
-                return Some(refused_hello(refusal));
+            state.refused(refusal, code, &said(refusal), inner.options.patience);
+            if code == ErrorCode::Redirect {
+                // What was sent behind it is refused as well.
+                state.moving.get_or_insert(refused_hello(refusal));
             }
-            let expected = refusal.expected.unwrap_or(0);
-            let text = said(refusal);
-            state.refused(refusal.nonce.unwrap_or(0), expected, code, &text);
         }
         Message::Window {
             window,
@@ -335,7 +371,9 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
         _ if !packet.tag.is_empty() => state.deliver(packet.tag, bytes),
         _ => {}
     }
-    None
+    // Nothing is sent here any more until the connection is down.
+    let moves = state.moving.is_some() && state.writes.unanswered().next().is_none();
+    moves.then(|| Broken::Again("sent elsewhere".to_owned()))
 }
 
 /// Writes until nobody needs it.

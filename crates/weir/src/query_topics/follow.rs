@@ -100,7 +100,14 @@ impl Follow {
         Ok(true)
     }
 
-    /// The same for topics that are not known.
+    /// Whether it was promised that a source has nothing up to this key.
+    pub(super) fn is_past(&self, source: SourceId, key: u64) -> bool {
+        self.promised
+            .get(&source)
+            .is_some_and(|promised| *promised > key)
+    }
+
+    /// Promises the same for topics that are not known.
     pub(super) fn promise_patterns(
         &mut self,
         query: &mut Query,

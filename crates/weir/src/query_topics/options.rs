@@ -11,7 +11,8 @@ pub enum TopicView {
     /// All of its records, in their order.
     #[default]
     Log,
-    /// The record that each key has now, in byte order of keys.
+    /// The record that each key has when it is read, in byte order of keys: no
+    /// cut over the keys, but every key that has one all the time.
     Latest,
 }
 
@@ -22,7 +23,7 @@ pub enum TopicEnd {
     /// topics.
     #[default]
     Now,
-    /// Behind this intention.
+    /// Behind this intention; of records, not of the latest values.
     AsOf(IntentionOffset),
     /// Never: new records come as they are decided, and those of topics that
     /// are made meanwhile, in one order.

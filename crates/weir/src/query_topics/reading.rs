@@ -3,9 +3,9 @@
 //! Invariant: a page that the engine gets is the block that the reader has,
 //! not a copy; only the current values of keys are gathered. What names a page
 //! or a record is the offset before it. What must never happen here: a record
-//! beyond the cut.
+//! of a log beyond the cut.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use weir_core::query::{Frames, Meta, Properties, QueryError, Span, item_of, span_in};
@@ -15,6 +15,7 @@ use weir_store::Page;
 use super::options::TopicView;
 use crate::error::WeirError;
 use crate::far::asking::Asking;
+use crate::far::listener::Next;
 use crate::latest::Latest;
 use crate::reader::TopicReader;
 use crate::topic::{ReadFrom, Topic};
@@ -51,6 +52,11 @@ pub(super) struct Reading {
     pub(super) given: u64,
     /// What is wrong with the record that comes next.
     pub(super) fault: Option<QueryError>,
+    /// Where that record stands in the order of the query, if records lie in
+    /// that and it is there.
+    pub(super) fault_key: Option<u64>,
+    /// Whether that was looked for.
+    pub(super) fault_seen: bool,
     /// Records of earlier intentions are no items.
     bound: IntentionOffset,
 }
@@ -93,13 +99,15 @@ impl Reading {
                 reader.prepare(shared.asking.clone())?;
                 Records::Log(reader)
             }
-            TopicView::Latest => Records::Latest(topic.latest(Duration::ZERO)?.into()),
+            TopicView::Latest => Records::Latest(topic.current()?.into()),
         };
         Ok(Self {
             name: topic.name().as_str().to_owned(),
             records,
             given: 0,
             fault: None,
+            fault_key: None,
+            fault_seen: false,
             bound: bound.unwrap_or_default(),
         })
     }
@@ -117,6 +125,7 @@ impl Reading {
         &mut self,
         behind: Option<&[u8]>,
         shared: &Shared,
+        deadline: Option<Instant>,
     ) -> Result<Given, WeirError> {
         let reader = match &mut self.records {
             Records::Latest(latest) => return gather(latest, shared),
@@ -127,7 +136,11 @@ impl Reading {
         if after > 0 && reader.position().0 <= after {
             reader.seek(ConsequenceOffset(after));
         }
-        let page = reader.next_page()?;
+        let page = match reader.next_by(deadline)? {
+            Next::Page(page) => Some(page),
+            Next::End => None,
+            Next::Late => return Ok(Given::Nothing),
+        };
         if page.is_none()
             && let Some(fault) = reader.fault()
         {
@@ -185,8 +198,8 @@ fn frames(page: &Page, shared: &Shared, bound: IntentionOffset) -> Result<Given,
     })
 }
 
-/// The next values of keys, gathered: they lie in blocks of their own. Ends
-/// with what was there when the query began.
+/// The next values of keys, gathered: they lie in blocks of their own. Each is
+/// the one that its key has when it is read.
 fn gather(latest: &mut Latest, shared: &Shared) -> Result<Given, WeirError> {
     let (mut bytes, mut frames) = (Vec::new(), Frames::default());
     let mut add = |part: &[u8]| {
@@ -201,7 +214,7 @@ fn gather(latest: &mut Latest, shared: &Shared) -> Result<Given, WeirError> {
             break;
         }
         let record = current.value.record();
-        if shared.cut.is_some_and(|cut| record.intention > cut) || !shared.wants(record.kind) {
+        if !shared.wants(record.kind) {
             continue;
         }
         let (key, _) = add(record.key);

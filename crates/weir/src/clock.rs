@@ -1,0 +1,130 @@
+//! Wakes tasks at a time: one thread of the process, made when it is needed.
+//!
+//! Invariant: it sleeps until the earliest time it knows, and is woken only for
+//! an earlier one, so that a deadline far away costs no switch of threads. What
+//! must never happen here: a wait under the lock, or foreign code.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+static CLOCK: Clock = Clock {
+    state: Mutex::new(State {
+        alarms: BTreeMap::new(),
+        last: 0,
+        wakes: None,
+        runs: false,
+    }),
+    earlier: Condvar::new(),
+};
+
+struct Clock {
+    state: Mutex<State>,
+    earlier: Condvar,
+}
+
+struct State {
+    alarms: BTreeMap<(Instant, u64), Waker>,
+    last: u64,
+    /// When the thread looks next; none: when it is told.
+    wakes: Option<Instant>,
+    runs: bool,
+}
+
+fn lock() -> MutexGuard<'static, State> {
+    // Nothing panics under it.
+    CLOCK.state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A time at which a task is woken, at most once.
+#[derive(Debug, Default)]
+pub(crate) struct Alarm(Option<(Instant, u64)>);
+
+impl Alarm {
+    /// Wakes the task then, and not at the time set before.
+    pub(crate) fn set(&mut self, at: Instant, waker: &Waker) {
+        let mut state = lock();
+        if let Some(before) = self.0.take() {
+            state.alarms.remove(&before);
+        }
+        state.last += 1;
+        let key = (at, state.last);
+        state.alarms.insert(key, waker.clone());
+        self.0 = Some(key);
+        if !state.runs {
+            let thread = std::thread::Builder::new().name("weir-clock".into());
+            state.runs = thread.spawn(run).is_ok();
+        }
+        if state.wakes.is_none_or(|wakes| at < wakes) {
+            CLOCK.earlier.notify_one();
+        }
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if let Some(key) = self.0.take() {
+            lock().alarms.remove(&key);
+        }
+    }
+}
+
+fn run() {
+    let mut state = lock();
+    loop {
+        let now = Instant::now();
+        while let Some(entry) = state.alarms.first_entry()
+            && entry.key().0 <= now
+        {
+            let waker = entry.remove();
+            drop(state);
+            // Foreign code: a panic in it must not end the clock.
+            let woken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
+            drop(woken);
+            state = lock();
+        }
+        state.wakes = state.alarms.keys().next().map(|(at, _)| *at);
+        state = match state.wakes {
+            None => CLOCK
+                .earlier
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner),
+            Some(at) => {
+                let left = at.saturating_duration_since(now);
+                let waited = CLOCK.earlier.wait_timeout(state, left);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+    }
+}
+
+/// Is over at a time.
+pub(crate) struct Until {
+    at: Instant,
+    alarm: Alarm,
+}
+
+impl Until {
+    pub(crate) fn new(at: Instant) -> Self {
+        Self {
+            at,
+            alarm: Alarm::default(),
+        }
+    }
+}
+
+impl Future for Until {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if Instant::now() >= self.at {
+            return Poll::Ready(());
+        }
+        let at = self.at;
+        self.alarm.set(at, context.waker());
+        Poll::Pending
+    }
+}

@@ -1,0 +1,57 @@
+//! How long a client waits before it tries again.
+//!
+//! What must never happen here: a pause that ends before the one that the
+//! server asked for, or beyond the patience of the caller.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::time::{Duration, Instant};
+
+use weir_core::ErrorCode;
+use weir_core::protocol::{Message, Packet, is_for_now};
+
+/// First pause before trying again.
+pub(super) const PAUSE_FIRST: Duration = Duration::from_millis(100);
+/// Longest pause, unless the server names one.
+pub(super) const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// A number from 0 to 1.
+pub(super) fn chance() -> f64 {
+    let random = RandomState::new().build_hasher().finish();
+    f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX)
+}
+
+/// Pauses of one request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BackOff {
+    pause: Duration,
+}
+
+impl Default for BackOff {
+    fn default() -> Self {
+        Self { pause: PAUSE_FIRST }
+    }
+}
+
+impl BackOff {
+    /// The pause before the same is asked again, if this is a refusal for now
+    /// and there is time; none: this is the answer.
+    pub(super) fn of(&mut self, answer: &Packet<'_>, until: Option<Instant>) -> Option<Duration> {
+        let Message::Refusal(refusal) = &answer.message else {
+            return None;
+        };
+        let code = refusal.code()?;
+        if !is_for_now(code) || code == ErrorCode::Redirect {
+            return None;
+        }
+        let asked = refusal.retry_ms.map(Duration::from_millis);
+        let pause = asked.unwrap_or(self.pause);
+        if asked.is_none() {
+            self.pause = (self.pause * 2).min(PAUSE_MAX);
+        }
+        // Some of it by chance, so that clients do not come all at once.
+        let pause = pause.saturating_add(pause.mul_f64(chance() / 8.0));
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        left.is_none_or(|left| pause < left).then_some(pause)
+    }
+}

@@ -1,0 +1,138 @@
+//! A few threads that wait for the disk, so that tasks do not.
+//!
+//! What must never happen here: a job that waits for anything but a disk, or a
+//! job without its place in the bounded line.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use weir_store::StoreError;
+
+/// Threads of the process that read for tasks.
+const HANDS_MAX: usize = 4;
+/// Jobs that wait for one of them.
+const JOBS_MAX: usize = 65_536;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+struct Line {
+    jobs: VecDeque<Job>,
+    hands: usize,
+    idle: usize,
+}
+
+static LINE: Mutex<Line> = Mutex::new(Line {
+    jobs: VecDeque::new(),
+    hands: 0,
+    idle: 0,
+});
+static MORE: Condvar = Condvar::new();
+
+/// What a job has brought.
+struct Slot<T> {
+    found: Option<T>,
+    waker: Option<Waker>,
+    /// The job is gone.
+    over: bool,
+}
+
+/// A job that is done elsewhere.
+pub(crate) struct Handed<T>(Arc<Mutex<Slot<T>>>);
+
+/// Tells the task that the job is gone, whatever became of it.
+struct Done<T>(Arc<Mutex<Slot<T>>>);
+
+impl<T> Drop for Done<T> {
+    fn drop(&mut self) {
+        let waker = {
+            let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            slot.over = true;
+            slot.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> Future for Handed<T> {
+    /// None when the job has panicked.
+    type Output = Option<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.found.is_some() || slot.over {
+            return Poll::Ready(slot.found.take());
+        }
+        slot.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// Lets a thread do it that may wait for the disk.
+///
+/// # Errors
+/// `LimitExceeded` when too many wait already; `Poisoned` when it has panicked.
+pub(crate) async fn run<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, StoreError> {
+    hand_over(work)?.await.ok_or(StoreError::Poisoned)
+}
+
+/// The same; what is returned is awaited.
+///
+/// # Errors
+/// `LimitExceeded` when too many wait already.
+pub(crate) fn hand_over<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<Handed<T>, StoreError> {
+    let slot = Arc::new(Mutex::new(Slot {
+        found: None,
+        waker: None,
+        over: false,
+    }));
+    let done = Done(Arc::clone(&slot));
+    let job = move || {
+        let done = done;
+        let found = work();
+        let mut slot = done.0.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.found = Some(found);
+    };
+    let mut line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+    if line.jobs.len() >= JOBS_MAX {
+        return Err(StoreError::LimitExceeded {
+            what: "reads that wait for the disk",
+            limit: JOBS_MAX as u64,
+            value: line.jobs.len() as u64 + 1,
+        });
+    }
+    line.jobs.push_back(Box::new(job));
+    if line.idle < line.jobs.len() && line.hands < HANDS_MAX {
+        let thread = std::thread::Builder::new().name("weir-hand".into());
+        if thread.spawn(work_off).is_ok() {
+            line.hands += 1;
+        }
+    }
+    drop(line);
+    MORE.notify_one();
+    Ok(Handed(slot))
+}
+
+fn work_off() {
+    let mut line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        if let Some(job) = line.jobs.pop_front() {
+            drop(line);
+            // The panic was printed; whoever waits is told.
+            drop(std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)));
+            line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+            continue;
+        }
+        line.idle += 1;
+        line = MORE.wait(line).unwrap_or_else(PoisonError::into_inner);
+        line.idle -= 1;
+    }
+}

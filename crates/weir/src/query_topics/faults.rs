@@ -1,0 +1,82 @@
+//! When a record that cannot be read ends a query: in its turn.
+//!
+//! Invariant: what comes before the record in the order of the query is handed
+//! out first, where records lie in that order; else the query ends as soon as
+//! it needs the record. What must never happen here: an end that depends on how
+//! records came in pages.
+
+use weir_core::query::SourceId;
+use weir_core::{ConsequenceOffset, TopicName};
+
+use super::options::TopicView;
+use super::{TopicQuery, is_sorted, own_order};
+use crate::error::WeirError;
+use crate::topic::Topic;
+
+impl TopicQuery {
+    /// Tells the engine where the records at fault stand, as far as they come in
+    /// its order; false when it knows.
+    pub(super) fn promise_faults(&mut self, faulty: &[SourceId]) -> Result<bool, WeirError> {
+        let mut moved = false;
+        for source in faulty {
+            let Some(reading) = self.readings.get(source) else {
+                continue;
+            };
+            let record = reading
+                .fault
+                .as_ref()
+                .and_then(|fault| fault.place().record);
+            if reading.fault_seen {
+                continue;
+            }
+            let key = match record {
+                Some(record) => self.key_of(&reading.name, record)?,
+                None => None,
+            };
+            if let Some(key) = key {
+                self.query.watermark(*source, &[key.to_string()])?;
+                moved = true;
+            }
+            if let Some(reading) = self.readings.get_mut(source) {
+                reading.fault_key = key;
+                reading.fault_seen = true;
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Where a record of a log stands in the order of the query, if records lie
+    /// in that.
+    fn key_of(&self, topic: &str, record: u64) -> Result<Option<u64>, WeirError> {
+        let is_log = self.options.view == TopicView::Log;
+        if !is_log || !self.query.plan().is_ordered() || !is_sorted(&self.options) {
+            return Ok(None);
+        }
+        let topic = Topic::new(self.place.clone(), TopicName::new(topic)?);
+        let Some(value) = topic.at(ConsequenceOffset(record))? else {
+            return Ok(None);
+        };
+        Ok(Some(match own_order(&self.options.text.order) {
+            "meta.time_ms" => value.record().time_ms,
+            "meta.offset" => record,
+            _ => value.record().intention.0,
+        }))
+    }
+
+    /// The source whose record at fault comes next of all, when nothing that is
+    /// on its way can come before it: which of several it is, and what comes
+    /// before, must not depend on pages.
+    pub(super) fn due(&self, faulty: &[SourceId], idle: &[SourceId]) -> Option<SourceId> {
+        let key = |source: &SourceId| self.readings.get(source)?.fault_key;
+        let first = faulty
+            .iter()
+            .copied()
+            .min_by_key(|source| (key(source), *source))?;
+        let is_past = |source: &SourceId| match (key(&first), &self.follow) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(key), Some(follow)) => follow.is_past(*source, key),
+        };
+        idle.iter().all(is_past).then_some(first)
+    }
+}

@@ -1,0 +1,142 @@
+//! Answers that can be awaited or waited for.
+//!
+//! There is one mechanism: a future that needs no runtime. Waiting is to poll it
+//! on the caller's thread, which sleeps in between. What must never happen here:
+//! a call that needs a certain executor, or that lets an executor's thread wait
+//! for a disk or a server.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use weir_core::ErrorCode;
+use weir_store::StoreError;
+
+use crate::error::WeirError;
+use crate::far::link::far;
+
+/// The answer to a read that is on its way. Await it with any runtime, or
+/// [`wait`](Self::wait) for it. Nothing is asked before the first poll; dropping
+/// it takes the question back.
+#[must_use = "nothing is asked before it is awaited or waited for"]
+pub struct Reply<T> {
+    future: Pin<Box<dyn Future<Output = Result<T, WeirError>> + Send>>,
+}
+
+impl<T> fmt::Debug for Reply<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").finish_non_exhaustive()
+    }
+}
+
+impl<T> Reply<T> {
+    pub(crate) fn new(future: impl Future<Output = Result<T, WeirError>> + Send + 'static) -> Self {
+        Self {
+            future: Box::pin(future),
+        }
+    }
+
+    /// Waits for the answer on this thread.
+    ///
+    /// # Errors
+    /// Those of the call that made it.
+    pub fn wait(self) -> Result<T, WeirError> {
+        block_on(self)
+    }
+}
+
+impl<T> Future for Reply<T> {
+    type Output = Result<T, WeirError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.future.as_mut().poll(context)
+    }
+}
+
+/// Wakes a thread that sleeps.
+struct Sleeper(Thread);
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// How a thread hears that it shall wait no longer.
+#[derive(Clone)]
+struct Look {
+    every: Duration,
+    look: Arc<dyn Fn() -> bool>,
+}
+
+thread_local! {
+    static LOOK: RefCell<Option<(Look, Instant)>> = const { RefCell::new(None) };
+}
+
+/// Runs calls that wait for a server so that they can be broken off: while this
+/// thread waits in one of them, `look` is called about as often as said, and
+/// when it returns true that call fails with `Far` and `Cancelled`. What was
+/// asked is taken back; what was written may still come about.
+pub fn interruptible<T>(
+    every: Duration,
+    look: Arc<dyn Fn() -> bool>,
+    calls: impl FnOnce() -> T,
+) -> T {
+    /// What was there before comes back, even behind a panic.
+    struct Before(Option<(Look, Instant)>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            let before = self.0.take();
+            LOOK.with(|one| *one.borrow_mut() = before);
+        }
+    }
+    let new = (Look { every, look }, Instant::now());
+    let _before = Before(LOOK.with(|one| one.borrow_mut().replace(new)));
+    calls()
+}
+
+/// Sleeps until it is woken; false when it shall wait no longer.
+fn sleep() -> bool {
+    let look = LOOK.with(|one| one.borrow().clone());
+    let Some((look, last)) = look else {
+        std::thread::park();
+        return true;
+    };
+    let left = look.every.saturating_sub(last.elapsed());
+    if !left.is_zero() {
+        std::thread::park_timeout(left);
+    }
+    if last.elapsed() < look.every {
+        return true;
+    }
+    // Foreign code: nothing is borrowed meanwhile.
+    let over = (look.look)();
+    LOOK.with(|one| {
+        if let Some((_, last)) = &mut *one.borrow_mut() {
+            *last = Instant::now();
+        }
+    });
+    !over
+}
+
+/// Runs a future on this thread, which sleeps while there is nothing to do.
+pub(crate) fn block_on<T, E: From<StoreError>>(
+    future: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Sleeper(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        if !sleep() {
+            return Err(far(ErrorCode::Cancelled, "the wait was broken off").into());
+        }
+    }
+}

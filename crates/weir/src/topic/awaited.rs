@@ -1,0 +1,151 @@
+//! Reads of a topic that are awaited.
+//!
+//! A server's answer wakes the task. A store of this process answers at once
+//! what is in memory; what has to come from the disk is read by one of a few
+//! threads that this crate keeps for that. What must never happen here: an answer
+//! that differs from that of the call that waits.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use weir_core::ConsequenceOffset;
+use weir_store::{Current, KeyEntry, Page, Store, StoreError, TopicInfo};
+
+use super::{ReadFrom, Topic, start};
+use crate::error::WeirError;
+use crate::hands;
+use crate::latest::Latest;
+use crate::place::Place;
+use crate::reader::TopicReader;
+use crate::reply::Reply;
+use crate::value::Value;
+
+impl Topic {
+    /// A value by its page, from a disk of this process or from a server.
+    fn page<F: Future<Output = Result<Option<Page>, StoreError>> + Send + 'static>(
+        page: F,
+    ) -> Reply<Option<Value>> {
+        Reply::new(async move {
+            match page.await? {
+                Some(page) => Ok(Value::new(page)?),
+                None => Ok(None),
+            }
+        })
+    }
+
+    /// As [`get`](Self::get), to be awaited.
+    pub fn get_async(&self, key: impl AsRef<[u8]>) -> Reply<Option<Value>> {
+        let (place, name) = (self.place.clone(), self.name.clone());
+        let key: Box<[u8]> = key.as_ref().into();
+        Self::page(async move {
+            let store = match place {
+                Place::Far(remote) => return remote.get(name.as_str(), &key).await,
+                Place::Near(store) => store,
+            };
+            match store.get_now(name.as_str(), &key) {
+                Poll::Ready(Current::Record(page)) => Ok(Some(page)),
+                Poll::Ready(Current::NoKey) => Ok(None),
+                // Everything unusual is told by the call that waits.
+                _ => near(&store, move |store| store.get(name.as_str(), &key)).await,
+            }
+        })
+    }
+
+    /// As [`at`](Self::at), to be awaited.
+    pub fn at_async(&self, offset: ConsequenceOffset) -> Reply<Option<Value>> {
+        let (place, name) = (self.place.clone(), self.name.clone());
+        Self::page(async move {
+            if let Place::Far(remote) = &place {
+                return remote.record(name.as_str(), offset).await;
+            }
+            hands::run(move || place.record(name.as_str(), offset)).await?
+        })
+    }
+
+    /// As [`value`](Self::value), to be awaited.
+    pub fn value_async(&self, entry: &KeyEntry) -> Reply<Option<Value>> {
+        let (place, name, entry) = (self.place.clone(), self.name.clone(), entry.clone());
+        Self::page(async move {
+            if let Place::Far(remote) = &place {
+                return remote.record(name.as_str(), entry.offset).await;
+            }
+            hands::run(move || place.value(name.as_str(), &entry)).await?
+        })
+    }
+
+    /// As [`scan`](Self::scan), to be awaited.
+    pub fn scan_async(
+        &self,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Reply<Vec<KeyEntry>> {
+        let (place, name) = (self.place.clone(), self.name.clone());
+        let prefix: Box<[u8]> = prefix.into();
+        let after: Option<Box<[u8]>> = after.map(Into::into);
+        Reply::new(async move {
+            let (prefix, after) = (&*prefix, after.as_deref());
+            match &place {
+                // From memory.
+                Place::Near(store) => Ok(store.scan(name.as_str(), prefix, after, limit)?),
+                Place::Far(remote) => Ok(remote.scan(name.as_str(), prefix, after, limit).await?),
+            }
+        })
+    }
+
+    /// As [`try_info`](Self::try_info), to be awaited.
+    pub fn info_async(&self) -> Reply<Option<TopicInfo>> {
+        let (place, name) = (self.place.clone(), self.name.clone());
+        Reply::new(async move {
+            match &place {
+                Place::Near(store) => Ok(store.topic(name.as_str())),
+                Place::Far(remote) => Ok(remote.topic(name.as_str()).await?),
+            }
+        })
+    }
+
+    /// As [`listener`](Self::listener), to be awaited; its records are awaited
+    /// with [`TopicReader::next`].
+    pub fn listener_async(&self, from: ReadFrom) -> Reply<TopicReader> {
+        let (place, name) = (self.place.clone(), self.name.clone());
+        Reply::new(async move {
+            let reader = place.listen(name.as_str());
+            match place {
+                Place::Far(_) => reader.started(from).await,
+                Place::Near(_) => hands::run(move || start(reader, from)).await?,
+            }
+        })
+    }
+
+    /// As [`latest`](Self::latest), to be awaited; its records are awaited with
+    /// [`Latest::next_async`].
+    pub fn latest_async(&self, patience: Duration) -> Reply<Latest> {
+        let topic = self.clone();
+        Reply::new(async move { Latest::new(&topic, patience).await })
+    }
+}
+
+/// Reads where a thread may wait for the disk.
+async fn near<T: Send + 'static>(
+    store: &Arc<Store>,
+    read: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    let store = Arc::clone(store);
+    hands::run(move || read(&store)).await?
+}
+
+impl TopicReader {
+    /// Moves to where reading starts.
+    async fn started(mut self, from: ReadFrom) -> Result<Self, WeirError> {
+        match from {
+            ReadFrom::Start => {}
+            ReadFrom::After(offset) => self.seek(offset),
+            ReadFrom::End => self.seek_far(weir_core::protocol::After::Last(0)).await?,
+            ReadFrom::Last(n) => self.seek_far(weir_core::protocol::After::Last(n)).await?,
+            ReadFrom::Time(ms) => self.seek_far(weir_core::protocol::After::Time(ms)).await?,
+        }
+        Ok(self)
+    }
+}
