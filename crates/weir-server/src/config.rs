@@ -342,6 +342,8 @@ config! {
     rate_requests: Rate = Rate::Auto, "Requests a second of one principal or address; auto: no limit for this machine";
     rate_bytes: Rate = Rate::Auto, "Bytes a second of the requests of one principal or address";
     rate_fuel: Rate = Rate::Auto, "Fuel a second that programs use for one principal or address";
+    program_fuel_max: usize = 1_000_000_000, "Fuel of one call that a topic with a program may ask for; 10,000,000, which topics have that ask for nothing, is the least";
+    sessions_per_principal_max: usize = 1024, "Sessions of one principal within a day, of the 4,096 that a store keeps";
     insecure_no_auth: bool = false, "Serve other machines without identities";
     insecure_no_tls: bool = false, "Serve other machines without TLS";
     hosts: Vec<String> = Vec::new(), "Names by which clients may call the server, besides those of loopback";
@@ -365,6 +367,7 @@ config! {
     tail_max_age: Duration = Duration::from_mins(10), "Time after which a tail is asked to come again";
     lame_duck: Duration = Duration::from_secs(2), "Time between not ready and not accepting when the server is told to end";
     drain: Duration = Duration::from_secs(30), "Time for open requests when the server is told to end";
+    backups: Option<PathBuf> = None, "Directory below which weir serve makes a copy of the store on SIGUSR1; none: it makes none";
     access_log: bool = false, "Log each request";
 }
 

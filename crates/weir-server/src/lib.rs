@@ -29,6 +29,7 @@ mod room;
 #[allow(dead_code, reason = "some of it is for tests and tools")]
 pub mod security;
 mod server;
+mod sessions;
 mod shared;
 mod turns;
 

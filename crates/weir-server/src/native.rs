@@ -54,7 +54,7 @@ const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct Port {
     shared: Arc<Shared>,
-    /// Who has which session open.
+    /// Who has which session open, by the id that the store knows.
     sessions: Mutex<HashMap<ClientId, Owner>>,
     /// Number of the newest connection.
     last: AtomicU64,
@@ -66,16 +66,7 @@ pub(crate) struct Port {
 #[derive(Debug)]
 struct Owner {
     connection: u64,
-    principal: Principal,
     superseded: Arc<Notify>,
-}
-
-/// Whether a connection may have a session.
-enum Claim {
-    /// It has.
-    Taken,
-    /// Somebody else uses it.
-    Foreign,
 }
 
 impl Port {
@@ -90,16 +81,11 @@ impl Port {
 
     /// Makes the connection the owner of the session; the owner before hears
     /// of it.
-    fn claim(&self, client: ClientId, owner: Owner) -> Claim {
+    fn claim(&self, client: ClientId, owner: Owner) {
         let mut sessions = self.lock();
-        if let Some(before) = sessions.get(&client) {
-            if before.principal != owner.principal {
-                return Claim::Foreign;
-            }
+        if let Some(before) = sessions.insert(client, owner) {
             before.superseded.notify_one();
         }
-        sessions.insert(client, owner);
-        Claim::Taken
     }
 
     /// The connection has ended.

@@ -78,6 +78,38 @@ impl Drop for Room<'_> {
     }
 }
 
+/// What a page takes while it is made; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Making {
+    admission: Admission,
+    taken: Vec<Permit>,
+    bytes: usize,
+}
+
+impl Making {
+    pub(crate) fn new(admission: &Admission) -> Self {
+        Self {
+            admission: admission.clone(),
+            taken: Vec::new(),
+            bytes: SMALL_BYTES,
+        }
+    }
+
+    /// Whether there is room for so many bytes in all; false: the page ends.
+    pub(crate) fn covers(&mut self, bytes: usize) -> bool {
+        let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else {
+            return true;
+        };
+        let more = more.next_multiple_of(SMALL_BYTES);
+        let Some(permit) = self.admission.admit_answer(more) else {
+            return false;
+        };
+        self.taken.push(permit);
+        self.bytes += more;
+        true
+    }
+}
+
 /// Bytes of an answer with the room that they take.
 struct Held {
     bytes: Bytes,

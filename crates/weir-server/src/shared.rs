@@ -12,6 +12,7 @@ use crate::admission::{Admission, Permit};
 use crate::config::ServerConfig;
 use crate::metrics::Metrics;
 use crate::security::{Denied, Principal, Right, Security};
+use crate::sessions::Sessions;
 use crate::turns::Turns;
 
 /// How far the end of a server has come.
@@ -43,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) admission: Admission,
     /// Who may come in, and do what.
     pub(crate) security: Security,
+    /// Whose the sessions are.
+    pub(crate) sessions: Arc<Sessions>,
     /// Moves as long as the reactor turns and the store does what it was given.
     pub(crate) beats: AtomicU64,
     /// When the server was started.
@@ -54,6 +57,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(config: ServerConfig, store: Arc<Store>, security: Security) -> Self {
         Self {
+            sessions: Arc::new(Sessions::new(config.sessions_per_principal_max)),
             store,
             config,
             metrics: Metrics::default(),

@@ -4,19 +4,23 @@
 //! at most 10,000 items or 4 MiB; no more than one such entry is held. Each
 //! item has its own outcome; the answer lists them run-length coded.
 
+mod cursor;
+mod few;
+
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use weir_core::limits::{CALL_ITEMS_MAX, TXN_OPS_MAX};
+use weir_core::limits::{CALL_ITEMS_MAX, EXPECTS_MAX, TXN_OPS_MAX};
 use weir_core::{
     Detail, Effect, ErrorCode, Expect, Intention, Operation, Outcome, Outcomes, TxnOp,
 };
 use weir_store::{Proposal, StoreError};
 
+use self::cursor::Cursor;
+use self::few::{Few, Members, Word};
 use super::base64;
 use super::cloudevents;
 use super::coding;
@@ -25,6 +29,7 @@ use super::head::{Known, Method};
 use super::json::{self, Object, number, text};
 use super::limits::{ENTRY_BYTES_MAX, RUNS_MAX};
 use super::meta::MetaWriter;
+use super::offload;
 use super::problem::{self, Kind, Problem};
 use super::reply::Reply;
 use super::route::Resource;
@@ -109,8 +114,10 @@ struct RecordItem<'a> {
     value: Option<&'a RawValue>,
     text: Option<Cow<'a, str>>,
     value64: Option<Cow<'a, str>>,
-    meta: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
-    expect: Option<BTreeMap<Cow<'a, str>, serde_json::Value>>,
+    #[serde(borrow)]
+    meta: Option<Members<'a, Cow<'a, str>>>,
+    #[serde(borrow)]
+    expect: Option<Members<'a, Word<'a>>>,
 }
 
 fn bad(what: impl Into<String>) -> Problem {
@@ -145,7 +152,7 @@ fn read_record(source: &str) -> Result<Item, Problem> {
             if record
                 .meta
                 .as_ref()
-                .is_none_or(|meta| !meta.contains_key("content-type"))
+                .is_none_or(|meta| !meta.0.contains_key("content-type"))
             {
                 meta.json();
             }
@@ -155,7 +162,7 @@ fn read_record(source: &str) -> Result<Item, Problem> {
             if record
                 .meta
                 .as_ref()
-                .is_none_or(|meta| !meta.contains_key("content-type"))
+                .is_none_or(|meta| !meta.0.contains_key("content-type"))
             {
                 meta.field("content-type", "text/plain; charset=utf-8")?;
             }
@@ -170,7 +177,7 @@ fn read_record(source: &str) -> Result<Item, Problem> {
             ));
         }
     }
-    for (name, value) in record.meta.iter().flatten() {
+    for (name, value) in record.meta.iter().flat_map(|meta| &meta.0) {
         if name == "content-type" {
             write::typed(Some(value), &item.value, &mut meta)?;
         } else if !name.is_empty()
@@ -186,21 +193,22 @@ fn read_record(source: &str) -> Result<Item, Problem> {
         }
     }
     item.meta = meta.done()?;
-    item.expect = read_expect(record.expect.as_ref())?;
+    let expect = record.expect.iter().flat_map(|expect| &expect.0);
+    item.expect = read_expect(expect)?;
     Ok(item)
 }
 
 /// `{"key-offset":7,"key-absent":true}`.
-fn read_expect(
-    expect: Option<&BTreeMap<Cow<'_, str>, serde_json::Value>>,
+fn read_expect<'a>(
+    expect: impl Iterator<Item = (&'a Cow<'a, str>, &'a Word<'a>)>,
 ) -> Result<Vec<One>, Problem> {
     let mut ones = Vec::new();
-    for (name, value) in expect.into_iter().flatten() {
+    for (name, value) in expect {
         let name = name.replace('_', "-");
         let one = match value {
-            serde_json::Value::Bool(true) => One::read(&name, None),
-            serde_json::Value::Number(number) => One::read(&name, Some(&number.to_string())),
-            _ => None,
+            Word::Yes(true) => One::read(&name, None),
+            Word::Number(number) => One::read(&name, Some(&number.to_string())),
+            Word::Yes(false) | Word::Text(_) => None,
         };
         ones.push(one.ok_or_else(|| bad(format!("the condition {name:?} cannot be read")))?);
     }
@@ -208,6 +216,7 @@ fn read_expect(
 }
 
 /// Reads items one by one.
+#[derive(Clone)]
 struct Reader {
     framing: Framing,
     mode: Mode,
@@ -527,6 +536,42 @@ pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Resu
     )
 }
 
+/// Items of a body that were read, and why no more were.
+struct Gathered {
+    items: Vec<Item>,
+    cursor: Cursor,
+    failed: Option<(Problem, u64, u64)>,
+    ended: bool,
+}
+
+/// Reads the next items: those of one log entry.
+fn gather(reader: &Reader, body: &[u8], mut cursor: Cursor) -> Gathered {
+    let (mut items, mut bytes) = (Vec::new(), 0);
+    let (mut failed, mut ended) = (None, false);
+    while items.len() < CALL_ITEMS_MAX && bytes < ENTRY_BYTES_MAX {
+        let Some(source) = cursor.next(body) else {
+            ended = true;
+            break;
+        };
+        match reader.read(source.bytes) {
+            Ok(item) => {
+                bytes += source.bytes.len();
+                items.push(item);
+            }
+            Err(problem) => {
+                failed = Some((problem, source.line, source.byte as u64));
+                break;
+            }
+        }
+    }
+    Gathered {
+        items,
+        cursor,
+        failed,
+        ended,
+    }
+}
+
 /// A batch that is there as a whole.
 async fn at_once(
     edge: &Arc<Edge>,
@@ -535,32 +580,28 @@ async fn at_once(
     body: &Bytes,
     atomic: Option<Conditions>,
 ) -> Result<Reply, Problem> {
-    let sources: Box<dyn Iterator<Item = &[u8]> + Send> = match reader.framing {
-        Framing::Events => {
-            let events = cloudevents::split(&call.head, body)?;
-            Box::new(events.into_iter().map(str::as_bytes))
-        }
-        Framing::Lines => Box::new(body.split(|byte| *byte == b'\n')),
-        Framing::Sequence => Box::new(body.split(|byte| *byte == 0x1e)),
-    };
-    let numbered = (1_u64..).zip(sources);
-    let sources = numbered.filter(|(_, source)| !source.trim_ascii().is_empty());
-    let place = |source: &[u8]| {
-        let byte = source.as_ptr().addr().saturating_sub(body.as_ptr().addr());
-        byte as u64
-    };
+    if reader.framing == Framing::Events {
+        cloudevents::check_format(&call.head)?;
+    }
+    let (framing, whole) = (reader.framing, body.clone());
+    let mut cursor = offload::sized(body.len(), move || Cursor::new(framing, &whole)).await?;
     if let Some(conditions) = atomic {
-        let mut items = Vec::new();
-        for (line, source) in sources {
-            if items.len() == TXN_OPS_MAX {
-                return Err(too_many());
+        let (own, whole) = (reader.clone(), body.clone());
+        let items = offload::sized(body.len(), move || {
+            let mut items = Vec::new();
+            while let Some(source) = cursor.next(&whole) {
+                if items.len() == TXN_OPS_MAX {
+                    return Err(too_many());
+                }
+                let item = own.read(source.bytes).map_err(|problem| {
+                    let problem = problem.number("line", source.line);
+                    problem.number("byte", source.byte as u64)
+                })?;
+                items.push(item);
             }
-            let item = reader.read(source).map_err(|problem| {
-                let problem = problem.number("line", line);
-                problem.number("byte", place(source))
-            })?;
-            items.push(item);
-        }
+            Ok(items)
+        });
+        let items = items.await?;
         let session = Session::read(edge, call, body)?;
         return all_or_none(edge, call, session, &conditions, &items).await;
     }
@@ -573,18 +614,20 @@ async fn at_once(
         summary: Summary::default(),
     };
     let mut failed = None;
-    for (line, source) in sources {
-        match reader.read(source) {
-            Ok(item) => {
-                if let Err(problem) = writer.push(item).await {
-                    failed = Some((problem, 0, 0));
-                    break;
-                }
-            }
-            Err(problem) => {
-                failed = Some((problem, line, place(source)));
+    while failed.is_none() {
+        let (own, whole) = (reader.clone(), body.clone());
+        let gathered = offload::sized(body.len(), move || Ok(gather(&own, &whole, cursor)));
+        let gathered = gathered.await?;
+        for item in gathered.items {
+            if let Err(problem) = writer.push(item).await {
+                failed = Some((problem, 0, 0));
                 break;
             }
+        }
+        cursor = gathered.cursor;
+        failed = failed.or(gathered.failed);
+        if gathered.ended {
+            break;
         }
     }
     if let Err(problem) = writer.flush().await {
@@ -800,9 +843,49 @@ async fn txn(
 #[serde(deny_unknown_fields)]
 struct Transaction<'a> {
     #[serde(borrow)]
-    operations: Vec<&'a RawValue>,
+    operations: Few<&'a RawValue, TXN_OPS_MAX>,
     #[serde(borrow, default)]
-    expect: Vec<BTreeMap<Cow<'a, str>, serde_json::Value>>,
+    expect: Few<Members<'a, Word<'a>>, EXPECTS_MAX>,
+}
+
+/// A condition on a key names it here, since there are several.
+type OfKey = (Option<Vec<u8>>, Vec<One>);
+
+/// Operations and conditions of a transaction.
+fn read_transaction(body: &[u8]) -> Result<(Vec<Item>, Vec<OfKey>), Problem> {
+    let source: Transaction<'_> = serde_json::from_slice(body)
+        .map_err(|error| bad(format!("the transaction cannot be read: {error}")))?;
+    if source.operations.more {
+        return Err(too_many());
+    }
+    if source.expect.more {
+        return Err(Problem::too_large("the number of conditions", EXPECTS_MAX));
+    }
+    let mut items = Vec::with_capacity(source.operations.items.len());
+    for (index, raw) in (0_u64..).zip(&source.operations.items) {
+        items.push(read_record(raw.get()).map_err(|problem| problem.number("index", index))?);
+    }
+    if items.is_empty() {
+        return Err(bad("a transaction has at least one operation"));
+    }
+    if items.iter().any(|item| !item.expect.is_empty()) {
+        return Err(bad("conditions of a transaction are given for all of it"));
+    }
+    let mut keys = Vec::with_capacity(source.expect.items.len());
+    for Members(members) in &source.expect.items {
+        let key = match (members.get("key"), members.get("key64")) {
+            (None, None) => None,
+            (Some(Word::Text(key)), None) => Some(key.as_bytes().to_vec()),
+            (None, Some(Word::Text(key))) => {
+                Some(base64::decode(key).ok_or_else(|| bad("key64 is no base64"))?)
+            }
+            _ => return Err(bad("a condition has a key as text")),
+        };
+        let rest = members.iter();
+        let rest = rest.filter(|(name, _)| !matches!(name.as_ref(), "key" | "key64"));
+        keys.push((key, read_expect(rest)?));
+    }
+    Ok((items, keys))
 }
 
 /// Several operations, all or none.
@@ -822,39 +905,8 @@ pub(crate) async fn transaction(
         return Err(Problem::new(Kind::MediaType, "a transaction is JSON")
             .raw("accept", b"[\"application/json\"]".to_vec()));
     }
-    let source: Transaction<'_> = serde_json::from_slice(body)
-        .map_err(|error| bad(format!("the transaction cannot be read: {error}")))?;
-    let mut items = Vec::with_capacity(source.operations.len().min(TXN_OPS_MAX));
-    for (index, raw) in (0_u64..).zip(&source.operations) {
-        items.push(read_record(raw.get()).map_err(|problem| problem.number("index", index))?);
-    }
-    if items.is_empty() {
-        return Err(bad("a transaction has at least one operation"));
-    }
-    if items.iter().any(|item| !item.expect.is_empty()) {
-        return Err(bad("conditions of a transaction are given for all of it"));
-    }
-    if items.len() > TXN_OPS_MAX {
-        return Err(too_many());
-    }
-    // A condition on a key names it here, since there are several.
-    let mut keys = Vec::with_capacity(source.expect.len());
-    for members in &source.expect {
-        let key = match (members.get("key"), members.get("key64")) {
-            (None, None) => None,
-            (Some(serde_json::Value::String(key)), None) => Some(key.clone().into_bytes()),
-            (None, Some(serde_json::Value::String(key))) => {
-                Some(base64::decode(key).ok_or_else(|| bad("key64 is no base64"))?)
-            }
-            _ => return Err(bad("a condition has a key as text")),
-        };
-        let rest: BTreeMap<_, _> = members
-            .iter()
-            .filter(|(name, _)| !matches!(name.as_ref(), "key" | "key64"))
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect();
-        keys.push((key, read_expect(Some(&rest))?));
-    }
+    let whole = body.clone();
+    let (items, keys) = offload::sized(body.len(), move || read_transaction(&whole)).await?;
     let mut expects = Conditions::read(&call.head, About::Events)?.expects(None);
     for (key, ones) in &keys {
         for one in ones {

@@ -44,7 +44,8 @@ pub(crate) fn is_structured(head: &Head) -> bool {
     starts(media(head), "application/cloudevents") && !is_batch(head)
 }
 
-fn check_format(head: &Head) -> Result<(), Problem> {
+/// Whether the events are in a format that is known.
+pub(crate) fn check_format(head: &Head) -> Result<(), Problem> {
     let essence = media(head).split(';').next().unwrap_or_default().trim();
     let known = [
         "application/cloudevents+json",
@@ -287,15 +288,6 @@ pub(crate) async fn post(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<R
         key = event.key;
     }
     write::event(edge, call, key, event.meta, &event.value, &body).await
-}
-
-/// The events of a batch, as texts.
-pub(crate) fn split<'a>(head: &Head, body: &'a [u8]) -> Result<Vec<&'a str>, Problem> {
-    check_format(head)?;
-    let text = std::str::from_utf8(body).map_err(|_| Problem::bad("the batch is no UTF-8"))?;
-    let items: Vec<&RawValue> =
-        serde_json::from_str(text).map_err(|_| Problem::bad("the batch is no JSON array"))?;
-    Ok(items.into_iter().map(RawValue::get).collect())
 }
 
 /// The attributes of a record, made up where it was no event.

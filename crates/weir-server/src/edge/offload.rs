@@ -1,5 +1,6 @@
 //! Work that would keep the reactor away from its sockets.
 
+use super::limits::INLINE_WORK_BYTES;
 use super::problem::{Kind, Problem};
 
 /// Runs work that borrows: on a runtime of several threads the others take
@@ -10,6 +11,19 @@ pub(crate) fn inline<T>(work: impl FnOnce() -> T) -> T {
         tokio::task::block_in_place(work)
     } else {
         work()
+    }
+}
+
+/// Runs work on so many bytes: at once if they are few, else on a thread that
+/// may block.
+pub(crate) async fn sized<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    if bytes <= INLINE_WORK_BYTES {
+        work()
+    } else {
+        run(work).await
     }
 }
 

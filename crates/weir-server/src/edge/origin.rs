@@ -9,11 +9,12 @@ use super::reply::Reply;
 use crate::config::ServerConfig;
 
 /// Fields of answers that a page may read.
-const EXPOSED: &str = "etag, link, location, retry-after, vary, weir-count, weir-effect, weir-first, \
-weir-gap, weir-intention, weir-key, weir-key-b64, weir-last, weir-next, weir-offset, weir-reframed, \
-weir-replayed, weir-request-id, weir-time, weir-type, weir-up-to-date, producer-epoch, \
-producer-expected-seq, producer-received-seq, producer-seq, stream-closed, stream-cursor, \
-stream-expires-at, stream-next-offset, stream-sse-data-encoding, stream-ttl, stream-up-to-date";
+const EXPOSED: &str = "etag, link, location, retry-after, vary, weir-client, weir-count, \
+weir-effect, weir-first, weir-gap, weir-intention, weir-key, weir-key-b64, weir-last, \
+weir-next, weir-offset, weir-reframed, weir-replayed, weir-request-id, weir-time, weir-type, \
+weir-up-to-date, producer-epoch, producer-expected-seq, producer-received-seq, producer-seq, \
+stream-closed, stream-cursor, stream-expires-at, stream-next-offset, stream-sse-data-encoding, \
+stream-ttl, stream-up-to-date";
 
 /// Fields of requests that a page may send.
 const TAKEN: &str = "accept, authorization, content-encoding, content-type, idempotency-key, if-match, \
@@ -177,6 +178,14 @@ mod tests {
                 check_host(&head(&format!("Host: {wrong}")), &config).is_err(),
                 "{wrong}"
             );
+        }
+    }
+
+    #[test]
+    fn a_page_reads_the_names_that_answers_share_with_requests() {
+        let has = |list: &str, name: &str| list.split(',').any(|one| one.trim() == name);
+        for name in ["weir-client", "weir-key", "weir-key-b64"] {
+            assert!(has(TAKEN, name) && has(EXPOSED, name), "{name}");
         }
     }
 

@@ -29,6 +29,7 @@ use super::reply::{Body, Reply};
 use super::route::Resource;
 use super::service::{Call, Edge};
 use super::write::Prefer;
+use crate::room::Making;
 use crate::shared::Phase;
 
 /// Whatever somebody has put there, it runs as no page of this server.
@@ -474,6 +475,7 @@ struct Collector {
     next: u64,
     /// Bytes that were looked through.
     looked: usize,
+    making: Making,
 }
 
 impl Collector {
@@ -493,10 +495,11 @@ impl Collector {
             if self.is_full() {
                 return Ok(true);
             }
-            self.next = record.offset.0;
-            if self.filter.wants(&record) {
-                self.writer.record(&self.topic, &record);
+            let wanted = self.filter.wants(&record);
+            if wanted && !self.writer.fit(&self.topic, &record, &mut self.making) {
+                return Ok(true);
             }
+            self.next = record.offset.0;
         }
         // What a compaction removed behind the last record is behind us too.
         self.next = self.next.max(page.last().0);
@@ -589,6 +592,7 @@ pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
         limit,
         max_bytes,
         looked: 0,
+        making: Making::new(&edge.shared.admission),
     };
     let due = Instant::now() + Duration::from_secs(wait);
     let mut phase = edge.shared.phase.subscribe();
@@ -715,14 +719,15 @@ async fn descending(
     let topic = call.matched.topic.clone();
     let (first, last) = (reader.first().0, reader.last().0);
     let form = writer.form;
+    let mut making = Making::new(&edge.shared.admission);
     let (writer, next) = offload::run(move || {
         let mut writer = writer;
         let mut end = before.unwrap_or(last + 1);
         // Small at first: nobody knows yet how large the records are.
         let mut window = 4;
-        let mut looked = 0;
+        let (mut looked, mut full) = (0, false);
         while end > first && writer.count < limit && writer.out.len() < max_bytes {
-            if looked >= LOOK_BYTES_MAX {
+            if full || looked >= LOOK_BYTES_MAX {
                 break;
             }
             let begin = end.saturating_sub(window).max(first);
@@ -743,17 +748,16 @@ async fn descending(
                     if record.offset.0 >= end {
                         continue;
                     }
-                    if writer.count > 0 && (writer.count >= limit || writer.out.len() >= max_bytes)
-                    {
+                    full = writer.count >= limit || writer.out.len() >= max_bytes;
+                    full = (full && writer.count > 0)
+                        || (filter.wants(record) && !writer.fit(&topic, record, &mut making));
+                    if full {
                         break 'window;
                     }
                     end = record.offset.0;
-                    if filter.wants(record) {
-                        writer.record(&topic, record);
-                    }
                 }
             }
-            if writer.count < limit && writer.out.len() < max_bytes {
+            if !full && writer.count < limit && writer.out.len() < max_bytes {
                 end = end.min(begin);
             }
             let heavy = writer.out.len() - written > WINDOW_BYTES;
@@ -802,6 +806,7 @@ pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     {
         return Err(no_topic());
     }
+    let mut making = Making::new(&edge.shared.admission);
     let (writer, next) = offload::run(move || {
         let found = store
             .scan(&topic, &prefix, after.as_deref(), limit)
@@ -812,8 +817,8 @@ pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
             if writer.out.len() >= PAGE_BYTES_MAX {
                 break;
             }
-            last = Some(entry.key.clone());
             if !values {
+                last = Some(entry.key.clone());
                 writer.key(&entry.key, entry.offset.0);
                 continue;
             }
@@ -821,9 +826,12 @@ pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
                 .value(&topic, entry)
                 .map_err(|error| store_error(&error))?;
             // A key that was changed meanwhile comes with its new value another time.
-            if let Some(record) = page.as_ref().map(first).transpose()?.flatten() {
-                writer.record(&topic, &record);
+            if let Some(record) = page.as_ref().map(first).transpose()?.flatten()
+                && !writer.fit(&topic, &record, &mut making)
+            {
+                break;
             }
+            last = Some(entry.key.clone());
         }
         let more = found.len() == limit || last.as_ref() != found.last().map(|entry| &entry.key);
         Ok((writer, last.filter(|_| more)))

@@ -10,6 +10,7 @@ use super::cloudevents;
 use super::json::Object;
 use super::meta::{Meta, Shape, shape};
 use super::problem::Problem;
+use crate::room::Making;
 
 /// A form of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +100,9 @@ impl Fields {
     }
 }
 
+/// Bytes at the end of a list.
+const END_BYTES: usize = 2;
+
 /// Writes a list.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -155,6 +159,19 @@ impl Writer {
             self.reframed |= object(record, self.fields, self.texts, lines, &mut self.out);
         }
         self.after();
+    }
+
+    /// Adds a record if there is room for it, or it is the first one.
+    pub(crate) fn fit(&mut self, topic: &str, record: &Record<'_>, making: &mut Making) -> bool {
+        let (size, reframed) = (self.out.len(), self.reframed);
+        self.record(topic, record);
+        if self.count == 1 || making.covers(self.out.len() + END_BYTES) {
+            return true;
+        }
+        self.out.truncate(size);
+        self.count -= 1;
+        self.reframed = reframed;
+        false
     }
 
     /// Adds a key without its value.

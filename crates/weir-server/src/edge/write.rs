@@ -30,6 +30,7 @@ use super::route::{Resource, offset_of};
 use super::service::{Call, Edge, Keyed, Started};
 use super::{batch, json};
 use crate::admission::Permit;
+use crate::sessions::{InUse, SESSIONS_FULL, Shut};
 
 /// Which write it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +63,8 @@ pub(crate) struct Session {
     pub(crate) fingerprint: Option<u64>,
     /// Held while the request is in flight.
     pub(crate) keyed: Option<Keyed>,
+    /// The same for a session.
+    pub(crate) entered: Option<InUse>,
 }
 
 /// The preferences of a request.
@@ -116,9 +119,14 @@ impl Session {
                     .and_then(offset_of)
                     .filter(|nonce| (1..ONCE).contains(nonce));
                 let nonce = nonce.ok_or_else(|| Problem::bad("Weir-Nonce is a number from 1"))?;
+                let sessions = &edge.shared.sessions;
+                let known = |id| edge.shared.store.last_nonce(id);
+                let entered = sessions.enter(&call.principal, client, Some(nonce), known);
+                let entered = entered.map_err(|shut| shut_out(shut, nonce))?;
                 Ok(Self {
-                    client,
+                    client: entered.client,
                     nonce,
+                    entered: Some(entered),
                     ..Self::default()
                 })
             }
@@ -134,6 +142,10 @@ impl Session {
         let mut session = Self::read(edge, call, body)?;
         if session.nonce == ONCE {
             session.nonce = 1;
+            let known = |id| edge.shared.store.last_nonce(id);
+            let sessions = &edge.shared.sessions;
+            let entered = sessions.enter_own(&call.principal, session.client, known);
+            session.entered = Some(entered.map_err(|shut| shut_out(shut, 1))?);
         }
         Ok(session)
     }
@@ -166,7 +178,20 @@ impl Session {
             nonce: ONCE,
             fingerprint: Some(fingerprint),
             keyed: Some(keyed),
+            entered: None,
         })
+    }
+}
+
+/// Why a session may not be used.
+fn shut_out(shut: Shut, nonce: u64) -> Problem {
+    match shut {
+        Shut::Expired => refused(ErrorCode::SessionExpired, nonce),
+        Shut::Full => {
+            let mut problem = Problem::new(Kind::Busy, SESSIONS_FULL).code(ErrorCode::Busy);
+            problem.retry_after_ms = Some(KEYS_FULL_RETRY_MS);
+            problem
+        }
     }
 }
 
@@ -400,6 +425,10 @@ impl Plan {
             .number("weir-count", records)
             .number("weir-intention", commit.intention.0);
         reply.add("weir-effect", "valid");
+        if self.session.entered.is_some() {
+            // What readers see, which need not be what the writer calls itself.
+            reply.add("weir-client", self.session.client);
+        }
         if replayed {
             reply.add("weir-replayed", "?1");
         }
@@ -562,8 +591,8 @@ pub(crate) struct Commit {
     plan: Plan,
     proposal: Option<Proposal>,
     permit: Option<Permit>,
-    /// A conflict that is told with what was missed.
-    telling: Option<Boxed<'static, Problem>>,
+    /// A conflict that is told with what was missed, and without it.
+    telling: Option<(Boxed<'static, Problem>, Problem)>,
 }
 
 impl Commit {
@@ -589,7 +618,7 @@ impl Commit {
     }
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Reply> {
-        if let Some(telling) = &mut self.telling {
+        if let Some((telling, _)) = &mut self.telling {
             let Poll::Ready(problem) = telling.as_mut().poll(context) else {
                 return Poll::Pending;
             };
@@ -618,7 +647,8 @@ impl Commit {
         self.plan.session.keyed = None;
         let result = match (result, missed) {
             (Err(problem), Some(missed)) => {
-                self.telling = Some(Box::pin(missed.tell(problem)));
+                let plain = problem.clone();
+                self.telling = Some((Box::pin(missed.tell(problem)), plain));
                 return self.poll(context);
             }
             (result, _) => result,
@@ -628,6 +658,10 @@ impl Commit {
 
     /// The answer when the store takes too long.
     pub(crate) fn expire(&mut self) -> Reply {
+        if let Some((_, conflict)) = self.telling.take() {
+            // The verdict is known; what was missed can be read by itself.
+            return self.edge.finish(&self.call, Err(conflict));
+        }
         self.detach();
         self.edge.shared.metrics.timeout("store");
         self.edge.finish(&self.call, Err(timed_out()))

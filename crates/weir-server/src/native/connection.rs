@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
 use weir_core::protocol::{
-    After, Encoder, FrameError, Listen, Message, Packet, Phase as State, ServerConnection,
+    After, CHAIN, Encoder, FrameError, Listen, Message, Packet, Phase as State, ServerConnection,
 };
 use weir_core::{ConsequenceOffset, ErrorCode};
 
@@ -24,14 +24,18 @@ use super::refuse::Refused;
 use super::writes::Taken;
 use super::{Port, reached};
 use crate::access::{Principal, Right};
+use crate::sessions::InUse;
 use crate::shared::Phase;
 
 /// Time until HELLO has to be there.
 const HELLO_TIME: Duration = Duration::from_secs(10);
 /// Silence inside a packet.
 const STALL_TIME: Duration = Duration::from_secs(30);
-/// How often something is looked at that nobody wakes us for.
+/// How soon something is looked at again that nobody wakes us for, and how
+/// often that time doubles. Whoever waits longest looks least, so that many who
+/// wait do not take the time of those who work.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+const LOOKS_DOUBLE: u32 = 4;
 /// Packets that are dealt with before answers and pages get their turn.
 const TURN_PACKETS: usize = 64;
 
@@ -43,9 +47,13 @@ pub(super) struct Connection<S> {
     stream: S,
     pub(super) state: ServerConnection,
     pub(super) principal: Principal,
+    /// The session, if HELLO has named one.
+    pub(super) session: Option<InUse>,
     /// State of the identities when the listeners were last asked about.
     pub(super) epoch: u64,
     pub(super) wants_received: bool,
+    /// Why the write before was refused for now, if it was.
+    pub(super) broken_off: Option<ErrorCode>,
     pub(super) superseded: Arc<Notify>,
     pub(super) answers: Answers,
     pub(super) idle: Duration,
@@ -68,6 +76,8 @@ pub(super) struct Connection<S> {
     stuck: bool,
     /// The budget for large packets is used up by others.
     no_room: bool,
+    /// Looks in a row that found it still so.
+    looks: u32,
     /// The write at the front is one that waits behind costly calls.
     pub(super) waits_for_costly: bool,
     started: Instant,
@@ -85,6 +95,11 @@ enum Closing {
     Bye,
     /// After everything that is owed.
     Plain,
+}
+
+/// Pause behind so many looks in vain.
+fn look_again(looks: u32) -> Duration {
+    LOOK_AGAIN * (1 << looks.min(LOOKS_DOUBLE))
 }
 
 /// What ended a wait.
@@ -109,8 +124,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             stream,
             state: ServerConnection::default(),
             principal,
+            session: None,
             epoch: 0,
             wants_received: false,
+            broken_off: None,
             superseded: Arc::default(),
             answers: Answers::default(),
             waits_until: None,
@@ -124,6 +141,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             draining: false,
             stuck: false,
             no_room: false,
+            looks: 0,
             waits_for_costly: false,
             started: now,
             heard: now,
@@ -146,6 +164,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut timer = pin!(tokio::time::sleep(HELLO_TIME));
         loop {
             let progress = self.turn().await;
+            if progress {
+                self.looks = 0;
+            }
             if self.is_over() {
                 self.finish().await;
                 break;
@@ -185,8 +206,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Event::Broken => break,
             }
         }
-        if !self.state.client().is_none() {
-            self.port.release(self.state.client(), self.number);
+        if let Some(session) = &self.session {
+            self.port.release(session.client, self.number);
         }
     }
 
@@ -319,7 +340,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Dealt::Yes
             }
             _ if listens => unexpected("the tag is that of a listener"),
-            Message::Write { count, items } => self.write(tag, *count, items, size).await.into(),
+            Message::Write { count, items } => {
+                let chained = packet
+                    .require
+                    .split(|&byte| byte == b' ')
+                    .any(|word| word == CHAIN);
+                self.write(tag, *count, items, size, chained).await.into()
+            }
             Message::One(one) => self.write_one(tag, one, size).into(),
             Message::GroupClaim(claim) => match self.claim(tag, claim) {
                 Ok(()) => Dealt::Yes,
@@ -506,7 +533,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn usual_deadline(&self) -> Instant {
         let far = Duration::from_hours(1);
         if self.waits() {
-            return Instant::now() + LOOK_AGAIN;
+            return Instant::now() + look_again(self.looks);
         }
         if self.closing != Closing::No || !self.is_sent() {
             return self.written + self.port.shared.config.write_timeout;
@@ -533,6 +560,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         if self.waits() {
             self.no_room = false;
+            self.looks = self.looks.saturating_add(1);
             return Event::Progress;
         }
         if self.marks_due().is_some_and(|due| due <= now) && self.usual_deadline() > now {
@@ -656,4 +684,17 @@ fn malformed(error: &FrameError) -> Refused {
     let mut refused = Refused::new(ErrorCode::BadRequest, error.to_string()).fatal();
     refused.message.at = Some(error.at());
     refused
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::look_again;
+
+    #[test]
+    fn whoever_waits_longest_looks_least() {
+        let pauses = [0, 1, 4, 5, u32::MAX].map(look_again);
+        assert_eq!(pauses, [2, 4, 32, 32, 32].map(Duration::from_millis));
+    }
 }

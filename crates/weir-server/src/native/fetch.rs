@@ -216,8 +216,15 @@ fn look_up(
             break;
         }
         let mut page = None;
-        if entry.offset.0 <= upto
-            && let Some(block) = store.value(topic, &entry)?
+        let block = if upto == u64::MAX {
+            // The list may be older than the value.
+            store.get(topic, &entry.key)?
+        } else if entry.offset.0 <= upto {
+            store.value(topic, &entry)?
+        } else {
+            None
+        };
+        if let Some(block) = block
             && let Some(record) = block.iter().next().transpose()?
         {
             let mut one = PageBuilder::default();

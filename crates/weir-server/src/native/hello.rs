@@ -9,7 +9,8 @@ use weir_store::{Durability, Store};
 
 use super::connection::Connection;
 use super::refuse::Refused;
-use super::{Claim, Owner, WINDOW_BYTES};
+use super::{Owner, WINDOW_BYTES};
+use crate::sessions::{SESSIONS_FULL, Shut};
 use crate::shared::Phase;
 
 /// What this server says about itself.
@@ -18,8 +19,11 @@ const AGENT: &str = concat!("weir-server/", env!("CARGO_PKG_VERSION"));
 /// Pause for whoever has many answers to come when there is no room for them.
 const ROOM_RETRY_MS: u64 = 200;
 
+/// Pause for a principal that has all of its sessions.
+const SESSIONS_RETRY_MS: u64 = 60_000;
+
 /// What is known beyond version 1.
-pub(super) const FEATURES: &[u8] = b"groups query";
+pub(super) const FEATURES: &[u8] = b"groups query chain";
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Answers HELLO; a refusal ends the connection.
@@ -37,9 +41,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.authenticate(hello.token)?;
         self.wants_received = hello.received;
         let store = shared.store.identity().store_id;
-        let last = shared.store.last_nonce(hello.client);
-        let again = match self.resume(hello, store, last)? {
-            Some(first) => self.answers_again(hello.client, first, last).await?,
+        let client = self.enter(hello)?;
+        let last = shared.store.last_nonce(client);
+        let again = match self.resume(hello, client, store, last)? {
+            Some(first) => self.answers_again(client, first, last).await?,
             None => Vec::new(),
         };
         let window = hello.window.unwrap_or(WINDOW_MAX).clamp(1, WINDOW_MAX);
@@ -62,6 +67,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             idle_ms: u64::try_from(self.idle.as_millis()).unwrap_or(u64::MAX),
             features: FEATURES,
             agent: AGENT.as_bytes(),
+            client: Some(client).filter(|client| *client != hello.client),
         };
         self.send(&Packet::new(Message::HelloOk(answer)));
         let config = Message::Config {
@@ -76,15 +82,39 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
+    /// The id under which the store knows the session.
+    fn enter(&mut self, hello: &Hello<'_>) -> Result<ClientId, Refused> {
+        let shared = &self.port.shared;
+        let last_nonce = |client| shared.store.last_nonce(client);
+        let sessions = &shared.sessions;
+        let session = sessions.enter(&self.principal, hello.client, hello.resume, last_nonce);
+        let session = session.map_err(|shut| match shut {
+            Shut::Expired => {
+                let mut refused = Refused::plain(ErrorCode::SessionExpired);
+                refused.message.expected = Some(1);
+                refused
+            }
+            Shut::Full => {
+                let mut refused = Refused::new(ErrorCode::Busy, SESSIONS_FULL);
+                refused.message.retry_ms = Some(SESSIONS_RETRY_MS);
+                refused
+            }
+        })?;
+        let client = session.client;
+        self.session = Some(session);
+        Ok(client)
+    }
+
     /// Makes the session this connection's; returns from which nonce on it
     /// wants answers again.
     fn resume(
         &mut self,
         hello: &Hello<'_>,
+        client: ClientId,
         store: [u8; 16],
         last: u64,
     ) -> Result<Option<u64>, Refused> {
-        if hello.client.is_none() {
+        if client.is_none() {
             return Ok(None);
         }
         let expired = || {
@@ -100,25 +130,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Some(first) if first <= last => Some(first),
             _ => None,
         };
-        let kept = |nonce| {
-            self.port
-                .shared
-                .store
-                .outcome(hello.client, nonce)
-                .is_some()
-        };
+        let shared = &self.port.shared;
+        let kept = |nonce| shared.store.outcome(client, nonce).is_some();
         if again.is_some_and(|first| !kept(first)) {
             return Err(expired());
         }
         let owner = Owner {
             connection: self.number,
-            principal: self.principal.clone(),
             superseded: Arc::clone(&self.superseded),
         };
-        match self.port.claim(hello.client, owner) {
-            Claim::Taken => Ok(again),
-            Claim::Foreign => Err(Refused::plain(ErrorCode::Forbidden)),
-        }
+        self.port.claim(client, owner);
+        Ok(again)
     }
 
     /// The kept answers of these nonces. They are sent at once, so there has to

@@ -186,10 +186,9 @@ impl Listeners {
             After::Time(_) => reader.seek(sought.unwrap_or_default()),
             After::Latest => {
                 reader.seek(ConsequenceOffset(last));
-                replay = (last != 0).then_some(Replay {
-                    behind: None,
-                    upto: last,
-                });
+                // Without new ones behind it, no key is left out.
+                let upto = if listen.follow { last } else { u64::MAX };
+                replay = (last != 0).then_some(Replay { behind: None, upto });
             }
         }
         let filtered = listen.key.is_some() || listen.prefix.is_some() || listen.kinds != 0;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use weir_core::protocol::{
-    Held, ItemsError, Message, OneKind, OneWrite, Packet, ServerConnection, read_items,
+    Held, ItemsError, Message, OneKind, OneWrite, Packet, ServerConnection, is_for_now, read_items,
 };
 use weir_core::{ClientId, ErrorCode, Intention, Operation, TopicOptions};
 use weir_store::{Proposal, Store, StoreError};
@@ -29,8 +29,30 @@ pub(super) enum Taken {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// A packet of items.
+    /// A packet of items. A chained one is refused for now when the one before
+    /// it was.
     pub(super) async fn write(
+        &mut self,
+        tag: &[u8],
+        count: u32,
+        items: &[u8],
+        size: usize,
+        chained: bool,
+    ) -> Result<Taken, Refused> {
+        if let Some(code) = self.broken_off.filter(|_| chained) {
+            return Err(self.of_write(Refused::plain(code), 0, count));
+        }
+        self.broken_off = None;
+        let taken = self.take_items(tag, count, items, size).await;
+        if let Err(refused) = &taken {
+            let code = refused.message.code();
+            let session = !self.state.client().is_none();
+            self.broken_off = code.filter(|&code| is_for_now(code) && !session);
+        }
+        taken
+    }
+
+    async fn take_items(
         &mut self,
         tag: &[u8],
         count: u32,
@@ -47,10 +69,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let first = held.first().map_or(0, Held::nonce);
         let principal = self.principal.name.clone();
-        let intentions: Vec<Intention<'_>> = held
-            .iter()
-            .map(|item| item.intention(principal.as_bytes()))
-            .collect();
+        let stored = self.stored();
+        let intentions = intentions(&held, stored, &principal);
         let programs = intentions.iter().filter(|one| brings_program(one)).count();
         if programs > PROGRAMS_MAX {
             let mut refused = Refused::new(ErrorCode::TooLarge, "too many programs in one write");
@@ -72,7 +92,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             // Compiling takes its time where it holds up nobody else.
             let store = Arc::clone(&self.port.shared.store);
             let items = items.to_vec();
-            let propose = move || propose_items(&store, client, count, &items, &principal);
+            let propose =
+                move || propose_items(&store, [client, stored], count, &items, &principal);
             match tokio::task::spawn_blocking(propose).await {
                 Ok(proposal) => proposal,
                 Err(_) => Err(StoreError::Poisoned),
@@ -115,7 +136,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let principal = self.principal.name.clone();
         let expect = one.expect.read().unwrap_or_default();
         let intention = Intention {
-            client,
+            client: self.stored(),
             nonce,
             topic: one.topic,
             operation,
@@ -130,6 +151,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let before = self.admit(nonce, &[intention], size)?;
         let proposal = self.port.shared.propose(&[intention]);
         self.proposed(tag, nonce, 1, size, permit, before, proposal)
+    }
+
+    /// The id under which the store knows the session; none without one.
+    fn stored(&self) -> ClientId {
+        let session = self.session.as_ref();
+        session.map_or(ClientId::NONE, |session| session.client)
     }
 
     /// Room for a write of this size; asked first, because a write that finds
@@ -256,15 +283,24 @@ fn bad_items(error: &ItemsError) -> Refused {
 /// Reads the items again on a thread that may wait.
 fn propose_items(
     store: &Store,
-    client: ClientId,
+    [client, stored]: [ClientId; 2],
     count: u32,
     items: &[u8],
     principal: &str,
 ) -> Result<Proposal, StoreError> {
     let held = read_items(client, count, items).unwrap_or_default();
-    let intentions: Vec<_> = held
-        .iter()
-        .map(|item| item.intention(principal.as_bytes()))
-        .collect();
-    store.propose(&intentions)
+    store.propose(&intentions(&held, stored, principal))
+}
+
+/// The items as the store gets them.
+fn intentions<'a>(
+    held: &'a [Held<'a>],
+    stored: ClientId,
+    principal: &'a str,
+) -> Vec<Intention<'a>> {
+    let intention = |item: &'a Held<'a>| Intention {
+        client: stored,
+        ..item.intention(principal.as_bytes())
+    };
+    held.iter().map(intention).collect()
 }

@@ -11,7 +11,9 @@ use super::Right;
 pub(super) fn needs<'a>(intention: &Intention<'a>) -> impl Iterator<Item = (Right, &'a str)> {
     let topic = intention.topic;
     let own = rights(&intention.operation).iter();
-    own.map(move |right| (*right, topic))
+    // Who administers does so for the server, whichever topic it is about.
+    let on = move |right| if right == Right::Admin { "" } else { topic };
+    own.map(move |right| (*right, on(*right)))
         .chain(letters(&intention.operation))
 }
 

@@ -31,6 +31,13 @@ pub(crate) struct Principal {
     pub(super) charged: Charged,
 }
 
+impl Principal {
+    /// Whether it is the person whose files the store is in.
+    pub(crate) fn is_owner(&self) -> bool {
+        self.proof == Proof::Owner
+    }
+}
+
 impl PartialEq for Principal {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name

@@ -115,6 +115,50 @@ fn answers_that_nobody_takes_are_bounded() {
     assert_eq!((again.status, again.body.len()), (200, VALUE_BYTES));
 }
 
+/// A page ends where there is no room for more of it, and says where.
+#[test]
+fn a_page_takes_no_more_room_than_there_is_while_it_is_made() {
+    const RECORDS: usize = 30;
+    let world = with_value(&[("body_rate_after", "10m")]);
+    assert_eq!(world.ask("PUT /v1/topics/s", "", b"").status, 201);
+    let text = format!("\"{}\"", "y".repeat(50_000));
+    let value = text.as_bytes();
+    for n in 0..RECORDS {
+        let key = format!("{n:03}");
+        let key = key.as_bytes();
+        let put = Operation::Put { key, value };
+        let sent = world.store.propose(&[Intention::new("s", put)]);
+        sent.unwrap().wait().unwrap();
+    }
+    let mut clients: Vec<Client> = (0..16).map(|_| world.client()).collect();
+    for client in &mut clients {
+        client.send(&request("GET /v1/topics/t/keys/large", "", b""));
+    }
+    for client in &clients {
+        assert_eq!(status(&client.stream), "200");
+    }
+    for target in [
+        "/v1/topics/s/events?max-bytes=16777216",
+        "/v1/topics/s/events?max-bytes=16777216&order=desc",
+        "/v1/topics/s/keys?values=true",
+    ] {
+        let page = world.ask(&format!("GET {target}"), "", b"");
+        assert_eq!(page.status, 200, "{target}: {}", page.text());
+        let count: usize = page.get("weir-count").unwrap().parse().unwrap();
+        assert!((1..10).contains(&count), "{target}: {count}");
+        assert!(
+            page.get("link").unwrap().contains("rel=\"next\""),
+            "{target}"
+        );
+    }
+    for client in &mut clients {
+        assert_eq!(client.reply(false).body.len(), VALUE_BYTES);
+    }
+    let page = world.ask("GET /v1/topics/s/events?max-bytes=16777216", "", b"");
+    let count: usize = page.get("weir-count").unwrap().parse().unwrap();
+    assert_eq!(count, RECORDS + 1, "CREATE as well");
+}
+
 #[test]
 fn who_trickles_a_large_body_is_cut() {
     // From its first byte that is not small on, 64 KiB a second are due.

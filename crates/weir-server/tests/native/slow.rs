@@ -159,7 +159,24 @@ fn filled(directory: &std::path::Path, options: &OpenOptions) {
         };
         writes.push(Intention::new("t", put));
     }
+    let numbered = Operation::Put {
+        key: b".ds/seq",
+        value: b"a",
+    };
+    writes.push(Intention::new("t", numbered));
+    // A stream whose name an earlier one had, which its forks kept.
+    let data = Operation::Put {
+        key: b"",
+        value: b"x",
+    };
+    writes.extend([create, data].map(|operation| Intention::new("s", operation)));
     store.propose(&writes).unwrap().wait().unwrap();
+    let gone = Operation::Put {
+        key: b"gone/s",
+        value: b"1",
+    };
+    let registry = [create, gone].map(|operation| Intention::new(".weir.ds", operation));
+    store.propose_own(&registry).unwrap().wait().unwrap();
     store.checkpoint().unwrap();
     store.close().unwrap();
 }
@@ -206,17 +223,19 @@ fn listen(after: After) -> Message<'static> {
     })
 }
 
-#[test]
-fn who_waits_for_the_disk_holds_up_nobody() {
-    let directory = tempfile::tempdir().unwrap();
+/// A server of one thread on a store whose disk can be stopped.
+fn slow(
+    directory: &std::path::Path,
+    change: impl FnOnce(&mut ServerConfig),
+) -> (Server, Arc<Gate>) {
     let options = OpenOptions {
         durability: Durability::Memory,
         ..OpenOptions::default()
     };
-    filled(directory.path(), &options);
+    filled(directory, &options);
     let gate = Arc::new(Gate::default());
     let disk = SlowDisk {
-        inner: FileDisk::open(directory.path()).unwrap(),
+        inner: FileDisk::open(directory).unwrap(),
         gate: Arc::clone(&gate),
     };
     let store = Arc::new(Store::open_disk(Arc::new(disk), &options).unwrap());
@@ -224,7 +243,37 @@ fn who_waits_for_the_disk_holds_up_nobody() {
     config.threads = 1;
     config.http = Some(Address("127.0.0.1:0".parse().unwrap()));
     config.native = Some(Address("127.0.0.1:0".parse().unwrap()));
-    let server = Server::start(config, Arc::clone(&store)).unwrap();
+    change(&mut config);
+    (Server::start(config, store).unwrap(), gate)
+}
+
+/// What a late writer has missed takes too long to read: it hears that it was
+/// late all the same.
+#[test]
+fn a_conflict_is_told_without_what_cannot_be_read_in_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, gate) = slow(directory.path(), |config| {
+        config.store_timeout = Duration::from_secs(2);
+    });
+    gate.set(true);
+    let closed = Closed(&gate);
+    let fields = "If-None-Match: *\r\nPrefer: conflicts=5\r\nContent-Length: 0\r\n";
+    let mut stream = ask(&server, "PUT /v1/topics/t/keys/k", fields);
+    gate.wait_for(1);
+    let mut answer = [0; 13];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 412 ");
+    drop(closed);
+}
+
+#[test]
+fn who_waits_for_the_disk_holds_up_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, gate) = slow(directory.path(), |_| {});
+    // What these streams are made of is known from here on.
+    for line in ["HEAD /ds/s", "HEAD /ds/t"] {
+        answered(&mut ask(&server, line, ""), "\r\n\r\n");
+    }
     gate.set(true);
     let closed = Closed(&gate);
     let mut held = 0;
@@ -251,6 +300,13 @@ fn who_waits_for_the_disk_holds_up_nobody() {
     web.push(ask(&server, "GET /v1/topics/t/events/7", ""));
     holds(1);
     web.push(ask(&server, "GET /v1/topics/t/keys/k", ""));
+    holds(1);
+    web.push(ask(&server, "GET /ds/s?offset=now", ""));
+    holds(1);
+    let fields = "Content-Type: text/plain\r\nStream-Seq: b\r\nContent-Length: 1\r\n";
+    let mut append = ask(&server, "POST /ds/t", fields);
+    append.write_all(b"y").unwrap();
+    web.push(append);
     holds(1);
     let (topic, key) = ("t", &b"k"[..]);
     let mut peers = Vec::new();

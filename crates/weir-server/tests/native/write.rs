@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::net::Shutdown;
 
-use weir_core::protocol::{Hello, Message, Packet};
+use weir_core::protocol::{CHAIN, Hello, Message, Packet};
 use weir_core::{ClientId, Effect, ErrorCode, Outcome};
+use weir_server::Rate;
 
 use crate::peer::{CLIENT, Peer, World, puts};
 
@@ -271,4 +272,41 @@ fn a_client_that_takes_no_answers_is_read_no_further_and_holds_up_nobody() {
             .eq(1..=sent)
     );
     rest.join().unwrap();
+}
+
+/// Sends a put without session, and says whether it was taken; else the pause
+/// that the server asks for.
+fn put_one(peer: &mut Peer, chained: bool) -> Result<(), Option<u64>> {
+    let items = &puts(ClientId::NONE, "t", 0, 1);
+    let message = Message::Write { count: 1, items };
+    peer.send(&Packet {
+        require: if chained { CHAIN } else { b"" },
+        ..Packet::new(message)
+    });
+    let got = peer.next().unwrap();
+    match got.packet().message {
+        Message::Committed { .. } => Ok(()),
+        Message::Refusal(refusal) => {
+            assert_eq!(refusal.code(), Some(ErrorCode::Rate));
+            Err(refusal.retry_ms)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_chained_write_is_refused_with_the_one_before_it() {
+    let world = World::with(|config| config.rate_requests = Rate::Units(1000));
+    world.create("t");
+    let (mut peer, mut other) = (world.plain(), world.plain());
+    // Two seconds more than may be owed.
+    peer.puts(ClientId::NONE, "t", 0, 3000);
+    peer.next().unwrap();
+    assert!(matches!(put_one(&mut peer, false), Err(Some(_))));
+    while put_one(&mut other, false).is_err() {}
+    // Others may write by now; nothing overtakes what was refused here.
+    assert_eq!(put_one(&mut peer, true), Err(None));
+    while put_one(&mut peer, false).is_err() {}
+    // Behind one that was taken it is asked for the rate alone.
+    assert_ne!(put_one(&mut peer, true), Err(None));
 }

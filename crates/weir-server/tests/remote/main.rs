@@ -8,12 +8,15 @@
 )]
 
 mod alike;
+mod awaited;
 mod cuts;
+mod deadlines;
 mod follow;
 mod groups;
 mod history;
 mod paced;
 mod proxy;
 mod query;
+mod redirect;
 mod series;
 mod world;

@@ -1,6 +1,11 @@
 //! A client whose server asks it to be slower: it is, and loses nothing.
 
-use weir::{Intention, TopicOptions};
+use std::time::Duration;
+
+use weir::{
+    ConnectOptions, Effect, ErrorCode, Intention, Proposal, ReadFrom, StoreError, TopicOptions,
+    Weir, WeirError,
+};
 use weir_server::Rate;
 
 use crate::world::{CLIENT, World, put};
@@ -24,4 +29,148 @@ fn a_session_that_writes_too_fast_waits_and_goes_on() {
     let found = world.values("t");
     assert_eq!(found.len(), BATCHES * ITEMS);
     assert_eq!(found.last().unwrap(), "5.999");
+}
+
+/// A client of a server that takes so many items a second.
+fn slow(items: u64) -> (World, Weir) {
+    let world = World::with(|config| config.rate_requests = Rate::Units(items));
+    let topic = world.near().topic("t").unwrap();
+    assert!(topic.create(&TopicOptions::default()).unwrap().is_valid());
+    let far = world.connect();
+    (world, far)
+}
+
+/// Hands calls of `items` values over without waiting, each value the number
+/// behind the one before.
+fn import(far: &Weir, calls: usize, items: usize) -> Vec<Proposal> {
+    let call = |call: usize| {
+        let numbers = call * items..(call + 1) * items;
+        let values: Vec<String> = numbers.map(|n| n.to_string()).collect();
+        let puts: Vec<Intention<'_>> = values.iter().map(|value| put("t", "k", value)).collect();
+        far.propose(&puts).unwrap()
+    };
+    (0..calls).map(call).collect()
+}
+
+fn check(world: &World, count: usize) {
+    let wanted: Vec<String> = (0..count).map(|n| n.to_string()).collect();
+    assert!(world.values("t") == wanted, "each once and in order");
+}
+
+#[test]
+fn an_import_without_session_waits_and_goes_on() {
+    let (world, far) = slow(3000);
+    for proposal in import(&far, 12, 1000) {
+        assert!(proposal.wait().unwrap().iter().all(|one| {
+            one.commit()
+                .is_some_and(|commit| commit.effect == Effect::Valid)
+        }));
+    }
+    check(&world, 12_000);
+}
+
+#[test]
+fn calls_of_one_item_without_session_keep_their_order() {
+    let (world, far) = slow(2000);
+    // Waiting for each tenth makes packets of many sizes, many on their way.
+    let mut proposals = std::collections::VecDeque::new();
+    for n in 0..4000 {
+        let value = n.to_string();
+        proposals.push_back(far.propose(&[put("t", "k", &value)]).unwrap());
+        if proposals.len() > 10 {
+            let proposal: Proposal = proposals.pop_front().unwrap();
+            assert!(proposal.wait().unwrap().iter().all(|one| {
+                one.commit()
+                    .is_some_and(|commit| commit.effect == Effect::Valid)
+            }));
+        }
+    }
+    for proposal in proposals {
+        assert!(proposal.wait().unwrap().iter().all(|one| {
+            one.commit()
+                .is_some_and(|commit| commit.effect == Effect::Valid)
+        }));
+    }
+    check(&world, 4000);
+}
+
+#[test]
+fn a_read_waits_and_is_answered() {
+    let (_world, far) = slow(200);
+    let topic = far.topic("t").unwrap();
+    topic.put("k", "v").unwrap();
+    for _ in 0..500 {
+        assert_eq!(topic.get("k").unwrap().unwrap().value(), b"v");
+    }
+}
+
+#[test]
+fn a_reader_of_records_waits_and_begins() {
+    let (_world, far) = slow(100);
+    let topic = far.topic("t").unwrap();
+    topic.put("k", "v").unwrap();
+    for _ in 0..150 {
+        let mut pages = topic.pages(ReadFrom::Start).unwrap();
+        assert_eq!(pages.next().unwrap().unwrap().iter().count(), 2);
+    }
+    for _ in 0..150 {
+        let mut latest = topic.latest(Duration::ZERO).unwrap();
+        assert!(latest.next().unwrap().unwrap().replay);
+    }
+}
+
+#[test]
+fn what_another_client_has_used_up_delays_and_loses_nothing() {
+    let (world, far) = slow(3000);
+    let other = world.connect();
+    other.topic("o").unwrap().ensure().unwrap();
+    let topic = far.topic("t").unwrap();
+    std::thread::scope(|scope| {
+        let overload = scope.spawn(|| {
+            let puts = vec![put("o", "k", "v"); 1000];
+            for proposal in (0..6).map(|_| other.propose(&puts).unwrap()) {
+                assert_eq!(proposal.wait().unwrap().len(), 1000);
+            }
+        });
+        let mut session = far.session(CLIENT);
+        for n in 0..100 {
+            let value = n.to_string();
+            if n % 2 == 0 {
+                assert!(topic.put("k", &value).unwrap().is_valid());
+            } else {
+                assert!(session.execute(&[put("t", "k", &value)]).unwrap()[0].is_valid());
+            }
+            let found = topic.get("k").unwrap().unwrap();
+            assert_eq!(found.value(), value.as_bytes());
+        }
+        overload.join().unwrap();
+    });
+    check(&world, 100);
+    assert_eq!(world.values("o").len(), 6000);
+}
+
+#[test]
+fn a_pause_longer_than_the_patience_is_told() {
+    let world = World::with(|config| config.rate_requests = Rate::Units(10));
+    let topic = world.near().topic("t").unwrap();
+    assert!(topic.create(&TopicOptions::default()).unwrap().is_valid());
+    let mut options = ConnectOptions::default();
+    options.patience = Duration::from_secs(5);
+    let url = format!("weir://{}", world.address);
+    let far = Weir::connect_with(&url, &options).unwrap();
+    // Ten minutes of debt.
+    let many = vec![put("t", "k", "v"); 6000];
+    assert_eq!(far.propose(&many).unwrap().wait().unwrap().len(), 6000);
+    let is_rate = |error: WeirError| match error {
+        WeirError::Store(StoreError::Far { code, .. }) => assert_eq!(code, ErrorCode::Rate),
+        other => panic!("{other:?}"),
+    };
+    let topic = far.topic("t").unwrap();
+    is_rate(topic.put("k", "w").unwrap_err());
+    is_rate(topic.get("k").unwrap_err());
+    let mut session = far.session(CLIENT);
+    is_rate(session.execute(&[put("t", "k", "w")]).unwrap_err());
+    // It was not written, and the session goes on where it stood.
+    assert_eq!(world.values("t").len(), 6000);
+    assert_eq!(session.next_nonce(), 1);
 }

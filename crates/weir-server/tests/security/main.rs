@@ -14,6 +14,7 @@ mod reload;
 mod remote;
 mod rights;
 mod secrets;
+mod sessions;
 mod start;
 mod streams;
 mod tls;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir::{ConnectOptions, ErrorCode, StoreError, Weir, WeirError};
+use weir::{ConnectOptions, ErrorCode, Intention, Operation, StoreError, Weir, WeirError};
 use weir_server::security::{ClientCertificates, IdentitiesFile, now_ms};
 
 use crate::world::{Authority, Files, World, loopback};
@@ -56,6 +56,30 @@ fn writes_and_reads_go_over_tls_with_a_token() {
     assert_eq!(records, 201);
     let denied = far.topic("u").unwrap().put(b"k", b"v").unwrap_err();
     assert_eq!(code(&denied), ErrorCode::Forbidden);
+}
+
+#[test]
+fn only_who_administers_stops_a_topic() {
+    let files = files();
+    let admin = files.token("operator", &["admin"]);
+    let writer = files.token("writer", &["create,put,delete,program,destroy **"]);
+    let world = files.start(|_| {});
+    world.create("t");
+    let [admin, writer] = [admin, writer].map(|token| {
+        Weir::connect_with(&url(&world), &options(&world, Some(token.expose()))).unwrap()
+    });
+    let stop = |stopped| [Intention::new("t", Operation::Quarantine { stopped })];
+    let denied = writer
+        .propose(&stop(true))
+        .and_then(|sent| Ok(sent.wait()?));
+    assert_eq!(code(&denied.unwrap_err()), ErrorCode::Forbidden);
+    let put = || writer.topic("t").unwrap().append("x").unwrap().is_valid();
+    assert!(put());
+    admin.propose(&stop(true)).unwrap().wait().unwrap();
+    assert!(!put());
+    admin.propose(&stop(false)).unwrap().wait().unwrap();
+    assert!(put());
+    world.audited(&["\"denied\"", "admin", "writer"]);
 }
 
 #[test]

@@ -5,12 +5,13 @@
 //! judged again.
 
 use std::sync::Arc;
+use std::task::Poll;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use weir_core::limits::TXN_OPS_MAX;
 use weir_core::{Commit, Detail, Effect, ErrorCode, Expect, Intention, Operation, TxnOp};
-use weir_store::StoreError;
+use weir_store::{Current, StoreError};
 
 use super::config::{closes, content_type, single};
 use super::producer::{Producer, State, Verdict};
@@ -80,22 +81,35 @@ impl<T> Seen<T> {
 }
 
 /// Reads the record of a key. One that retention has removed says nothing.
-fn seen<T>(
-    edge: &Edge,
+async fn seen<T>(
+    edge: &Arc<Edge>,
     topic: &str,
     key: &[u8],
     read: impl FnOnce(&[u8]) -> Option<T>,
 ) -> Result<Seen<T>, Problem> {
     let store = &edge.shared.store;
-    let page = match store.get(topic, key) {
-        Err(StoreError::RecordsGone { .. }) => {
-            let offset = store.key_offset(topic, key).map(|offset| offset.0);
-            return Ok(Seen {
-                value: None,
-                offset,
+    let page = match store.get_now(topic, key) {
+        Poll::Ready(Current::Record(page)) => Some(page),
+        Poll::Ready(Current::NoKey | Current::NoTopic) => None,
+        Poll::Pending => {
+            let store = Arc::clone(store);
+            let (topic, key) = (topic.to_owned(), key.to_owned());
+            let found = offload::run(move || match store.get(&topic, &key) {
+                Err(StoreError::RecordsGone { .. }) => {
+                    Ok(Err(store.key_offset(&topic, &key).map(|offset| offset.0)))
+                }
+                page => page.map(Ok).map_err(|error| problem::of_store(&error)),
             });
+            match found.await? {
+                Ok(page) => page,
+                Err(offset) => {
+                    return Ok(Seen {
+                        value: None,
+                        offset,
+                    });
+                }
+            }
         }
-        page => page.map_err(|error| problem::of_store(&error))?,
     };
     let record = page.as_ref().and_then(|page| page.iter().next());
     let record = record
@@ -267,11 +281,11 @@ async fn attempt(
     let topic = view.topic.as_str();
     let key = asked.producer.as_ref().map(Producer::key);
     let producer = match &key {
-        Some(key) => seen(edge, topic, key, |value| serde_json::from_slice(value).ok())?,
+        Some(key) => seen(edge, topic, key, |value| serde_json::from_slice(value).ok()).await?,
         None => Seen::NOTHING,
     };
     let order = match &asked.order {
-        Some(_) => seen(edge, topic, ORDER, |value| Some(value.to_vec()))?,
+        Some(_) => seen(edge, topic, ORDER, |value| Some(value.to_vec())).await?,
         None => Seen::NOTHING,
     };
     if let Some(reply) = judge(asked, view, body, &producer, &order)? {

@@ -56,8 +56,10 @@ pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<R
     } else {
         None
     };
-    let find = |topic: &str| View::find(&edge.ds, &edge.shared.store, topic);
-    if let Some(view) = find(topic)?.filter(|view| !view.is_empty_topic()) {
+    if let Some(view) = view::look(edge, topic)
+        .await?
+        .filter(|view| !view.is_empty_topic())
+    {
         return if view.gone {
             Err(kept())
         } else {
@@ -65,7 +67,10 @@ pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<R
         };
     }
     let source = match &asked.fork {
-        Some(fork) => Some(source_of(fork, find(&fork.from)?.ok_or_else(no_topic))?),
+        Some(fork) => Some(source_of(
+            fork,
+            view::look(edge, &fork.from).await?.ok_or_else(no_topic),
+        )?),
         None => None,
     };
     let (config, slice) = plan(edge, &asked, source.as_ref()).await?;
@@ -79,7 +84,7 @@ pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<R
     let made = make(edge, call, &asked, (&config, &text), [&slice, body]).await;
     let Some(commit) = made? else {
         // Somebody else was faster.
-        let view = find(topic)?.ok_or_else(no_topic)?;
+        let view = view::look(edge, topic).await?.ok_or_else(no_topic)?;
         return again(&asked, &view);
     };
     // The record of the description stands at the position where it begins.

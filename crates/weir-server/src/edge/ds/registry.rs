@@ -109,6 +109,13 @@ fn value(store: &Store, key: &str) -> Result<Option<Vec<u8>>, Problem> {
     Ok(record.map(|record| record.value.to_vec()))
 }
 
+/// Whether there is an entry that says a stream of this name is kept for its
+/// forks only; no question to a disk.
+pub(super) fn may_be_gone(store: &Store, topic: &str) -> bool {
+    let key = gone_key(topic);
+    store.key_offset(REGISTRY, key.as_bytes()).is_some()
+}
+
 /// Whether a stream is kept for its forks only.
 pub(super) fn is_gone(store: &Store, topic: &str, incarnation: u64) -> Result<bool, Problem> {
     let kept = value(store, &gone_key(topic))?;

@@ -28,7 +28,7 @@ pub(super) async fn delete(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Probl
     let topic = &call.matched.topic;
     view::open(edge, topic).await?;
     let held = turn(edge, &edge.ds.structure).await?;
-    let view = View::find(&edge.ds, &edge.shared.store, topic)?.ok_or_else(no_topic)?;
+    let view = view::look(edge, topic).await?.ok_or_else(no_topic)?;
     if view.gone {
         return Err(view::gone());
     }
@@ -41,7 +41,7 @@ pub(super) async fn delete(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Probl
 /// any more. False when there is one by this name that stays.
 pub(super) async fn expired(edge: &Arc<Edge>, topic: &str) -> Result<bool, Problem> {
     let _turn = turn(edge, &edge.ds.structure).await?;
-    let Some(view) = View::find(&edge.ds, &edge.shared.store, topic)? else {
+    let Some(view) = view::look(edge, topic).await? else {
         registry::change(edge, vec![registry::expired(topic)]).await?;
         edge.ds.forget(topic);
         return Ok(true);
@@ -86,7 +86,7 @@ async fn end(edge: &Arc<Edge>, view: &View, principal: &[u8]) -> Result<bool, Pr
         changes.extend(source.map(|fork| registry::unforked(&fork.from, &view.topic)));
         registry::change(edge, changes).await?;
         let Some(fork) = &view.config.fork else { break };
-        let source = View::find(ds, &edge.shared.store, &fork.from)?;
+        let source = view::look(edge, &fork.from).await?;
         match source {
             Some(source)
                 if source.gone
@@ -173,7 +173,7 @@ pub(crate) async fn sweep(edge: Arc<Edge>, mut phase: watch::Receiver<Phase>) {
 /// was kept for it.
 async fn tidy(edge: &Arc<Edge>, source: &str, fork: &str) -> Result<(), Problem> {
     let held = turn(edge, &edge.ds.structure).await?;
-    let view = View::find(&edge.ds, &edge.shared.store, fork)?;
+    let view = view::look(edge, fork).await?;
     let of = view.as_ref().and_then(|view| view.config.fork.as_ref());
     if of.is_some_and(|fork| fork.from == source) {
         return Ok(());
@@ -181,7 +181,7 @@ async fn tidy(edge: &Arc<Edge>, source: &str, fork: &str) -> Result<(), Problem>
     let change: Change = registry::unforked(source, fork);
     registry::change(edge, vec![change]).await?;
     drop(held);
-    match View::find(&edge.ds, &edge.shared.store, source)? {
+    match view::look(edge, source).await? {
         Some(view) if view.gone => expired(edge, source).await.map(drop),
         _ => Ok(()),
     }

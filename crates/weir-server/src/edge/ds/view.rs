@@ -45,7 +45,8 @@ pub(crate) struct View {
 
 impl View {
     /// Finds a stream; `None` when there is none. Says nothing about expiry.
-    pub(crate) fn find(ds: &Ds, store: &Store, topic: &str) -> Result<Option<Self>, Problem> {
+    /// May wait for a disk: elsewhere it is [`look`].
+    pub(super) fn find(ds: &Ds, store: &Store, topic: &str) -> Result<Option<Self>, Problem> {
         let standing = store.standing(topic);
         let lives = standing.and_then(|topic| Some((topic.incarnation?.0, topic.created?.0)));
         let Some((incarnation, created)) = lives else {
@@ -147,16 +148,29 @@ impl View {
 /// The stream of a name. What it was made with is read where one may wait for
 /// the disk, unless it is at hand.
 pub(super) async fn look(edge: &Arc<Edge>, topic: &str) -> Result<Option<View>, Problem> {
-    let known = {
-        let configs = &edge.ds.configs;
-        let configs = configs.lock().unwrap_or_else(PoisonError::into_inner);
-        configs.contains_key(topic)
-    };
-    if known {
+    if is_at_hand(edge, topic) {
         return View::find(&edge.ds, &edge.shared.store, topic);
     }
     let (edge, topic) = (Arc::clone(edge), topic.to_owned());
     offload::run(move || View::find(&edge.ds, &edge.shared.store, &topic)).await
+}
+
+/// Whether all that is said about a stream is in memory.
+fn is_at_hand(edge: &Edge, topic: &str) -> bool {
+    let store = &edge.shared.store;
+    let standing = store.standing(topic);
+    let Some(incarnation) = standing.and_then(|topic| topic.incarnation) else {
+        // There is none.
+        return true;
+    };
+    let known = {
+        let configs = &edge.ds.configs;
+        let configs = configs.lock().unwrap_or_else(PoisonError::into_inner);
+        configs
+            .get(topic)
+            .is_some_and(|(of, _)| *of == incarnation.0)
+    };
+    known && !registry::may_be_gone(store, topic)
 }
 
 /// The stream of a name, as a request meets it: one that has expired is

@@ -1,0 +1,162 @@
+//! Members and elements of JSON, as many as there may be.
+//!
+//! What is decoded can be many times as large as its text, so what is too much
+//! is noticed while it is read, not afterwards.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+/// Members of an object within an item.
+pub(super) const MEMBERS_MAX: usize = 1024;
+
+/// The first elements of an array.
+#[derive(Debug)]
+pub(super) struct Few<T, const MAX: usize> {
+    pub(super) items: Vec<T>,
+    /// There are more.
+    pub(super) more: bool,
+}
+
+impl<T, const MAX: usize> Default for Few<T, MAX> {
+    fn default() -> Self {
+        Self {
+            items: Vec::new(),
+            more: false,
+        }
+    }
+}
+
+struct Elements<T, const MAX: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Elements<T, MAX> {
+    type Value = Few<T, MAX>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Self::Value, A::Error> {
+        let mut few = Few::default();
+        while few.items.len() < MAX {
+            match from.next_element()? {
+                Some(item) => few.items.push(item),
+                None => return Ok(few),
+            }
+        }
+        while from.next_element::<IgnoredAny>()?.is_some() {
+            few.more = true;
+        }
+        Ok(few)
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Few<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_seq(Elements(PhantomData))
+    }
+}
+
+/// An object of at most [`MEMBERS_MAX`] members.
+#[derive(Debug)]
+pub(super) struct Members<'a, V>(pub(super) BTreeMap<Cow<'a, str>, V>);
+
+struct Fields<V>(PhantomData<V>);
+
+impl<'de, V: Deserialize<'de>> Visitor<'de> for Fields<V> {
+    type Value = Members<'de, V>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Self::Value, A::Error> {
+        let mut members = BTreeMap::new();
+        while let Some((name, value)) = from.next_entry()? {
+            if members.len() == MEMBERS_MAX {
+                return Err(A::Error::custom("an object has too many members"));
+            }
+            members.insert(name, value);
+        }
+        Ok(Members(members))
+    }
+}
+
+impl<'de: 'a, 'a, V: Deserialize<'de>> Deserialize<'de> for Members<'a, V> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(Fields(PhantomData))
+    }
+}
+
+/// What a condition is about.
+#[derive(Debug)]
+pub(super) enum Word<'a> {
+    Yes(bool),
+    Number(u64),
+    Text(Cow<'a, str>),
+}
+
+struct Words;
+
+impl<'de> Visitor<'de> for Words {
+    type Value = Word<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number, a text or true")
+    }
+
+    fn visit_bool<E: Error>(self, yes: bool) -> Result<Self::Value, E> {
+        Ok(Word::Yes(yes))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Word::Number(number))
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Word::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Word::Text(Cow::Owned(text.to_owned())))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Word<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn what_is_too_much_is_not_kept() {
+        let few: Few<u8, 3> = serde_json::from_str("[1,2,3]").unwrap();
+        assert_eq!((few.items.len(), few.more), (3, false));
+        let few: Few<u8, 3> = serde_json::from_str("[1,2,3,{\"a\":[]},5]").unwrap();
+        assert_eq!((few.items.len(), few.more), (3, true));
+        assert!(serde_json::from_str::<Few<u8, 3>>("[1,2,3,4").is_err());
+        let object = |count: usize| {
+            let members: Vec<String> = (0..count).map(|n| format!("\"{n}\":1")).collect();
+            format!("{{{}}}", members.join(","))
+        };
+        let read =
+            |text: &str| serde_json::from_str::<Members<'_, u8>>(text).map(|all| all.0.len());
+        assert_eq!(read(&object(MEMBERS_MAX)).unwrap(), MEMBERS_MAX);
+        assert!(read(&object(MEMBERS_MAX + 1)).is_err());
+        for nested in ["[1]", "{}", "1.5", "-1", "null"] {
+            assert!(
+                serde_json::from_str::<Word<'_>>(nested).is_err(),
+                "{nested}"
+            );
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Whose session it is (docs/decisions/0045).
+//!
+//! A client id is what its client says it is. Where principals are known, the
+//! store sees another one: a hash of principal and client id, so that nobody
+//! can take the nonces of another principal, whatever ids it knows. And each
+//! principal has a share of the sessions that the store keeps.
+//!
+//! The uses are counted since the start of the server; sessions from before it
+//! count from their next use on.
+//!
+//! What must never happen here: a question to the store under the lock.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use sha2::{Digest as _, Sha256};
+use weir_core::ClientId;
+use weir_core::limits::SESSION_TTL_MS;
+
+use crate::access::Principal;
+
+/// Time from a session's last use after which it may make room for another.
+const IDLE: Duration = Duration::from_millis(SESSION_TTL_MS);
+/// What a principal is told that has all of its sessions.
+pub(crate) const SESSIONS_FULL: &str =
+    "this principal has as many sessions as it may have within a day";
+/// Least time between two looks for sessions of a principal that are over.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The sessions of all principals.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    /// Sessions of one principal.
+    max: usize,
+    shares: Mutex<HashMap<String, Share>>,
+}
+
+/// Those of one principal.
+#[derive(Debug, Default)]
+struct Share {
+    uses: HashMap<ClientId, Use>,
+    looked: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Use {
+    /// Requests and connections that use it now.
+    open: usize,
+    /// When the last one before them ended.
+    used: Instant,
+}
+
+impl Use {
+    fn is_over(&self, now: Instant) -> bool {
+        self.open == 0 && now.saturating_duration_since(self.used) >= IDLE
+    }
+}
+
+/// Why a session cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shut {
+    /// It was used before principals were known, so it is not known whose it is.
+    Expired,
+    /// The principal has all of its sessions.
+    Full,
+}
+
+/// A session that is being used.
+#[derive(Debug)]
+pub(crate) struct InUse {
+    /// The id under which the store knows it.
+    pub(crate) client: ClientId,
+    /// Who counts it, and for whom.
+    counted: Option<(Arc<Sessions>, String)>,
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        let Some((sessions, name)) = &self.counted else {
+            return;
+        };
+        let mut shares = sessions.lock();
+        let share = shares.get_mut(name);
+        if let Some(one) = share.and_then(|share| share.uses.get_mut(&self.client)) {
+            one.open = one.open.saturating_sub(1);
+            one.used = Instant::now();
+        }
+    }
+}
+
+/// The id under which the store knows the session `client` of a principal: the
+/// first 16 bytes of SHA-256 over the name and the id, each behind its length
+/// in 8 bytes. The id itself for the owner of the directory, who has the files
+/// anyway, and where nobody is known.
+pub(crate) fn stored(principal: &Principal, client: ClientId) -> ClientId {
+    if client.is_none() || principal.name.is_empty() || principal.is_owner() {
+        return client;
+    }
+    let mut hash = Sha256::new();
+    for part in [principal.name.as_bytes(), &client.0] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let mut id = [0_u8; 16];
+    let hash = hash.finalize();
+    id.iter_mut().zip(hash).for_each(|(to, from)| *to = from);
+    ClientId(id)
+}
+
+impl Sessions {
+    /// At most `max` for each principal.
+    pub(crate) fn new(max: usize) -> Self {
+        Self {
+            max,
+            shares: Mutex::default(),
+        }
+    }
+
+    /// Uses the session that `principal` calls `client`. `first` is the lowest
+    /// nonce that it asks about, if it does; `last_nonce` what the store knows
+    /// of an id.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        principal: &Principal,
+        client: ClientId,
+        first: Option<u64>,
+        last_nonce: impl Fn(ClientId) -> u64,
+    ) -> Result<InUse, Shut> {
+        let id = stored(principal, client);
+        let last = last_nonce(id);
+        if id != client && last == 0 && first.is_some_and(|first| first <= last_nonce(client)) {
+            return Err(Shut::Expired);
+        }
+        // The store refuses to begin with another nonce.
+        let begins = last > 0 || first.is_none_or(|first| first == 1);
+        self.count(principal, id, begins, last_nonce)
+    }
+
+    /// The same for an id that is the principal's whatever it is called.
+    pub(crate) fn enter_own(
+        self: &Arc<Self>,
+        principal: &Principal,
+        id: ClientId,
+        last_nonce: impl Fn(ClientId) -> u64,
+    ) -> Result<InUse, Shut> {
+        self.count(principal, id, true, last_nonce)
+    }
+
+    fn count(
+        self: &Arc<Self>,
+        principal: &Principal,
+        id: ClientId,
+        begins: bool,
+        last_nonce: impl Fn(ClientId) -> u64,
+    ) -> Result<InUse, Shut> {
+        if id.is_none() || principal.name.is_empty() || principal.is_owner() || !begins {
+            return Ok(InUse {
+                client: id,
+                counted: None,
+            });
+        }
+        let name = &principal.name;
+        let is_known = last_nonce(id) > 0;
+        if !self.take(name, id, is_known) {
+            // Those that were never written under take no place in the store.
+            let unused = self.closed(name);
+            let unused = unused.filter(|id| last_nonce(*id) == 0).collect();
+            self.forget(name, unused);
+            if !self.take(name, id, is_known) {
+                return Err(Shut::Full);
+            }
+        }
+        Ok(InUse {
+            client: id,
+            counted: Some((Arc::clone(self), name.clone())),
+        })
+    }
+
+    /// Counts one more use of the session; false if there is no room for it.
+    fn take(&self, name: &str, id: ClientId, is_known: bool) -> bool {
+        let now = Instant::now();
+        let mut shares = self.lock();
+        if !shares.contains_key(name) {
+            shares.retain(|_, share| {
+                share.uses.retain(|_, one| !one.is_over(now));
+                !share.uses.is_empty()
+            });
+        }
+        let share = shares.entry(name.to_owned()).or_default();
+        let has_room = is_known || share.uses.len() < self.max;
+        if !has_room && !share.uses.contains_key(&id) {
+            return false;
+        }
+        let one = share.uses.entry(id).or_insert(Use { open: 0, used: now });
+        one.open += 1;
+        true
+    }
+
+    /// Sessions of a principal that nobody uses now; none when they were looked
+    /// through a moment ago. Those whose time is over are forgotten.
+    fn closed(&self, name: &str) -> impl Iterator<Item = ClientId> + use<> {
+        let now = Instant::now();
+        let mut shares = self.lock();
+        let share = shares.get_mut(name).filter(|share| {
+            let looked = share.looked;
+            looked.is_none_or(|at| now.saturating_duration_since(at) >= LOOK_AGAIN)
+        });
+        let closed: Vec<ClientId> = share.map_or_else(Vec::new, |share| {
+            share.looked = Some(now);
+            share.uses.retain(|_, one| !one.is_over(now));
+            let closed = share.uses.iter().filter(|(_, one)| one.open == 0);
+            closed.map(|(id, _)| *id).collect()
+        });
+        closed.into_iter()
+    }
+
+    fn forget(&self, name: &str, unused: Vec<ClientId>) {
+        let mut shares = self.lock();
+        if let Some(share) = shares.get_mut(name) {
+            for id in unused {
+                if share.uses.get(&id).is_some_and(|one| one.open == 0) {
+                    share.uses.remove(&id);
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Share>> {
+        // Nothing that can panic is done under the lock.
+        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+    use super::*;
+
+    fn principal(name: &str) -> Principal {
+        let mut principal = Principal::default();
+        name.clone_into(&mut principal.name);
+        principal
+    }
+
+    fn client(n: u8) -> ClientId {
+        ClientId([n; 16])
+    }
+
+    #[test]
+    fn an_id_depends_on_principal_and_client() {
+        let [a, b] = ["a", "b"].map(principal);
+        assert_ne!(stored(&a, client(1)), stored(&b, client(1)));
+        assert_ne!(stored(&a, client(1)), stored(&a, client(2)));
+        assert_eq!(stored(&principal(""), client(1)), client(1));
+        assert_eq!(stored(&a, ClientId::NONE), ClientId::NONE);
+        // As docs/formats/native.md computes it.
+        let id = stored(&principal("loader"), client(0x11));
+        assert_eq!(id.to_string(), "a4a4797f3a49f5a96d18282b2cdf57e8");
+    }
+
+    #[test]
+    fn a_share_is_full_until_something_of_it_is_over() {
+        let sessions = Arc::new(Sessions::new(2));
+        let a = principal("a");
+        let none = |_| 0;
+        let [one, two] = [1, 2].map(|n| sessions.enter(&a, client(n), Some(1), none).unwrap());
+        let full = sessions.enter(&a, client(3), Some(1), none);
+        assert_eq!(full.unwrap_err(), Shut::Full);
+        // Again, later nonces of nobody, other principals: all of that may be.
+        drop(sessions.enter(&a, client(2), Some(1), none).unwrap());
+        drop(sessions.enter(&a, client(3), Some(2), none).unwrap());
+        drop(
+            sessions
+                .enter(&principal("b"), client(3), None, none)
+                .unwrap(),
+        );
+        drop(
+            sessions
+                .enter(&principal(""), client(3), None, none)
+                .unwrap(),
+        );
+        // What the store knows already takes no new place in it.
+        drop(sessions.enter(&a, client(4), Some(2), |_| 1).unwrap());
+        drop((one, two));
+        let forget = |sessions: &Sessions| {
+            for share in sessions.lock().values_mut() {
+                share.looked = None;
+            }
+        };
+        forget(&sessions);
+        // Written under, they stay.
+        let full = sessions.enter(&a, client(3), Some(1), |id| {
+            u64::from(id != stored(&a, client(3)) && id != client(3))
+        });
+        assert_eq!(full.unwrap_err(), Shut::Full);
+        forget(&sessions);
+        drop(sessions.enter(&a, client(3), Some(1), none).unwrap());
+    }
+
+    #[test]
+    fn a_session_of_nobody_is_not_begun_again() {
+        let sessions = Arc::new(Sessions::new(2));
+        let known = |id| if id == client(1) { 7 } else { 0 };
+        let enter = |first| sessions.enter(&principal("a"), client(1), first, known);
+        assert_eq!(enter(Some(7)).unwrap_err(), Shut::Expired);
+        assert_eq!(enter(Some(1)).unwrap_err(), Shut::Expired);
+        assert!(enter(None).is_ok());
+        assert!(
+            sessions
+                .enter(&principal(""), client(1), Some(7), known)
+                .is_ok()
+        );
+    }
+}

@@ -1,0 +1,238 @@
+//! Reads of a server that are awaited: by one thread, without a runtime, and by
+//! a runtime.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use weir::{ConnectOptions, ConsequenceOffset, ErrorCode, ReadFrom, StoreError, Weir, WeirError};
+use weir_server::Rate;
+
+use crate::proxy::Proxy;
+use crate::world::{World, put};
+
+/// An executor of one thread, which this test is.
+struct Bell(Sender<()>);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        // The test may be over.
+        let _ = self.0.send(());
+    }
+}
+
+fn bell() -> (Waker, Receiver<()>) {
+    let (rings, bell) = channel();
+    (Waker::from(Arc::new(Bell(rings))), bell)
+}
+
+/// Runs all of them at once on this thread; they come in the order given.
+fn all<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let (waker, bell) = bell();
+    let mut context = Context::from_waker(&waker);
+    let mut waiting: Vec<_> = futures
+        .into_iter()
+        .map(|one| (Box::pin(one), None))
+        .collect();
+    loop {
+        let mut left = 0;
+        for (future, output) in &mut waiting {
+            if output.is_none() {
+                match future.as_mut().poll(&mut context) {
+                    Poll::Ready(found) => *output = Some(found),
+                    Poll::Pending => left += 1,
+                }
+            }
+        }
+        if left == 0 {
+            return waiting
+                .into_iter()
+                .filter_map(|(_, output)| output)
+                .collect();
+        }
+        bell.recv().unwrap();
+    }
+}
+
+fn one<T>(future: impl Future<Output = T>) -> T {
+    all([future]).remove(0)
+}
+
+fn connect(url: &str) -> Weir {
+    one(Weir::connect_async(url, &ConnectOptions::default())).unwrap()
+}
+
+fn url(world: &World) -> String {
+    format!("weir://{}", world.address)
+}
+
+#[test]
+fn a_thread_awaits_many_reads_at_once() {
+    let world = World::new();
+    let far = connect(&url(&world));
+    let topic = far.topic("t").unwrap();
+    topic.ensure().unwrap();
+    for n in 0..200 {
+        topic.put(format!("k{n:03}"), n.to_string()).unwrap();
+    }
+    let found = all((0..200).map(|n| topic.get_async(format!("k{n:03}"))));
+    for (n, found) in found.into_iter().enumerate() {
+        assert_eq!(found.unwrap().unwrap().value(), n.to_string().as_bytes());
+    }
+    assert!(one(topic.get_async("none")).unwrap().is_none());
+    let keys = one(topic.scan_async(b"k01", Some(b"k015"), 100)).unwrap();
+    let keys: Vec<&[u8]> = keys.iter().map(|entry| &*entry.key).collect();
+    assert_eq!(keys, [b"k016", b"k017", b"k018", b"k019"]);
+    let at = one(topic.at_async(ConsequenceOffset(2))).unwrap().unwrap();
+    assert_eq!(at.value(), b"0");
+    assert_eq!(one(topic.info_async()).unwrap().unwrap().keys, 200);
+    // What can be awaited can be waited for.
+    assert_eq!(
+        topic.get_async("k007").wait().unwrap().unwrap().value(),
+        b"7"
+    );
+}
+
+#[test]
+fn records_are_awaited_as_they_come() {
+    let world = World::new();
+    let far = connect(&url(&world));
+    let topic = far.topic("t").unwrap();
+    // It need not be there yet.
+    let mut reader = one(topic.listener_async(ReadFrom::Start)).unwrap();
+    let mut seen = 0;
+    topic.ensure().unwrap();
+    for n in 0..50 {
+        topic.put("k", n.to_string()).unwrap();
+        while seen < n + 2 {
+            seen += one(reader.next()).unwrap().iter().count();
+        }
+    }
+    // One that was not awaited to its end has lost nothing.
+    {
+        let (waker, bell) = bell();
+        let mut next = pin!(reader.next());
+        assert!(
+            next.as_mut()
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+        topic.put("k", "last").unwrap();
+        bell.recv().unwrap();
+    }
+    let page = one(reader.next()).unwrap();
+    assert_eq!(page.iter().next().unwrap().unwrap().value, b"last");
+
+    let mut tail = one(topic.listener_async(ReadFrom::Last(1))).unwrap();
+    assert_eq!(
+        one(tail.next())
+            .unwrap()
+            .iter()
+            .next()
+            .unwrap()
+            .unwrap()
+            .value,
+        b"last"
+    );
+    let mut latest = one(topic.latest_async(Duration::ZERO)).unwrap();
+    let now = one(latest.next_async()).unwrap();
+    assert!(now.replay && now.value.value() == b"last");
+    topic.put("k", "new").unwrap();
+    let then = one(latest.next_async()).unwrap();
+    assert!(!then.replay && then.value.value() == b"new");
+}
+
+#[test]
+fn a_runtime_awaits_them_as_well() {
+    let world = World::with(|config| config.rate_requests = Rate::Units(500));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let url = url(&world);
+    runtime.block_on(async {
+        let far = Weir::connect_async(&url, &ConnectOptions::default())
+            .await
+            .unwrap();
+        let topic = far.topic("t").unwrap();
+        far.propose(&[weir::Intention::new(
+            "t",
+            weir::Operation::Create {
+                options: &weir::TopicOptions::default(),
+            },
+        )])
+        .unwrap()
+        .await
+        .unwrap();
+        far.propose(&[put("t", "k", "v")]).unwrap().await.unwrap();
+        // More than the rate: the server says when to come back.
+        let mut reads: Vec<_> = (0..800).map(|_| topic.get_async("k")).collect();
+        for read in reads.drain(..) {
+            assert_eq!(read.await.unwrap().unwrap().value(), b"v");
+        }
+    });
+}
+
+#[test]
+fn what_is_awaited_survives_a_connection_that_breaks() {
+    let mut world = World::new();
+    world.connect().topic("t").unwrap().ensure().unwrap();
+    let proxy = Proxy::new(world.address, i64::MAX, 700);
+    let far = connect(&format!("weir://{}", proxy.address));
+    let topic = far.topic("t").unwrap();
+    let mut reader = one(topic.listener_async(ReadFrom::Start)).unwrap();
+    world.near().topic("t").unwrap().put("k", "v").unwrap();
+    for _ in 0..50 {
+        assert_eq!(one(topic.get_async("k")).unwrap().unwrap().value(), b"v");
+    }
+    let mut seen = 0;
+    while seen < 2 {
+        seen += one(reader.next()).unwrap().iter().count();
+    }
+    world.restart();
+    world.near().topic("t").unwrap().put("k", "w").unwrap();
+    let page = one(reader.next()).unwrap();
+    assert_eq!(page.iter().next().unwrap().unwrap().value, b"w");
+}
+
+#[test]
+fn a_read_has_the_deadline_of_its_handle() {
+    // It takes connections and says nothing more than HELLO wants.
+    let world = World::with(|config| config.rate_requests = Rate::Units(10));
+    let topic = world.near().topic("t").unwrap();
+    topic.ensure().unwrap();
+    let far = connect(&url(&world));
+    let many = vec![put("t", "k", "v"); 6000];
+    assert_eq!(far.propose(&many).unwrap().wait().unwrap().len(), 6000);
+    let short = far.within(Duration::from_millis(50));
+    let error = one(short.topic("t").unwrap().get_async("k")).unwrap_err();
+    let WeirError::Store(StoreError::Far { code, .. }) = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(code, ErrorCode::Rate);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_awaited_for_so_long() {
+    let gone = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let mut options = ConnectOptions::default();
+    options.connect_timeout = Duration::from_millis(200);
+    let error = one(Weir::connect_async(&format!("weir://{gone}"), &options)).unwrap_err();
+    let WeirError::Store(StoreError::Far { code, .. }) = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(code, ErrorCode::Unreachable);
+    let bad = one(Weir::connect_async("http://a", &options)).unwrap_err();
+    assert!(matches!(
+        bad,
+        WeirError::Store(StoreError::Far {
+            code: ErrorCode::BadAddress,
+            ..
+        })
+    ));
+}

@@ -1,0 +1,117 @@
+//! A server that says nothing more: whoever waits is told in time, or breaks the
+//! wait off.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use weir::{
+    ErrorCode, ReadFrom, StoreError, TopicQueryOptions, TopicStep, Weir, WeirError, interruptible,
+};
+use weir_core::query::Bounds;
+
+use crate::redirect::{Script, peer};
+
+fn deaf(has_topic: bool) -> Weir {
+    let (address, _) = peer(vec![Script::Deaf(has_topic)]);
+    Weir::connect(&format!("weir://{address}")).unwrap()
+}
+
+fn code<T: std::fmt::Debug>(result: Result<T, impl Into<WeirError>>) -> ErrorCode {
+    match result.map_err(Into::into).unwrap_err() {
+        WeirError::Store(StoreError::Far { code, .. }) => code,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn reads_have_a_deadline_of_their_own() {
+    let far = deaf(false);
+    // The patience of the connection is 30 s.
+    let short = far.within(Duration::from_millis(20));
+    let topic = short.topic("t").unwrap();
+    let late = ErrorCode::Deadline;
+    assert_eq!(code(topic.get("k")), late);
+    assert_eq!(code(topic.get_async("k").wait()), late);
+    assert_eq!(code(topic.scan(b"", None, 10)), late);
+    assert_eq!(code(topic.try_info()), late);
+    assert_eq!(code(topic.reader(ReadFrom::Start)), late);
+    assert_eq!(code(topic.listener(ReadFrom::Last(1))), late);
+    assert_eq!(
+        code(topic.listener(ReadFrom::Start).unwrap().next_page()),
+        late
+    );
+    assert_eq!(code(topic.latest(Duration::ZERO)), late);
+    assert_eq!(code(topic.groups()), late);
+    assert_eq!(code(short.topics(false)), late);
+    assert_eq!(code(short.sync()), late);
+}
+
+#[test]
+fn a_query_has_a_deadline_of_its_own_and_waits_no_longer_than_its_caller() {
+    let mut options = TopicQueryOptions::new(["t"]);
+    options.patience = Duration::from_millis(20);
+    assert_eq!(
+        code(deaf(false).query(options.clone())),
+        ErrorCode::Deadline
+    );
+
+    // It has begun, and no record comes.
+    options.patience = Duration::from_millis(300);
+    let mut query = deaf(true).query(options).unwrap();
+    let mut idle = 0;
+    let error = loop {
+        let soon = Instant::now().checked_add(Duration::from_millis(10));
+        match query.next(Bounds::default(), soon) {
+            Ok(TopicStep::Idle) => idle += 1,
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => break error,
+        }
+    };
+    assert!(idle > 0, "the caller's time was over before");
+    assert_eq!(code::<()>(Err(error)), ErrorCode::Deadline);
+}
+
+#[test]
+fn a_query_that_waits_for_its_server_can_be_cancelled() {
+    let mut query = deaf(true).query(TopicQueryOptions::new(["t"])).unwrap();
+    let canceller = query.canceller();
+    // The patience is 30 s.
+    let error = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| query.next(Bounds::default(), None).unwrap_err());
+        canceller.cancel();
+        waits.join().unwrap()
+    });
+    let WeirError::Query(error) = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(error.code(), ErrorCode::Cancelled);
+}
+
+#[test]
+fn a_wait_is_broken_off_by_the_thread_that_waits() {
+    let far = deaf(false);
+    let topic = far.topic("t").unwrap();
+    let looks = Arc::new(AtomicU32::new(0));
+    let look = {
+        let looks = Arc::clone(&looks);
+        Arc::new(move || looks.fetch_add(1, Ordering::Relaxed) >= 2)
+    };
+    let every = Duration::from_millis(5);
+    let cancelled = ErrorCode::Cancelled;
+    interruptible(every, look, || {
+        assert_eq!(code(topic.get("k")), cancelled);
+        assert_eq!(
+            looks.load(Ordering::Relaxed),
+            3,
+            "after two looks it went on"
+        );
+        assert_eq!(code(topic.ensure()), cancelled);
+        assert_eq!(code(topic.put("k", "v")), cancelled);
+        assert_eq!(code(topic.reader(ReadFrom::Start)), cancelled);
+        assert_eq!(code(far.query(TopicQueryOptions::new(["t"]))), cancelled);
+    });
+    // Not any more.
+    let short = far.within(Duration::from_millis(20)).topic("t").unwrap();
+    assert_eq!(code(short.get("k")), ErrorCode::Deadline);
+}

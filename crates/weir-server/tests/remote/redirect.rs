@@ -1,0 +1,312 @@
+//! A client that is sent elsewhere.
+//!
+//! No server redirects yet, so the one who sends is a script here: a socket and
+//! the codec of the product. Where the client is sent to is a real server.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use weir::{ConnectOptions, ErrorCode, StoreError, Weir, WeirError};
+use weir_core::protocol::{Deframer, Encoder, HelloOk, Message, Packet, RefusalMessage};
+
+use crate::world::{CLIENT, World, put};
+
+/// What the script does with a connection: the address to send it to with its
+/// HELLO, or with its first request behind that.
+#[derive(Clone)]
+pub(crate) enum Script {
+    /// HELLO is answered, and with `true` that there is a topic; nothing else.
+    Deaf(bool),
+    Hello(String),
+    /// As the store with this id.
+    Request(String, [u8; 16]),
+}
+
+/// Connections that came, with the token of each.
+pub(crate) type Seen = Arc<Mutex<Vec<Vec<u8>>>>;
+
+/// Plays a script for each connection, the last one for all others.
+pub(crate) fn peer(scripts: Vec<Script>) -> (SocketAddr, Seen) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let seen = Seen::default();
+    let tokens = Arc::clone(&seen);
+    // Ends with the process: nobody connects any more.
+    std::thread::spawn(move || {
+        let last = scripts.last().cloned();
+        let mut scripts = scripts.into_iter();
+        for stream in listener.incoming() {
+            let script = scripts.next().or_else(|| last.clone()).unwrap();
+            let tokens = Arc::clone(&tokens);
+            std::thread::spawn(move || play(stream.unwrap(), &script, &tokens));
+        }
+    });
+    (address, seen)
+}
+
+fn play<S: Read + Write>(mut stream: S, script: &Script, tokens: &Seen) {
+    let (mut deframer, mut bytes) = (Deframer::default(), Vec::new());
+    let say = |stream: &mut S, packet: &Packet<'_>| {
+        let mut out = Vec::new();
+        Encoder::default().encode(packet, &mut out);
+        stream.write_all(&out).is_ok()
+    };
+    say(&mut stream, &Packet::new(Message::Empty));
+    loop {
+        while let Some(size) = deframer.find(&bytes).unwrap() {
+            let packet = deframer.read(&bytes[..size]).unwrap();
+            let mut refusal = RefusalMessage::new(ErrorCode::Redirect);
+            match (&packet.message, script) {
+                (Message::Hello(hello), _) => {
+                    tokens.lock().unwrap().push(hello.token.to_vec());
+                    match script {
+                        Script::Hello(to) => {
+                            refusal.fatal = true;
+                            refusal.address = to.as_bytes();
+                            say(&mut stream, &Packet::new(Message::Refusal(refusal)));
+                            return;
+                        }
+                        Script::Request(..) | Script::Deaf(_) => {
+                            let store = match script {
+                                Script::Request(_, store) => store,
+                                _ => &[3; 16],
+                            };
+                            let hello = HelloOk {
+                                version: b"weir/1",
+                                store: *store,
+                                level: b"memory",
+                                next: u64::from(!hello.client.is_none()),
+                                window: 100,
+                                window_bytes: 1 << 20,
+                                key_bytes_max: 1000,
+                                value_bytes_max: 1 << 20,
+                                features: b"groups query chain",
+                                ..HelloOk::default()
+                            };
+                            say(&mut stream, &Packet::new(Message::HelloOk(hello)));
+                        }
+                    }
+                }
+                (Message::Write { count, .. }, Script::Request(to, _)) => {
+                    let session = tokens.lock().unwrap().len() > 1;
+                    refusal.address = to.as_bytes();
+                    refusal.nonce = Some(u64::from(session));
+                    refusal.count = Some(u64::from(*count));
+                    say(&mut stream, &Packet::new(Message::Refusal(refusal)));
+                }
+                (Message::Applied, Script::Deaf(true)) => {
+                    let answer = Message::AppliedIs {
+                        applied: 2,
+                        settled: 2,
+                        created: 1,
+                        behind: b"",
+                    };
+                    say(&mut stream, &Packet::tagged(packet.tag, answer));
+                }
+                (Message::Topic { topic }, Script::Deaf(true)) => {
+                    let line = format!("{topic} 1 1 1 2 1 10 -");
+                    let (more, lines) = (false, line.as_bytes());
+                    let answer = Message::TopicsAre { more, lines };
+                    say(&mut stream, &Packet::tagged(packet.tag, answer));
+                }
+                (Message::Empty, _) | (_, Script::Deaf(_)) => {}
+                (_, Script::Request(to, _)) => {
+                    refusal.address = to.as_bytes();
+                    let answer = Packet::tagged(packet.tag, Message::Refusal(refusal));
+                    say(&mut stream, &answer);
+                }
+                (other, Script::Hello(_)) => panic!("{other:?}"),
+            }
+            bytes.drain(..size);
+        }
+        let mut more = [0; 4096];
+        match stream.read(&mut more) {
+            Ok(0) | Err(_) => return,
+            Ok(count) => bytes.extend_from_slice(&more[..count]),
+        }
+    }
+}
+
+fn code(error: WeirError) -> (ErrorCode, String) {
+    match error {
+        WeirError::Store(StoreError::Far { code, text }) => (code, text),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn patient(ms: u64, token: Option<&str>) -> ConnectOptions {
+    let mut options = ConnectOptions::default();
+    options.patience = Duration::from_millis(ms);
+    options.token = token.map(str::to_owned);
+    options
+}
+
+#[test]
+fn a_client_that_is_sent_elsewhere_with_its_hello_goes_there() {
+    let world = World::new();
+    let there = format!("weir://{}", world.address);
+    let (last, last_seen) = peer(vec![Script::Hello(there)]);
+    let (first, seen) = peer(vec![Script::Hello(format!("weir://{last}"))]);
+    let url = format!("weir://{first}");
+    let far = Weir::connect_with(&url, &patient(30_000, Some("secret"))).unwrap();
+    far.topic("t").unwrap().ensure().unwrap();
+    assert!(far.topic("t").unwrap().put("k", "1").unwrap().is_valid());
+    let mut session = far.session(CLIENT);
+    assert!(session.execute(&[put("t", "k", "2")]).unwrap()[0].is_valid());
+    assert_eq!(world.values("t"), ["1", "2"]);
+    // The machine was named, so it gets the token, at any port.
+    for seen in [seen, last_seen] {
+        assert_eq!(*seen.lock().unwrap(), [b"secret", b"secret"]);
+    }
+}
+
+#[test]
+fn requests_that_are_sent_elsewhere_are_answered_there_once() {
+    let world = World::new();
+    world.connect().topic("t").unwrap().ensure().unwrap();
+    let store = world.near().store_id().unwrap();
+    let there = format!("weir://{}", world.address);
+    let script = Script::Request(there, store);
+    // One connection for each: writes, reads, records, and those of a session.
+    let connect = || {
+        let (address, seen) = peer(vec![script.clone()]);
+        (Weir::connect(&format!("weir://{address}")).unwrap(), seen)
+    };
+    let (far, seen) = connect();
+    let values: Vec<String> = (0..50).map(|n| n.to_string()).collect();
+    let call = |value: &String| far.propose(&[put("t", "k", value)]).unwrap();
+    for proposal in values.iter().map(call).collect::<Vec<_>>() {
+        assert_eq!(proposal.wait().unwrap().len(), 1);
+    }
+    assert_eq!(world.values("t"), values, "each once and in order");
+    assert_eq!(seen.lock().unwrap().len(), 1);
+
+    let (far, _) = connect();
+    assert_eq!(
+        far.topic("t").unwrap().get("k").unwrap().unwrap().value(),
+        b"49"
+    );
+    let (far, _) = connect();
+    let latest = far.topic("t").unwrap().latest(Duration::ZERO).unwrap();
+    assert_eq!(
+        latest
+            .filter(|current| current.as_ref().unwrap().replay)
+            .count(),
+        1
+    );
+    let (far, seen) = connect();
+    let mut session = far.session(CLIENT);
+    for n in 50..60 {
+        assert!(session.execute(&[put("t", "k", &n.to_string())]).unwrap()[0].is_valid());
+    }
+    assert_eq!(seen.lock().unwrap().len(), 2);
+    assert_eq!(world.values("t").len(), 60);
+}
+
+#[test]
+fn who_is_sent_round_in_a_circle_is_slow_and_gives_up() {
+    // The second one is known when the first one begins.
+    let second = TcpListener::bind("127.0.0.1:0").unwrap();
+    let there = format!("weir://{}", second.local_addr().unwrap());
+    let (first, seen) = peer(vec![Script::Hello(there)]);
+    let back = format!("weir://{first}");
+    std::thread::spawn(move || {
+        for stream in second.incoming() {
+            play(
+                stream.unwrap(),
+                &Script::Hello(back.clone()),
+                &Seen::default(),
+            );
+        }
+    });
+    let error = Weir::connect_with(&format!("weir://{first}"), &patient(400, None)).unwrap_err();
+    assert_eq!(code(error).0, ErrorCode::Unreachable);
+    let hops = seen.lock().unwrap().len();
+    assert!((4..40).contains(&hops), "{hops} hops");
+}
+
+#[test]
+fn a_circle_of_requests_ends_with_the_patience() {
+    let second = TcpListener::bind("127.0.0.1:0").unwrap();
+    let there = format!("weir://{}", second.local_addr().unwrap());
+    let (first, seen) = peer(vec![Script::Request(there, [3; 16])]);
+    let back = Script::Request(format!("weir://{first}"), [3; 16]);
+    std::thread::spawn(move || {
+        for stream in second.incoming() {
+            let back = back.clone();
+            std::thread::spawn(move || play(stream.unwrap(), &back, &Seen::default()));
+        }
+    });
+    let far = Weir::connect_with(&format!("weir://{first}"), &patient(500, None)).unwrap();
+    let topic = far.topic("t").unwrap();
+    let read = code(topic.get("k").unwrap_err()).0;
+    assert!(
+        matches!(read, ErrorCode::Deadline | ErrorCode::Unreachable),
+        "{read:?}"
+    );
+    let write = code(topic.put("k", "v").unwrap_err()).0;
+    assert!(
+        matches!(write, ErrorCode::Redirect | ErrorCode::Unreachable),
+        "{write:?}"
+    );
+    let hops = seen.lock().unwrap().len();
+    assert!(hops < 60, "{hops} hops");
+}
+
+#[test]
+fn who_was_sent_to_nobody_comes_back_and_asks_again() {
+    let world = World::new();
+    let gone = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let scripts = vec![
+        Script::Hello(format!("weir://{gone}")),
+        Script::Hello(format!("weir://{}", world.address)),
+    ];
+    let (first, seen) = peer(scripts);
+    let far = Weir::connect(&format!("weir://{first}")).unwrap();
+    assert_eq!(far.store_id().unwrap(), world.near().store_id().unwrap());
+    assert_eq!(seen.lock().unwrap().len(), 2);
+}
+
+#[test]
+fn a_token_is_not_sent_in_clear_to_a_machine_that_was_not_named() {
+    // A block of addresses for documentation: nobody has it.
+    let (first, seen) = peer(vec![Script::Hello("weir://192.0.2.1:7071".to_owned())]);
+    let url = format!("weir://{first}");
+    let error = Weir::connect_with(&url, &patient(3_000, Some("secret"))).unwrap_err();
+    let (code, text) = code(error);
+    assert_eq!(code, ErrorCode::Protocol);
+    assert!(
+        text.contains("192.0.2.1") && text.contains("token"),
+        "{text}"
+    );
+    assert!(!text.contains("secret"), "{text}");
+    assert_eq!(seen.lock().unwrap().len(), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn whoever_began_in_private_is_not_led_into_the_open() {
+    let world = World::new();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("peer.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let there = format!("weir://{}", world.address);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            play(
+                stream.unwrap(),
+                &Script::Hello(there.clone()),
+                &Seen::default(),
+            );
+        }
+    });
+    let url = format!("unix:{}", path.display());
+    let (code, text) = code(Weir::connect(&url).unwrap_err());
+    assert_eq!(code, ErrorCode::Protocol);
+    assert!(text.contains("without TLS"), "{text}");
+}

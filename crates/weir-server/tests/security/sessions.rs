@@ -1,0 +1,209 @@
+//! Sessions belong to their principal, and each has a share of them.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use weir::Weir;
+use weir_core::{ClientId, Intention, Operation};
+use weir_server::security::Token;
+
+use crate::peer::{Peer, is};
+use crate::world::{Files, PATIENCE, World, loopback};
+
+const CLIENT: &str = "11111111111111111111111111111111";
+
+/// HELLO for a session.
+fn hello(world: &World, token: &Token, client: &str, more: &str) -> (Peer, String) {
+    let mut peer = world.plain();
+    let token = token.expose();
+    let answer = peer.ask(&format!(
+        ":_token\t{token}\n:_client\t{client}\n{more}_request_hello"
+    ));
+    (peer, answer)
+}
+
+/// One variable of a packet.
+fn variable<'a>(packet: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = packet.lines().filter_map(|line| line.split_once('\t'));
+    // Behind the name stands a length, if the value is longer.
+    let named = |head: &str| head.split(' ').next() == Some(&format!(":{name}"));
+    lines.find_map(|(head, value)| named(head).then_some(value))
+}
+
+/// One header field of an answer.
+fn field(answer: &str, name: &str) -> Option<String> {
+    let line = |line: &str| line.strip_prefix(&format!("{name}: ")).map(str::to_owned);
+    answer.split("\r\n").find_map(line)
+}
+
+/// The whole answer to one request, in clear and in lower case.
+fn ask(world: &World, line: &str, fields: &[String], body: &str) -> String {
+    let address = world.http.unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let fields: Vec<String> = fields.iter().map(|field| format!("{field}\r\n")).collect();
+    let (fields, length) = (fields.concat(), body.len());
+    let request = format!(
+        "{line} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n{fields}\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.to_lowercase()
+}
+
+fn put(world: &World, token: &Token, client: &str, nonce: u64, body: &str) -> String {
+    let fields = [
+        format!("Authorization: Bearer {}", token.expose()),
+        format!("Weir-Client: {client}"),
+        format!("Weir-Nonce: {nonce}"),
+    ];
+    ask(world, "POST /v1/topics/t/events", &fields, body)
+}
+
+#[test]
+fn a_known_client_id_gives_nobody_the_session_of_another() {
+    let files = Files::new();
+    let [a, b] = ["a", "b"].map(|name| files.token(name, &["all **"]));
+    let world = files.start(|_| {});
+    world.create("t");
+    let (mut of_a, opened) = hello(&world, &a, CLIENT, "");
+    is(&opened, "_notice_hello");
+    let (mut of_b, opened) = hello(&world, &b, CLIENT, "");
+    // Neither ends the session of the other nor sees how far it is.
+    is(&opened, "_notice_hello");
+    assert_eq!(variable(&opened, "_next"), Some("1"));
+    let first = of_b.put("t", "of b");
+    assert!(first.contains("\n1 1 VALID 0 "), "{first}");
+    let first = of_a.put("t", "of a");
+    assert!(first.contains("\n1 1 VALID 0 "), "{first}");
+    drop(of_a);
+    // Whoever comes again gets the answer to its own write.
+    let (mut again, opened) = hello(&world, &a, CLIENT, ":_resume\t1\n");
+    assert_eq!(variable(&opened, "_next"), Some("2"), "{opened}");
+    let kept = again.read().expect("the answer that is kept");
+    assert!(kept.contains("\n1 1 VALID* 0 "), "{kept}");
+    assert_eq!(world.values("t")[1..], ["of b", "of a"]);
+}
+
+#[test]
+fn a_principal_keeps_its_sessions_over_both_ports_and_tokens() {
+    let files = Files::new();
+    let [old, new] = [(); 2].map(|()| files.token("a", &["all **"]));
+    let b = files.token("b", &["all **"]);
+    let world = files.start(|config| config.http = Some(loopback()));
+    world.create("t");
+    let (mut native, opened) = hello(&world, &old, CLIENT, "");
+    is(&native.put("t", "1"), "_notice_committed");
+    let answer = put(&world, &new, CLIENT, 2, "2");
+    assert!(answer.starts_with("http/1.1 201 "), "{answer}");
+    let again = put(&world, &old, CLIENT, 2, "2");
+    assert!(again.contains("\r\nweir-replayed: ?1\r\n"), "{again}");
+    let other = put(&world, &b, CLIENT, 2, "2");
+    assert!(other.starts_with("http/1.1 410 "), "{other}");
+    // What readers see is the same everywhere, and told to the writer.
+    let shown = variable(&opened, "_client").unwrap_or_else(|| panic!("{opened}"));
+    assert_eq!(field(&answer, "weir-client").as_deref(), Some(shown));
+    assert_ne!(shown, CLIENT);
+    for offset in [2, 3] {
+        let bearer = format!("Authorization: Bearer {}", b.expose());
+        let line = format!("GET /v1/topics/t/events/{offset}");
+        let record = ask(&world, &line, &[bearer], "");
+        assert_eq!(field(&record, "weir-client").as_deref(), Some(shown));
+    }
+}
+
+#[test]
+fn a_session_from_before_the_identities_is_not_executed_again() {
+    let files = Files::new();
+    let store = files.store();
+    let world = files.serve(store, |config| {
+        config.http = Some(loopback());
+        config.identities = None;
+    });
+    world.create("t");
+    let mut peer = world.plain();
+    is(
+        &peer.ask(&format!(":_client\t{CLIENT}\n_request_hello")),
+        "_notice_hello",
+    );
+    is(&peer.put("t", "1"), "_notice_committed");
+    drop(peer);
+    let World {
+        server,
+        files,
+        store,
+        ..
+    } = world;
+    server.drain();
+    server.wait().unwrap();
+    let a = files.token("a", &["all **"]);
+    let world = files.serve(store, |config| config.http = Some(loopback()));
+    let (_, refused) = hello(&world, &a, CLIENT, ":_resume\t1\n");
+    is(&refused, "_error_session_expired");
+    let answer = put(&world, &a, CLIENT, 1, "1");
+    assert!(answer.starts_with("http/1.1 410 "), "{answer}");
+    assert_eq!(world.values("t").len(), 2);
+    // With nothing in flight it goes on, as another session.
+    let (mut peer, opened) = hello(&world, &a, CLIENT, "");
+    assert_eq!(variable(&opened, "_next"), Some("1"));
+    is(&peer.put("t", "2"), "_notice_committed");
+    assert_eq!(world.store.last_nonce(ClientId([0x11; 16])), 1);
+}
+
+#[test]
+fn the_owner_of_the_directory_has_the_sessions_that_are_in_it() {
+    let files = Files::new();
+    files.token("a", &["all **"]);
+    let socket = files.path("weir.sock");
+    let world = files.start(|config| config.socket = Some(socket.clone()));
+    world.create("t");
+    let client = ClientId([0x11; 16]);
+    let near = Weir::connect(&format!("unix:{}", socket.display())).unwrap();
+    let put = Operation::Put {
+        key: b"",
+        value: b"1",
+    };
+    let mut session = near.session(client);
+    session.execute(&[Intention::new("t", put)]).unwrap();
+    assert_eq!(world.store.last_nonce(client), 1);
+}
+
+#[test]
+fn one_principal_does_not_fill_the_sessions_of_all() {
+    let files = Files::new();
+    let [a, b] = ["a", "b"].map(|name| files.token(name, &["all **"]));
+    let world = files.start(|config| {
+        config.http = Some(loopback());
+        config.sessions_per_principal_max = 2;
+    });
+    world.create("t");
+    let id = |n: u8| format!("{n:032x}");
+    // Not written under: it takes no place of the store.
+    let (_, opened) = hello(&world, &a, &id(9), "");
+    is(&opened, "_notice_hello");
+    for n in 1..=2 {
+        let answer = put(&world, &a, &id(n), 1, "x");
+        assert!(answer.starts_with("http/1.1 201 "), "{answer}");
+    }
+    let full = put(&world, &a, &id(3), 1, "x");
+    assert!(full.starts_with("http/1.1 503 "), "{full}");
+    assert!(field(&full, "retry-after").is_some(), "{full}");
+    let (_, full) = hello(&world, &a, &id(4), "");
+    is(&full, "_failure_busy");
+    assert!(variable(&full, "_retry_ms").is_some(), "{full}");
+    // A batch under a key takes a session as well.
+    let fields = [
+        format!("Authorization: Bearer {}", a.expose()),
+        "Idempotency-Key: \"k\"".to_owned(),
+        "Content-Type: application/x-ndjson".to_owned(),
+    ];
+    let batch = ask(&world, "POST /v1/topics/t/events", &fields, "1\n2\n");
+    assert!(batch.starts_with("http/1.1 503 "), "{batch}");
+    // What it has goes on, and so does everybody else.
+    let answer = put(&world, &a, &id(2), 2, "x");
+    assert!(answer.starts_with("http/1.1 201 "), "{answer}");
+    let answer = put(&world, &b, &id(3), 1, "x");
+    assert!(answer.starts_with("http/1.1 201 "), "{answer}");
+    assert_eq!(world.store.sessions().0, 3);
+}
