@@ -478,24 +478,31 @@ fn claim(
     Ok(ExitCode::SUCCESS)
 }
 
+/// How long `weir tail --group` goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// To the end.
+    End,
+    /// To the end, as a member only when there is something to be read.
+    Look,
+    /// For ever.
+    Ever,
+}
+
 /// `weir tail --group`: prints what the group has not done, and then counts it
-/// as done.
+/// as done. Returns how many it were.
 pub(crate) fn tail(
-    caller: &Caller,
+    weir: &Weir,
     (topic, group): (&str, &str),
     limit: u64,
-    follow: bool,
+    until: Until,
     out: &mut Output,
-) -> anyhow::Result<()> {
-    let weir = place::open(caller, Access::Read)?;
-    if follow && weir.local().is_some() {
-        return Err(usage(
-            "-f as a group would keep the directory from everybody else: start `weir serve` there",
-        ));
-    }
+) -> anyhow::Result<u64> {
+    let follow = until == Until::Ever;
     let failed = || format!("cannot read {topic} as group {group}");
     let handle = weir.topic(topic).failed(failed)?;
     let known = handle.group_info(group).failed(failed)?;
+    let done = known.as_ref().is_some_and(|known| known.lag == 0);
     if let Some(other) = known.filter(|known| known.mode != GroupMode::Exclusive) {
         let why = format!(
             "its mode is {}, and a tail reads as the one member of an exclusive group",
@@ -507,6 +514,10 @@ pub(crate) fn tail(
         );
         let failure = Failure::new(ErrorCode::GroupMode, failed());
         return Err(failure.because(why).advise(advice).into());
+    }
+    if done && until == Until::Look {
+        // To join would be written, and wake all who follow.
+        return Ok(0);
     }
     let mut handle = handle
         .group(group, GroupMode::Exclusive)
@@ -541,5 +552,5 @@ pub(crate) fn tail(
     handle.leave().failed(failed)?;
     // What was printed and acknowledged is settled before anybody relies on it.
     std::io::stdout().flush().failed(failed)?;
-    weir.close().failed(failed)
+    Ok(limit - left)
 }

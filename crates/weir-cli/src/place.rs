@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use weir::limits::FUEL_MAX;
 use weir::{
     ConnectOptions, Durability, ErrorCode, OpenOptions, Store, StoreError, Weir, WeirError,
 };
@@ -59,7 +60,9 @@ pub(crate) fn open_as(
 ) -> anyhow::Result<Weir> {
     let weir = match place(caller)? {
         Where::Server(url) => connect(caller, url)?,
-        Where::Directory(at) => open_at(caller, Path::new(at), access, program, wait, true)?,
+        Where::Directory(at) => {
+            open_at(caller, Path::new(at), access, program, wait, true, FUEL_MAX)?
+        }
     };
     if let Some(store) = weir.local() {
         said(caller, access, store);
@@ -80,7 +83,15 @@ pub(crate) fn open_files(
 ) -> anyhow::Result<Weir> {
     let at = directory(caller, verb, instead)?;
     let at = Path::new(at);
-    let weir = open_at(caller, at, access, PROGRAM, caller.lock_wait, false)?;
+    let weir = open_at(
+        caller,
+        at,
+        access,
+        PROGRAM,
+        caller.lock_wait,
+        false,
+        FUEL_MAX,
+    )?;
     if let Some(store) = weir.local() {
         said(caller, access, store);
     }
@@ -155,13 +166,19 @@ fn can_be_read(url: &str) -> bool {
     let Some(host) = url.strip_prefix("weir://") else {
         return false;
     };
-    !["localhost", "127.", "[::1]"]
-        .iter()
-        .any(|own| host.starts_with(own))
+    let host = host.strip_suffix('/').unwrap_or(host);
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => name,
+        _ => host,
+    };
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    let address = name.parse::<std::net::IpAddr>();
+    name != "localhost" && !address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Opens the store in a directory; waits a little when another process has it.
-/// With `served`, a process that serves it is asked instead.
+/// With `served`, a process that serves it is asked instead. Topics may ask for
+/// `program_fuel_max` a call at most.
 #[allow(clippy::fn_params_excessive_bools, reason = "one of them")]
 pub(crate) fn open_at(
     caller: &Caller,
@@ -170,12 +187,14 @@ pub(crate) fn open_at(
     program: &str,
     wait: Duration,
     served: bool,
+    program_fuel_max: u64,
 ) -> anyhow::Result<Weir> {
     let options = OpenOptions {
         create: access == Access::Write,
         durability: caller.settings.durability.value,
         limits: caller.limits,
         program: program.to_owned(),
+        program_fuel_max,
         ..OpenOptions::default()
     };
     if access == Access::Read && !is_store(at) {
@@ -293,4 +312,34 @@ fn warn(caller: &Caller) {
         _ => return,
     };
     note(caller.quiet, &text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::can_be_read;
+
+    #[test]
+    fn what_goes_to_this_machine_or_over_tls_cannot_be_read() {
+        for url in [
+            "weirs://a.example",
+            "unix:/run/weir.sock",
+            "weir://localhost",
+            "weir://localhost:7071/",
+            "weir://127.0.0.9:1",
+            "weir://[::1]:7071",
+            "weir://[::1]",
+        ] {
+            assert!(!can_be_read(url), "{url}");
+        }
+        // Names that only begin like those of this machine.
+        for url in [
+            "weir://a.example",
+            "weir://10.0.0.1:7071",
+            "weir://[2001:db8::1]:7071",
+            "weir://localhost.example",
+            "weir://127.example:7071",
+        ] {
+            assert!(can_be_read(url), "{url}");
+        }
+    }
 }

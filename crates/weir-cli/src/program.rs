@@ -96,6 +96,21 @@ Examples:
         weir program deploy bank balance.wasm && weir program replace bank balance2.wasm\n  \
         weir program replace bank balance.wasm -o json")]
     Replace(deploy::ReplaceArgs),
+    /// Stop the writes of a topic whose program cannot be trusted, or let them go on
+    #[command(after_long_help = "\
+A topic in quarantine is read as ever and takes no write: QUARANTINED. It goes on with --release, or
+with another program in the place of its own. At a server this needs the right `admin`.
+
+Examples:
+  weir program deploy bank balance.wasm && weir program quarantine bank
+  weir program quarantine bank --release -o json")]
+    Quarantine {
+        /// Name of the topic
+        topic: String,
+        /// Let it take writes again
+        #[arg(long)]
+        release: bool,
+    },
     /// Describe the program of a topic
     #[command(after_long_help = "Examples:\n  \
         weir program deploy bank balance.wasm && weir program show bank\n  \
@@ -118,6 +133,7 @@ pub(crate) fn run(caller: &Caller, args: &ProgramArgs) -> anyhow::Result<ExitCod
         Verb::Ls => show::list(caller),
         Verb::Deploy(args) => deploy::deploy(caller, args),
         Verb::Replace(args) => deploy::replace(caller, args),
+        Verb::Quarantine { topic, release } => deploy::quarantine(caller, topic, *release),
         Verb::Show { topic } => show::run(caller, topic),
     }
 }

@@ -5,6 +5,8 @@
 //! the second one ends at once. What must never happen here: a wish that is not
 //! understood and passed over, or a start that does not say where.
 
+mod backups;
+
 use std::cell::Cell;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
@@ -19,10 +21,11 @@ use std::time::{Duration, Instant};
 
 use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use weir::{ErrorCode, SOCKET_FILE, Weir};
 use weir_server::{Bound, Key, Server, ServerConfig, ServerError};
 
+use self::backups::Backups;
 use crate::cli::Caller;
 use crate::place::{self, Access, Where};
 use crate::report::{Because, Failure, note, stdout};
@@ -44,7 +47,7 @@ A key `a_b` is the flag --a-b, WEIR_SERVE_A_B in the environment, and a_b in the
 table [serve] of the configuration file; the first of them that is given holds.
 SIGTERM: not ready, then no new connections, then the open requests end; SIGINT the
 same without the first step; a second signal ends at once. SIGHUP reads tokens,
-certificates and keys anew.";
+certificates and keys anew. SIGUSR1 makes a copy of the store below --backups.";
 
 /// What was typed: flags by key.
 #[derive(Clone, Debug, Default)]
@@ -189,7 +192,7 @@ fn socket(caller: &Caller) -> Option<PathBuf> {
     (path.as_os_str().len() <= SOCKET_NAME_BYTES_MAX).then_some(path)
 }
 
-fn open(caller: &Caller, at: &str) -> anyhow::Result<Weir> {
+fn open(caller: &Caller, at: &str, program_fuel_max: u64) -> anyhow::Result<Weir> {
     let weir = place::open_at(
         caller,
         Path::new(at),
@@ -197,6 +200,7 @@ fn open(caller: &Caller, at: &str) -> anyhow::Result<Weir> {
         "weir serve",
         caller.lock_wait,
         false,
+        program_fuel_max,
     )?;
     if let Some(store) = weir.local() {
         place::said(caller, Access::Write, store);
@@ -221,6 +225,7 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
         print(&config, &origins)?;
         return Ok(ExitCode::SUCCESS);
     }
+    backups::check(config.backups.as_deref())?;
     let signals = Signals::watch().failed(|| "cannot watch for signals".to_owned())?;
     let at = place::directory(caller, "weir serve", "give a directory: `--at DIR`")?;
     // A start that fails leaves no new store behind. Where there is one already,
@@ -228,7 +233,7 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
     let early = (!place::is_store(Path::new(at)))
         .then(|| bind(&config))
         .transpose()?;
-    let weir = open(caller, at)?;
+    let weir = open(caller, at, config.program_fuel_max as u64)?;
     let level = if caller.verbose {
         tracing::Level::DEBUG
     } else {
@@ -248,6 +253,7 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
         Some(bound) => bound,
         None => bind(&config)?,
     };
+    let backups = Backups::new(config.backups.as_deref(), Arc::clone(&store));
     let server = bound.start(store);
     let server = server.map_err(|error| refusal(&error, &config))?;
     announce(caller, &weir, &server);
@@ -255,13 +261,14 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
         note(false, &format!("warning: {warning}"));
     }
     notify("READY=1\nSTATUS=serving");
-    let end = signals.wait(&server, lame_duck);
+    let end = signals.wait(&server, lame_duck, &backups);
     notify("STOPPING=1");
     let cut = end == End::Cut;
     if cut {
         server.cut();
     }
     let ended = server.wait();
+    backups.end();
     weir.close()
         .map_err(|error| Failure::weir("cannot close the store".to_owned(), &error).tool())?;
     match ended {
@@ -371,6 +378,7 @@ struct Signals {
     terminate: Arc<AtomicBool>,
     interrupt: Arc<AtomicBool>,
     hangup: Arc<AtomicBool>,
+    backup: Arc<AtomicBool>,
     /// What the server had counted when the service manager was last told.
     beats: Cell<u64>,
 }
@@ -384,12 +392,14 @@ impl Signals {
             terminate: Arc::default(),
             interrupt: Arc::default(),
             hangup: Arc::default(),
+            backup: Arc::default(),
             beats: Cell::new(0),
         };
         for (signal, flag) in [
             (SIGTERM, &signals.terminate),
             (SIGINT, &signals.interrupt),
             (SIGHUP, &signals.hangup),
+            (SIGUSR1, &signals.backup),
         ] {
             signal_hook::flag::register(signal, Arc::clone(flag))?;
             signal_hook::low_level::pipe::register(signal, waker.try_clone()?)?;
@@ -425,7 +435,7 @@ impl Signals {
     }
 
     /// Serves until the server has ended.
-    fn wait(&self, server: &Server, lame_duck: Duration) -> End {
+    fn wait(&self, server: &Server, lame_duck: Duration, backups: &Backups) -> End {
         let gentle = loop {
             if server.is_ended() {
                 return End::Drained;
@@ -433,6 +443,9 @@ impl Signals {
             if self.hangup.swap(false, Ordering::Relaxed) {
                 // What is wrong with a file is in the log.
                 drop(server.reload());
+            }
+            if self.backup.swap(false, Ordering::Relaxed) {
+                backups.make();
             }
             if let Some(gentle) = self.asked() {
                 break gentle;

@@ -2,8 +2,8 @@
 //!
 //! Several topics are merged by the order of their intentions. Following
 //! (`-f`) opens the store only when somebody may have written, so that other
-//! processes can write; the lock file tells (`watch`). A server is listened to
-//! all the time (`follow`). What must never happen
+//! processes can write; the lock file tells (`watch`), as a member of a group as
+//! well. A server is listened to all the time (`follow`). What must never happen
 //! here: a record twice or out of order, a look without a pause before it.
 
 mod follow;
@@ -24,6 +24,7 @@ use self::follow::Follow;
 use self::merge::Merge;
 use self::watch::{FOLLOWER, Watch};
 use crate::cli::Caller;
+use crate::group::{self, Until};
 use crate::output::{Format, Output, Shape};
 use crate::place::{self, Access, Where};
 use crate::record;
@@ -43,7 +44,7 @@ each other. Ctrl-C ends it.
 
 --group needs a group of the mode `exclusive` (`weir group create TOPIC NAME --mode exclusive`), and
 makes one that is not there yet. From a group that is shared or keyed, `weir group claim` takes
-records.
+records. With -f in a directory it is a member only while it reads what is new.
 
 Examples:
   weir put orders '{\"id\":1}' && weir tail orders
@@ -149,7 +150,7 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
         let [topic] = args.topics.as_slice() else {
             return Err(crate::put::usage("a group reads one topic"));
         };
-        crate::group::tail(caller, (topic, group), limit, args.follow, &mut out)?;
+        as_group(caller, (topic, group), limit, args.follow, &mut out)?;
         out.finish()?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -181,6 +182,70 @@ pub(crate) fn run(caller: &Caller, args: &TailArgs) -> anyhow::Result<ExitCode> 
     }
     out.finish()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads as a member of a group.
+fn as_group(
+    caller: &Caller,
+    names: (&str, &str),
+    limit: u64,
+    follow: bool,
+    out: &mut Output,
+) -> anyhow::Result<()> {
+    if follow && let Where::Directory(at) = place::place(caller)? {
+        return directory_as_group(caller, Path::new(at), names, limit, out);
+    }
+    let weir = place::open(caller, Access::Read)?;
+    let until = if follow { Until::Ever } else { Until::End };
+    group::tail(&weir, names, limit, until, out)?;
+    weir.close().failed(|| cannot_read(names))
+}
+
+fn cannot_read((topic, group): (&str, &str)) -> String {
+    format!("cannot read {topic} as group {group}")
+}
+
+/// The same in a directory, which is open only when somebody may have written.
+fn directory_as_group(
+    caller: &Caller,
+    at: &Path,
+    names: (&str, &str),
+    mut left: u64,
+    out: &mut Output,
+) -> anyhow::Result<()> {
+    let mut watch = Watch::new(at);
+    let mut opened = Some(open(caller, caller.lock_wait)?);
+    while left > 0 {
+        if let Some(weir) = opened.take() {
+            let served = weir.local().is_none();
+            let until = if served { Until::Ever } else { Until::Look };
+            match group::tail(&weir, names, left, until, out) {
+                Ok(printed) => left -= printed,
+                // What it printed and acknowledged is not printed again.
+                Err(error) if served && is_away(&error) => continue,
+                Err(error) => return Err(error),
+            }
+            let line = watch.read(&weir);
+            weir.close().failed(|| cannot_read(names))?;
+            if let Some(line) = line {
+                line.leave();
+            }
+        }
+        if left > 0 {
+            std::thread::sleep(FOLLOW_PAUSE);
+            if !watch.is_quiet() {
+                opened = open_now(caller)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the server of a directory is not there any more.
+fn is_away(error: &anyhow::Error) -> bool {
+    let failure = error.downcast_ref::<Failure>();
+    let code = failure.map(|failure| failure.code);
+    matches!(code, Some(ErrorCode::Unreachable | ErrorCode::Draining))
 }
 
 /// Follows in a directory: open for moments, or through whoever serves it.

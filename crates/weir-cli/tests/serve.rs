@@ -11,7 +11,13 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 /// Far beyond what any step takes: only a hang reaches it.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -21,6 +27,14 @@ struct Served {
     address: String,
     lines: BufReader<std::process::ChildStderr>,
     said: Vec<String>,
+}
+
+impl Drop for Served {
+    /// A test that failed leaves nobody behind.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 fn weir(directory: &std::path::Path) -> Command {
@@ -47,7 +61,8 @@ fn serve_by(mut command: Command, flags: &[&str]) -> Served {
     loop {
         let mut line = String::new();
         assert!(lines.read_line(&mut line).unwrap() > 0, "{said:?}");
-        if let Some((_, at)) = line.trim().split_once("HTTP at http://") {
+        if let Some((_, at)) = line.trim().split_once("HTTP at ") {
+            let (_, at) = at.split_once("://").unwrap();
             at.clone_into(&mut address);
         }
         let last = line.contains("acknowledged");
@@ -81,6 +96,24 @@ fn signal(child: &Child, name: &str) {
         .args(["-s", name, &child.id().to_string()])
         .status();
     assert!(status.unwrap().success());
+}
+
+/// The operator says how much fuel a call may have that a topic asks for.
+#[test]
+fn topics_may_ask_for_so_much_fuel_and_no_more() {
+    let place = tempfile::tempdir().unwrap();
+    let mut served = serve(place.path(), &["--program-fuel-max", "20000000"]);
+    let put = |name: &str, fuel: u64| {
+        let body = format!("{{\"options\":{{\"fuel_max\":{fuel}}}}}");
+        ask(&served.address, &format!("PUT /v1/topics/{name}"), &body)
+    };
+    let fine = put("a", 20_000_000);
+    assert!(fine.starts_with("HTTP/1.1 201"), "{fine}");
+    let refused = put("b", 20_000_001);
+    assert!(refused.starts_with("HTTP/1.1 4"), "{refused}");
+    assert!(refused.contains("20000000"), "{refused}");
+    signal(&served.child, "TERM");
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
 }
 
 /// What a service manager hears: that it is ready, that it lives, that it ends.
@@ -156,6 +189,143 @@ fn it_says_where_it_serves_and_ends_in_order() {
             .count(),
         2
     );
+}
+
+/// Posts under TLS, with `PIPELINE` requests on their way, until the server
+/// says that it ends; gives the number of answers.
+fn post_over_tls(address: &str, config: Arc<ClientConfig>, answered: &AtomicUsize) -> usize {
+    const PIPELINE: usize = 32;
+    let socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let name = "localhost".try_into().unwrap();
+    let session = ClientConnection::new(config, name).unwrap();
+    let mut stream = StreamOwned::new(session, socket);
+    let request =
+        "POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n1";
+    let (mut sent, mut got, mut text) = (0, 0, String::new());
+    let mut ended = false;
+    loop {
+        if !ended && sent - got < PIPELINE {
+            // Whoever has closed may not take it any more.
+            ended = stream
+                .write_all(request.repeat(PIPELINE).as_bytes())
+                .is_err();
+            sent += PIPELINE;
+            continue;
+        }
+        let mut piece = [0; 4096];
+        let size = stream.read(&mut piece).unwrap_or(0);
+        if size == 0 {
+            // With nothing to answer, a connection ends without a word.
+            return got;
+        }
+        text.push_str(std::str::from_utf8(piece.get(..size).unwrap()).unwrap());
+        // An answer is whole when its object is.
+        while let Some((answer, rest)) = text.split_once('}') {
+            assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+            ended |= answer.contains("connection: close");
+            got += 1;
+            answered.fetch_add(1, Ordering::Relaxed);
+            text = rest.to_owned();
+        }
+    }
+}
+
+/// The end over TLS: whatever was accepted is answered, nothing else is there.
+#[test]
+fn a_drain_over_tls_answers_what_was_accepted() {
+    const CLIENTS: usize = 3;
+    let place = tempfile::tempdir().unwrap();
+    for words in ["cert ca pki", "cert issue localhost --ca pki"] {
+        let made = weir(place.path()).args(words.split(' ')).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+    }
+    let [certificate, key] = ["pki/localhost.pem", "pki/localhost.key"];
+    let flags = ["--tls-cert", certificate, "--tls-key", key];
+    let flags = [&flags[..], &["--lame-duck", "0ms"]].concat();
+    let mut served = serve(place.path(), &flags);
+    let made = weir(place.path())
+        .args(["topic", "create", "t", "--at", "data"])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let mut roots = RootCertStore::empty();
+    let authority = CertificateDer::from_pem_file(place.path().join("pki/ca.pem")).unwrap();
+    roots.add(authority).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let config = Arc::new(config);
+    let answered = Arc::new(AtomicUsize::new(0));
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let (address, config) = (served.address.clone(), Arc::clone(&config));
+            let answered = Arc::clone(&answered);
+            std::thread::spawn(move || post_over_tls(&address, config, &answered))
+        })
+        .collect();
+    while answered.load(Ordering::Relaxed) < 500 {
+        std::thread::yield_now();
+    }
+    signal(&served.child, "TERM");
+    let all: usize = clients.into_iter().map(|one| one.join().unwrap()).sum();
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+    let shown = weir(place.path())
+        .args(["tail", "t", "--at", "data"])
+        .output()
+        .unwrap();
+    let found = String::from_utf8(shown.stdout).unwrap();
+    assert_eq!(all, found.matches("PUT").count(), "answers, records");
+}
+
+/// A copy of what is served, while it is served.
+#[test]
+fn a_signal_makes_a_copy_that_is_a_store() {
+    let place = tempfile::tempdir().unwrap();
+    let copies = place.path().join("copies");
+    let refused = weir(place.path())
+        .args([
+            "serve",
+            "--at",
+            "data",
+            "--http",
+            ":0",
+            "--backups",
+            "copies",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(78), "{refused:?}");
+    std::fs::create_dir(&copies).unwrap();
+    let mut served = serve(place.path(), &["--backups", "copies", "--lame-duck", "0ms"]);
+    ask(&served.address, "PUT /v1/topics/t", "");
+    ask(&served.address, "POST /v1/topics/t/events", "1");
+    signal(&served.child, "USR1");
+    loop {
+        let mut line = String::new();
+        assert!(served.lines.read_line(&mut line).unwrap() > 0);
+        assert!(!line.contains("not backed up"), "{line}");
+        if line.contains("the store was backed up") {
+            break;
+        }
+    }
+    let answer = ask(&served.address, "POST /v1/topics/t/events", "2");
+    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+    signal(&served.child, "TERM");
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+    let copy = copies.read_dir().unwrap().next().unwrap().unwrap().path();
+    let verified = weir(place.path()).arg("verify").arg(&copy).output();
+    assert!(verified.unwrap().status.success());
+    let kept = weir(place.path())
+        .args(["tail", "t", "--at"])
+        .arg(&copy)
+        .output()
+        .unwrap();
+    let kept = String::from_utf8(kept.stdout).unwrap();
+    assert_eq!(kept.matches("PUT").count(), 1, "{kept}");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! `weir program deploy` and `replace`: a module for a topic.
+//! `weir program deploy`, `replace` and `quarantine`: what a topic runs, and
+//! whether.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -82,6 +83,13 @@ pub(super) fn replace(caller: &Caller, args: &ReplaceArgs) -> anyhow::Result<Exi
         args: arguments,
     };
     topic::write(caller, &weir, &args.topic, replace)
+}
+
+/// Carries out `weir program quarantine`.
+pub(super) fn quarantine(caller: &Caller, name: &str, release: bool) -> anyhow::Result<ExitCode> {
+    let weir = place::open(caller, Access::Read)?;
+    let stopped = !release;
+    topic::write(caller, &weir, name, Operation::Quarantine { stopped })
 }
 
 /// Bytes in the words of scripts.

@@ -224,9 +224,11 @@ fn an_interrupted_import_goes_on_and_a_tail_just_ends() {
     let fifo = place.path("fifo");
     let mut pipe = place.command("mkfifo");
     assert!(pipe.arg("fifo").status().unwrap().success());
-    let mut tail = place.weir();
     place.run("put t x").ok();
-    tail.args(["tail", "t", "-f", "-o", "raw", "--type", "put"])
+    // A job in the background ignores interrupts, and so would whom it starts.
+    let mut tail = place.command("/usr/bin/env");
+    tail.args(["--default-signal=INT", env!("CARGO_BIN_EXE_weir")])
+        .args(["tail", "t", "-f", "-o", "raw", "--type", "put"])
         .stdout(Stdio::piped());
     let mut tail = tail.spawn().unwrap();
     let mut first = String::new();

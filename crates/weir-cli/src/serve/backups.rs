@@ -1,0 +1,83 @@
+//! Copies of the store while it is served, made on SIGUSR1.
+//!
+//! What must never happen here: a wait for the disk on the thread that hears
+//! signals, or two copies at a time.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use weir::{ErrorCode, Store};
+
+use crate::report::Failure;
+
+/// Where copies go, and the one that is being made.
+pub(super) struct Backups {
+    directory: Option<PathBuf>,
+    store: Arc<Store>,
+    running: RefCell<Option<JoinHandle<()>>>,
+}
+
+/// Whether copies can go where the settings say.
+pub(super) fn check(directory: Option<&Path>) -> anyhow::Result<()> {
+    let Some(path) = directory.filter(|path| !path.is_dir()) else {
+        return Ok(());
+    };
+    let what = format!("cannot use backups = {}", path.display());
+    Err(Failure::new(ErrorCode::BadOption, what)
+        .because("it is no directory")
+        .advise("make it first, with no access for others: copies hold everything")
+        .tool()
+        .into())
+}
+
+impl Backups {
+    /// Copies go into `directory`; without one none are made.
+    pub(super) fn new(directory: Option<&Path>, store: Arc<Store>) -> Self {
+        Self {
+            directory: directory.map(Path::to_owned),
+            store,
+            running: RefCell::default(),
+        }
+    }
+
+    /// Begins a copy.
+    pub(super) fn make(&self) {
+        let Some(directory) = &self.directory else {
+            tracing::warn!("SIGUSR1 asks for a backup, and no setting `backups` says where");
+            return;
+        };
+        let mut running = self.running.borrow_mut();
+        if running.as_ref().is_some_and(|one| !one.is_finished()) {
+            tracing::warn!("a backup was asked for while one is being made");
+            return;
+        }
+        let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+        let target = directory.join(format!("weir-{now}"));
+        let store = Arc::clone(&self.store);
+        *running = Some(std::thread::spawn(move || copy(&store, &target)));
+    }
+
+    /// Waits for the copy that is being made.
+    pub(super) fn end(self) {
+        if let Some(one) = self.running.into_inner() {
+            // Its panic was told where it happened.
+            drop(one.join());
+        }
+    }
+}
+
+fn copy(store: &Store, target: &Path) {
+    let started = Instant::now();
+    let shown = target.display();
+    match store.backup(target) {
+        Ok(report) => {
+            let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let (files, bytes) = (report.files, report.bytes);
+            tracing::info!(target = %shown, files, bytes, ms, "the store was backed up");
+        }
+        Err(error) => tracing::error!(target = %shown, %error, "the store was not backed up"),
+    }
+}
