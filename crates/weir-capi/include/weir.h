@@ -20,7 +20,8 @@
  *
  * THREADS. A `weir`, a `weir_page` and a `weir_loans` may be used by any number of threads at once.
  * Any other handle is used by one thread at a time, whichever; a second one gets
- * WEIR_E_HANDLE_BUSY. weir_query_cancel and weir_reader_cancel come from any thread at any time.
+ * WEIR_E_HANDLE_BUSY. weir_query_cancel, weir_reader_cancel and weir_group_cancel come from any thread
+ * at any time.
  * Errors travel in the caller's structure: nothing here depends on which thread calls.
  *
  * PANICS. A mistake of ours never crosses this border: the call returns WEIR_E_PANIC, and the
@@ -736,7 +737,7 @@ int32_t weir_query_explain(weir_query *query, weir_page **out, weir_error *error
 /* A page with one item for each property that the query asks for: WEIR_OK, or WEIR_ABSENT. */
 int32_t weir_query_metas(weir_query *query, weir_page **out, weir_error *error);
 /* From any thread: the next call that is not `free` fails with WEIR_E_CANCELLED, and so does each
- * further weir_query_next. */
+ * further weir_query_next. A query that is done, or failed, stays so. */
 int32_t weir_query_cancel(weir_query *query);
 void weir_query_free(weir_query *query);
 

@@ -13,6 +13,7 @@
 )]
 
 use std::ffi::c_char;
+use std::ptr::NonNull;
 
 use crate::handle::Caller;
 use crate::query::Coming;
@@ -64,9 +65,12 @@ macro_rules! parts {
         pub unsafe extern "C" fn $name($arg: $type, $count: *mut usize) -> $out {
             // SAFETY: the pointers are those of this call, as the header says.
             let caller = unsafe { Caller::new() };
-            let part = guard::quiet(stringify!($name), || $place(&caller, $arg, $count).addr());
-            // The address is of memory that a page or a buffer of ours keeps.
-            std::ptr::with_exposed_provenance_mut::<u8>(part).cast()
+            // It stays a pointer all the way: an address would not be good for its memory.
+            let part = guard::quiet(stringify!($name), || {
+                let part: *const u8 = $place(&caller, $arg, $count).cast();
+                NonNull::new(part.cast_mut())
+            });
+            part.map_or(std::ptr::null_mut(), NonNull::as_ptr).cast()
         }
     )* };
 }

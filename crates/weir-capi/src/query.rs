@@ -68,7 +68,8 @@ fn with<T>(
 impl Pages {
     fn with<T>(&self, action: impl FnOnce(&mut Engine) -> Result<T, Fail>) -> Result<T, Fail> {
         let mut inside = self.inside.lock()?;
-        if self.cancelled.swap(false, Ordering::AcqRel) {
+        // What is over has nothing left to end.
+        if self.cancelled.swap(false, Ordering::AcqRel) && !inside.is_over() {
             inside.cancel();
             return Err(Fail::of(ErrorCode::Cancelled));
         }
@@ -134,22 +135,33 @@ pub(crate) fn wait(
         let text = "a query over pages does not wait; its caller fetches them";
         return Err(Fail::new(ErrorCode::Unsupported, text.to_owned()));
     };
-    let mut inside = topics.inside.lock()?;
-    c.room(out, 1)?;
-    let bounds = bounds(max_items, max_bytes);
-    let step = topics.mark.wait(timeout_ms, |until| {
-        let until = until.unwrap_or_else(Instant::now);
-        Ok(match inside.next(bounds, Some(until))? {
-            TopicStep::Idle => None,
-            step => Some(step),
-        })
-    })?;
-    match step {
-        None | Some(TopicStep::Idle) => Ok(Kind::Timeout),
-        Some(TopicStep::Done) => Ok(Kind::Done),
-        Some(TopicStep::Page(page)) => {
-            Page::results(page).give(c, out)?;
-            Ok(Kind::Ready)
+    topics.wait(c, timeout_ms, bounds(max_items, max_bytes), out)
+}
+
+impl Topics {
+    fn wait(
+        &self,
+        c: &Caller,
+        timeout_ms: u64,
+        bounds: Bounds,
+        out: *mut *mut raw::Page,
+    ) -> Result<Kind, Fail> {
+        let mut inside = self.inside.lock()?;
+        c.room(out, 1)?;
+        let step = self.mark.wait(timeout_ms, |until| {
+            let until = until.unwrap_or_else(Instant::now);
+            Ok(match inside.next(bounds, Some(until))? {
+                TopicStep::Idle => None,
+                step => Some(step),
+            })
+        })?;
+        match step {
+            None | Some(TopicStep::Idle) => Ok(Kind::Timeout),
+            Some(TopicStep::Done) => Ok(Kind::Done),
+            Some(TopicStep::Page(page)) => {
+                Page::results(page).give(c, out)?;
+                Ok(Kind::Ready)
+            }
         }
     }
 }
@@ -338,12 +350,15 @@ pub(crate) fn next(
     max_bytes: u64,
     out: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
-    if let Query::Topics(_) = &*registry::get::<Query, _>(query)? {
-        return wait(c, query, 0, max_items, max_bytes, out);
-    }
-    with(query, |engine| {
+    let bounds = bounds(max_items, max_bytes);
+    let query = registry::get::<Query, _>(query)?;
+    let pages = match &*query {
+        Query::Topics(topics) => return topics.wait(c, 0, bounds, out),
+        Query::Pages(pages) => pages,
+    };
+    pages.with(|engine| {
         c.room(out, 1)?;
-        match engine.next(bounds(max_items, max_bytes))? {
+        match engine.next(bounds)? {
             Step::Done => Ok(Kind::Done),
             Step::Ready(page) => {
                 Page::results(page).give(c, out)?;

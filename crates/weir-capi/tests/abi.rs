@@ -16,9 +16,14 @@ mod loans;
 mod panics;
 #[path = "abi/pointers.rs"]
 mod pointers;
+#[path = "abi/races.rs"]
+mod races;
 #[path = "abi/sequences.rs"]
 mod sequences;
 #[path = "abi/threads.rs"]
 mod threads;
 #[path = "abi/topics.rs"]
 mod topics;
+#[cfg(unix)]
+#[path = "abi/unread.rs"]
+mod unread;

@@ -79,6 +79,23 @@ fn it_comes_back_when_the_query_is_freed_cancelled_or_fails() {
     assert_eq!(back(&counter), 2);
 }
 
+#[test]
+fn a_query_that_is_done_stays_done_when_it_is_cancelled() {
+    let counter = AtomicU32::new(0);
+    let (query, source) = query("");
+    assert_eq!(lend(query, source, &counter), OK);
+    let (kind, page) = next(query);
+    assert_eq!(kind, READY);
+    assert_eq!(next(query).0, DONE);
+    assert_eq!(unsafe { weir_query_cancel(query) }, OK);
+    assert_eq!(next(query).0, DONE);
+    unsafe {
+        weir_page_release(page);
+        weir_query_free(query);
+    }
+    assert_eq!(back(&counter), 1);
+}
+
 extern "C" fn drop_it(user: *mut c_void, _: *const u8, _: usize) {
     let counter = unsafe { &*user.cast::<AtomicU32>() };
     counter.fetch_add(1, Ordering::SeqCst);

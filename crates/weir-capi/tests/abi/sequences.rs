@@ -179,14 +179,12 @@ fn whatever_is_called_in_whatever_order() {
             results.insert(done);
         }
         unsafe {
-            world
-                .queries
-                .iter()
-                .for_each(|query| weir_query_free(*query));
-            world
-                .buffers
-                .iter()
-                .for_each(|buffer| weir_buffer_free(*buffer));
+            for query in &world.queries {
+                weir_query_free(*query);
+            }
+            for buffer in &world.buffers {
+                weir_buffer_free(*buffer);
+            }
             for page in &world.pages {
                 while weir_page_retain(*page) == OK {
                     weir_page_release(*page);

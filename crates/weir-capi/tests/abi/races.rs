@@ -1,0 +1,266 @@
+//! Calls of two threads on the same handles, good, old, of another kind and made up: each is done or
+//! refused, nothing panics, and every loan that was taken comes back once.
+
+use std::ptr::{null, null_mut};
+use std::sync::{Barrier, Mutex};
+
+use weir_capi::raw::{
+    Buffer, Error, Loan, Loans, Page, PageInfo, Query, QueryOptions, Slice, SourceOptions,
+};
+use weir_capi::*;
+
+use crate::kit::*;
+
+/// Runs, threads in each, and calls of each of these.
+const RUNS: u64 = 24;
+const THREADS: u64 = 2;
+const CALLS: usize = 1_500;
+
+const PAGES: [&[u8]; 5] = [
+    br#"[{"n":1},{"n":2},{"n":2},{"n":7}]"#,
+    br#"[{"n":"a long text, so that its key does not fit"}]"#,
+    b"[]",
+    b"[{]",
+    br#"{"n":3}"#,
+];
+const ORDERS: [&[u8]; 3] = [b"", b"$.n", b"meta.m, $.n desc"];
+
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        usize::try_from(self.0 >> 33).unwrap() % end
+    }
+}
+
+/// Handles that were given out, of all kinds, as numbers.
+#[derive(Default)]
+struct World {
+    handles: Mutex<Vec<usize>>,
+    /// How many loans were taken.
+    taken: Mutex<u64>,
+    loans: usize,
+}
+
+impl World {
+    fn note<H>(&self, handle: *mut H) {
+        if !handle.is_null() {
+            self.handles.lock().unwrap().push(handle.addr());
+        }
+    }
+
+    /// A handle of the last that were given out, mostly; sometimes one that nobody gave out. What
+    /// kind it is of is not looked at.
+    fn handle<H>(&self, chance: &mut Chance) -> *mut H {
+        let handles = self.handles.lock().unwrap();
+        let recent = handles.len().min(24);
+        let some = match recent {
+            0 => 0,
+            recent => handles[handles.len() - 1 - chance.below(recent)],
+        };
+        drop(handles);
+        let value = match chance.below(40) {
+            0 => 0,
+            1 => some ^ 1 << chance.below(64),
+            2 => chance.below(1 << 30),
+            _ => some,
+        };
+        // The list of loans is for the end.
+        let value = if value == self.loans { 0 } else { value };
+        std::ptr::without_provenance_mut(value)
+    }
+
+    fn open(&self, chance: &mut Chance, error: *mut Error) -> i32 {
+        let mut options = sized!(QueryOptions);
+        options.order = slice(ORDERS[chance.below(ORDERS.len())]);
+        let (mut query, mut number) = (null_mut(), 0);
+        unsafe {
+            let done = weir_query_open(&raw const options, &raw mut query, error);
+            let mut source = sized!(SourceOptions);
+            source.flags = 4 * u32::from(chance.below(2) > 0);
+            for _ in 0..chance.below(3) {
+                weir_query_source(query, &raw const source, &raw mut number, error);
+            }
+            self.note(query);
+            done
+        }
+    }
+
+    fn lend(&self, chance: &mut Chance, page: Slice, next: (Slice, u32), e: *mut Error) -> i32 {
+        let loan = Loan {
+            release: None,
+            user: null_mut(),
+            loans: std::ptr::without_provenance_mut(self.loans),
+            cookie: 7,
+        };
+        let query = self.handle::<Query>(chance);
+        let source = u32::try_from(chance.below(3)).unwrap();
+        let done = unsafe {
+            let loan = &raw const loan;
+            weir_query_enqueue_loan(query, source, page, null(), next.0, next.1, loan, e)
+        };
+        if done == OK {
+            *self.taken.lock().unwrap() += 1;
+        }
+        done
+    }
+
+    #[allow(
+        clippy::too_many_lines,
+        reason = "one line for each call of the interface"
+    )]
+    fn step(&self, chance: &mut Chance) -> i32 {
+        let (mut error, mut given, mut number) = (zero::<Error>(), null_mut(), 0);
+        let e = if chance.below(2) == 0 {
+            null_mut()
+        } else {
+            &raw mut error
+        };
+        // Where there is nothing to write to.
+        let out = if chance.below(30) == 0 {
+            null_mut()
+        } else {
+            &raw mut given
+        };
+        let page = slice(PAGES[chance.below(PAGES.len())]);
+        let next = match chance.below(6) {
+            0 => (NOTHING, 0),
+            1 => (slice(b"x"), 0),
+            _ => (slice(b"x"), 1),
+        };
+        let source = u32::try_from(chance.below(3)).unwrap();
+        let query = self.handle::<Query>(chance);
+        let old = self.handle::<Page>(chance);
+        let done = unsafe {
+            match chance.below(26) {
+                0 => self.open(chance, e),
+                1 => {
+                    let options = sized!(SourceOptions);
+                    weir_query_source(query, &raw const options, &raw mut number, e)
+                }
+                2 | 3 => weir_query_enqueue_copy(query, source, page, null(), next.0, next.1, e),
+                4..=7 => self.lend(chance, page, next, e),
+                8 => {
+                    let mut made = null_mut();
+                    let done = weir_buffer_new(chance.below(64), &raw mut made, e);
+                    self.note(made);
+                    done
+                }
+                9 => {
+                    let buffer = self.handle::<Buffer>(chance);
+                    let (len, more) = (chance.below(64), next.1);
+                    weir_query_enqueue_buffer(query, source, buffer, len, null(), next.0, more, e)
+                }
+                10..=13 => weir_query_next(query, 1, 0, out, e),
+                14 => weir_query_finish(query, source, e),
+                15 => weir_query_token(query, out, e),
+                16 => weir_query_needs(query, out, e),
+                17 => weir_query_explain(query, out, e),
+                18 => {
+                    let keys = [slice(b"5"), slice(b"\"")];
+                    let count = chance.below(3);
+                    weir_query_watermark(query, source, keys.as_ptr(), count, e)
+                }
+                19 => {
+                    let parts = [sized!(SourceOptions), sized!(SourceOptions)];
+                    let mut made = [0; 2];
+                    let (parts, out) = (parts.as_ptr(), made.as_mut_ptr());
+                    weir_query_replace(query, source, parts, chance.below(3), out, e)
+                }
+                20 => {
+                    let mut info = sized!(PageInfo);
+                    weir_page_describe(old, &raw mut info, e)
+                }
+                21 => {
+                    let mut value = NOTHING;
+                    weir_page_get(old, chance.below(3), 1, slice(b"$.n"), &raw mut value, e)
+                }
+                22 => weir_page_retain(old),
+                23 => {
+                    weir_page_release(old);
+                    OK
+                }
+                24 => weir_query_cancel(query),
+                _ => {
+                    weir_query_free(query);
+                    weir_buffer_free(self.handle::<Buffer>(chance));
+                    OK
+                }
+            }
+        };
+        self.note(given);
+        done
+    }
+
+    /// Gives back everything that is left, of whatever kind.
+    fn end(&self) {
+        for handle in self.handles.lock().unwrap().iter() {
+            unsafe {
+                weir_query_free(std::ptr::without_provenance_mut(*handle));
+                weir_buffer_free(std::ptr::without_provenance_mut(*handle));
+                let page = std::ptr::without_provenance_mut::<Page>(*handle);
+                while weir_page_retain(page) == OK {
+                    weir_page_release(page);
+                    weir_page_release(page);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn two_threads_break_nothing_whatever_they_call() {
+    let mut taken = 0;
+    for seed in 0..RUNS {
+        let mut loans: *mut Loans = null_mut();
+        assert_eq!(unsafe { weir_loans_new(&raw mut loans, null_mut()) }, OK);
+        let world = World {
+            loans: loans.addr(),
+            ..World::default()
+        };
+        let begin = Barrier::new(usize::try_from(THREADS).unwrap());
+        let (world, begin) = (&world, &begin);
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                scope.spawn(move || {
+                    let mut chance = Chance(seed * THREADS + thread);
+                    begin.wait();
+                    for call in 0..CALLS {
+                        let done = world.step(&mut chance);
+                        assert!(
+                            done != 0 && done != PANIC && done != HANDLE_POISONED,
+                            "seed {seed}, thread {thread}, call {call}: {done}"
+                        );
+                    }
+                });
+            }
+        });
+        world.end();
+        let mut back = 0;
+        let (mut cookies, mut count, mut left) = ([0; 64], 0, 0);
+        loop {
+            let (room, all) = (cookies.len(), cookies.as_mut_ptr());
+            let (count_at, left_at) = (&raw mut count, &raw mut left);
+            let done =
+                unsafe { weir_loans_collect(loans, all, room, count_at, left_at, null_mut()) };
+            assert_eq!(done, OK);
+            assert!(cookies[..count].iter().all(|cookie| *cookie == 7));
+            back += count as u64;
+            if count == 0 {
+                break;
+            }
+        }
+        unsafe { weir_loans_free(loans) };
+        assert_eq!(
+            (back, left),
+            (*world.taken.lock().unwrap(), 0),
+            "seed {seed}"
+        );
+        taken += back;
+    }
+    assert!(taken > 200, "{taken} loans");
+}
