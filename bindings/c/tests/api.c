@@ -23,6 +23,7 @@ typedef struct named {
 
 struct world {
     char *directory;
+    const char *address; /* of a server; NULL: the directory is opened */
     weir *store;
     named things[NAMES];
     size_t count;
@@ -34,12 +35,13 @@ struct world {
     size_t sent;
 };
 
-world *api_world(const char *directory)
+world *api_world(const char *directory, const char *address)
 {
     world *in = calloc(1, sizeof *in);
     if (!in)
         abort();
     in->directory = copied(directory, strlen(directory));
+    in->address = address;
     return in;
 }
 
@@ -688,7 +690,8 @@ static int32_t open_store(world *in)
 {
     weir_open_options options = {.struct_size = sizeof options, .durability = 4};
     weir *store;
-    int32_t result = weir_open(slice(in->directory), &options, &store, NULL);
+    int32_t result = in->address ? weir_connect(slice(in->address), NULL, &store, NULL)
+                                 : weir_open(slice(in->directory), &options, &store, NULL);
     if (result == WEIR_OK)
         in->store = store;
     return result;

@@ -126,7 +126,7 @@ typedef struct world world;
 world *query_world(void);
 void query_run(world *in, char *line, text *out);
 void query_end(world *in);
-world *api_world(const char *directory);
+world *api_world(const char *directory, const char *address);
 void api_run(world *in, char *line, text *out);
 void api_end(world *in);
 

@@ -3,6 +3,7 @@
  *
  *     transcripts query FILE...
  *     transcripts api DIRECTORY FILE...     each in a store of its own below the directory
+ *     transcripts served ADDRESS FILE       at a server over a new store
  *
  * Blocks are parted by an empty line: commands, a rule, what they print. Ends with 1 when something
  * else is printed, or when a handle or a page was not given back.
@@ -77,8 +78,9 @@ int main(int count, char **words)
 {
     int query = count > 2 && strcmp(words[1], "query") == 0;
     int api = count > 3 && strcmp(words[1], "api") == 0;
-    if (!query && !api) {
-        fprintf(stderr, "transcripts query FILE... | transcripts api DIRECTORY FILE...\n");
+    int served = count == 4 && strcmp(words[1], "served") == 0;
+    if (!query && !api && !served) {
+        fprintf(stderr, "transcripts query FILE... | api DIRECTORY FILE... | served ADDRESS FILE\n");
         return 2;
     }
     if (weir_abi_version() >> 16 != WEIR_ABI_VERSION >> 16 || weir_abi_version() < WEIR_ABI_VERSION)
@@ -92,7 +94,7 @@ int main(int count, char **words)
         } else {
             char directory[4096];
             snprintf(directory, sizeof directory, "%s/%d", words[2], at);
-            with.in = api_world(directory);
+            with.in = api_world(directory, served ? words[2] : NULL);
         }
         transcript(&with);
         (query ? query_end : api_end)(with.in);
