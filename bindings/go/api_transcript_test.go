@@ -15,21 +15,30 @@ import (
 )
 
 func TestAPITranscripts(t *testing.T) {
-	replay(t, "api", func(t *testing.T) world {
-		return &stores{
-			t:        t,
-			dir:      t.TempDir(),
-			sessions: map[string]*weir.Session{},
-			readers:  map[string]*reading{},
-			groups:   map[string]*member{},
-		}
-	})
+	replay(t, "api", func(t *testing.T) world { return fresh(t, "") })
+}
+
+func TestAPITranscriptsServed(t *testing.T) {
+	replay(t, "api, served", func(t *testing.T) world { return fresh(t, serve(t)) })
+}
+
+// fresh is a world of a new directory, or of a server.
+func fresh(t *testing.T, server string) *stores {
+	return &stores{
+		t:        t,
+		dir:      t.TempDir(),
+		server:   server,
+		sessions: map[string]*weir.Session{},
+		readers:  map[string]*reading{},
+		groups:   map[string]*member{},
+	}
 }
 
 // stores runs the commands of vectors/api.
 type stores struct {
 	t        *testing.T
 	dir      string
+	server   string // its address; none: the directory is opened
 	store    *weir.Store
 	kept     []weir.Intention
 	steps    []weir.Change
@@ -157,6 +166,13 @@ var writes = map[string]bool{
 }
 
 func (w *stores) open() error {
+	if w.server != "" {
+		store, err := weir.Connect(context.Background(), w.server, nil)
+		if err == nil {
+			w.store = store
+		}
+		return err
+	}
 	// A second one is refused by the library, not by us.
 	store, err := weir.Open(w.dir, &weir.OpenOptions{Durability: weir.DurabilityMemory})
 	if err == nil {

@@ -320,7 +320,7 @@ var table = map[Code]row{
 	ErrQuarantined: {
 		name:     "QUARANTINED",
 		sentence: "The topic is stopped because nodes disagreed about it.",
-		advice:   "Have the operator compare the nodes; `weir program replace TOPIC FILE` releases a topic that has a program.",
+		advice:   "Have the operator look why; `weir program quarantine TOPIC --release` lets it take writes again, as `weir program replace TOPIC FILE` does.",
 		fault:    FaultUs,
 		retry:    RetryAfter,
 	},

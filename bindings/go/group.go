@@ -98,7 +98,7 @@ type Claimed struct {
 // Claimed names the record of a claim.
 func (r Record) Claimed() Claimed {
 	record := r.stored()
-	return Claimed{Offset: record.offset, Claim: record.claim}
+	return kept(r.page, Claimed{Offset: record.offset, Claim: record.claim})
 }
 
 // claimsOf names all records of a page.

@@ -112,11 +112,11 @@ const (
 // compiled with.
 var ready = sync.OnceValue(func() error {
 	got, want := uint32(C.weir_abi_version()), uint32(C.WEIR_ABI_VERSION)
-	if got>>16 == want>>16 && (got == want || want>>16 > 0 && got > want) {
+	if fits(got, want) {
 		return nil
 	}
 	text := "the library has the interface %d.%d, this package needs %d.%d"
-	return failure(ErrUnsupported, fmt.Sprintf(text, got>>16, got&0xffff, want>>16, want&0xffff))
+	return failure(ErrAbiMismatch, fmt.Sprintf(text, got>>16, got&0xffff, want>>16, want&0xffff))
 })
 
 func nativeHandlesOpen() uint64 { return uint64(C.weir_handles_open()) }

@@ -136,6 +136,7 @@ func (p *Page) Get(path string, values [][]byte) ([][]byte, error) {
 	if len(p.spans) == 0 {
 		return values, nil
 	}
+	defer runtime.KeepAlive(p)
 	return nativePageGet(p.handle, 0, len(p.spans), path, values)
 }
 
@@ -143,6 +144,13 @@ func (p *Page) Get(path string, values [][]byte) ([][]byte, error) {
 type Item struct {
 	page *Page
 	at   int
+}
+
+// kept is what was read in the memory of a page, which a page that nobody else
+// holds must not give back before.
+func kept[T any](page *Page, value T) T {
+	runtime.KeepAlive(page)
+	return value
 }
 
 // span panics with a sentence when the page is gone.
@@ -157,25 +165,29 @@ func (i Item) span() *span {
 // slice is a view and must not be changed; it ends with the page.
 func (i Item) Bytes() []byte {
 	found := i.span()
-	return unsafe.Slice(found.ptr, found.length)
+	return kept(i.page, unsafe.Slice(found.ptr, found.length))
 }
 
 // Clone is a copy of the bytes that may be kept.
-func (i Item) Clone() []byte { return bytes.Clone(i.Bytes()) }
+func (i Item) Clone() []byte {
+	defer runtime.KeepAlive(i.page)
+	return bytes.Clone(i.Bytes())
+}
 
 // Source is the number of the source that the item came from.
-func (i Item) Source() uint32 { return i.span().source }
+func (i Item) Source() uint32 { return kept(i.page, i.span().source) }
 
 // Index is the number of the item in the page that it came in, from 0.
-func (i Item) Index() uint32 { return i.span().index }
+func (i Item) Index() uint32 { return kept(i.page, i.span().index) }
 
 // Constructed says that the query made the item: a group, or an aggregate.
-func (i Item) Constructed() bool { return i.span().flags&flagConstructed != 0 }
+func (i Item) Constructed() bool { return kept(i.page, i.span().flags)&flagConstructed != 0 }
 
 // Get finds the value at a path ("$.a.b[0]") in the item; nil when there is
 // nothing. It is a view of the page. For many items [Page.Get] is cheaper.
 func (i Item) Get(path string) ([]byte, error) {
 	i.span()
+	defer runtime.KeepAlive(i.page)
 	var room [1][]byte
 	found, err := nativePageGet(i.page.handle, i.at, 1, path, room[:0])
 	if err != nil {
@@ -187,7 +199,10 @@ func (i Item) Get(path string) ([]byte, error) {
 // Decode decodes an item with a decoder of the host, such as json.Unmarshal:
 //
 //	order, err := weir.Decode[Order](item, json.Unmarshal)
+//
+// What the decoder keeps of data without a copy is a view of the page.
 func Decode[T any](item Item, decode func(data []byte, into any) error) (T, error) {
+	defer runtime.KeepAlive(item.page)
 	var value T
 	err := decode(item.Bytes(), &value)
 	return value, err
@@ -218,21 +233,21 @@ func (r Record) stored() *stored {
 }
 
 // Offset is its place in the topic, from 1.
-func (r Record) Offset() uint64 { return r.stored().offset }
+func (r Record) Offset() uint64 { return kept(r.page, r.stored().offset) }
 
 // Intention is the place in the order of the whole store of what caused it.
-func (r Record) Intention() uint64 { return r.stored().intention }
+func (r Record) Intention() uint64 { return kept(r.page, r.stored().intention) }
 
 // Time is when it was proposed, to the millisecond.
-func (r Record) Time() time.Time { return time.UnixMilli(int64(r.stored().timeMS)) }
+func (r Record) Time() time.Time { return time.UnixMilli(int64(kept(r.page, r.stored().timeMS))) }
 
 // Kind says what happened.
-func (r Record) Kind() RecordKind { return RecordKind(r.stored().kind) }
+func (r Record) Kind() RecordKind { return RecordKind(kept(r.page, r.stored().kind)) }
 
 // Key is the key, a view; empty without one.
 func (r Record) Key() []byte {
 	record := r.stored()
-	return unsafe.Slice(record.key, record.keyLength)
+	return kept(r.page, unsafe.Slice(record.key, record.keyLength))
 }
 
 // Value is the value, a view; empty for kinds without one.
@@ -241,20 +256,21 @@ func (r Record) Value() []byte { return r.Bytes() }
 // Meta is what the writer added, a view; the store does not read it.
 func (r Record) Meta() []byte {
 	record := r.stored()
-	return unsafe.Slice(record.meta, record.metaLength)
+	return kept(r.page, unsafe.Slice(record.meta, record.metaLength))
 }
 
 // Client is the id of the session that wrote it; zeros without one.
-func (r Record) Client() [16]byte { return r.stored().client }
+func (r Record) Client() [16]byte { return kept(r.page, r.stored().client) }
 
 // Nonce is the number of its intention in the session; 0 without one.
-func (r Record) Nonce() uint64 { return r.stored().nonce }
+func (r Record) Nonce() uint64 { return kept(r.page, r.stored().nonce) }
 
 // Attempts says how often a group handed it out, this time included.
-func (r Record) Attempts() uint32 { return r.stored().attempts }
+func (r Record) Attempts() uint32 { return kept(r.page, r.stored().attempts) }
 
 // Clone is a copy that may be kept, in memory of Go.
 func (r Record) Clone() Record {
+	defer runtime.KeepAlive(r.page)
 	key, value, meta := r.Key(), r.Value(), r.Meta()
 	room := make([]byte, 0, len(key)+len(value)+len(meta)+1)
 	room = append(append(append(room, value...), key...), meta...)

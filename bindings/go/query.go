@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"runtime"
+	"sync/atomic"
 )
 
 // Query is a run of a query over pages that its user fetches: partitions of a
@@ -19,7 +20,8 @@ import (
 // A query is used by one goroutine at a time, whichever; a second one gets
 // [ErrHandleBusy]. It does not wait and does no input or output.
 type Query struct {
-	handle  queryHandle
+	handle  queryHandle // never changes: the library refuses it after Close
+	closed  atomic.Bool
 	fetch   Fetch
 	topics  bool
 	cleanup runtime.Cleanup
@@ -67,12 +69,11 @@ func NewQuery(options QueryOptions) (*Query, error) {
 // Close forgets the query. Pages that it gave out stay good. Closing it again
 // does nothing.
 func (q *Query) Close() {
-	if q.handle == nil {
+	if q.handle == nil || q.closed.Swap(true) {
 		return
 	}
 	q.cleanup.Stop()
 	nativeQueryFree(q.handle)
-	q.handle = nil
 	pins.collect()
 }
 
@@ -118,7 +119,7 @@ func (q *Query) Explain() (string, error) {
 	return string(text), err
 }
 
-// Cancel ends the query, from any goroutine: what runs and each further Next
+// Cancel ends the query, from any goroutine, also while it is closed: what runs and each further Next
 // fail with [ErrCancelled].
 func (q *Query) Cancel() {
 	defer runtime.KeepAlive(q)

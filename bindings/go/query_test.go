@@ -26,6 +26,44 @@ func opened(t testing.TB, options weir.QueryOptions) (*weir.Query, weir.Source) 
 	return query, source
 }
 
+// collected runs the collector until it found and cleaned up what nobody held at
+// the call.
+func collected() {
+	for range 2 {
+		gone := make(chan struct{})
+		func() { runtime.AddCleanup(new([64]byte), func(gone chan struct{}) { close(gone) }, gone) }()
+		for done := false; !done; {
+			runtime.GC()
+			select {
+			case <-gone:
+				done = true
+			default:
+			}
+		}
+	}
+}
+
+func TestACallKeepsThePageThatNobodyElseHolds(t *testing.T) {
+	collected()
+	query, source := opened(t, weir.QueryOptions{})
+	if err := source.Enqueue([]byte("[1, 22]\n"), nil); err != nil {
+		t.Fatal(err)
+	}
+	item := func() weir.Item { return next(t, query, weir.Bounds{}).At(0) }
+	open := weir.OpenHandles() + 1
+	text, err := weir.Decode[string](item(), func(data []byte, into any) error {
+		collected()
+		if now := weir.OpenHandles(); now != open {
+			t.Errorf("%d handles are open, not %d", now, open)
+		}
+		*into.(*string) = string(data)
+		return nil
+	})
+	if err != nil || text != "[1, 22]" {
+		t.Fatalf("%q %v", text, err)
+	}
+}
+
 // next gives the next page of results.
 func next(t testing.TB, query *weir.Query, bounds weir.Bounds) *weir.Page {
 	t.Helper()

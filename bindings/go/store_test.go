@@ -29,8 +29,20 @@ func near(t testing.TB) *weir.Store {
 	return store
 }
 
-// far connects to a server of its own; WEIR names the command.
+// far connects to a server of its own.
 func far(t testing.TB) *weir.Store {
+	t.Helper()
+	store, err := weir.Connect(context.Background(), serve(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+// serve starts a server over a store of its own; its address. WEIR_COMMAND names
+// the command.
+func serve(t testing.TB) string {
 	t.Helper()
 	command := os.Getenv("WEIR_COMMAND")
 	if command == "" {
@@ -74,12 +86,7 @@ func far(t testing.TB) *weir.Store {
 	case <-ctx.Done():
 		t.Fatal("the server does not say where it is")
 	}
-	store, err := weir.Connect(ctx, found, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
-	return store
+	return found
 }
 
 // everywhere runs a test on a directory and at a server.

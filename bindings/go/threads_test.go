@@ -59,3 +59,19 @@ func TestAQueryIsOfOneGoroutineAtATime(t *testing.T) {
 	}
 	all.Wait()
 }
+
+func TestAQueryIsCancelledWhileItIsClosed(t *testing.T) {
+	for range 100 {
+		query, err := weir.NewQuery(weir.QueryOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		all.Go(query.Cancel)
+		all.Go(query.Close)
+		all.Wait()
+		if _, _, err := query.Next(weir.Bounds{}); !errors.Is(err, weir.ErrBadHandle) {
+			t.Fatal(err)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -158,7 +159,13 @@ func (d *dataBase) page(ctx context.Context, need weir.Need) error {
 	if token := response.Header.Get("x-ms-continuation"); token != "" {
 		next = []byte(token)
 	}
-	return need.Source.EnqueueBuffer(buffer, next)
+	err = need.Source.EnqueueBuffer(buffer, next)
+	if !need.Required && errors.Is(err, weir.ErrOverBudget) {
+		// No room for a page ahead: it is asked for again.
+		buffer.Free()
+		return nil
+	}
+	return err
 }
 
 // split puts the parts of a partition in its place. They go on behind what was
