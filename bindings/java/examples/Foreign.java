@@ -10,6 +10,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
+import weir.ErrorCode;
 import weir.Item;
 import weir.Need;
 import weir.Query;
@@ -17,6 +18,7 @@ import weir.QueryOptions;
 import weir.Source;
 import weir.SourceOptions;
 import weir.Step;
+import weir.WeirException;
 
 /**
  * The partitions of a document data base, merged: each is read over HTTP in pages with continuation
@@ -121,7 +123,14 @@ final class Foreign {
                 case OK -> {
                     byte[] next = response.headers().firstValue("x-ms-continuation")
                             .map(token -> token.getBytes(StandardCharsets.UTF_8)).orElse(null);
-                    need.source().enqueue(body, next);
+                    try {
+                        need.source().enqueue(body, next);
+                    } catch (WeirException refused) {
+                        // A page ahead for which there is no room is asked for again.
+                        if (need.required() || refused.code() != ErrorCode.OVER_BUDGET) {
+                            throw refused;
+                        }
+                    }
                 }
                 case GONE -> split(need, partition);
                 default -> throw new IOException("partition " + partition + ": " + response.statusCode());

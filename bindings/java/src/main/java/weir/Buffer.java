@@ -12,6 +12,7 @@ public final class Buffer implements AutoCloseable {
     private static final int STEP = 64 << 10;
 
     private long handle;
+    private Lent lent;
     private MemorySegment data;
     private long used;
 
@@ -26,7 +27,8 @@ public final class Buffer implements AutoCloseable {
             MemorySegment out = call.allocate(JAVA_LONG);
             Lib.check(call, error -> (int) Lib.BUFFER_NEW.invokeExact(size, out, error));
             handle = out.get(JAVA_LONG, 0);
-            data = Lib.bufferData(handle, size);
+            lent = new Lent(Arena.ofConfined(), handle, Lib.BUFFER_FREE);
+            data = lent.part(Lib.bufferData(handle), size);
         }
     }
 
@@ -47,11 +49,11 @@ public final class Buffer implements AutoCloseable {
 
     private void append(byte[] chunk, int length) {
         if (used + length > data.byteSize()) {
-            long old = handle;
+            Lent old = lent;
             MemorySegment before = data;
             allocate(Math.max(2 * before.byteSize(), used + length));
             MemorySegment.copy(before, 0, data, 0, used);
-            Lib.release(Lib.BUFFER_FREE, old);
+            old.close();
         }
         MemorySegment.copy(MemorySegment.ofArray(chunk), 0, data, used, length);
         used += length;
@@ -61,7 +63,7 @@ public final class Buffer implements AutoCloseable {
         return used;
     }
 
-    /** Where it lies; not to be used once it was given away or closed. */
+    /** Where it lies; the segment ends when the buffer is given away or closed. */
     public MemorySegment segment() {
         if (handle == 0) {
             throw new IllegalStateException("the buffer was given away or closed");
@@ -76,7 +78,13 @@ public final class Buffer implements AutoCloseable {
         return handle;
     }
 
+    /** The library took it over. */
     void gone() {
+        lent.leave();
+        forget();
+    }
+
+    private void forget() {
         handle = 0;
         data = null;
     }
@@ -85,8 +93,8 @@ public final class Buffer implements AutoCloseable {
     @Override
     public void close() {
         if (handle != 0) {
-            Lib.release(Lib.BUFFER_FREE, handle);
-            gone();
+            lent.close();
+            forget();
         }
     }
 }

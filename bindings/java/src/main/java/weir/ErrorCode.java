@@ -66,7 +66,7 @@ public enum ErrorCode {
     /** The topic is stopped because nodes disagreed about it. */
     QUARANTINED(206, Fault.US, Retry.AFTER,
             "The topic is stopped because nodes disagreed about it.",
-            "Have the operator compare the nodes; `weir program replace TOPIC FILE` releases a topic that has a program."),
+            "Have the operator look why; `weir program quarantine TOPIC --release` lets it take writes again, as `weir program replace TOPIC FILE` does."),
     /** Another node leads; writes go there. */
     REDIRECT(301, Fault.ENVIRONMENT, Retry.AFTER,
             "Another node leads; writes go there.",

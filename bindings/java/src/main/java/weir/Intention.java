@@ -12,6 +12,7 @@ public final class Intention {
     static final int CREATE = 4;
     static final int DESTROY = 5;
     static final int ALTER = 6;
+    static final int REPLACE = 7;
 
     private static final byte[] NOTHING = {};
 
@@ -23,6 +24,9 @@ public final class Intention {
     List<Expect> expects = List.of();
     List<Change> changes = List.of();
     TopicOptions options;
+    byte[] code = NOTHING;
+    byte[] args = NOTHING;
+    byte[] replaced = NOTHING;
 
     private Intention(int operation) {
         this.operation = operation;
@@ -57,6 +61,22 @@ public final class Intention {
         return made;
     }
 
+    /** Makes the topic with a program, a WebAssembly module, that judges its intentions. */
+    public static Intention create(TopicOptions options, byte[] program, byte[] args) {
+        Intention made = create(options);
+        made.code = program;
+        made.args = args;
+        return made;
+    }
+
+    /** Puts another program in the place of the topic's. */
+    public static Intention replace(byte[] program, byte[] args) {
+        Intention made = new Intention(REPLACE);
+        made.code = program;
+        made.args = args;
+        return made;
+    }
+
     /** Ends the topic. */
     public static Intention destroy() {
         return new Intention(DESTROY);
@@ -78,6 +98,12 @@ public final class Intention {
     /** Conditions. */
     public Intention expecting(Expect... expects) {
         this.expects = List.of(expects);
+        return this;
+    }
+
+    /** Of {@link #replace}: the SHA-256 of the program that must be there; else any. */
+    public Intention replacing(byte[] sha256) {
+        replaced = sha256;
         return this;
     }
 

@@ -127,7 +127,7 @@ final class Lib {
 
     static {
         int version = version();
-        if (version != ABI_VERSION) {
+        if (!fits(version, ABI_VERSION)) {
             throw new WeirException(ErrorCode.ABI_MISMATCH,
                     "the library has the interface " + (version >>> 16) + "." + (version & 0xffff)
                             + ", this package needs " + (ABI_VERSION >>> 16) + "." + (ABI_VERSION & 0xffff));
@@ -136,15 +136,50 @@ final class Lib {
 
     private Lib() {}
 
+    /** Whether a library has all that a version of the interface has: its major version, and not a lesser minor one. */
+    static boolean fits(int library, int wanted) {
+        return library >>> 16 == wanted >>> 16 && (library & 0xffff) >= (wanted & 0xffff);
+    }
+
     /** A call of the library that may fail. */
     @FunctionalInterface
     interface Call {
         int run(MemorySegment error) throws Throwable;
     }
 
+    /**
+     * Memory of a thread for what the calls of a page write, used again by each: nothing in it outlives the
+     * method that makes the call.
+     */
+    static final class Room {
+        private static final ThreadLocal<Room> ROOMS = ThreadLocal.withInitial(Room::new);
+
+        /** {@code weir_error}. */
+        final MemorySegment error;
+        /** A handle. */
+        final MemorySegment out;
+        /** {@code weir_page_info}. */
+        final MemorySegment info;
+
+        private Room() {
+            Arena arena = Arena.ofAuto();
+            error = arena.allocate(ERROR_BYTES, Long.BYTES);
+            out = arena.allocate(JAVA_LONG);
+            info = sized(arena, Page.INFO_BYTES);
+        }
+
+        static Room mine() {
+            return ROOMS.get();
+        }
+    }
+
     /** Makes a call; what it returned, if that is a success. */
     static int check(Arena arena, Call call) {
-        MemorySegment error = arena.allocate(ERROR_BYTES, Long.BYTES);
+        return check(arena.allocate(ERROR_BYTES, Long.BYTES), call);
+    }
+
+    /** The same with memory for the error. */
+    static int check(MemorySegment error, Call call) {
         int result = run(() -> call.run(error));
         if (result < 0) {
             throw failed(result, error);
@@ -175,11 +210,9 @@ final class Lib {
     }
 
     /** Where a buffer lies. */
-    @SuppressWarnings("restricted")
-    static MemorySegment bufferData(long buffer, long size) {
+    static MemorySegment bufferData(long buffer) {
         try {
-            MemorySegment data = (MemorySegment) BUFFER_DATA.invokeExact(buffer, MemorySegment.NULL);
-            return data.reinterpret(size);
+            return (MemorySegment) BUFFER_DATA.invokeExact(buffer, MemorySegment.NULL);
         } catch (Throwable thrown) {
             throw unexpected(thrown);
         }

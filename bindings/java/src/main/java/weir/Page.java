@@ -6,7 +6,7 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.lang.ref.Cleaner;
+import java.lang.ref.Reference;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
@@ -21,9 +21,7 @@ import java.util.stream.Stream;
  * <p>A page belongs to the thread that got it; {@link #share} makes it everybody's.
  */
 public final class Page implements AutoCloseable, Iterable<Item> {
-    private static final Cleaner CLEANER = Cleaner.create();
-
-    private static final long INFO_BYTES = 96;
+    static final long INFO_BYTES = 96;
     private static final long INFO_ITEMS = 8;
     private static final long INFO_RECORDS = 24;
     private static final long INFO_BUFFERS = 40;
@@ -34,14 +32,13 @@ public final class Page implements AutoCloseable, Iterable<Item> {
     static final long ITEM_BYTES = 40;
     static final long RECORD_BYTES = 128;
 
-    private final Cleaner.Cleanable cleanable;
     private final long handle;
     private final int count;
     private final int recordCount;
     private final long skipped;
     private final long hint;
     private final long position;
-    private Arena arena;
+    private Lent lent;
     private MemorySegment items;
     private MemorySegment records;
     private MemorySegment[] buffers;
@@ -49,62 +46,50 @@ public final class Page implements AutoCloseable, Iterable<Item> {
     /** Takes over what the library gave out. */
     Page(long handle) {
         this.handle = handle;
-        this.cleanable = CLEANER.register(this, new Release(handle));
-        try (Arena call = Arena.ofConfined()) {
-            MemorySegment info = Lib.sized(call, INFO_BYTES);
-            Lib.check(call, error -> (int) Lib.PAGE_DESCRIBE.invokeExact(handle, info, error));
-            this.count = Math.toIntExact(info.get(JAVA_LONG, INFO_ITEMS + 8));
-            this.recordCount = Math.toIntExact(info.get(JAVA_LONG, INFO_RECORDS + 8));
-            this.skipped = info.get(JAVA_LONG, INFO_SKIPPED);
-            this.hint = info.get(JAVA_LONG, INFO_HINT);
-            this.position = info.get(JAVA_LONG, INFO_POSITION);
-            wrap(Arena.ofConfined(), info);
-        }
+        this.lent = new Lent(Arena.ofConfined(), handle, Lib.PAGE_RELEASE);
+        MemorySegment info = described();
+        this.count = Math.toIntExact(info.get(JAVA_LONG, INFO_ITEMS + 8));
+        this.recordCount = Math.toIntExact(info.get(JAVA_LONG, INFO_RECORDS + 8));
+        this.skipped = info.get(JAVA_LONG, INFO_SKIPPED);
+        this.hint = info.get(JAVA_LONG, INFO_HINT);
+        this.position = info.get(JAVA_LONG, INFO_POSITION);
+        wrap(info);
     }
 
-    /** What the cleaner does; knows nothing of the page. */
-    private record Release(long handle) implements Runnable {
-        @Override
-        public void run() {
-            Lib.release(Lib.PAGE_RELEASE, handle);
-        }
+    /** What the library says of the page, until the next call of this thread. */
+    private MemorySegment described() {
+        Lib.Room room = Lib.Room.mine();
+        MemorySegment info = room.info;
+        Lib.check(room.error, error -> (int) Lib.PAGE_DESCRIBE.invokeExact(handle, info, error));
+        return info;
     }
 
-    private void wrap(Arena arena, MemorySegment info) {
-        this.arena = arena;
-        items = part(info.get(ADDRESS, INFO_ITEMS), count * ITEM_BYTES);
-        records = part(info.get(ADDRESS, INFO_RECORDS), recordCount * RECORD_BYTES);
+    private void wrap(MemorySegment info) {
+        items = lent.part(info.get(ADDRESS, INFO_ITEMS), count * ITEM_BYTES);
+        records = lent.part(info.get(ADDRESS, INFO_RECORDS), recordCount * RECORD_BYTES);
         int bufferCount = Math.toIntExact(info.get(JAVA_LONG, INFO_BUFFERS + 8));
-        MemorySegment slices = part(info.get(ADDRESS, INFO_BUFFERS), bufferCount * Lib.SLICE.byteSize());
+        MemorySegment slices = lent.part(info.get(ADDRESS, INFO_BUFFERS), bufferCount * Lib.SLICE.byteSize());
         buffers = new MemorySegment[bufferCount];
         for (int at = 0; at < bufferCount; at++) {
             long offset = at * Lib.SLICE.byteSize();
-            buffers[at] = part(slices.get(ADDRESS, offset), slices.get(JAVA_LONG, offset + 8)).asReadOnly();
+            buffers[at] = lent.part(slices.get(ADDRESS, offset), slices.get(JAVA_LONG, offset + 8)).asReadOnly();
         }
-    }
-
-    @SuppressWarnings("restricted")
-    private MemorySegment part(MemorySegment start, long bytes) {
-        return start.reinterpret(bytes, arena, null);
     }
 
     /** Lets any thread use the page from now on; to be called by the one that got it. */
     public Page share() {
-        try (Arena call = Arena.ofConfined()) {
-            MemorySegment info = Lib.sized(call, INFO_BYTES);
-            Lib.check(call, error -> (int) Lib.PAGE_DESCRIBE.invokeExact(handle, info, error));
-            arena.close();
-            wrap(Arena.ofShared(), info);
-        }
+        MemorySegment info = described();
+        lent.leave();
+        lent = new Lent(Arena.ofShared(), handle, Lib.PAGE_RELEASE);
+        wrap(info);
         return this;
     }
 
     /** Gives the memory back. Again does nothing. */
     @Override
     public void close() {
-        if (arena.scope().isAlive()) {
-            arena.close();
-            cleanable.clean();
+        if (lent.isAlive()) {
+            lent.close();
         }
     }
 
@@ -191,9 +176,11 @@ public final class Page implements AutoCloseable, Iterable<Item> {
             for (int at = 0; at < size; at++) {
                 MemorySegment start = out.get(ADDRESS, at * Lib.SLICE.byteSize());
                 long bytes = out.get(JAVA_LONG, at * Lib.SLICE.byteSize() + 8);
-                found.add(start.address() == 0 ? null : part(start, bytes).asReadOnly());
+                found.add(start.address() == 0 ? null : lent.part(start, bytes).asReadOnly());
             }
             return found;
+        } finally {
+            Reference.reachabilityFence(lent);
         }
     }
 

@@ -213,12 +213,11 @@ public final class Query implements AutoCloseable {
 
     /** The same with other bounds; 0 is the default of each. An error is final. */
     public Step next(int items, long bytes) {
-        try (Arena call = Arena.ofConfined()) {
-            MemorySegment out = call.allocate(JAVA_LONG);
-            long query = handle.get();
-            return step(out, Lib.check(call, error -> (int) Lib.QUERY_NEXT.invokeExact(
-                    query, items, bytes, out, error)));
-        }
+        Lib.Room room = Lib.Room.mine();
+        MemorySegment out = room.out;
+        long query = handle.get();
+        return step(out, Lib.check(room.error, error -> (int) Lib.QUERY_NEXT.invokeExact(
+                query, items, bytes, out, error)));
     }
 
     /** Of a query over topics: the same, waiting so long for records that come. */

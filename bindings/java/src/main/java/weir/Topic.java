@@ -76,6 +76,19 @@ public record Topic(Weir store, String name) {
         return one(Intention.create(options));
     }
 
+    /**
+     * The same with a program, a WebAssembly module: it judges each intention, and may write other records
+     * than the one that was asked for. {@code args} are its settings.
+     */
+    public Verdict create(TopicOptions options, byte[] program, byte[] args) {
+        return one(Intention.create(options, program, args));
+    }
+
+    /** Puts another program in the place of the topic's; what the first wrote stays. */
+    public Verdict replace(byte[] program, byte[] args) {
+        return one(Intention.replace(program, args));
+    }
+
     /** Ends the topic: its keys are gone, its offsets go on if it is made again. */
     public Verdict destroy() {
         return one(Intention.destroy());

@@ -26,6 +26,7 @@ public final class TopicOptions {
     Long emitBytes = null;
     Long stateEntries = null;
     Long stateBytes = null;
+    ProgramState state = ProgramState.DEFAULT;
     List<String> groups = new ArrayList<>();
 
     /** All defaults. */
@@ -121,6 +122,12 @@ public final class TopicOptions {
         return this;
     }
 
+    /** What the store keeps of the program between calls. */
+    public TopicOptions programState(ProgramState state) {
+        this.state = state;
+        return this;
+    }
+
     /** Keeps what these groups have not passed. */
     public TopicOptions holdForGroups(List<String> names) {
         groups.addAll(names);
@@ -144,6 +151,7 @@ public final class TopicOptions {
         }
         into.set(JAVA_INT, 4, set);
         into.set(JAVA_INT, 8, latest ? 1 : 0);
+        into.set(JAVA_INT, 12, state.ordinal());
         into.set(ADDRESS, 128, Lib.texts(call, groups));
         into.set(JAVA_LONG, 136, groups.size());
         return into;

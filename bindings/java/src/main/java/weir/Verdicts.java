@@ -62,6 +62,9 @@ final class Verdicts {
         if (from.options != null) {
             into.set(ADDRESS, 104, from.options.fill(call));
         }
+        Lib.putBytes(call, into, 112, from.code);
+        Lib.putBytes(call, into, 128, from.args);
+        Lib.putBytes(call, into, 144, from.replaced);
     }
 
     private static MemorySegment expects(Arena call, List<Expect> from) {

@@ -19,7 +19,7 @@ import java.util.Optional;
 import java.util.function.Function;
 import java.util.stream.Stream;
 
-/** Runs the commands of {@code vectors/api}. */
+/** Runs the commands of {@code vectors/api}, in a directory or at a server over one. */
 final class ApiWorld implements TranscriptTest.World {
     private final Path directory;
     private final Map<String, Session> sessions = new HashMap<>();
@@ -30,12 +30,14 @@ final class ApiWorld implements TranscriptTest.World {
     private final StringBuilder out = new StringBuilder();
     private List<Intention> kept = new ArrayList<>();
     private List<Change> steps = new ArrayList<>();
+    private final Served server;
     private Pending pending;
     private Weir store;
 
-    ApiWorld() {
+    ApiWorld(boolean served) {
         try {
             directory = Files.createTempDirectory("weir");
+            server = served ? new Served(directory) : null;
         } catch (IOException failed) {
             throw new UncheckedIOException(failed);
         }
@@ -48,6 +50,9 @@ final class ApiWorld implements TranscriptTest.World {
         groups.values().forEach(Group::close);
         if (store != null) {
             store.close();
+        }
+        if (server != null) {
+            server.close();
         }
         try (Stream<Path> files = Files.walk(directory)) {
             for (Path path : files.sorted(Comparator.reverseOrder()).toList()) {
@@ -83,7 +88,8 @@ final class ApiWorld implements TranscriptTest.World {
     private void command(String line) {
         String[] words = line.split(" ", -1);
         switch (words[0]) {
-            case "open" -> store = Weir.open(directory, new OpenOptions().durability(Durability.MEMORY));
+            case "open" -> store = server != null ? server.connect()
+                    : Weir.open(directory, new OpenOptions().durability(Durability.MEMORY));
             case "close" -> store().close();
             case "ensure" -> say(store().topic(words[1]).ensure() ? "created" : "there");
             case "add" -> kept.add(intention(behind(line, 1)));

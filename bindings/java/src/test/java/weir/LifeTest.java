@@ -2,6 +2,7 @@ package weir;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -9,6 +10,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.ref.WeakReference;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -53,11 +56,11 @@ class LifeTest {
         assertEquals(6, found.byteSize());
         List<MemorySegment> all = page.get("$.a[1]");
         assertNull(all.get(0));
-        assertEquals('3', all.get(1).get(java.lang.foreign.ValueLayout.JAVA_BYTE, 0));
+        assertEquals('3', all.get(1).get(ValueLayout.JAVA_BYTE, 0));
         page.close();
         page.close();
         assertThrows(IllegalStateException.class, item::text);
-        assertThrows(IllegalStateException.class, () -> found.get(java.lang.foreign.ValueLayout.JAVA_BYTE, 0));
+        assertThrows(IllegalStateException.class, () -> found.get(ValueLayout.JAVA_BYTE, 0));
         assertThrows(IllegalStateException.class, () -> page.get("$.a"));
     }
 
@@ -80,6 +83,87 @@ class LifeTest {
         assertEquals(0, Lib.handlesOpen());
         page(lines("1\n"));
         collected();
+    }
+
+    private static Page dropped(String text) {
+        try (Query query = lines(text)) {
+            return page(query);
+        }
+    }
+
+    /** Waits for the collector to find a page, and for all that it found before to be given back. */
+    private static void found(WeakReference<Page> page) {
+        while (page.get() != null) {
+            System.gc();
+            Thread.yield();
+        }
+        long open = Lib.handlesOpen();
+        for (WeakReference<Page> later = new WeakReference<>(dropped("2\n")); later.get() != null;) {
+            System.gc();
+            Thread.yield();
+        }
+        while (Lib.handlesOpen() > open) {
+            System.gc();
+            Thread.yield();
+        }
+    }
+
+    @Test
+    @Timeout(60)
+    void aSegmentKeepsTheMemoryOfADroppedPage() {
+        collected();
+        Page page = dropped("[1, 22]\n").share();
+        WeakReference<Page> seen = new WeakReference<>(page);
+        List<MemorySegment> segments = new ArrayList<>(page.get("$[1]"));
+        segments.add(page.get(0).segment());
+        page = null;
+        for (int at = 0; at < 2; at++) {
+            found(seen);
+            assertEquals(1, Lib.handlesOpen());
+            assertEquals(List.of("22", "[1, 22]").get(at), text(segments.removeFirst()));
+        }
+        collected();
+    }
+
+    private static String text(MemorySegment segment) {
+        return new String(segment.toArray(ValueLayout.JAVA_BYTE), StandardCharsets.UTF_8);
+    }
+
+    @Test
+    @Timeout(60)
+    void segmentsOfABufferEndWhenItIsGivenAway() {
+        collected();
+        try (Query query = new Query(new QueryOptions())) {
+            Source source = query.source(new SourceOptions().shape("lines"));
+            Buffer given = new Buffer(8);
+            MemorySegment segment = given.segment();
+            segment.setString(0, "1\n");
+            source.enqueue(given, 2, null);
+            assertThrows(IllegalStateException.class, () -> segment.set(ValueLayout.JAVA_BYTE, 0, (byte) '2'));
+            assertThrows(IllegalStateException.class, given::segment);
+            given.close();
+            try (Page page = page(query)) {
+                assertEquals("1", page.get(0).text());
+            }
+        }
+        Buffer closed = new Buffer(8);
+        MemorySegment segment = closed.segment();
+        closed.close();
+        assertThrows(IllegalStateException.class, () -> segment.set(ValueLayout.JAVA_BYTE, 0, (byte) '2'));
+        assertEquals(0, Lib.handlesOpen());
+        new Buffer(8);
+        collected();
+    }
+
+    @Test
+    void laterMinorVersionsOfTheInterfaceFit() {
+        int wanted = 0x0001_0002;
+        assertTrue(Lib.fits(wanted, wanted));
+        assertTrue(Lib.fits(0x0001_0003, wanted));
+        assertFalse(Lib.fits(0x0001_0001, wanted));
+        assertFalse(Lib.fits(0x0000_0002, wanted));
+        assertFalse(Lib.fits(0x0002_0002, wanted));
+        assertFalse(Lib.fits(0x8001_0002, wanted));
     }
 
     @Test

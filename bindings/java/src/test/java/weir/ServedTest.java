@@ -3,10 +3,7 @@ package weir;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
-import java.io.BufferedReader;
-import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -23,54 +20,14 @@ class ServedTest {
         return text.getBytes(StandardCharsets.UTF_8);
     }
 
-    /** What is done to a store. */
-    private interface Use {
-        void with(Weir store) throws Exception;
-    }
-
-    private static void near(Path directory, Use use) throws Exception {
-        try (Weir store = Weir.open(directory, new OpenOptions().durability(Durability.MEMORY))) {
-            use.with(store);
-        }
-    }
-
-    private static void far(Path directory, Use use) throws Exception {
-        String command = System.getenv("WEIR_COMMAND");
-        assumeTrue(command != null, "WEIR_COMMAND does not name the command `weir`");
-        ProcessBuilder builder = new ProcessBuilder(command, "serve", "--at",
-                directory.resolve("store").toString(), "--http", "off", "--native", "127.0.0.1:0",
-                "--durability", "memory");
-        builder.environment().put("HOME", directory.toString());
-        builder.environment().put("XDG_CONFIG_HOME", directory.toString());
-        builder.redirectOutput(ProcessBuilder.Redirect.DISCARD);
-        Process server = builder.start();
-        try (BufferedReader said = server.errorReader()) {
-            try (Weir store = Weir.connect(address(said))) {
-                use.with(store);
-            }
-        } finally {
-            server.destroyForcibly().waitFor();
-        }
-    }
-
-    private static String address(BufferedReader said) throws IOException {
-        for (String line = said.readLine(); line != null; line = said.readLine()) {
-            int at = line.indexOf("weir://");
-            if (at >= 0) {
-                return line.substring(at).split("[ ,;]")[0];
-            }
-        }
-        throw new IOException("the server does not say where it is");
-    }
-
     @Test
     void topicsAreQueriedInADirectory(@TempDir Path directory) throws Exception {
-        near(directory, ServedTest::query);
+        Served.near(directory, ServedTest::query);
     }
 
     @Test
     void topicsAreQueriedAtAServer(@TempDir Path directory) throws Exception {
-        far(directory, ServedTest::query);
+        Served.far(directory, ServedTest::query);
     }
 
     private static void query(Weir store) throws Exception {
@@ -111,7 +68,7 @@ class ServedTest {
 
     @Test
     void workIsSharedAtAServer(@TempDir Path directory) throws Exception {
-        far(directory, store -> {
+        Served.far(directory, store -> {
             Topic jobs = store.topic("jobs");
             jobs.ensure();
             jobs.batch(List.of(Intention.put(bytes("a"), bytes("1")), Intention.put(bytes("b"), bytes("2"))));

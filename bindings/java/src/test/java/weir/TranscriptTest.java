@@ -26,28 +26,36 @@ class TranscriptTest {
 
     @TestFactory
     Stream<DynamicTest> query() throws IOException {
-        return replay("query", QueryWorld::new);
+        return replay("query", "", QueryWorld::new);
     }
 
     @TestFactory
     Stream<DynamicTest> api() throws IOException {
-        return replay("api", ApiWorld::new);
+        return replay("api", "", () -> new ApiWorld(false));
     }
 
-    private static Stream<DynamicTest> replay(String set, Supplier<World> fresh) throws IOException {
+    @TestFactory
+    Stream<DynamicTest> served() throws IOException {
+        return replay("api", ", served", () -> new ApiWorld(true));
+    }
+
+    private static Stream<DynamicTest> replay(String set, String how, Supplier<World> fresh) throws IOException {
         Path folder = Path.of(System.getProperty("weir.root"), "vectors", set);
         List<Path> paths;
         try (Stream<Path> found = Files.list(folder)) {
-            paths = found.filter(path -> path.toString().endsWith(".txt")).sorted().toList();
+            paths = found.filter(path -> path.toString().endsWith(".txt"))
+                    .filter(path -> how.isEmpty() || !path.getFileName().toString().startsWith("directory-"))
+                    .sorted()
+                    .toList();
         }
         assertTrue(!paths.isEmpty(), "there are no transcripts of " + set);
         int[] count = {0, 0};
-        return paths.stream().map(path -> DynamicTest.dynamicTest(path.getFileName().toString(), () -> {
+        return paths.stream().map(path -> DynamicTest.dynamicTest(path.getFileName() + how, () -> {
             try (World world = fresh.get()) {
                 count[1] += replayed(Files.readString(path), world);
             }
             if (++count[0] == paths.size()) {
-                System.out.printf("transcripts of %s: %d, steps: %d%n", set, count[0], count[1]);
+                System.out.printf("transcripts of %s%s: %d, steps: %d%n", set, how, count[0], count[1]);
             }
         }));
     }
