@@ -93,8 +93,8 @@ struct Memory {
 }
 
 impl Buffer {
-    /// Takes the first `len` bytes, all without one.
-    pub(crate) fn take(&self, len: Option<usize>) -> PyResult<Bytes> {
+    /// Takes the memory, of which the first `len` bytes are to be used, all without one.
+    pub(crate) fn take(&self, len: Option<usize>) -> PyResult<(Bytes, usize)> {
         let mut memory = self.memory();
         if memory.views > 0 {
             return Err(PyBufferError::new_err("a view of the buffer is in use"));
@@ -106,7 +106,12 @@ impl Buffer {
             return Err(PyValueError::new_err("length is more than the buffer has"));
         }
         let bytes = memory.bytes.take().unwrap_or_default();
-        Ok(Bytes::from(bytes).slice(..len))
+        Ok((Bytes::from(bytes), len))
+    }
+
+    /// Puts memory back that was taken and not used; copied if somebody else still has a part of it.
+    pub(crate) fn put_back(&self, bytes: Bytes) {
+        self.memory().bytes = Some(Vec::from(bytes).into_boxed_slice());
     }
 
     fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {

@@ -96,7 +96,9 @@ impl Group {
     /// by now. In an exclusive group everything up to the last of them is done.
     fn ack(&self, py: Python<'_>, work: Vec<AnyWork<'_>>) -> PyResult<Vec<u64>> {
         let work = claims(&work);
-        let lost = py.detach(|| self.with(|group| Ok(group.settle(&work, Settle::Done)?)))?;
+        let lost = wait::heard(py, || {
+            self.with(|group| Ok(group.settle(&work, Settle::Done)?))
+        })?;
         Ok(offsets(lost))
     }
 
@@ -104,8 +106,9 @@ impl Group {
     /// crash can bring them again.
     fn ack_soon(&self, py: Python<'_>, work: Vec<AnyWork<'_>>) -> PyResult<()> {
         let work = claims(&work);
-        Ok(py
-            .detach(|| self.with(|group| Ok(group.settle(&work, Settle::DoneSoon).map(drop)?)))?)
+        wait::heard(py, || {
+            self.with(|group| Ok(group.settle(&work, Settle::DoneSoon).map(drop)?))
+        })
     }
 
     /// These are given back; they may be claimed again after `delay` seconds. The offsets of those
@@ -119,7 +122,7 @@ impl Group {
         reason: &str,
     ) -> PyResult<Vec<u64>> {
         let (work, delay) = (claims(&work), seconds("delay", delay)?);
-        let lost = py.detach(|| {
+        let lost = wait::heard(py, || {
             self.with(|group| Ok(group.settle(&work, Settle::Fail { delay, reason })?))
         })?;
         Ok(offsets(lost))
@@ -129,8 +132,9 @@ impl Group {
     /// it has not any more.
     fn extend(&self, py: Python<'_>, work: Vec<AnyWork<'_>>, lease: f64) -> PyResult<Vec<u64>> {
         let (work, lease) = (claims(&work), seconds("lease", lease)?);
-        let lost =
-            py.detach(|| self.with(|group| Ok(group.settle(&work, Settle::Extend { lease })?)))?;
+        let lost = wait::heard(py, || {
+            self.with(|group| Ok(group.settle(&work, Settle::Extend { lease })?))
+        })?;
         Ok(offsets(lost))
     }
 
@@ -138,23 +142,23 @@ impl Group {
     /// loses it.
     fn reset(&self, py: Python<'_>, offset: u64) -> PyResult<Verdict> {
         let offset = ConsequenceOffset(offset);
-        let verdict = py.detach(|| self.with(|group| Ok(group.reset(offset)?)))?;
+        let verdict = wait::heard(py, || self.with(|group| Ok(group.reset(offset)?)))?;
         Ok(Verdict::new(&verdict))
     }
 
     /// Takes over an exclusive group from whoever owns it.
     fn take_over(&self, py: Python<'_>) -> PyResult<()> {
-        Ok(py.detach(|| self.with(|group| Ok(group.take_over()?)))?)
+        wait::heard(py, || self.with(|group| Ok(group.take_over()?)))
     }
 
     /// Gives up the ownership of an exclusive group, so that another member need not wait.
     fn leave(&self, py: Python<'_>) -> PyResult<()> {
-        Ok(py.detach(|| self.with(|group| Ok(group.leave()?)))?)
+        wait::heard(py, || self.with(|group| Ok(group.leave()?)))
     }
 
     /// Ends the group; its position is forgotten.
     fn delete(&self, py: Python<'_>) -> PyResult<Verdict> {
-        let verdict = py.detach(|| {
+        let verdict = wait::heard(py, || {
             self.slot(|slot| match slot.take() {
                 Some(group) => Ok(group.delete()?),
                 None => Err(Failure::new(
@@ -168,7 +172,7 @@ impl Group {
 
     /// The group as it is now.
     fn info(&self, py: Python<'_>) -> PyResult<GroupInfo> {
-        Ok(py.detach(|| self.with(|group| Ok(group.info()?)))?.into())
+        Ok(wait::heard(py, || self.with(|group| Ok(group.info()?)))?.into())
     }
 
     fn __repr__(&self) -> String {

@@ -223,15 +223,19 @@ impl AnySource<'_> {
     }
 }
 
+/// What was taken from a `Buffer`, and goes back to it when a query refuses its page.
+type Taken<'py> = Option<(Bound<'py, Buffer>, Bytes)>;
+
 /// A page as it is given: a `Buffer` is taken away, anything else is read where it lies or copied.
-fn page(data: &Bound<'_, PyAny>, length: Option<usize>) -> PyResult<Bytes> {
+fn page<'py>(data: &Bound<'py, PyAny>, length: Option<usize>) -> PyResult<(Bytes, Taken<'py>)> {
     if let Ok(buffer) = data.cast::<Buffer>() {
-        return buffer.get().take(length);
+        let (whole, length) = buffer.get().take(length)?;
+        return Ok((whole.slice(..length), Some((buffer.clone(), whole))));
     }
     let bytes = data.extract::<Data>()?.into_bytes();
     match length {
-        None => Ok(bytes),
-        Some(length) if length <= bytes.len() => Ok(bytes.slice(..length)),
+        None => Ok((bytes, None)),
+        Some(length) if length <= bytes.len() => Ok((bytes.slice(..length), None)),
         Some(_) => Err(pyo3::exceptions::PyValueError::new_err(
             "length is more than the page has",
         )),
@@ -295,7 +299,8 @@ impl Query {
     /// `bytes` and `str` are kept and not copied; a `Buffer` is taken away; other buffers are
     /// copied. With `length` only the first bytes count.
     ///
-    /// Raises QueryError with source, item and byte; the query is then as before.
+    /// Raises QueryError with source, item and byte; the query is then as before, and a `Buffer`
+    /// has its memory again.
     #[pyo3(signature = (source, data, next=None, *, length=None))]
     fn enqueue(
         &self,
@@ -306,11 +311,17 @@ impl Query {
         length: Option<usize>,
     ) -> PyResult<()> {
         let id = source.id();
-        let bytes = page(data, length)?;
+        let (bytes, taken) = page(data, length)?;
         let next = next.map(|next| Bytes::copy_from_slice(next.as_ref()));
         let large = bytes.len() > RELEASE_BYTES;
         let work = || self.with(|query| Ok(query.enqueue(id, bytes, next)?));
-        Ok(if large { py.detach(work) } else { work() }?)
+        let done = if large { py.detach(work) } else { work() };
+        if done.is_err()
+            && let Some((buffer, whole)) = taken
+        {
+            buffer.get().put_back(whole);
+        }
+        Ok(done?)
     }
 
     /// Says that a source has no more pages.

@@ -8,6 +8,7 @@ use crate::error::{Answer, Failure};
 use crate::intention::{self, Op};
 use crate::pending::Pending;
 use crate::verdict::Verdict;
+use crate::wait;
 
 /// A writer whose intentions are executed exactly once, also when they are sent again after a
 /// crash. One at a time for each client id.
@@ -40,18 +41,18 @@ impl Session {
     /// store knows.
     #[getter]
     fn next_nonce(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(py.detach(|| self.with(|session| Ok(session.try_next_nonce()?)))?)
+        wait::heard(py, || self.with(|session| Ok(session.try_next_nonce()?)))
     }
 
     /// Goes back to a nonce whose answer was not seen: what the store knows is answered, the rest
     /// is executed.
     fn resume(&self, py: Python<'_>, nonce: u64) -> PyResult<()> {
-        Ok(py.detach(|| {
+        wait::heard(py, || {
             self.with(|session| {
                 session.resume(nonce);
                 Ok(())
             })
-        })?)
+        })
     }
 
     /// Sends intentions, each a topic with a `Put` or `Delete`, under the next nonces; does not
@@ -61,11 +62,11 @@ impl Session {
             .iter()
             .map(|(topic, op)| (&**topic, op.get()))
             .collect();
-        Ok(py.detach(|| {
+        wait::heard(py, || {
             let lent = intention::lend(&steps);
             let intentions = intention::intentions(&lent);
             self.with(|session| Ok(Pending::new(session.send(&intentions)?.into_proposal())))
-        })?)
+        })
     }
 
     /// Sends intentions and waits for their verdicts.

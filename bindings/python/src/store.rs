@@ -17,7 +17,7 @@ use crate::session::Session;
 use crate::topic::{Topic, TopicInfo};
 use crate::topic_query::{self, TopicQuery};
 use crate::verdict::Verdict;
-use crate::wait::seconds;
+use crate::wait::{self, seconds};
 
 /// An event store: in a directory that this process has open, or behind a server. Threads may share
 /// it. A context manager that closes it.
@@ -46,11 +46,11 @@ impl Store {
     fn propose(&self, py: Python<'_>, ops: &[(String, Op<'_>)]) -> PyResult<Pending> {
         let weir = self.weir()?;
         let steps: Vec<_> = ops.iter().map(|(topic, op)| (&**topic, op.get())).collect();
-        Ok(py.detach(|| -> Answer<Pending> {
+        wait::heard(py, || -> Answer<Pending> {
             let lent = intention::lend(&steps);
             let intentions = intention::intentions(&lent);
             Ok(Pending::new(weir.propose(&intentions)?))
-        })?)
+        })
     }
 }
 
@@ -87,7 +87,9 @@ pub(crate) fn open(
     if let Some(bytes) = log_segment_bytes {
         options.log_segment_bytes = bytes;
     }
-    let opened = py.detach(|| Weir::open_with(path, &options).map_err(Failure::from))?;
+    let opened = wait::heard(py, || {
+        Weir::open_with(path, &options).map_err(Failure::from)
+    })?;
     Ok(Store::new(opened))
 }
 
@@ -118,7 +120,9 @@ pub(crate) fn connect(
         agent.unwrap_or_else(|| concat!("weir-python/", env!("CARGO_PKG_VERSION")).into());
     options.connect_timeout = seconds("connect_timeout", connect_timeout)?;
     options.patience = seconds("patience", patience)?.max(Duration::from_millis(1));
-    let connected = py.detach(|| Weir::connect_with(url, &options).map_err(Failure::from))?;
+    let connected = wait::heard(py, || {
+        Weir::connect_with(url, &options).map_err(Failure::from)
+    })?;
     Ok(Store::new(connected))
 }
 
@@ -137,7 +141,7 @@ impl Store {
     #[pyo3(signature = (*, dead=false))]
     fn topics(&self, py: Python<'_>, dead: bool) -> PyResult<Vec<TopicInfo>> {
         let weir = self.weir()?;
-        let found = py.detach(|| weir.topics(dead).map_err(Failure::from))?;
+        let found = wait::heard(py, || weir.topics(dead).map_err(Failure::from))?;
         Ok(found.into_iter().map(TopicInfo::from).collect())
     }
 
@@ -203,30 +207,28 @@ impl Store {
         options.patience = seconds("patience", patience)?;
         options.token = token.map(|token| token.as_ref().to_vec());
         let weir = self.weir()?;
-        let query = py.detach(|| weir.query(options).map_err(Failure::from))?;
+        let query = wait::heard(py, || weir.query(options).map_err(Failure::from))?;
         Ok(TopicQuery::new(query))
     }
 
     /// Makes everything answered so far durable, at any level.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         let weir = self.weir()?;
-        Ok(py.detach(|| weir.sync().map_err(Failure::from))?)
+        wait::heard(py, || weir.sync().map_err(Failure::from))
     }
 
     /// What an answer to a write means for the disk.
     #[getter]
     fn durability(&self, py: Python<'_>) -> PyResult<&'static str> {
         let weir = self.weir()?;
-        Ok(py
-            .detach(|| weir.durability().map_err(Failure::from))?
-            .name())
+        Ok(wait::heard(py, || weir.durability().map_err(Failure::from))?.name())
     }
 
     /// The store's id, 32 hexadecimal digits.
     #[getter]
     fn id(&self, py: Python<'_>) -> PyResult<String> {
         let weir = self.weir()?;
-        let id = py.detach(|| weir.store_id().map_err(Failure::from))?;
+        let id = wait::heard(py, || weir.store_id().map_err(Failure::from))?;
         // A client id is written as the same digits.
         Ok(ClientId(id).to_string())
     }
@@ -234,7 +236,7 @@ impl Store {
     /// Counts since the store was opened, by name.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let weir = self.weir()?;
-        let stats = py.detach(|| weir.stats().map_err(Failure::from))?;
+        let stats = wait::heard(py, || weir.stats().map_err(Failure::from))?;
         let dict = PyDict::new(py);
         for (name, value) in [
             ("batches", stats.batches),
@@ -265,7 +267,7 @@ impl Store {
             .take();
         let Some(weir) = weir else { return Ok(()) };
         self.closed.store(true, Ordering::Release);
-        Ok(py.detach(|| weir.close().map_err(Failure::from))?)
+        wait::heard(py, || weir.close().map_err(Failure::from))
     }
 
     /// Whether it was closed here.

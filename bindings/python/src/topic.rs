@@ -17,7 +17,7 @@ use crate::pending::Pending;
 use crate::reader::{Latest, Reader, start};
 use crate::record::Record;
 use crate::verdict::Verdict;
-use crate::wait::seconds;
+use crate::wait::{self, seconds};
 
 /// Keys asked for at a time by a scan.
 const SCAN_KEYS: usize = 1000;
@@ -62,8 +62,9 @@ impl Topic {
     ) -> PyResult<Verdict> {
         let intention = Intention::new(self.name(), operation).expecting(expect);
         let intention = Intention { meta, ..intention };
-        let pending = py
-            .detach(|| -> Answer<Pending> { Ok(Pending::new(self.weir.propose(&[intention])?)) })?;
+        let pending = wait::heard(py, || -> Answer<Pending> {
+            Ok(Pending::new(self.weir.propose(&[intention])?))
+        })?;
         Self::first(py, &pending)
     }
 
@@ -114,7 +115,7 @@ impl Topic {
 
     /// Makes the topic live unless it does already; whether it was made now.
     fn ensure(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(py.detach(|| self.live()?.ensure().map_err(Failure::from))?)
+        wait::heard(py, || self.live()?.ensure().map_err(Failure::from))
     }
 
     /// Replaces the options; see `create`.
@@ -155,7 +156,7 @@ impl Topic {
 
     /// What the topic is now; None when it never was created.
     fn info(&self, py: Python<'_>) -> PyResult<Option<TopicInfo>> {
-        let info = py.detach(|| self.live()?.try_info().map_err(Failure::from))?;
+        let info = wait::heard(py, || self.live()?.try_info().map_err(Failure::from))?;
         Ok(info.map(TopicInfo::from))
     }
 
@@ -233,11 +234,11 @@ impl Topic {
     fn send(&self, py: Python<'_>, ops: Vec<Op<'_>>) -> PyResult<Pending> {
         let name = self.name();
         let steps: Vec<_> = ops.iter().map(|op| (name, op.get())).collect();
-        Ok(py.detach(|| -> Answer<Pending> {
+        wait::heard(py, || -> Answer<Pending> {
             let lent = intention::lend(&steps);
             let intentions = intention::intentions(&lent);
             Ok(Pending::new(self.weir.propose(&intentions)?))
-        })?)
+        })
     }
 
     /// All steps or none, in order. Conditions are given for the whole, with keys of their own.
@@ -250,7 +251,7 @@ impl Topic {
     ) -> PyResult<Verdict> {
         let whole = intention::Transaction::new(ops, expect)?;
         let lent = intention::Step::Transaction(&whole).lend();
-        let pending = py.detach(|| -> Answer<Pending> {
+        let pending = wait::heard(py, || -> Answer<Pending> {
             Ok(Pending::new(
                 self.weir.propose(&[lent.intention(self.name())])?,
             ))
@@ -260,14 +261,14 @@ impl Topic {
 
     /// The record with the key's current value; None without one.
     fn get(&self, py: Python<'_>, key: Data) -> PyResult<Option<Record>> {
-        let found = py.detach(|| self.live()?.get(&key).map_err(Failure::from))?;
+        let found = wait::heard(py, || self.live()?.get(&key).map_err(Failure::from))?;
         Ok(found.map(Record::of_value))
     }
 
     /// The record at an offset, if it is there.
     fn at(&self, py: Python<'_>, offset: u64) -> PyResult<Option<Record>> {
         let offset = weir::ConsequenceOffset(offset);
-        let found = py.detach(|| self.live()?.at(offset).map_err(Failure::from))?;
+        let found = wait::heard(py, || self.live()?.at(offset).map_err(Failure::from))?;
         Ok(found.map(Record::of_value))
     }
 
@@ -301,7 +302,7 @@ impl Topic {
         end: bool,
     ) -> PyResult<Reader> {
         let from = start(after, last, time_ms, end, ReadFrom::Start)?;
-        let reader = py.detach(|| self.live()?.reader(from).map_err(Failure::from))?;
+        let reader = wait::heard(py, || self.live()?.reader(from).map_err(Failure::from))?;
         Ok(Reader::new(reader, Some(0.0), Arc::clone(&self.closed)))
     }
 
@@ -325,7 +326,7 @@ impl Topic {
         };
         let from = crate::reader::start(after, last, time_ms, false, usual)?;
         timeout.map(|time| seconds("timeout", time)).transpose()?;
-        let reader = py.detach(|| self.live()?.listener(from).map_err(Failure::from))?;
+        let reader = wait::heard(py, || self.live()?.listener(from).map_err(Failure::from))?;
         Ok(Reader::new(reader, timeout, Arc::clone(&self.closed)))
     }
 
@@ -334,7 +335,7 @@ impl Topic {
     #[pyo3(signature = (*, timeout=Some(0.0)))]
     fn latest(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Latest> {
         timeout.map(|time| seconds("timeout", time)).transpose()?;
-        let latest = py.detach(|| {
+        let latest = wait::heard(py, || {
             self.live()?
                 .latest(crate::wait::SLICE)
                 .map_err(Failure::from)
@@ -374,7 +375,7 @@ impl Topic {
         if let Some(pending) = pending {
             setup.pending_max = pending;
         }
-        let group = py.detach(|| -> Answer<weir::Group> {
+        let group = wait::heard(py, || -> Answer<weir::Group> {
             if existing && self.live()?.group_info(name)?.is_none() {
                 let text = format!("topic {} has no group {name}", self.name());
                 return Err(Failure::new(weir::ErrorCode::GroupUnknown, text));
@@ -390,7 +391,7 @@ impl Topic {
 
     /// The groups of the topic, by name.
     fn groups(&self, py: Python<'_>) -> PyResult<Vec<GroupInfo>> {
-        let groups = py.detach(|| self.live()?.groups().map_err(Failure::from))?;
+        let groups = wait::heard(py, || self.live()?.groups().map_err(Failure::from))?;
         Ok(groups.into_iter().map(GroupInfo::from).collect())
     }
 
@@ -421,7 +422,7 @@ impl Keys {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyBytes>, u64)>> {
-        let found = py.detach(|| -> Answer<Option<weir::KeyEntry>> {
+        let found = wait::heard(py, || -> Answer<Option<weir::KeyEntry>> {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             if state.ready.is_empty() && !state.over && state.left > 0 {
                 let limit = state.left.min(SCAN_KEYS);

@@ -1,5 +1,6 @@
-//! Waiting with the interpreter released, in slices, so that Ctrl-C is heard.
+//! Waiting with the interpreter released, so that Ctrl-C is heard.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
@@ -9,6 +10,9 @@ use crate::error::{Answer, Failure};
 
 /// How long a wait goes on before it looks for signals.
 pub(crate) const SLICE: Duration = Duration::from_millis(50);
+
+/// How often a call that waits for a server looks for signals.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Longest wait: a year. What is longer has no end that anybody sees.
 const SECONDS_MAX: f64 = 31_536_000.0;
@@ -33,6 +37,34 @@ pub(crate) fn until(timeout: Option<f64>) -> Answer<Option<Instant>> {
     Ok(time.and_then(|time| Instant::now().checked_add(time)))
 }
 
+/// Runs a call with the interpreter released. While it waits for a server it looks for signals, and
+/// ends when one is there; what was written may still come about.
+///
+/// # Errors
+/// Those of the call, and what a signal handler raises.
+pub(crate) fn heard<T: Send>(
+    py: Python<'_>,
+    call: impl FnOnce() -> Answer<T> + Send,
+) -> PyResult<T> {
+    let raised = Arc::<Mutex<Option<PyErr>>>::default();
+    let heard = Arc::clone(&raised);
+    let done = py.detach(move || {
+        let look = move || {
+            let mut raised = heard.lock().unwrap_or_else(PoisonError::into_inner);
+            if raised.is_none() {
+                *raised = Python::attach(|py| py.check_signals().err());
+            }
+            raised.is_some()
+        };
+        weir::interruptible(LOOK, Arc::new(look), call)
+    });
+    let raised = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match raised {
+        Some(raised) => Err(raised),
+        None => Ok(done?),
+    }
+}
+
 /// Calls `step` with the interpreter released until it gives something or the time is over. It is
 /// told until when it may wait, which is never long.
 ///
@@ -47,7 +79,7 @@ pub(crate) fn sliced<T: Send>(
         let now = Instant::now();
         let slice = now + SLICE;
         let slice = end.map_or(slice, |end| end.min(slice));
-        if let Some(found) = py.detach(|| step(slice))? {
+        if let Some(found) = heard(py, || step(slice))? {
             return Ok(Some(found));
         }
         py.check_signals()?;

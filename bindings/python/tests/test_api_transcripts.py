@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 import weir
-from conftest import VECTORS
+from conftest import VECTORS, Server
 from test_query_transcripts import blocks
 
 Op = weir.Put | weir.Delete | weir.Transaction | weir.Create | weir.Alter | weir.Destroy
 
 FILES = sorted((VECTORS / "api").glob("*.txt"))
+SERVED = [file for file in FILES if not file.stem.startswith("directory-")]
 
 
 def empty(word: str) -> str:
@@ -91,8 +92,9 @@ def verdict_line(verdict: weir.Verdict) -> str:
 class World:
     """What the commands of a file work on."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, url: str | None = None) -> None:
         self.place = place
+        self.url = url
         self.store: weir.Store | None = None
         self.kept: list[tuple[str, Op]] = []
         self.steps: list[weir.Put | weir.Delete] = []
@@ -133,7 +135,10 @@ class World:
         self.out.append(verdict_line(verdict))
 
     def do_open(self, _: str) -> None:
-        self.store = weir.open(self.place, durability="memory")
+        if self.url is None:
+            self.store = weir.open(self.place, durability="memory")
+        else:
+            self.store = weir.connect(self.url)
 
     def do_close(self, _: str) -> None:
         self.open_store().close()
@@ -399,7 +404,19 @@ def start(place: str) -> dict[str, Any]:
 def test_transcript(
     path: Path, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    world = World(tmp_path / "store")
+    record_property("vectors/api", replayed(path, World(tmp_path / "store")))
+
+
+@pytest.mark.parametrize("path", SERVED, ids=lambda path: path.stem)
+def test_transcript_served(
+    path: Path, tmp_path: Path, server: Server, record_property: Callable[[str, object], None]
+) -> None:
+    world = World(tmp_path / "store", server.url)
+    record_property("vectors/api, served", replayed(path, world))
+
+
+def replayed(path: Path, world: World) -> int:
+    """Runs a transcript; how many commands it has."""
     commands = 0
     for number, (lines, printed) in enumerate(blocks(path)):
         world.out = []
@@ -407,5 +424,5 @@ def test_transcript(
             world.run(line)
         commands += len(lines)
         assert world.out == printed, f"{path.name}, block {number + 1}"
-    record_property("vectors/api", commands)
     assert commands > 0
+    return commands

@@ -50,6 +50,20 @@ def test_a_buffer_is_given_away_once_and_unseen() -> None:
     assert items(query) == [b"1"]
 
 
+def test_a_buffer_has_its_memory_again_when_its_page_is_refused() -> None:
+    buffer = weir.Buffer(4)
+    io.BytesIO(b"[1,2").readinto(buffer)
+    query = weir.Query()
+    source = query.add_source()
+    with pytest.raises(weir.QueryError):
+        source.enqueue(buffer)
+    with memoryview(buffer) as view:
+        assert bytes(view) == b"[1,2"
+        view[2:] = b"] "
+    source.enqueue(buffer, length=3)
+    assert items(query) == [b"1"]
+
+
 def test_bytes_are_not_copied_and_come_back() -> None:
     query = weir.Query()
     source = query.add_source()
@@ -158,6 +172,57 @@ def test_needs_are_fetched_together() -> None:
         return found
 
     assert asyncio.run(run()) == [4, 3, 2, 1, 0]
+
+
+def test_pages_ahead_that_find_no_room_are_asked_for_again() -> None:
+    fetched = []
+
+    async def run() -> list[int]:
+        async def fetch(need: weir.Need) -> tuple[bytes, bytes | None]:
+            fetched.append(need.source.number)
+            at = int(need.continuation or b"0")
+            page = b"[%d]" % (10 * at + need.source.number)
+            return page.ljust(30 if at == 0 else 60), b"%d" % (at + 1) if at < 3 else None
+
+        budgets = {"buffer_bytes_max": 150, "page_bytes_hint": 1, "pages_ahead": 2}
+        query = weir.Query(order="$", budgets=budgets)
+        for _ in range(3):
+            query.add_source(sorted=True)
+        return [int(bytes(i)) async for page in weir.apages(query, fetch) for i in page]
+
+    assert asyncio.run(run()) == [10 * at + source for at in range(4) for source in range(3)]
+    assert len(fetched) > 4 * 3
+
+
+def test_a_cancelled_task_leaves_its_query_free() -> None:
+    page = b"[" + b"1," * 4_000_000 + b"1]"
+
+    async def run() -> None:
+        async def fetch(need: weir.Need) -> tuple[bytes, None]:
+            return page, None
+
+        async def read() -> None:
+            async for _ in weir.apages(query, fetch):
+                raise AssertionError
+
+        def is_busy() -> bool:
+            try:
+                query.explain()
+            except weir.RefusalError as error:
+                return error.code == "BUSY"
+            return False
+
+        query = weir.Query()
+        query.add_source()
+        task = asyncio.create_task(read())
+        while not is_busy():
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not is_busy()
+
+    asyncio.run(run())
 
 
 def test_a_fetch_that_fails_ends_the_others() -> None:

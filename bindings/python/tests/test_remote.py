@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
 
 import pytest
 import weir
@@ -62,3 +66,81 @@ def test_nobody_there_is_an_error_in_time() -> None:
     assert nobody.value.code == "UNREACHABLE"
     with pytest.raises(weir.ClientError, match="BAD_ADDRESS"):
         weir.connect("http://localhost")
+
+
+WAITS = """
+import signal, sys, threading, time, weir
+# Whoever was started in the background ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+store = weir.connect(sys.argv[1], patience=60)
+topic = store.topic("t")
+topic.put("k", "v")
+call = sys.argv[2]
+print("connected", flush=True)
+sys.stdin.readline()
+# Another thread runs again only when the call has given the interpreter up.
+sys.setswitchinterval(1000)
+calls = threading.Event()
+def tell():
+    calls.wait()
+    print("waits", flush=True)
+threading.Thread(target=tell, daemon=True).start()
+begun = time.monotonic()
+try:
+    calls.set()
+    eval(call)
+except KeyboardInterrupt:
+    print("interrupted", time.monotonic() - begun, flush=True)
+    import os
+    os._exit(7)
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'topic.get("k")',
+        "topic.info()",
+        "list(topic.keys())",
+        "list(topic.pages())",
+        "list(topic.latest())",
+        'topic.put("k", "w")',
+        "topic.ensure()",
+        "store.topics()",
+        "store.sync()",
+        'list(store.query("t"))',
+        'topic.group("g").claim(1, 50)',
+        'store.session(bytes(range(16))).execute([("t", weir.Put("s", "1"))])',
+    ],
+)
+def test_a_call_that_waits_for_a_server_hears_ctrl_c(server: Server, call: str) -> None:
+    with weir.connect(server.url) as store:
+        store.topic("t").ensure()
+    child = subprocess.Popen(
+        [sys.executable, "-c", WAITS, server.url, call],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdin is not None and child.stdout is not None
+    try:
+        assert child.stdout.readline() == "connected\n"
+        # The server says nothing more.
+        server.process.send_signal(signal.SIGSTOP)
+        _, status = os.waitpid(server.process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        child.stdin.write("\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == "waits\n"
+        os.kill(child.pid, signal.SIGINT)
+        said = child.stdout.readline().split()
+        assert said[0] == "interrupted"
+        # The patience is 60 seconds; what is asked for is a tenth of one.
+        assert float(said[1]) < 20
+        assert child.wait() == 7
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+        child.kill()
+        child.wait()
+        child.stdin.close()
+        child.stdout.close()

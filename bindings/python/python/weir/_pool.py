@@ -36,3 +36,14 @@ def start(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Fu
 async def run(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Runs a call in a thread and waits for it; one that is cancelled goes on there to its end."""
     return await start(call, *args, **kwargs)
+
+
+async def whole(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The same for a call whose end is near: a task that is cancelled waits for it, so that what
+    the call uses is free again."""
+    running = start(call, *args, **kwargs)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise

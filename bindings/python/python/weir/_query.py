@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 from . import _pool
+from ._errors import QueryError
 from ._weir import Buffer, Need, Page, Query
 
 Data = bytes | bytearray | memoryview | str | Buffer
@@ -71,10 +72,15 @@ async def apages(
             if fetched is None:
                 continue
             data, following = fetched
-            if len(data) > _LARGE:
-                await _pool.run(query.enqueue, need.source, data, following)
-            else:
-                query.enqueue(need.source, data, following)
+            try:
+                if len(data) > _LARGE:
+                    await _pool.whole(query.enqueue, need.source, data, following)
+                else:
+                    query.enqueue(need.source, data, following)
+            except QueryError as error:
+                # A page ahead for which there is no room; it is asked for again.
+                if need.required or error.code != "OVER_BUDGET":
+                    raise
 
 
 async def _all(asked: list[Awaitable[Fetched]]) -> list[Fetched]:

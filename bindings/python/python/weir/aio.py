@@ -404,12 +404,7 @@ async def _patiently(step: Callable[[float], Any | None], timeout: float | None)
     end = None if timeout is None else loop.time() + timeout
     while True:
         left = _SLICE if end is None else min(_SLICE, max(0.0, end - loop.time()))
-        running = _pool.start(step, left)
-        try:
-            found = await asyncio.shield(running)
-        except asyncio.CancelledError:
-            await asyncio.wait([running])
-            raise
+        found = await _pool.whole(step, left)
         if found is not None:
             return found
         if end is not None and loop.time() >= end:
