@@ -208,6 +208,8 @@ export class Page implements Iterable<Item> {
   readonly skipped: number
   /** All items behind each other. */
   readonly bytes: Buffer
+  /** Of each item its place in `bytes` and its length: for whoever wants no object for each. */
+  readonly spans: Uint32Array
   readonly released: boolean
   at(index: number): Item | undefined
   [Symbol.iterator](): IterableIterator<Item>

@@ -140,8 +140,14 @@ class Query {
       for (const [at, found] of fetched.entries()) {
         if (!found) continue
         const [page, next] = found
-        if (page.length > LARGE) await this.enqueueLarge(step.needs[at].source, page, next)
-        else this.enqueue(step.needs[at].source, page, next)
+        const { source, required } = step.needs[at]
+        try {
+          if (page.length > LARGE) await this.enqueueLarge(source, page, next)
+          else this.enqueue(source, page, next)
+        } catch (error) {
+          // A page ahead for which there is no room; it is asked for again.
+          if (required || error.code !== 'OVER_BUDGET') throw error
+        }
       }
     }
   }

@@ -151,34 +151,42 @@ class RecordPage {
 /** The only record of a table. */
 const record = (table) => (table ? new RecordPage(table).at(0) : undefined)
 
+/** Numbers of an item behind all spans: source, index, whether it was made, number of its page. */
+const MARKS = 5
+
 class Item {
-  #memory
+  #page
+  #row
   #at
   #length
-  #fields
-  constructor(memory, at, length, fields) {
-    this.#memory = memory
+  /** Of a page the item of a row, or a part of it. */
+  constructor(page, row, at, length) {
+    this.#page = page
+    this.#row = row
     this.#at = at
     this.#length = length
-    this.#fields = fields
+  }
+  #mark(field) {
+    return this.#page.table[this.#page.marks + this.#row * MARKS + field]
   }
   get source() {
-    return this.#fields[0] === NONE ? undefined : this.#fields[0]
+    const source = this.#mark(0)
+    return source === NONE ? undefined : source
   }
   get index() {
-    return this.#fields[1]
+    return this.#mark(1)
   }
   get constructed() {
-    return this.#fields[2] === 1
+    return this.#mark(2) === 1
   }
   get pageNumber() {
-    return Number(this.#fields[3])
+    return this.#mark(3) + this.#mark(4) * 2 ** 32
   }
   get topic() {
-    return this.#fields[4]
+    return this.#page.topics?.get(this.#mark(0))
   }
   get bytes() {
-    return this.#memory.cut(this.#at, this.#length)
+    return this.#page.memory.cut(this.#at, this.#length)
   }
   get length() {
     return this.#length
@@ -190,7 +198,7 @@ class Item {
     return JSON.parse(this.text())
   }
   get(path, missing) {
-    const nested = (at, length) => new Item(this.#memory, this.#at + at, length, this.#fields)
+    const nested = (at, length) => new Item(this.#page, this.#row, this.#at + at, length)
     return decoded(this.bytes, path, missing, nested)
   }
   toBuffer() {
@@ -198,35 +206,55 @@ class Item {
   }
 }
 
-class Page {
-  #memory
+/** The items of a page in order. */
+class Items {
   #page
-  #topics
-  constructor(page, topics) {
+  #next = 0
+  constructor(page) {
     this.#page = page
-    this.#topics = topics
-    this.#memory = new Memory(page.bytes)
-    this.length = page.items.length / 5
-    this.skipped = Number(page.skipped)
+  }
+  [Symbol.iterator]() {
+    return this
+  }
+  next() {
+    const row = this.#next
+    const { table, length } = this.#page
+    if (row >= length) return { done: true, value: undefined }
+    this.#next = row + 1
+    return { done: false, value: new Item(this.#page, row, table[row * 2], table[row * 2 + 1]) }
+  }
+}
+
+class Page {
+  /** What items look into. */
+  #inner
+  constructor({ bytes, table, skipped }, topics) {
+    const length = table.length / (2 + MARKS)
+    this.#inner = { memory: new Memory(bytes), table, length, marks: length * 2, topics }
+    this.length = length
+    this.skipped = skipped
   }
   at(index) {
-    const place = index < 0 ? this.length + index : index
-    if (place < 0 || place >= this.length) return undefined
-    const [at, length, source, number, made] = this.#page.items.subarray(place * 5, place * 5 + 5)
-    const fields = [source, number, made, this.#page.pages[place], this.#topics?.get(source)]
-    return new Item(this.#memory, at, length, fields)
+    const row = index < 0 ? this.length + index : index
+    if (!(row >= 0 && row < this.length)) return undefined
+    const { table } = this.#inner
+    return new Item(this.#inner, row, table[row * 2], table[row * 2 + 1])
   }
-  *[Symbol.iterator]() {
-    for (let at = 0; at < this.length; at++) yield this.at(at)
+  [Symbol.iterator]() {
+    return new Items(this.#inner)
+  }
+  get spans() {
+    return this.#inner.table.subarray(0, this.length * 2)
   }
   get bytes() {
-    return this.#memory.cut(0, this.#memory.view.length)
+    const { memory } = this.#inner
+    return memory.cut(0, memory.view.length)
   }
   get released() {
-    return this.#memory.released
+    return this.#inner.memory.released
   }
   release() {
-    this.#memory.release()
+    this.#inner.memory.release()
   }
 }
 

@@ -209,37 +209,40 @@ impl From<weir::query::Need> for NeedOut {
 #[napi(object)]
 pub struct PageOut {
     pub bytes: Uint8Array,
-    /// Of each item: place, length, source, number in its page, whether it was made.
-    pub items: Uint32Array,
-    /// Of each item the number of its page within its source.
-    pub pages: Vec<BigInt>,
-    pub skipped: BigInt,
+    /// Place and length of each item; behind these, for each, source, number in its page, whether it
+    /// was made, and the number of its page within its source, low half and high half.
+    pub table: Uint32Array,
+    pub skipped: f64,
 }
+
+/// Numbers of an item in the first part of [`PageOut::table`], and in the second.
+const SPAN: usize = 2;
+const MARKS: usize = 5;
 
 impl From<ResultPage> for PageOut {
     fn from(page: ResultPage) -> Self {
         let total = page.items().iter().map(|item| item.len as usize).sum();
         let mut bytes: Vec<u8> = Vec::with_capacity(total);
-        let mut items = Vec::with_capacity(page.items().len() * 5);
-        let mut pages = Vec::with_capacity(page.items().len());
+        let mut table = Vec::with_capacity(page.items().len() * (SPAN + MARKS));
         for item in page.items() {
             // What is copied here is below 4 GiB: a page has a bound of bytes, or one item.
             let at = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
             bytes.extend_from_slice(page.bytes(item));
-            items.extend([
-                at,
-                item.len,
-                item.source.0,
-                item.index,
-                u32::from(item.constructed),
-            ]);
-            pages.push(page.page_of(item).into());
+            table.extend([at, item.len]);
         }
+        for item in page.items() {
+            let number = page.page_of(item);
+            #[allow(clippy::cast_possible_truncation, reason = "its two halves")]
+            let halves = [number as u32, (number >> 32) as u32];
+            let made = u32::from(item.constructed);
+            table.extend([item.source.0, item.index, made, halves[0], halves[1]]);
+        }
+        #[allow(clippy::cast_precision_loss, reason = "a count of items")]
+        let skipped = page.skipped() as f64;
         Self {
             bytes: bytes.into(),
-            items: items.into(),
-            pages,
-            skipped: page.skipped().into(),
+            table: table.into(),
+            skipped,
         }
     }
 }

@@ -5,7 +5,7 @@
 const assert = require('node:assert')
 const { join } = require('node:path')
 const { after, test } = require('node:test')
-const { collect, place, shown, transcripts, weir } = require('./support.js')
+const { collect, place, served, shown, transcripts, weir } = require('./support.js')
 
 const cut = (line) => {
   const at = line.indexOf(' ')
@@ -78,8 +78,10 @@ class World {
   groups = new Map()
   out = []
 
-  constructor(directory) {
+  /** In a directory, or at a server. */
+  constructor(directory, server) {
     this.directory = directory
+    this.server = server
   }
   async run(line) {
     const [word, rest] = cut(line)
@@ -99,7 +101,9 @@ class World {
     return this.open_store.topic(name)
   }
   async open() {
-    this.store = await weir.open(this.directory, { durability: 'memory' })
+    this.store = this.server
+      ? await weir.connect(this.server)
+      : await weir.open(this.directory, { durability: 'memory' })
   }
   close() {
     return this.open_store.close()
@@ -310,19 +314,37 @@ for (const word of ['put', 'put-meta', 'put-if', 'delete', 'delete-if', 'create'
   }
 }
 
+/** Runs the blocks of a transcript; how many commands there were. */
+async function replayed(t, world, blocks) {
+  let commands = 0
+  t.after(() => world.store?.close())
+  for (const [at, block] of blocks.entries()) {
+    world.out = []
+    for (const line of block.commands) await world.run(line)
+    commands += block.commands.length
+    assert.deepStrictEqual(world.out, block.printed, `block ${at + 1}`)
+  }
+  return commands
+}
+
 const all = transcripts('api')
-let commands = 0
+const ran = [0, 0]
 for (const { name, blocks } of all) {
   test(`api transcript ${name}`, async (t) => {
-    const world = new World(join(place(t), 'store'))
-    t.after(() => world.store?.close())
-    for (const [at, block] of blocks.entries()) {
-      world.out = []
-      for (const line of block.commands) await world.run(line)
-      commands += block.commands.length
-      assert.deepStrictEqual(world.out, block.printed, `block ${at + 1}`)
-    }
+    ran[0] += await replayed(t, new World(join(place(t), 'store')), blocks)
   })
 }
-test('there are transcripts', () => assert.ok(all.length >= 8))
-after(() => console.log(`vectors/api: ${all.length} transcripts, ${commands} commands`))
+// At a server, but for those about directories.
+const skip = !process.env.WEIR_BINARY && 'no WEIR_BINARY'
+const far = all.filter(({ name }) => !name.startsWith('directory-'))
+for (const { name, blocks } of far) {
+  test(`api transcript ${name}, served`, { skip }, async (t) => {
+    const address = await served(t)
+    ran[1] += await replayed(t, new World(undefined, address), blocks)
+  })
+}
+test('there are transcripts', () => assert.ok(far.length >= 8))
+after(() => {
+  console.log(`vectors/api: ${all.length} transcripts, ${ran[0]} commands`)
+  if (!skip) console.log(`vectors/api, served: ${far.length} transcripts, ${ran[1]} commands`)
+})

@@ -188,6 +188,26 @@ test('topics are queried where they are', async (t) => {
   await assert.rejects(waiting, code('CANCELLED'))
 })
 
+test('pages ahead that find no room are asked for again', async () => {
+  let fetched = 0
+  const fetch = async ({ source, continuation }) => {
+    fetched++
+    const at = Number(continuation ?? 0)
+    const page = `[${10 * at + source.number}]`.padEnd(at === 0 ? 30 : 60)
+    return at < 3 ? [page, String(at + 1)] : [page]
+  }
+  const budgets = { bufferBytesMax: 150, pageBytesHint: 1, pagesAhead: 2 }
+  const query = new weir.Query({ order: '$', budgets })
+  for (let at = 0; at < 3; at++) query.addSource({ sorted: true })
+  const found = []
+  for await (const page of query.pages(fetch)) {
+    for (const item of page) found.push(Number(item.text()))
+    page.release()
+  }
+  assert.deepStrictEqual(found, [0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32])
+  assert.ok(fetched > found.length)
+})
+
 test('needs are fetched together, and pages come back', async () => {
   const pages = {
     a: { '': ['[{"n":1},{"n":4}]', 'a2'], a2: ['[{"n":6}]'] },
@@ -230,6 +250,28 @@ test('errors of queries have their place', () => {
   const { page } = query.next()
   const inner = page.at(0).get('$.a')
   assert.deepStrictEqual([inner.text(), inner.get('$.b').json(), page.bytes.toString()], ['{"b":[1]}', [1], '{"a":{"b":[1]}}'])
+})
+
+test('what a page says of its items, with and without an object for each', () => {
+  const query = new weir.Query({ order: '$.n', mode: 'sort' })
+  const [a, b] = ['a', 'b'].map((name) => query.addSource({ name }))
+  a.enqueue('[{"n":2},{"n":4}]', 'more')
+  a.enqueue('[{"n":30}]')
+  b.enqueue('[{"n":1}]')
+  const { page } = query.next()
+  const said = Array.from(page, (item) => [item.source, item.index, item.pageNumber, item.constructed, item.text()])
+  assert.deepStrictEqual(said, [
+    [1, 0, 0, false, '{"n":1}'],
+    [0, 0, 0, false, '{"n":2}'],
+    [0, 1, 0, false, '{"n":4}'],
+    [0, 0, 1, false, '{"n":30}'],
+  ])
+  assert.deepStrictEqual([...page.spans], [0, 7, 7, 7, 14, 7, 21, 8])
+  assert.deepStrictEqual([page.at(-1).get('$.n'), page.at(4), page.at(-5), page.at(NaN)], [30, undefined, undefined, undefined])
+  const kept = page.at(0)
+  page.release()
+  assert.throws(() => kept.bytes, /released/)
+  assert.strictEqual(kept.pageNumber, 0)
 })
 
 test('a store behind a server is used alike', { skip: !process.env.WEIR_BINARY && 'no WEIR_BINARY' }, async (t) => {
