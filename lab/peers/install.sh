@@ -7,7 +7,8 @@
 # brokers    Redis (Debian), NATS and etcd (Go modules), Kafka (Maven)
 # http       the HTTP servers of http-json and the load client; C and Rust
 # json       finding items in pages of JSON; Rust, built twice, and Go
-# bindings   our package for Go on the same pages, with the C library; go-weir
+# bindings   our packages for Go, Java, Python and Node on the same pages, over the C library where they
+#            are; a language whose tools are missing is left out by name
 #
 # Says what it does, skips what is there; may be run again at any time. Getting
 # packages needs root. Versions are pinned by go.sum, Cargo.lock and pom.xml.
@@ -109,14 +110,112 @@ json() {
     say "$("$out/go-json" --version)"
 }
 
+# Where the newest JDK is that the package for Java works with; nothing without one.
+jdk() {
+    newest=21
+    for home in "${JAVA_HOME:-}" /usr/lib/jvm/* /usr/java/* /opt/*; do
+        [ -x "$home/bin/javac" ] && [ -f "$home/release" ] || continue
+        major=$(sed -n 's/^JAVA_VERSION="\{0,1\}\([0-9]*\).*/\1/p' "$home/release")
+        if [ "${major:-0}" -gt "$newest" ]; then
+            newest=$major
+            found=$home
+        fi
+    done
+    echo "${found:-}"
+}
+
+# Says what a language lacks, if anything; its contenders are then left out, and reports say so.
+lacks() {
+    for program in $1; do
+        command -v "$program" >/dev/null || {
+            say "LEFT OUT: $2, because there is no $program"
+            return 0
+        }
+    done
+    return 1
+}
+
+# Makes the program NAME: WORDS, which runs what lies in FOLDER. Its text changes with what it runs,
+# so that a run is not gone on with when something else is measured.
+wrapper() {
+    name=$1 folder=$2
+    shift 2
+    digest=$(find "$folder" -type f ! -name '*.pyc' -exec sha256sum {} + | sed "s|$out/||" | sort -k 2 | sha256sum)
+    printf '#!/bin/sh\n# runs %s\nhere=$(dirname "$0")\nexec %s "$@"\n' "${digest%% *}" "$*" >"$out/$name"
+    chmod +x "$out/$name"
+    version=$("$out/$name" --version)
+    say "$version"
+}
+
 bindings() {
     need cargo "Rust of the version in rust-toolchain.toml"
-    need pkg-config "a package of the same name"
-    say "building the C library, and go-weir from bindings/go/bench"
+    say "building the C library"
     (cd ../.. && cargo xtask capi install --release --shared --prefix "$out/capi")
+    for language in go java python node; do
+        rm -f "$out/$language-weir"
+        "${language}_weir"
+    done
+}
+
+go_weir() {
+    ! lacks "go cc pkg-config" go-weir || return 0
+    say "building go-weir from bindings/go/bench"
     PKG_CONFIG_PATH="$out/capi/lib/pkgconfig" CGO_LDFLAGS="-Wl,-rpath,$out/capi/lib" \
         go build -C ../../bindings/go -buildvcs=false -trimpath -o "$out/go-weir" ./bench
     say "$("$out/go-weir" --version)"
+}
+
+java_weir() {
+    ! lacks mvn java-weir || return 0
+    home=$(jdk)
+    if [ -z "$home" ]; then
+        say "LEFT OUT: java-weir, because there is no JDK of version 22 or newer"
+        return 0
+    fi
+    say "building the Java package and java-weir, with $home"
+    rm -rf "$out/java"
+    library="$out/capi/lib/libweir.so.0"
+    maven() { JAVA_HOME="$home" mvn -q -B -Dstyle.color=never "$@"; }
+    maven -f ../../bindings/java/pom.xml package -DskipTests "-Dweir.library=$library"
+    maven -f java-weir/pom.xml dependency:copy-dependencies "-DoutputDirectory=$out/java"
+    cp ../../bindings/java/target/weir-*.jar "$out/java/"
+    "$home/bin/javac" -Xlint:all,-restricted -Werror -cp "$out/java/*" -d "$out/java/classes" java-weir/Bench.java
+    wrapper java-weir "$out/java" "$home/bin/java" -XX:+UseSerialGC --enable-native-access=ALL-UNNAMED \
+        '"-Dweir.library=$here/capi/lib/libweir.so.0" -cp "$here/java/classes:$here/java/*" Bench'
+}
+
+python_weir() {
+    ! lacks python3 python-weir || return 0
+    if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+        say "LEFT OUT: python-weir, because python3 is older than 3.11"
+        return 0
+    fi
+    say "building the wheel for Python, and installing it into a clean environment"
+    rm -rf "$out/python" "$out/wheel"
+    python3 -m venv "$out/python"
+    "$out/python/bin/pip" install --quiet --disable-pip-version-check -r python-weir/requirements.txt
+    "$out/python/bin/maturin" build --quiet --release --locked --out "$out/wheel" \
+        --manifest-path ../../bindings/python/Cargo.toml --interpreter "$out/python/bin/python"
+    "$out/python/bin/pip" install --quiet --disable-pip-version-check --no-index "$out"/wheel/weir-*.whl
+    cp python-weir/bench.py "$out/python/"
+    wrapper python-weir "$out/wheel" '"$here/python/bin/python" "$here/python/bench.py"'
+}
+
+node_weir() {
+    ! lacks "node npm" node-weir || return 0
+    if [ "$(node -p 'process.versions.node.split(".")[0]')" -lt 20 ]; then
+        say "LEFT OUT: node-weir, because node is older than 20"
+        return 0
+    fi
+    say "building the package for Node, and installing it into a clean directory"
+    rm -rf "$out/node"
+    mkdir -p "$out/node"
+    node ../../bindings/node/build.mjs
+    npm pack --silent --pack-destination "$out/node" ../../bindings/node
+    printf '{ "private": true }\n' >"$out/node/package.json"
+    (cd "$out/node" && npm install --silent --offline --ignore-scripts --no-audit --no-fund ./weir-*.tgz)
+    cp node-weir/bench.mjs "$out/node/"
+    wrapper node-weir "$out/node" 'node --max-old-space-size=8192 "$here/node/bench.mjs"'
 }
 
 [ $# -gt 0 ] || set -- libraries brokers http json bindings

@@ -4,16 +4,20 @@
 //! when the [`Child`] is dropped, so nothing outlives the lab; and it was
 //! pinned before its first instruction, so all its threads are.
 //!
+//! A server that a contender starts is not of its group. It is started through
+//! [`guarded`], so that the kernel ends it with whoever started it, killed or not.
+//!
 //! What must never happen here: a wait without a deadline.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, getppid, kill_process_group, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::{LabError, Result};
@@ -56,6 +60,39 @@ pub fn command(words: &[String], padding: usize) -> Command {
         .env(PADDING, "x".repeat(padding))
         .process_group(0);
     command
+}
+
+/// The words that run `words` so that it is killed when the thread that starts
+/// it ends, or its process does. `lab` is this program.
+pub fn guarded(lab: &Path, words: &[String]) -> Vec<String> {
+    let me = std::process::id().to_string();
+    let own = [
+        lab.display().to_string(),
+        "guard".to_owned(),
+        me,
+        "--".to_owned(),
+    ];
+    own.into_iter().chain(words.iter().cloned()).collect()
+}
+
+/// Becomes `words`, to be killed when process `parent`, which started this one,
+/// ends. Returns only if it cannot.
+pub fn guard(parent: u32, words: &[String]) -> Result<()> {
+    let failed = |source| LabError::Start {
+        contender: "guard".to_owned(),
+        program: words.first().cloned().unwrap_or_default(),
+        source,
+    };
+    // The kernel keeps this over the change of programs.
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| failed(error.into()))?;
+    let there = getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
+    if there != Some(parent) {
+        // It ended before that was said.
+        return Err(failed(std::io::ErrorKind::NotFound.into()));
+    }
+    let mut words = words.iter();
+    let mut command = Command::new(words.next().map_or("", String::as_str));
+    Err(failed(command.args(words).exec()))
 }
 
 /// Spawns `command` on `cpu`: this thread moves there for the moment of the

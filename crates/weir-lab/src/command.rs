@@ -10,6 +10,7 @@ use crate::contender::{BUILT_IN, by_name};
 use crate::error::{LabError, Result};
 use crate::experiment::Experiment;
 use crate::experiment::matrix::Matrix;
+use crate::profile::Wanted;
 use crate::protocol::Fields;
 use crate::report;
 use crate::results::{Plan, PlannedCell, ResultSet};
@@ -108,6 +109,18 @@ pub fn check(name: &str, options: &Options, places: &Places, out: &mut dyn Write
     )
 }
 
+/// Samples where contenders spend their CPU time.
+pub fn profile(
+    name: &str,
+    options: &Options,
+    wanted: &Wanted,
+    places: &Places,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let experiment = Experiment::read(&find(places, name)?)?;
+    crate::profile::run(experiment, options, wanted, places, out)
+}
+
 fn matrix_text(matrix: &Matrix, cells: &[PlannedCell]) -> String {
     let mut table =
         report::Table::new(&["workload", "contender", "answer", "batch", "allocations"]);
@@ -127,7 +140,12 @@ fn matrix_text(matrix: &Matrix, cells: &[PlannedCell]) -> String {
             .fold(String::new(), |text, (contender, workload, reason)| {
                 format!("{text}left out: {contender} with {workload}: {reason}\n")
             });
-    table.render() + &skipped
+    let absent: String = matrix
+        .absent
+        .iter()
+        .map(|absent| absent.line() + "\n")
+        .collect();
+    table.render() + &skipped + &absent
 }
 
 /// Runs an experiment, or goes on with a result set, and reports.

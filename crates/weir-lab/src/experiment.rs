@@ -177,6 +177,9 @@ pub struct ContenderSpec {
     /// Parameters it gets with every workload.
     #[serde(default)]
     pub params: BTreeMap<String, toml::Value>,
+    /// What its program needs to be built. Where the program is not there, the
+    /// contender is left out and reports say so; without this it is an error.
+    pub needs: Option<String>,
 }
 
 /// `[[workload]]`.

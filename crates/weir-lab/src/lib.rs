@@ -29,6 +29,7 @@ pub mod experiment;
 pub mod fingerprint;
 pub mod inputs;
 pub mod machine;
+pub mod profile;
 pub mod protocol;
 pub mod report;
 pub mod results;

@@ -5,11 +5,13 @@
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use weir_lab::alloc::Counting;
 use weir_lab::command;
 use weir_lab::error::Result;
+use weir_lab::profile::Wanted;
 use weir_lab::runner::Options;
 
 #[global_allocator]
@@ -53,6 +55,22 @@ enum Verb {
         #[arg(long, value_name = "DIR")]
         resume: Option<PathBuf>,
     },
+    /// Sample where contenders spend their CPU time, with `perf`: flame graphs and shares.
+    Profile {
+        /// Name, alias or file of the experiment.
+        experiment: String,
+        #[command(flatten)]
+        choice: Choice,
+        /// Only workloads like this; `*` stands for anything.
+        #[arg(long, value_name = "PATTERN")]
+        workload: Option<String>,
+        /// How long each cell runs.
+        #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+        seconds: u64,
+        /// Samples a second.
+        #[arg(long, value_name = "HZ", default_value_t = 1_999, value_parser = clap::value_parser!(u32).range(1..=9_999))]
+        rate: u32,
+    },
     /// Make the report of a result set again.
     Report {
         /// The result set.
@@ -75,6 +93,15 @@ enum Verb {
     Contender {
         /// Its name.
         name: String,
+    },
+    /// Become a program that is killed when the process that started this one ends.
+    #[command(hide = true)]
+    Guard {
+        /// Id of that process.
+        parent: u32,
+        /// The program and its words.
+        #[arg(last = true, required = true)]
+        words: Vec<String>,
     },
     /// Run a built-in contender once.
     #[command(hide = true)]
@@ -136,6 +163,7 @@ fn run(verb: Verb) -> Result<()> {
     // Serving must not hold standard output, which it locks itself.
     match verb {
         Verb::Contender { name } => return command::contender(&name),
+        Verb::Guard { parent, words } => return weir_lab::child::guard(parent, &words),
         Verb::Once { name, parameters } => {
             return command::once(&name, &parameters, &mut io::stdout());
         }
@@ -162,9 +190,23 @@ fn run(verb: Verb) -> Result<()> {
             &places,
             out,
         ),
+        Verb::Profile {
+            experiment,
+            choice,
+            workload,
+            seconds,
+            rate,
+        } => {
+            let wanted = Wanted {
+                workload,
+                time: Duration::from_secs(seconds),
+                rate,
+            };
+            command::profile(&experiment, &choice.options(), &wanted, &places, out)
+        }
         Verb::Report { dir } => command::make_report(&dir, out),
         Verb::Noise { choice } => command::noise(&choice.options(), &places, out),
         Verb::Record { dir, to } => command::record(&dir, &to, out),
-        Verb::Contender { .. } | Verb::Once { .. } => Ok(()),
+        Verb::Contender { .. } | Verb::Once { .. } | Verb::Guard { .. } => Ok(()),
     }
 }

@@ -24,6 +24,7 @@ pub fn markdown(
     // Writing to a string cannot fail.
     let _ = writeln!(text, "# {}\n\n{}\n", header.title, header.question);
     let _ = writeln!(text, "{}\n", circumstances(plan, blocks, summary));
+    text.push_str(&gaps(plan));
     text.push_str(&claims(summary));
     for metric in &header.show {
         text.push_str(&medians(summary, metric));
@@ -73,6 +74,20 @@ fn circumstances(plan: &Plan, blocks: &[Block], summary: &Summary) -> String {
         text.push_str(" **Quick run: good for checking, not for quoting.**");
     }
     text
+}
+
+/// What a run of everything would have had and this one had not.
+fn gaps(plan: &Plan) -> String {
+    if plan.absent.is_empty() {
+        return String::new();
+    }
+    let lines = plan.absent.iter().map(|absent| {
+        format!(
+            "- **{}** was left out: its program was not there. It needs {}.\n",
+            absent.contender, absent.needs
+        )
+    });
+    format!("## Gaps\n\n{}\n", lines.collect::<String>())
 }
 
 fn claims(summary: &Summary) -> String {

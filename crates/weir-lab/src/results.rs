@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::canary::Reading;
 use crate::error::{LabError, Result};
+use crate::experiment::matrix::Absent;
 use crate::machine::Shares;
 use crate::protocol::Answer;
 
@@ -50,6 +51,9 @@ pub struct Plan {
     pub fingerprint: String,
     /// The cells, by number.
     pub cells: Vec<PlannedCell>,
+    /// Contenders that were left out because their program was not there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<Absent>,
 }
 
 /// One cell of a plan.

@@ -91,7 +91,7 @@ pub(crate) struct Prepared {
 }
 
 impl Session {
-    fn new(
+    pub(crate) fn new(
         experiment: Experiment,
         options: &Options,
         places: &Places,
@@ -100,6 +100,7 @@ impl Session {
         let narrow = Narrow {
             only: options.only.clone(),
             quick: options.quick,
+            peers: places.peers.clone(),
         };
         let generated = places.scratch.join("inputs");
         let matrix = Matrix::expand(&experiment, &places.root, &generated, &narrow)?;
@@ -245,6 +246,9 @@ pub fn start(
     let foreign_max = if options.quick { 1.0 } else { foreign_max };
     let session = Session::new(experiment, options, places, stop)?;
     let _elsewhere = StandAside::new(session.cpu);
+    for absent in &session.matrix.absent {
+        say(progress, &absent.line());
+    }
     say(progress, "checking that contenders agree");
     let prepared = prepare(&session)?;
     let fingerprint = Fingerprint::take(
@@ -263,6 +267,7 @@ pub fn start(
         only: options.only.clone(),
         fingerprint: fingerprint.hash(),
         cells: prepared.cells,
+        absent: session.matrix.absent.clone(),
     };
     let id = SplitMix64::new(crate::clock::wall_ns() ^ u64::from(std::process::id())).next_u64();
     let name = format!(

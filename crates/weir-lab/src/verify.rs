@@ -22,6 +22,7 @@ pub mod vector;
 use std::fs;
 use std::io::Write;
 
+use crate::child::guarded;
 use crate::error::{LabError, Result};
 use crate::experiment::Experiment;
 use crate::report::Table;
@@ -72,6 +73,7 @@ pub fn contenders(options: &Options, places: &Places, out: &mut dyn Write) -> Re
     let heads: Vec<&str> = heads.collect();
     let mut table = Table::new(&heads);
     for (name, words) in servers(&experiment, places, &options.only) {
+        let words = guarded(&places.lab, &words);
         let mut server = Running::start(&name, &words, Patience::Seconds(5))?;
         match pieces::check(&mut server, &vectors) {
             Ok(count) => say(&format!("{name}: {count} answers as they should be"))?,

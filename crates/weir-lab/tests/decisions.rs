@@ -99,6 +99,7 @@ fn summary(set: u64, factor: f64) -> Summary {
                 answer: Answer::default(),
             })
             .collect(),
+        absent: Vec::new(),
     };
     let mut rng = SplitMix64::derive(set, "samples");
     let block = |number| {
@@ -193,6 +194,7 @@ fn a_disturbed_block_is_in_no_figure() {
             samples: 1,
             answer: Answer::default(),
         }],
+        absent: Vec::new(),
     };
     let block = |number, disturbed, wall_ns| Block {
         head: BlockHead {

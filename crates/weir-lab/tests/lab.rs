@@ -8,7 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
 
 const BLOCKS: usize = 8;
@@ -134,6 +135,35 @@ fn a_wrong_answer_stops_before_anything_is_timed() {
         "{message}"
     );
     assert!(!dir.path().join("lab/results").exists());
+}
+
+#[test]
+fn a_program_that_is_not_there_is_a_gap_with_a_name() {
+    let absent = "[[contender]]\nname = \"foreign\"\ncommand = [\"{peers}/foreign\"]\nneeds = \"a compiler of Foreign\"\n";
+    let claim = "[[claim]]\ntext = \"quick is quicker than foreign\"\ncompare = [\"quick\", \"foreign\"]\nexpect = \"lower\"\nmax_ratio = 1.0\n";
+    let dir = laboratory(&(experiment(1.5, absent) + claim));
+    let out = run(dir.path(), &["run", "t", "--allow-debug"]);
+    let report = text(&out.stdout);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    for words in [
+        "LEFT OUT: foreign",
+        "## Gaps",
+        "It needs a compiler of Foreign.",
+    ] {
+        assert!(report.contains(words), "{words} not in {report}");
+    }
+    let row = report
+        .lines()
+        .find(|line| line.contains("than foreign"))
+        .unwrap();
+    assert!(row.contains("| not measured |"), "{row}");
+    // Who asks for it by name wants it, and is told.
+    let out = run(
+        dir.path(),
+        &["run", "t", "--allow-debug", "--only", "foreign"],
+    );
+    assert_eq!(out.status.code(), Some(1));
+    assert!(text(&out.stderr).contains("lab/peers/install.sh"));
 }
 
 #[test]
@@ -314,6 +344,50 @@ fn whole_processes_are_measured_and_compared() {
     );
     let dir = laboratory(&processes("hello", "hallo"));
     assert_eq!(run(dir.path(), &["run", "t"]).status.code(), Some(5));
+}
+
+#[test]
+fn a_guarded_server_ends_with_a_starter_that_is_killed() {
+    // The starter says who the server is, and waits for it.
+    let script = "\"$1\" guard $$ -- sleep 600 & echo $!; wait";
+    let mut starter = Command::new("sh")
+        .args(["-c", script, "sh", env!("CARGO_BIN_EXE_weir-lab")])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let said = starter.stdout.take().unwrap();
+    BufReader::new(said).read_line(&mut line).unwrap();
+    let server = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
+    let handle = pidfd_open(server, PidfdFlags::empty()).unwrap();
+    let name = || fs::read_to_string(format!("/proc/{}/comm", line.trim())).unwrap();
+    while name().trim() != "sleep" {
+        assert!(starter.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    starter.kill().unwrap();
+    starter.wait().unwrap();
+    // A handle of a process becomes readable when that ends.
+    let mut ended = [PollFd::new(&handle, PollFlags::IN)];
+    let patience = Timespec {
+        tv_sec: 60,
+        tv_nsec: 0,
+    };
+    assert_eq!(poll(&mut ended, Some(&patience)).unwrap(), 1, "it lives on");
+}
+
+#[test]
+fn without_perf_nothing_is_profiled_and_that_is_said() {
+    let dir = laboratory(&experiment(1.5, ""));
+    let mut profile = lab(dir.path(), &["profile", "t", "--allow-debug"]);
+    let out = profile.env("PATH", dir.path()).output().unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    let said = text(&out.stderr);
+    assert!(
+        said.contains("there is no `perf` on this machine"),
+        "{said}"
+    );
+    assert!(!dir.path().join("lab/results").exists());
 }
 
 #[test]

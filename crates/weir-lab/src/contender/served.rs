@@ -23,7 +23,7 @@ use super::store::keys::status_in;
 use super::store::{Load, failed, remove, scratch};
 use super::wire::part;
 use super::{Contender, ContenderError, parameter};
-use crate::child::spawn_on;
+use crate::child::{guarded, spawn_on};
 use crate::clock::Stopwatch;
 use crate::protocol::{Answer, Fields, Timed};
 
@@ -63,12 +63,17 @@ impl Server {
         let dir = scratch(fields, "served", input)?;
         let lab = std::env::current_exe().map_err(failed)?;
         let weir = lab.with_file_name("weir");
-        let mut command = Command::new(&weir);
+        let place = dir.display().to_string();
+        let words = ["--at", &place, "--durability", level, "serve"];
+        let ports = ["--http", "127.0.0.1:0", "--native", "127.0.0.1:0"];
+        let words: Vec<String> = std::iter::once(weir.display().to_string())
+            .chain(words.into_iter().chain(ports).map(str::to_owned))
+            .collect();
+        let words = guarded(&lab, &words);
+        let (program, rest) = words.split_first().ok_or_else(|| failed("no words"))?;
+        let mut command = Command::new(program);
         command
-            .arg("--at")
-            .arg(&dir)
-            .args(["--durability", level, "serve"])
-            .args(["--http", "127.0.0.1:0", "--native", "127.0.0.1:0"])
+            .args(rest)
             .env_remove("WEIR_AT")
             .envs(SETTINGS)
             .stderr(Stdio::piped())

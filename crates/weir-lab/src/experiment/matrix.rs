@@ -53,6 +53,17 @@ pub struct Matrix {
     pub cells: Vec<Cell>,
     /// Combinations left out, with the reason.
     pub skipped: Vec<(String, String, String)>,
+    /// Contenders left out because their program is not there.
+    pub absent: Vec<Absent>,
+}
+
+/// A contender whose program is not there.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Absent {
+    /// Its name.
+    pub contender: String,
+    /// What its program needs to be built.
+    pub needs: String,
 }
 
 /// What narrows a matrix.
@@ -62,6 +73,34 @@ pub struct Narrow {
     pub only: Vec<String>,
     /// Leaves workloads with `quick = false` out.
     pub quick: bool,
+    /// Directory of the peers: a contender that says what its program needs is
+    /// left out when that is not there, unless it was asked for by name.
+    pub peers: PathBuf,
+}
+
+impl Absent {
+    /// A sentence for people.
+    pub fn line(&self) -> String {
+        format!(
+            "LEFT OUT: {}, whose program is not there (lab/peers/install.sh builds it; it needs {})",
+            self.contender, self.needs
+        )
+    }
+}
+
+impl Narrow {
+    /// Why a contender is left out: its program is not there.
+    fn missing(&self, contender: &ContenderSpec) -> Option<Absent> {
+        let needs = contender.needs.clone()?;
+        let program = contender.command.as_ref()?.first()?;
+        let peers = self.peers.display().to_string();
+        let there = Path::new(&program.replace("{peers}", &peers)).is_file();
+        let asked = self.only.contains(&contender.name);
+        (!there && !asked).then(|| Absent {
+            contender: contender.name.clone(),
+            needs,
+        })
+    }
 }
 
 impl Matrix {
@@ -98,6 +137,12 @@ impl Matrix {
                     .any(|wanted| wanted == &contender.name || wanted == plain)
             });
         }
+        let mut absent = Vec::new();
+        contenders.retain(|contender| {
+            let missing = narrow.missing(contender);
+            absent.extend(missing.clone());
+            missing.is_none()
+        });
         let mut workloads = Vec::new();
         for spec in experiment
             .workloads
@@ -111,6 +156,7 @@ impl Matrix {
             workloads,
             cells: Vec::new(),
             skipped: Vec::new(),
+            absent,
         };
         matrix.fill(experiment);
         if matrix.cells.is_empty() || matrix.cells.len() > CELLS_MAX {
@@ -346,7 +392,7 @@ reason = "too slow"
             TEXT,
             &Narrow {
                 only: vec!["b".into()],
-                quick: false,
+                ..Narrow::default()
             },
         );
         assert_eq!(matrix.cells.len(), 1);

@@ -3,11 +3,12 @@
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::machine::{CPUS, process_ns, process_waits};
@@ -15,6 +16,24 @@ use crate::{Error, io};
 
 /// Longest start.
 const START: Duration = Duration::from_secs(30);
+
+/// What comes before the words of a server that is to end with its starter.
+pub const GUARD: &str = "--guard";
+
+/// Becomes `words`, to be killed when process `parent`, which started this one,
+/// ends. Returns only if it cannot.
+pub fn guard(parent: &str, words: &[String]) -> Result<(), Error> {
+    // The kernel keeps this over the change of programs.
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| io("guard")(e.into()))?;
+    let there = getppid().map(|pid| pid.as_raw_nonzero().to_string());
+    let (program, rest) = words.split_first().ok_or(Error::Parameter("server"))?;
+    if there.as_deref() != Some(parent) {
+        return Err(Error::Parameter("guard"));
+    }
+    Err(io("starting the server")(
+        Command::new(program).args(rest).exec(),
+    ))
+}
 
 /// A running server.
 #[derive(Debug)]
@@ -60,10 +79,14 @@ impl Server {
         let words: Vec<String> = words.iter().map(fill).collect();
         let log = File::create(dir.join("output")).map_err(io("output"))?;
         let again = log.try_clone().map_err(io("output"))?;
-        let (program, rest) = words.split_first().ok_or(Error::Parameter("server"))?;
-        let mut command = Command::new(program);
+        if words.is_empty() {
+            return Err(Error::Parameter("server"));
+        }
+        let myself = std::env::current_exe().map_err(io("own program"))?;
+        let mut command = Command::new(myself);
         command
-            .args(rest)
+            .args([GUARD, &std::process::id().to_string()])
+            .args(words)
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(again);

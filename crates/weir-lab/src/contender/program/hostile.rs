@@ -22,6 +22,9 @@ const GOOD: &str = "good";
 #[derive(Default)]
 struct Parts {
     functions: String,
+    /// What the memory begins with, and the arguments of the topic.
+    data: String,
+    args: String,
     init: &'static str,
     body: &'static str,
 }
@@ -80,6 +83,22 @@ fn calls(kind: &str) -> Option<Parts> {
                 (local.set $n (i32.add (local.get $n) (i32.const 1)))
                 (br $l)) (i32.const 0)"
         }
+        "json-back" => {
+            let (open, close) = ("[".repeat(64), "]".repeat(64));
+            parts.args = format!("{open}{}{close}", vec!["1"; 30_000].join(","));
+            parts.data = format!("${}", "[-1]".repeat(64));
+            "(loop $l (br_if $l (i32.le_s (i32.const 0)
+                (call $find (i32.const 2) (i32.const 1) (i32.const 0) (i32.const 257) (i32.const 8192)))))
+             (i32.const 0)"
+        }
+        "json-names" => {
+            parts.args = format!("{{{}}}", vec![r#""\n":1"#; 8_000].join(","));
+            let paths: Vec<String> = (10..74).map(|n| format!("$.n{n}")).collect();
+            parts.data = paths.join("\\n");
+            "(loop $l (br_if $l (i32.le_s (i32.const 0)
+                (call $find (i32.const 2) (i32.const 1) (i32.const 0) (i32.const 383) (i32.const 8192)))))
+             (i32.const 0)"
+        }
         _ => return None,
     };
     Some(parts)
@@ -103,17 +122,19 @@ fn bomb(kind: &str) -> Option<Parts> {
     };
     Some(Parts {
         functions,
-        init: "",
         body: "(i32.const 0)",
+        ..Parts::default()
     })
 }
 
-/// A module that means harm.
-fn hostile(kind: &str) -> Result<Vec<u8>, ContenderError> {
+/// A module that means harm, and the arguments of its topic.
+fn hostile(kind: &str) -> Result<(Vec<u8>, String), ContenderError> {
     let parts = calls(kind).or_else(|| bomb(kind));
     let parts = parts.ok_or(ContenderError::Parameter("kind"))?;
     let Parts {
         functions,
+        data,
+        args,
         init,
         body,
     } = parts;
@@ -129,14 +150,16 @@ fn hostile(kind: &str) -> Result<Vec<u8>, ContenderError> {
         (import "weir1" "state_put" (func $state_put (param i32 i32 i32 i32)))
         (import "weir1" "state_delete" (func $state_delete (param i32 i32)))
         (import "weir1" "state_get" (func $state_get (param i32 i32 i32 i32 i32) (result i32)))
+        (import "weir1" "json_find" (func $find (param i32 i32 i32 i32 i32) (result i32)))
         (memory (export "memory") 1 16)
+        (data (i32.const 0) "{data}")
         (global $g (mut i64) (i64.const 0))
         {functions}
         (func (export "weir_abi") (result i32) (i32.const 1))
         (func (export "weir_init") (result i32) {init})
         (func (export "weir_apply") (result i32) {body}))"#
     );
-    wat::parse_str(text).map_err(failed)
+    Ok((wat::parse_str(text).map_err(failed)?, args))
 }
 
 /// One intention after the other to a hostile module, each answered ERROR;
@@ -201,7 +224,8 @@ impl Input {
         let weir = Weir::open_with(&self.path, &options(self.durability)).map_err(failed)?;
         create(&weir, GOOD, &[], &[])?;
         if self.kind != "none" && !self.is_bomb() {
-            create(&weir, BAD, &hostile(&self.kind)?, &[])?;
+            let (code, args) = hostile(&self.kind)?;
+            create(&weir, BAD, &code, args.as_bytes())?;
         }
         Ok(weir)
     }
@@ -213,7 +237,7 @@ impl Input {
         let mut times = if self.neighbour {
             self.beside(&weir, messages)?
         } else {
-            let code = hostile(&self.kind)?;
+            let (code, _) = hostile(&self.kind)?;
             let times = (0..messages).map(|_| self.attack(&weir, &code));
             times.collect::<Result<_, _>>()?
         };
@@ -239,7 +263,7 @@ impl Input {
         let done = AtomicBool::new(false);
         let code = match self.kind.as_str() {
             "none" => Vec::new(),
-            kind => hostile(kind)?,
+            kind => hostile(kind)?.0,
         };
         std::thread::scope(|scope| {
             let attacker = scope.spawn(|| {
@@ -316,5 +340,34 @@ impl Drop for Hostile {
         for input in self.inputs.values() {
             let _ = remove(&input.path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::*;
+
+    /// A call that ends for another reason than its fuel measures nothing.
+    #[test]
+    fn json_is_looked_through_until_the_fuel_ends() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("hostile");
+        let weir = Weir::open_with(&path, &options(weir::Durability::Memory)).unwrap();
+        for kind in ["json-back", "json-names"] {
+            let (code, args) = hostile(kind).unwrap();
+            create(&weir, kind, &code, args.as_bytes()).unwrap();
+            let put = Operation::Put {
+                key: b"k",
+                value: b"v",
+            };
+            let outcomes = weir.propose(&[Intention::new(kind, put)]).unwrap();
+            let outcomes = outcomes.wait().unwrap();
+            let first = outcomes.iter().next().unwrap();
+            let reason = first.commit().unwrap().reason;
+            assert_eq!(reason, Some(weir::ErrorCode::OutOfFuel), "{kind}");
+        }
+        weir.close().unwrap();
     }
 }

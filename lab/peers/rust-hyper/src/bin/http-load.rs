@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode};
 use rust_hyper::client::{Client, Outcome};
 use rust_hyper::machine::{CPUS, idle_ns, now_ns, own_ns, stir_cpus};
 use rust_hyper::params::{Fields, Params, Rhythm};
-use rust_hyper::server::{Server, server_cpu};
+use rust_hyper::server::{GUARD, Server, guard, server_cpu};
 use rust_hyper::{Error, locked};
 
 /// Requests of a check.
@@ -37,6 +37,16 @@ fn main() -> ExitCode {
         Some("--version") => {
             println!("http-load, mio {}", locked("mio"));
             return ExitCode::SUCCESS;
+        }
+        Some(GUARD) => {
+            let parent = words.get(1).map_or("", String::as_str);
+            return match guard(parent, words.get(2..).unwrap_or_default()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("http-load: {error}");
+                    ExitCode::FAILURE
+                }
+            };
         }
         Some(_) => {}
     }

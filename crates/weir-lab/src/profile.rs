@@ -1,0 +1,215 @@
+//! Where the CPU time of contenders goes: `perf` samples them in runs of their
+//! own, whose times are kept nowhere.
+//!
+//! `perf` starts the contender, so it sees the servers that the contender
+//! starts as well; each process is a root of its own. The clock is a software
+//! event, because virtual machines have no counters. Without `perf`, or without
+//! the right to use it, the command says so and does nothing.
+//!
+//! What must never happen here: a figure of a profiled run among those of a
+//! result set.
+
+mod flame;
+mod stacks;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use self::stacks::Stacks;
+use crate::child::Child;
+use crate::error::{LabError, Result};
+use crate::experiment::matrix::Cell;
+use crate::experiment::reference::matches;
+use crate::experiment::{Experiment, Mode};
+use crate::fingerprint::utc_now;
+use crate::report::Table;
+use crate::rng::SplitMix64;
+use crate::runner::{Options, Places, Session};
+
+/// Share of samples without a name from which on shares are doubtful.
+const UNKNOWN_MAX: f64 = 0.05;
+
+/// What is profiled, and how.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Pattern of the workloads; none means all.
+    pub workload: Option<String>,
+    /// How long each cell runs.
+    pub time: Duration,
+    /// Samples a second.
+    pub rate: u32,
+}
+
+/// Profiles the cells of `experiment` one after another: folded stacks, a flame
+/// graph for each, and a table of shares.
+pub fn run(
+    experiment: Experiment,
+    options: &Options,
+    wanted: &Wanted,
+    places: &Places,
+    out: &mut dyn Write,
+) -> Result<()> {
+    if experiment.header.mode != Mode::Inproc {
+        let what = "only resident contenders (mode `inproc`) are profiled";
+        return Err(LabError::experiment(&experiment.header.name, what));
+    }
+    let name = format!("{}-profile-{}", utc_now(), experiment.header.name);
+    let session = Session::new(experiment, options, places, Arc::default())?;
+    usable(&session.places.scratch)?;
+    let dir = places.results.join(name);
+    fs::create_dir_all(&dir).map_err(LabError::io(&dir))?;
+    let mut say = |line: &str| {
+        // Progress is a courtesy.
+        let _ = writeln!(out, "{line}");
+    };
+    for absent in &session.matrix.absent {
+        say(&absent.line());
+    }
+    let mut text = format!(
+        "# Profile of {}\n\nOne line a process and class of work, of {} samples a second (`perf`, cpu-clock); a \
+         sample has the class of its innermost frame that has one. Profiled runs are slower than others: shares are \
+         for reading, times are not kept.\n",
+        session.experiment.header.name, wanted.rate
+    );
+    let mut any = false;
+    for cell in &session.matrix.cells {
+        let workload = session.matrix.workload(cell).name.clone();
+        let pattern = wanted.workload.as_deref();
+        if pattern.is_some_and(|pattern| !matches(pattern, &workload)) {
+            continue;
+        }
+        any = true;
+        let contender = session.matrix.contender(cell).name.clone();
+        say(&format!("profiling {contender} with {workload}"));
+        let stacks = sampled(&session, cell, wanted, &dir)?;
+        let stem = dir.join(format!("{contender}-{workload}"));
+        write(&stem.with_extension("folded"), &stacks.folded())?;
+        let title = format!("{contender}, {workload}: {} samples", stacks.total());
+        write(&stem.with_extension("svg"), &flame::svg(&title, &stacks))?;
+        text.push_str(&section(&title, &stacks));
+    }
+    if !any {
+        let what = "no cell of the experiment was asked for".to_owned();
+        return Err(LabError::Usage { what });
+    }
+    write(&dir.join("profile.md"), &text)?;
+    say(&format!("{text}\nflame graphs are in {}", dir.display()));
+    Ok(())
+}
+
+/// Whether `perf` is there and may be used.
+fn usable(scratch: &Path) -> Result<()> {
+    let data = scratch.join(format!("perf-{}.probe", std::process::id()));
+    let mut probe = perf(&data, 99);
+    let done = probe.arg("true").stdin(Stdio::null()).output();
+    let _ = fs::remove_file(&data);
+    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    let paranoid = paranoid.unwrap_or_default();
+    let what = match done {
+        Ok(done) if done.status.success() => return Ok(()),
+        Ok(done) => {
+            let said = String::from_utf8_lossy(&done.stderr);
+            let why = said.lines().find(|line| !line.trim().is_empty());
+            let why = why.unwrap_or("no reason given").trim().to_owned();
+            format!(
+                "`perf` may not be used here: {why} (kernel.perf_event_paranoid is {})",
+                paranoid.trim()
+            )
+        }
+        Err(error) => format!("there is no `perf` on this machine ({error}); nothing was profiled"),
+    };
+    Err(LabError::Usage { what })
+}
+
+/// `perf` about to record to `data` whatever is appended.
+fn perf(data: &Path, rate: u32) -> Command {
+    let mut command = Command::new("perf");
+    command.args(words(data, rate).iter().skip(1));
+    command
+}
+
+fn words(data: &Path, rate: u32) -> Vec<String> {
+    let (rate, data) = (rate.to_string(), data.display().to_string());
+    let words = [
+        "perf",
+        "record",
+        "-q",
+        "-e",
+        "cpu-clock",
+        "-F",
+        &rate,
+        "-g",
+        "-o",
+        &data,
+        "--",
+    ];
+    words.map(str::to_owned).to_vec()
+}
+
+/// Runs a cell for a while and reads where it was.
+fn sampled(session: &Session, cell: &Cell, wanted: &Wanted, dir: &Path) -> Result<Stacks> {
+    let contender = session.matrix.contender(cell);
+    let data: PathBuf = dir.join("perf.data");
+    let mut all = words(&data, wanted.rate);
+    all.extend(session.words(contender));
+    let mut rng = SplitMix64::derive(session.experiment.header.seed, "profile");
+    let mut child = Child::start(&contender.name, &all, session.launch(&mut rng))?;
+    child.load(0, session.fields(cell, 0))?;
+    let begun = Instant::now();
+    while begun.elapsed() < wanted.time {
+        child.run(0, 1)?;
+    }
+    // `perf` writes the rest when its child has ended.
+    drop(child);
+    let mut script = Command::new("perf");
+    script
+        .args(["script", "-F", "comm,ip,sym", "-i"])
+        .arg(&data);
+    let done = script.stdin(Stdio::null()).output();
+    let done = done.map_err(LabError::io("perf script"))?;
+    let _ = fs::remove_file(&data);
+    let stacks = Stacks::read(&String::from_utf8_lossy(&done.stdout));
+    if stacks.total() == 0 {
+        let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+        let what = format!("`perf` has no samples of it: {said}");
+        return Err(LabError::contender(&contender.name, what));
+    }
+    Ok(stacks)
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).map_err(LabError::io(path))
+}
+
+/// Shares of one cell.
+#[allow(clippy::cast_precision_loss)] // counts of samples
+fn section(title: &str, stacks: &Stacks) -> String {
+    let mut table = Table::new(&["process", "class", "samples", "share of it"]);
+    let mut warnings = String::new();
+    for (process, total, classes) in stacks.shares() {
+        for (class, count) in classes {
+            let share = count as f64 / total as f64;
+            let percent = format!("{:.1} %", 100.0 * share);
+            table.row(vec![
+                process.clone(),
+                class.to_owned(),
+                count.to_string(),
+                percent,
+            ]);
+            if class == stacks::UNKNOWN && share > UNKNOWN_MAX {
+                // Writing to a string cannot fail.
+                let _ = writeln!(
+                    warnings,
+                    "\n**{process}: {:.0} % have no name. Symbols or frame pointers are missing; its shares are doubtful.**",
+                    100.0 * share
+                );
+            }
+        }
+    }
+    format!("\n## {title}\n\n{}{warnings}", table.render())
+}

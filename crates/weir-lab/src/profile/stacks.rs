@@ -1,0 +1,211 @@
+//! Stacks as `perf script` prints them, folded, and the class of each.
+
+use std::collections::BTreeMap;
+
+/// Class of a sample in which no frame has one.
+pub(super) const UNKNOWN: &str = "unknown";
+/// The same when the innermost frame is of the kernel.
+const KERNEL: &str = "other kernel";
+/// A stack beyond this many frames is cut at its root.
+const FRAMES_MAX: usize = 256;
+
+/// Classes by parts of names of functions; the first rule that matches counts.
+const RULES: &[(&str, &[&str])] = &[
+    ("epoll_ctl", &["epoll_ctl"]),
+    ("epoll_wait", &["epoll_wait", "ep_poll", "epoll_pwait"]),
+    ("accept", &["inet_csk_accept", "sys_accept"]),
+    (
+        "send",
+        &["tcp_sendmsg", "sock_write_iter", "sys_send", "sys_write"],
+    ),
+    (
+        "receive",
+        &["tcp_recvmsg", "sock_read_iter", "sys_recv", "sys_read"],
+    ),
+    ("close", &["sys_close", "tcp_close"]),
+    ("futex", &["futex"]),
+    ("sync", &["fdatasync", "fsync"]),
+    (
+        "memory of the kernel",
+        &[
+            "page_fault",
+            "sys_mmap",
+            "sys_munmap",
+            "sys_brk",
+            "sys_madvise",
+        ],
+    ),
+    (
+        "allocator",
+        &[
+            "malloc",
+            "realloc",
+            "calloc",
+            "cfree",
+            "_int_free",
+            "__rdl_",
+            "__rust_dealloc",
+        ],
+    ),
+    ("copying", &["memcpy", "memmove", "memset"]),
+    (
+        "zlib",
+        &["deflate", "inflate", "zlib_rs", "adler32", "crc32"],
+    ),
+    ("JSON", &["serde_json", "json"]),
+    (
+        "HTTP library",
+        &["hyper::", "httparse", "http::", "MHD_", "weir_server"],
+    ),
+    ("runtime", &["tokio", "mio::", "runtime."]),
+    ("handler", &["bench", "sieve"]),
+];
+
+/// A process, its samples, and how many are of each class, most first.
+pub(super) type Share = (String, u64, Vec<(&'static str, u64)>);
+
+/// How often each stack was seen, outermost frame first; the process is the
+/// outermost of all.
+#[derive(Debug, Default)]
+pub(super) struct Stacks(BTreeMap<Vec<String>, u64>);
+
+/// Class of one frame.
+fn rule(frame: &str) -> Option<&'static str> {
+    let has = |(_, parts): &&(&str, &[&str])| parts.iter().any(|part| frame.contains(part));
+    RULES.iter().find(has).map(|(class, _)| *class)
+}
+
+/// Class of a stack, and of what is called within it.
+pub(super) fn class(stack: &[String]) -> &'static str {
+    let frames = stack.get(1..).unwrap_or_default();
+    let found = frames.iter().rev().find_map(|frame| rule(frame));
+    let kernel = || {
+        let innermost = frames
+            .last()
+            .is_some_and(|frame| frame.ends_with(KERNEL_MARK));
+        if innermost { KERNEL } else { UNKNOWN }
+    };
+    found.unwrap_or_else(kernel)
+}
+
+/// Behind the names of frames of the kernel.
+const KERNEL_MARK: &str = "_[k]";
+
+impl Stacks {
+    /// Reads what `perf script -F comm,ip,sym` prints: a line with the process,
+    /// lines with the frames, innermost first, an empty line.
+    pub(super) fn read(text: &str) -> Stacks {
+        let mut stacks = Stacks::default();
+        for sample in text.split("\n\n") {
+            let mut lines = sample.lines().filter(|line| !line.trim().is_empty());
+            let Some(process) = lines.next() else {
+                continue;
+            };
+            let mut stack: Vec<String> = lines.take(FRAMES_MAX).filter_map(frame).collect();
+            stack.push(plain(process.trim()));
+            stack.reverse();
+            *stacks.0.entry(stack).or_default() += 1;
+        }
+        stacks
+    }
+
+    /// Number of samples.
+    pub(super) fn total(&self) -> u64 {
+        self.0.values().sum()
+    }
+
+    /// Each stack and how often it was seen.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[String], u64)> {
+        self.0
+            .iter()
+            .map(|(stack, count)| (stack.as_slice(), *count))
+    }
+
+    /// A line a stack, frames apart by `;`, and its count: what other tools
+    /// for flame graphs read.
+    pub(super) fn folded(&self) -> String {
+        let line = |(stack, count): (&[String], u64)| format!("{} {count}\n", stack.join(";"));
+        self.iter().map(line).collect()
+    }
+
+    /// Of each process, the one with most samples first.
+    pub(super) fn shares(&self) -> Vec<Share> {
+        let mut found: BTreeMap<&str, BTreeMap<&'static str, u64>> = BTreeMap::new();
+        for (stack, count) in self.iter() {
+            let process = stack.first().map_or("", String::as_str);
+            *found
+                .entry(process)
+                .or_default()
+                .entry(class(stack))
+                .or_default() += count;
+        }
+        let mut shares: Vec<Share> = found
+            .into_iter()
+            .map(|(process, classes)| {
+                let mut classes: Vec<_> = classes.into_iter().collect();
+                classes.sort_by_key(|(class, count)| (std::cmp::Reverse(*count), *class));
+                let total = classes.iter().map(|(_, count)| count).sum();
+                (process.to_owned(), total, classes)
+            })
+            .collect();
+        shares.sort_by_key(|(_, total, _)| std::cmp::Reverse(*total));
+        shares
+    }
+}
+
+/// `ffffffff81000c82 asm_exc_page_fault` as a name.
+fn frame(line: &str) -> Option<String> {
+    let (address, name) = line.trim().split_once(' ')?;
+    // The upper half of addresses is the kernel's.
+    let kernel = u64::from_str_radix(address, 16).is_ok_and(|address| address >> 63 == 1);
+    let mark = if kernel { KERNEL_MARK } else { "" };
+    Some(plain(name.trim()) + mark)
+}
+
+/// A name without what separates names.
+fn plain(name: &str) -> String {
+    name.replace([';', '\n'], ":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCRIPT: &str = "server \n\tffffffff81000001 tcp_sendmsg\n\tffffffff81000002 do_syscall_64\n\t    55aa main\n\n\
+                          server \n\tffffffff81000003 clear_page\n\t    55aa main\n\n\
+                          server \n\tffffffff81000001 tcp_sendmsg\n\tffffffff81000002 do_syscall_64\n\t    55aa main\n\n\
+                          client \n\t    55ab [unknown]\n\n\
+                          server \n\t    55ac malloc\n\t    55ad hyper::proto\n\n";
+
+    #[test]
+    fn samples_are_folded_and_classed_from_inside() {
+        let stacks = Stacks::read(SCRIPT);
+        assert_eq!(
+            stacks.folded(),
+            "client;[unknown] 1\n\
+             server;hyper::proto;malloc 1\n\
+             server;main;clear_page_[k] 1\n\
+             server;main;do_syscall_64_[k];tcp_sendmsg_[k] 2\n"
+        );
+        let shares = stacks.shares();
+        assert_eq!(shares.len(), 2);
+        assert_eq!(
+            shares.first(),
+            Some(&(
+                "server".to_owned(),
+                4,
+                vec![("send", 2), ("allocator", 1), (KERNEL, 1)]
+            ))
+        );
+        assert_eq!(
+            shares.last(),
+            Some(&("client".to_owned(), 1, vec![(UNKNOWN, 1)]))
+        );
+    }
+
+    #[test]
+    fn text_that_is_none_gives_no_samples() {
+        assert_eq!(Stacks::read("").total(), 0);
+        assert_eq!(Stacks::read("\n\n\n\n").total(), 0);
+    }
+}

@@ -1,0 +1,228 @@
+// A contender of the lab: the Node package on pages of JSON, beside what Node has for them.
+//
+//   enqueue   a page is copied and scanned
+//   next      what was scanned is handed out, 256 items at a time, and each item is looked at; the
+//             call behind the last of these, which forgets the page, is told apart, as `done`
+//   views     the same, and a Buffer of its bytes is asked of each item
+//   spans     the same by the table of a page, without an object for an item
+//   loop      the floor of next: the same loop over arrays of bytes that are there
+//   json      JSON.parse of the page, and the key of each item
+//
+// Speaks the line protocol of docs/guide/lab.md. A pass is timed without the making of its query;
+// CPU time is that of the process, collector included.
+
+import { createInterface } from 'node:readline'
+import { argv, cpuUsage, exit, hrtime, stdin, stdout, version as nodeVersion } from 'node:process'
+import { buildProfile, Query, version } from 'weir'
+
+const TITLES = { escapes: '\\"q\\\\ ', 'non-ascii': 'é€😀 ' }
+const BATCH = { maxItems: 256 }
+
+/** Adds up wall time and CPU time, nanoseconds. */
+class Clock {
+  wall = 0
+  cpu = 0
+  done = 0
+  start() {
+    const { user, system } = cpuUsage()
+    this.cpuBegun = user + system
+    this.wallBegun = hrtime.bigint()
+  }
+  stop() {
+    this.wall += Number(hrtime.bigint() - this.wallBegun)
+    const { user, system } = cpuUsage()
+    this.cpu += (user + system - this.cpuBegun) * 1000
+  }
+}
+
+/** An array of arrays of arrays; 6 by 10 is 17 MB. */
+function deep(depth, width) {
+  if (depth === 0) return '"value"'
+  const inner = deep(depth - 1, width)
+  return `[${Array(width).fill(`{"key":${inner}}`).join(',')}]`
+}
+
+/** The page that every contender makes from the same parameters. */
+function makePage(fields) {
+  const payload = deep(Number(fields.depth), Number(fields.width))
+  const title = TITLES[fields.title] ?? ''
+  const items = []
+  for (let item = 0; item < Number(fields.objects); item++) {
+    const head = `{"id":"${item}","title":"${title}Partition 1 / Item ${item} / Order ${item}","huge_data":`
+    items.push(
+      fields.key_last === 'true'
+        ? `{"payload":${head}${payload}},"order":${item}}`
+        : `{"order":${item},"payload":${head}${payload}}}`,
+    )
+  }
+  return Buffer.from(`[${items.join(',')}]`)
+}
+
+function made() {
+  const query = new Query({ order: '$.order', budgets: { bufferBytesMax: 1 << 30 } })
+  return [query, query.addSource({ sorted: true })]
+}
+
+function scanned(input) {
+  const [query, source] = made()
+  source.enqueue(input.page)
+  return query
+}
+
+/** Tells the key of each item, if somebody wants them. */
+function drain(query, each) {
+  if (!each) return
+  for (let step = query.next(BATCH); step.kind === 'page'; step = query.next(BATCH)) {
+    for (const item of step.page) each(String(item.get('$.order')))
+    step.page.release()
+  }
+}
+
+/** Takes so many items and looks at each; the sum of their lengths. */
+function handed(query, left) {
+  let sum = 0
+  while (left > 0) {
+    const { page } = query.next(BATCH)
+    left -= page.length
+    for (const item of page) sum += item.length
+    page.release()
+  }
+  return sum
+}
+
+/** The same with a Buffer for each. */
+function viewed(query, left) {
+  let sum = 0
+  while (left > 0) {
+    const { page } = query.next(BATCH)
+    left -= page.length
+    for (const item of page) sum += item.bytes.length
+    page.release()
+  }
+  return sum
+}
+
+const ways = {
+  enqueue(input, clock, each) {
+    const [query, source] = made()
+    clock.start()
+    source.enqueue(input.page)
+    clock.stop()
+    drain(query, each)
+    return input.page.length
+  },
+  next(input, clock) {
+    const query = scanned(input)
+    clock.start()
+    const sum = handed(query, input.count)
+    clock.stop()
+    const begun = hrtime.bigint()
+    const step = query.next(BATCH)
+    clock.done += Number(hrtime.bigint() - begun)
+    if (step.kind !== 'done') throw new Error('more items than there are')
+    return sum
+  },
+  views(input, clock) {
+    const query = scanned(input)
+    clock.start()
+    const sum = viewed(query, input.count)
+    clock.stop()
+    return sum
+  },
+  spans(input, clock) {
+    const query = scanned(input)
+    clock.start()
+    let sum = 0
+    for (let left = input.count; left > 0; ) {
+      const { page } = query.next(BATCH)
+      left -= page.length
+      const { spans } = page
+      for (let at = 1; at < spans.length; at += 2) sum += spans[at]
+      page.release()
+    }
+    clock.stop()
+    return sum
+  },
+  loop(input, clock) {
+    input.batches ??= cut(input)
+    clock.start()
+    let sum = 0
+    for (const batch of input.batches) for (const item of batch) sum += item.length
+    clock.stop()
+    return sum
+  },
+  json(input, clock, each) {
+    clock.start()
+    const keys = JSON.parse(input.page.toString()).map((item) => item.order)
+    clock.stop()
+    if (each) for (const key of keys) each(String(key))
+    return input.page.length
+  },
+}
+
+/** The items as arrays of bytes, in batches. */
+function cut(input) {
+  const batches = []
+  const query = scanned(input)
+  for (let step = query.next(BATCH); step.kind === 'page'; step = query.next(BATCH)) {
+    batches.push(Array.from(step.page, (item) => item.toBuffer()))
+  }
+  return batches
+}
+
+const MASK = 0xffffffffffffffffn
+
+function check(way, input) {
+  let hash = 0xcbf29ce484222325n
+  const touch = way(input, new Clock(), (key) => {
+    for (const byte of Buffer.from(`${key},`)) hash = ((hash ^ BigInt(byte)) * 0x100000001b3n) & MASK
+  })
+  return `answer\t${hash.toString(16).padStart(16, '0')}\t${touch.toString(16)}\t0\t0`
+}
+
+function run(way, input, count) {
+  // The process was just switched in: its first pass meets cold caches.
+  way(input, new Clock())
+  const clock = new Clock()
+  let touch = 0n
+  for (let at = 0; at < count; at++) touch += BigInt(way(input, clock))
+  const done = clock.done > 0 ? `\tdone=${clock.done}` : ''
+  return `time\t${clock.wall}\t${clock.cpu}\t${(touch & MASK).toString(16)}${done}`
+}
+
+const inputs = new Map()
+
+function serve(way, line) {
+  const [verb, number, ...rest] = line.split('\t')
+  if (verb === 'load') {
+    const fields = Object.fromEntries(rest.map((word) => word.split('=', 2)))
+    inputs.set(number, { page: makePage(fields), count: Number(fields.objects) })
+    return 'ok'
+  }
+  if (verb === 'check') return check(way, inputs.get(number))
+  if (verb === 'run') return run(way, inputs.get(number), Number(rest[0]))
+  throw new Error(`no request ${verb}`)
+}
+
+const versions = [`node=${nodeVersion}`, `weir=${version}`, `weir_profile=${buildProfile}`]
+const [, , name] = argv
+if (name === '--version') {
+  console.log(['node-weir', ...versions].join(', '))
+  exit(0)
+}
+if (!Object.hasOwn(ways, name ?? '')) {
+  console.error(`usage: bench.mjs ${Object.keys(ways).join('|')}`)
+  exit(2)
+}
+const profile = buildProfile === 'release' ? 'optimised' : 'debug'
+stdout.write(`hello\t1\tprofile=${profile}\t${versions.join('\t')}\n`)
+for await (const line of createInterface({ input: stdin })) {
+  if (line === 'quit') break
+  let answer
+  try {
+    answer = serve(ways[name], line)
+  } catch (failed) {
+    answer = `error\t${String(failed).replaceAll(/\s+/g, ' ')}`
+  }
+  stdout.write(`${answer}\n`)
+}
