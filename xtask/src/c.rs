@@ -82,6 +82,10 @@ fn programs(place: &Path, link: &str, tell: Tell<'_>) -> anyhow::Result<()> {
         }
         tell(&format!("{link}: transcripts of {set}"), verdict(&done));
     }
+    tell(
+        &format!("{link}: transcripts of api, served"),
+        served(place)?,
+    );
     let done = finish(&mut Command::new(place.join("misuse")));
     tell(&format!("{link}: misuse"), verdict(&done));
     let done = finish(Command::new(place.join("store")).arg(place.join("example-store")));
@@ -103,6 +107,40 @@ fn programs(place: &Path, link: &str, tell: Tell<'_>) -> anyhow::Result<()> {
         says(&done, "from \"c\""),
     );
     Ok(())
+}
+
+/// Runs the transcripts of the interface at servers, each over a store of its own; those of
+/// directories are left out.
+fn served(place: &Path) -> anyhow::Result<Verdict> {
+    let weir = wasm::weir()?;
+    let (mut count, mut commands) = (0, 0);
+    for file in transcripts("api")? {
+        let name = file.file_stem().unwrap_or_default().to_string_lossy();
+        if name.starts_with("directory-") {
+            continue;
+        }
+        let folder = place.join("served-transcripts").join(&*name);
+        std::fs::create_dir_all(&folder)?;
+        let server = Native::start(&weir, &folder)?;
+        let mut run = Command::new(place.join("transcripts"));
+        match finish(run.args(["served", &server.address]).arg(&file)) {
+            Err(why) => return Ok(Verdict::Failed(format!("{name}: {why}"))),
+            Ok(said) => {
+                let said = String::from_utf8_lossy(&said).into_owned();
+                let number = said
+                    .rsplit(' ')
+                    .next()
+                    .and_then(|word| word.trim().parse().ok());
+                commands += number.unwrap_or(0);
+                count += 1;
+            }
+        }
+    }
+    println!("C: transcripts of api, served: {count}, commands: {commands}");
+    Ok(match commands {
+        0 => Verdict::Failed("there are no transcripts".to_owned()),
+        _ => Verdict::Passed,
+    })
 }
 
 /// Whether a program succeeded and said this line.

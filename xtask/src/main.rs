@@ -19,6 +19,7 @@ mod json_suites;
 mod metadata;
 mod node;
 mod python;
+mod readme;
 mod schemathesis;
 mod served;
 mod setup;

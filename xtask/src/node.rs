@@ -8,6 +8,7 @@
 
 use crate::durable_streams::{Make, install, programs};
 use crate::python::read;
+use crate::readme;
 use crate::served::Running;
 use crate::steps::{cargo, succeed};
 use crate::tree;
@@ -72,7 +73,47 @@ pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
         fine == Some(true) || failed > 0,
         "the tests failed outside of themselves"
     );
+    tell("README: install, quick start", first(&node, &npm, &place)?);
     Ok(())
+}
+
+/// Does what the page of the package says, with an unoptimised module and without the network.
+fn first(node: &Path, npm: &Make, place: &Path) -> anyhow::Result<Verdict> {
+    let instead = [(
+        "node bindings/node/build.mjs",
+        "node bindings/node/build.mjs --dev",
+    )];
+    // The programs may be others than those of the path.
+    let folders = [
+        Some(node),
+        Path::new(npm().get_program())
+            .canonicalize()
+            .ok()
+            .as_deref(),
+    ]
+    .into_iter()
+    .flatten()
+    .filter_map(|program| Some(program.parent()?.display().to_string()))
+    .collect::<Vec<_>>()
+    .join(":");
+    let path = std::env::var("PATH").unwrap_or_default();
+    readme::done(
+        "node",
+        &place.join("readme"),
+        &instead,
+        ("js", "first.js", "node first.js"),
+        || {
+            let mut shell = Command::new("sh");
+            shell.env("PATH", format!("{folders}:{path}"));
+            for name in ["offline", "ignore_scripts"] {
+                shell.env(format!("npm_config_{name}"), "true");
+            }
+            for name in ["audit", "fund", "update_notifier"] {
+                shell.env(format!("npm_config_{name}"), "false");
+            }
+            shell
+        },
+    )
 }
 
 /// Node, npm, and the folder of the tools, fetched when they are missing.

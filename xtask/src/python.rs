@@ -6,6 +6,7 @@
 //! counts once. What must never happen here: tests that import the package from the source tree, or
 //! a run of none that is told as passed.
 
+use crate::readme;
 use crate::served::Running;
 use crate::tree;
 use crate::wasm::{self, Tell, Verdict, fetched, finish, whole};
@@ -65,7 +66,49 @@ pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
         fine == Some(true) || failed > 0,
         "pytest failed outside of its tests"
     );
+    tell("README: install, quick start", first(&tools, &place)?);
     Ok(())
+}
+
+/// Does what the page of the package says, with an unoptimised module and without the network.
+fn first(tools: &Path, place: &Path) -> anyhow::Result<Verdict> {
+    let fresh = place.join("fresh");
+    let mut venv = Command::new("python3");
+    finish(venv.args(["-m", "venv"]).arg(&fresh)).map_err(anyhow::Error::msg)?;
+    // Only what builds is taken from the tools; the program must not see them.
+    let maturin = format!(
+        "PYTHONPATH={} {}",
+        tools.display(),
+        tools.join("bin/maturin").display()
+    );
+    let build = "maturin build --release --manifest-path bindings/python/Cargo.toml --out dist";
+    let quick = format!(
+        "{maturin} {} --profile dev --quiet --locked",
+        build
+            .trim_start_matches("maturin ")
+            .replace("--release ", "")
+    );
+    let instead = [
+        ("pip install maturin", "true"),
+        (build, &quick),
+        (
+            "pip install dist/weir-*.whl",
+            "pip install --quiet --no-index --disable-pip-version-check dist/weir-*.whl",
+        ),
+    ];
+    let path = std::env::var("PATH").unwrap_or_default();
+    readme::done(
+        "python",
+        &place.join("readme"),
+        &instead,
+        ("python", "first.py", "python first.py"),
+        || {
+            let mut shell = Command::new("sh");
+            shell.env("PATH", format!("{}:{path}", fresh.join("bin").display()));
+            shell.env("VIRTUAL_ENV", &fresh);
+            shell
+        },
+    )
 }
 
 /// Tells what a report says of each test, one line each; how many failed.

@@ -223,6 +223,7 @@ const IN_TESTS: &[&str] = &[
     "memchr",
     "proptest",
     "rcgen",
+    "rustls",
     "serde_json",
     "shuttle",
     "tempfile",

@@ -1,0 +1,81 @@
+//! What the page of a package prints, done in an empty directory: its installation, then its first
+//! program.
+//!
+//! Invariant: what is done instead of a printed line is named by whoever calls, line by line; a line
+//! that is not there any more is an error. What must never happen here: a file of the source tree in
+//! reach of the program, but for the way that the page itself names.
+
+use crate::tree;
+use crate::wasm::{Verdict, finish};
+use anyhow::Context as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// The first block of a language behind a heading.
+fn block<'a>(text: &'a str, heading: &str, language: &str) -> anyhow::Result<&'a str> {
+    let missing = || format!("the page has no {language} under {heading}");
+    let (_, rest) = text.split_once(heading).with_context(missing)?;
+    let (_, rest) = rest
+        .split_once(&format!("```{language}\n"))
+        .with_context(missing)?;
+    let (block, _) = rest.split_once("```").with_context(missing)?;
+    Ok(block)
+}
+
+/// Commands as printed, but that a line of `instead` is replaced by what stands beside it.
+fn commands(printed: &str, instead: &[(&str, &str)]) -> anyhow::Result<String> {
+    let mut lines: Vec<&str> = printed.lines().collect();
+    for (line, other) in instead {
+        let at = lines.iter().position(|printed| printed == line);
+        let at = at.with_context(|| format!("the page does not print `{line}` any more"))?;
+        lines[at] = other;
+    }
+    Ok(lines.join("\n"))
+}
+
+/// Does what the page of `package` prints below `place`: the commands under `Install`, beside a way to
+/// the folder of packages, and then `command` with the first program, of `language`, as `file`.
+pub(crate) fn done(
+    package: &str,
+    place: &Path,
+    instead: &[(&str, &str)],
+    (language, file, command): (&str, &str, &str),
+    shell: impl Fn() -> Command,
+) -> anyhow::Result<Verdict> {
+    if place.exists() {
+        fs::remove_dir_all(place)?;
+    }
+    fs::create_dir_all(place)?;
+    std::os::unix::fs::symlink(tree::root().join("bindings"), place.join("bindings"))?;
+    let page = tree::text(&format!("bindings/{package}/README.md"))?;
+    let install = commands(block(&page, "## Install", "sh")?, instead)?;
+    fs::write(place.join(file), block(&page, "## Quick start", language)?)?;
+    for script in [install.as_str(), command] {
+        let mut shell = shell();
+        shell.args(["-euc", script]).current_dir(place);
+        if let Err(why) = finish(&mut shell) {
+            return Ok(Verdict::Failed(why));
+        }
+    }
+    Ok(Verdict::Passed)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::{block, commands};
+
+    #[test]
+    fn a_line_that_went_is_an_error() {
+        let page = "## A\n```sh\nno\n```\n## Install\n```sh\nmake --release\nrun\n```\n";
+        let printed = block(page, "## Install", "sh").unwrap();
+        assert_eq!(printed, "make --release\nrun\n");
+        let done = commands(printed, &[("make --release", "make")]).unwrap();
+        assert_eq!(done, "make\nrun");
+        assert!(commands(printed, &[("make it", "make")]).is_err());
+        assert!(block(page, "## Install", "js").is_err());
+        assert!(block(page, "## Other", "sh").is_err());
+    }
+}
