@@ -263,10 +263,6 @@ impl Desk {
         self.fold
     }
 
-    pub(crate) fn fuel(&self) -> u64 {
-        self.fuel
-    }
-
     pub(crate) fn text(&self) -> &[u8] {
         &self.text
     }
@@ -318,6 +314,12 @@ impl Desk {
     /// Adds to the fuel of the intention.
     pub fn burn(&mut self, fuel: u64) {
         self.fuel = self.fuel.saturating_add(fuel);
+    }
+
+    /// Fuel that the calls of this intention used, and what was billed.
+    #[must_use]
+    pub fn fuel(&self) -> u64 {
+        self.fuel
     }
 
     /// The header of the call, little-endian (crates/weir-program/README.md).

@@ -558,11 +558,12 @@ impl Program for Running {
                 self.live = if self.mode == StateMode::Memory {
                     if code == 0 || live.is_like(desk.image()) {
                         desk.burn(fresh::put_back(live.unpaid()));
+                        Some(live)
                     } else {
                         // What it did is not kept, and cannot be put back.
                         self.pay_for_another(&mut live, used, desk);
+                        None
                     }
-                    Some(live)
                 } else {
                     self.reset(live, used, desk).and_then(stays)
                 };
@@ -587,7 +588,7 @@ impl Program for Running {
         if self.mode != StateMode::Memory {
             return;
         }
-        let Some(live) = &mut self.live else {
+        let Some(mut live) = self.live.take() else {
             return;
         };
         if kept {
@@ -597,14 +598,16 @@ impl Program for Running {
                 memory,
                 globals,
                 ..
-            } = &mut **live;
+            } = &mut *live;
             desk.keep_memory(memory.data(&*store), written);
             let values = globals.iter().map(|(global, _)| global.get(&mut *store));
             desk.keep_globals(values.map(|value| to_bits(&value)));
         } else if !live.put_back(desk.image()) {
-            self.live = None;
+            // The calls were good; something else refused the intention.
+            self.pay_for_another(&mut live, desk.fuel(), desk);
+            return;
         }
-        self.live = self.live.take().and_then(stays);
+        self.live = stays(live);
     }
 
     fn fork(&self) -> Box<dyn Program> {

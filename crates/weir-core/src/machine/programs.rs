@@ -334,8 +334,9 @@ pub(super) fn settle<S: ConsequenceSink + ?Sized>(
         Some(live) => within_quota(&running.desk, live, item),
         None => Err(No::bare(ErrorCode::NoTopic)),
     });
-    stamp.fuel.set(running.desk.fuel());
     running.settle(judged.is_ok());
+    // Behind that, which may have a bill of its own.
+    stamp.fuel.set(running.desk.fuel());
     let verdict = judged.map(|()| {
         topic.digest = topic.digest.fold(running.desk.folded());
         publish(id, topic, &running.desk, item, stamp, sink, true);

@@ -459,6 +459,47 @@ fn the_meter_counts_what_it_always_counted() {
     assert_eq!(found, known, "another meter needs another number");
 }
 
+/// A call may be good and its intention refused all the same; what cannot be
+/// put back then is billed like behind a reject.
+#[test]
+fn a_quota_that_refuses_a_good_call_bills_its_instance() {
+    let grow = "(drop (memory.grow (i32.const 1))) (call $emit_input)";
+    let code = |returned| {
+        let body = format!("{grow} i32.const {returned}");
+        let text = module("emit_input", "", &body).replace(" 1 2)", " 1 256)");
+        wat::parse_str(text).unwrap()
+    };
+    let refused = |code: &[u8], keys_max| {
+        let host: Arc<dyn ProgramHost> = Arc::new(WasmtimeHost::default());
+        let mut options = TopicOptions::default();
+        options.keys_max = keys_max;
+        options.program.memory_bytes_max = Some(16 << 20);
+        options.program.state = StateMode::Memory;
+        let mut life = Life::new(1, &host);
+        let create = Operation::CreateProgram {
+            options: &options,
+            code,
+            args: b"",
+        };
+        life.send(&Intention::new("t", create)).unwrap();
+        let mut put = |key| {
+            let value = &[7; 8][..];
+            let outcome = life.send(&Intention::new("t", Operation::Put { key, value }));
+            let outcome = outcome.unwrap();
+            let commit = outcome.commit().unwrap();
+            (commit.fuel, commit.reason)
+        };
+        put(b"first");
+        put(b"other")
+    };
+    let (quota, reason) = refused(&code(0), Some(1));
+    assert_eq!(reason, Some(ErrorCode::Quota));
+    let (good, reason) = refused(&code(0), None);
+    assert_eq!(reason, None);
+    // What the reference has for an instance (decision 0041).
+    assert!(quota >= good + 8_000, "{quota} behind {good}");
+}
+
 /// The number stands for one version of the engine and of the validator, whose
 /// words are in verdicts.
 #[test]
