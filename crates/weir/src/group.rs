@@ -251,7 +251,11 @@ impl Group {
         let mut found = Vec::new();
         while found.len() < max {
             let Some(now) = page.take() else {
-                page = reader.next_page()?;
+                page = match reader.next_page() {
+                    // What was found is handed out; the error comes again.
+                    Err(_) if !found.is_empty() => None,
+                    read => read?,
+                };
                 match page {
                     None => break,
                     Some(_) => continue,

@@ -100,28 +100,38 @@ pub fn interruptible<T>(
     calls()
 }
 
-/// Sleeps until it is woken; false when it shall wait no longer.
-fn sleep() -> bool {
+/// When this thread looks next whether it shall wait no longer; none: never.
+pub(crate) fn next_look() -> Option<Instant> {
+    LOOK.with(|one| {
+        let look = one.borrow();
+        let (look, last) = look.as_ref()?;
+        last.checked_add(look.every)
+    })
+}
+
+/// Looks, if it is time to. No lock is held: it is foreign code.
+///
+/// # Errors
+/// `Cancelled` when this thread shall wait no longer.
+pub(crate) fn look() -> Result<(), StoreError> {
     let look = LOOK.with(|one| one.borrow().clone());
     let Some((look, last)) = look else {
-        std::thread::park();
-        return true;
+        return Ok(());
     };
-    let left = look.every.saturating_sub(last.elapsed());
-    if !left.is_zero() {
-        std::thread::park_timeout(left);
-    }
     if last.elapsed() < look.every {
-        return true;
+        return Ok(());
     }
-    // Foreign code: nothing is borrowed meanwhile.
+    // Nothing is borrowed meanwhile.
     let over = (look.look)();
     LOOK.with(|one| {
         if let Some((_, last)) = &mut *one.borrow_mut() {
             *last = Instant::now();
         }
     });
-    !over
+    if over {
+        return Err(far(ErrorCode::Cancelled, "the wait was broken off"));
+    }
+    Ok(())
 }
 
 /// Runs a future on this thread, which sleeps while there is nothing to do.
@@ -135,8 +145,12 @@ pub(crate) fn block_on<T, E: From<StoreError>>(
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
         }
-        if !sleep() {
-            return Err(far(ErrorCode::Cancelled, "the wait was broken off").into());
+        match next_look() {
+            None => std::thread::park(),
+            Some(next) => {
+                std::thread::park_timeout(next.saturating_duration_since(Instant::now()));
+            }
         }
+        look()?;
     }
 }

@@ -80,13 +80,23 @@ impl Session {
 
     /// Goes back to a nonce whose answer was not seen; the store answers those
     /// it knows and executes the others. Over a connection, what is in flight
-    /// is waited for first.
+    /// is waited for first; a wait that is broken off leaves it where it is.
     pub fn resume(&mut self, nonce: u64) {
+        drop(self.try_resume(nonce));
+    }
+
+    /// The same, and says whether it went back.
+    ///
+    /// # Errors
+    /// `Far` with `Cancelled` when the wait was broken off
+    /// ([`interruptible`](crate::interruptible)).
+    pub fn try_resume(&mut self, nonce: u64) -> Result<(), WeirError> {
         match &mut self.way {
             Way::Near { next, .. } => *next = nonce,
-            Way::Far(Ok(link)) => link.rewind(nonce),
+            Way::Far(Ok(link)) => link.rewind(nonce)?,
             Way::Far(Err(_)) => {}
         }
+        Ok(())
     }
 
     /// Sends intentions under the next nonces without waiting. What the

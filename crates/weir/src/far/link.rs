@@ -28,7 +28,7 @@ use super::pause::{BackOff, PAUSE_FIRST, PAUSE_MAX, chance};
 use super::run::Broken;
 use super::{ConnectOptions, late, run};
 use crate::clock::{Alarm, Until};
-use crate::reply::block_on;
+use crate::reply::{block_on, look, next_look};
 
 /// Bytes of intentions that wait to be sent before callers wait themselves.
 const OPEN_BYTES_MAX: usize = 16 << 20;
@@ -443,13 +443,21 @@ impl Link {
     }
 
     /// Goes back to a nonce, when nothing is in flight any more.
-    pub(crate) fn rewind(&self, nonce: u64) {
+    pub(crate) fn rewind(&self, nonce: u64) -> Result<(), StoreError> {
         let mut state = self.inner.lock();
         while !state.calls.is_empty() && state.dead.is_none() {
-            state = self.inner.wait(state, None).0;
+            state = self.pause(state)?;
         }
         state.rewound = Some(nonce);
         state.writes.rewind(nonce);
+        Ok(())
+    }
+
+    /// Waits for news, unless this thread shall wait no longer.
+    fn pause<'a>(&'a self, state: Guard<'a>) -> Result<Guard<'a>, StoreError> {
+        drop(self.inner.wait(state, next_look()));
+        look()?;
+        Ok(self.inner.lock())
     }
 
     /// Hands intentions over, to be executed in this order. In a session they
@@ -482,7 +490,7 @@ impl Link {
         }
         while state.open_bytes >= OPEN_BYTES_MAX || state.open_items >= OPEN_ITEMS_MAX {
             state.usable()?;
-            state = self.inner.wait(state, None).0;
+            state = self.pause(state)?;
         }
         state.usable()?;
         let first = state.next();

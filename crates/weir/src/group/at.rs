@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_core::{Commit, ConsequenceOffset, ErrorCode, GroupStep, Intention, Operation, Outcome};
-use weir_store::{Ask, GroupInfo, Proposal, Store, StoreError};
+use weir_store::{Ask, GroupInfo, Store, StoreError};
 
 use super::work::Work;
 use super::{LOOK_EVERY, left};
@@ -15,6 +15,7 @@ use crate::error::WeirError;
 use crate::far::listener::Listener;
 use crate::place::Place;
 use crate::reader::TopicReader;
+use crate::reply::block_on;
 
 /// Times that a step is sent whose answers were lost.
 const TRIES: usize = 8;
@@ -43,7 +44,11 @@ impl Place {
         let intention = Intention::new(topic, Operation::Cursor { group, step });
         let mut tries = 1;
         loop {
-            let answered = self.propose(&[intention]).and_then(Proposal::wait);
+            let answered = self.propose(&[intention]).and_then(|proposal| match self {
+                Self::Near(_) => proposal.wait(),
+                // Can be broken off.
+                Self::Far(_) => block_on(proposal),
+            });
             let outcomes = match answered {
                 Err(StoreError::Far {
                     code: ErrorCode::Indeterminate,
