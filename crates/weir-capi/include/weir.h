@@ -20,8 +20,7 @@
  *
  * THREADS. A `weir`, a `weir_page` and a `weir_loans` may be used by any number of threads at once.
  * Any other handle is used by one thread at a time, whichever; a second one gets
- * WEIR_E_HANDLE_BUSY. weir_query_cancel, weir_reader_cancel and weir_group_cancel come from any thread
- * at any time.
+ * WEIR_E_HANDLE_BUSY. The functions named ..._cancel come from any thread at any time.
  * Errors travel in the caller's structure: nothing here depends on which thread calls.
  *
  * PANICS. A mistake of ours never crosses this border: the call returns WEIR_E_PANIC, and the
@@ -44,7 +43,7 @@ extern "C" {
 #endif
 
 /* Version of this interface: major << 16 | minor. Minor versions only add. */
-#define WEIR_ABI_VERSION 0x00000001u
+#define WEIR_ABI_VERSION 0x00000002u
 
 #if defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
 _Static_assert(sizeof(void *) == 8, "weir.h is for targets with 64-bit pointers");
@@ -257,8 +256,18 @@ int32_t weir_connect(weir_slice address, const weir_connect_options *options, we
 int32_t weir_describe(weir *store, weir_info *out, weir_error *error);
 /* Makes everything answered so far durable, at any level. */
 int32_t weir_sync(weir *store, weir_error *error);
+/* A second handle on the same store, with a deadline. A call through it waits for a server at most so
+ * long (WEIR_FOREVER: as without it), then it fails with WEIR_E_DEADLINE; a write that was handed over
+ * fails with WEIR_E_INDETERMINATE, also at a directory. The same holds for calls without a time of their
+ * own in what is opened through it. It costs little: make one for a single call if you like. */
+int32_t weir_within(weir *store, uint64_t timeout_ms, weir **out, weir_error *error);
+/* From any thread, of a handle of weir_within: the calls that wait through it and through what was opened
+ * through it fail with WEIR_E_CANCELLED (a write that was handed over: WEIR_E_INDETERMINATE), and so do
+ * all further ones. WEIR_E_UNSUPPORTED for a handle of weir_open or weir_connect. */
+int32_t weir_cancel(weir *store);
 /* Finishes what is queued and closes. The handle is gone afterwards, also when this fails; other
- * handles of the store stay, and answer WEIR_E_CLOSED. */
+ * handles of the store stay, and answer WEIR_E_CLOSED. One of weir_within is given back, no more: the
+ * store stays open, and so does what was opened through it. */
 int32_t weir_close(weir *store, weir_error *error);
 
 /* ------------------------------------------------------------------ writing */
@@ -411,6 +420,9 @@ int32_t weir_session_send(weir_session *session, const weir_intention *intention
 int32_t weir_session_next_nonce(weir_session *session, uint64_t *out, weir_error *error);
 /* Goes back to a nonce whose answer was not seen. */
 int32_t weir_session_resume(weir_session *session, uint64_t nonce, weir_error *error);
+/* As weir_reader_cancel, for every call of the session; a weir_session_submit that has handed over fails
+ * with WEIR_E_INDETERMINATE. */
+int32_t weir_session_cancel(weir_session *session);
 void weir_session_free(weir_session *session);
 
 /* ------------------------------------------------------------------ topics and reading */
@@ -544,7 +556,8 @@ int32_t weir_group_settle(weir_group *group, const weir_claim *claims, size_t co
                           weir_error *error);
 int32_t weir_group_step(weir_group *group, uint32_t verb, uint64_t offset, weir_error *error);
 int32_t weir_group_describe(weir_group *group, weir_group_info *out, weir_error *error);
-/* As weir_reader_cancel, for weir_group_claim. */
+/* As weir_reader_cancel, for weir_group_claim, and at a server for every call of the member; one that
+ * writes and had begun fails with WEIR_E_INDETERMINATE. */
 int32_t weir_group_cancel(weir_group *group);
 /* What was claimed stays with the member until its leases end. */
 void weir_group_free(weir_group *group);
@@ -576,7 +589,7 @@ typedef struct weir_query_options {
     uint32_t on_bad_item; /* 0 error, 1 skip, 2 undefined */
     uint32_t pages_ahead; /* with WEIR_QUERY_PAGES_AHEAD; else 1 */
     uint64_t buffer_bytes_max;
-    uint64_t sort_bytes_max;
+    uint64_t sort_bytes_max; /* of a sort: pages, and what is known of each of their items */
     uint64_t groups_max;
     uint64_t distinct_max;
     uint64_t page_bytes_max;

@@ -198,6 +198,8 @@ calls! {
     fn weir_describe(store: *mut Weir, out: *mut Info) = store::describe;
     /// Makes everything durable.
     fn weir_sync(store: *mut Weir) = store::sync;
+    /// A handle with a deadline.
+    fn weir_within(store: *mut Weir, timeout_ms: u64, out: *mut *mut Weir) = store::within;
     /// Closes.
     fn weir_close(store: *mut Weir) = store::close;
 
@@ -296,6 +298,10 @@ calls! {
 marks! {
     /// One more release is owed.
     fn weir_page_retain(page: *mut Page) = page::retain;
+    /// Ends all waits of a handle.
+    fn weir_cancel(store: *mut Weir) = store::cancel;
+    /// Ends a wait.
+    fn weir_session_cancel(session: *mut Session) = write::session_cancel;
     /// Ends a wait.
     fn weir_reader_cancel(reader: *mut Reader) = read::cancel;
     /// Ends a wait.

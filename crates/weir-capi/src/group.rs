@@ -10,13 +10,15 @@ use crate::handle::{Caller, zeroed};
 use crate::page::Page;
 use crate::raw;
 use crate::registry::{self, Exclusive};
-use crate::store::{Mark, get_store, known};
+use crate::store::{get_store, known};
+use crate::term::{LOOK_EVERY, Mark};
 
 /// Flag of `weir_group_options`.
 const EXISTING: u32 = 1;
-/// How often a claim looks whether it shall end, here and at a server.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often a claim at a server looks whether it shall end: as long as the server waits for a record.
 const LOOK_EVERY_FAR: Duration = Duration::from_millis(250);
+/// When the answer to that is given up: what it brings would be nobody's until its lease ends.
+const UNANSWERED: Duration = Duration::from_secs(1);
 /// Records of a claim.
 const CLAIM_MAX: u64 = 10_000;
 
@@ -24,7 +26,8 @@ const CLAIM_MAX: u64 = 10_000;
 #[derive(Debug)]
 pub(crate) struct Group {
     inside: Exclusive<Option<weir::Group>>,
-    mark: Mark,
+    mark: Arc<Mark>,
+    near: bool,
 }
 
 pub(crate) fn open(
@@ -37,16 +40,13 @@ pub(crate) fn open(
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
     c.room(out, 1)?;
-    let topic = store.weir.topic(c.text(topic, "the topic")?)?;
+    let topic = c.text(topic, "the topic")?;
     let name = c.text(group, "the name of the group")?;
     let given = c.options(options)?;
     known(given.flags, EXISTING, "flags")?;
     let mode = u8::try_from(given.mode).ok();
     let mode = mode.and_then(GroupMode::from_number);
     let mode = mode.ok_or_else(|| Fail::option("the mode", given.mode))?;
-    if given.flags & EXISTING != 0 && topic.group_info(name)?.is_none() {
-        return Err(Fail::of(ErrorCode::GroupUnknown));
-    }
     let mut setup = GroupSetup::new(mode);
     setup.start = given.start;
     if given.lease_ms != 0 {
@@ -57,7 +57,13 @@ pub(crate) fn open(
     }
     setup.attempts_max = given.attempts_max;
     setup.dead_letters = c.text(given.dead_letters, "the topic for dead letters")?;
-    let mut member = topic.group_with(name, &setup)?;
+    let mut member = store.term().write(|| {
+        let topic = store.weir.topic(topic)?;
+        if given.flags & EXISTING != 0 && topic.group_info(name)?.is_none() {
+            return Err(Fail::of(ErrorCode::GroupUnknown));
+        }
+        Ok(topic.group_with(name, &setup)?)
+    })?;
     let called = c.bytes(given.member)?;
     if !called.is_empty() {
         member = member.member(called);
@@ -65,14 +71,29 @@ pub(crate) fn open(
     if given.claim_lease_ms != 0 {
         member = member.lease(Some(Duration::from_millis(given.claim_lease_ms)));
     }
-    let near = store.weir.local().is_some();
-    let every = if near { LOOK_EVERY } else { LOOK_EVERY_FAR };
+    let near = store.is_near();
+    let (every, unanswered) = if near {
+        (LOOK_EVERY, None)
+    } else {
+        (LOOK_EVERY_FAR, Some(UNANSWERED))
+    };
     let group = Group {
         inside: Exclusive::new(Some(member)),
-        mark: Mark::new(&store, every),
+        mark: Mark::new(&store, every, unanswered),
+        near,
     };
     c.write(out, registry::insert(Arc::new(group))?)?;
     Ok(Kind::Ok)
+}
+
+impl Group {
+    /// Takes a step; a store of this process waits for its disk only.
+    fn write<T>(&self, step: impl FnOnce() -> Result<T, Fail>) -> Result<T, Fail> {
+        if self.near {
+            return step();
+        }
+        self.mark.term().write(step)
+    }
 }
 
 /// Uses a group that was not deleted through this member.
@@ -154,7 +175,9 @@ pub(crate) fn settle(
             offset: ConsequenceOffset(claim.offset),
         })
         .collect();
-    let gone = with(&group, |member| Ok(member.settle(&claims, how)?))?;
+    let gone = with(&group, |member| {
+        group.write(|| Ok(member.settle(&claims, how)?))
+    })?;
     if !lost_count.is_null() {
         let gone: Vec<u64> = gone.iter().map(|offset| offset.0).take(count).collect();
         c.write_all(lost, &gone)?;
@@ -172,21 +195,24 @@ pub(crate) fn step(
     let group = registry::get::<Group, _>(group)?;
     let mut inside = group.inside.lock()?;
     let absent = || Fail::of(ErrorCode::GroupUnknown);
-    let member = inside.as_mut().ok_or_else(absent)?;
-    let verdict = match verb {
-        1 => {
-            member.take_over()?;
-            return Ok(Kind::Ok);
+    let verdict = group.write(|| {
+        let member = inside.as_mut().ok_or_else(absent)?;
+        Ok(match verb {
+            1 => {
+                member.take_over()?;
+                return Ok(None);
+            }
+            2 => {
+                member.leave()?;
+                return Ok(None);
+            }
+            3 => member.reset(ConsequenceOffset(offset))?,
+            4 => inside.take().ok_or_else(absent)?.delete()?,
+            other => return Err(Fail::option("the verb", other)),
         }
-        2 => {
-            member.leave()?;
-            return Ok(Kind::Ok);
-        }
-        3 => member.reset(ConsequenceOffset(offset))?,
-        4 => inside.take().ok_or_else(absent)?.delete()?,
-        other => return Err(Fail::option("the verb", other)),
-    };
-    match verdict.reason() {
+        .reason())
+    })?;
+    match verdict {
         None => Ok(Kind::Ok),
         Some(code) => Err(Fail::of(code)),
     }
@@ -199,7 +225,12 @@ pub(crate) fn describe(
 ) -> Result<Kind, Fail> {
     let group = registry::get::<Group, _>(group)?;
     c.info_size(out)?;
-    let found = with(&group, |member| Ok(member.info()?))?;
+    let found = with(&group, |member| {
+        if group.near {
+            return Ok(member.info()?);
+        }
+        group.mark.term().run(|| Ok(member.info()?))
+    })?;
     let mut info = zeroed::<raw::GroupInfo>();
     info.mode = found.mode as u32;
     info.cursor = found.cursor.0;

@@ -18,6 +18,7 @@
 //! | `error` | what went wrong, for the caller |
 //! | `page` | what goes out |
 //! | `store`, `write`, `read`, `group` | a store |
+//! | `term` | how long calls wait, and who ends them |
 //! | `query`, `source`, `loan`, `buffer` | queries, and pages on their way in |
 //! | `psyc`, `about` | packets; versions and errors for people |
 #![deny(unsafe_code)]
@@ -45,6 +46,7 @@ mod read;
 mod registry;
 mod source;
 mod store;
+mod term;
 mod write;
 
 pub use entry::*;

@@ -16,7 +16,8 @@ use crate::page::{Page, give_or};
 use crate::raw;
 use crate::registry::{self, Exclusive};
 use crate::source;
-use crate::store::{Mark, get_store};
+use crate::store::get_store;
+use crate::term::Mark;
 
 /// How often a wait looks whether it shall end.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -40,7 +41,7 @@ struct Pages {
 struct Topics {
     inside: Exclusive<TopicQuery>,
     canceller: TopicQueryCanceller,
-    mark: Mark,
+    mark: Arc<Mark>,
 }
 
 /// A page as all three ways in have it.
@@ -111,12 +112,18 @@ pub(crate) fn open_topics(
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
     c.room(out, 1)?;
-    let options = source::topics(c, &c.options(topics)?, &c.options(options)?)?;
-    let inside = store.weir.query(options)?;
+    let topics = c.options(topics)?;
+    let mut options = source::topics(c, &topics, &c.options(options)?)?;
+    if topics.patience_ms == 0
+        && let Some(limit) = store.scope.limit
+    {
+        options.patience = limit;
+    }
+    let inside = store.call(|weir| Ok(weir.query(options)?))?;
     let query = Query::Topics(Box::new(Topics {
         canceller: inside.canceller(),
         inside: Exclusive::new(inside),
-        mark: Mark::new(&store, LOOK_EVERY),
+        mark: Mark::new(&store, LOOK_EVERY, None),
     }));
     c.write(out, registry::insert(Arc::new(query))?)?;
     Ok(Kind::Ok)

@@ -1,7 +1,6 @@
 //! Reading a topic in order, and waiting for what comes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use weir::{ConsequenceOffset, ReadFrom, TopicReader};
 
@@ -10,18 +9,17 @@ use crate::handle::Caller;
 use crate::page::Page;
 use crate::raw;
 use crate::registry::{self, Exclusive};
-use crate::store::{Mark, get_store, known};
+use crate::store::{get_store, known};
+use crate::term::{LOOK_EVERY, Mark};
 
 /// Flag of `weir_read_options`.
 const AWAIT: u32 = 1;
-/// How often a wait looks whether it shall end.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A reader as it was given out.
 #[derive(Debug)]
 pub(crate) struct Reader {
     inside: Exclusive<TopicReader>,
-    mark: Mark,
+    mark: Arc<Mark>,
 }
 
 pub(crate) fn open(
@@ -33,7 +31,7 @@ pub(crate) fn open(
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
     c.room(out, 1)?;
-    let topic = store.weir.topic(c.text(topic, "the topic")?)?;
+    let topic = c.text(topic, "the topic")?;
     let given = c.options(options)?;
     known(given.flags, AWAIT, "flags")?;
     let from = match given.from {
@@ -44,14 +42,17 @@ pub(crate) fn open(
         4 => ReadFrom::Time(given.value),
         other => return Err(Fail::option("where reading starts", other)),
     };
-    let reader = if given.flags & AWAIT == 0 {
-        topic.reader(from)?
-    } else {
-        topic.listener(from)?
-    };
+    let reader = store.call(|weir| {
+        let topic = weir.topic(topic)?;
+        Ok(if given.flags & AWAIT == 0 {
+            topic.reader(from)?
+        } else {
+            topic.listener(from)?
+        })
+    })?;
     let reader = Reader {
         inside: Exclusive::new(reader),
-        mark: Mark::new(&store, LOOK_EVERY),
+        mark: Mark::new(&store, LOOK_EVERY, Some(LOOK_EVERY)),
     };
     c.write(out, registry::insert(Arc::new(reader))?)?;
     Ok(Kind::Ok)

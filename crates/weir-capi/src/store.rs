@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weir::{
     Compaction, ConnectOptions, ConsequenceOffset, Durability, ErrorCode, GroupName, OpenOptions,
-    StateMode, TopicOptions, Weir,
+    StateMode, StoreError, TopicOptions, Weir, WeirError,
 };
 
 use crate::error::{Fail, Kind};
@@ -15,6 +15,7 @@ use crate::handle::{Caller, ELEMENTS_MAX, zeroed};
 use crate::page::{Page, give_or};
 use crate::raw;
 use crate::registry;
+use crate::term::{Scope, Term, Watch};
 
 /// Flags of `weir_open_options`.
 const EXISTING: u32 = 1;
@@ -25,97 +26,52 @@ const VALUES: u32 = 2;
 /// Keys of a scan where the caller names no number.
 const SCAN_KEYS: u64 = 1000;
 
-/// A store as it was given out.
+/// A store as it was given out: by an open, or by `weir_within`.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) weir: Weir,
     pub(crate) closed: Arc<AtomicBool>,
+    pub(crate) scope: Arc<Scope>,
+    /// The handle was given back.
+    pub(crate) freed: AtomicBool,
 }
 
-/// Whether a wait shall end: because somebody asked for it, because the handle was given back, or
-/// because the store was closed.
-#[derive(Debug)]
-pub(crate) struct Mark {
-    cancelled: AtomicBool,
-    freed: AtomicBool,
-    closed: Arc<AtomicBool>,
-    /// How often it is looked at.
-    every: Duration,
-}
-
-impl Mark {
-    /// For waits that look at it as often as this.
-    pub(crate) fn new(store: &Store, every: Duration) -> Self {
-        Self {
-            cancelled: AtomicBool::new(false),
-            freed: AtomicBool::new(false),
-            closed: Arc::clone(&store.closed),
-            every,
-        }
+impl Store {
+    /// Whether it is in this process.
+    pub(crate) fn is_near(&self) -> bool {
+        self.weir.local().is_some()
     }
 
-    pub(crate) fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Release);
+    /// The waits of a call that begins now. Those of a handle that was opened end with the store.
+    pub(crate) fn term(self: &Arc<Self>) -> Term {
+        let within = self.scope.within;
+        let watch = within.then(|| -> Arc<dyn Watch> { Arc::<Self>::clone(self) });
+        Term::new(&self.scope, watch)
     }
 
-    pub(crate) fn free(&self) {
-        self.freed.store(true, Ordering::Release);
-    }
-
-    fn look(&self) -> Result<(), Fail> {
-        if self.cancelled.swap(false, Ordering::AcqRel) || self.freed.load(Ordering::Acquire) {
-            return Err(Fail::of(ErrorCode::Cancelled));
-        }
-        Ok(())
-    }
-
-    /// Asks until there is something, or the time is over. What is asked waits until the time it is
-    /// given at most; without one it does not wait.
-    pub(crate) fn wait<T>(
-        &self,
-        timeout_ms: u64,
-        mut ask: impl FnMut(Option<Instant>) -> Result<Option<T>, Fail>,
-    ) -> Result<Option<T>, Fail> {
-        self.wait_on(timeout_ms, |until| {
-            if self.closed.load(Ordering::Acquire) {
-                return Err(Fail::of(ErrorCode::Closed));
-            }
-            ask(until)
-        })
-    }
-
-    /// The same, also when the store was closed.
-    pub(crate) fn wait_on<T>(
-        &self,
-        timeout_ms: u64,
-        mut ask: impl FnMut(Option<Instant>) -> Result<Option<T>, Fail>,
-    ) -> Result<Option<T>, Fail> {
-        let end = Instant::now().checked_add(Duration::from_millis(timeout_ms));
-        self.look()?;
-        let mut until = None;
-        loop {
-            if let Some(found) = ask(until)? {
-                return Ok(Some(found));
-            }
-            self.look()?;
-            let now = Instant::now();
-            if end.is_some_and(|end| end <= now) {
-                return Ok(None);
-            }
-            let soon = now.checked_add(self.every);
-            until = [end, soon].into_iter().flatten().min();
-        }
+    /// Makes a call that may wait for a server.
+    pub(crate) fn call<T>(
+        self: &Arc<Self>,
+        call: impl FnOnce(&Weir) -> Result<T, Fail>,
+    ) -> Result<T, Fail> {
+        self.term().run(|| call(&self.weir))
     }
 }
 
 pub(crate) fn get_store(store: *mut raw::Weir) -> Result<Arc<Store>, Fail> {
-    registry::get::<Store, _>(store)
+    let store = registry::get::<Store, _>(store)?;
+    if store.closed.load(Ordering::Acquire) {
+        return Err(Fail::of(ErrorCode::Closed));
+    }
+    Ok(store)
 }
 
 fn give(c: &Caller, weir: Weir, out: *mut *mut raw::Weir) -> Result<Kind, Fail> {
     let store = Store {
         weir,
         closed: Arc::default(),
+        scope: Arc::default(),
+        freed: AtomicBool::new(false),
     };
     c.write(out, registry::insert(Arc::new(store))?)?;
     Ok(Kind::Ok)
@@ -245,8 +201,10 @@ pub(crate) fn describe(
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
     let mut info = zeroed::<raw::Info>();
-    info.place = if store.weir.local().is_some() { 1 } else { 2 };
-    info.durability = match store.weir.durability()? {
+    info.place = if store.is_near() { 1 } else { 2 };
+    let facts = |weir: &Weir| Ok((weir.durability()?, weir.store_id()?));
+    let (durability, store_id) = store.call(facts)?;
+    info.durability = match durability {
         Durability::Group => 1,
         Durability::Each => 2,
         Durability::Interval(interval) => {
@@ -255,13 +213,13 @@ pub(crate) fn describe(
         }
         Durability::Memory => 4,
     };
-    info.store_id = store.weir.store_id()?;
+    info.store_id = store_id;
     c.write_info(out, &info)?;
     Ok(Kind::Ok)
 }
 
 pub(crate) fn sync(_: &Caller, store: *mut raw::Weir) -> Result<Kind, Fail> {
-    get_store(store)?.weir.sync()?;
+    get_store(store)?.call(|weir| Ok(weir.sync()?))?;
     Ok(Kind::Ok)
 }
 
@@ -270,8 +228,51 @@ pub(crate) fn close(_: &Caller, store: *mut raw::Weir) -> Result<Kind, Fail> {
         return Ok(Kind::Ok);
     }
     let store = registry::remove::<Store, _>(store)?;
-    store.closed.store(true, Ordering::Release);
-    store.weir.clone().close()?;
+    store.freed.store(true, Ordering::Release);
+    if !store.scope.within {
+        store.closed.store(true, Ordering::Release);
+        store.weir.clone().close()?;
+    }
+    Ok(Kind::Ok)
+}
+
+/// `WEIR_FOREVER`.
+const FOREVER: u64 = u64::MAX;
+
+pub(crate) fn within(
+    c: &Caller,
+    store: *mut raw::Weir,
+    timeout_ms: u64,
+    out: *mut *mut raw::Weir,
+) -> Result<Kind, Fail> {
+    let store = get_store(store)?;
+    c.room(out, 1)?;
+    let limit = (timeout_ms != FOREVER).then(|| Duration::from_millis(timeout_ms));
+    let weir = match limit {
+        Some(limit) => store.weir.within(limit),
+        None => store.weir.clone(),
+    };
+    let store = Store {
+        weir,
+        closed: Arc::clone(&store.closed),
+        scope: Arc::new(Scope {
+            within: true,
+            limit,
+            cancelled: AtomicBool::new(false),
+        }),
+        freed: AtomicBool::new(false),
+    };
+    c.write(out, registry::insert(Arc::new(store))?)?;
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn cancel(store: *mut raw::Weir) -> Result<Kind, Fail> {
+    let store = get_store(store)?;
+    if !store.scope.within {
+        let text = "only a handle of weir_within can be cancelled; this one can be closed";
+        return Err(Fail::new(ErrorCode::Unsupported, text.to_owned()));
+    }
+    store.scope.cancelled.store(true, Ordering::Release);
     Ok(Kind::Ok)
 }
 
@@ -332,24 +333,30 @@ pub(crate) fn ensure(
     created: *mut u32,
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
-    let topic = store.weir.topic(c.text(topic, "the topic")?)?;
+    let topic = c.text(topic, "the topic")?;
     if !created.is_null() {
         c.room(created, 1)?;
     }
-    let made = if options.is_null() {
-        topic.ensure()?
-    } else {
-        let options = topic_options(c, options)?;
-        if topic.try_info()?.is_some_and(|info| info.live) {
-            false
-        } else {
-            match topic.create(&options)?.reason() {
-                None => true,
-                Some(ErrorCode::TopicExists) => false,
-                Some(code) => return Err(Fail::of(code)),
-            }
-        }
-    };
+    let options = topic_options(c, options)?;
+    let topic = store.weir.topic(topic)?;
+    let term = store.term();
+    let is_live = term.run(|| match topic.try_info() {
+        Ok(info) => Ok(info.is_some_and(|info| info.live)),
+        // Who may not look may still make it.
+        Err(WeirError::Store(StoreError::Far {
+            code: ErrorCode::Forbidden,
+            ..
+        })) => Ok(false),
+        Err(error) => Err(error.into()),
+    })?;
+    let create = || Ok(topic.create(&options)?.reason());
+    let made = !is_live
+        && match term.write(create)? {
+            None => true,
+            // Somebody else was faster.
+            Some(ErrorCode::TopicExists) => false,
+            Some(code) => return Err(WeirError::NotCreated { code }.into()),
+        };
     c.write_if(created, u32::from(made))?;
     Ok(Kind::Ok)
 }
@@ -362,8 +369,8 @@ pub(crate) fn topic_describe(
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
     c.info_size(out)?;
-    let topic = store.weir.topic(c.text(topic, "the topic")?)?;
-    let Some(found) = topic.try_info()? else {
+    let topic = c.text(topic, "the topic")?;
+    let Some(found) = store.call(|weir| Ok(weir.topic(topic)?.try_info()?))? else {
         return Ok(Kind::Absent);
     };
     let mut info = zeroed::<raw::TopicInfo>();
@@ -385,7 +392,7 @@ pub(crate) fn topics(
     out: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
-    let topics = store.weir.topics(dead_too != 0)?;
+    let topics = store.call(|weir| Ok(weir.topics(dead_too != 0)?))?;
     let page = Page::texts(topics.iter().map(|info| info.name.as_str()));
     give_or(page, c, out, Kind::Absent, Kind::Ok)
 }
@@ -398,8 +405,8 @@ pub(crate) fn get(
     out: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
-    let topic = store.weir.topic(c.text(topic, "the topic")?)?;
-    let Some(value) = topic.get(c.bytes(key)?)? else {
+    let (topic, key) = (c.text(topic, "the topic")?, c.bytes(key)?);
+    let Some(value) = store.call(|weir| Ok(weir.topic(topic)?.get(key)?))? else {
         return Ok(Kind::Absent);
     };
     Page::value(&value).give(c, out)?;
@@ -414,8 +421,8 @@ pub(crate) fn at(
     out: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
-    let topic = store.weir.topic(c.text(topic, "the topic")?)?;
-    let Some(value) = topic.at(ConsequenceOffset(offset))? else {
+    let (topic, offset) = (c.text(topic, "the topic")?, ConsequenceOffset(offset));
+    let Some(value) = store.call(|weir| Ok(weir.topic(topic)?.at(offset)?))? else {
         return Ok(Kind::Absent);
     };
     Page::value(&value).give(c, out)?;
@@ -435,26 +442,31 @@ pub(crate) fn scan(
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
     known(flags, BEHIND | VALUES, "flags")?;
-    let topic = store.weir.topic(c.text(topic, "the topic")?)?;
+    let topic = c.text(topic, "the topic")?;
     let limit = if limit == 0 { SCAN_KEYS } else { limit };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let limit = limit.min(ELEMENTS_MAX).min(weir::SCAN_KEYS_MAX);
     let after = c.bytes(after)?;
     let after = (flags & BEHIND != 0).then_some(after);
-    let mut entries = Vec::new();
-    for entry in topic.scan(c.bytes(prefix)?, after, limit)? {
-        if flags & VALUES == 0 {
-            entries.push((entry, None));
-            continue;
+    let prefix = c.bytes(prefix)?;
+    let entries = store.call(|weir| {
+        let topic = weir.topic(topic)?;
+        let mut entries = Vec::new();
+        for entry in topic.scan(prefix, after, limit)? {
+            if flags & VALUES == 0 {
+                entries.push((entry, None));
+                continue;
+            }
+            // Changed since: then as it is now, if it is.
+            let value = match topic.value(&entry)? {
+                Some(value) => Some(value),
+                None => topic.get(&entry.key)?,
+            };
+            if value.is_some() {
+                entries.push((entry, value));
+            }
         }
-        // Changed since: then as it is now, if it is.
-        let value = match topic.value(&entry)? {
-            Some(value) => Some(value),
-            None => topic.get(&entry.key)?,
-        };
-        if value.is_some() {
-            entries.push((entry, value));
-        }
-    }
+        Ok(entries)
+    })?;
     give_or(Page::keys(&entries), c, out, Kind::Done, Kind::Ok)
 }

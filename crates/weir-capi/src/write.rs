@@ -13,10 +13,8 @@ use crate::handle::{Caller, ELEMENTS_MAX, zeroed};
 use crate::page::Page;
 use crate::raw;
 use crate::registry::{self, Exclusive};
-use crate::store::{Mark, get_store, topic_options};
-
-/// How often a wait for verdicts looks whether it shall end.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+use crate::store::{Store, get_store, topic_options};
+use crate::term::{LOOK_EVERY, Mark, Term};
 
 /// What intentions of the header point to, in the form of the store.
 #[derive(Default)]
@@ -243,8 +241,10 @@ pub(crate) fn submit(
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
     room(c, verdicts, count, texts)?;
-    let proposal = read(c, intentions, count, |all| Ok(store.weir.propose(all)?))?;
-    answer(c, &proposal.wait()?, 0, verdicts, texts)
+    let term = store.term();
+    let propose = |all: &[Intention<'_>]| term.run(|| Ok(store.weir.propose(all)?));
+    let proposal = read(c, intentions, count, propose)?;
+    answer(c, &term.verdicts(proposal)?, 0, verdicts, texts)
 }
 
 /// Verdicts that are on their way, as they were given out.
@@ -253,12 +253,12 @@ pub(crate) struct Pending {
     inside: Exclusive<Option<Proposal>>,
     count: usize,
     first: u64,
-    mark: Mark,
+    mark: Arc<Mark>,
 }
 
 fn pending(
     c: &Caller,
-    mark: Mark,
+    mark: Arc<Mark>,
     proposal: Proposal,
     (count, first): (usize, u64),
     out: *mut *mut raw::Pending,
@@ -282,8 +282,10 @@ pub(crate) fn send(
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
     c.room(out, 1)?;
-    let proposal = read(c, intentions, count, |all| Ok(store.weir.propose(all)?))?;
-    pending(c, Mark::new(&store, LOOK_EVERY), proposal, (count, 0), out)
+    let propose = |all: &[Intention<'_>]| store.call(|weir| Ok(weir.propose(all)?));
+    let proposal = read(c, intentions, count, propose)?;
+    let mark = Mark::new(&store, LOOK_EVERY, None);
+    pending(c, mark, proposal, (count, 0), out)
 }
 
 pub(crate) fn wait(
@@ -333,7 +335,8 @@ pub(crate) fn pending_free(pending: *mut raw::Pending) {
 #[derive(Debug)]
 pub(crate) struct Session {
     inside: Exclusive<weir::Session>,
-    store: Arc<crate::store::Store>,
+    store: Arc<Store>,
+    mark: Arc<Mark>,
 }
 
 pub(crate) fn session_open(
@@ -348,10 +351,14 @@ pub(crate) fn session_open(
     let client = client.ok().filter(|client| !client.is_none());
     let client =
         client.ok_or_else(|| Fail::option("the client", "not 16 bytes that are not zero"))?;
-    let session = store.weir.session(client);
-    session.try_next_nonce()?;
+    let session = store.call(|weir| {
+        let session = weir.session(client);
+        session.try_next_nonce()?;
+        Ok(session)
+    })?;
     let session = Session {
         inside: Exclusive::new(session),
+        mark: Mark::new(&store, LOOK_EVERY, None),
         store,
     };
     c.write(out, registry::insert(Arc::new(session))?)?;
@@ -360,13 +367,16 @@ pub(crate) fn session_open(
 
 fn session_propose(
     c: &Caller,
+    term: &Term,
     session: &mut weir::Session,
     intentions: *const raw::Intention,
     count: usize,
 ) -> Result<(Proposal, u64), Fail> {
     read(c, intentions, count, |all| {
-        let first = session.try_next_nonce()?;
-        Ok((session.send(all)?.into_proposal(), first))
+        term.run(|| {
+            let first = session.try_next_nonce()?;
+            Ok((session.send(all)?.into_proposal(), first))
+        })
     })
 }
 
@@ -381,8 +391,9 @@ pub(crate) fn session_submit(
     let session = registry::get::<Session, _>(session)?;
     let mut inside = session.inside.lock()?;
     room(c, verdicts, count, texts)?;
-    let (proposal, first) = session_propose(c, &mut inside, intentions, count)?;
-    answer(c, &proposal.wait()?, first, verdicts, texts)
+    let term = session.mark.term();
+    let (proposal, first) = session_propose(c, &term, &mut inside, intentions, count)?;
+    answer(c, &term.verdicts(proposal)?, first, verdicts, texts)
 }
 
 pub(crate) fn session_send(
@@ -395,8 +406,9 @@ pub(crate) fn session_send(
     let session = registry::get::<Session, _>(session)?;
     let mut inside = session.inside.lock()?;
     c.room(out, 1)?;
-    let (proposal, first) = session_propose(c, &mut inside, intentions, count)?;
-    let mark = Mark::new(&session.store, LOOK_EVERY);
+    let term = session.mark.term();
+    let (proposal, first) = session_propose(c, &term, &mut inside, intentions, count)?;
+    let mark = Mark::new(&session.store, LOOK_EVERY, None);
     pending(c, mark, proposal, (count, first), out)
 }
 
@@ -407,7 +419,8 @@ pub(crate) fn session_next_nonce(
 ) -> Result<Kind, Fail> {
     let session = registry::get::<Session, _>(session)?;
     let inside = session.inside.lock()?;
-    c.write(out, inside.try_next_nonce()?)?;
+    let next = session.mark.term().run(|| Ok(inside.try_next_nonce()?))?;
+    c.write(out, next)?;
     Ok(Kind::Ok)
 }
 
@@ -417,10 +430,18 @@ pub(crate) fn session_resume(
     nonce: u64,
 ) -> Result<Kind, Fail> {
     let session = registry::get::<Session, _>(session)?;
-    session.inside.lock()?.resume(nonce);
+    let mut inside = session.inside.lock()?;
+    session.mark.term().run(|| Ok(inside.try_resume(nonce)?))?;
+    Ok(Kind::Ok)
+}
+
+pub(crate) fn session_cancel(session: *mut raw::Session) -> Result<Kind, Fail> {
+    registry::get::<Session, _>(session)?.mark.cancel();
     Ok(Kind::Ok)
 }
 
 pub(crate) fn session_free(session: *mut raw::Session) {
-    drop(registry::remove::<Session, _>(session));
+    if let Ok(session) = registry::remove::<Session, _>(session) {
+        session.mark.free();
+    }
 }

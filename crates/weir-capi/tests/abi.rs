@@ -27,3 +27,5 @@ mod topics;
 #[cfg(unix)]
 #[path = "abi/unread.rs"]
 mod unread;
+#[path = "abi/waits.rs"]
+mod waits;

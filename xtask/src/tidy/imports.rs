@@ -109,8 +109,8 @@ const TABLE: &[Row] = &[
     Row {
         name: "weir-capi",
         layer: 4,
-        // The codec for packets.
-        ours: &["weir", "weir-psyc"],
+        // The codec for packets; `weir-core` for tests, which play a server.
+        ours: &["weir", "weir-core", "weir-psyc"],
         foreign: &[],
     },
     Row {

@@ -25,6 +25,8 @@ fn at_each_entry() {
         weir_connect(NOTHING, null_mut(), null_mut(), null_mut());
         weir_describe(null_mut(), null_mut(), null_mut());
         weir_sync(null_mut(), null_mut());
+        weir_within(null_mut(), 0, null_mut(), null_mut());
+        weir_cancel(null_mut());
         weir_close(null_mut(), null_mut());
         weir_submit(null_mut(), null_mut(), 0, null_mut(), null_mut(), null_mut());
         weir_send(null_mut(), null_mut(), 0, null_mut(), null_mut());
@@ -34,6 +36,7 @@ fn at_each_entry() {
         weir_session_send(null_mut(), null_mut(), 0, null_mut(), null_mut());
         weir_session_next_nonce(null_mut(), null_mut(), null_mut());
         weir_session_resume(null_mut(), 0, null_mut());
+        weir_session_cancel(null_mut());
         weir_topic_ensure(null_mut(), NOTHING, null_mut(), null_mut(), null_mut());
         weir_topic_describe(null_mut(), NOTHING, null_mut(), null_mut());
         weir_topics(null_mut(), 0, null_mut(), null_mut());

@@ -1,0 +1,253 @@
+//! How long calls wait, and who ends them.
+//!
+//! A call that waits for a server ends when its time is over, or when somebody asked for it. Invariants:
+//! a wait that nobody limits is as long as the connection is patient; a write that was handed over and
+//! is not waited for is told as `INDETERMINATE`. What must never happen here: a claim given up whose
+//! answer is about to come.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use weir::{ErrorCode, Outcomes, Proposal, interruptible};
+
+use crate::error::Fail;
+use crate::store::Store;
+
+/// How often a wait looks whether it shall end.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What holds for a handle of a store and for all that is opened through it.
+#[derive(Debug, Default)]
+pub(crate) struct Scope {
+    /// It is of `weir_within`.
+    pub(crate) within: bool,
+    /// Longest wait of a call for a server.
+    pub(crate) limit: Option<Duration>,
+    /// Every wait shall end.
+    pub(crate) cancelled: AtomicBool,
+}
+
+impl Scope {
+    fn is_over(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+}
+
+/// Whoever can ask for the end of a wait.
+pub(crate) trait Watch {
+    /// Whether the wait shall end.
+    fn is_over(&self) -> bool;
+
+    /// The same; what was asked for one call is done with it.
+    fn take(&self) -> bool {
+        self.is_over()
+    }
+}
+
+impl Watch for Store {
+    fn is_over(&self) -> bool {
+        self.scope.is_over() || self.freed.load(Ordering::Acquire)
+    }
+}
+
+/// The waits of one call.
+pub(crate) struct Term {
+    end: Option<Instant>,
+    every: Duration,
+    watch: Option<Arc<dyn Watch>>,
+}
+
+fn cancelled(watch: &dyn Watch) -> Result<(), Fail> {
+    if watch.take() {
+        return Err(Fail::of(ErrorCode::Cancelled));
+    }
+    Ok(())
+}
+
+impl Term {
+    /// Of a call that begins now.
+    pub(crate) fn new(scope: &Scope, watch: Option<Arc<dyn Watch>>) -> Self {
+        let limit = scope.limit;
+        let every = limit.map_or(LOOK_EVERY, |limit| limit.min(LOOK_EVERY));
+        Self {
+            end: limit.and_then(|limit| Instant::now().checked_add(limit)),
+            every: every.max(Duration::from_millis(1)),
+            watch,
+        }
+    }
+
+    fn is_late(&self) -> bool {
+        self.end.is_some_and(|end| end <= Instant::now())
+    }
+
+    /// Waits for a server in here.
+    ///
+    /// # Errors
+    /// Those of the call; `Cancelled` or `Deadline` when it was broken off.
+    pub(crate) fn run<T>(&self, call: impl FnOnce() -> Result<T, Fail>) -> Result<T, Fail> {
+        self.broken_off(call, |asked| {
+            Fail::of(if asked {
+                ErrorCode::Cancelled
+            } else {
+                ErrorCode::Deadline
+            })
+        })
+    }
+
+    /// The same for what writes, which may come about when it was broken off: `Indeterminate`.
+    pub(crate) fn write<T>(&self, call: impl FnOnce() -> Result<T, Fail>) -> Result<T, Fail> {
+        self.broken_off(call, |_| Fail::of(ErrorCode::Indeterminate))
+    }
+
+    fn broken_off<T>(
+        &self,
+        call: impl FnOnce() -> Result<T, Fail>,
+        broken: impl FnOnce(bool) -> Fail,
+    ) -> Result<T, Fail> {
+        let Some(watch) = &self.watch else {
+            return call();
+        };
+        cancelled(&**watch)?;
+        let (beside, end) = (Arc::clone(watch), self.end);
+        let look = move || beside.is_over() || end.is_some_and(|end| end <= Instant::now());
+        match interruptible(self.every, Arc::new(look), call) {
+            Err(fail) if fail.code == ErrorCode::Cancelled => Err(broken(watch.take())),
+            done => done,
+        }
+    }
+
+    /// Waits for verdicts, of a store of this process as well.
+    pub(crate) fn verdicts(&self, mut proposal: Proposal) -> Result<Outcomes, Fail> {
+        let Some(watch) = &self.watch else {
+            return Ok(proposal.wait()?);
+        };
+        loop {
+            let left = |end: Instant| end.saturating_duration_since(Instant::now());
+            let time = self.end.map_or(self.every, |end| left(end).min(self.every));
+            proposal = match proposal.wait_for(time) {
+                Ok(outcomes) => return Ok(outcomes?),
+                Err(proposal) => proposal,
+            };
+            if watch.take() || self.is_late() {
+                return Err(Fail::of(ErrorCode::Indeterminate));
+            }
+        }
+    }
+}
+
+/// Whether a wait in a handle shall end: because somebody asked for it, because the handle was given
+/// back, or because the store was closed.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    cancelled: AtomicBool,
+    freed: AtomicBool,
+    closed: Arc<AtomicBool>,
+    scope: Arc<Scope>,
+    /// How often it is looked at.
+    every: Duration,
+    /// The same while a server owes an answer; none: what is asked ends by itself.
+    unanswered: Option<Duration>,
+}
+
+impl Watch for Mark {
+    fn is_over(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+            || self.freed.load(Ordering::Acquire)
+            || self.scope.is_over()
+    }
+
+    fn take(&self) -> bool {
+        // A mark is for one call, the others for all.
+        self.cancelled.swap(false, Ordering::AcqRel) || self.is_over()
+    }
+}
+
+impl Mark {
+    /// For what is opened through this store, with waits that look at it as often as this.
+    pub(crate) fn new(store: &Store, every: Duration, unanswered: Option<Duration>) -> Arc<Self> {
+        Arc::new(Self {
+            cancelled: AtomicBool::new(false),
+            freed: AtomicBool::new(false),
+            closed: Arc::clone(&store.closed),
+            scope: Arc::clone(&store.scope),
+            every,
+            unanswered,
+        })
+    }
+
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn free(&self) {
+        self.freed.store(true, Ordering::Release);
+    }
+
+    /// Of a call without a time of its own that begins now.
+    pub(crate) fn term(self: &Arc<Self>) -> Term {
+        Term::new(&self.scope, Some(Arc::<Self>::clone(self)))
+    }
+
+    /// Asks until there is something, or the time is over. What is asked waits until the time it is
+    /// given at most; without one it does not wait.
+    pub(crate) fn wait<T>(
+        self: &Arc<Self>,
+        timeout_ms: u64,
+        mut ask: impl FnMut(Option<Instant>) -> Result<Option<T>, Fail>,
+    ) -> Result<Option<T>, Fail> {
+        self.wait_on(timeout_ms, |until| {
+            if self.closed.load(Ordering::Acquire) {
+                return Err(Fail::of(ErrorCode::Closed));
+            }
+            ask(until)
+        })
+    }
+
+    /// The same, also when the store was closed.
+    pub(crate) fn wait_on<T>(
+        self: &Arc<Self>,
+        timeout_ms: u64,
+        mut ask: impl FnMut(Option<Instant>) -> Result<Option<T>, Fail>,
+    ) -> Result<Option<T>, Fail> {
+        let begun = Instant::now();
+        let end = begun.checked_add(Duration::from_millis(timeout_ms));
+        // What is there already is fetched without a time, but for that of the handle.
+        let patient = match timeout_ms {
+            0 => self.scope.limit.and_then(|limit| begun.checked_add(limit)),
+            _ => end,
+        };
+        cancelled(&**self)?;
+        let mut until = None;
+        loop {
+            let asked = match self.unanswered {
+                None => ask(until)?,
+                Some(every) => {
+                    let beside = Arc::clone(self);
+                    let late = move || patient.is_some_and(|end| end <= Instant::now());
+                    let look = move || beside.is_over() || late();
+                    match interruptible(every, Arc::new(look), || ask(until)) {
+                        Err(fail) if fail.code == ErrorCode::Cancelled => {
+                            cancelled(&**self)?;
+                            if timeout_ms == 0 {
+                                return Err(Fail::of(ErrorCode::Deadline));
+                            }
+                            None
+                        }
+                        asked => asked?,
+                    }
+                }
+            };
+            if asked.is_some() {
+                return Ok(asked);
+            }
+            cancelled(&**self)?;
+            let now = Instant::now();
+            if end.is_some_and(|end| end <= now) {
+                return Ok(None);
+            }
+            let soon = now.checked_add(self.every);
+            until = [end, soon].into_iter().flatten().min();
+        }
+    }
+}

@@ -1,0 +1,478 @@
+//! Deadlines and the end of waits, against a server that takes what is asked and does not answer.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::ptr::{null, null_mut, with_exposed_provenance_mut};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use weir_capi::raw::{
+    ConnectOptions, Error, Group, GroupInfo, GroupOptions, Info, Intention, Page, Query,
+    QueryOptions, ReadOptions, Reader, Session, TopicInfo, TopicsOptions, Verdict, Weir,
+};
+use weir_capi::*;
+use weir_core::GroupMode;
+use weir_core::protocol::{Deframer, Encoder, GroupLine, HelloOk, Message, Packet, write_group};
+
+use crate::kit::*;
+
+const DEADLINE: i32 = -502;
+const INDETERMINATE: i32 = -501;
+const UNSUPPORTED: i32 = -311;
+/// Longer than any of these tests.
+const LONG: u64 = 60_000;
+const FOREVER: u64 = u64::MAX;
+
+/// What a test asks of a server, and how it hears that it came there.
+struct Deaf {
+    store: *mut Weir,
+    asked: Receiver<&'static str>,
+}
+
+impl Deaf {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("weir://{}", listener.local_addr().unwrap());
+        let (tell, asked) = channel();
+        // Ends with the process: nobody connects any more.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let tell = tell.clone();
+                std::thread::spawn(move || listen(stream.unwrap(), &tell));
+            }
+        });
+        let mut store = null_mut();
+        let (options, error) = (sized!(ConnectOptions), null_mut());
+        let address = slice(address.as_bytes());
+        let made = unsafe { weir_connect(address, &raw const options, &raw mut store, error) };
+        assert_eq!(made, OK);
+        Self { store, asked }
+    }
+
+    fn within(&self, timeout_ms: u64) -> *mut Weir {
+        within(self.store, timeout_ms)
+    }
+
+    /// Until this was asked of the server.
+    fn heard(&self, what: &str) {
+        while self.asked.recv().unwrap() != what {}
+    }
+}
+
+fn within(store: *mut Weir, timeout_ms: u64) -> *mut Weir {
+    let mut handle = null_mut();
+    let made = unsafe { weir_within(store, timeout_ms, &raw mut handle, null_mut()) };
+    assert_eq!(made, OK);
+    handle
+}
+
+/// Answers what opening a reader, a session or a member needs, and nothing else.
+fn listen(mut stream: TcpStream, tell: &Sender<&'static str>) {
+    let (mut deframer, mut bytes) = (Deframer::default(), Vec::new());
+    let mut line = Vec::new();
+    write_group(
+        &mut line,
+        &GroupLine {
+            name: "g",
+            mode: GroupMode::Shared,
+            cursor: 0,
+            frontier: 0,
+            last: 1,
+            lag: 1,
+            leased: 0,
+            waiting: 0,
+            oldest_ms: None,
+            redeliveries: 0,
+            deaths: 0,
+            letters: 0,
+            lease_ms: 1000,
+            attempts_max: 0,
+            pending_max: 10,
+            dead_letters: "",
+            owner: None,
+            members: Vec::new(),
+        },
+    );
+    let mut out = Vec::new();
+    Encoder::default().encode(&Packet::new(Message::Empty), &mut out);
+    let mut members = 0;
+    loop {
+        while let Some(size) = deframer.find(&bytes).unwrap() {
+            let packet = deframer.read(&bytes[..size]).unwrap();
+            let mut answer = None;
+            let what = match packet.message {
+                Message::Hello(hello) => {
+                    answer = Some(Message::HelloOk(HelloOk {
+                        version: b"weir/1",
+                        store: [3; 16],
+                        level: b"memory",
+                        next: u64::from(!hello.client.is_none()),
+                        window: 100,
+                        window_bytes: 1 << 20,
+                        key_bytes_max: 1000,
+                        value_bytes_max: 1 << 20,
+                        features: b"groups query chain",
+                        ..HelloOk::default()
+                    }));
+                    "hello"
+                }
+                // The one that opens a member is told of the group, a later one is not.
+                Message::Group { .. } => {
+                    members += 1;
+                    if members == 1 {
+                        let (more, lines) = (false, &*line);
+                        answer = Some(Message::GroupsAre { more, lines });
+                    }
+                    "group"
+                }
+                Message::Empty => "",
+                Message::Get { .. } => "get",
+                Message::Listen(_) => "listen",
+                Message::Write { .. } => "write",
+                Message::GroupClaim(_) => "claim",
+                _ => "else",
+            };
+            if let Some(answer) = answer {
+                Encoder::default().encode(&Packet::tagged(packet.tag, answer), &mut out);
+            }
+            // The test may be over.
+            let _ = tell.send(what);
+            bytes.drain(..size);
+        }
+        if stream.write_all(&std::mem::take(&mut out)).is_err() {
+            return;
+        }
+        let mut more = [0; 4096];
+        match stream.read(&mut more) {
+            Ok(0) | Err(_) => return,
+            Ok(count) => bytes.extend_from_slice(&more[..count]),
+        }
+    }
+}
+
+fn get(store: *mut Weir) -> i32 {
+    let mut page = null_mut();
+    unsafe { weir_get(store, slice(b"t"), slice(b"k"), &raw mut page, null_mut()) }
+}
+
+fn submit(store: *mut Weir) -> i32 {
+    let (intention, mut verdict) = (put(), zero::<Verdict>());
+    let (one, out) = (&raw const intention, &raw mut verdict);
+    unsafe { weir_submit(store, one, 1, out, null_mut(), null_mut()) }
+}
+
+fn put() -> Intention {
+    let mut intention = sized!(Intention);
+    intention.operation = 1;
+    intention.topic = slice(b"t");
+    intention.key = slice(b"k");
+    intention
+}
+
+fn session(store: *mut Weir) -> *mut Session {
+    let mut session = null_mut();
+    let opened = unsafe { weir_session_open(store, slice(&[7; 16]), &raw mut session, null_mut()) };
+    assert_eq!(opened, OK);
+    session
+}
+
+fn session_submit(session: *mut Session) -> i32 {
+    let (intention, mut verdict) = (put(), zero::<Verdict>());
+    let (one, out) = (&raw const intention, &raw mut verdict);
+    unsafe { weir_session_submit(session, one, 1, out, null_mut(), null_mut()) }
+}
+
+fn next_nonce(session: *mut Session) -> i32 {
+    let mut nonce = 0;
+    unsafe { weir_session_next_nonce(session, &raw mut nonce, null_mut()) }
+}
+
+/// A listener: it asks the server for records when it is read.
+fn reader(store: *mut Weir) -> *mut Reader {
+    let mut options = sized!(ReadOptions);
+    options.flags = 1;
+    let mut reader = null_mut();
+    let (topic, options) = (slice(b"t"), &raw const options);
+    let opened = unsafe { weir_reader_open(store, topic, options, &raw mut reader, null_mut()) };
+    assert_eq!(opened, OK);
+    reader
+}
+
+fn read(reader: *mut Reader, timeout_ms: u64) -> i32 {
+    let mut page = null_mut();
+    unsafe { weir_reader_next(reader, timeout_ms, &raw mut page, null_mut()) }
+}
+
+fn open_group(store: *mut Weir) -> (i32, *mut Group) {
+    let mut options = sized!(GroupOptions);
+    options.mode = 3;
+    let mut group = null_mut();
+    let (topic, name, options) = (slice(b"t"), slice(b"g"), &raw const options);
+    let opened =
+        unsafe { weir_group_open(store, topic, name, options, &raw mut group, null_mut()) };
+    (opened, group)
+}
+
+fn claim(group: *mut Group, timeout_ms: u64) -> i32 {
+    let mut page = null_mut();
+    unsafe { weir_group_claim(group, 1, timeout_ms, &raw mut page, null_mut()) }
+}
+
+fn settle(group: *mut Group) -> i32 {
+    let claim = weir_capi::raw::Claim {
+        offset: 1,
+        claim: 1,
+    };
+    let (one, lost, count) = (&raw const claim, null_mut(), null_mut());
+    unsafe { weir_group_settle(group, one, 1, 1, 0, NOTHING, lost, count, null_mut()) }
+}
+
+/// Calls on a thread of its own; what it returns when `end` has ended it, which is called when the server
+/// was asked.
+fn ended<H: 'static>(
+    deaf: &Deaf,
+    what: &str,
+    handle: *mut H,
+    call: fn(*mut H) -> i32,
+    end: impl FnOnce(),
+) -> i32 {
+    let address = handle.expose_provenance();
+    let waiting = std::thread::spawn(move || call(with_exposed_provenance_mut(address)));
+    deaf.heard(what);
+    end();
+    waiting.join().unwrap()
+}
+
+#[test]
+fn a_call_through_a_handle_with_a_deadline_ends_with_it() {
+    let deaf = Deaf::new();
+    let short = deaf.within(20);
+    let topic = slice(b"t");
+    let (mut page, mut error): (*mut Page, _) = (null_mut(), zero::<Error>());
+    unsafe {
+        assert_eq!(get(short), DEADLINE);
+        let at = weir_at(short, topic, 3, &raw mut page, &raw mut error);
+        assert_eq!((at, error.code), (DEADLINE, DEADLINE));
+        let none = null_mut();
+        let scanned = weir_scan(short, topic, NOTHING, NOTHING, 0, 0, &raw mut page, none);
+        assert_eq!(scanned, DEADLINE);
+        assert_eq!(weir_topics(short, 0, &raw mut page, none), DEADLINE);
+        let mut info = sized!(TopicInfo);
+        assert_eq!(
+            weir_topic_describe(short, topic, &raw mut info, none),
+            DEADLINE
+        );
+        assert_eq!(weir_sync(short, none), DEADLINE);
+        assert_eq!(
+            weir_topic_ensure(short, topic, null(), null_mut(), none),
+            DEADLINE
+        );
+        let (mut reader, mut query): (*mut Reader, *mut Query) = (null_mut(), null_mut());
+        assert_eq!(
+            weir_reader_open(short, topic, null(), &raw mut reader, none),
+            DEADLINE
+        );
+        let mut topics = sized!(TopicsOptions);
+        (topics.from, topics.from_count) = (&raw const topic, 1);
+        let (topics, options) = (&raw const topics, sized!(QueryOptions));
+        let options = &raw const options;
+        let opened = weir_query_open_topics(short, topics, options, &raw mut query, none);
+        assert_eq!(opened, DEADLINE);
+        // What the server said when it greeted needs no answer.
+        let mut info = sized!(Info);
+        assert_eq!(weir_describe(short, &raw mut info, none), OK);
+        // Nobody knows what became of these.
+        assert_eq!(submit(short), INDETERMINATE);
+        // Giving the session back would wait a moment for its write.
+        assert_eq!(session_submit(session(short)), INDETERMINATE);
+        assert_eq!(weir_close(short, none), OK);
+    }
+}
+
+#[test]
+fn what_is_opened_through_it_has_its_deadline() {
+    let deaf = Deaf::new();
+    let short = deaf.within(20);
+    let reader = reader(short);
+    assert_eq!(read(reader, 0), DEADLINE);
+    let (opened, group) = open_group(short);
+    assert_eq!(opened, OK);
+    assert_eq!(claim(group, 0), DEADLINE);
+    assert_eq!(settle(group), INDETERMINATE);
+    unsafe {
+        let step = weir_group_step(group, 3, 1, null_mut());
+        assert_eq!(step, INDETERMINATE);
+        let mut info = sized!(GroupInfo);
+        assert_eq!(
+            weir_group_describe(group, &raw mut info, null_mut()),
+            DEADLINE
+        );
+        weir_group_free(group);
+        weir_reader_free(reader);
+        weir_close(short, null_mut());
+    }
+}
+
+#[test]
+fn a_time_of_its_own_bounds_a_call_that_the_server_does_not_answer() {
+    let deaf = Deaf::new();
+    let reader = reader(deaf.store);
+    // The connection is patient for 30 s.
+    assert_eq!(read(reader, 20), TIMEOUT);
+    assert_eq!(read(reader, 20), TIMEOUT);
+    unsafe { weir_reader_free(reader) };
+}
+
+#[test]
+fn a_cancel_ends_the_calls_of_a_handle_for_good_and_no_others() {
+    let deaf = Deaf::new();
+    let one = deaf.within(FOREVER);
+    let cancel = || unsafe { assert_eq!(weir_cancel(one), OK) };
+    assert_eq!(ended(&deaf, "get", one, get, cancel), CANCELLED);
+    // Nothing is asked any more.
+    assert_eq!(get(one), CANCELLED);
+    assert_eq!(submit(one), CANCELLED);
+    let two = deaf.within(FOREVER);
+    let cancel = || unsafe { assert_eq!(weir_cancel(two), OK) };
+    assert_eq!(ended(&deaf, "write", two, submit, cancel), INDETERMINATE);
+    // One made of it is not cancelled.
+    let three = within(two, 20);
+    assert_eq!(get(three), DEADLINE);
+    unsafe {
+        for handle in [one, two, three] {
+            assert_eq!(weir_close(handle, null_mut()), OK);
+        }
+    }
+}
+
+#[test]
+fn a_cancel_ends_calls_in_what_was_opened_through_the_handle() {
+    let deaf = Deaf::new();
+    let one = deaf.within(FOREVER);
+    let (reader, session) = (reader(one), session(one));
+    let cancel = || unsafe { assert_eq!(weir_cancel(one), OK) };
+    let wait = |reader| read(reader, LONG);
+    assert_eq!(ended(&deaf, "listen", reader, wait, cancel), CANCELLED);
+    assert_eq!(read(reader, 0), CANCELLED);
+    assert_eq!(next_nonce(session), CANCELLED);
+    unsafe {
+        weir_reader_free(reader);
+        weir_session_free(session);
+        weir_close(one, null_mut());
+    }
+}
+
+#[test]
+fn a_mark_ends_one_call_of_a_reader_a_session_or_a_member() {
+    let deaf = Deaf::new();
+    let reader = reader(deaf.store);
+    let cancel = || unsafe { assert_eq!(weir_reader_cancel(reader), OK) };
+    // Without a time, it waits for an answer of the server.
+    let wait = |reader| read(reader, 0);
+    assert_eq!(ended(&deaf, "listen", reader, wait, cancel), CANCELLED);
+    assert_eq!(read(reader, 20), TIMEOUT);
+
+    let session = session(deaf.store);
+    let cancel = || unsafe { assert_eq!(weir_session_cancel(session), OK) };
+    assert_eq!(
+        ended(&deaf, "write", session, session_submit, cancel),
+        INDETERMINATE
+    );
+    cancel();
+    // It came early, and is gone with the call.
+    assert_eq!(next_nonce(session), CANCELLED);
+    assert_eq!(next_nonce(session), OK);
+    // Going back waits for what is in flight.
+    cancel();
+    assert_eq!(
+        unsafe { weir_session_resume(session, 1, null_mut()) },
+        CANCELLED
+    );
+
+    let (opened, group) = open_group(deaf.store);
+    assert_eq!(opened, OK);
+    let cancel = || unsafe { assert_eq!(weir_group_cancel(group), OK) };
+    let wait = |group| claim(group, LONG);
+    assert_eq!(ended(&deaf, "claim", group, wait, cancel), CANCELLED);
+    assert_eq!(ended(&deaf, "write", group, settle, cancel), INDETERMINATE);
+    let describe = |group| {
+        let mut info = sized!(GroupInfo);
+        unsafe { weir_group_describe(group, &raw mut info, null_mut()) }
+    };
+    assert_eq!(ended(&deaf, "group", group, describe, cancel), CANCELLED);
+    unsafe {
+        weir_group_free(group);
+        weir_reader_free(reader);
+    }
+}
+
+#[test]
+fn a_handle_that_is_given_back_in_use_ends_its_calls_and_nothing_else() {
+    let deaf = Deaf::new();
+    let one = deaf.within(FOREVER);
+    let close = || unsafe { assert_eq!(weir_close(one, null_mut()), OK) };
+    assert_eq!(ended(&deaf, "get", one, get, close), CANCELLED);
+    assert_eq!(get(one), BAD_HANDLE);
+    assert_eq!(unsafe { weir_cancel(one) }, BAD_HANDLE);
+
+    let store = Store::new();
+    let one = within(store.store, LONG);
+    let reader = reader(one);
+    unsafe { assert_eq!(weir_close(one, null_mut()), OK) };
+    assert_eq!(submit(store.store), OK);
+    assert_eq!(read(reader, LONG), READY);
+    unsafe { weir_reader_free(reader) };
+}
+
+#[test]
+fn in_a_directory_the_answers_are_the_same_and_a_close_of_the_store_is_one_for_all() {
+    let store = Store::new();
+    let one = within(store.store, LONG);
+    assert_eq!(submit(one), OK);
+    assert_eq!(get(one), OK);
+    let session = session(one);
+    assert_eq!(session_submit(session), OK);
+    unsafe { weir_session_cancel(session) };
+    assert_eq!(session_submit(session), CANCELLED);
+    assert_eq!(session_submit(session), OK);
+    unsafe { assert_eq!(weir_cancel(one), OK) };
+    assert_eq!(get(one), CANCELLED);
+    assert_eq!(session_submit(session), CANCELLED);
+    let two = within(store.store, LONG);
+    unsafe { assert_eq!(weir_close(store.store, null_mut()), OK) };
+    assert_eq!(get(two), CLOSED);
+    unsafe {
+        assert_eq!(weir_close(two, null_mut()), OK);
+        assert_eq!(weir_close(one, null_mut()), OK);
+        weir_session_free(session);
+    }
+}
+
+#[test]
+fn what_is_no_store_has_no_deadline() {
+    let store = Store::new();
+    let (other, _) = query("");
+    let mut out = null_mut();
+    unsafe {
+        let nothing = null_mut();
+        assert_eq!(
+            weir_within(nothing, 1, &raw mut out, nothing.cast()),
+            NULL_POINTER
+        );
+        assert_eq!(
+            weir_within(store.store, 1, null_mut(), null_mut()),
+            NULL_POINTER
+        );
+        assert_eq!(
+            weir_within(other.cast(), 1, &raw mut out, null_mut()),
+            BAD_HANDLE
+        );
+        assert!(out.is_null());
+        assert_eq!(weir_cancel(null_mut()), NULL_POINTER);
+        assert_eq!(weir_cancel(other.cast()), BAD_HANDLE);
+        assert_eq!(weir_cancel(store.store), UNSUPPORTED);
+        assert_eq!(weir_session_cancel(null_mut()), NULL_POINTER);
+        assert_eq!(weir_session_cancel(store.store.cast()), BAD_HANDLE);
+        weir_query_free(other);
+    }
+    assert_eq!(get(store.store), 6);
+}
