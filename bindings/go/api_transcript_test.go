@@ -131,7 +131,7 @@ func (w *stores) command(ctx context.Context, word, rest string) error {
 		})
 		return nil
 	case "send":
-		pending, err := w.store.Send(w.take()...)
+		pending, err := w.store.Send(ctx, w.take()...)
 		w.pending = pending
 		return err
 	case "wait":
@@ -145,7 +145,7 @@ func (w *stores) command(ctx context.Context, word, rest string) error {
 			return w.sessions[name].Submit(ctx, intentions...)
 		})
 	case "session", "nonce", "resume":
-		return w.session(word, words)
+		return w.session(ctx, word, words)
 	case "get", "at", "scan", "scan-values", "log", "info", "topics":
 		return w.read(ctx, word, words)
 	case "listen", "next":
@@ -350,7 +350,7 @@ func detail(detail weir.Detail) string {
 	return ""
 }
 
-func (w *stores) session(word string, words []string) error {
+func (w *stores) session(ctx context.Context, word string, words []string) error {
 	name := words[0]
 	switch word {
 	case "session":
@@ -362,19 +362,19 @@ func (w *stores) session(word string, words []string) error {
 			// The type says how long a client is, so the library never sees this one.
 			return &weir.Error{Code: weir.ErrBadOption}
 		}
-		session, err := w.store.Session([16]byte(bytes))
+		session, err := w.store.Session(ctx, [16]byte(bytes))
 		if err == nil {
 			w.sessions[name] = session
 		}
 		return err
 	case "nonce":
-		nonce, err := w.sessions[name].NextNonce()
+		nonce, err := w.sessions[name].NextNonce(ctx)
 		if err == nil {
 			w.say("%d", nonce)
 		}
 		return err
 	}
-	return w.sessions[name].Resume(numberOf(w.t, words[1]))
+	return w.sessions[name].Resume(ctx, numberOf(w.t, words[1]))
 }
 
 // place reads where reading begins.
@@ -491,7 +491,7 @@ func (w *stores) within(ctx context.Context, milliseconds string) (context.Conte
 func (w *stores) listen(ctx context.Context, word string, words []string) error {
 	name := words[0]
 	if word == "listen" {
-		reader, err := w.topic(words[1]).Listener(w.place(words[2]))
+		reader, err := w.topic(words[1]).Listener(ctx, w.place(words[2]))
 		if err == nil {
 			w.readers[name] = &reading{reader: reader}
 		}
@@ -526,10 +526,10 @@ func (w *stores) page(
 	ctx context.Context,
 	milliseconds string,
 	wait func(context.Context) (*weir.Page, error),
-	try func() (*weir.Page, error),
+	try func(context.Context) (*weir.Page, error),
 ) (*weir.Page, error) {
 	if milliseconds == "0" {
-		return try()
+		return try(ctx)
 	}
 	ctx, cancel := w.within(ctx, milliseconds)
 	defer cancel()
@@ -571,24 +571,24 @@ func (w *stores) group(ctx context.Context, word string, words []string) error {
 	case "claim":
 		return w.claim(ctx, member, words)
 	case "done":
-		lost, err = group.DoneWith(claims(words[1:])...)
+		lost, err = group.DoneWith(ctx, claims(words[1:])...)
 	case "done-soon":
-		err = group.DoneSoon(claims(words[1:])...)
+		err = group.DoneSoon(ctx, claims(words[1:])...)
 	case "fail":
-		lost, err = group.Fail(milliseconds(words[1]), "a reason", claims(words[2:])...)
+		lost, err = group.Fail(ctx, milliseconds(words[1]), "a reason", claims(words[2:])...)
 	case "extend":
-		lost, err = group.Extend(milliseconds(words[1]), claims(words[2:])...)
+		lost, err = group.Extend(ctx, milliseconds(words[1]), claims(words[2:])...)
 	case "take-over":
-		err = group.TakeOver()
+		err = group.TakeOver(ctx)
 	case "leave":
-		err = group.Leave()
+		err = group.Leave(ctx)
 	case "reset":
-		err = group.Reset(numberOf(w.t, words[1]))
+		err = group.Reset(ctx, numberOf(w.t, words[1]))
 	case "end":
-		err = group.Delete()
+		err = group.Delete(ctx)
 	case "group-info":
 		var info weir.GroupInfo
-		info, err = group.Info()
+		info, err = group.Info(ctx)
 		if err == nil {
 			w.say("cursor %d lag %d leased %d waiting %d", info.Cursor, info.Lag, info.Leased, info.Waiting)
 		}
@@ -632,7 +632,7 @@ func (w *stores) claim(ctx context.Context, member *member, words []string) erro
 	limit := int(numberOf(w.t, words[1]))
 	page, err := w.page(ctx, words[2],
 		func(ctx context.Context) (*weir.Page, error) { return member.group.Claim(ctx, limit) },
-		func() (*weir.Page, error) { return member.group.TryClaim(limit) })
+		func(ctx context.Context) (*weir.Page, error) { return member.group.TryClaim(ctx, limit) })
 	if err != nil {
 		return err
 	}

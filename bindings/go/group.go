@@ -51,7 +51,7 @@ func (t Topic) Group(ctx context.Context, name string, mode GroupMode, options *
 	if options == nil {
 		options = &GroupOptions{}
 	}
-	handle, err := ask(ctx, t.store, func(store storeHandle) (groupHandle, error) {
+	handle, err := open(ctx, t.store, func(store storeHandle) (groupHandle, error) {
 		return nativeGroupOpen(store, t.name, name, mode, options)
 	}, nativeGroupFree)
 	if err != nil {
@@ -76,18 +76,34 @@ func (g *Group) Close() {
 // until the context ends, which is then the error. The page is the receiver's,
 // to be released; its records are to be settled, also after that.
 func (g *Group) Claim(ctx context.Context, limit int) (*Page, error) {
-	defer runtime.KeepAlive(g)
-	handle := g.handle
-	return waited(ctx, func() { nativeGroupCancel(handle) }, func() (pageHandle, error) {
-		return nativeGroupClaim(handle, limit, readStep)
-	})
+	for {
+		page, err := g.claim(ctx, limit, readStep)
+		if page != nil || err != nil {
+			return page, err
+		}
+	}
 }
 
 // TryClaim takes up to limit records that are there now; nil when there is none.
-func (g *Group) TryClaim(limit int) (*Page, error) {
+func (g *Group) TryClaim(ctx context.Context, limit int) (*Page, error) {
+	return g.claim(ctx, limit, 0)
+}
+
+func (g *Group) claim(ctx context.Context, limit int, wait time.Duration) (*Page, error) {
+	page, err := in(ctx, g, func(group groupHandle) (pageHandle, error) {
+		return nativeGroupClaim(group, limit, wait)
+	})
+	if err != nil || page == nil {
+		return nil, err
+	}
+	return adopt(page), nil
+}
+
+// in makes a call of a member for as long as the context lasts.
+func in[T any](ctx context.Context, g *Group, work func(groupHandle) (T, error)) (T, error) {
 	defer runtime.KeepAlive(g)
 	handle := g.handle
-	return tried(func() (pageHandle, error) { return nativeGroupClaim(handle, limit, 0) })
+	return during(ctx, func() { nativeGroupCancel(handle) }, func() (T, error) { return work(handle) })
 }
 
 // Claimed names a record that a member has; it may be kept and sent.
@@ -121,57 +137,60 @@ const (
 // Done says that all records of a page are done, for good when it returns. In an
 // exclusive group everything up to the last of them is done. It gives the
 // offsets of those that are with somebody else by now.
-func (g *Group) Done(page *Page) ([]uint64, error) {
-	return g.settle(claimsOf(page), settleDone, 0, "")
+func (g *Group) Done(ctx context.Context, page *Page) ([]uint64, error) {
+	return g.settle(ctx, claimsOf(page), settleDone, 0, "")
 }
 
 // DoneWith says the same of some records.
-func (g *Group) DoneWith(claims ...Claimed) ([]uint64, error) {
-	return g.settle(claims, settleDone, 0, "")
+func (g *Group) DoneWith(ctx context.Context, claims ...Claimed) ([]uint64, error) {
+	return g.settle(ctx, claims, settleDone, 0, "")
 }
 
 // DoneSoon says the same in an exclusive group without waiting: it is written
 // with what follows. A crash can bring the records again.
-func (g *Group) DoneSoon(claims ...Claimed) error {
-	_, err := g.settle(claims, settleDoneSoon, 0, "")
+func (g *Group) DoneSoon(ctx context.Context, claims ...Claimed) error {
+	_, err := g.settle(ctx, claims, settleDoneSoon, 0, "")
 	return err
 }
 
 // Fail gives records back: they may be claimed again after a delay. The reason is
 // for people.
-func (g *Group) Fail(delay time.Duration, reason string, claims ...Claimed) ([]uint64, error) {
-	return g.settle(claims, settleFail, delay, reason)
+func (g *Group) Fail(ctx context.Context, delay time.Duration, reason string, claims ...Claimed) ([]uint64, error) {
+	return g.settle(ctx, claims, settleFail, delay, reason)
 }
 
 // Extend says that the member is still at these records: their leases end so
 // long from now.
-func (g *Group) Extend(lease time.Duration, claims ...Claimed) ([]uint64, error) {
-	return g.settle(claims, settleExtend, lease, "")
+func (g *Group) Extend(ctx context.Context, lease time.Duration, claims ...Claimed) ([]uint64, error) {
+	return g.settle(ctx, claims, settleExtend, lease, "")
 }
 
-func (g *Group) settle(claims []Claimed, verb uint32, span time.Duration, reason string) ([]uint64, error) {
-	defer runtime.KeepAlive(g)
+func (g *Group) settle(ctx context.Context, claims []Claimed, verb uint32, span time.Duration, reason string) ([]uint64, error) {
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	return nativeGroupSettle(g.handle, claims, verb, span, reason)
+	return in(ctx, g, func(group groupHandle) ([]uint64, error) {
+		return nativeGroupSettle(group, claims, verb, span, reason)
+	})
 }
 
 // TakeOver makes this member the owner of an exclusive group, whoever owns it.
-func (g *Group) TakeOver() error { return g.step(1, 0) }
+func (g *Group) TakeOver(ctx context.Context) error { return g.step(ctx, 1, 0) }
 
 // Leave gives up an exclusive group, so that another member need not wait.
-func (g *Group) Leave() error { return g.step(2, 0) }
+func (g *Group) Leave(ctx context.Context) error { return g.step(ctx, 2, 0) }
 
 // Reset makes everything up to an offset count as done, and nothing behind it.
-func (g *Group) Reset(offset uint64) error { return g.step(3, offset) }
+func (g *Group) Reset(ctx context.Context, offset uint64) error { return g.step(ctx, 3, offset) }
 
 // Delete ends the group for all its members.
-func (g *Group) Delete() error { return g.step(4, 0) }
+func (g *Group) Delete(ctx context.Context) error { return g.step(ctx, 4, 0) }
 
-func (g *Group) step(verb uint32, offset uint64) error {
-	defer runtime.KeepAlive(g)
-	return nativeGroupStep(g.handle, verb, offset)
+func (g *Group) step(ctx context.Context, verb uint32, offset uint64) error {
+	_, err := in(ctx, g, func(group groupHandle) (struct{}, error) {
+		return struct{}{}, nativeGroupStep(group, verb, offset)
+	})
+	return err
 }
 
 // GroupInfo is what a group is now.
@@ -189,7 +208,6 @@ type GroupInfo struct {
 }
 
 // Info is what the group is now.
-func (g *Group) Info() (GroupInfo, error) {
-	defer runtime.KeepAlive(g)
-	return nativeGroupDescribe(g.handle)
+func (g *Group) Info(ctx context.Context) (GroupInfo, error) {
+	return in(ctx, g, nativeGroupDescribe)
 }

@@ -92,6 +92,10 @@ func nativeDescribe(storeHandle) (storeInfo, error) { return storeInfo{}, errNoC
 
 func nativeSync(storeHandle) error { return errNoCgo }
 
+func nativeWithin(storeHandle, time.Duration) (storeHandle, error) { return nil, errNoCgo }
+
+func nativeCancel(storeHandle) {}
+
 func nativeClose(storeHandle) error { return errNoCgo }
 
 func nativeTopics(storeHandle, bool) ([]string, error) { return nil, errNoCgo }
@@ -114,7 +118,7 @@ func nativeSessionFree(sessionHandle) {}
 
 func nativeSessionSubmit(sessionHandle, []Intention) ([]Verdict, error) { return nil, errNoCgo }
 
-func nativeSessionSend(sessionHandle, []Intention) (pendingHandle, error) { return nil, errNoCgo }
+func nativeSessionCancel(sessionHandle) {}
 
 func nativeSessionNextNonce(sessionHandle) (uint64, error) { return 0, errNoCgo }
 

@@ -11,6 +11,10 @@ package weir
 #cgo nocallback weir_describe
 #cgo noescape weir_sync
 #cgo nocallback weir_sync
+#cgo noescape weir_within
+#cgo nocallback weir_within
+#cgo noescape weir_cancel
+#cgo nocallback weir_cancel
 #cgo noescape weir_close
 #cgo nocallback weir_close
 #cgo noescape weir_submit
@@ -25,12 +29,12 @@ package weir
 #cgo nocallback weir_session_open
 #cgo noescape weir_session_submit
 #cgo nocallback weir_session_submit
-#cgo noescape weir_session_send
-#cgo nocallback weir_session_send
 #cgo noescape weir_session_next_nonce
 #cgo nocallback weir_session_next_nonce
 #cgo noescape weir_session_resume
 #cgo nocallback weir_session_resume
+#cgo noescape weir_session_cancel
+#cgo nocallback weir_session_cancel
 #cgo noescape weir_session_free
 #cgo nocallback weir_session_free
 #cgo noescape weir_topic_ensure
@@ -163,6 +167,20 @@ func nativeSync(store storeHandle) error {
 	var said C.weir_error
 	return fine(C.weir_sync(store, &said), &said)
 }
+
+// nativeWithin gives a second handle on a store; a negative time is without end.
+func nativeWithin(store storeHandle, limit time.Duration) (storeHandle, error) {
+	time := C.uint64_t(C.WEIR_FOREVER)
+	if limit >= 0 {
+		time = millis(limit)
+	}
+	var own *C.weir
+	var said C.weir_error
+	err := fine(C.weir_within(store, time, &own, &said), &said)
+	return own, err
+}
+
+func nativeCancel(store storeHandle) { C.weir_cancel(store) }
 
 func nativeClose(store storeHandle) error {
 	var said C.weir_error
@@ -402,15 +420,7 @@ func nativeSessionSubmit(session sessionHandle, intentions []Intention) ([]Verdi
 	return verdictsOf(verdicts, texts), nil
 }
 
-func nativeSessionSend(session sessionHandle, intentions []Intention) (pendingHandle, error) {
-	var pin pinned
-	defer pin.Unpin()
-	filled := intentionsOf(&pin, intentions)
-	var pending *C.weir_pending
-	var said C.weir_error
-	result := C.weir_session_send(session, unsafe.SliceData(filled), C.size_t(len(filled)), &pending, &said)
-	return pending, fine(result, &said)
-}
+func nativeSessionCancel(session sessionHandle) { C.weir_session_cancel(session) }
 
 func nativeSessionNextNonce(session sessionHandle) (uint64, error) {
 	var nonce C.uint64_t

@@ -62,7 +62,8 @@ type Budgets struct {
 	// PagesAhead is the number of pages asked for ahead of the one in use, of
 	// each source; a negative number is none.
 	PagesAhead int
-	// SortBytes bounds the pages that a sort holds.
+	// SortBytes bounds what a sort holds: pages, and what is known of each of
+	// their items.
 	SortBytes uint64
 	// Groups and Distinct bound the values that are remembered.
 	Groups, Distinct uint64

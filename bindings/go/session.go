@@ -15,13 +15,10 @@ type Session struct {
 
 // Session opens the session of a client; the id is not all zero, and belongs to
 // one writer at a time. It is to be closed.
-func (s *Store) Session(client [16]byte) (*Session, error) {
-	defer runtime.KeepAlive(s)
-	store, err := s.opened()
-	if err != nil {
-		return nil, err
-	}
-	handle, err := nativeSessionOpen(store, client)
+func (s *Store) Session(ctx context.Context, client [16]byte) (*Session, error) {
+	handle, err := open(ctx, s, func(store storeHandle) (sessionHandle, error) {
+		return nativeSessionOpen(store, client)
+	}, nativeSessionFree)
 	if err != nil {
 		return nil, err
 	}
@@ -44,28 +41,28 @@ func (s *Session) Close() {
 // context ends first the error is [ErrIndeterminate]; [Session.Resume] and the
 // same intentions again find out.
 func (s *Session) Submit(ctx context.Context, intentions ...Intention) ([]Verdict, error) {
-	defer runtime.KeepAlive(s)
-	if ctx.Err() != nil {
-		return nil, ended(ctx)
-	}
-	if ctx.Done() == nil {
-		return nativeSessionSubmit(s.handle, intentions)
-	}
-	pending, err := nativeSessionSend(s.handle, intentions)
-	if err != nil {
-		return nil, err
-	}
-	return newPending(pending, len(intentions)).Wait(ctx)
+	return of(ctx, s, func(session sessionHandle) ([]Verdict, error) {
+		return nativeSessionSubmit(session, intentions)
+	})
 }
 
 // NextNonce is the number of the next intention.
-func (s *Session) NextNonce() (uint64, error) {
-	defer runtime.KeepAlive(s)
-	return nativeSessionNextNonce(s.handle)
+func (s *Session) NextNonce(ctx context.Context) (uint64, error) {
+	return of(ctx, s, nativeSessionNextNonce)
 }
 
-// Resume goes back to a number whose answer was not seen.
-func (s *Session) Resume(nonce uint64) error {
+// Resume goes back to a number whose answer was not seen. At a server it waits for
+// what is on its way.
+func (s *Session) Resume(ctx context.Context, nonce uint64) error {
+	_, err := of(ctx, s, func(session sessionHandle) (struct{}, error) {
+		return struct{}{}, nativeSessionResume(session, nonce)
+	})
+	return err
+}
+
+// of makes a call of a session for as long as the context lasts.
+func of[T any](ctx context.Context, s *Session, work func(sessionHandle) (T, error)) (T, error) {
 	defer runtime.KeepAlive(s)
-	return nativeSessionResume(s.handle, nonce)
+	handle := s.handle
+	return during(ctx, func() { nativeSessionCancel(handle) }, func() (T, error) { return work(handle) })
 }

@@ -56,6 +56,12 @@ type ConnectOptions struct {
 
 // Store is an event store: in a directory that this process has open, or behind
 // a server. It may be used by any number of goroutines.
+//
+// Every call that can wait for a server takes a context, here and in what a store
+// gives out. A deadline of the context is the deadline of the call, and when the
+// context ends, so does the call, within 50 ms: the error is [ErrDeadline] or
+// [ErrCancelled], for a write that was handed over [ErrIndeterminate], and wraps
+// that of the context.
 type Store struct {
 	handle  atomic.Pointer[storeHandle]
 	far     bool
@@ -101,9 +107,32 @@ func Connect(ctx context.Context, address string, options *ConnectOptions) (*Sto
 			limited.ConnectTimeout = left
 		}
 	}
-	handle, err := call(ctx, true, func() (storeHandle, error) {
-		return nativeConnect(address, &limited)
-	}, func(handle storeHandle) { _ = nativeClose(handle) })
+	if ctx.Err() != nil {
+		return nil, ended(ctx)
+	}
+	if ctx.Done() == nil {
+		return connected(nativeConnect(address, &limited))
+	}
+	// It ends by itself, with the timeout; there is no handle yet to end it by.
+	done := make(chan func() (*Store, error), 1)
+	go func() {
+		handle, err := nativeConnect(address, &limited)
+		done <- func() (*Store, error) { return connected(handle, err) }
+	}()
+	select {
+	case result := <-done:
+		return result()
+	case <-ctx.Done():
+		go func() {
+			if store, err := (<-done)(); err == nil {
+				_ = store.Close()
+			}
+		}()
+		return nil, ended(ctx)
+	}
+}
+
+func connected(handle storeHandle, err error) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -135,18 +164,13 @@ func (s *Store) Close() error {
 func (s *Store) Sync(ctx context.Context) error {
 	_, err := ask(ctx, s, func(store storeHandle) (struct{}, error) {
 		return struct{}{}, nativeSync(store)
-	}, nil)
+	})
 	return err
 }
 
 // ID is the id of the store, which its copies share.
-func (s *Store) ID() ([16]byte, error) {
-	defer runtime.KeepAlive(s)
-	handle, err := s.opened()
-	if err != nil {
-		return [16]byte{}, err
-	}
-	info, err := nativeDescribe(handle)
+func (s *Store) ID(ctx context.Context) ([16]byte, error) {
+	info, err := ask(ctx, s, nativeDescribe)
 	return info.id, err
 }
 
@@ -162,18 +186,7 @@ func (s *Store) AllTopics(ctx context.Context) ([]string, error) { return s.topi
 func (s *Store) topics(ctx context.Context, deadToo bool) ([]string, error) {
 	return ask(ctx, s, func(store storeHandle) ([]string, error) {
 		return nativeTopics(store, deadToo)
-	}, nil)
-}
-
-// ask makes a call that may take long, at a store that is open.
-func ask[T any](ctx context.Context, s *Store, work func(storeHandle) (T, error), drop func(T)) (T, error) {
-	defer runtime.KeepAlive(s)
-	handle, err := s.opened()
-	if err != nil {
-		var none T
-		return none, err
-	}
-	return call(ctx, s.far, func() (T, error) { return work(handle) }, drop)
+	})
 }
 
 // opened is the handle, unless the store was closed.
@@ -182,37 +195,4 @@ func (s *Store) opened() (storeHandle, error) {
 		return *handle, nil
 	}
 	return nil, failure(ErrClosed, ErrClosed.Sentence())
-}
-
-// call does what may take long for as long as the context lasts. A call to a
-// server goes on behind it then, for as long as the patience of the connection,
-// and what it gave is dropped.
-func call[T any](ctx context.Context, far bool, work func() (T, error), drop func(T)) (T, error) {
-	var none T
-	if ctx.Err() != nil {
-		return none, ended(ctx)
-	}
-	if !far || ctx.Done() == nil {
-		return work()
-	}
-	type outcome struct {
-		value T
-		err   error
-	}
-	done := make(chan outcome, 1)
-	go func() {
-		value, err := work()
-		done <- outcome{value, err}
-	}()
-	select {
-	case got := <-done:
-		return got.value, got.err
-	case <-ctx.Done():
-		go func() {
-			if got := <-done; got.err == nil && drop != nil {
-				drop(got.value)
-			}
-		}()
-		return none, ended(ctx)
-	}
 }

@@ -244,10 +244,10 @@ func TestAGroupWorksOffATopic(t *testing.T) {
 			claims = append(claims, record.Claimed())
 		}
 		page.Release()
-		if lost, err := group.DoneWith(claims[0], claims[2]); err != nil || len(lost) != 0 {
+		if lost, err := group.DoneWith(ctx, claims[0], claims[2]); err != nil || len(lost) != 0 {
 			t.Fatal(lost, err)
 		}
-		if lost, err := group.Fail(0, "later", claims[1]); err != nil || len(lost) != 0 {
+		if lost, err := group.Fail(ctx, 0, "later", claims[1]); err != nil || len(lost) != 0 {
 			t.Fatal(lost, err)
 		}
 		again, err := group.Claim(ctx, 10)
@@ -258,14 +258,14 @@ func TestAGroupWorksOffATopic(t *testing.T) {
 		if string(record.Value()) != "1" || record.Attempts() != 2 {
 			t.Fatal(string(record.Value()), record.Attempts())
 		}
-		if _, err := group.Done(again); err != nil {
+		if _, err := group.Done(ctx, again); err != nil {
 			t.Fatal(err)
 		}
 		again.Release()
-		if info, err := group.Info(); err != nil || info.Lag != 0 || info.Redeliveries != 1 {
+		if info, err := group.Info(ctx); err != nil || info.Lag != 0 || info.Redeliveries != 1 {
 			t.Fatal(info, err)
 		}
-		if none, err := group.TryClaim(10); none != nil || err != nil {
+		if none, err := group.TryClaim(ctx, 10); none != nil || err != nil {
 			t.Fatal(none, err)
 		}
 		short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
@@ -280,7 +280,7 @@ func TestASessionCarriesOutOnce(t *testing.T) {
 	everywhere(t, func(t *testing.T, store *weir.Store) {
 		ctx := context.Background()
 		log := topic(t, store, "log")
-		session, err := store.Session([16]byte{1})
+		session, err := store.Session(ctx, [16]byte{1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -291,14 +291,14 @@ func TestASessionCarriesOutOnce(t *testing.T) {
 		if err != nil || first[0].Nonce != 1 || first[0].Replayed {
 			t.Fatal(first, err)
 		}
-		if err := session.Resume(1); err != nil {
+		if err := session.Resume(ctx, 1); err != nil {
 			t.Fatal(err)
 		}
 		again, err := session.Submit(ctx, write)
 		if err != nil || !again[0].Replayed || again[0].Offset != first[0].Offset {
 			t.Fatal(again, err)
 		}
-		if nonce, err := session.NextNonce(); err != nil || nonce != 2 {
+		if nonce, err := session.NextNonce(ctx); err != nil || nonce != 2 {
 			t.Fatal(nonce, err)
 		}
 	})

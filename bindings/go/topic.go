@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"iter"
-	"runtime"
 	"time"
 )
 
@@ -27,7 +26,7 @@ func (t Topic) Name() string { return t.name }
 func (t Topic) Ensure(ctx context.Context, options *TopicOptions) (bool, error) {
 	return ask(ctx, t.store, func(store storeHandle) (bool, error) {
 		return nativeTopicEnsure(store, t.name, options)
-	}, nil)
+	})
 }
 
 // Create makes the topic; INVALID with [ErrTopicExists] when it is there.
@@ -86,36 +85,21 @@ func (t Topic) Batch(ctx context.Context, intentions ...Intention) ([]Verdict, e
 
 // Submit carries out intentions of any topics; see [Topic.Batch].
 func (s *Store) Submit(ctx context.Context, intentions ...Intention) ([]Verdict, error) {
-	defer runtime.KeepAlive(s)
-	if ctx.Err() != nil {
-		return nil, ended(ctx)
-	}
-	if ctx.Done() == nil {
-		handle, err := s.opened()
-		if err != nil {
-			return nil, err
-		}
-		return nativeSubmit(handle, intentions)
-	}
-	pending, err := s.Send(intentions...)
-	if err != nil {
-		return nil, err
-	}
-	return pending.Wait(ctx)
+	return write(ctx, s, func(store storeHandle) ([]Verdict, error) {
+		return nativeSubmit(store, intentions)
+	})
 }
 
-// Send hands over intentions and does not wait for their verdicts.
-func (s *Store) Send(intentions ...Intention) (*Pending, error) {
-	defer runtime.KeepAlive(s)
-	handle, err := s.opened()
+// Send hands over intentions and does not wait for their verdicts. At a server it
+// may wait until there is room for them.
+func (s *Store) Send(ctx context.Context, intentions ...Intention) (*Pending, error) {
+	handle, err := open(ctx, s, func(store storeHandle) (pendingHandle, error) {
+		return nativeSend(store, intentions)
+	}, nativePendingFree)
 	if err != nil {
 		return nil, err
 	}
-	pending, err := nativeSend(handle, intentions)
-	if err != nil {
-		return nil, err
-	}
-	return newPending(pending, len(intentions)), nil
+	return newPending(handle, len(intentions)), nil
 }
 
 func (t Topic) one(ctx context.Context, intention Intention) (Verdict, error) {
@@ -147,7 +131,7 @@ func (t Topic) At(ctx context.Context, offset uint64) (Record, bool, error) {
 const cloneBytes = 64 << 10
 
 func (t Topic) record(ctx context.Context, find func(storeHandle) (pageHandle, error)) (Record, bool, error) {
-	handle, err := ask(ctx, t.store, find, nativePageRelease)
+	handle, err := ask(ctx, t.store, find)
 	if err != nil || handle == nil {
 		return Record{}, false, err
 	}
@@ -182,7 +166,7 @@ func (t Topic) Info(ctx context.Context) (Info, bool, error) {
 	got, err := ask(ctx, t.store, func(store storeHandle) (answer, error) {
 		info, there, err := nativeTopicDescribe(store, t.name)
 		return answer{info, there}, err
-	}, nil)
+	})
 	return got.info, got.there, err
 }
 
@@ -235,11 +219,7 @@ func (t Topic) Listen(ctx context.Context, from From) iter.Seq2[Record, error] {
 
 func (t Topic) read(ctx context.Context, from From, wait bool) iter.Seq2[*Page, error] {
 	return func(yield func(*Page, error) bool) {
-		if ctx.Err() != nil {
-			yield(nil, ended(ctx))
-			return
-		}
-		reader, err := t.reader(from, wait)
+		reader, err := t.reader(ctx, from, wait)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -249,10 +229,8 @@ func (t Topic) read(ctx context.Context, from From, wait bool) iter.Seq2[*Page, 
 			var page *Page
 			if wait {
 				page, err = reader.Next(ctx)
-			} else if ctx.Err() != nil {
-				err = ended(ctx)
 			} else {
-				page, err = reader.TryNext()
+				page, err = reader.TryNext(ctx)
 			}
 			if err != nil {
 				yield(nil, err)
@@ -308,7 +286,7 @@ type ScanOptions struct {
 func (t Topic) ScanPage(ctx context.Context, options ScanOptions) (*Page, error) {
 	handle, err := ask(ctx, t.store, func(store storeHandle) (pageHandle, error) {
 		return nativeScan(store, t.name, &options)
-	}, nativePageRelease)
+	})
 	if err != nil || handle == nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ type TopicsOptions struct {
 // Query begins a query over topics, here or at a server. It fetches its pages
 // itself: it has no sources of its own, and Pages and Items go on to its end.
 func (s *Store) Query(ctx context.Context, topics TopicsOptions, options QueryOptions) (*Query, error) {
-	handle, err := ask(ctx, s, func(store storeHandle) (queryHandle, error) {
+	handle, err := open(ctx, s, func(store storeHandle) (queryHandle, error) {
 		return nativeQueryOpenTopics(store, &topics, &options)
 	}, nativeQueryFree)
 	if err != nil {

@@ -99,7 +99,8 @@ func work(ctx context.Context, topic weir.Topic, name string, do func(job string
 			return err
 		}
 		for record := range page.Records() {
-			if err := settle(group, record, do); err != nil {
+			// What was done is said also when the context ends meanwhile.
+			if err := settle(context.WithoutCancel(ctx), group, record, do); err != nil {
 				return err
 			}
 		}
@@ -108,12 +109,17 @@ func work(ctx context.Context, topic weir.Topic, name string, do func(job string
 }
 
 // settle does a job and says what became of it.
-func settle(group *weir.Group, record weir.Record, do func(job string, attempt uint32) error) error {
+func settle(
+	ctx context.Context,
+	group *weir.Group,
+	record weir.Record,
+	do func(job string, attempt uint32) error,
+) error {
 	failed := do(string(record.Value()), record.Attempts())
 	if failed != nil {
-		_, err := group.Fail(0, failed.Error(), record.Claimed())
+		_, err := group.Fail(ctx, 0, failed.Error(), record.Claimed())
 		return err
 	}
-	_, err := group.DoneWith(record.Claimed())
+	_, err := group.DoneWith(ctx, record.Claimed())
 	return err
 }
