@@ -2,6 +2,8 @@
 //! what can be read can be applied unless it needs a program, and the state
 //! after it can be saved and loaded.
 #![no_main]
+#![forbid(unsafe_code)]
+#![allow(clippy::expect_used, reason = "a panic is how a target reports")]
 
 use libfuzzer_sys::fuzz_target;
 use weir_core::record::ConsequenceSink;

@@ -2,6 +2,8 @@
 //! neither the requests nor the end of the stream depend on the cut. The first
 //! bytes say where the pieces end and which limits hold.
 #![no_main]
+#![forbid(unsafe_code)]
+#![allow(clippy::expect_used, reason = "a panic is how a target reports")]
 
 use libfuzzer_sys::fuzz_target;
 use weir_server::pieces::{Limits, read};

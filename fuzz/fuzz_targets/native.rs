@@ -2,6 +2,8 @@
 //! packets and errors do not depend on the cut, and what was read can be
 //! rendered and read again.
 #![no_main]
+#![forbid(unsafe_code)]
+#![allow(clippy::expect_used, reason = "a panic is how a target reports")]
 
 use libfuzzer_sys::fuzz_target;
 use weir_core::ClientId;

@@ -2,6 +2,8 @@
 //! panics, never stands still, and ends at the same place however the stream
 //! was cut. The first two bytes choose the mode and the cutting.
 #![no_main]
+#![forbid(unsafe_code)]
+#![allow(clippy::expect_used, reason = "a panic is how a target reports")]
 
 use libfuzzer_sys::fuzz_target;
 use weir_psyc::{ErrorCode, Mode, ParseStep, Parser};
@@ -32,7 +34,9 @@ fuzz_target!(|input: &[u8]| {
     let mode = match mode % 3 {
         0 => Mode::Full,
         1 => Mode::RoutingOnly,
-        _ => Mode::Content { length: bytes.len() as u64 },
+        _ => Mode::Content {
+            length: bytes.len() as u64,
+        },
     };
     let whole = parse(mode, bytes, bytes.len().max(1));
     let pieces = parse(mode, bytes, usize::from(*piece).max(1));

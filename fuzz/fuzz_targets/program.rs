@@ -4,6 +4,8 @@
 //! bytes of state. The first two bytes choose the state mode and how many
 //! bytes in front are keys and values instead.
 #![no_main]
+#![forbid(unsafe_code)]
+#![allow(clippy::expect_used, reason = "a panic is how a target reports")]
 
 use std::sync::{Arc, LazyLock};
 

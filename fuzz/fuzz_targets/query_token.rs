@@ -1,8 +1,10 @@
-#![no_main]
 //! Resume tokens: any bytes are refused or resumed, never trusted. What is
 //! resumed runs to its end on pages that fit and pages that do not, and gives
 //! a token again. The checksum is put right for half of the inputs, so that
 //! what is behind it is reached.
+#![no_main]
+#![forbid(unsafe_code)]
+#![allow(clippy::expect_used, reason = "a panic is how a target reports")]
 
 use std::sync::Arc;
 
@@ -80,7 +82,8 @@ fuzz_target!(|data: &[u8]| {
         match query.next(Bounds::default()) {
             Ok(Step::Need(needs)) => {
                 for need in needs {
-                    let page = Bytes::from_static(b"[{\"a\":1,\"b\":\"x\"},{\"a\":2},{\"a\":2,\"b\":0}]");
+                    let page =
+                        Bytes::from_static(b"[{\"a\":1,\"b\":\"x\"},{\"a\":2},{\"a\":2,\"b\":0}]");
                     let next = (turn < 3).then(|| Bytes::from(turn.to_string()));
                     if query.enqueue(need.source, page, next).is_err() {
                         return;

@@ -2,13 +2,20 @@
 //! same, spans lie inside the page and hold what they say, what is accepted strictly is accepted structurally with the same values,
 //! and a value found in the page is found in its item alone. The first byte chooses the plan.
 #![no_main]
+#![forbid(unsafe_code)]
+#![allow(clippy::expect_used, reason = "a panic is how a target reports")]
 
 use libfuzzer_sys::fuzz_target;
-use weir_scan::{BadItem, Items, Level, Limits, Path, Plan, Shape, Simd, Tag, find, scan, scan_parts};
+use weir_scan::{
+    BadItem, Items, Level, Limits, Path, Plan, Shape, Simd, Tag, find, scan, scan_parts,
+};
 
 fn paths() -> Vec<Path> {
     let texts = ["$.a", "$.b.a", "$[1]", "$.b[-1]", "$"];
-    texts.iter().map(|text| text.parse().expect("a path")).collect()
+    texts
+        .iter()
+        .map(|text| text.parse().expect("a path"))
+        .collect()
 }
 
 fn plan(choice: u8, level: Level, simd: Simd) -> Plan {
@@ -21,11 +28,18 @@ fn plan(choice: u8, level: Level, simd: Simd) -> Plan {
     };
     let lines = shape == Shape::Lines;
     let plan = Plan::new(shape, level, &paths()).expect("a plan");
-    let limits = Limits { depth_max: 8, ..Limits::default() };
+    let limits = Limits {
+        depth_max: 8,
+        ..Limits::default()
+    };
     let plan = plan.with_limits(limits).expect("limits");
     let plan = plan.with_simd(simd).expect("a kernel");
     let bad = [BadItem::Error, BadItem::Skip, BadItem::Undefined][usize::from(choice >> 6) % 3];
-    if lines { plan.with_bad_item(bad).expect("lines") } else { plan }
+    if lines {
+        plan.with_bad_item(bad).expect("lines")
+    } else {
+        plan
+    }
 }
 
 /// What begins with this byte is of this type.
@@ -50,19 +64,38 @@ fuzz_target!(|input: &[u8]| {
     for level in [Level::Strict, Level::Structural] {
         let expected = scan(page, &plan(*choice, level, Simd::Scalar));
         for simd in Simd::ALL.iter().filter(|simd| simd.available()) {
-            assert_eq!(scan(page, &plan(*choice, level, *simd)), expected, "{simd:?}");
+            assert_eq!(
+                scan(page, &plan(*choice, level, *simd)),
+                expected,
+                "{simd:?}"
+            );
         }
         // In parts, which is the same found one after the other.
         let (mut parts, mut spans, mut values) = (Items::default(), Vec::new(), Vec::new());
-        let best = plan(*choice, level, Simd::ALL.iter().copied().find(|s| s.available()).expect("one"));
+        let best = plan(
+            *choice,
+            level,
+            Simd::ALL
+                .iter()
+                .copied()
+                .find(|s| s.available())
+                .expect("one"),
+        );
         let done = scan_parts(page, None, &best, &mut parts, &mut |part| {
             spans.extend_from_slice(part.spans());
             (0..part.len()).for_each(|index| values.extend_from_slice(part.values(index)));
         });
         match &expected {
             Ok(items) => {
-                assert!(done.is_ok() && spans == items.spans() && parts.skipped() == items.skipped());
-                assert!(values.iter().copied().eq((0..items.len()).flat_map(|i| items.values(i).to_vec())));
+                assert!(
+                    done.is_ok() && spans == items.spans() && parts.skipped() == items.skipped()
+                );
+                assert!(
+                    values
+                        .iter()
+                        .copied()
+                        .eq((0..items.len()).flat_map(|i| items.values(i).to_vec()))
+                );
             }
             Err(error) => assert_eq!(done.as_ref(), Err(error)),
         }

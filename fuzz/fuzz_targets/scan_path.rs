@@ -2,12 +2,17 @@
 //! lies within the text, what was read can be evaluated, and every value is a part of the item. Up to
 //! the first zero byte it is text, behind it the item.
 #![no_main]
+#![forbid(unsafe_code)]
+#![allow(clippy::expect_used, reason = "a panic is how a target reports")]
 
 use libfuzzer_sys::fuzz_target;
 use weir_scan::{Filter, Path, Query, equal, fingerprint};
 
 fuzz_target!(|input: &[u8]| {
-    let cut = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
+    let cut = input
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(input.len());
     let (text, item) = input.split_at(cut);
     let Ok(text) = std::str::from_utf8(text) else {
         return;

@@ -1,6 +1,8 @@
 //! Any bytes as the state of a machine: loading never panics and takes only
 //! what `save` would have written.
 #![no_main]
+#![forbid(unsafe_code)]
+#![allow(clippy::expect_used, reason = "a panic is how a target reports")]
 
 use libfuzzer_sys::fuzz_target;
 use weir_core::Machine;

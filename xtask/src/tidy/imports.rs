@@ -196,6 +196,18 @@ const TABLE: &[Row] = &[
         ],
     },
     Row {
+        name: "fuzz",
+        layer: 9,
+        ours: &[
+            "weir-psyc",
+            "weir-scan",
+            "weir-core",
+            "weir-program",
+            "weir-server",
+        ],
+        foreign: &["libfuzzer-sys"],
+    },
+    Row {
         name: "xtask",
         layer: 9,
         ours: &[],

@@ -207,6 +207,9 @@ fn place_in_crate(name: &str) -> Option<(&str, &str)> {
     if let Some(inside) = name.strip_prefix("xtask/") {
         return Some(("xtask", inside));
     }
+    if let Some(inside) = name.strip_prefix("fuzz/") {
+        return Some(("fuzz", inside));
+    }
     if let Some(inside) = name.strip_prefix("bindings/python/") {
         return Some(("weir-python", inside));
     }
