@@ -248,18 +248,15 @@ pub(crate) fn within(
     let store = get_store(store)?;
     c.room(out, 1)?;
     let limit = (timeout_ms != FOREVER).then(|| Duration::from_millis(timeout_ms));
-    let weir = match limit {
+    let scope = store.scope.within(limit)?;
+    let weir = match scope.limit {
         Some(limit) => store.weir.within(limit),
         None => store.weir.clone(),
     };
     let store = Store {
         weir,
         closed: Arc::clone(&store.closed),
-        scope: Arc::new(Scope {
-            within: true,
-            limit,
-            cancelled: AtomicBool::new(false),
-        }),
+        scope: Arc::new(scope),
         freed: AtomicBool::new(false),
     };
     c.write(out, registry::insert(Arc::new(store))?)?;

@@ -26,11 +26,39 @@ pub(crate) struct Scope {
     pub(crate) limit: Option<Duration>,
     /// Every wait shall end.
     pub(crate) cancelled: AtomicBool,
+    /// Of the handle that it was made from, and how many are above one another.
+    above: Option<(Arc<Self>, usize)>,
 }
 
+/// Handles of `weir_within` that are made of one another.
+const DEPTH_MAX: usize = 64;
+
 impl Scope {
+    /// Of a handle of `weir_within` on a store with this one.
+    pub(crate) fn within(self: &Arc<Self>, limit: Option<Duration>) -> Result<Self, Fail> {
+        let depth = self.above.as_ref().map_or(0, |(_, depth)| *depth) + 1;
+        if depth > DEPTH_MAX {
+            return Err(Fail::of(ErrorCode::TooManyHandles));
+        }
+        Ok(Self {
+            within: true,
+            limit: [limit, self.limit].into_iter().flatten().min(),
+            cancelled: AtomicBool::new(false),
+            above: Some((Arc::clone(self), depth)),
+        })
+    }
+
     fn is_over(&self) -> bool {
-        self.cancelled.load(Ordering::Acquire)
+        let mut scope = self;
+        loop {
+            if scope.cancelled.load(Ordering::Acquire) {
+                return true;
+            }
+            let Some((above, _)) = &scope.above else {
+                return false;
+            };
+            scope = above;
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::kit::*;
 const DEADLINE: i32 = -502;
 const INDETERMINATE: i32 = -501;
 const UNSUPPORTED: i32 = -311;
+const TOO_MANY_HANDLES: i32 = -610;
 /// Longer than any of these tests.
 const LONG: u64 = 60_000;
 const FOREVER: u64 = u64::MAX;
@@ -334,13 +335,37 @@ fn a_cancel_ends_the_calls_of_a_handle_for_good_and_no_others() {
     let two = deaf.within(FOREVER);
     let cancel = || unsafe { assert_eq!(weir_cancel(two), OK) };
     assert_eq!(ended(&deaf, "write", two, submit, cancel), INDETERMINATE);
-    // One made of it is not cancelled.
-    let three = within(two, 20);
+    let three = deaf.within(20);
     assert_eq!(get(three), DEADLINE);
     unsafe {
         for handle in [one, two, three] {
             assert_eq!(weir_close(handle, null_mut()), OK);
         }
+    }
+}
+
+#[test]
+fn handles_that_are_made_of_one_another_end_together() {
+    let deaf = Deaf::new();
+    let outer = deaf.within(20);
+    // The shorter time counts.
+    let inner = within(outer, LONG);
+    assert_eq!(get(inner), DEADLINE);
+    unsafe { assert_eq!(weir_cancel(inner), OK) };
+    assert_eq!((get(inner), get(outer)), (CANCELLED, DEADLINE));
+    let inner = within(outer, LONG);
+    unsafe { assert_eq!(weir_cancel(outer), OK) };
+    assert_eq!(get(inner), CANCELLED);
+
+    let mut handles = vec![deaf.store];
+    while handles.len() <= 64 {
+        handles.push(within(handles[handles.len() - 1], LONG));
+    }
+    let (deepest, mut out) = (handles[64], null_mut());
+    let refused = unsafe { weir_within(deepest, LONG, &raw mut out, null_mut()) };
+    assert_eq!(refused, TOO_MANY_HANDLES);
+    for handle in handles.drain(1..) {
+        unsafe { assert_eq!(weir_close(handle, null_mut()), OK) };
     }
 }
 
