@@ -33,9 +33,7 @@ func (p *Pending) Wait(ctx context.Context) ([]Verdict, error) {
 			return verdicts, err
 		}
 		if ctx.Err() != nil {
-			err := ended(ctx).(*Error)
-			err.Code, err.Message = ErrIndeterminate, ErrIndeterminate.Sentence()
-			return nil, err
+			return nil, indeterminate(ctx)
 		}
 	}
 }

@@ -93,10 +93,17 @@ func (s *Store) Submit(ctx context.Context, intentions ...Intention) ([]Verdict,
 // Send hands over intentions and does not wait for their verdicts. At a server it
 // may wait until there is room for them.
 func (s *Store) Send(ctx context.Context, intentions ...Intention) (*Pending, error) {
+	late := false
 	handle, err := open(ctx, s, func(store storeHandle) (pendingHandle, error) {
 		return nativeSend(store, intentions)
-	}, nativePendingFree)
-	if err != nil {
+	}, func(pending pendingHandle) {
+		nativePendingFree(pending)
+		late = true
+	})
+	switch {
+	case late:
+		return nil, indeterminate(ctx)
+	case err != nil:
 		return nil, err
 	}
 	return newPending(handle, len(intentions)), nil

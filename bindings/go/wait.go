@@ -119,10 +119,19 @@ func because(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
+	if code == ErrIndeterminate {
+		return indeterminate(ctx)
+	}
+	return ended(ctx)
+}
+
+// indeterminate is the error of a write that was handed over when its context
+// ended.
+func indeterminate(ctx context.Context) error {
 	over := ended(ctx)
 	var failed *Error
-	if code == ErrIndeterminate && errors.As(over, &failed) {
-		failed.Code, failed.Message = code, code.Sentence()
+	if errors.As(over, &failed) {
+		failed.Code, failed.Message = ErrIndeterminate, ErrIndeterminate.Sentence()
 	}
 	return over
 }
