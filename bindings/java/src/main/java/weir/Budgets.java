@@ -30,7 +30,7 @@ public final class Budgets {
         return this;
     }
 
-    /** Bytes of pages that a sort holds. */
+    /** Bytes that a sort holds: pages, and what is known of each of their items. */
     public Budgets sortBytes(long sortBytes) {
         this.sortBytes = sortBytes;
         return this;

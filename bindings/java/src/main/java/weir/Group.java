@@ -50,9 +50,9 @@ public final class Group implements AutoCloseable {
             MemorySegment of = Lib.slice(call, topic.name());
             MemorySegment group = Lib.slice(call, name);
             MemorySegment out = call.allocate(JAVA_LONG);
-            long store = topic.store().handle();
-            Lib.check(call, error -> (int) Lib.GROUP_OPEN.invokeExact(store, of, group, given, out, error));
-            handle = new Handle(this, out.get(JAVA_LONG, 0), Lib.GROUP_FREE);
+            handle = topic.store().open(this, call,
+                    (store, error) -> (int) Lib.GROUP_OPEN.invokeExact(store, of, group, given, out, error),
+                    out, Lib.GROUP_FREE);
         }
     }
 
@@ -67,7 +67,10 @@ public final class Group implements AutoCloseable {
         }
     }
 
-    /** From any thread: the claim that waits, or else the next one, fails with CANCELLED. */
+    /**
+     * From any thread: the claim that waits, or else the next one, fails with CANCELLED; at a server so does
+     * any other call, INDETERMINATE when it writes and had begun to.
+     */
     public void cancel() {
         Lib.plain(Lib.GROUP_CANCEL, handle.get());
     }

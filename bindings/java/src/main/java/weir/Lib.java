@@ -21,7 +21,7 @@ import java.util.List;
  */
 final class Lib {
     /** The version of the interface that this package was written for. */
-    private static final int ABI_VERSION = 1;
+    private static final int ABI_VERSION = 2;
 
     static final int READY = 2;
     static final int NEED = 3;
@@ -53,6 +53,8 @@ final class Lib {
     static final MethodHandle CONNECT = call("weir_connect", SLICE, ADDRESS, ADDRESS, ADDRESS);
     static final MethodHandle DESCRIBE = call("weir_describe", JAVA_LONG, ADDRESS, ADDRESS);
     static final MethodHandle SYNC = call("weir_sync", JAVA_LONG, ADDRESS);
+    static final MethodHandle WITHIN = call("weir_within", JAVA_LONG, JAVA_LONG, ADDRESS, ADDRESS);
+    static final MethodHandle CANCEL = call("weir_cancel", JAVA_LONG);
     static final MethodHandle CLOSE = call("weir_close", JAVA_LONG, ADDRESS);
     static final MethodHandle SUBMIT =
             call("weir_submit", JAVA_LONG, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS, ADDRESS);
@@ -67,6 +69,7 @@ final class Lib {
             call("weir_session_next_nonce", JAVA_LONG, ADDRESS, ADDRESS);
     static final MethodHandle SESSION_RESUME =
             call("weir_session_resume", JAVA_LONG, JAVA_LONG, ADDRESS);
+    static final MethodHandle SESSION_CANCEL = call("weir_session_cancel", JAVA_LONG);
     static final MethodHandle SESSION_FREE = give("weir_session_free");
     static final MethodHandle TOPIC_ENSURE =
             call("weir_topic_ensure", JAVA_LONG, SLICE, ADDRESS, ADDRESS, ADDRESS);
@@ -187,9 +190,9 @@ final class Lib {
         return result;
     }
 
-    /** Makes a call that has nowhere to say why it fails. */
-    static void plain(MethodHandle handle, long value) {
-        run(() -> (int) handle.invokeExact(value));
+    /** Makes a call that has nowhere to say why it fails; its number. */
+    static int plain(MethodHandle handle, long value) {
+        return run(() -> (int) handle.invokeExact(value));
     }
 
     /** Gives something back. */

@@ -15,12 +15,12 @@ public final class Pending implements AutoCloseable {
 
     Pending(Weir store, List<Intention> intentions) {
         count = intentions.size();
-        long to = store.handle();
         try (Arena call = Arena.ofConfined()) {
             MemorySegment given = Verdicts.given(call, "", intentions);
             MemorySegment out = call.allocate(JAVA_LONG);
-            Lib.check(call, error -> (int) Lib.SEND.invokeExact(to, given, (long) count, out, error));
-            handle = new Handle(this, out.get(JAVA_LONG, 0), Lib.PENDING_FREE);
+            handle = store.open(this, call,
+                    (to, error) -> (int) Lib.SEND.invokeExact(to, given, (long) count, out, error),
+                    out, Lib.PENDING_FREE);
         }
     }
 

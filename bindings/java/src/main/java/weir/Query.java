@@ -58,13 +58,13 @@ public final class Query implements AutoCloseable {
     Query(Weir store, TopicsOptions topics, QueryOptions options) {
         fetch = null;
         this.topics = true;
-        long at = store.handle();
         try (Arena call = Arena.ofConfined()) {
             MemorySegment over = topics.fill(call);
             MemorySegment given = fill(call, options);
             MemorySegment out = call.allocate(JAVA_LONG);
-            Lib.check(call, error -> (int) Lib.QUERY_OPEN_TOPICS.invokeExact(at, over, given, out, error));
-            handle = new Handle(this, out.get(JAVA_LONG, 0), Lib.QUERY_FREE);
+            handle = store.open(this, call,
+                    (at, error) -> (int) Lib.QUERY_OPEN_TOPICS.invokeExact(at, over, given, out, error),
+                    out, Lib.QUERY_FREE);
         }
     }
 

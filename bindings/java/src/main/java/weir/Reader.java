@@ -20,9 +20,9 @@ public final class Reader implements AutoCloseable {
             given.set(JAVA_INT, 16, await ? 1 : 0);
             MemorySegment name = Lib.slice(call, topic.name());
             MemorySegment out = call.allocate(JAVA_LONG);
-            long store = topic.store().handle();
-            Lib.check(call, error -> (int) Lib.READER_OPEN.invokeExact(store, name, given, out, error));
-            handle = new Handle(this, out.get(JAVA_LONG, 0), Lib.READER_FREE);
+            handle = topic.store().open(this, call,
+                    (store, error) -> (int) Lib.READER_OPEN.invokeExact(store, name, given, out, error),
+                    out, Lib.READER_FREE);
         }
     }
 

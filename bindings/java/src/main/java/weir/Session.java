@@ -17,15 +17,14 @@ public final class Session implements AutoCloseable {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment id = Lib.slice(call, client);
             MemorySegment out = call.allocate(JAVA_LONG);
-            long from = store.handle();
-            Lib.check(call, error -> (int) Lib.SESSION_OPEN.invokeExact(from, id, out, error));
-            handle = new Handle(this, out.get(JAVA_LONG, 0), Lib.SESSION_FREE);
+            handle = store.open(this, call,
+                    (from, error) -> (int) Lib.SESSION_OPEN.invokeExact(from, id, out, error), out, Lib.SESSION_FREE);
         }
     }
 
     /** Carries out intentions under the next numbers, in order. */
     public List<Verdict> submit(List<Intention> intentions) {
-        return Verdicts.submit(Lib.SESSION_SUBMIT, handle.get(), "", intentions);
+        return Verdicts.submit(handle.get(), intentions);
     }
 
     /** The number of the next intention. */
@@ -44,6 +43,14 @@ public final class Session implements AutoCloseable {
             long session = handle.get();
             Lib.check(call, error -> (int) Lib.SESSION_RESUME.invokeExact(session, nonce, error));
         }
+    }
+
+    /**
+     * From any thread: the call that waits, or else the next one, fails with CANCELLED, a submit that has
+     * handed over with INDETERMINATE.
+     */
+    public void cancel() {
+        Lib.plain(Lib.SESSION_CANCEL, handle.get());
     }
 
     @Override

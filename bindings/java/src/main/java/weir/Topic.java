@@ -49,8 +49,7 @@ public record Topic(Weir store, String name) {
             MemorySegment given = options == null ? MemorySegment.NULL : options.fill(call);
             MemorySegment topic = Lib.slice(call, name);
             MemorySegment out = call.allocate(JAVA_INT);
-            long from = store.handle();
-            Lib.check(call, error -> (int) Lib.TOPIC_ENSURE.invokeExact(from, topic, given, out, error));
+            store.check(call, (from, error) -> (int) Lib.TOPIC_ENSURE.invokeExact(from, topic, given, out, error));
             return out.get(JAVA_INT, 0) != 0;
         }
     }
@@ -60,8 +59,8 @@ public record Topic(Weir store, String name) {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment topic = Lib.slice(call, name);
             MemorySegment out = Lib.sized(call, 56);
-            long from = store.handle();
-            int result = Lib.check(call, error -> (int) Lib.TOPIC_DESCRIBE.invokeExact(from, topic, out, error));
+            int result = store.check(call,
+                    (from, error) -> (int) Lib.TOPIC_DESCRIBE.invokeExact(from, topic, out, error));
             if (result == Lib.ABSENT) {
                 return Optional.empty();
             }
@@ -126,7 +125,7 @@ public record Topic(Weir store, String name) {
 
     /** Carries out intentions together, each by itself. */
     public List<Verdict> batch(List<Intention> intentions) {
-        return Verdicts.submit(Lib.SUBMIT, store.handle(), name, intentions);
+        return Verdicts.submit(store, name, intentions);
     }
 
     private Verdict one(Intention intention) {
@@ -139,8 +138,8 @@ public record Topic(Weir store, String name) {
             MemorySegment topic = Lib.slice(call, name);
             MemorySegment wanted = Lib.slice(call, key);
             MemorySegment out = call.allocate(JAVA_LONG);
-            long from = store.handle();
-            int result = Lib.check(call, error -> (int) Lib.GET.invokeExact(from, topic, wanted, out, error));
+            int result = store.check(call,
+                    (from, error) -> (int) Lib.GET.invokeExact(from, topic, wanted, out, error));
             return copied(result, out);
         }
     }
@@ -150,8 +149,8 @@ public record Topic(Weir store, String name) {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment topic = Lib.slice(call, name);
             MemorySegment out = call.allocate(JAVA_LONG);
-            long from = store.handle();
-            int result = Lib.check(call, error -> (int) Lib.AT.invokeExact(from, topic, offset, out, error));
+            int result = store.check(call,
+                    (from, error) -> (int) Lib.AT.invokeExact(from, topic, offset, out, error));
             return copied(result, out);
         }
     }
@@ -216,8 +215,7 @@ public record Topic(Weir store, String name) {
             MemorySegment behind = Lib.slice(call, after == null ? new byte[0] : after);
             MemorySegment out = call.allocate(JAVA_LONG);
             int flags = (values ? 2 : 0) | (after == null ? 0 : 1);
-            long from = store.handle();
-            int result = Lib.check(call, error -> (int) Lib.SCAN.invokeExact(
+            int result = store.check(call, (from, error) -> (int) Lib.SCAN.invokeExact(
                     from, topic, begin, behind, limit, flags, out, error));
             return result == Lib.DONE ? Optional.empty() : Optional.of(new Page(out.get(JAVA_LONG, 0)));
         }

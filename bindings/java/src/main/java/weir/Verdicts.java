@@ -6,7 +6,6 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.lang.invoke.MethodHandle;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -19,14 +18,28 @@ final class Verdicts {
 
     private Verdicts() {}
 
-    /** Carries out intentions at a store or in a session. */
-    static List<Verdict> submit(MethodHandle how, long where, String topic, List<Intention> intentions) {
+    /** Carries out intentions at a store. */
+    static List<Verdict> submit(Weir store, String topic, List<Intention> intentions) {
         try (Arena call = Arena.ofConfined()) {
             int count = intentions.size();
             MemorySegment given = given(call, topic, intentions);
             MemorySegment out = room(call, count);
             MemorySegment texts = call.allocate(JAVA_LONG);
-            Lib.check(call, error -> (int) how.invokeExact(where, given, (long) count, out, texts, error));
+            store.check(call, (where, error) -> (int) Lib.SUBMIT.invokeExact(
+                    where, given, (long) count, out, texts, error));
+            return read(out, count, texts.get(JAVA_LONG, 0));
+        }
+    }
+
+    /** The same in a session. */
+    static List<Verdict> submit(long session, List<Intention> intentions) {
+        try (Arena call = Arena.ofConfined()) {
+            int count = intentions.size();
+            MemorySegment given = given(call, "", intentions);
+            MemorySegment out = room(call, count);
+            MemorySegment texts = call.allocate(JAVA_LONG);
+            Lib.check(call, error -> (int) Lib.SESSION_SUBMIT.invokeExact(
+                    session, given, (long) count, out, texts, error));
             return read(out, count, texts.get(JAVA_LONG, 0));
         }
     }

@@ -6,6 +6,7 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandle;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -14,12 +15,21 @@ import java.util.List;
 /**
  * An event store: in a directory that this process has open, or behind a server. It may be used by any
  * number of threads.
+ *
+ * <p>An interrupt of a thread that waits for a server in a call of a store or a topic ends the call with
+ * CANCELLED, a write that was handed over with INDETERMINATE; the thread stays interrupted. {@link #within}
+ * gives calls a deadline.
  */
 public final class Weir implements AutoCloseable {
+    /** As the place of a store. */
+    private static final int FAR = 2;
+
+    private final boolean far;
     private volatile long handle;
 
-    private Weir(long handle) {
+    private Weir(long handle, boolean far) {
         this.handle = handle;
+        this.far = far;
     }
 
     /** Opens the store in a directory, or makes one. */
@@ -43,7 +53,8 @@ public final class Weir implements AutoCloseable {
             MemorySegment place = Lib.slice(call, directory.toString());
             MemorySegment out = call.allocate(JAVA_LONG);
             Lib.check(call, error -> (int) Lib.OPEN.invokeExact(place, given, out, error));
-            return new Weir(out.get(JAVA_LONG, 0));
+            long store = out.get(JAVA_LONG, 0);
+            return new Weir(store, options.orConnect && describe(call, store).get(JAVA_INT, 4) == FAR);
         }
     }
 
@@ -70,8 +81,53 @@ public final class Weir implements AutoCloseable {
             MemorySegment place = Lib.slice(call, address);
             MemorySegment out = call.allocate(JAVA_LONG);
             Lib.check(call, error -> (int) Lib.CONNECT.invokeExact(place, given, out, error));
-            return new Weir(out.get(JAVA_LONG, 0));
+            return new Weir(out.get(JAVA_LONG, 0), true);
         }
+    }
+
+    /** What a store says of itself. */
+    private static MemorySegment describe(Arena call, long store) {
+        MemorySegment info = Lib.sized(call, 40);
+        Lib.check(call, error -> (int) Lib.DESCRIBE.invokeExact(store, info, error));
+        return info;
+    }
+
+    /**
+     * The same store for calls with a deadline: each call through it, and each without a time of its own in
+     * what it gives out, waits for a server at most so long, then fails with DEADLINE, a write that was
+     * handed over with INDETERMINATE, also in a directory. It is to be closed, which leaves the store open.
+     */
+    public Weir within(Duration limit) {
+        return new Weir(Wait.within(handle(), millis(limit)), far);
+    }
+
+    /**
+     * From any thread, of what {@link #within} gave: the calls that wait through it, and in what it gave
+     * out, fail with CANCELLED, and so do all further ones.
+     */
+    public void cancel() {
+        int result = Lib.plain(Lib.CANCEL, handle());
+        if (result < 0) {
+            ErrorCode code = ErrorCode.of(-result);
+            throw new WeirException(code, code.sentence());
+        }
+    }
+
+    /** Makes a call that may wait for a server. */
+    int check(Arena call, Wait.At work) {
+        long store = handle();
+        return far ? Wait.check(call, store, work) : Lib.check(call, error -> work.run(store, error));
+    }
+
+    /** The same for one that gives out what stays. */
+    Handle open(Object owner, Arena call, Wait.At work, MemorySegment out, MethodHandle free) {
+        long store = handle();
+        if (far) {
+            Wait.open(call, store, work, out, free);
+        } else {
+            Lib.check(call, error -> work.run(store, error));
+        }
+        return new Handle(owner, out.get(JAVA_LONG, 0), free);
     }
 
     /** A time in milliseconds, rounded up. */
@@ -103,10 +159,9 @@ public final class Weir implements AutoCloseable {
     }
 
     private List<String> topics(int deadToo) {
-        long store = handle();
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = call.allocate(JAVA_LONG);
-            int result = Lib.check(call, error -> (int) Lib.TOPICS.invokeExact(store, deadToo, out, error));
+            int result = check(call, (store, error) -> (int) Lib.TOPICS.invokeExact(store, deadToo, out, error));
             List<String> names = new ArrayList<>();
             if (result != Lib.ABSENT) {
                 try (Page page = new Page(out.get(JAVA_LONG, 0))) {
@@ -119,17 +174,16 @@ public final class Weir implements AutoCloseable {
 
     /** The id of the store, which its copies share: 16 bytes. */
     public byte[] id() {
-        long store = handle();
         try (Arena call = Arena.ofConfined()) {
             MemorySegment info = Lib.sized(call, 40);
-            Lib.check(call, error -> (int) Lib.DESCRIBE.invokeExact(store, info, error));
+            check(call, (store, error) -> (int) Lib.DESCRIBE.invokeExact(store, info, error));
             return info.asSlice(24, 16).toArray(JAVA_BYTE);
         }
     }
 
     /** Carries out intentions together, each by itself. Verdicts come in the same order. */
     public List<Verdict> submit(List<Intention> intentions) {
-        return Verdicts.submit(Lib.SUBMIT, handle(), "", intentions);
+        return Verdicts.submit(this, "", intentions);
     }
 
     /** Hands over intentions and does not wait for their verdicts. */
@@ -152,13 +206,15 @@ public final class Weir implements AutoCloseable {
 
     /** Makes everything that was answered so far durable, at any level. */
     public void sync() {
-        long store = handle();
         try (Arena call = Arena.ofConfined()) {
-            Lib.check(call, error -> (int) Lib.SYNC.invokeExact(store, error));
+            check(call, (store, error) -> (int) Lib.SYNC.invokeExact(store, error));
         }
     }
 
-    /** Finishes what is queued and closes. Pages stay good; other calls fail. */
+    /**
+     * Finishes what is queued and closes. Pages stay good; other calls fail. What {@link #within} gave is
+     * given back and no more.
+     */
     @Override
     public synchronized void close() {
         long closing = handle;

@@ -40,6 +40,10 @@ final class Served implements AutoCloseable {
         throw new IOException("the server does not say where it is");
     }
 
+    String address() {
+        return address;
+    }
+
     /** A connection to it. */
     Weir connect() {
         return Weir.connect(address);

@@ -1,0 +1,89 @@
+package weir;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.io.UncheckedIOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.net.URI;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.locks.ReentrantReadWriteLock;
+
+/** Stands between clients and a server, and can keep back what the server says. */
+final class Relay implements AutoCloseable {
+    private final ServerSocket listener;
+    private final URI server;
+    /** Written while answers are kept back, by the thread that does so. */
+    private final ReentrantReadWriteLock gate = new ReentrantReadWriteLock();
+    private final Semaphore asked = new Semaphore(0);
+
+    Relay(String address) throws IOException {
+        server = URI.create(address);
+        listener = new ServerSocket(0, 0, InetAddress.getLoopbackAddress());
+        start(this::accept);
+    }
+
+    String address() {
+        return "weir://127.0.0.1:" + listener.getLocalPort();
+    }
+
+    /** Keeps back what the server says, until {@link #letGo}. */
+    void hold() {
+        gate.writeLock().lock();
+        asked.drainPermits();
+    }
+
+    void letGo() {
+        gate.writeLock().unlock();
+    }
+
+    /** Waits until something was sent to the server. */
+    void awaitAsked() throws InterruptedException {
+        asked.acquire();
+    }
+
+    private static void start(Runnable work) {
+        Thread.ofPlatform().daemon().start(work);
+    }
+
+    private void accept() {
+        try {
+            while (true) {
+                Socket client = listener.accept();
+                Socket to = new Socket(server.getHost(), server.getPort());
+                start(() -> pass(client, to, false));
+                start(() -> pass(to, client, true));
+            }
+        } catch (IOException closed) {
+            // The test is over.
+        }
+    }
+
+    private void pass(Socket from, Socket to, boolean answers) {
+        byte[] some = new byte[4096];
+        try (from; to; InputStream in = from.getInputStream(); OutputStream out = to.getOutputStream()) {
+            for (int read = in.read(some); read >= 0; read = in.read(some)) {
+                if (answers) {
+                    gate.readLock().lock();
+                    gate.readLock().unlock();
+                } else {
+                    asked.release();
+                }
+                out.write(some, 0, read);
+            }
+        } catch (IOException ended) {
+            // One of the two has gone.
+        }
+    }
+
+    @Override
+    public void close() {
+        try {
+            listener.close();
+        } catch (IOException failed) {
+            throw new UncheckedIOException(failed);
+        }
+    }
+}

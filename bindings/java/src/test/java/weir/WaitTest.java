@@ -1,0 +1,156 @@
+package weir;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executors;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.function.Executable;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Deadlines, cancels and interrupts of calls that wait for a server. */
+@Timeout(60)
+class WaitTest {
+    private static final Duration SOON = Duration.ofMillis(20);
+
+    private static byte[] bytes(String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
+    }
+
+    private interface Use {
+        void with(Weir store, Relay relay) throws Exception;
+    }
+
+    /** A store with the key {@code k} in the topic {@code t}, behind a relay. */
+    private static void held(Path directory, Use use) throws Exception {
+        try (Served server = new Served(directory);
+                Relay relay = new Relay(server.address());
+                Weir store = Weir.connect(relay.address())) {
+            store.topic("t").ensure();
+            store.topic("t").put(bytes("k"), bytes("v")).orThrow();
+            use.with(store, relay);
+            assertEquals("v", store.topic("t").get(bytes("k")).orElseThrow().text());
+        }
+    }
+
+    /** Calls that change nothing. */
+    private static Map<String, Executable> reads(Weir store) {
+        Topic topic = store.topic("t");
+        Map<String, Executable> reads = new LinkedHashMap<>();
+        reads.put("topics", store::topics);
+        reads.put("sync", store::sync);
+        reads.put("ensure", topic::ensure);
+        reads.put("info", topic::info);
+        reads.put("get", () -> topic.get(bytes("k")));
+        reads.put("at", () -> topic.at(2));
+        reads.put("scan", () -> topic.scan(bytes(""), null, 10, true));
+        reads.put("reader", () -> topic.reader(From.start()));
+        reads.put("query", () -> store.query(new TopicsOptions("t"), new QueryOptions()));
+        return reads;
+    }
+
+    private static ErrorCode code(Executable call) {
+        return assertThrows(WeirException.class, call).code();
+    }
+
+    @Test
+    void aDeadlineReachesEveryCallOfItsStore(@TempDir Path directory) throws Exception {
+        held(directory, (store, relay) -> {
+            try (Weir soon = store.within(SOON)) {
+                Session session = soon.session(new byte[] {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16});
+                Reader reader = soon.topic("t").listener(From.start());
+                relay.hold();
+                reads(soon).forEach((name, read) -> assertEquals(ErrorCode.DEADLINE, code(read), name));
+                Intention same = Intention.put(bytes("k"), bytes("v"));
+                assertEquals(ErrorCode.INDETERMINATE, code(() -> soon.topic("t").batch(List.of(same))));
+                assertEquals(ErrorCode.DEADLINE, code(() -> reader.next(Duration.ZERO)));
+                relay.letGo();
+                reader.close();
+                session.close();
+            }
+        });
+    }
+
+    @Test
+    void aCancelReachesTheCallsOfItsStoreAndNoOthers(@TempDir Path directory) throws Exception {
+        held(directory, (store, relay) -> {
+            relay.hold();
+            try (Weir one = store.within(Duration.ofMinutes(1))) {
+                CompletableFuture<ErrorCode> ended =
+                        CompletableFuture.supplyAsync(() -> code(() -> one.topic("t").get(bytes("k"))));
+                relay.awaitAsked();
+                one.cancel();
+                assertEquals(ErrorCode.CANCELLED, ended.get());
+                assertEquals(ErrorCode.CANCELLED, code(one::topics));
+            }
+            assertEquals(ErrorCode.UNSUPPORTED, code(store::cancel));
+            relay.letGo();
+        });
+    }
+
+    @Test
+    void anInterruptEndsEveryCallThatWaitsForAServer(@TempDir Path directory) throws Exception {
+        held(directory, (store, relay) -> {
+            Map<String, Executable> calls = reads(store);
+            calls.put("put", () -> store.topic("t").put(bytes("k"), bytes("v")));
+            for (Map.Entry<String, Executable> call : calls.entrySet()) {
+                relay.hold();
+                CompletableFuture<ErrorCode> ended = new CompletableFuture<>();
+                Thread thread = Thread.ofPlatform().start(() -> {
+                    ErrorCode code = code(call.getValue());
+                    // It is still interrupted, so that the next one ends before it begins.
+                    assertTrue(Thread.currentThread().isInterrupted());
+                    assertEquals(ErrorCode.CANCELLED, code(store::topics));
+                    ended.complete(code);
+                });
+                relay.awaitAsked();
+                thread.interrupt();
+                ErrorCode wanted = call.getKey().equals("put") ? ErrorCode.INDETERMINATE : ErrorCode.CANCELLED;
+                assertEquals(wanted, ended.get(), call.getKey());
+                relay.letGo();
+                store.topics();
+            }
+        });
+    }
+
+    @Test
+    void aMarkEndsACallOfASession(@TempDir Path directory) throws Exception {
+        held(directory, (store, relay) -> {
+            try (Session session = store.session(new byte[] {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16});
+                    var one = Executors.newSingleThreadExecutor()) {
+                relay.hold();
+                Intention put = Intention.put(bytes("s"), bytes("1")).of("t");
+                var ended = one.submit(() -> code(() -> session.submit(List.of(put))));
+                relay.awaitAsked();
+                session.cancel();
+                assertEquals(ErrorCode.INDETERMINATE, ended.get());
+                relay.letGo();
+                session.resume(1);
+                Verdict again = session.submit(List.of(put)).getFirst();
+                assertTrue(again.replayed());
+            }
+        });
+    }
+
+    @Test
+    void whatIsOpenedThroughAStoreWithADeadlineOutlivesIt(@TempDir Path directory) throws Exception {
+        held(directory, (store, relay) -> {
+            Reader reader;
+            try (Weir soon = store.within(Duration.ofMinutes(1))) {
+                reader = soon.topic("t").reader(From.start());
+            }
+            assertFalse(reader.next(Duration.ZERO).isEmpty());
+            reader.close();
+        });
+    }
+}
