@@ -310,7 +310,8 @@ export class Topic {
   create(options?: CreateOptions): Promise<Verdict>
   alter(options?: TopicOptions): Promise<Verdict>
   destroy(): Promise<Verdict>
-  replace(program: Data, args?: Data): Promise<Verdict>
+  /** Another program; with `expected`, the SHA-256 of its code, only in the place of that one. */
+  replace(program: Data, args?: Data, options?: { expected?: Data }): Promise<Verdict>
   /** Makes the topic live unless it does; whether it was made now. */
   ensure(): Promise<boolean>
   info(): Promise<TopicInfo | undefined>

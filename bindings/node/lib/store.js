@@ -76,6 +76,7 @@ function crossing(topic, op) {
     settings: given,
     groups: holdForGroups,
     program: maybeBytes(op.program ?? program, 'program'),
+    expected: maybeBytes(op.expected, 'expected'),
   }
 }
 
@@ -120,8 +121,8 @@ class Topic {
   destroy() {
     return this.#one(destroy())
   }
-  replace(program, args) {
-    return this.#one({ kind: 'replace', program, value: args })
+  replace(program, args, { expected } = {}) {
+    return this.#one({ kind: 'replace', program, value: args, expected })
   }
   ensure() {
     return this.#store._run((inner) => inner.ensure(this.name))

@@ -3,7 +3,9 @@
 
 use napi::bindgen_prelude::{BigInt, Uint8Array};
 use napi_derive::napi;
-use weir::{Compaction, ErrorCode, Expect, GroupName, Intention, Operation, TopicOptions, TxnOp};
+use weir::{
+    CodeHash, Compaction, ErrorCode, Expect, GroupName, Intention, Operation, TopicOptions, TxnOp,
+};
 
 use crate::error::{Answer, Failure};
 
@@ -35,6 +37,8 @@ pub struct OpIn {
     pub settings: Option<Vec<Setting>>,
     pub groups: Option<Vec<String>>,
     pub program: Option<Uint8Array>,
+    /// Of a replacement: the SHA-256 of the program that must be there.
+    pub expected: Option<Uint8Array>,
 }
 
 /// A `bigint` that fits.
@@ -72,7 +76,7 @@ enum What {
     Delete(Vec<u8>),
     Transaction(Vec<Owned>),
     Create(Box<TopicOptions>, Option<Vec<u8>>, Vec<u8>),
-    Replace(Vec<u8>, Vec<u8>),
+    Replace(Option<CodeHash>, Vec<u8>, Vec<u8>),
     Alter(Box<TopicOptions>),
     Destroy,
 }
@@ -102,7 +106,10 @@ fn one(op: OpIn, size: &mut usize) -> Answer<Owned> {
         "put" => What::Put(key, value),
         "delete" => What::Delete(key),
         "create" => What::Create(options()?, program, value),
-        "replace" => What::Replace(program.unwrap_or_default(), value),
+        "replace" => {
+            let expected = op.expected.as_deref().map(hash).transpose()?;
+            What::Replace(expected, program.unwrap_or_default(), value)
+        }
         "alter" => What::Alter(options()?),
         "destroy" => What::Destroy,
         "transaction" => {
@@ -126,6 +133,13 @@ fn one(op: OpIn, size: &mut usize) -> Answer<Owned> {
         meta: bytes(op.meta.as_ref()),
         expect,
     })
+}
+
+fn hash(given: &[u8]) -> Answer<CodeHash> {
+    let hash = given.try_into();
+    let hash =
+        hash.map_err(|_| Failure::new(ErrorCode::BadOption, "expected is not of 32 bytes"))?;
+    Ok(CodeHash(hash))
 }
 
 /// What an intention borrows, made before it.
@@ -207,8 +221,8 @@ pub(crate) fn intentions<'a>(lent: &'a [Lent<'a>]) -> Vec<Intention<'a>> {
                     code,
                     args,
                 },
-                What::Replace(code, args) => Operation::Replace {
-                    expected: None,
+                What::Replace(expected, code, args) => Operation::Replace {
+                    expected: *expected,
                     code,
                     args,
                 },

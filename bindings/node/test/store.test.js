@@ -2,9 +2,11 @@
 // Stores: what the transcripts do not show, which is how JavaScript sees it.
 
 const assert = require('node:assert')
+const { createHash } = require('node:crypto')
+const { readFileSync } = require('node:fs')
 const { join } = require('node:path')
 const { test } = require('node:test')
-const { collect, opened, place, served, weir } = require('./support.js')
+const { PROGRAMS, collect, opened, place, served, weir } = require('./support.js')
 
 const code = (name, kind = weir.WeirError) => (error) => error instanceof kind && error.code === name
 
@@ -35,6 +37,21 @@ test('a verdict that is not VALID is a value', async (t) => {
   assert.deepStrictEqual([verdict.valid, verdict.effect, verdict.reason], [false, 'INVALID', 'CONFLICT'])
   assert.deepStrictEqual(verdict.detail, { actual: 0n })
   assert.throws(() => verdict.check(), code('CONFLICT', weir.VerdictError))
+})
+
+test('a program is replaced only where the expected one is', async (t) => {
+  const { store } = await opened(t)
+  const [first, other] = ['nothing', 'vanilla'].map((name) => readFileSync(join(PROGRAMS, `${name}.wasm`)))
+  const digest = (program) => createHash('sha256').update(program).digest()
+  const topic = store.topic('judged')
+  ;(await topic.create({ program: first })).check()
+  const late = await topic.replace(other, '', { expected: digest(other) })
+  assert.deepStrictEqual([late.valid, late.reason], [false, 'CONFLICT'])
+  for (const options of [{ expected: digest(first) }, {}]) {
+    ;(await topic.replace(other, '', options)).check()
+  }
+  assert.deepStrictEqual((await collect(topic.records())).map((one) => one.kind), ['CREATE', 'REPLACE', 'REPLACE'])
+  await assert.rejects(topic.replace(other, '', { expected: 'short' }), code('BAD_OPTION'))
 })
 
 test('views end with their page, copies do not', async (t) => {

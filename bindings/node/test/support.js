@@ -8,6 +8,8 @@ const { basename, join } = require('node:path')
 const weir = require('weir')
 
 const VECTORS = process.env.WEIR_VECTORS
+/** Where modules of programs are. */
+const PROGRAMS = join(VECTORS, '..', 'programs', 'prebuilt')
 
 /** A directory that goes with its test. */
 function place(t) {
@@ -71,4 +73,4 @@ async function collect(iterable) {
   return found
 }
 
-module.exports = { collect, opened, place, served, shown, transcripts, weir }
+module.exports = { PROGRAMS, collect, opened, place, served, shown, transcripts, weir }

@@ -14,6 +14,7 @@ import weir
 
 ROOT = Path(__file__).resolve().parents[3]
 VECTORS = ROOT / "vectors"
+PROGRAMS = ROOT / "programs/prebuilt"
 
 
 @pytest.fixture

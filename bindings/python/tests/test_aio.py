@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 import weir
+from conftest import PROGRAMS
 
 
 def test_writes_are_answered_together(tmp_path: Path) -> None:
@@ -111,6 +113,20 @@ def test_sessions_and_options_are_there_too(tmp_path: Path) -> None:
             pages = [page async for page in store.query("t", select="$")]
             assert [bytes(item) for page in pages for item in page] == [b"1"]
             assert await topic.destroy()
+
+    asyncio.run(run())
+
+
+def test_a_program_is_replaced_only_where_the_expected_one_is(tmp_path: Path) -> None:
+    async def run() -> None:
+        first, other = ((PROGRAMS / f"{name}.wasm").read_bytes() for name in ("nothing", "vanilla"))
+        async with await weir.aopen(tmp_path / "s", durability="memory") as store:
+            topic = store.topic("t")
+            assert await topic.create(program=first)
+            late = await topic.replace(other, expected=sha256(other).digest())
+            assert late.reason == "CONFLICT"
+            assert await topic.replace(other, expected=sha256(first).digest())
+            assert await topic.replace(first)
 
     asyncio.run(run())
 

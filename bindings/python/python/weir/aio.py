@@ -196,9 +196,11 @@ class Topic:
         """Replaces the options; see `weir.Topic.create`."""
         return (await self._write([Alter(**options)], 0))[0]
 
-    async def replace(self, program: Data, args: Data = b"") -> Verdict:
-        """Puts another program in the place of the topic's."""
-        return await _pool.run(self.blocking.replace, program, args)
+    async def replace(
+        self, program: Data, args: Data = b"", *, expected: bytes | None = None
+    ) -> Verdict:
+        """Puts another program in the place of the topic's; see `weir.Topic.replace`."""
+        return await _pool.run(self.blocking.replace, program, args, expected=expected)
 
     async def destroy(self) -> Verdict:
         """Ends the topic."""
