@@ -213,7 +213,7 @@ export class Page implements Iterable<Item> {
   readonly released: boolean
   at(index: number): Item | undefined
   [Symbol.iterator](): IterableIterator<Item>
-  /** Gives the memory back now; its items have no bytes from then on. */
+  /** Gives the memory back now; views of it are empty from then on, and to ask its items is an error. */
   release(): void
 }
 

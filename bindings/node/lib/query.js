@@ -3,7 +3,7 @@
 
 const native = require('./native.js')
 const { call, settle } = require('./errors.js')
-const { big, bytes, maybeBytes, settings, Page } = require('./values.js')
+const { big, bytes, maybeBytes, settings, Room } = require('./values.js')
 
 /** Bytes above which a page is scanned beside the event loop. */
 const LARGE = 256 << 10
@@ -78,6 +78,7 @@ const number = (given) => (given instanceof Source ? given.number : given)
 class Query {
   #inner
   #sources = new Map()
+  #room = new Room()
   constructor(options = {}) {
     this.#inner = call(() => native.makeQuery(fields(options)))
   }
@@ -115,10 +116,13 @@ class Query {
     }
   }
   next({ maxItems = 256, maxBytes = 1 << 20 } = {}) {
-    const step = call(() => this.#inner.next(maxItems, BigInt(maxBytes)))
-    if (!step) return { kind: 'done' }
-    if (step.page) return { kind: 'page', page: new Page(step.page) }
-    return { kind: 'need', needs: step.needs.map((need) => this.#need(need)) }
+    const room = this.#room
+    const step = () => this.#inner.next(maxItems, Number(maxBytes), room.table, room.bytes)
+    let found = call(step)
+    if (found === true && room.grown()) found = call(step)
+    if (found === true) return { kind: 'page', page: room.page() }
+    if (found === false) return { kind: 'done' }
+    return { kind: 'need', needs: found.map((need) => this.#need(need)) }
   }
   needs() {
     return call(() => this.#inner.needs()).map((need) => this.#need(need))

@@ -289,14 +289,15 @@ class TopicQuery {
   async next({ timeoutMs, signal, maxItems = 256, maxBytes = 1 << 20 } = {}) {
     let done = false
     const step = async (left) => {
-      const found = await this.#inner.next(left, maxItems, BigInt(maxBytes))
+      const found = await this.#inner.next(left, maxItems, Number(maxBytes))
       done = found.done
       return found.done || found.page ? found : undefined
     }
     const found = await patiently(step, timeoutMs, signal)
     if (!found || done) return undefined
     const topics = new Map(found.topics.map(({ source, topic }) => [source, topic]))
-    return new Page(found.page, topics)
+    const { table, bytes: made } = found.page
+    return new Page(table, Buffer.from(made.buffer), undefined, topics)
   }
   async *pages() {
     for (let page; (page = await this.next(this.#options)); ) yield page

@@ -4,6 +4,7 @@
 const native = require('./native.js')
 const { call, QueryError } = require('./errors.js')
 
+const NO_BYTES = Buffer.alloc(0)
 const KINDS = ['', 'CREATE', 'DESTROY', 'PUT', 'DELETE', 'ALTER', 'REPLACE']
 const NONE = 0xffffffff
 
@@ -32,8 +33,16 @@ function decoded(view, path, missing, nested) {
   const found = call(() => native.find(view, path))
   if (!found) return missing
   const [at, length, isNested] = found
-  const part = view.subarray(at, at + length)
-  return isNested ? nested(at, length) : JSON.parse(part.toString())
+  return isNested ? nested(at, length) : JSON.parse(view.toString('utf8', at, at + length))
+}
+
+/** Gives memory back, unless it was given away. */
+function detach(buffer) {
+  if (buffer.byteLength > 0) native.detach(buffer)
+}
+
+function released() {
+  return new TypeError('the page was released')
 }
 
 /** Memory that many views share and that can be given back at once. */
@@ -43,15 +52,15 @@ class Memory {
     this.released = false
   }
   cut(at, length) {
-    if (this.released) throw new TypeError('the page was released')
+    if (this.released) throw released()
     return this.view.subarray(at, at + length)
   }
   release() {
     if (this.released) return
     this.released = true
     const { buffer } = this.view
-    this.view = Buffer.alloc(0)
-    if (buffer.byteLength > 0) native.detach(buffer)
+    this.view = NO_BYTES
+    detach(buffer)
   }
 }
 
@@ -151,8 +160,91 @@ class RecordPage {
 /** The only record of a table. */
 const record = (table) => (table ? new RecordPage(table).at(0) : undefined)
 
-/** Numbers of an item behind all spans: source, index, whether it was made, number of its page. */
+/** Numbers that the table of a page begins with; those of an item in its first part, in its second. */
+const HEAD = 4
+const SPAN = 2
 const MARKS = 5
+/** What native code tells the size of a page in when there is no room for it. */
+const ONLY_HEAD = new Uint32Array(HEAD)
+/** Bytes of a buffer that a query keeps for its next page at most. */
+const KEPT_MAX = 4 << 20
+
+/** Where the next page of a query goes; what was released and has no views comes back here. */
+class Room {
+  table = ONLY_HEAD
+  bytes = NO_BYTES
+  /** Whether the page whose size the table tells needs more, which there is now. */
+  grown() {
+    const [count, size] = this.table
+    const numbers = HEAD + count * (SPAN + MARKS)
+    const enough = this.table.length >= numbers && this.bytes.length >= size
+    if (this.table.length < numbers) this.table = new Uint32Array(numbers)
+    if (this.bytes.length < size) this.bytes = Buffer.allocUnsafeSlow(size)
+    return !enough
+  }
+  /** The page that was put here. */
+  page() {
+    const made = new Page(this.table, this.bytes, this)
+    this.table = ONLY_HEAD
+    this.bytes = NO_BYTES
+    return made
+  }
+}
+
+/** What items look into. */
+class Results {
+  released = false
+  /** Whether somebody has a view of the bytes, of the table. */
+  lent = false
+  listed = false
+  constructor(table, bytes, room, topics) {
+    this.table = table
+    this.bytes = bytes
+    this.room = room
+    this.topics = topics
+    this.length = table[0]
+    this.size = table[1]
+    this.marks = HEAD + table[0] * SPAN
+  }
+  /** A number of the table. */
+  number(at) {
+    if (this.released) throw released()
+    return this.table[at]
+  }
+  /** A view that is not handed out. */
+  peek(at, length) {
+    if (this.released) throw released()
+    return this.bytes.subarray(at, at + length)
+  }
+  cut(at, length) {
+    this.lent = true
+    return this.peek(at, length)
+  }
+  text(at, length) {
+    if (this.released) throw released()
+    return this.bytes.toString('utf8', at, at + length)
+  }
+  spans() {
+    if (this.released) throw released()
+    this.listed = true
+    return this.table.subarray(HEAD, this.marks)
+  }
+  item(row) {
+    if (this.released) throw released()
+    const at = HEAD + row * SPAN
+    return new Item(this, row, this.table[at], this.table[at + 1])
+  }
+  release() {
+    if (this.released) return
+    this.released = true
+    const { table, bytes, room, lent, listed } = this
+    // What somebody has a view of must not show the next page.
+    const kept = (memory, place) => memory.byteLength <= KEPT_MAX && memory.length > place.length
+    if (room && !listed && kept(table, room.table)) room.table = table
+    if (room && !lent && kept(bytes, room.bytes)) room.bytes = bytes
+    else detach(bytes.buffer)
+  }
+}
 
 class Item {
   #page
@@ -167,7 +259,7 @@ class Item {
     this.#length = length
   }
   #mark(field) {
-    return this.#page.table[this.#page.marks + this.#row * MARKS + field]
+    return this.#page.number(this.#page.marks + this.#row * MARKS + field)
   }
   get source() {
     const source = this.#mark(0)
@@ -186,23 +278,23 @@ class Item {
     return this.#page.topics?.get(this.#mark(0))
   }
   get bytes() {
-    return this.#page.memory.cut(this.#at, this.#length)
+    return this.#page.cut(this.#at, this.#length)
   }
   get length() {
     return this.#length
   }
   text() {
-    return this.bytes.toString()
+    return this.#page.text(this.#at, this.#length)
   }
   json() {
     return JSON.parse(this.text())
   }
   get(path, missing) {
     const nested = (at, length) => new Item(this.#page, this.#row, this.#at + at, length)
-    return decoded(this.bytes, path, missing, nested)
+    return decoded(this.#page.peek(this.#at, this.#length), path, missing, nested)
   }
   toBuffer() {
-    return Buffer.from(this.bytes)
+    return Buffer.from(this.#page.peek(this.#at, this.#length))
   }
 }
 
@@ -218,44 +310,38 @@ class Items {
   }
   next() {
     const row = this.#next
-    const { table, length } = this.#page
-    if (row >= length) return { done: true, value: undefined }
+    if (row >= this.#page.length) return { done: true, value: undefined }
     this.#next = row + 1
-    return { done: false, value: new Item(this.#page, row, table[row * 2], table[row * 2 + 1]) }
+    return { done: false, value: this.#page.item(row) }
   }
 }
 
 class Page {
-  /** What items look into. */
   #inner
-  constructor({ bytes, table, skipped }, topics) {
-    const length = table.length / (2 + MARKS)
-    this.#inner = { memory: new Memory(bytes), table, length, marks: length * 2, topics }
-    this.length = length
-    this.skipped = skipped
+  constructor(table, bytes, room, topics) {
+    this.#inner = new Results(table, bytes, room, topics)
+    this.length = table[0]
+    this.skipped = table[2] + table[3] * 2 ** 32
   }
   at(index) {
     const row = index < 0 ? this.length + index : index
-    if (!(row >= 0 && row < this.length)) return undefined
-    const { table } = this.#inner
-    return new Item(this.#inner, row, table[row * 2], table[row * 2 + 1])
+    return row >= 0 && row < this.length ? this.#inner.item(row) : undefined
   }
   [Symbol.iterator]() {
     return new Items(this.#inner)
   }
   get spans() {
-    return this.#inner.table.subarray(0, this.length * 2)
+    return this.#inner.spans()
   }
   get bytes() {
-    const { memory } = this.#inner
-    return memory.cut(0, memory.view.length)
+    return this.#inner.cut(0, this.#inner.size)
   }
   get released() {
-    return this.#inner.memory.released
+    return this.#inner.released
   }
   release() {
-    this.#inner.memory.release()
+    this.#inner.release()
   }
 }
 
-module.exports = { big, bytes, maybeBytes, settings, record, Record, RecordPage, Item, Page, QueryError }
+module.exports = { big, bytes, maybeBytes, settings, record, Record, RecordPage, Item, Page, Room, QueryError }

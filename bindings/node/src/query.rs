@@ -1,10 +1,11 @@
 //! The query engine over pages of JSON from anywhere.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use napi::Env;
-use napi::bindgen_prelude::{BigInt, Object, Uint8Array, Uint32Array};
+use napi::bindgen_prelude::{BigInt, Either, Object, Uint8Array, Uint32Array};
 use napi_derive::napi;
 use weir::ErrorCode;
 use weir::query::{
@@ -205,58 +206,110 @@ impl From<weir::query::Need> for NeedOut {
     }
 }
 
-/// Results: their bytes behind each other, and what each is.
+/// Results that were made in a thread: see [`fill`].
 #[napi(object)]
 pub struct PageOut {
-    pub bytes: Uint8Array,
-    /// Place and length of each item; behind these, for each, source, number in its page, whether it
-    /// was made, and the number of its page within its source, low half and high half.
     pub table: Uint32Array,
-    pub skipped: f64,
+    pub bytes: Uint8Array,
 }
 
-/// Numbers of an item in the first part of [`PageOut::table`], and in the second.
+/// Numbers that a table begins with, of an item in its first part, and in its second.
+const HEAD: usize = 4;
 const SPAN: usize = 2;
 const MARKS: usize = 5;
 
+/// What the table of a page begins with: how many items and bytes it has, and how many bad items were
+/// left out, low half and high half.
+#[allow(clippy::cast_possible_truncation, reason = "a number's two halves")]
+fn head(page: &ResultPage) -> [u32; HEAD] {
+    let lengths = page.items().iter().map(|item| item.len);
+    let bytes = lengths.fold(0, u32::saturating_add);
+    let skipped = page.skipped();
+    let count = page.items().len() as u32;
+    [count, bytes, skipped as u32, (skipped >> 32) as u32]
+}
+
+/// Copies results: the bytes of the items behind each other, and a table of what they are. Behind its
+/// head it has place and length of each item, then of each source, number in its page, whether it was
+/// made, and the number of its page within its source, low half and high half.
+///
+/// Without room for them only the head is written.
+fn fill(page: &ResultPage, table: &mut [u32], bytes: &mut [u8]) -> bool {
+    let head = head(page);
+    let count = page.items().len();
+    let Some((first, rest)) = table.split_at_mut_checked(HEAD) else {
+        return false;
+    };
+    first.copy_from_slice(&head);
+    if rest.len() < count * (SPAN + MARKS) || bytes.len() < head[1] as usize {
+        return false;
+    }
+    let (spans, marks) = rest.split_at_mut(count * SPAN);
+    let rows = spans
+        .chunks_exact_mut(SPAN)
+        .zip(marks.chunks_exact_mut(MARKS));
+    let mut free = bytes;
+    let mut at = 0;
+    for (item, (span, marks)) in page.items().iter().zip(rows) {
+        let from = page.bytes(item);
+        let Some((to, behind)) = free.split_at_mut_checked(from.len()) else {
+            return false;
+        };
+        to.copy_from_slice(from);
+        free = behind;
+        span.copy_from_slice(&[at, item.len]);
+        at += item.len;
+        let number = page.page_of(item);
+        #[allow(clippy::cast_possible_truncation, reason = "its two halves")]
+        let halves = [number as u32, (number >> 32) as u32];
+        let made = u32::from(item.constructed);
+        marks.copy_from_slice(&[item.source.0, item.index, made, halves[0], halves[1]]);
+    }
+    true
+}
+
 impl From<ResultPage> for PageOut {
     fn from(page: ResultPage) -> Self {
-        let total = page.items().iter().map(|item| item.len as usize).sum();
-        let mut bytes: Vec<u8> = Vec::with_capacity(total);
-        let mut table = Vec::with_capacity(page.items().len() * (SPAN + MARKS));
-        for item in page.items() {
-            // What is copied here is below 4 GiB: a page has a bound of bytes, or one item.
-            let at = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-            bytes.extend_from_slice(page.bytes(item));
-            table.extend([at, item.len]);
-        }
-        for item in page.items() {
-            let number = page.page_of(item);
-            #[allow(clippy::cast_possible_truncation, reason = "its two halves")]
-            let halves = [number as u32, (number >> 32) as u32];
-            let made = u32::from(item.constructed);
-            table.extend([item.source.0, item.index, made, halves[0], halves[1]]);
-        }
-        #[allow(clippy::cast_precision_loss, reason = "a count of items")]
-        let skipped = page.skipped() as f64;
+        let [count, size, ..] = head(&page);
+        let mut table = vec![0; HEAD + count as usize * (SPAN + MARKS)];
+        let mut bytes = vec![0; size as usize];
+        fill(&page, &mut table, &mut bytes);
         Self {
-            bytes: bytes.into(),
             table: table.into(),
-            skipped,
+            bytes: bytes.into(),
         }
     }
 }
 
-/// What a step of a query gives.
-#[napi(object)]
-pub struct StepOut {
-    pub page: Option<PageOut>,
-    pub needs: Option<Vec<NeedOut>>,
+/// Bounds of a page; one item may go over them, and its places are below 2^32 still.
+///
+/// # Errors
+/// `BAD_OPTION` for what is no number of bytes.
+pub(crate) fn bounds(max_items: u32, max_bytes: f64) -> Answer<Bounds> {
+    if !(max_bytes >= 0.0 && max_bytes.fract() == 0.0) {
+        return Err(Failure::option("maxBytes", &max_bytes.to_string()));
+    }
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "checked, and a cast of a float stops at the largest number"
+    )]
+    let bytes_max = (max_bytes as u64).min(1 << 30);
+    Ok(Bounds {
+        items_max: max_items as usize,
+        bytes_max,
+    })
 }
 
-/// A query that runs.
+/// Memory of JavaScript to write into, during a call.
+type Room<'a, T> = &'a mut [T];
+
+/// A query that runs, and results that have found no room yet.
 #[napi]
-pub struct Query(Arc<Mutex<weir::query::Query>>);
+pub struct Query {
+    query: Arc<Mutex<weir::query::Query>>,
+    ready: Cell<Option<ResultPage>>,
+}
 
 /// A run of a query, from the beginning or where a token stands.
 ///
@@ -270,7 +323,10 @@ pub fn make_query(given: QueryIn) -> napi::Result<Query> {
         None => weir::query::Query::new(plan, budgets),
         Some(token) => weir::query::Query::resume(plan, budgets, token).map_err(Failure::from)?,
     };
-    Ok(Query(Arc::new(Mutex::new(query))))
+    Ok(Query {
+        query: Arc::new(Mutex::new(query)),
+        ready: Cell::new(None),
+    })
 }
 
 #[napi]
@@ -279,7 +335,7 @@ impl Query {
     #[napi]
     pub fn add_source(&self, given: SourceIn) -> napi::Result<u32> {
         let options = given.options()?;
-        Ok(with(&self.0, |query| Ok(query.add_source(options)?.0))?)
+        Ok(with(&self.query, |query| Ok(query.add_source(options)?.0))?)
     }
 
     /// Hands in a page.
@@ -291,7 +347,7 @@ impl Query {
         next: Option<Uint8Array>,
     ) -> napi::Result<()> {
         let (page, next) = (copy(&page), next.as_ref().map(copy));
-        Ok(with(&self.0, |query| {
+        Ok(with(&self.query, |query| {
             Ok(query.enqueue(SourceId(source), page, next)?)
         })?)
     }
@@ -305,7 +361,11 @@ impl Query {
         page: Uint8Array,
         next: Option<Uint8Array>,
     ) -> napi::Result<Object<'env>> {
-        let (query, page, next) = (Arc::clone(&self.0), copy(&page), next.as_ref().map(copy));
+        let (query, page, next) = (
+            Arc::clone(&self.query),
+            copy(&page),
+            next.as_ref().map(copy),
+        );
         promise(env, move || {
             with(&query, |query| {
                 Ok(query.enqueue(SourceId(source), page, next)?)
@@ -316,13 +376,15 @@ impl Query {
     /// Says that a source has no more pages.
     #[napi]
     pub fn finish(&self, source: u32) -> napi::Result<()> {
-        Ok(with(&self.0, |query| Ok(query.finish(SourceId(source))?))?)
+        Ok(with(&self.query, |query| {
+            Ok(query.finish(SourceId(source))?)
+        })?)
     }
 
     /// Promises that nothing below these keys comes; JSON scalars.
     #[napi]
     pub fn watermark(&self, source: u32, keys: Vec<String>) -> napi::Result<()> {
-        Ok(with(&self.0, |query| {
+        Ok(with(&self.query, |query| {
             Ok(query.watermark(SourceId(source), &keys)?)
         })?)
     }
@@ -334,58 +396,64 @@ impl Query {
             .into_iter()
             .map(SourceIn::options)
             .collect::<Answer<Vec<_>>>()?;
-        let ids = with(&self.0, |query| Ok(query.replace(SourceId(source), parts)?))?;
+        let ids = with(&self.query, |query| {
+            Ok(query.replace(SourceId(source), parts)?)
+        })?;
         Ok(ids.into_iter().map(|id| id.0).collect())
     }
 
-    /// Results, needs, or nothing at the end.
+    /// Whether there are results, or what is needed for them. They lie in `table` and `bytes` then (see
+    /// [`fill`]), or, if the head of the table tells more than these can hold, are there for the next call.
     #[napi]
-    pub fn next(&self, max_items: u32, max_bytes: BigInt) -> napi::Result<Option<StepOut>> {
-        let bounds = Bounds {
-            items_max: max_items as usize,
-            bytes_max: crate::input::number("maxBytes", &max_bytes)?,
+    pub fn next(
+        &self,
+        max_items: u32,
+        max_bytes: f64,
+        table: Room<'_, u32>,
+        bytes: Room<'_, u8>,
+    ) -> napi::Result<Either<bool, Vec<NeedOut>>> {
+        let step = if let Some(page) = self.ready.take() {
+            Step::Ready(page)
+        } else {
+            let bounds = bounds(max_items, max_bytes)?;
+            with(&self.query, |query| Ok(query.next(bounds)?))?
         };
-        let step = with(&self.0, |query| Ok(query.next(bounds)?))?;
         Ok(match step {
-            Step::Done => None,
-            Step::Ready(page) => Some(StepOut {
-                page: Some(page.into()),
-                needs: None,
-            }),
-            Step::Need(needs) => {
-                let needs = needs.into_iter().map(NeedOut::from).collect();
-                Some(StepOut {
-                    page: None,
-                    needs: Some(needs),
-                })
+            Step::Ready(page) => {
+                if !fill(&page, table, bytes) {
+                    self.ready.set(Some(page));
+                }
+                Either::A(true)
             }
+            Step::Done => Either::A(false),
+            Step::Need(needs) => Either::B(needs.into_iter().map(NeedOut::from).collect()),
         })
     }
 
     /// What is wanted now.
     #[napi]
     pub fn needs(&self) -> napi::Result<Vec<NeedOut>> {
-        let needs = with(&self.0, |query| Ok(query.needs()))?;
+        let needs = with(&self.query, |query| Ok(query.needs()))?;
         Ok(needs.into_iter().map(NeedOut::from).collect())
     }
 
     /// Where the query stands.
     #[napi]
     pub fn token(&self) -> napi::Result<Uint8Array> {
-        Ok(with(&self.0, |query| Ok(query.token()?))?.into())
+        Ok(with(&self.query, |query| Ok(query.token()?))?.into())
     }
 
     /// What the query will do.
     #[napi]
     pub fn explain(&self) -> napi::Result<String> {
-        Ok(with(&self.0, |query| Ok(query.explain().to_string()))?)
+        Ok(with(&self.query, |query| Ok(query.explain().to_string()))?)
     }
 
     /// Name of a source.
     #[napi]
     pub fn source_name(&self, source: u32) -> napi::Result<Option<Uint8Array>> {
         let id = SourceId(source);
-        let name = with(&self.0, |query| {
+        let name = with(&self.query, |query| {
             Ok(query.source_name(id).map(<[u8]>::to_vec))
         })?;
         Ok(name.map(Into::into))
@@ -394,13 +462,15 @@ impl Query {
     /// Bytes of pages that are referenced.
     #[napi]
     pub fn buffered_bytes(&self) -> napi::Result<BigInt> {
-        Ok(with(&self.0, |query| Ok(query.buffered_bytes().into()))?)
+        Ok(with(&self.query, |query| {
+            Ok(query.buffered_bytes().into())
+        })?)
     }
 
     /// Bad items that were left out.
     #[napi]
     pub fn skipped(&self) -> napi::Result<BigInt> {
-        Ok(with(&self.0, |query| Ok(query.skipped().into()))?)
+        Ok(with(&self.query, |query| Ok(query.skipped().into()))?)
     }
 }
 
@@ -409,13 +479,13 @@ impl Query {
 /// # Errors
 /// `SYNTAX`, `NOT_JSON`.
 #[napi]
-pub fn find(item: Uint8Array, path: String) -> napi::Result<Option<Vec<u32>>> {
+pub fn find(item: &[u8], path: String) -> napi::Result<Option<Vec<u32>>> {
     let path = Path::parse(&path)
         .map_err(|error| Failure::new(ErrorCode::Syntax, format!("path {path:?}: {error}")))?;
     let paths = PathSet::new(&[path])
         .map_err(|error| Failure::new(ErrorCode::BadOption, error.to_string()))?;
     let mut found = Vec::new();
-    weir::query::find(&item, &paths, &mut found)
+    weir::query::find(item, &paths, &mut found)
         .map_err(|error| Failure::new(ErrorCode::NotJson, error.to_string()))?;
     let value = found.first().filter(|value| value.tag != Tag::Undefined);
     Ok(value.map(|value| {

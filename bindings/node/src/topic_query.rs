@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use napi::Env;
 use napi::bindgen_prelude::{BigInt, Object, Uint8Array};
 use napi_derive::napi;
-use weir::query::{Bounds, SourceId};
+use weir::query::SourceId;
 use weir::{
     IntentionOffset, RecordKind, TopicEnd, TopicQueryCanceller, TopicQueryOptions, TopicStep,
     TopicView,
@@ -15,7 +15,7 @@ use weir::{
 use crate::error::{Answer, Failure};
 use crate::input::maybe;
 use crate::pool::promise;
-use crate::query::{PageOut, QueryIn};
+use crate::query::{PageOut, QueryIn, bounds};
 use crate::reader::with;
 
 /// Which topics, and how they are seen.
@@ -109,13 +109,10 @@ impl TopicQuery {
         env: &'env Env,
         wait_ms: u32,
         max_items: u32,
-        max_bytes: BigInt,
+        max_bytes: f64,
     ) -> napi::Result<Object<'env>> {
         let query = Arc::clone(&self.query);
-        let bounds = Bounds {
-            items_max: max_items as usize,
-            bytes_max: crate::input::number("maxBytes", &max_bytes)?,
-        };
+        let bounds = bounds(max_items, max_bytes)?;
         promise(env, move || {
             with(&query, |query| {
                 let wait = Duration::from_millis(u64::from(wait_ms));

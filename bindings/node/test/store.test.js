@@ -285,10 +285,56 @@ test('what a page says of its items, with and without an object for each', () =>
   ])
   assert.deepStrictEqual([...page.spans], [0, 7, 7, 7, 14, 7, 21, 8])
   assert.deepStrictEqual([page.at(-1).get('$.n'), page.at(4), page.at(-5), page.at(NaN)], [30, undefined, undefined, undefined])
-  const kept = page.at(0)
-  page.release()
-  assert.throws(() => kept.bytes, /released/)
-  assert.strictEqual(kept.pageNumber, 0)
+})
+
+test('a page that was released says so, and the next one in its place is another', () => {
+  const query = new weir.Query()
+  const source = query.addSource()
+  source.enqueue('["a","b","c","d","e","f","g","hhh","ij"]')
+  const next = () => query.next({ maxItems: 2 }).page
+  const asked = (page, item) => [
+    () => page.at(0), () => [...page], () => page.spans, () => page.bytes, () => item.bytes, () => item.text(),
+    () => item.json(), () => item.get('$'), () => item.toBuffer(), () => item.source, () => item.index,
+    () => item.pageNumber, () => item.constructed,
+  ]
+  // Nobody has a view of the first: its memory may go to the next one.
+  const first = next()
+  const kept = first.at(0)
+  assert.deepStrictEqual(Array.from(first, (item) => item.json()), ['a', 'b'])
+  first.release()
+  const second = next()
+  first.release()
+  for (const ask of asked(first, kept)) assert.throws(ask, /the page was released/)
+  assert.deepStrictEqual([first.length, first.released, kept.length], [2, true, 3])
+  // Of these two somebody has: views of bytes end, numbers stay what they were.
+  const third = next()
+  const { bytes, spans } = second
+  const item = third.at(1).bytes
+  second.release()
+  third.release()
+  assert.deepStrictEqual([bytes.length, item.length, [...spans]], [0, 0, [0, 3, 3, 3]])
+  const fourth = next()
+  assert.deepStrictEqual([fourth.bytes.toString(), bytes.length, item.length, [...spans]], ['"g""hhh"', 0, 0, [0, 3, 3, 3]])
+  assert.deepStrictEqual([...fourth.spans], [0, 3, 3, 5])
+  const fifth = next()
+  fourth.release()
+  assert.deepStrictEqual(Array.from(fifth, (one) => [one.index, one.text()]), [[8, '"ij"']])
+  // Whoever has a view may give the memory away.
+  structuredClone(null, { transfer: [fifth.bytes.buffer] })
+  fifth.release()
+})
+
+test('bounds of a page hold, and a page larger than the one before finds room', () => {
+  const query = new weir.Query()
+  const sizes = [1, 3000, 10, 700_000, 2]
+  query.addSource().enqueue(JSON.stringify(sizes.map((size) => 'x'.repeat(size))))
+  for (const size of sizes) {
+    const { page } = query.next({ maxBytes: 1 })
+    assert.deepStrictEqual([page.length, page.at(0).json().length], [1, size])
+    page.release()
+  }
+  assert.strictEqual(query.next().kind, 'done')
+  for (const maxBytes of [-1, 1.5, NaN]) assert.throws(() => query.next({ maxBytes }), code('BAD_OPTION'))
 })
 
 test('a store behind a server is used alike', { skip: !process.env.WEIR_BINARY && 'no WEIR_BINARY' }, async (t) => {
