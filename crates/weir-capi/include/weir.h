@@ -696,7 +696,7 @@ typedef struct weir_frames {
 } weir_frames;
 
 int32_t weir_query_open(const weir_query_options *options, weir_query **out, weir_error *error);
-/* A query over topics, here or at a server. It fetches its pages itself: weir_query_wait, _next, _token,
+/* A query over topics, here or at a server. It fetches its pages itself: weir_query_wait, _next, _fd, _token,
  * _explain, _source_name, _cancel and _free are for it, the others are WEIR_E_UNSUPPORTED. */
 int32_t weir_query_open_topics(weir *store, const weir_topics_options *topics,
                                const weir_query_options *options, weir_query **out,
@@ -705,6 +705,10 @@ int32_t weir_query_open_topics(weir *store, const weir_topics_options *topics,
  * this time. weir_query_next is the same with the time 0. */
 int32_t weir_query_wait(weir_query *query, uint64_t timeout_ms, uint32_t max_items,
                         uint64_t max_bytes, weir_page **out, weir_error *error);
+/* On Unix, for an event loop: a descriptor that can be read while it is worth calling weir_query_next. It
+ * cannot be read after WEIR_TIMEOUT, until something came. Only to be waited for (poll, select, epoll), never
+ * read or closed: it is the query's, and gone with weir_query_free. The same for each call. */
+int32_t weir_query_fd(weir_query *query, int32_t *out, weir_error *error);
 int32_t weir_query_source(weir_query *query, const weir_source_options *options, uint32_t *source,
                           weir_error *error);
 /* A page with one item: the name of a source, or of its topic. WEIR_OK, or WEIR_ABSENT. */

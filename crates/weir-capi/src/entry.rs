@@ -255,6 +255,8 @@ calls! {
     fn weir_query_open_topics(store: *mut Weir, topics: *const TopicsOptions, options: *const QueryOptions, out: *mut *mut Query) = query::open_topics;
     /// Results of a query over topics.
     fn weir_query_wait(query: *mut Query, timeout_ms: u64, max_items: u32, max_bytes: u64, out: *mut *mut Page) = query::wait;
+    /// A descriptor for event loops.
+    fn weir_query_fd(query: *mut Query, out: *mut i32) = query::fd;
     /// The name of a source.
     fn weir_query_source_name(query: *mut Query, source: u32, out: *mut *mut Page) = query::source_name;
     /// Adds a source.

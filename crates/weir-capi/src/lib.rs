@@ -20,6 +20,7 @@
 //! | `store`, `write`, `read`, `group` | a store |
 //! | `term` | how long calls wait, and who ends them |
 //! | `query`, `source`, `loan`, `buffer` | queries, and pages on their way in |
+//! | `descriptor` | queries in event loops |
 //! | `psyc`, `about` | packets; versions and errors for people |
 #![deny(unsafe_code)]
 
@@ -32,6 +33,8 @@ compile_error!(
 
 mod about;
 mod buffer;
+#[cfg(unix)]
+mod descriptor;
 mod entry;
 mod error;
 mod group;

@@ -1,14 +1,18 @@
 //! Queries over pages that the caller fetches.
 
 use std::sync::Arc;
+#[cfg(unix)]
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weir::query::{Bounds, Budgets, PageIn, Query as Engine, SourceId, Step};
-use weir::{ErrorCode, TopicQuery, TopicQueryCanceller, TopicStep};
+use weir::{ErrorCode, TopicQuery, TopicQueryCanceller, TopicQueryNews, TopicStep};
 
 use crate::buffer::{self, Buffer, InUse};
+#[cfg(unix)]
+use crate::descriptor::Descriptor;
 use crate::error::{Fail, Kind};
 use crate::handle::{Caller, ELEMENTS_MAX};
 use crate::loan::{self, Ticket};
@@ -42,6 +46,8 @@ struct Topics {
     inside: Exclusive<TopicQuery>,
     canceller: TopicQueryCanceller,
     mark: Arc<Mark>,
+    #[cfg(unix)]
+    descriptor: OnceLock<Descriptor>,
 }
 
 /// A page as all three ways in have it.
@@ -124,6 +130,8 @@ pub(crate) fn open_topics(
         canceller: inside.canceller(),
         inside: Exclusive::new(inside),
         mark: Mark::new(&store, LOOK_EVERY, None),
+        #[cfg(unix)]
+        descriptor: OnceLock::new(),
     }));
     c.write(out, registry::insert(Arc::new(query))?)?;
     Ok(Kind::Ok)
@@ -145,6 +153,71 @@ pub(crate) fn wait(
     topics.wait(c, timeout_ms, bounds(max_items, max_bytes), out)
 }
 
+#[cfg(unix)]
+impl Topics {
+    /// A call that may change what the descriptor says begins.
+    fn begin(&self) {
+        if let Some(descriptor) = self.descriptor.get() {
+            descriptor.begin();
+        }
+    }
+
+    /// It is over, and waits for this.
+    fn end(&self, news: Option<TopicQueryNews>) {
+        if let Some(descriptor) = self.descriptor.get() {
+            descriptor.end(news);
+        }
+    }
+
+    fn cancel(&self) {
+        self.canceller.cancel();
+        if let Some(descriptor) = self.descriptor.get() {
+            descriptor.tell();
+        }
+    }
+
+    fn descriptor(&self) -> Result<i32, Fail> {
+        // One call at a time is inside.
+        let _inside = self.inside.lock()?;
+        if self.descriptor.get().is_none() {
+            let io = |error: std::io::Error| Fail::new(ErrorCode::Io, error.to_string());
+            let made = Descriptor::new(&self.mark).map_err(io)?;
+            drop(self.descriptor.set(made));
+        }
+        let made = self.descriptor.get();
+        made.map(Descriptor::number)
+            .ok_or_else(|| Fail::of(ErrorCode::Internal))
+    }
+}
+
+#[cfg(not(unix))]
+#[allow(clippy::unused_self, reason = "there is no descriptor")]
+impl Topics {
+    fn begin(&self) {}
+
+    fn end(&self, _: Option<TopicQueryNews>) {}
+
+    fn cancel(&self) {
+        self.canceller.cancel();
+    }
+
+    fn descriptor(&self) -> Result<i32, Fail> {
+        let text = "there are no descriptors on this system";
+        Err(Fail::new(ErrorCode::Unsupported, text.to_owned()))
+    }
+}
+
+pub(crate) fn fd(c: &Caller, query: *mut raw::Query, out: *mut i32) -> Result<Kind, Fail> {
+    let query = registry::get::<Query, _>(query)?;
+    c.room(out, 1)?;
+    let Query::Topics(topics) = &*query else {
+        let text = "a query over pages does not wait; its caller fetches them";
+        return Err(Fail::new(ErrorCode::Unsupported, text.to_owned()));
+    };
+    c.write(out, topics.descriptor()?)?;
+    Ok(Kind::Ok)
+}
+
 impl Topics {
     fn wait(
         &self,
@@ -155,14 +228,17 @@ impl Topics {
     ) -> Result<Kind, Fail> {
         let mut inside = self.inside.lock()?;
         c.room(out, 1)?;
+        self.begin();
         let step = self.mark.wait(timeout_ms, |until| {
             let until = until.unwrap_or_else(Instant::now);
             Ok(match inside.next(bounds, Some(until))? {
                 TopicStep::Idle => None,
                 step => Some(step),
             })
-        })?;
-        match step {
+        });
+        let idle = matches!(step, Ok(None));
+        self.end(idle.then(|| inside.news()));
+        match step? {
             None | Some(TopicStep::Idle) => Ok(Kind::Timeout),
             Some(TopicStep::Done) => Ok(Kind::Done),
             Some(TopicStep::Page(page)) => {
@@ -432,7 +508,7 @@ pub(crate) fn metas(
 pub(crate) fn cancel(query: *mut raw::Query) -> Result<Kind, Fail> {
     match &*registry::get::<Query, _>(query)? {
         Query::Pages(pages) => pages.cancelled.store(true, Ordering::Release),
-        Query::Topics(topics) => topics.canceller.cancel(),
+        Query::Topics(topics) => topics.cancel(),
     }
     Ok(Kind::Ok)
 }
@@ -441,6 +517,6 @@ pub(crate) fn free(query: *mut raw::Query) {
     if let Ok(query) = registry::remove::<Query, _>(query)
         && let Query::Topics(topics) = &*query
     {
-        topics.canceller.cancel();
+        topics.cancel();
     }
 }

@@ -208,6 +208,12 @@ impl Mark {
         self.cancelled.store(true, Ordering::Release);
     }
 
+    /// Whether the store was closed.
+    #[cfg(unix)]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     pub(crate) fn free(&self) {
         self.freed.store(true, Ordering::Release);
     }

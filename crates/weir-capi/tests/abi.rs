@@ -8,6 +8,9 @@
     reason = "a test of an interface for C calls it as C does, and may fail by panicking"
 )]
 
+#[cfg(unix)]
+#[path = "abi/events.rs"]
+mod events;
 #[path = "abi/kit.rs"]
 mod kit;
 #[path = "abi/loans.rs"]

@@ -83,7 +83,7 @@ pub use far::{AddressError, ConnectOptions};
 pub use group::{Claim, Group, Settle, Work, Works};
 pub use latest::{Current, Latest};
 pub use query_topics::options::{TopicEnd, TopicQueryOptions, TopicView, pattern_matches};
-pub use query_topics::{TopicQuery, TopicQueryCanceller, TopicStep};
+pub use query_topics::{TopicQuery, TopicQueryCanceller, TopicQueryNews, TopicStep};
 pub use reader::TopicReader;
 pub use reply::{Reply, interruptible};
 pub use session::{Pending, Session};

@@ -17,7 +17,8 @@ use weir_core::query::{
 };
 use weir_core::{ErrorCode, IntentionOffset};
 
-use self::follow::Follow;
+pub use self::follow::TopicQueryNews;
+use self::follow::{Follow, Idle};
 use self::options::{TopicEnd, TopicQueryOptions, TopicView, pattern_matches};
 use self::reading::{Given, Reading, Shared};
 use crate::error::WeirError;
@@ -69,6 +70,7 @@ pub struct TopicQuery {
     follow: Option<Follow>,
     cancelled: Arc<AtomicBool>,
     failed: Option<QueryError>,
+    idle: Idle,
 }
 
 /// Ends a query from any thread.
@@ -225,6 +227,7 @@ impl TopicQuery {
             follow: None,
             cancelled: Arc::default(),
             failed: None,
+            idle: Idle::default(),
             options,
         };
         new.join()?;
@@ -480,6 +483,12 @@ impl TopicQuery {
         idle: &[SourceId],
         until: Option<Instant>,
     ) {
+        let tells = self.follow.is_none() || !idle.is_empty();
+        self.idle = Idle {
+            mark: mark.unwrap_or_default(),
+            seen,
+            tells,
+        };
         let far = match &self.place {
             Place::Near(store) => {
                 let behind = mark.unwrap_or_default().plus(1);
@@ -558,6 +567,15 @@ impl TopicQuery {
     pub fn skipped(&self) -> u64 {
         let far = self.readings.values().map(Reading::skipped);
         self.query.skipped() + far.sum::<u64>()
+    }
+
+    /// What the query waits for since [`next`](Self::next) answered `Idle`: to
+    /// be waited for by another thread, or in an event loop of one's own, beside
+    /// the query.
+    #[must_use]
+    pub fn news(&self) -> TopicQueryNews {
+        let (place, idle) = (self.place.clone(), self.idle);
+        TopicQueryNews { place, idle }
     }
 
     /// Ends the query from another thread.

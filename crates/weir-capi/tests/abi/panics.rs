@@ -55,6 +55,7 @@ fn at_each_entry() {
         weir_query_open(null_mut(), null_mut(), null_mut());
         weir_query_open_topics(null_mut(), null_mut(), null_mut(), null_mut(), null_mut());
         weir_query_wait(null_mut(), 0, 0, 0, null_mut(), null_mut());
+        weir_query_fd(null_mut(), null_mut(), null_mut());
         weir_query_source(null_mut(), null_mut(), null_mut(), null_mut());
         weir_query_source_name(null_mut(), 0, null_mut(), null_mut());
         weir_query_enqueue_copy(null_mut(), 0, NOTHING, null_mut(), NOTHING, 0, null_mut());

@@ -1,8 +1,12 @@
 //! Listeners over a connection.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use weir::{ConsequenceOffset, Page, ReadFrom, RecordKind, Weir};
+use weir::query::Bounds;
+use weir::{
+    ConsequenceOffset, Page, ReadFrom, RecordKind, TopicEnd, TopicQuery, TopicQueryOptions,
+    TopicStep, Weir,
+};
 
 use crate::proxy::Proxy;
 use crate::world::World;
@@ -144,4 +148,42 @@ fn a_slow_follower_holds_up_neither_writers_nor_reads_of_its_connection() {
         seen.extend(offsets(&slow.next().unwrap().unwrap()));
     }
     assert_eq!(seen, (2..=41).collect::<Vec<_>>());
+}
+
+/// Whether something comes for the query, which is idle.
+fn hears(query: &TopicQuery) -> bool {
+    query.news().wait(Instant::now() + PATIENCE)
+}
+
+#[test]
+fn a_thread_beside_a_query_hears_of_what_comes() {
+    let world = World::new();
+    let far = world.connect();
+    for (weir, name) in [(&world.near(), "a"), (&far, "b")] {
+        let topic = weir.topic(name).unwrap();
+        topic.ensure().unwrap();
+        let mut options = TopicQueryOptions::new([name]);
+        options.end = TopicEnd::Follow;
+        let mut query = weir.query(options).unwrap();
+        let mut next = |value: &str| {
+            let idle = query.next(Bounds::default(), Some(Instant::now()));
+            assert!(matches!(idle, Ok(TopicStep::Idle)), "{idle:?}");
+            std::thread::scope(|scope| {
+                let waits = scope.spawn(|| hears(&query));
+                topic.append(value).unwrap();
+                assert!(waits.join().unwrap());
+            });
+            // It may have been about something else.
+            let page = loop {
+                match query.next(Bounds::default(), Some(Instant::now())) {
+                    Ok(TopicStep::Page(page)) => break page,
+                    Ok(TopicStep::Idle) => assert!(hears(&query)),
+                    other => panic!("{other:?}"),
+                }
+            };
+            assert_eq!(page.iter().collect::<Vec<_>>(), [value.as_bytes()]);
+        };
+        next("1");
+        next("2");
+    }
 }

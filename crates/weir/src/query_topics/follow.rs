@@ -6,6 +6,7 @@
 //! What must never happen here: a record that comes behind a later one.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use weir_core::IntentionOffset;
 use weir_core::query::{Query, QueryError, Shape, SourceId, SourceOptions};
@@ -126,5 +127,58 @@ pub(super) fn mark(place: &Place) -> Result<Option<IntentionOffset>, WeirError> 
     match place {
         Place::Near(store) => Ok(Some(store.settled())),
         Place::Far(remote) => Ok(remote.marks()?.map(|(settled, _)| settled)),
+    }
+}
+
+/// What a query over topics waits for that is idle, for another thread to wait
+/// for; see [`TopicQuery::news`](crate::TopicQuery::news).
+#[derive(Clone, Debug)]
+pub struct TopicQueryNews {
+    pub(super) place: Place,
+    pub(super) idle: Idle,
+}
+
+/// How far a query had got when it was idle.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Idle {
+    /// Everything up to here was looked for, in a store of this process.
+    pub(super) mark: IntentionOffset,
+    /// So many packets had come from a server.
+    pub(super) seen: u64,
+    /// It sends what comes by itself.
+    pub(super) tells: bool,
+}
+
+impl TopicQueryNews {
+    /// Waits until the query may have more, or until then. Returns whether it is
+    /// worth asking before that, which may turn out to be for nothing.
+    #[must_use]
+    pub fn wait(&self, until: Instant) -> bool {
+        match &self.place {
+            Place::Near(store) => {
+                let _ = store.wait_settled(self.idle.mark.plus(1), Some(until));
+            }
+            Place::Far(remote) if self.idle.tells => {
+                remote.wait_news(self.idle.seen, true, Some(until));
+            }
+            Place::Far(_) => {
+                let left = until.saturating_duration_since(Instant::now());
+                std::thread::sleep(left);
+            }
+        }
+        Instant::now() < until
+    }
+
+    /// Whether the store is in this process. A server that sends nothing any more
+    /// is found out by asking the query.
+    #[must_use]
+    pub fn is_near(&self) -> bool {
+        matches!(self.place, Place::Near(_))
+    }
+
+    /// Whether it hears of what comes; else the query is to be asked now and then.
+    #[must_use]
+    pub fn tells(&self) -> bool {
+        self.is_near() || self.idle.tells
     }
 }

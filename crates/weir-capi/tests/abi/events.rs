@@ -1,0 +1,150 @@
+//! Queries over topics in an event loop.
+
+use std::os::fd::BorrowedFd;
+use std::ptr::null_mut;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use weir_capi::raw::{Intention, Query, QueryOptions, TopicsOptions, Verdict};
+use weir_capi::*;
+
+use crate::kit::*;
+
+const UNSUPPORTED: i32 = -311;
+
+fn follow(store: *mut weir_capi::raw::Weir) -> *mut Query {
+    let names = [slice(b"t")];
+    let mut topics = sized!(TopicsOptions);
+    (topics.from, topics.from_count) = (names.as_ptr(), 1);
+    topics.end = 2;
+    let (topics, options) = (&raw const topics, sized!(QueryOptions));
+    let mut query = null_mut();
+    let options = &raw const options;
+    let opened =
+        unsafe { weir_query_open_topics(store, topics, options, &raw mut query, null_mut()) };
+    assert_eq!(opened, OK);
+    query
+}
+
+fn put(store: *mut weir_capi::raw::Weir, value: &'static [u8]) {
+    let mut intention = sized!(Intention);
+    intention.operation = 1;
+    intention.topic = slice(b"t");
+    intention.value = slice(value);
+    let mut verdict = zero::<Verdict>();
+    let (one, out) = (&raw const intention, &raw mut verdict);
+    let done = unsafe { weir_submit(store, one, 1, out, null_mut(), null_mut()) };
+    assert_eq!((done, verdict.effect), (OK, 1));
+}
+
+fn descriptor(query: *mut Query) -> i32 {
+    let mut fd = -1;
+    assert_eq!(unsafe { weir_query_fd(query, &raw mut fd, null_mut()) }, OK);
+    fd
+}
+
+/// Whether it can be read, at the latest then.
+fn readable(fd: i32, time: Duration) -> bool {
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+    let time = Timespec::try_from(time).unwrap();
+    poll(&mut fds, Some(&time)).unwrap() == 1
+}
+
+const NOW: Duration = Duration::ZERO;
+const LONG: Duration = Duration::from_mins(1);
+
+/// Asks until there is nothing; it may become readable for nothing.
+fn settle(query: *mut Query, fd: i32) {
+    let begun = Instant::now();
+    loop {
+        assert_eq!(next(query).0, TIMEOUT);
+        if !readable(fd, NOW) {
+            return;
+        }
+        assert!(begun.elapsed() < LONG, "it stays readable");
+    }
+}
+
+#[test]
+fn a_descriptor_is_readable_while_it_is_worth_asking() {
+    let store = Store::new();
+    let query = follow(store.store);
+    let fd = descriptor(query);
+    assert_eq!(descriptor(query), fd);
+    // Nobody has asked yet.
+    assert!(readable(fd, NOW));
+    settle(query, fd);
+    for value in [b"1", b"2"] {
+        put(store.store, value);
+        assert!(readable(fd, LONG));
+        let (kind, page) = next(query);
+        assert_eq!((kind, items(page)), (READY, vec![value.to_vec()]));
+        // There may be more.
+        assert!(readable(fd, NOW));
+        settle(query, fd);
+    }
+    unsafe { assert_eq!(weir_query_cancel(query), OK) };
+    assert!(readable(fd, NOW));
+    assert_eq!(next(query).0, CANCELLED);
+    assert!(readable(fd, NOW));
+    unsafe { weir_query_free(query) };
+}
+
+#[test]
+fn a_descriptor_wakes_for_the_end_of_its_store_and_of_its_handle() {
+    let store = Store::new();
+    let query = follow(store.store);
+    let fd = descriptor(query);
+    settle(query, fd);
+    unsafe {
+        assert_eq!(weir_close(store.store, null_mut()), OK);
+        assert!(readable(fd, LONG));
+        assert_eq!(next(query).0, CLOSED);
+        weir_query_free(query);
+    }
+    let store = Store::new();
+    let mut handle = null_mut();
+    unsafe {
+        assert_eq!(
+            weir_within(store.store, u64::MAX, &raw mut handle, null_mut()),
+            OK
+        );
+        let query = follow(handle);
+        let fd = descriptor(query);
+        settle(query, fd);
+        assert_eq!(weir_cancel(handle), OK);
+        assert!(readable(fd, LONG));
+        assert_eq!(next(query).0, CANCELLED);
+        weir_query_free(query);
+        assert_eq!(weir_close(handle, null_mut()), OK);
+    }
+}
+
+#[test]
+fn a_query_that_ends_is_readable_at_its_end_and_one_over_pages_has_no_descriptor() {
+    let store = Store::new();
+    let names = [slice(b"t")];
+    let mut topics = sized!(TopicsOptions);
+    (topics.from, topics.from_count) = (names.as_ptr(), 1);
+    let (topics, options) = (&raw const topics, sized!(QueryOptions));
+    let (mut one, options) = (null_mut(), &raw const options);
+    unsafe {
+        let opened = weir_query_open_topics(store.store, topics, options, &raw mut one, null_mut());
+        assert_eq!(opened, OK);
+        let fd = descriptor(one);
+        assert_eq!(next(one).0, DONE);
+        assert!(readable(fd, NOW));
+        weir_query_free(one);
+        let (pages, _) = query("");
+        let mut fd = -1;
+        assert_eq!(weir_query_fd(pages, &raw mut fd, null_mut()), UNSUPPORTED);
+        assert_eq!(weir_query_fd(pages, null_mut(), null_mut()), NULL_POINTER);
+        assert_eq!(
+            weir_query_fd(store.store.cast(), &raw mut fd, null_mut()),
+            BAD_HANDLE
+        );
+        assert_eq!(fd, -1);
+        weir_query_free(pages);
+    }
+}
