@@ -307,8 +307,11 @@ fn the_readme_does_what_it_prints() {
     let dir = TempDir::new().unwrap();
     let transcripts = blocks(README, "console");
     // The second one needs a server: tests/cli/pages.rs.
-    assert_eq!(transcripts.len(), 2);
+    assert_eq!(transcripts.len(), 3);
     replay(&transcripts[0], dir.path());
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data");
+    std::os::unix::fs::symlink(data, dir.path().join("data")).unwrap();
+    replay(&transcripts[2], dir.path());
     assert_eq!(blocks(README, "rust"), [program("readme")]);
     readme(dir.path()).unwrap();
 }
