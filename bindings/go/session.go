@@ -27,7 +27,8 @@ func (s *Store) Session(ctx context.Context, client [16]byte) (*Session, error) 
 	return session, nil
 }
 
-// Close forgets the session; the store remembers its numbers.
+// Close forgets the session; the store remembers its numbers. At a server it
+// waits up to 5 s for the answers to what was sent.
 func (s *Session) Close() {
 	if s.handle == nil {
 		return

@@ -59,9 +59,9 @@ type ConnectOptions struct {
 //
 // Every call that can wait for a server takes a context, here and in what a store
 // gives out. A deadline of the context is the deadline of the call, and when the
-// context ends, so does the call, within 50 ms: the error is [ErrDeadline] or
-// [ErrCancelled], for a write that was handed over [ErrIndeterminate], and wraps
-// that of the context.
+// context ends, so does the call, within 50 ms, a claim within a second: the
+// error is [ErrDeadline] or [ErrCancelled], for a write that was handed over
+// [ErrIndeterminate], and wraps that of the context.
 type Store struct {
 	handle  atomic.Pointer[storeHandle]
 	far     bool

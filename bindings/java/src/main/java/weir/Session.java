@@ -53,6 +53,7 @@ public final class Session implements AutoCloseable {
         Lib.plain(Lib.SESSION_CANCEL, handle.get());
     }
 
+    /** Forgets the session. At a server it waits up to 5 s for the answers to what was sent. */
     @Override
     public void close() {
         handle.close();
