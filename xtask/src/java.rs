@@ -1,10 +1,12 @@
-//! The Java package as a user gets it, over an installed C library: built and tested by Maven, then its
-//! jar in an empty directory with the program of the README.
+//! The Java package as a user gets it, over an installed C library: built and tested by Maven with the
+//! commands of the README, then its jar in an empty directory with the program of the README.
 //!
-//! Plugins and `JUnit` come from Maven Central into `target/tools/maven`, pinned by `pom.xml`. Invariants:
+//! Plugins and `JUnit` come from Maven Central into `target/tools/maven`, pinned by `pom.xml`; nothing
+//! else is in there, so that a build with what a machine happens to have is not told as one. Invariants:
 //! each test counts once; without a JDK of 22 or newer, or Maven, all of it is told as skipped. What
 //! must never happen here: the `java` of the path, which may be any.
 
+use crate::readme;
 use crate::tree;
 use crate::wasm::{self, Tell, Verdict, finish};
 use anyhow::{Context as _, ensure};
@@ -22,6 +24,15 @@ const PLACES: &[&str] = &[
     "/usr/java",
     "/opt",
     "/Library/Java/JavaVirtualMachines",
+];
+/// What is done instead of printed commands: the library is there already, and Maven keeps what it
+/// fetches in a place of its own and shows no progress.
+const INSTEAD: &[(&str, &str)] = &[
+    (r#"cargo xtask capi install --prefix "$PREFIX""#, "true"),
+    (
+        r#"mvn -f bindings/java package -Dweir.library="$WEIR_LIBRARY""#,
+        r#"mvn -B -Dstyle.color=never -Dmaven.repo.local="$REPOSITORY" -f bindings/java package -Dweir.library="$WEIR_LIBRARY""#,
+    ),
 ];
 /// What a line begins with that says how many transcripts ran.
 const TOLD: &str = "transcripts of ";
@@ -44,19 +55,15 @@ pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
         }
     };
     println!("-- the Java package, with {}", home.display());
-    let library = prefix.join("lib/libweir.so.0");
-    let folder = tree::root().join(FOLDER);
-    let reports = folder.join("target/surefire-reports");
-    drop(fs::remove_dir_all(&reports));
-    let mut maven = Command::new("mvn");
-    maven.args(["-B", "-Dstyle.color=never", "package"]);
-    maven.arg(format!("-Dweir.library={}", library.display()));
-    maven.arg(format!(
-        "-Dmaven.repo.local={}",
-        tree::root().join("target/tools/maven").display()
-    ));
+    let built = tree::root().join(FOLDER).join("target");
+    drop(fs::remove_dir_all(&built));
+    let place = tree::root().join("target/java-readme");
+    let install = readme::installation("java", &place, INSTEAD)?;
+    let mut maven = Command::new("sh");
+    maven.args(["-euc", &install]).current_dir(&place);
     maven
-        .current_dir(&folder)
+        .env("PREFIX", prefix)
+        .env("REPOSITORY", tree::root().join("target/tools/maven"))
         .env("JAVA_HOME", &home)
         .env("WEIR_COMMAND", wasm::weir()?)
         .stdin(Stdio::null());
@@ -70,7 +77,7 @@ pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
     for line in said.lines().filter(|line| line.starts_with(TOLD)) {
         println!("java: {line}");
     }
-    let failed = read(&reports, tell)?;
+    let failed = read(&built.join("surefire-reports"), tell)?;
     if !output.status.success() && !failed {
         let last: Vec<&str> = said
             .lines()
@@ -88,7 +95,11 @@ pub(crate) fn run(prefix: &Path, tell: Tell<'_>) -> anyhow::Result<()> {
         return Ok(());
     }
     if output.status.success() {
-        tell("README quick start", quick_start(&home, &library)?);
+        let library = prefix.join("lib/libweir.so.0");
+        tell(
+            "README: install, quick start",
+            quick_start(&home, &library, &place)?,
+        );
     }
     Ok(())
 }
@@ -184,18 +195,10 @@ fn cases(report: &str, tell: Tell<'_>) -> anyhow::Result<bool> {
     Ok(any)
 }
 
-/// Does what the README says, in an empty directory with the jar.
-fn quick_start(home: &Path, library: &Path) -> anyhow::Result<Verdict> {
-    let place = tree::root().join("target/java-quick-start");
-    if place.exists() {
-        fs::remove_dir_all(&place)?;
-    }
-    fs::create_dir_all(&place)?;
+/// Does what the README says of its first program, in `place` with the jar that was built there.
+fn quick_start(home: &Path, library: &Path, place: &Path) -> anyhow::Result<Verdict> {
     let jar = "weir-0.1.0.jar";
-    fs::copy(
-        tree::root().join(FOLDER).join("target").join(jar),
-        place.join(jar),
-    )?;
+    fs::copy(place.join(FOLDER).join("target").join(jar), place.join(jar))?;
     let readme = tree::text("bindings/java/README.md")?;
     let (_, start) = readme
         .split_once("## Quick start")
@@ -212,7 +215,7 @@ fn quick_start(home: &Path, library: &Path) -> anyhow::Result<Verdict> {
     let (command, want) = console.split_once('\n').context("no output")?;
     let command = command.trim_start_matches("$ ");
     let mut shell = Command::new("sh");
-    shell.args(["-euc", command]).current_dir(&place);
+    shell.args(["-euc", command]).current_dir(place);
     let path = std::env::var("PATH").unwrap_or_default();
     shell.env("PATH", format!("{}:{path}", home.join("bin").display()));
     shell.env("JAVA_HOME", home).env("WEIR_LIBRARY", library);

@@ -34,8 +34,24 @@ fn commands(printed: &str, instead: &[(&str, &str)]) -> anyhow::Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// Does what the page of `package` prints below `place`: the commands under `Install`, beside a way to
-/// the folder of packages, and then `command` with the first program, of `language`, as `file`.
+/// The commands under `Install` on the page of `package`, to be done in `place`, which is made anew
+/// and has nothing in it but a way to the folder of packages.
+pub(crate) fn installation(
+    package: &str,
+    place: &Path,
+    instead: &[(&str, &str)],
+) -> anyhow::Result<String> {
+    if place.exists() {
+        fs::remove_dir_all(place)?;
+    }
+    fs::create_dir_all(place)?;
+    std::os::unix::fs::symlink(tree::root().join("bindings"), place.join("bindings"))?;
+    let page = tree::text(&format!("bindings/{package}/README.md"))?;
+    commands(block(&page, "## Install", "sh")?, instead)
+}
+
+/// Does what the page of `package` prints below `place`: the commands under `Install`, and then
+/// `command` with the first program, of `language`, as `file`.
 pub(crate) fn done(
     package: &str,
     place: &Path,
@@ -43,13 +59,8 @@ pub(crate) fn done(
     (language, file, command): (&str, &str, &str),
     shell: impl Fn() -> Command,
 ) -> anyhow::Result<Verdict> {
-    if place.exists() {
-        fs::remove_dir_all(place)?;
-    }
-    fs::create_dir_all(place)?;
-    std::os::unix::fs::symlink(tree::root().join("bindings"), place.join("bindings"))?;
+    let install = installation(package, place, instead)?;
     let page = tree::text(&format!("bindings/{package}/README.md"))?;
-    let install = commands(block(&page, "## Install", "sh")?, instead)?;
     fs::write(place.join(file), block(&page, "## Quick start", language)?)?;
     for script in [install.as_str(), command] {
         let mut shell = shell();
