@@ -95,7 +95,8 @@ func Open(directory string, options *OpenOptions) (*Store, error) {
 }
 
 // Connect connects to a server at "weir://HOST[:PORT]", "weirs://HOST[:PORT]"
-// (TLS) or "unix:PATH".
+// (TLS) or "unix:PATH". When the context is cancelled, the attempt ends behind
+// it, with its timeout at the latest.
 func Connect(ctx context.Context, address string, options *ConnectOptions) (*Store, error) {
 	if options == nil {
 		options = &ConnectOptions{}

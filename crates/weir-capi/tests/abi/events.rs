@@ -9,8 +9,10 @@ use weir_capi::raw::{Intention, Query, QueryOptions, TopicsOptions, Verdict};
 use weir_capi::*;
 
 use crate::kit::*;
+use crate::waits::Deaf;
 
 const UNSUPPORTED: i32 = -311;
+const DEADLINE: i32 = -502;
 
 fn follow(store: *mut weir_capi::raw::Weir) -> *mut Query {
     let names = [slice(b"t")];
@@ -147,4 +149,34 @@ fn a_query_that_ends_is_readable_at_its_end_and_one_over_pages_has_no_descriptor
         assert_eq!(fd, -1);
         weir_query_free(pages);
     }
+}
+
+#[test]
+fn a_server_that_says_nothing_is_not_waited_for_for_ever() {
+    let deaf = Deaf::with(true);
+    let names = [slice(b"t")];
+    let mut topics = sized!(TopicsOptions);
+    (topics.from, topics.from_count) = (names.as_ptr(), 1);
+    topics.patience_ms = 500;
+    let (topics, options) = (&raw const topics, sized!(QueryOptions));
+    let (mut query, options) = (null_mut(), &raw const options);
+    unsafe {
+        let opened =
+            weir_query_open_topics(deaf.store, topics, options, &raw mut query, null_mut());
+        assert_eq!(opened, OK);
+    }
+    let fd = descriptor(query);
+    let mut idle = 0;
+    loop {
+        assert!(readable(fd, LONG));
+        match next(query).0 {
+            TIMEOUT => idle += 1,
+            kind => {
+                assert_eq!(kind, DEADLINE);
+                break;
+            }
+        }
+    }
+    assert!(idle > 0, "it did not wait");
+    unsafe { weir_query_free(query) };
 }

@@ -26,13 +26,18 @@ const LONG: u64 = 60_000;
 const FOREVER: u64 = u64::MAX;
 
 /// What a test asks of a server, and how it hears that it came there.
-struct Deaf {
-    store: *mut Weir,
+pub(crate) struct Deaf {
+    pub(crate) store: *mut Weir,
     asked: Receiver<&'static str>,
 }
 
 impl Deaf {
     fn new() -> Self {
+        Self::with(false)
+    }
+
+    /// One that says, or does not, that it has a topic with records.
+    pub(crate) fn with(topic: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("weir://{}", listener.local_addr().unwrap());
         let (tell, asked) = channel();
@@ -40,7 +45,7 @@ impl Deaf {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let tell = tell.clone();
-                std::thread::spawn(move || listen(stream.unwrap(), &tell));
+                std::thread::spawn(move || listen(stream.unwrap(), topic, &tell));
             }
         });
         let mut store = null_mut();
@@ -69,7 +74,7 @@ fn within(store: *mut Weir, timeout_ms: u64) -> *mut Weir {
 }
 
 /// Answers what opening a reader, a session or a member needs, and nothing else.
-fn listen(mut stream: TcpStream, tell: &Sender<&'static str>) {
+fn listen(mut stream: TcpStream, topic: bool, tell: &Sender<&'static str>) {
     let (mut deframer, mut bytes) = (Deframer::default(), Vec::new());
     let mut line = Vec::new();
     write_group(
@@ -126,6 +131,20 @@ fn listen(mut stream: TcpStream, tell: &Sender<&'static str>) {
                         answer = Some(Message::GroupsAre { more, lines });
                     }
                     "group"
+                }
+                Message::Applied if topic => {
+                    answer = Some(Message::AppliedIs {
+                        applied: 2,
+                        settled: 2,
+                        created: 1,
+                        behind: b"",
+                    });
+                    "applied"
+                }
+                Message::Topic { .. } if topic => {
+                    let (more, lines) = (false, b"t 1 1 1 2 1 10 -".as_slice());
+                    answer = Some(Message::TopicsAre { more, lines });
+                    "topic"
                 }
                 Message::Empty => "",
                 Message::Get { .. } => "get",
