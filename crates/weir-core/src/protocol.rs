@@ -39,6 +39,8 @@ pub const VERSION: &str = "weir/1";
 
 /// The feature: parts of queries run at the server.
 pub const QUERY: &[u8] = b"query";
+/// The feature: they run on the latest values too.
+pub const QUERY_LATEST: &[u8] = b"query-latest";
 /// The feature: a write without session that names it is refused for now when
 /// the write in front of it was.
 pub const CHAIN: &[u8] = b"chain";

@@ -80,6 +80,7 @@ pub use plan::{AGGREGATES_MAX, KEYS_MAX, Plan, TEXT_BYTES_MAX};
 pub use records::{Properties, RECORD_PROPERTIES, item_of, span_in};
 pub use sieve::{Sieve, Sifted};
 pub use source::{Frames, Meta, Need, PageIn, SourceId};
+pub use text::quoted;
 pub use token::{TOKEN_BYTES_MAX, TOKEN_KEY_BYTES_MAX};
 pub use topic_token::TopicToken;
 pub use weir_scan::PathErrorKind;

@@ -215,6 +215,7 @@ proptest! {
                     utf16: reset_earliest, rank: follow, drop: reset_earliest, cut: follow,
                 }),
                 limit: follow.then_some(numbers[2]), until: reset_earliest.then_some(numbers[1]), marks: follow,
+                from: reset_earliest.then_some(page.as_slice()),
             },
         })));
         round(&Packet::tagged(b"9", Message::Records { from: numbers[3], replay: follow, page: &page }));

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use weir_core::ConsequenceOffset;
 
 use crate::error::StoreError;
-use crate::scan::KeyEntry;
+use crate::scan::{KeyEntry, key_behind};
 use crate::store::Store;
 use crate::topic::reader::{Page, TopicReader};
 
@@ -24,7 +24,8 @@ pub struct Latest {
     topic: String,
     /// Newest record when it began.
     until: ConsequenceOffset,
-    after: Option<Box<[u8]>>,
+    /// Keys below it were looked up.
+    from: Vec<u8>,
     found: VecDeque<KeyEntry>,
     ended: bool,
     /// Whether keys that changed are part of it.
@@ -39,19 +40,20 @@ impl Store {
         Latest {
             topic: topic.to_owned(),
             until: files.map_or(ConsequenceOffset::ZERO, |files| files.last()),
-            after: None,
+            from: Vec::new(),
             found: VecDeque::new(),
             ended: false,
             current: false,
         }
     }
 
-    /// Begins to read what each key has when it is read, for who reads nothing
-    /// behind it.
+    /// Begins to read what each key has when it is read, from a key on (empty: the
+    /// first one), for who reads nothing behind it.
     #[must_use]
-    pub fn current(&self, topic: &str) -> Latest {
+    pub fn current(&self, topic: &str, from: &[u8]) -> Latest {
         Latest {
             current: true,
+            from: from.to_vec(),
             ..self.latest(topic)
         }
     }
@@ -68,9 +70,11 @@ impl Latest {
                 if self.ended {
                     return Ok(None);
                 }
-                let keys = store.scan(&self.topic, b"", self.after.as_deref(), KEYS)?;
+                let keys = store.scan_from(&self.topic, b"", &self.from, KEYS)?;
                 self.ended = keys.len() < KEYS;
-                self.after = keys.last().map(|entry| entry.key.clone());
+                if let Some(last) = keys.last() {
+                    self.from = key_behind(&last.key);
+                }
                 self.found = keys.into();
                 continue;
             };

@@ -51,7 +51,7 @@ pub use options::{Durability, OpenOptions};
 pub use proposal::{Answer, Proposal};
 pub use recovery::OpenReport;
 pub use retention::RetainReport;
-pub use scan::{KeyEntry, SCAN_KEYS_MAX, Standing};
+pub use scan::{KeyEntry, SCAN_KEYS_MAX, Standing, key_behind};
 pub use store::{ProgramInfo, Stats, Store, TopicInfo};
 pub use topic::compact::TopicCompactReport;
 pub use topic::reader::wire::PageBuilder;

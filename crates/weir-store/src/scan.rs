@@ -31,6 +31,12 @@ pub struct KeyEntry {
     pub offset: ConsequenceOffset,
 }
 
+/// The least key that is greater than this one.
+#[must_use]
+pub fn key_behind(key: &[u8]) -> Vec<u8> {
+    [key, b"\0"].concat()
+}
+
 /// What a topic is at the moment, without its sizes; cheap at any size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
@@ -78,6 +84,21 @@ impl Store {
         after: Option<&[u8]>,
         limit: usize,
     ) -> Result<Vec<KeyEntry>, StoreError> {
+        let from = after.map(key_behind).unwrap_or_default();
+        self.scan_from(topic, prefix, &from, limit)
+    }
+
+    /// The same, of keys that are not below `from`.
+    ///
+    /// # Errors
+    /// As for [`scan`](Self::scan).
+    pub fn scan_from(
+        &self,
+        topic: &str,
+        prefix: &[u8],
+        from: &[u8],
+        limit: usize,
+    ) -> Result<Vec<KeyEntry>, StoreError> {
         let id = self
             .engine
             .machine
@@ -102,9 +123,9 @@ impl Store {
         let Some(keys) = machine.topic_by_id(id).and_then(|view| view.keys) else {
             return Ok(Vec::new());
         };
-        let start = order.keys.partition_point(|(key, _)| {
-            **key < *prefix || after.is_some_and(|after| **key <= *after)
-        });
+        let start = order
+            .keys
+            .partition_point(|(key, _)| **key < *prefix || **key < *from);
         let mut found = Vec::new();
         for (key, slot) in order.keys.get(start..).unwrap_or(&[]) {
             if !key.starts_with(prefix) || found.len() >= limit.min(SCAN_KEYS_MAX) {

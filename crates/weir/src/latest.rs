@@ -108,27 +108,14 @@ impl Topic {
     pub fn latest(&self, patience: Duration) -> Result<Latest, WeirError> {
         block_on(Latest::new(self, patience))
     }
-
-    /// What each key has when it is read; what comes is not read behind it.
-    pub(crate) fn current(&self) -> Result<Latest, WeirError> {
-        block_on(Latest::of(self, Duration::ZERO, true))
-    }
 }
 
 impl Latest {
     pub(crate) async fn new(topic: &Topic, patience: Duration) -> Result<Self, WeirError> {
-        Self::of(topic, patience, false).await
-    }
-
-    async fn of(topic: &Topic, patience: Duration, current: bool) -> Result<Self, WeirError> {
         let name = topic.name().as_str();
         let (replay, live) = match topic.place() {
             Place::Near(store) => {
-                let latest = if current {
-                    store.current(name)
-                } else {
-                    store.latest(name)
-                };
+                let latest = store.latest(name);
                 let live = TopicReader::near(latest.live(store));
                 (
                     Replay::Near(Arc::clone(store), NearReplay::Here(latest)),
@@ -136,7 +123,7 @@ impl Latest {
                 )
             }
             Place::Far(remote) => {
-                let replay = far::replay::Replay::new(Arc::clone(remote), name, current).await?;
+                let replay = far::replay::Replay::new(Arc::clone(remote), name).await?;
                 let mut live = topic.place().listen(name);
                 live.seek(ConsequenceOffset(replay.position().saturating_sub(1)));
                 (Replay::Far(replay), live)

@@ -114,12 +114,18 @@ impl Place {
         })
     }
 
-    /// Whether a server does parts of queries; never for a store of this process.
-    pub(crate) fn queries(&self) -> Result<bool, StoreError> {
-        match self {
-            Self::Near(_) => Ok(false),
-            Self::Far(remote) => Ok(remote.link.facts()?.queries),
-        }
+    /// Whether a server does parts of queries, over logs or over the latest values;
+    /// never for a store of this process.
+    pub(crate) fn queries(&self, is_log: bool) -> Result<bool, StoreError> {
+        let Self::Far(remote) = self else {
+            return Ok(false);
+        };
+        let facts = remote.link.facts()?;
+        Ok(if is_log {
+            facts.queries
+        } else {
+            facts.latest_queries
+        })
     }
 
     /// Intention that made the newest topic; only for queries that follow.

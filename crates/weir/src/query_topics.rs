@@ -20,7 +20,7 @@ use weir_core::{ErrorCode, IntentionOffset};
 pub use self::follow::TopicQueryNews;
 use self::follow::{Follow, Idle};
 use self::options::{TopicEnd, TopicQueryOptions, TopicView, pattern_matches};
-use self::reading::{Given, Reading, Shared};
+use self::reading::{Came, Given, Reading, Shared};
 use crate::error::WeirError;
 use crate::far::asking::{Asking, Sifting};
 use crate::place::Place;
@@ -29,6 +29,7 @@ use crate::weir::Weir;
 
 mod faults;
 mod follow;
+mod latest;
 pub(crate) mod options;
 mod reading;
 
@@ -176,7 +177,8 @@ impl TopicQuery {
         }
         let kinds = options.kinds.iter().map(|kind| 1_u8 << *kind as u8);
         let kinds = kinds.fold(0, |all, kind| all | kind);
-        let helped = options.push_down && options.view == TopicView::Log && place.queries()?;
+        let is_log = options.view == TopicView::Log;
+        let helped = options.push_down && place.queries(is_log)?;
         let sifting = if helped && plan.may_sift() && limits_are_usual(&options.budgets) {
             Sifting::new(&text, plan.may_cut())
         } else {
@@ -202,8 +204,9 @@ impl TopicQuery {
                 let streams = !plan.is_ordered() || is_sorted(&options);
                 helped && streams && !leaves_out && cut.is_some() && resumed.is_none()
             }),
-            until: cut.filter(|_| helped),
+            until: cut.filter(|_| helped && is_log),
             marks: cut.is_none(),
+            begins: !is_log && place.queries(is_log)?,
             sifting: sifting.map(Arc::new),
         };
         let shared = Shared {
@@ -243,22 +246,26 @@ impl TopicQuery {
         } else {
             IntentionOffset::ZERO
         };
-        let mut names: Vec<String> = Vec::new();
+        let before = self.topics_before();
+        // Of a run that ended at a cut nothing that was made since.
+        let known_all = !follows && before.is_some();
+        let mut names = before.unwrap_or_default();
         let is_pattern = |name: &&String| name.contains('*');
-        if self.options.from.iter().any(|name| is_pattern(&name)) {
+        if !known_all && self.options.from.iter().any(|name| is_pattern(&name)) {
             for info in self.place.topics(false)? {
                 if self
                     .options
                     .from
                     .iter()
                     .any(|p| pattern_matches(p, &info.name))
+                    && !names.contains(&info.name)
                 {
                     names.push(info.name);
                 }
             }
         }
         for name in self.options.from.iter().filter(|name| !is_pattern(name)) {
-            if !names.contains(name) {
+            if !known_all && !names.contains(name) {
                 if !follows && self.place.topic(name)?.is_none() {
                     return Err(weir_store::StoreError::TopicUnknown { name: name.clone() }.into());
                 }
@@ -277,17 +284,28 @@ impl TopicQuery {
         Ok(())
     }
 
+    /// The topics of the run that is gone on with.
+    fn topics_before(&self) -> Option<Vec<String>> {
+        let names = self.query.sources_before()?;
+        let names = names.filter_map(|name| std::str::from_utf8(name).ok());
+        let meant = |name: &&str| self.options.from.iter().any(|p| pattern_matches(p, name));
+        Some(names.filter(meant).map(str::to_owned).collect())
+    }
+
     /// Adds a topic, with a lower bound for the intentions of its records when
     /// it comes late.
     fn add(&mut self, name: &str, bound: Option<IntentionOffset>) -> Result<(), WeirError> {
         let topic = Topic::new(self.place.clone(), weir_core::TopicName::new(name)?);
-        let reading = Reading::new(&topic, &self.shared, bound)?;
+        let resumed = self.options.token.is_some();
+        let reading = Reading::new(&topic, &self.shared, bound, resumed)?;
+        let sorts = self.query.plan().is_ordered() && !is_sorted(&self.options)
+            || self.options.text.mode == Some(Mode::Sort);
         let options = SourceOptions {
             name: name.as_bytes().to_vec(),
             shape: Shape::Framed,
             sorted: self.query.plan().is_ordered() && is_sorted(&self.options),
-            // A key can change before it is read again.
-            stable: self.shared.view == TopicView::Log,
+            // A value can change before it is sorted again; places among keys stay.
+            stable: self.shared.view == TopicView::Log || !sorts,
             // The letters of names need no escapes.
             meta: vec![("topic".to_owned(), format!("\"{name}\""))],
             bound: bound.map(|bound| vec![bound.0.to_string()]),
@@ -379,7 +397,7 @@ impl TopicQuery {
             return Ok(Served::Fault);
         }
         let given = reading.give(need.continuation.as_deref(), &self.shared, deadline);
-        let (bytes, mut frames, next) = match given? {
+        let mut came = match given? {
             Given::Nothing => return Ok(Served::Nothing),
             Given::Fault(fault) => {
                 reading.fault = Some(fault);
@@ -389,17 +407,14 @@ impl TopicQuery {
                 self.query.finish(need.source)?;
                 return Ok(Served::Came);
             }
-            Given::Page {
-                bytes,
-                frames,
-                next,
-            } => (bytes, frames, next),
+            Given::Page(came) => came,
         };
-        let items = frames.spans.len();
+        let items = came.frames.spans.len();
         let page = PageIn {
-            bytes: bytes.clone(),
-            frames: Some(frames.clone()),
+            bytes: came.bytes.clone(),
+            frames: Some(came.frames.clone()),
         };
+        let next = came.next.take();
         let Err(error) = self.query.enqueue(need.source, page, next) else {
             reading.given += items as u64;
             return Ok(Served::Came);
@@ -408,25 +423,24 @@ impl TopicQuery {
         let place = error.place();
         let item = place.item.and_then(|item| item.checked_sub(reading.given));
         let item = item.and_then(|item| usize::try_from(item).ok());
-        let Some((item, record)) = item.and_then(|item| Some((item, record(&frames, item)?)))
-        else {
+        let found = item.and_then(|item| Some((item, came.record(item)?)));
+        let Some((item, (record, start))) = found else {
             return Err(error.into());
         };
-        let span = frames.spans.get(item).copied().unwrap_or_default();
+        let span = came.frames.spans.get(item).copied().unwrap_or_default();
         let byte = place.offset;
         let byte = byte.map(|byte| byte.saturating_sub(u64::from(span.offset)));
         let fault = error.in_record(&reading.name, record, byte);
         reading.fault = Some(fault);
-        if item == 0 {
-            return Ok(Served::Fault);
-        }
+        let Came {
+            bytes, mut frames, ..
+        } = came;
         self.shared.properties.truncate(&mut frames, item);
         let page = PageIn {
             bytes,
             frames: Some(frames),
         };
-        let next = bytes::Bytes::from((record - 1).to_string());
-        self.query.enqueue(need.source, page, Some(next))?;
+        self.query.enqueue(need.source, page, Some(start))?;
         reading.given += item as u64;
         Ok(Served::Came)
     }
@@ -530,10 +544,17 @@ impl TopicQuery {
     pub fn token(&self) -> Result<Vec<u8>, WeirError> {
         let engine = self.query.token()?;
         let token = TopicToken {
-            cut: self.shared.cut,
+            cut: self.shared.cut.map(|cut| self.floor(cut)),
             engine: &engine,
         };
         Ok(token.encode())
+    }
+
+    /// Who goes on has to know what was read so far: values are not to be older
+    /// than those before.
+    fn floor(&self, cut: IntentionOffset) -> IntentionOffset {
+        let newest = self.readings.values().map(Reading::newest).max();
+        newest.map_or(cut, |newest| newest.max(cut))
     }
 
     /// What the query does.
@@ -548,7 +569,8 @@ impl TopicQuery {
         self.whole.as_ref().unwrap_or(&self.query).plan()
     }
 
-    /// The last intention of the query; none when it follows.
+    /// The last intention of the query, of the latest values the one that all of
+    /// them are of or behind; none when it follows.
     #[must_use]
     pub fn as_of(&self) -> Option<IntentionOffset> {
         self.shared.cut
@@ -610,14 +632,6 @@ fn is_sorted(options: &TopicQueryOptions) -> bool {
 fn limits_are_usual(budgets: &Budgets) -> bool {
     let usual = Budgets::default();
     (budgets.depth_max, budgets.item_bytes_max) == (usual.depth_max, usual.item_bytes_max)
-}
-
-/// The offset of an item's record.
-fn record(frames: &weir_core::query::Frames, item: usize) -> Option<u64> {
-    match frames.starts.get(item)? {
-        weir_core::query::Meta::Number(before) => before.checked_add(1),
-        _ => None,
-    }
 }
 
 /// What a query is over, for its tokens.

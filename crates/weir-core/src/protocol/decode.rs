@@ -461,6 +461,7 @@ fn listen<'a>(fields: &Fields<'_, 'a>) -> Read<Listen<'a>> {
             limit: fields.maybe(var!("_limit"))?,
             until: fields.maybe(var!("_until"))?,
             marks: fields.flag(var!("_marks"))?,
+            from: fields.get(var!("_key_from"))?,
         },
     })
 }

@@ -406,6 +406,9 @@ impl Encoder {
         self.maybe(b"_limit", query.limit);
         self.maybe(b"_until", query.until);
         self.flag(b"_marks", query.marks);
+        if let Some(from) = query.from {
+            self.bytes(b"_key_from", from);
+        }
         let Some(sift) = &query.sift else {
             return;
         };

@@ -151,7 +151,8 @@ pub struct Listen<'a> {
     pub kinds: u8,
     /// Begin at the first record that is left instead of GONE.
     pub reset_earliest: bool,
-    /// What a query adds; needs the feature [`QUERY`](super::QUERY).
+    /// What a query adds; needs the feature [`QUERY`](super::QUERY), with
+    /// [`After::Latest`] the feature [`QUERY_LATEST`](super::QUERY_LATEST).
     pub query: ListenQuery<'a>,
 }
 
@@ -166,6 +167,8 @@ pub struct ListenQuery<'a> {
     pub until: Option<u64>,
     /// APPLIED is wanted.
     pub marks: bool,
+    /// Of the latest values those of keys that are not below.
+    pub from: Option<&'a [u8]>,
 }
 
 /// The part of a query that the server does: which records are sent, and what
@@ -610,7 +613,12 @@ impl Message<'_> {
     pub fn feature(&self) -> &'static [u8] {
         match self {
             Message::Applied => super::QUERY,
-            Message::Listen(listen) if listen.query != ListenQuery::default() => super::QUERY,
+            Message::Listen(listen) if listen.query != ListenQuery::default() => {
+                match listen.after {
+                    After::Latest => super::QUERY_LATEST,
+                    _ => super::QUERY,
+                }
+            }
             _ => b"",
         }
     }

@@ -302,7 +302,7 @@ impl Plan {
             };
             let name = name.map(str::to_owned).or(default);
             self.group.push(Named {
-                name: text::quoted(&name.unwrap_or_else(|| piece.text.to_owned())),
+                name: text::quoted(&name.unwrap_or_else(|| piece.text.to_owned())).into_bytes(),
                 what: column,
             });
         }
@@ -341,7 +341,7 @@ impl Plan {
             named |= name.is_some();
             let what = self.aggregate(&piece)?;
             self.aggregates.push(Named {
-                name: text::quoted(name.unwrap_or(piece.text)),
+                name: text::quoted(name.unwrap_or(piece.text)).into_bytes(),
                 what,
             });
         }

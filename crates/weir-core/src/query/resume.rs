@@ -261,6 +261,15 @@ impl Query {
         }
     }
 
+    /// Names of the sources of the run that the token is of. Nothing without one;
+    /// that of a sort does not know them.
+    #[must_use]
+    pub fn sources_before(&self) -> Option<impl Iterator<Item = &[u8]>> {
+        let token = self.resumed.as_ref();
+        let token = token.filter(|token| token.mode != Mode::Sort as u8)?;
+        Some(token.sources.iter().map(|mark| &*mark.name))
+    }
+
     /// Where a source was in the run that the token is of.
     pub(super) fn seat_before(&self, name: &[u8]) -> Option<&Seat> {
         let token = self.resumed.as_ref()?;

@@ -111,14 +111,15 @@ pub(crate) fn list<'a>(field: &'static str, text: &'a str) -> Result<Vec<Piece<'
 }
 
 /// A text as a JSON string.
-pub(crate) fn quoted(text: &str) -> Vec<u8> {
+#[must_use]
+pub fn quoted(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len() + 2);
     out.push(b'"');
     for character in text.chars() {
         super::json::escape(u32::from(character), &mut out);
     }
     out.push(b'"');
-    out
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 #[cfg(test)]

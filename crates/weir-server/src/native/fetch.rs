@@ -6,6 +6,7 @@
 //! without. What must never happen here: something fetched for one listener
 //! that another one takes.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,19 +17,38 @@ use tokio::task::JoinHandle;
 use weir_store::{Page, PageBuilder, Store, StoreError, TopicReader};
 
 use super::buffer::OUT_BYTES_HIGH;
+use super::refuse::Refused;
 use super::sift::{Found, Sifter};
 
 /// Keys of a `latest` listener that are looked up at a time.
 const REPLAY_KEYS: usize = 256;
 
 /// The next keys of a `latest` listener.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Keys {
     /// Each with a page that holds its record alone; none for a key whose
-    /// record comes later.
-    pub(super) found: Vec<(Box<[u8]>, Option<Page>)>,
+    /// record comes later, or is not wanted.
+    pub(super) found: VecDeque<(Box<[u8]>, Option<Page>)>,
     /// Whether there are no more.
     pub(super) ends: bool,
+    /// What a query wants, which was away to look through them.
+    pub(super) sifter: Option<Box<Sifter>>,
+    /// Values that are not JSON and were left out.
+    pub(super) bad: u64,
+    /// What is wrong with the record behind them.
+    pub(super) fault: Option<Refused>,
+}
+
+/// Which keys are looked up.
+#[derive(Debug)]
+pub(super) struct LookUp {
+    pub(super) store: Arc<Store>,
+    pub(super) topic: Box<str>,
+    pub(super) prefix: Box<[u8]>,
+    /// Those below are not.
+    pub(super) from: Vec<u8>,
+    /// Those whose record is behind it come later.
+    pub(super) upto: u64,
 }
 
 /// What came of a fetch.
@@ -83,6 +103,13 @@ impl Fetch {
         let (Some(sifter), reader) = (sifter.take(), reader.clone()) else {
             return;
         };
+        self.sift(listener, move || {
+            Brought::Found(sifter.look(reader).map(Box::new))
+        });
+    }
+
+    /// Begins to look into records, when there is room for that.
+    fn sift(&mut self, listener: u64, work: impl FnOnce() -> Brought + Send + 'static) {
         let sifts = Arc::clone(&self.sifts);
         self.listener = listener;
         self.task = Some(tokio::spawn(async move {
@@ -90,9 +117,9 @@ impl Fetch {
                 return Brought::Lost;
             };
             let looked = tokio::task::spawn_blocking(move || {
-                let found = sifter.look(reader);
+                let brought = work();
                 drop(place);
-                Brought::Found(found.map(Box::new))
+                brought
             });
             looked.await.unwrap_or(Brought::Lost)
         }));
@@ -139,26 +166,18 @@ impl Fetch {
         }
     }
 
-    /// Begins to look up keys behind one; those whose record is behind `upto`
-    /// come later.
-    pub(super) fn keys(
-        &mut self,
-        listener: u64,
-        store: &Arc<Store>,
-        topic: &str,
-        prefix: &[u8],
-        behind: Option<&[u8]>,
-        upto: u64,
-    ) {
+    /// Begins to look up keys, if nothing else is fetched: then the sifter, if
+    /// there is one, is away to look through them.
+    pub(super) fn keys(&mut self, listener: u64, wanted: LookUp, sifter: &mut Option<Box<Sifter>>) {
         if !self.is_idle() {
             return;
         }
-        let store = Arc::clone(store);
-        let (topic, prefix) = (topic.to_owned(), prefix.to_vec());
-        let behind = behind.map(<[u8]>::to_vec);
-        self.begin(listener, move || {
-            Brought::Keys(look_up(&store, &topic, &prefix, behind.as_deref(), upto))
-        });
+        match sifter.take() {
+            None => self.begin(listener, move || Brought::Keys(wanted.keys())),
+            Some(sifter) => self.sift(listener, move || {
+                Brought::Keys(wanted.keys().and_then(|keys| sifter.look_up(keys)))
+            }),
+        }
     }
 
     /// The keys that were looked up for a listener.
@@ -200,39 +219,39 @@ impl Fetch {
     }
 }
 
-fn look_up(
-    store: &Store,
-    topic: &str,
-    prefix: &[u8],
-    behind: Option<&[u8]>,
-    upto: u64,
-) -> Result<Keys, StoreError> {
-    let entries = store.scan(topic, prefix, behind, REPLAY_KEYS)?;
-    let mut ends = entries.len() < REPLAY_KEYS;
-    let (mut found, mut bytes) = (Vec::with_capacity(entries.len()), 0);
-    for entry in entries {
-        if bytes >= OUT_BYTES_HIGH {
-            ends = false;
-            break;
-        }
-        let mut page = None;
-        let block = if upto == u64::MAX {
-            // The list may be older than the value.
-            store.get(topic, &entry.key)?
-        } else if entry.offset.0 <= upto {
-            store.value(topic, &entry)?
-        } else {
-            None
+impl LookUp {
+    fn keys(&self) -> Result<Keys, StoreError> {
+        let (store, topic) = (&self.store, &*self.topic);
+        let entries = store.scan_from(topic, &self.prefix, &self.from, REPLAY_KEYS)?;
+        let mut keys = Keys {
+            ends: entries.len() < REPLAY_KEYS,
+            ..Keys::default()
         };
-        if let Some(block) = block
-            && let Some(record) = block.iter().next().transpose()?
-        {
-            let mut one = PageBuilder::default();
-            one.push(&record);
-            page = one.take();
+        let mut bytes = 0;
+        for entry in entries {
+            if bytes >= OUT_BYTES_HIGH {
+                keys.ends = false;
+                break;
+            }
+            let mut page = None;
+            let block = if self.upto == u64::MAX {
+                // The list may be older than the value.
+                store.get(topic, &entry.key)?
+            } else if entry.offset.0 <= self.upto {
+                store.value(topic, &entry)?
+            } else {
+                None
+            };
+            if let Some(block) = block
+                && let Some(record) = block.iter().next().transpose()?
+            {
+                let mut one = PageBuilder::default();
+                one.push(&record);
+                page = one.take();
+            }
+            bytes += page.as_ref().map_or(0, Page::wire_bytes);
+            keys.found.push_back((entry.key, page));
         }
-        bytes += page.as_ref().map_or(0, Page::wire_bytes);
-        found.push((entry.key, page));
+        Ok(keys)
     }
-    Ok(Keys { found, ends })
 }

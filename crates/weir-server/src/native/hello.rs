@@ -23,7 +23,7 @@ const ROOM_RETRY_MS: u64 = 200;
 const SESSIONS_RETRY_MS: u64 = 60_000;
 
 /// What is known beyond version 1.
-pub(super) const FEATURES: &[u8] = b"groups query chain";
+pub(super) const FEATURES: &[u8] = b"groups query chain query-latest";
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Answers HELLO; a refusal ends the connection.

@@ -8,13 +8,13 @@ use std::time::Instant;
 
 use tokio::sync::Semaphore;
 use weir_core::protocol::{
-    After, Encoder, LISTENERS_MAX, Listen, Message, PROGRESS_RECORDS, Packet,
+    After, Encoder, LISTENERS_MAX, Listen, ListenQuery, Message, PROGRESS_RECORDS, Packet,
 };
 use weir_core::{ConsequenceOffset, ErrorCode, Record};
-use weir_store::{Changed, Page, PageBuilder, Store, StoreError, TopicReader};
+use weir_store::{Changed, Page, PageBuilder, Store, StoreError, TopicReader, key_behind};
 
 use super::buffer::Outgoing;
-use super::fetch::Fetch;
+use super::fetch::{Fetch, Keys, LookUp};
 use super::marks::Marks;
 use super::refuse::{self, Refused};
 use super::sift::{Ending, Found, Sifter};
@@ -49,10 +49,13 @@ impl Filter {
 /// The part of `latest` that comes before new records.
 #[derive(Debug)]
 struct Replay {
-    /// Keys up to this one were sent.
-    behind: Option<Box<[u8]>>,
+    prefix: Box<[u8]>,
+    /// Keys below were sent.
+    from: Vec<u8>,
     /// Records above come as new ones.
     upto: u64,
+    /// What a query let through and is not sent.
+    ready: Option<Keys>,
 }
 
 #[derive(Debug)]
@@ -158,6 +161,7 @@ impl Listeners {
             refused.message.limit = Some(LISTENERS_MAX as u64);
             return Err(refused);
         }
+        check_latest(listen)?;
         let info = store.topic(listen.topic);
         let (first, last) = info.as_ref().map_or((0, 0), |i| (i.first.0, i.last.0));
         let mut after = listen.after;
@@ -188,7 +192,12 @@ impl Listeners {
                 reader.seek(ConsequenceOffset(last));
                 // Without new ones behind it, no key is left out.
                 let upto = if listen.follow { last } else { u64::MAX };
-                replay = (last != 0).then_some(Replay { behind: None, upto });
+                replay = (last != 0).then(|| Replay {
+                    prefix: listen.prefix.unwrap_or_default().into(),
+                    from: listen.query.from.unwrap_or_default().into(),
+                    upto,
+                    ready: None,
+                });
             }
         }
         let filtered = listen.key.is_some() || listen.prefix.is_some() || listen.kinds != 0;
@@ -198,10 +207,6 @@ impl Listeners {
             kinds: listen.kinds,
         });
         let (sifter, filter) = match Sifter::new(listen, filter)? {
-            Ok(_) if replay.is_some() => {
-                let text = "a query is not done on the latest values";
-                return Err(Refused::new(ErrorCode::Unsupported, text));
-            }
             Ok(sifter) => (Some(sifter), None),
             Err(filter) => (None, filter),
         };
@@ -364,6 +369,22 @@ impl Listeners {
             Poll::Pending
         }
     }
+}
+
+/// Refuses what a query cannot ask of the latest values, or only of them.
+fn check_latest(listen: &Listen<'_>) -> Result<(), Refused> {
+    let query = &listen.query;
+    let text = match listen.after {
+        After::Latest if *query == ListenQuery::default() => return Ok(()),
+        After::Latest if listen.follow => "a query of the latest values does not follow",
+        After::Latest if query.until.is_some() || query.marks => {
+            "the latest values are those of now"
+        }
+        After::Latest => return Ok(()),
+        _ if query.from.is_some() => "only the latest values are in the order of keys",
+        _ => return Ok(()),
+    };
+    Err(Refused::new(ErrorCode::BadOption, text))
 }
 
 fn clamp(credit: u64) -> i64 {
@@ -562,40 +583,68 @@ impl Listener {
         let Some(replay) = &mut self.replay else {
             return Ok(Turn::Goes);
         };
-        let Some(keys) = hands.fetch.take_keys(self.number) else {
-            let prefix = self.filter.as_ref().and_then(|f| f.prefix.as_deref());
-            hands.fetch.keys(
-                self.number,
-                hands.store,
-                &self.topic,
-                prefix.unwrap_or_default(),
-                replay.behind.as_deref(),
-                replay.upto,
-            );
+        let ready = replay.ready.take().map(Ok);
+        let Some(keys) = ready.or_else(|| hands.fetch.take_keys(self.number)) else {
+            let wanted = LookUp {
+                store: Arc::clone(hands.store),
+                topic: self.topic.clone(),
+                prefix: replay.prefix.clone(),
+                from: replay.from.clone(),
+                upto: replay.upto,
+            };
+            hands.fetch.keys(self.number, wanted, &mut self.sifter);
             return Ok(Turn::Waits);
         };
         *hands.left = hands.left.saturating_sub(REPLAY_PAGES);
-        let keys = keys?;
-        for (key, page) in keys.found {
-            // No credit, or enough for now: goes on behind the key before.
-            if self.bytes <= 0 || self.records <= 0 || hands.out.is_high() {
+        let mut keys = keys?;
+        while let Some((key, page)) = keys.found.pop_front() {
+            // No credit, or enough for now: goes on behind the key before. What a
+            // query let through is counted, and sent.
+            let enough = self.bytes <= 0 || self.records <= 0 || hands.out.is_high();
+            if enough && !self.sifts {
                 return Ok(Turn::Goes);
             }
             let wanted = |record: &Record<'_>| {
                 let filter = self.filter.as_ref();
                 filter.is_none_or(|filter| filter.wants(record))
             };
-            if let Some(page) = page
-                && page.iter().next().transpose()?.is_some_and(|r| wanted(&r))
-                && let Err(lacks) = self.page(&page, true, hands)
-            {
-                return Ok(Turn::Lacks(lacks));
+            let first = match &page {
+                Some(page) => page.iter().next().transpose()?,
+                None => None,
+            };
+            match page.as_ref().filter(|_| first.is_some_and(|r| wanted(&r))) {
+                Some(sent) => {
+                    if let Err(lacks) = self.page(sent, true, hands) {
+                        keys.found.push_front((key, page));
+                        let replay = self.replay.as_mut().filter(|_| self.sifts);
+                        if let Some(replay) = replay {
+                            replay.ready = Some(keys);
+                        }
+                        return Ok(Turn::Lacks(lacks));
+                    }
+                }
+                None => self.skipped += u64::from(self.sifts),
             }
             if let Some(replay) = &mut self.replay {
-                replay.behind = Some(key);
+                replay.from = key_behind(&key);
             }
         }
-        if keys.ends {
+        if keys.bad > 0 {
+            hands.send(&self.tag, Message::Skipped { count: keys.bad });
+        }
+        if let Some(refused) = keys.fault {
+            refused.encode(&self.tag, hands.encoder, &mut hands.out.bytes);
+            return Ok(Turn::Ends);
+        }
+        self.sifter = keys.sifter;
+        if !keys.ends {
+            // So that somebody who waits for what is rare hears something.
+            self.mark(self.sifts && self.skipped >= PROGRESS_RECORDS, hands);
+        } else if self.sifts {
+            let position = self.reader.position().0;
+            hands.send(&self.tag, Message::End { position });
+            return Ok(Turn::Ends);
+        } else {
             self.replay = None;
         }
         Ok(Turn::Goes)

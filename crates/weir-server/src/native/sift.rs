@@ -5,14 +5,17 @@
 //! here: a stage that needs more than one record; looking through more than
 //! `SIFT_PAGES` in one go.
 
+use bytes::Bytes;
 use weir_core::codec::Reader;
 use weir_core::protocol::{Listen, Sift};
 use weir_core::query::{
-    Complex, Frames, Level, Meta, Missing, QueryError, QueryText, Sieve, Strings, item_of, span_in,
+    Complex, Frames, Level, Meta, Missing, QueryError, QueryText, Sieve, Span, Strings, item_of,
+    span_in,
 };
 use weir_core::{ErrorCode, Record};
 use weir_store::{Page, PageBuilder, StoreError, TopicReader};
 
+use super::fetch::Keys;
 use super::listeners::Filter;
 use super::refuse::Refused;
 
@@ -105,6 +108,31 @@ fn refused(error: &QueryError) -> Refused {
     Refused::new(error.code(), error.to_string())
 }
 
+/// The fault of a record whose value begins there in the page.
+fn of_record(error: &QueryError, record: Option<u64>, start: u64) -> Refused {
+    let mut refused = Refused::new(error.code(), error.reason());
+    refused.message.record = record;
+    refused.message.byte = error.place().offset.map(|byte| byte.saturating_sub(start));
+    refused
+}
+
+/// Puts a part behind others.
+fn append(bytes: &mut Vec<u8>, part: &[u8]) -> Span {
+    let offset = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    bytes.extend_from_slice(part);
+    let len = u32::try_from(part.len()).unwrap_or(0);
+    Span { offset, len }
+}
+
+/// The page of one record, with another value.
+fn with_value(page: &Page, value: &[u8]) -> Result<Option<Page>, StoreError> {
+    let mut one = PageBuilder::default();
+    if let Some(record) = page.iter().next().transpose()? {
+        one.push(&Record { value, ..record });
+    }
+    Ok(one.take())
+}
+
 impl Sifter {
     /// What LISTEN asks for; nothing when pages can be sent as they lie.
     pub(super) fn new(
@@ -167,6 +195,88 @@ impl Sifter {
         })
     }
 
+    /// Looks through the records of keys: one that is not wanted stays without
+    /// its page, and what comes behind the last one that is goes.
+    pub(super) fn look_up(mut self: Box<Self>, mut keys: Keys) -> Result<Keys, StoreError> {
+        self.choose(&mut keys)?;
+        if let Some(left) = &mut self.left {
+            let mut sent = keys.found.iter().enumerate();
+            let sent = sent.by_ref().filter(|(_, (_, page))| page.is_some());
+            let places: Vec<usize> = sent.map(|(at, _)| at).collect();
+            let more = usize::try_from(*left).unwrap_or(usize::MAX);
+            if places.len() >= more {
+                let end = more.checked_sub(1).and_then(|last| places.get(last));
+                keys.found.truncate(end.map_or(0, |last| last + 1));
+                (keys.ends, keys.fault) = (true, None);
+            }
+            *left = left.saturating_sub(places.len() as u64);
+        }
+        keys.sifter = Some(self);
+        Ok(keys)
+    }
+
+    fn choose(&mut self, keys: &mut Keys) -> Result<(), StoreError> {
+        let (mut bytes, mut frames) = (Vec::new(), Frames::default());
+        // Of each record that is looked into, the place of its key and its offset.
+        let mut looked = Vec::new();
+        for (at, (_, page)) in keys.found.iter_mut().enumerate() {
+            let Some(first) = page.as_ref().map(|page| page.iter().next()) else {
+                continue;
+            };
+            let record = first.transpose()?;
+            let filter = self.filter.as_ref();
+            let record = record.filter(|record| filter.is_none_or(|filter| filter.wants(record)));
+            let Some(record) = record else {
+                *page = None;
+                continue;
+            };
+            if let Some(sieve) = &self.sieve {
+                let (key, value) = (
+                    append(&mut bytes, record.key),
+                    append(&mut bytes, item_of(&record)),
+                );
+                let properties = sieve.properties();
+                properties.push(&record, value, key, Meta::Nothing, &mut frames);
+                looked.push((at, record.offset.0));
+            }
+        }
+        let Some(sieve) = &mut self.sieve else {
+            return Ok(());
+        };
+        let bytes = Bytes::from(bytes);
+        let spans = frames.spans.clone();
+        let sifted = match sieve.sift(&bytes, frames) {
+            Ok(sifted) => sifted,
+            Err(error) => {
+                keys.found.clear();
+                keys.fault = Some(refused(&error));
+                return Ok(());
+            }
+        };
+        keys.bad = sifted.skipped;
+        let mut kept = vec![None; looked.len()];
+        for (at, span) in sifted.kept {
+            if let Some(kept) = kept.get_mut(at) {
+                *kept = Some(span);
+            }
+        }
+        for ((at, _), kept) in looked.iter().zip(kept) {
+            let Some((_, page)) = keys.found.get_mut(*at) else {
+                continue;
+            };
+            *page = match (page.take(), kept) {
+                (Some(page), Some(span)) if self.cut => with_value(&page, span.of(&bytes))?,
+                (page, kept) => page.filter(|_| kept.is_some()),
+            };
+        }
+        if let Some((at, error)) = sifted.fault {
+            let offset = looked.get(at).map(|(_, offset)| *offset);
+            let start = spans.get(at).map_or(0, |span| u64::from(span.offset));
+            keys.fault = Some(of_record(&error, offset, start));
+        }
+        Ok(())
+    }
+
     /// Looks through one page; says at how many records.
     fn page(&mut self, page: &Page, chosen: &mut Chosen) -> Result<(u64, Look), StoreError> {
         let mut look = Look {
@@ -216,11 +326,9 @@ impl Sifter {
         };
         look.bad = sifted.skipped;
         if let Some((at, error)) = sifted.fault {
-            let mut refused = Refused::new(error.code(), error.reason());
             let start = spans.get(at).map_or(0, |span| u64::from(span.offset));
-            refused.message.record = records.get(at).map(|record| record.offset.0);
-            refused.message.byte = error.place().offset.map(|byte| byte.saturating_sub(start));
-            look.ending = Ending::Fault(refused);
+            let record = records.get(at).map(|record| record.offset.0);
+            look.ending = Ending::Fault(of_record(&error, record, start));
         }
         for (at, span) in sifted.kept {
             let Some(mut record) = records.get(at).copied() else {

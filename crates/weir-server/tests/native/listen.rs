@@ -1,7 +1,7 @@
 //! Listeners, packet by packet.
 
 use bytes::Bytes;
-use weir_core::protocol::{After, Listen, ListenQuery, Message, Packet};
+use weir_core::protocol::{After, Listen, ListenQuery, Message, Packet, Sift};
 use weir_core::{ErrorCode, RecordKind};
 use weir_store::Page;
 
@@ -22,6 +22,7 @@ const ALL: Listen<'static> = Listen {
         limit: None,
         until: None,
         marks: false,
+        from: None,
     },
 };
 
@@ -227,6 +228,86 @@ fn latest_gives_each_key_once_and_then_what_is_new() {
         }
     };
     assert_eq!(live, [8]);
+}
+
+#[test]
+fn a_query_of_the_latest_values_sends_what_it_wants_of_them() {
+    let world = World::new();
+    world.create("t");
+    let mut peer = world.plain();
+    for n in 0..600 {
+        let value = format!(r#"{{"n":{n},"even":{}}}"#, n % 2 == 0);
+        peer.text(&format!(
+            "\n:_topic\tt\n:_key\tk{n:03}\n_request_put\n{value}\n|\n"
+        ));
+    }
+    peer.answers(600);
+    let sift = Sift {
+        filter: b"@.even == true",
+        select: b"$.n",
+        cut: true,
+        ..Sift::default()
+    };
+    let query = ListenQuery {
+        sift: Some(sift),
+        limit: Some(3),
+        from: Some(b"k496"),
+        ..ListenQuery::default()
+    };
+    let begin = Listen {
+        after: After::Latest,
+        follow: false,
+        // What a query let through is sent, and counts.
+        records: 1,
+        query,
+        ..ALL
+    };
+    listen(&mut peer, b"l", begin);
+    let mut values = Vec::new();
+    loop {
+        let got = peer.next().unwrap();
+        match got.packet().message {
+            Message::Records {
+                from,
+                replay: true,
+                page,
+            } => {
+                let page = Page::read_from(&Bytes::copy_from_slice(page), from).unwrap();
+                let record = page.iter().next().unwrap().unwrap();
+                values.push(String::from_utf8(record.value.to_vec()).unwrap());
+            }
+            Message::Progress { .. } => {}
+            Message::End { .. } => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(values, ["496", "498", "500"]);
+    for (tag, follow, after, query) in [
+        (b"1", true, After::Latest, query),
+        (
+            b"2",
+            false,
+            After::Latest,
+            ListenQuery {
+                until: Some(1),
+                ..query
+            },
+        ),
+        (b"3", false, After::Offset(0), query),
+    ] {
+        let listen = Listen {
+            follow,
+            after,
+            query,
+            ..ALL
+        };
+        peer.send(&Packet::tagged(tag, Message::Listen(listen)));
+        let got = peer.next().unwrap();
+        let Message::Refusal(refusal) = got.packet().message else {
+            panic!("{:?}", got.packet().message);
+        };
+        assert_eq!(refusal.code(), Some(ErrorCode::BadOption));
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn far_off() -> Option<Instant> {
 }
 
 /// The next results, with their topics.
-fn some(query: &mut TopicQuery, items_max: usize) -> Vec<String> {
+pub(crate) fn some(query: &mut TopicQuery, items_max: usize) -> Vec<String> {
     let bounds = Bounds {
         items_max,
         ..Bounds::default()
@@ -38,7 +38,7 @@ fn some(query: &mut TopicQuery, items_max: usize) -> Vec<String> {
     found
 }
 
-fn rows(weir: &Weir, options: &TopicQueryOptions) -> Vec<String> {
+pub(crate) fn rows(weir: &Weir, options: &TopicQueryOptions) -> Vec<String> {
     some(&mut weir.query(options.clone()).unwrap(), usize::MAX)
 }
 
@@ -55,7 +55,7 @@ fn orders(world: &World) -> [Weir; 2] {
     [near, world.connect()]
 }
 
-fn text(filter: &str, order: &str, select: &str) -> QueryText {
+pub(crate) fn text(filter: &str, order: &str, select: &str) -> QueryText {
     QueryText {
         filter: filter.into(),
         order: order.into(),
@@ -307,7 +307,12 @@ fn queries_that_cannot_be_are_refused() {
 }
 
 /// Everything that a query says: results, and how it ended.
-fn said(weir: &Weir, options: &TopicQueryOptions, items_max: usize, stops: bool) -> Vec<String> {
+pub(crate) fn said(
+    weir: &Weir,
+    options: &TopicQueryOptions,
+    items_max: usize,
+    stops: bool,
+) -> Vec<String> {
     let mut said = Vec::new();
     let mut query = match weir.query(options.clone()) {
         Ok(query) => query,
@@ -373,7 +378,7 @@ fn mixed(world: &World) -> [Weir; 2] {
         if n == 60 {
             near.topic("bad")
                 .unwrap()
-                .append(r#"{"n":1,"s":"a}"#)
+                .put("k2\"x", r#"{"n":1,"s":"a}"#)
                 .unwrap();
         }
         if n % 13 == 5 {
@@ -401,7 +406,7 @@ prop_compose! {
         ]),
         order in one_of(&[
             "", "", "", "meta.intention", "meta.offset", "meta.time_ms", "$.n", "$.s desc, $.n",
-            "meta.key, meta.offset", "meta.type", "$.o.p desc",
+            "meta.key", "meta.key asc", "meta.key, meta.offset", "meta.type", "$.o.p desc",
         ]),
         select in one_of(&["", "", "$.n", "$.o", "$.s", "$", "count", "count($.n), sum($.o.p) as p", "max($.s)"]),
         group in one_of(&["", "", "", "$.s", "meta.topic"]),
@@ -410,7 +415,7 @@ prop_compose! {
         offset in prop_oneof![3 => Just(0), 1 => 1..9_u64],
         limit in prop_oneof![2 => Just(None), 1 => (0..30_u64).prop_map(Some)],
         mode in prop_oneof![4 => Just(None), 1 => Just(Some(Mode::Sequential)), 1 => Just(Some(Mode::RoundRobin))],
-        bad in 0..3_usize, all in proptest::bool::weighted(0.3),
+        bad in 0..3_usize, all in proptest::bool::weighted(0.3), latest in proptest::bool::weighted(0.4),
         from in one_of(&["p.*", "p.*", "p.a", "bad", "bad,p.a"]),
     ) -> TopicQueryOptions {
         let ordered = !order.is_empty();
@@ -427,6 +432,9 @@ prop_compose! {
             ..QueryText::default()
         };
         let mut options = TopicQueryOptions::new(from.split(',')).text(text);
+        if latest {
+            options.view = TopicView::Latest;
+        }
         if all {
             options.kinds = vec![RecordKind::Create, RecordKind::Put, RecordKind::Delete];
         }
@@ -439,7 +447,7 @@ fn where_a_query_is_done_does_not_show() {
     let world = World::new();
     let [near, far] = mixed(&world);
     let config = ProptestConfig {
-        cases: 400,
+        cases: 600,
         failure_persistence: None,
         ..ProptestConfig::default()
     };

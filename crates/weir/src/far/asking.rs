@@ -69,6 +69,8 @@ pub(crate) struct Asking {
     pub(crate) until: Option<IntentionOffset>,
     /// It is to be told up to where it has everything.
     pub(crate) marks: bool,
+    /// Of the latest values it may begin at a key.
+    pub(crate) begins: bool,
 }
 
 impl Asking {
@@ -82,12 +84,13 @@ impl Asking {
         }
     }
 
-    pub(crate) fn query(&self, follow: bool) -> ListenQuery<'_> {
+    pub(crate) fn query<'a>(&'a self, follow: bool, from: &'a [u8]) -> ListenQuery<'a> {
         ListenQuery {
             sift: self.sifting.as_deref().map(Sifting::sift),
             limit: self.limit,
             until: self.until.map(|until| until.0),
             marks: self.marks && follow,
+            from: Some(from).filter(|from| self.begins && !from.is_empty()),
         }
     }
 }

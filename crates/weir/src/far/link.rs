@@ -50,6 +50,8 @@ pub(crate) struct Facts {
     pub(crate) applied: u64,
     /// Whether parts of queries can run there.
     pub(crate) queries: bool,
+    /// Whether they can on the latest values.
+    pub(crate) latest_queries: bool,
     /// Whether writes without session can be refused with those before them.
     pub(crate) chains: bool,
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use weir_core::protocol::{After, Listen, ListenQuery, Message, Packet};
 use weir_core::{ConsequenceOffset, IntentionOffset};
-use weir_store::{Page, StoreError};
+use weir_store::{Page, StoreError, key_behind};
 
 use super::asking::{Asking, Fault};
 use super::link::{Asked, Received, packet_of};
@@ -25,6 +25,8 @@ pub(crate) struct Listener {
     topic: Box<str>,
     /// Offset from which the next page starts.
     next: u64,
+    /// Of a listener to the latest values the key from which they go on.
+    key: Option<Vec<u8>>,
     /// What was asked last and is being answered.
     asked: Option<Listening>,
     /// A page that a wait has found.
@@ -80,6 +82,7 @@ impl Clone for Listener {
             remote: Arc::clone(&self.remote),
             topic: self.topic.clone(),
             next: self.next,
+            key: self.key.clone(),
             asked: None,
             found: self.found.clone(),
             earliest: self.earliest,
@@ -104,6 +107,7 @@ impl Listener {
             remote,
             topic: topic.into(),
             next: after.0.saturating_add(1),
+            key: None,
             asked: None,
             found: None,
             earliest: false,
@@ -120,6 +124,25 @@ impl Listener {
     pub(crate) fn or_earliest(mut self) -> Self {
         self.earliest = true;
         self
+    }
+
+    /// Reads what each key has when it is read, from a key on (empty: the first
+    /// one), a page each, in place of records; nothing behind them.
+    pub(crate) fn latest(mut self, asking: Asking, from: &[u8]) -> Self {
+        self.key = Some(from.into());
+        self.asking = asking;
+        self
+    }
+
+    /// The key from which the latest values go on.
+    pub(crate) fn key(&self) -> &[u8] {
+        self.key.as_deref().unwrap_or_default()
+    }
+
+    /// Goes on at another key.
+    pub(crate) fn seek_key(&mut self, from: &[u8]) {
+        self.stop();
+        self.key = Some(from.into());
     }
 
     /// Asks for what a query wants, so that it is on its way.
@@ -264,7 +287,10 @@ impl Listener {
         self.stop();
         let message = Message::Listen(Listen {
             topic: &self.topic,
-            after: After::Offset(self.next - 1),
+            after: match &self.key {
+                Some(_) => After::Latest,
+                None => After::Offset(self.next - 1),
+            },
             follow,
             bytes: CREDIT_BYTES,
             records: CREDIT_RECORDS,
@@ -272,7 +298,7 @@ impl Listener {
             prefix: None,
             kinds: self.asking.kinds(),
             reset_earliest: self.earliest,
-            query: self.asking.query(follow),
+            query: self.asking.query(follow, self.key()),
         });
         let asked = self.remote.link.begin(&message)?;
         self.asked = Some(Listening {
@@ -337,6 +363,18 @@ impl Listener {
         }
     }
 
+    /// A page that has come already.
+    pub(crate) async fn next_ready(&mut self) -> Result<Next, StoreError> {
+        if self.fault.is_some() || self.asked.is_none() {
+            return Ok(Next::Late);
+        }
+        Ok(match self.fetch(Some(Instant::now())).await? {
+            Fetched::Page(page) => Next::Page(page),
+            Fetched::End => Next::End,
+            Fetched::Nothing => Next::Late,
+        })
+    }
+
     /// The next records, waiting for them.
     pub(crate) async fn next_or_wait(&mut self) -> Result<Option<Page>, StoreError> {
         self.wait(None).await?;
@@ -386,6 +424,25 @@ impl Listener {
             };
             let packet = packet_of(&bytes)?;
             match packet.message {
+                Message::Records { replay, page, .. } if self.key.is_some() => {
+                    self.resting = None;
+                    let read = Page::read_from(&bytes.slice_ref(page), 0)?;
+                    self.credit(page.len() as u64, 1);
+                    // An older server sends new records behind them.
+                    if !replay {
+                        self.stop();
+                        return Ok(Fetched::End);
+                    }
+                    let first = read.iter().next().transpose()?;
+                    let Some(first) = first.filter(|first| first.key >= self.key()) else {
+                        continue;
+                    };
+                    self.key = Some(key_behind(first.key));
+                    if let Some(limit) = &mut self.asking.limit {
+                        *limit = limit.saturating_sub(1);
+                    }
+                    return Ok(Fetched::Page(read));
+                }
                 Message::Records { from, page, .. } => {
                     self.resting = None;
                     let from = from.max(self.next);

@@ -2,8 +2,7 @@
 //!
 //! A server sends each key as it is when its turn comes. Invariant: whoever
 //! goes on at [`Replay::position`] misses nothing and sees nothing twice,
-//! however often the connection broke meanwhile; whoever does not gets every
-//! key.
+//! however often the connection broke meanwhile.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,8 +30,6 @@ pub(crate) struct Replay {
     asked: Option<Asked>,
     /// First offset that is not part of it.
     position: u64,
-    /// Whether records from there on are part of it all the same.
-    current: bool,
     /// The last key that was handed out.
     behind: Option<Box<[u8]>>,
     /// Bytes and records received since the credit was last filled up.
@@ -49,17 +46,12 @@ impl Drop for Replay {
 
 impl Replay {
     /// Asks for it.
-    pub(crate) async fn new(
-        remote: Arc<Remote>,
-        topic: &str,
-        current: bool,
-    ) -> Result<Self, StoreError> {
+    pub(crate) async fn new(remote: Arc<Remote>, topic: &str) -> Result<Self, StoreError> {
         let mut replay = Self {
             remote,
             topic: topic.into(),
             asked: None,
             position: 0,
-            current,
             behind: None,
             used: (0, 0),
         };
@@ -136,7 +128,7 @@ impl Replay {
                     let page = Page::read_from(&bytes.slice_ref(page), 0)?;
                     let first = page.iter().next().transpose()?;
                     let first = first.ok_or_else(unexpected)?;
-                    let is_part = self.current || first.offset.0 < self.position;
+                    let is_part = first.offset.0 < self.position;
                     let behind = self.behind.as_deref();
                     if is_part && behind.is_none_or(|behind| behind < first.key) {
                         self.behind = Some(first.key.into());

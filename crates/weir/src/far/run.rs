@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use weir_core::ErrorCode;
 use weir_core::intention::IntentionLimits;
 use weir_core::protocol::{
-    CHAIN, Deframer, Encoder, Hello, HelloOk, Message, OutcomeLines, Packet, QUERY, RefusalMessage,
+    CHAIN, Deframer, Encoder, Hello, HelloOk, Message, OutcomeLines, Packet, QUERY, QUERY_LATEST,
+    RefusalMessage,
 };
 
 use super::address::{Address, Stream};
@@ -280,6 +281,7 @@ fn facts_of(hello: &HelloOk<'_>) -> Facts {
         idle: Duration::from_millis(hello.idle_ms),
         applied: hello.applied,
         queries: knows(QUERY),
+        latest_queries: knows(QUERY_LATEST),
         chains: knows(CHAIN),
     }
 }

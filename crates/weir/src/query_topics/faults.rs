@@ -5,13 +5,37 @@
 //! it needs the record. What must never happen here: an end that depends on how
 //! records came in pages.
 
-use weir_core::query::SourceId;
+use weir_core::query::{SourceId, quoted};
 use weir_core::{ConsequenceOffset, TopicName};
 
 use super::options::TopicView;
 use super::{TopicQuery, is_sorted, own_order};
 use crate::error::WeirError;
 use crate::topic::Topic;
+
+/// Where a record stands in the order of a query.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum FaultKey {
+    Number(u64),
+    /// A key, or what of it is text: no key with that is below.
+    Text(String),
+}
+
+impl FaultKey {
+    /// A key of a record.
+    fn of(key: &[u8]) -> Self {
+        let text = key.utf8_chunks().next();
+        Self::Text(text.map_or_else(String::new, |text| text.valid().to_owned()))
+    }
+
+    /// As a JSON scalar.
+    fn json(&self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => quoted(text),
+        }
+    }
+}
 
 impl TopicQuery {
     /// Tells the engine where the records at fault stand, as far as they come in
@@ -33,8 +57,8 @@ impl TopicQuery {
                 Some(record) => self.key_of(&reading.name, record)?,
                 None => None,
             };
-            if let Some(key) = key {
-                self.query.watermark(*source, &[key.to_string()])?;
+            if let Some(key) = &key {
+                self.query.watermark(*source, &[key.json()])?;
                 moved = true;
             }
             if let Some(reading) = self.readings.get_mut(source) {
@@ -47,35 +71,40 @@ impl TopicQuery {
 
     /// Where a record of a log stands in the order of the query, if records lie
     /// in that.
-    fn key_of(&self, topic: &str, record: u64) -> Result<Option<u64>, WeirError> {
-        let is_log = self.options.view == TopicView::Log;
-        if !is_log || !self.query.plan().is_ordered() || !is_sorted(&self.options) {
+    fn key_of(&self, topic: &str, record: u64) -> Result<Option<FaultKey>, WeirError> {
+        if !self.query.plan().is_ordered() || !is_sorted(&self.options) {
             return Ok(None);
         }
         let topic = Topic::new(self.place.clone(), TopicName::new(topic)?);
         let Some(value) = topic.at(ConsequenceOffset(record))? else {
             return Ok(None);
         };
-        Ok(Some(match own_order(&self.options.text.order) {
-            "meta.time_ms" => value.record().time_ms,
-            "meta.offset" => record,
-            _ => value.record().intention.0,
-        }))
+        let found = value.record();
+        if self.options.view == TopicView::Latest {
+            return Ok(Some(FaultKey::of(found.key)));
+        }
+        Ok(Some(FaultKey::Number(
+            match own_order(&self.options.text.order) {
+                "meta.time_ms" => found.time_ms,
+                "meta.offset" => record,
+                _ => found.intention.0,
+            },
+        )))
     }
 
     /// The source whose record at fault comes next of all, when nothing that is
     /// on its way can come before it: which of several it is, and what comes
     /// before, must not depend on pages.
     pub(super) fn due(&self, faulty: &[SourceId], idle: &[SourceId]) -> Option<SourceId> {
-        let key = |source: &SourceId| self.readings.get(source)?.fault_key;
+        let key = |source: &SourceId| self.readings.get(source)?.fault_key.as_ref();
         let first = faulty
             .iter()
             .copied()
             .min_by_key(|source| (key(source), *source))?;
         let is_past = |source: &SourceId| match (key(&first), &self.follow) {
             (None, _) => true,
-            (Some(_), None) => false,
-            (Some(key), Some(follow)) => follow.is_past(*source, key),
+            (Some(FaultKey::Number(key)), Some(follow)) => follow.is_past(*source, *key),
+            (Some(_), _) => false,
         };
         idle.iter().all(is_past).then_some(first)
     }

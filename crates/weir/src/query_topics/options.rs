@@ -11,8 +11,9 @@ pub enum TopicView {
     /// All of its records, in their order.
     #[default]
     Log,
-    /// The record that each key has when it is read, in byte order of keys: no
-    /// cut over the keys, but every key that has one all the time.
+    /// The record that each key has when it is read, in byte order of keys, none
+    /// older than those before: no cut over the keys, but every key that has a
+    /// value all the time, once.
     Latest,
 }
 

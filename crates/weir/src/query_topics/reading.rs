@@ -1,27 +1,25 @@
 //! One topic of a query: its records as framed pages.
 //!
 //! Invariant: a page that the engine gets is the block that the reader has,
-//! not a copy; only the current values of keys are gathered. What names a page
-//! or a record is the offset before it. What must never happen here: a record
-//! of a log beyond the cut.
+//! not a copy; only the latest values are gathered. What names a page or a
+//! record of a log is the offset before it. What must never happen here: a
+//! record of a log beyond the cut.
 
 use std::time::Instant;
 
 use bytes::Bytes;
-use weir_core::query::{Frames, Meta, Properties, QueryError, Span, item_of, span_in};
+use weir_core::query::{Frames, Meta, Properties, QueryError, item_of, span_in};
 use weir_core::{ConsequenceOffset, IntentionOffset, RecordKind};
 use weir_store::Page;
 
+use super::faults::FaultKey;
+use super::latest::Latest;
 use super::options::TopicView;
 use crate::error::WeirError;
 use crate::far::asking::Asking;
 use crate::far::listener::Next;
-use crate::latest::Latest;
 use crate::reader::TopicReader;
 use crate::topic::{ReadFrom, Topic};
-
-/// Bytes of current values that make a page.
-const GATHERED_BYTES: usize = 1 << 20;
 
 /// What all topics of a query have in common.
 #[derive(Clone, Debug)]
@@ -38,7 +36,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    fn wants(&self, kind: RecordKind) -> bool {
+    pub(super) fn wants(&self, kind: RecordKind) -> bool {
         self.kinds & 1 << kind as u8 != 0
     }
 }
@@ -54,7 +52,7 @@ pub(super) struct Reading {
     pub(super) fault: Option<QueryError>,
     /// Where that record stands in the order of the query, if records lie in
     /// that and it is there.
-    pub(super) fault_key: Option<u64>,
+    pub(super) fault_key: Option<FaultKey>,
     /// Whether that was looked for.
     pub(super) fault_seen: bool,
     /// Records of earlier intentions are no items.
@@ -69,13 +67,8 @@ enum Records {
 
 /// What a topic gives.
 pub(super) enum Given {
-    /// Items, perhaps none, and what names those behind them; without that they
-    /// were the last.
-    Page {
-        bytes: Bytes,
-        frames: Frames,
-        next: Option<Bytes>,
-    },
+    /// Items, perhaps none.
+    Page(Came),
     /// There are no more.
     End,
     /// There are none now.
@@ -84,11 +77,37 @@ pub(super) enum Given {
     Fault(QueryError),
 }
 
+/// Items that came.
+pub(super) struct Came {
+    pub(super) bytes: Bytes,
+    pub(super) frames: Frames,
+    /// What names those behind them; without that they were the last.
+    pub(super) next: Option<Bytes>,
+    /// Of the latest values the offset of each.
+    pub(super) records: Vec<u64>,
+}
+
+impl Came {
+    /// The offset of an item's record, and what names the place in front of it.
+    pub(super) fn record(&self, item: usize) -> Option<(u64, Bytes)> {
+        match *self.frames.starts.get(item)? {
+            Meta::Number(before) => Some((before.checked_add(1)?, Bytes::from(before.to_string()))),
+            Meta::Bytes(key) => {
+                let key = Bytes::copy_from_slice(key.of(&self.bytes));
+                Some((*self.records.get(item)?, key))
+            }
+            Meta::Nothing | Meta::Kind(_) => None,
+        }
+    }
+}
+
 impl Reading {
+    /// `resumed`: it may be asked for another place than the first.
     pub(super) fn new(
         topic: &Topic,
         shared: &Shared,
         bound: Option<IntentionOffset>,
+        resumed: bool,
     ) -> Result<Self, WeirError> {
         let records = match shared.view {
             TopicView::Log => {
@@ -99,7 +118,10 @@ impl Reading {
                 reader.prepare(shared.asking.clone())?;
                 Records::Log(reader)
             }
-            TopicView::Latest => Records::Latest(topic.current()?.into()),
+            TopicView::Latest => {
+                let name = topic.name().as_str();
+                Records::Latest(Latest::new(topic.place(), name, shared, !resumed)?.into())
+            }
         };
         Ok(Self {
             name: topic.name().as_str().to_owned(),
@@ -128,7 +150,10 @@ impl Reading {
         deadline: Option<Instant>,
     ) -> Result<Given, WeirError> {
         let reader = match &mut self.records {
-            Records::Latest(latest) => return gather(latest, shared),
+            Records::Latest(latest) => {
+                let from = behind.unwrap_or_default();
+                return latest.give(&self.name, from, shared, deadline);
+            }
             Records::Log(reader) => reader,
         };
         let after = std::str::from_utf8(behind.unwrap_or(b"0"));
@@ -159,7 +184,15 @@ impl Reading {
     pub(super) fn skipped(&self) -> u64 {
         match &self.records {
             Records::Log(reader) => reader.skipped(),
-            Records::Latest(_) => 0,
+            Records::Latest(latest) => latest.skipped(),
+        }
+    }
+
+    /// The newest intention of the latest values that were read.
+    pub(super) fn newest(&self) -> IntentionOffset {
+        match &self.records {
+            Records::Log(_) => IntentionOffset::ZERO,
+            Records::Latest(latest) => latest.newest,
         }
     }
 
@@ -191,46 +224,10 @@ fn frames(page: &Page, shared: &Shared, bound: IntentionOffset) -> Result<Given,
         let properties = &shared.properties;
         properties.push(&record, value, key, start, &mut frames);
     }
-    Ok(Given::Page {
+    Ok(Given::Page(Came {
         bytes,
         frames,
         next: (!ended).then(|| Bytes::from(page.last().0.to_string())),
-    })
-}
-
-/// The next values of keys, gathered: they lie in blocks of their own. Each is
-/// the one that its key has when it is read.
-fn gather(latest: &mut Latest, shared: &Shared) -> Result<Given, WeirError> {
-    let (mut bytes, mut frames) = (Vec::new(), Frames::default());
-    let mut add = |part: &[u8]| {
-        let offset = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let len = u32::try_from(part.len()).unwrap_or(0);
-        bytes.extend_from_slice(part);
-        (Span { offset, len }, bytes.len())
-    };
-    for current in latest {
-        let current = current?;
-        if !current.replay {
-            break;
-        }
-        let record = current.value.record();
-        if !shared.wants(record.kind) {
-            continue;
-        }
-        let (key, _) = add(record.key);
-        let (value, length) = add(item_of(&record));
-        let properties = &shared.properties;
-        properties.push(&record, value, key, Meta::Bytes(key), &mut frames);
-        if length >= GATHERED_BYTES {
-            break;
-        }
-    }
-    if frames.spans.is_empty() {
-        return Ok(Given::End);
-    }
-    Ok(Given::Page {
-        bytes: Bytes::from(bytes),
-        frames,
-        next: Some(Bytes::new()),
-    })
+        records: Vec::new(),
+    }))
 }

@@ -1,0 +1,193 @@
+//! Queries over the latest values: they stop, go on elsewhere and are cut off
+//! while keys change, and every key that stays comes once.
+
+use std::collections::BTreeMap;
+
+use weir::query::{Bounds, QueryText};
+use weir::{ErrorCode, TopicQueryOptions, TopicView, Weir, WeirError};
+
+use crate::proxy::Proxy;
+use crate::query::{rows, said, some, text};
+use crate::world::World;
+
+fn latest(from: &[&str], text: QueryText) -> TopicQueryOptions {
+    let mut options = TopicQueryOptions::new(from.iter().copied()).text(text);
+    options.view = TopicView::Latest;
+    options
+}
+
+fn fill(weir: &Weir, topic: &str, keys: impl Iterator<Item = usize>, pad: usize) {
+    let topic = weir.topic(topic).unwrap();
+    topic.ensure().unwrap();
+    for key in keys {
+        let value = format!(r#"{{"n":{key},"pad":"{}"}}"#, "x".repeat(pad));
+        topic.put(format!("k{key:04}"), value).unwrap();
+    }
+}
+
+#[test]
+fn each_key_that_stays_comes_once_wherever_the_query_goes_on() {
+    let world = World::new();
+    let (near, far) = (world.near(), world.connect());
+    fill(&near, "l.a", (0..600).step_by(2), 0);
+    fill(&near, "l.b", (0..600).step_by(3), 0);
+    for push_down in [true, false] {
+        let mut options = latest(&["l.*"], text("@.n >= 0", "", "$.n"));
+        options.push_down = push_down;
+        let mut query = near.query(options.clone()).unwrap();
+        let (mut found, mut round) = (Vec::new(), 0);
+        loop {
+            let more = some(&mut query, 7);
+            if more.is_empty() {
+                break;
+            }
+            found.extend(more);
+            assert!(found.len() < 1000, "it goes on and on");
+            // A key behind, one in front that is new, one that goes, one that
+            // changes, and a topic.
+            let topic = near.topic("l.a").unwrap();
+            topic
+                .put(format!("k{:04}", round * 11 + 400), r#"{"n":-1}"#)
+                .unwrap();
+            topic.put(format!("j{round}"), r#"{"n":7}"#).unwrap();
+            topic.put("k0001", r#"{"n":1}"#).unwrap();
+            topic.delete("k0001").unwrap();
+            let name = format!("l.new{round}{push_down}");
+            fill(&near, &name, 598..599, 0);
+            let newest = near.topic(&name).unwrap().get("k0598").unwrap().unwrap();
+            let mut rest = options.clone();
+            rest.token = Some(query.token().unwrap());
+            query = [&near, &far][round % 2].query(rest).unwrap();
+            assert!(query.as_of().unwrap() < newest.record().intention);
+            round += 1;
+        }
+        // Those that were made to go are the only ones that may not be there.
+        let mut wanted: BTreeMap<(usize, &str), bool> = BTreeMap::new();
+        for n in 0..600 {
+            let gone = n >= 400 && (n - 400) % 11 == 0;
+            if n % 2 == 0 {
+                wanted.insert((n, "l.a"), !gone);
+            }
+            if n % 3 == 0 {
+                wanted.insert((n, "l.b"), true);
+            }
+        }
+        let mut last = None;
+        for row in &found {
+            let (topic, n) = row.split_once(' ').unwrap();
+            let place = (n.parse().unwrap(), topic);
+            assert!(
+                last.is_none_or(|last| last < place),
+                "{row} behind {last:?}"
+            );
+            assert!(wanted.remove(&place).is_some(), "{row} is not of the query");
+            last = Some(place);
+        }
+        let missing: Vec<_> = wanted.iter().filter(|(_, stays)| **stays).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+        // As it was.
+        for round in 0..round {
+            near.topic("l.a")
+                .unwrap()
+                .delete(format!("j{round}"))
+                .unwrap();
+            let name = format!("l.new{round}{push_down}");
+            near.topic(&name).unwrap().destroy().unwrap();
+        }
+        fill(&near, "l.a", (0..600).step_by(2), 0);
+        for n in (401..8000).step_by(2) {
+            if (n - 400) % 11 == 0 {
+                near.topic("l.a")
+                    .unwrap()
+                    .delete(format!("k{n:04}"))
+                    .unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_token_waits_for_what_was_read() {
+    let world = World::new();
+    let near = world.near();
+    fill(&near, "t", 0..4, 0);
+    let options = latest(&["t"], text("", "", "$.n"));
+    let mut query = near.query(options.clone()).unwrap();
+    let opened = query.as_of().unwrap();
+    let topic = near.topic("t").unwrap();
+    let changed = topic.put("k0000", r#"{"n":9}"#).unwrap().intention();
+    assert_eq!(some(&mut query, 1), ["t 9"]);
+    assert!(opened < changed);
+    let mut rest = options;
+    rest.token = Some(query.token().unwrap());
+    let mut query = world.connect().query(rest).unwrap();
+    assert_eq!(query.as_of(), Some(changed));
+    assert_eq!(some(&mut query, 9), ["t 1", "t 2", "t 3"]);
+}
+
+#[test]
+fn what_has_no_place_among_keys_has_no_token() {
+    let world = World::new();
+    let near = world.near();
+    fill(&near, "t", 0..4, 0);
+    for weir in [near, world.connect()] {
+        let mut limited = text("", "$.n", "");
+        limited.limit = Some(2);
+        let query = weir.query(latest(&["t"], limited)).unwrap();
+        assert!(query.explain().no_token.is_some());
+        let WeirError::Query(error) = query.token().unwrap_err() else {
+            panic!("another error");
+        };
+        assert_eq!(error.code(), ErrorCode::NoToken);
+        let query = weir.query(latest(&["t"], text("", "", ""))).unwrap();
+        assert_eq!(query.explain().no_token, None);
+    }
+}
+
+#[test]
+fn a_connection_that_breaks_leaves_no_key_out() {
+    let world = World::new();
+    let near = world.near();
+    fill(&near, "wide", 0..1000, 1000);
+    for (filter, limit) in [("", None), ("@.n % 2", None), ("@.n >= 100", Some(700))] {
+        let filter = filter.replace("@.n % 2", "match(@.pad, 'x*') && @.n != 7");
+        let mut options = latest(&["wide"], text(&filter, "", ""));
+        options.text.limit = limit;
+        let expected = rows(&near, &options);
+        // All of it is 1 MB.
+        for cut in [400, 900, 100_000, 430_001] {
+            let proxy = Proxy::new(world.address, i64::MAX, cut);
+            let far = Weir::connect(&format!("weir://{}", proxy.address)).unwrap();
+            assert!(rows(&far, &options) == expected, "cut at {cut}");
+            assert!(proxy.connections() > 1);
+        }
+    }
+}
+
+#[test]
+fn what_is_before_a_fault_comes_and_the_fault_names_its_record() {
+    let world = World::new();
+    let near = world.near();
+    fill(&near, "f.a", 0..600, 0);
+    fill(&near, "f.b", 0..600, 0);
+    let topic = near.topic("f.b").unwrap();
+    // No text, so that only what is before the byte is known to be before it.
+    let at = topic.put(b"k0400\xff".as_slice(), r#"{"n":1"#).unwrap();
+    let place = format!("record {} of topic f.b", at.offset().unwrap().0);
+    let mut expected = Vec::new();
+    for (weir, push_down) in [
+        (&near, true),
+        (&world.connect(), false),
+        (&world.connect(), true),
+    ] {
+        for filter in ["", "@.n >= 0"] {
+            let mut options = latest(&["f.*"], text(filter, "", "$.n"));
+            options.push_down = push_down;
+            let said = said(weir, &options, Bounds::default().items_max, false);
+            assert!(said.last().unwrap().contains(&place), "{:?}", said.last());
+            assert_eq!(said.len(), 401 + 401 + 1);
+            expected.push(said);
+        }
+    }
+    assert!(expected.iter().all(|said| *said == expected[0]));
+}

@@ -1,0 +1,168 @@
+//! The latest values of one topic, for a query: each key once, in byte order.
+//!
+//! Invariant: a value is the one that its key has when it is read, so no older
+//! than what was read before; what names a place is the least key that can come
+//! there, so that whoever goes on at it, on any node, meets each key that is
+//! there all the time once. What must never happen here: two values of a key.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use weir_core::query::{Frames, Meta, QueryError, Span, item_of};
+use weir_core::{ConsequenceOffset, IntentionOffset};
+use weir_store::{Store, StoreError, key_behind};
+
+use super::reading::{Came, Given, Shared};
+use crate::error::WeirError;
+use crate::far::listener::{Listener, Next};
+use crate::place::Place;
+use crate::reply::block_on;
+
+/// Bytes of values that make a page.
+const GATHERED_BYTES: usize = 1 << 20;
+
+/// Reads them.
+#[derive(Debug)]
+pub(super) struct Latest {
+    source: Source,
+    /// Keys below it were read.
+    at: Vec<u8>,
+    /// The newest intention of what was read.
+    pub(super) newest: IntentionOffset,
+}
+
+#[derive(Debug)]
+enum Source {
+    Near(Arc<Store>, Box<str>, weir_store::Latest),
+    Far(Box<Listener>),
+}
+
+impl Latest {
+    /// Begins; `now`: at the first key, which may be asked for already.
+    pub(super) fn new(
+        place: &Place,
+        topic: &str,
+        shared: &Shared,
+        now: bool,
+    ) -> Result<Self, WeirError> {
+        let source = match place {
+            Place::Near(store) => {
+                Source::Near(Arc::clone(store), topic.into(), store.current(topic, b""))
+            }
+            Place::Far(remote) => {
+                let listener = Listener::new(Arc::clone(remote), topic, ConsequenceOffset::ZERO);
+                let mut listener = listener.latest(shared.asking.clone(), b"");
+                if now {
+                    listener.prepare(shared.asking.clone())?;
+                }
+                Source::Far(listener.into())
+            }
+        };
+        Ok(Self {
+            source,
+            at: Vec::new(),
+            newest: IntentionOffset::ZERO,
+        })
+    }
+
+    fn seek(&mut self, from: &[u8]) {
+        self.at = from.to_vec();
+        match &mut self.source {
+            Source::Near(store, topic, latest) => *latest = store.current(topic, from),
+            Source::Far(listener) => listener.seek_key(from),
+        }
+    }
+
+    /// The next value; `waits`: for a server, until then at most.
+    fn next(&mut self, waits: bool, deadline: Option<Instant>) -> Result<Next, StoreError> {
+        match &mut self.source {
+            Source::Near(store, _, latest) => Ok(latest.next(store)?.map_or(Next::End, Next::Page)),
+            Source::Far(listener) if waits => block_on(listener.next_by(deadline)),
+            Source::Far(listener) => block_on(listener.next_ready()),
+        }
+    }
+
+    /// Values that were not JSON and were left out by a server.
+    pub(super) fn skipped(&self) -> u64 {
+        match &self.source {
+            Source::Near(..) => 0,
+            Source::Far(listener) => listener.skipped(),
+        }
+    }
+
+    fn fault(&self, topic: &str) -> Option<QueryError> {
+        let Source::Far(listener) = &self.source else {
+            return None;
+        };
+        let fault = listener.fault()?;
+        Some(QueryError::of_record(
+            fault.code,
+            topic,
+            fault.record,
+            fault.byte,
+        ))
+    }
+
+    /// The values from a key on, gathered: they lie in blocks of their own.
+    pub(super) fn give(
+        &mut self,
+        topic: &str,
+        from: &[u8],
+        shared: &Shared,
+        deadline: Option<Instant>,
+    ) -> Result<Given, WeirError> {
+        if *from != *self.at {
+            self.seek(from);
+        }
+        let (mut bytes, mut frames, mut records) = (Vec::new(), Frames::default(), Vec::new());
+        let mut add = |part: &[u8]| {
+            let offset = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            let len = u32::try_from(part.len()).unwrap_or(0);
+            bytes.extend_from_slice(part);
+            (Span { offset, len }, bytes.len())
+        };
+        let mut ended = false;
+        loop {
+            // What has come is handed on before more is waited for.
+            let page = match self.next(records.is_empty(), deadline)? {
+                Next::Page(page) => page,
+                Next::End => {
+                    ended = true;
+                    break;
+                }
+                Next::Late => break,
+            };
+            let Some(record) = page.iter().next().transpose()? else {
+                continue;
+            };
+            self.at = key_behind(record.key);
+            self.newest = self.newest.max(record.intention);
+            if !shared.wants(record.kind) {
+                continue;
+            }
+            let (key, _) = add(record.key);
+            let (value, length) = add(item_of(&record));
+            let start = Meta::Bytes(key);
+            let properties = &shared.properties;
+            properties.push(&record, value, key, start, &mut frames);
+            records.push(record.offset.0);
+            if length >= GATHERED_BYTES {
+                break;
+            }
+        }
+        let fault = self.fault(topic).filter(|_| ended);
+        let next = (!ended || fault.is_some()).then(|| Bytes::from(self.at.clone()));
+        Ok(match (records.is_empty(), fault) {
+            (true, Some(fault)) => Given::Fault(fault),
+            (true, None) if ended => Given::End,
+            (true, None) => Given::Nothing,
+            (false, _) => Given::Page(Came {
+                bytes: Bytes::from(bytes),
+                frames,
+                next,
+                records,
+            }),
+        })
+    }
+}
