@@ -114,7 +114,7 @@ pub(crate) struct QueryArgs {
     #[arg(long)]
     sorted: bool,
     /// Only the current value of each key, in the order of the keys
-    #[arg(long, requires = "from", conflicts_with_all = ["follow", "checkpoint"])]
+    #[arg(long, requires = "from", conflicts_with = "follow")]
     latest: bool,
     /// Go on with new records
     #[arg(short, long, requires = "from", conflicts_with_all = ["order_by", "group_by", "mode"])]
@@ -321,6 +321,13 @@ fn drive(
                 left = left.saturating_sub(page.items().len() as u64);
                 printer.page(&page, |source| query.name(source))?;
                 waits = !args.follow;
+                // Where there is no place now there is one later, or an error.
+                if let Some(path) = &args.checkpoint
+                    && let Ok(token) = query.token()
+                {
+                    printer.flush()?;
+                    checkpoint::write(path, &token, false)?;
+                }
             }
             Next::Idle => {
                 // Before a wait, what there is has to be seen.
@@ -340,7 +347,7 @@ fn drive(
     if let Some(path) = &args.checkpoint {
         let token = query.token()?;
         printer.flush()?;
-        checkpoint::write(path, &token)?;
+        checkpoint::write(path, &token, true)?;
     }
     Ok(())
 }

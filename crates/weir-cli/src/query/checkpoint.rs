@@ -7,7 +7,8 @@
 //!
 //! What must never happen here: half a file in the place of a whole one.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use weir::ErrorCode;
@@ -30,12 +31,21 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     Ok(Some(token.to_vec()))
 }
 
-/// Writes the file beside its place, and then into it.
-pub(super) fn write(path: &Path, token: &[u8]) -> anyhow::Result<()> {
+/// Writes the file beside its place, and then into it. What it says was printed
+/// before: who is killed in between prints that again. `last`: and is to survive a
+/// power cut.
+pub(super) fn write(path: &Path, token: &[u8], last: bool) -> anyhow::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = PathBuf::from(beside);
     let bytes = [HEAD, token].concat();
-    let written = std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, path));
-    written.failed(|| format!("cannot write {}", path.display()))
+    let write = || {
+        let mut file = File::create(&beside)?;
+        file.write_all(&bytes)?;
+        if last {
+            file.sync_all()?;
+        }
+        std::fs::rename(&beside, path)
+    };
+    write().failed(|| format!("cannot write {}", path.display()))
 }

@@ -1,5 +1,6 @@
 //! `weir query` over files and topics.
 
+use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
 use crate::run::Place;
@@ -151,6 +152,54 @@ fn a_checkpoint_goes_on_behind_the_last_result() {
     let done = place.words(&sort).code(1);
     assert!(done.err.contains("a sort without limit"), "{}", done.err);
     assert!(done.out.is_empty());
+}
+
+/// Kills a query in the middle of its output; says how many whole lines it printed
+/// before, all of which are those wanted.
+fn killed(place: &Place, words: &[&str], wanted: &[String]) -> usize {
+    let mut command = place.weir();
+    let mut child = command.args(words).stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut bytes = Vec::new();
+    // The rest does not fit between the two.
+    for _ in 0..1000 {
+        out.read_until(b'\n', &mut bytes).unwrap();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    out.read_to_end(&mut bytes).unwrap();
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').unwrap();
+    let text = String::from_utf8(bytes[..whole].to_vec()).unwrap();
+    let printed: Vec<&str> = text.lines().collect();
+    assert!(printed.len() < wanted.len(), "it was not killed");
+    assert_eq!(printed, wanted[..printed.len()]);
+    printed.len()
+}
+
+#[test]
+fn a_query_that_is_killed_goes_on_where_it_noted() {
+    let place = Place::new();
+    let pad = "x".repeat(90);
+    let item = |n| format!("{{\"k\":\"k{n:04}\",\"pad\":\"{pad}\"}}");
+    let items: Vec<String> = (0..6000).map(item).collect();
+    place.write("a.ndjson", items.join("\n"));
+    place.run("import a.ndjson -t t -k $.k -q").ok();
+    let topic = |words: &[&'static str]| [&["query", "--from", "t"], words].concat();
+    for (words, file) in [
+        (vec!["query", "a.ndjson"], "a"),
+        (topic(&[]), "b"),
+        (topic(&["--latest"]), "c"),
+    ] {
+        let words = [words, vec!["-o", "raw", "--checkpoint", file]].concat();
+        let printed = killed(&place, &words, &items);
+        // What the killed process did not note it prints again: at most a page.
+        let rest = lines(&place, &words);
+        let again = (rest.len() + printed).checked_sub(items.len());
+        assert!(again.is_some_and(|again| again <= 256), "{again:?}");
+        assert!(rest[..] == items[items.len() - rest.len()..]);
+        assert!(lines(&place, &words).is_empty());
+        assert!(!place.path(&format!("{file}.new")).exists());
+    }
 }
 
 #[test]
@@ -385,6 +434,33 @@ fn a_server_is_queried_and_followed() {
         .words(&["put", "o.a", "{\"n\":1}", "-k", "x", "--at", at, "-q"])
         .ok();
     assert_eq!(lines(&place, &latest), ["{\"n\":1}"]);
+    // It goes on behind a key, whatever happens to that one.
+    let put = |key: &str, n: &str| {
+        place
+            .words(&["put", "l", n, "-k", key, "--at", at, "-q"])
+            .ok();
+    };
+    for (key, n) in [("a", "1"), ("b", "2"), ("c", "3")] {
+        put(key, n);
+    }
+    let some = [
+        "query",
+        "--from",
+        "l",
+        "--at",
+        at,
+        "--latest",
+        "-n",
+        "2",
+        "--checkpoint",
+        "k",
+    ];
+    assert_eq!(lines(&place, &some), ["1", "2"]);
+    for (key, n) in [("a", "7"), ("c", "8"), ("d", "9")] {
+        put(key, n);
+    }
+    assert_eq!(lines(&place, &some), ["8", "9"]);
+    assert!(lines(&place, &some).is_empty());
     let mut follow = place.weir();
     follow.args([
         "query", "--from", "o.*", "--at", at, "-f", "--where", "@.n > 2", "-n", "2", "-o", "raw",
