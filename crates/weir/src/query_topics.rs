@@ -20,7 +20,7 @@ use weir_core::{ErrorCode, IntentionOffset};
 pub use self::follow::TopicQueryNews;
 use self::follow::{Follow, Idle};
 use self::options::{TopicEnd, TopicQueryOptions, TopicView, pattern_matches};
-use self::reading::{Came, Given, Reading, Shared};
+use self::reading::{Given, Reading, Shared};
 use crate::error::WeirError;
 use crate::far::asking::{Asking, Sifting};
 use crate::place::Place;
@@ -409,40 +409,34 @@ impl TopicQuery {
             }
             Given::Page(came) => came,
         };
-        let items = came.frames.spans.len();
-        let page = PageIn {
-            bytes: came.bytes.clone(),
-            frames: Some(came.frames.clone()),
-        };
-        let next = came.next.take();
-        let Err(error) = self.query.enqueue(need.source, page, next) else {
-            reading.given += items as u64;
-            return Ok(Served::Came);
-        };
-        // What stands in front of the record at fault counts.
-        let place = error.place();
-        let item = place.item.and_then(|item| item.checked_sub(reading.given));
-        let item = item.and_then(|item| usize::try_from(item).ok());
-        let found = item.and_then(|item| Some((item, came.record(item)?)));
-        let Some((item, (record, start))) = found else {
-            return Err(error.into());
-        };
-        let span = came.frames.spans.get(item).copied().unwrap_or_default();
-        let byte = place.offset;
-        let byte = byte.map(|byte| byte.saturating_sub(u64::from(span.offset)));
-        let fault = error.in_record(&reading.name, record, byte);
-        reading.fault = Some(fault);
-        let Came {
-            bytes, mut frames, ..
-        } = came;
-        self.shared.properties.truncate(&mut frames, item);
-        let page = PageIn {
-            bytes,
-            frames: Some(frames),
-        };
-        self.query.enqueue(need.source, page, Some(start))?;
-        reading.given += item as u64;
-        Ok(Served::Came)
+        let mut next = came.next.take();
+        loop {
+            let items = came.frames.spans.len();
+            let page = PageIn {
+                bytes: came.bytes.clone(),
+                frames: Some(came.frames.clone()),
+            };
+            let Err(error) = self.query.enqueue(need.source, page, next) else {
+                reading.given += items as u64;
+                return Ok(Served::Came);
+            };
+            // What stands in front of the record at fault counts; there may be
+            // another one among that.
+            let place = error.place();
+            let item = place.item.and_then(|item| item.checked_sub(reading.given));
+            let item = item.and_then(|item| usize::try_from(item).ok());
+            let found = item.and_then(|item| Some((item, came.record(item)?)));
+            let Some((item, (record, start))) = found else {
+                return Err(error.into());
+            };
+            let span = came.frames.spans.get(item).copied().unwrap_or_default();
+            let byte = place.offset;
+            let byte = byte.map(|byte| byte.saturating_sub(u64::from(span.offset)));
+            let fault = error.in_record(&reading.name, record, byte);
+            reading.fault = Some(fault);
+            self.shared.properties.truncate(&mut came.frames, item);
+            next = Some(start);
+        }
     }
 
     /// Moves watermarks and takes in new topics; false when nothing moved.

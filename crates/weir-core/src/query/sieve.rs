@@ -140,10 +140,10 @@ impl Sieve {
                 Ok(Some(load)) => break load,
                 Ok(None) => return Ok(Sifted::default()),
                 Err(error) => {
-                    // What stands before it counts.
+                    // What stands before it counts; there may be another among that.
                     let item = error.place.item.and_then(|at| usize::try_from(at).ok());
                     match item {
-                        Some(at) if fault.is_none() && at < frames.spans.len() => {
+                        Some(at) if at < frames.spans.len() => {
                             self.properties.truncate(&mut frames, at);
                             fault = Some((at, error));
                         }

@@ -272,6 +272,28 @@ fn what_was_decided_before_a_fault_in_another_topic_comes() {
 }
 
 #[test]
+fn the_first_fault_is_the_one_that_counts() {
+    let world = World::new();
+    let near = world.near();
+    let topic = near.topic("t").unwrap();
+    topic.ensure().unwrap();
+    // The second is found first: while a page is scanned.
+    for (key, value) in [("a", r#"{"n":1}"#), ("b", r#"{"n":[]}"#), ("c", r#"{"n""#)] {
+        topic.put(key, value).unwrap();
+    }
+    let far = world.connect();
+    for view in [TopicView::Log, TopicView::Latest] {
+        for (weir, push_down) in [(&near, true), (&far, false), (&far, true)] {
+            let mut options = TopicQueryOptions::new(["t"]).text(text("@.n", "$.n", ""));
+            (options.view, options.push_down) = (view, push_down);
+            let said = said(weir, &options, 9, false);
+            let place = "an array or an object, at byte 5 of record 3 of topic t";
+            assert!(said[0].ends_with(place), "{view:?} {push_down} {said:?}");
+        }
+    }
+}
+
+#[test]
 fn queries_that_cannot_be_are_refused() {
     let world = World::new();
     let [near, far] = orders(&world);
