@@ -173,7 +173,7 @@ impl Store {
     /// "orders.**" (any number). An iterator of pages.
     ///
     /// The fields are those of `Query`; properties of records are `meta.topic`, `meta.offset`,
-    /// `meta.intention`, `meta.time_ms`, `meta.key`, `meta.type`. `view` is "log" (all records) or
+    /// `meta.intention`, `meta.time_ms`, `meta.key`, `meta.type`, `meta.client_id`. `view` is "log" (all records) or
     /// "latest" (what each key has). It ends behind what is decided now, behind the intention
     /// `as_of`, or with `follow` never. `kinds` are the records that are items. `token` goes on
     /// where the same query stood; with `reset_earliest` also where retention has removed records.

@@ -40,8 +40,8 @@ for all others --shape says where items are, and without it a file that begins w
 and any other has one item a line.
 
 Paths are those of JSONPath (RFC 9535) with names and indexes only; in --where, `@` and `$` both are
-the item. Of records there are also meta.topic, meta.offset, meta.intention, meta.time_ms and
-meta.key; in --where meta('topic') and so on.
+the item. Of records there are also meta.topic, meta.offset, meta.intention, meta.time_ms,
+meta.key, meta.type and meta.client_id; in --where meta('topic') and so on.
 
 Without --order-by files come one after the other, records in the order in which they were decided.
 With it everything is sorted, which holds as many items as --limit and --offset say, or all of them;

@@ -31,6 +31,7 @@ pub(crate) struct Row<'a> {
     pub(crate) item: Span,
     pub(crate) values: &'a [Value],
     pub(crate) metas: &'a [Meta],
+    pub(crate) texts: &'a [u8],
     pub(crate) constants: &'a [Option<Constant>],
 }
 
@@ -58,6 +59,11 @@ impl Bindings for Bound<'_> {
             Meta::Bytes(span) => {
                 let mut text = Vec::new();
                 json::canonical_raw(span.of(self.row.page), &mut text);
+                Some(Cow::Owned(text))
+            }
+            Meta::Text(span) => {
+                let mut text = Vec::new();
+                json::canonical_raw(span.of(self.row.texts), &mut text);
                 Some(Cow::Owned(text))
             }
             Meta::Kind(kind) => {

@@ -162,6 +162,7 @@ impl Making<'_, '_> {
             span,
             values,
             metas,
+            texts: self.frames.map_or(&[], |frames| &frames.texts),
         };
         if !self.simply(&found) {
             self.any(&found);
@@ -238,6 +239,7 @@ impl Loader<'_> {
             width: self.source.scan.paths().len(),
             metas: Vec::new(),
             starts: Vec::new(),
+            texts: Vec::new(),
             keys: Vec::new(),
             next: 0,
             run_before: 0,
@@ -270,6 +272,7 @@ impl Loader<'_> {
             fault: None,
         };
         if let Some(frames) = &frames {
+            making.load.page.texts.clone_from(&frames.texts);
             making.reserve(frames.spans.len());
         }
         let scanned = self.scan(buffer, frames.as_ref(), scratch, &mut |items| {
@@ -283,7 +286,9 @@ impl Loader<'_> {
         }
         load.raw = raw as u64;
         load.skipped = scratch.skipped() as u64;
-        load.page.starts = frames.map_or_else(Vec::new, |frames| frames.starts);
+        if let Some(frames) = frames {
+            load.page.starts = frames.starts;
+        }
         self.end(&mut load);
         self.promised(&load)?;
         self.runs(&mut load);
@@ -462,6 +467,7 @@ impl Loader<'_> {
                     item: found.span,
                     values: found.values,
                     metas: found.metas,
+                    texts: found.texts,
                     constants: &source.constants,
                 })
             })

@@ -9,6 +9,7 @@ use super::error::QueryError;
 use super::plan::Plan;
 use super::source::{Frames, Meta};
 use crate::error_code::ErrorCode;
+use crate::ids::ClientId;
 use crate::record::{Record, RecordKind};
 
 /// Names of the properties of records, as in `meta.NAME`. `intention_offset` is
@@ -21,6 +22,7 @@ pub const RECORD_PROPERTIES: &[&str] = &[
     "time_ms",
     "key",
     "type",
+    "client_id",
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,8 @@ enum Property {
     Time,
     Key,
     Type,
+    /// As HTTP shows it, in hexadecimal digits; none without a session.
+    Client,
 }
 
 /// The properties that a query asks for, in its order.
@@ -52,6 +56,7 @@ impl Properties {
                 "time_ms" => Property::Time,
                 "key" => Property::Key,
                 "type" => Property::Type,
+                "client_id" => Property::Client,
                 _ => {
                     let error = QueryError::new(ErrorCode::BadOption);
                     return Err(error.given("records have no property", name));
@@ -66,6 +71,7 @@ impl Properties {
     pub fn push(&self, record: &Record<'_>, value: Span, key: Span, start: Meta, out: &mut Frames) {
         out.spans.push(value);
         out.starts.push(start);
+        let texts = &mut out.texts;
         out.meta
             .extend(self.0.iter().map(|property| match property {
                 Property::Topic => Meta::Nothing,
@@ -74,6 +80,8 @@ impl Properties {
                 Property::Time => Meta::Number(record.time_ms),
                 Property::Key => Meta::Bytes(key),
                 Property::Type => Meta::Kind(record.kind),
+                Property::Client if record.client.is_none() => Meta::Nothing,
+                Property::Client => Meta::Text(append_client(record.client, texts)),
             }));
     }
 
@@ -82,6 +90,18 @@ impl Properties {
         frames.spans.truncate(records);
         frames.starts.truncate(records);
         frames.meta.truncate(records * self.0.len());
+    }
+}
+
+/// The text of a client id, behind others; that of the record before is used again.
+fn append_client(client: ClientId, texts: &mut Vec<u8>) -> Span {
+    let text = client.to_string();
+    if !texts.ends_with(text.as_bytes()) {
+        texts.extend_from_slice(text.as_bytes());
+    }
+    Span {
+        offset: u32::try_from(texts.len() - text.len()).unwrap_or(u32::MAX),
+        len: u32::try_from(text.len()).unwrap_or(0),
     }
 }
 

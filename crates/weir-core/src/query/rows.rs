@@ -48,6 +48,8 @@ pub(crate) struct Loaded {
     /// Of each item, kept or not, what names a page that begins with it; or
     /// nothing at all.
     pub(super) starts: Vec<Meta>,
+    /// Bytes of properties that do not lie in the page.
+    pub(super) texts: Vec<u8>,
     /// The keys behind the first: one fewer an item than the plan has.
     pub(super) keys: Vec<Reduced>,
     /// The first item that was not handed out.
@@ -66,6 +68,7 @@ pub(super) struct Found<'a> {
     pub(super) span: Span,
     pub(super) values: &'a [Value],
     pub(super) metas: &'a [Meta],
+    pub(super) texts: &'a [u8],
 }
 
 impl Loaded {
@@ -144,6 +147,7 @@ impl Loaded {
             + size_of_val(self.values.as_slice())
             + size_of_val(self.metas.as_slice())
             + size_of_val(self.starts.as_slice())
+            + self.texts.len()
             + size_of_val(self.keys.as_slice());
         (self.buffer.len() as u64).saturating_add(rows as u64)
     }
@@ -177,6 +181,7 @@ impl Loaded {
             Meta::Nothing => return None,
             Meta::Number(number) => Bytes::from(number.to_string()),
             Meta::Bytes(span) => Bytes::copy_from_slice(self.bytes(span)),
+            Meta::Text(span) => Bytes::copy_from_slice(span.of(&self.texts)),
             Meta::Kind(kind) => Bytes::from_static(kind.name().as_bytes()),
         })
     }
@@ -195,6 +200,7 @@ impl Loaded {
             span: Span::default(),
             values: self.values.get(values..).unwrap_or_default(),
             metas: self.metas.get(properties..).unwrap_or_default(),
+            texts: &self.texts,
         };
         found.column(&self.buffer, constants, column)
     }
@@ -258,7 +264,7 @@ impl Loaded {
     }
 }
 
-impl Found<'_> {
+impl<'f> Found<'f> {
     pub(super) fn value(&self, path: usize) -> Value {
         self.values.get(path).copied().unwrap_or_default()
     }
@@ -270,7 +276,10 @@ impl Found<'_> {
         page: &'a [u8],
         constants: &'a [Option<Constant>],
         column: Column,
-    ) -> (Kind, Literal<'a>, Option<u64>) {
+    ) -> (Kind, Literal<'a>, Option<u64>)
+    where
+        'f: 'a,
+    {
         match column {
             Column::Path(path) => {
                 let value = self.value(path);
@@ -284,6 +293,9 @@ impl Found<'_> {
                     None | Some(Meta::Nothing) => (Kind::Undefined, Literal::Json(&[]), None),
                     Some(Meta::Number(number)) => (Kind::Number, Literal::Json(&[]), Some(number)),
                     Some(Meta::Bytes(span)) => (Kind::String, Literal::Raw(span.of(page)), None),
+                    Some(Meta::Text(span)) => {
+                        (Kind::String, Literal::Raw(span.of(self.texts)), None)
+                    }
                     Some(Meta::Kind(kind)) => {
                         (Kind::String, Literal::Raw(kind.name().as_bytes()), None)
                     }

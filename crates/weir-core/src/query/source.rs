@@ -43,6 +43,8 @@ pub struct Frames {
     /// decimal digits, or bytes. Empty where only pages have names; with them,
     /// resume tokens do not depend on how records came in pages.
     pub starts: Vec<Meta>,
+    /// Bytes of properties that do not lie in the page.
+    pub texts: Vec<u8>,
 }
 
 /// A property of a record.
@@ -55,6 +57,8 @@ pub enum Meta {
     Number(u64),
     /// Bytes of the page, ordered as they are.
     Bytes(Span),
+    /// Bytes of [`Frames::texts`], ordered as they are.
+    Text(Span),
     /// What happened to its topic, ordered by the bytes of its name.
     Kind(RecordKind),
 }

@@ -247,6 +247,7 @@ fn frames_bring_their_properties_and_are_not_read() {
         spans: vec![span(1, 5), span(7, 5), span(0, 0)],
         meta: [meta(9, 0), meta(10, 6), meta(11, 12)].concat(),
         starts: Vec::new(),
+        ..Frames::default()
     };
     let page = |frames: &Frames| PageIn {
         bytes: bytes.clone(),

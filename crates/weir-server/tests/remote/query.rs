@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use weir::query::{BadItem, Bounds, Complex, Level, Missing, Mode, QueryText};
 use weir::{
-    ErrorCode, RecordKind, TopicEnd, TopicOptions, TopicQuery, TopicQueryOptions, TopicStep,
-    TopicView, Weir, WeirError,
+    ClientId, ErrorCode, RecordKind, TopicEnd, TopicOptions, TopicQuery, TopicQueryOptions,
+    TopicStep, TopicView, Weir, WeirError,
 };
 
-use crate::world::World;
+use crate::world::{CLIENT, World, put};
 
 fn far_off() -> Option<Instant> {
     Instant::now().checked_add(Duration::from_secs(20))
@@ -379,6 +379,7 @@ fn mixed(world: &World) -> [Weir; 2] {
     for name in ["p.a", "p.b", "p.c", "bad"] {
         near.topic(name).unwrap().ensure().unwrap();
     }
+    let mut sessions = [CLIENT, ClientId([0xab; 16])].map(|client| near.session(client));
     for n in 0..120_usize {
         let name = ["p.a", "p.b", "p.c", "bad"][n * 7 % 11 % 4];
         let value = match n * 31 % 17 {
@@ -405,6 +406,9 @@ fn mixed(world: &World) -> [Weir; 2] {
         }
         if n % 13 == 5 {
             topic.append(value).unwrap();
+        } else if n % 5 < 2 {
+            let key = format!("k{}", n % 8);
+            sessions[n % 5].execute(&[put(name, &key, &value)]).unwrap();
         } else {
             topic.put(format!("k{}", n % 8), value).unwrap();
         }
@@ -425,13 +429,15 @@ prop_compose! {
             "", "", "@.n > 3", "@.s == 'a' && @.n <= 5", "meta('key') == 'k1'", "!@.s",
             "@..p > 1", "meta('offset') > 12 || @.n == 4", "match(@.s, '[ab]')", "@.n == param('n')",
             "meta('type') == 'DELETE'", "meta('topic') != 'p.b'",
+            "starts(meta('client_id'), '07')", "!undefined(meta('client_id')) && @.n > 2",
         ]),
         order in one_of(&[
             "", "", "", "meta.intention", "meta.offset", "meta.time_ms", "$.n", "$.s desc, $.n",
             "meta.key", "meta.key asc", "meta.key, meta.offset", "meta.type", "$.o.p desc",
+            "meta.client_id desc, meta.offset",
         ]),
         select in one_of(&["", "", "$.n", "$.o", "$.s", "$", "count", "count($.n), sum($.o.p) as p", "max($.s)"]),
-        group in one_of(&["", "", "", "$.s", "meta.topic"]),
+        group in one_of(&["", "", "", "$.s", "meta.topic", "meta.client_id"]),
         distinct in proptest::bool::weighted(0.2), drop in proptest::bool::weighted(0.2),
         strict in proptest::bool::weighted(0.2), rank in proptest::bool::weighted(0.8),
         offset in prop_oneof![3 => Just(0), 1 => 1..9_u64],
@@ -500,6 +506,48 @@ fn where_a_query_is_done_does_not_show() {
         Ok(())
     });
     checked.unwrap();
+}
+
+#[test]
+fn the_session_of_a_record_is_a_property() {
+    let world = World::new();
+    let near = world.near();
+    let topic = near.topic("t").unwrap();
+    topic.ensure().unwrap();
+    let mut sessions = [CLIENT, ClientId([0xab; 16])].map(|client| near.session(client));
+    for n in 0..6 {
+        let value = n.to_string();
+        match sessions.get_mut(n % 3) {
+            Some(session) => drop(session.execute(&[put("t", "k", &value)]).unwrap()),
+            None => drop(topic.append(value).unwrap()),
+        }
+    }
+    let ab = "ab".repeat(16);
+    let cases = [
+        (format!("meta('client_id') == '{ab}'"), "", "t 1,t 4"),
+        ("undefined(meta('client_id'))".into(), "", "t 2,t 5"),
+        (
+            String::new(),
+            "meta.client_id desc, meta.offset",
+            "t 1,t 4,t 0,t 3,t 2,t 5",
+        ),
+    ];
+    for weir in [near, world.connect()] {
+        for (filter, order, found) in &cases {
+            let options = TopicQueryOptions::new(["t"]).text(text(filter, order, ""));
+            assert_eq!(rows(&weir, &options).join(","), *found);
+        }
+        let mut groups = text("", "", "count");
+        groups.group = "meta.client_id as who".into();
+        let groups = rows(&weir, &TopicQueryOptions::new(["t"]).text(groups));
+        let who = "07".repeat(16);
+        let wanted = [
+            format!(r#"- {{"who":"{who}","count":2}}"#),
+            format!(r#"- {{"who":"{ab}","count":2}}"#),
+            r#"- {"count":2}"#.to_owned(),
+        ];
+        assert_eq!(groups, wanted);
+    }
 }
 
 #[test]

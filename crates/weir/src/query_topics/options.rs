@@ -35,8 +35,8 @@ pub enum TopicEnd {
 ///
 /// Without an order the records of a log come as the store decided them, over
 /// all topics, and the latest ones by key. Properties of records are
-/// `meta.topic`, `meta.offset`, `meta.intention`, `meta.time_ms`, `meta.key`
-/// and `meta.type` in orders and groups, `meta('topic')` and so on in filters.
+/// `meta.topic`, `meta.offset`, `meta.intention`, `meta.time_ms`, `meta.key`,
+/// `meta.type` and `meta.client_id` in orders and groups, `meta('topic')` and so on in filters.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TopicQueryOptions {

@@ -96,7 +96,7 @@ impl Came {
                 let key = Bytes::copy_from_slice(key.of(&self.bytes));
                 Some((*self.records.get(item)?, key))
             }
-            Meta::Nothing | Meta::Kind(_) => None,
+            Meta::Nothing | Meta::Text(_) | Meta::Kind(_) => None,
         }
     }
 }
