@@ -239,7 +239,7 @@ fn a_circle_of_requests_ends_with_the_patience() {
             std::thread::spawn(move || play(stream.unwrap(), &back, &Seen::default()));
         }
     });
-    let far = Weir::connect_with(&format!("weir://{first}"), &patient(500, None)).unwrap();
+    let far = Weir::connect_with(&format!("weir://{first}"), &patient(2000, None)).unwrap();
     let topic = far.topic("t").unwrap();
     let read = code(topic.get("k").unwrap_err()).0;
     assert!(
