@@ -449,18 +449,25 @@ pub(crate) fn scan(
     let entries = store.call(|weir| {
         let topic = weir.topic(topic)?;
         let mut entries = Vec::new();
-        for entry in topic.scan(prefix, after, limit)? {
-            if flags & VALUES == 0 {
-                entries.push((entry, None));
-                continue;
-            }
-            // Changed since: then as it is now, if it is.
-            let value = match topic.value(&entry)? {
-                Some(value) => Some(value),
-                None => topic.get(&entry.key)?,
-            };
-            if value.is_some() {
-                entries.push((entry, value));
+        let mut behind = after.map(<[u8]>::to_vec);
+        // Keys whose values are all gone meanwhile are no end.
+        while entries.is_empty() {
+            let found = topic.scan(prefix, behind.as_deref(), limit)?;
+            let Some(last) = found.last() else { break };
+            behind = Some(last.key.to_vec());
+            for entry in found {
+                if flags & VALUES == 0 {
+                    entries.push((entry, None));
+                    continue;
+                }
+                // Changed since: then as it is now, if it is.
+                let value = match topic.value(&entry)? {
+                    Some(value) => Some(value),
+                    None => topic.get(&entry.key)?,
+                };
+                if value.is_some() {
+                    entries.push((entry, value));
+                }
             }
         }
         Ok(entries)

@@ -195,8 +195,8 @@ impl TopicQuery {
         };
         let query = run(&plan)?;
         // Nobody there would know which of them count.
-        let leaves_out =
-            sifting.is_none() && text.on_bad_item == BadItem::Skip && text.level == Level::Strict;
+        let is_strict = text.on_bad_item == BadItem::Skip && text.level == Level::Strict;
+        let leaves_out = sifting.is_none() && (whole.may_sift() || is_strict);
         let asking = Asking {
             kinds,
             // What is dropped at a boundary would be counted there.
@@ -346,7 +346,9 @@ impl TopicQuery {
                 .next(bounds)
                 .map_err(|error| self.placed(error))?
             {
-                Step::Ready(page) => return Ok(TopicStep::Page(page)),
+                Step::Ready(page) => {
+                    return Ok(TopicStep::Page(page.with_skipped(self.skipped())));
+                }
                 Step::Done => return Ok(TopicStep::Done),
                 Step::Need(needs) => needs,
             };

@@ -68,4 +68,12 @@ impl ResultPage {
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
+
+    /// The page with another number of bad items, for who leaves out some before
+    /// the engine sees them.
+    #[must_use]
+    pub fn with_skipped(mut self, skipped: u64) -> Self {
+        self.skipped = skipped;
+        self
+    }
 }

@@ -490,15 +490,17 @@ impl Listener {
             return Ok(Turn::Waits);
         };
         let mut found = found?;
+        // In front of the page, so that whoever has its records knows of them.
+        let bad = std::mem::take(&mut found.bad);
+        if bad > 0 {
+            hands.send(&self.tag, Message::Skipped { count: bad });
+        }
         if let Some(page) = found.page.take()
             && let Err(lacks) = self.page(&page, false, hands)
         {
             found.page = Some(page);
             self.found = Some(found);
             return Ok(Turn::Lacks(lacks));
-        }
-        if found.bad > 0 {
-            hands.send(&self.tag, Message::Skipped { count: found.bad });
         }
         self.reader = found.reader;
         self.sifter = Some(found.sifter);

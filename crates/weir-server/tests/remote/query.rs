@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use weir::query::{BadItem, Bounds, Complex, Level, Missing, Mode, QueryText};
+use weir::query::{BadItem, Bounds, Budgets, Complex, Level, Missing, Mode, QueryText};
 use weir::{
     ClientId, ErrorCode, RecordKind, TopicEnd, TopicOptions, TopicQuery, TopicQueryOptions,
     TopicStep, TopicView, Weir, WeirError,
@@ -568,5 +568,63 @@ fn a_limit_counts_what_is_not_left_out() {
     let options = TopicQueryOptions::new(["t"]).text(text);
     for weir in [near, world.connect()] {
         assert_eq!(rows(&weir, &options), ["t 1", "t 2"]);
+    }
+}
+
+/// A filter that is not sent, because the budgets are not the server's, leaves
+/// out what the server would have counted.
+#[test]
+fn a_limit_counts_what_a_filter_at_home_lets_through() {
+    let world = World::new();
+    let near = world.near();
+    let topic = near.topic("t").unwrap();
+    topic.ensure().unwrap();
+    for n in 0..20 {
+        topic.append(format!(r#"{{"n":{n}}}"#)).unwrap();
+    }
+    let few = Budgets {
+        depth_max: 100,
+        ..Budgets::default()
+    };
+    let texts = [
+        text("@.n >= 15", "", "$.n"),
+        text("@.n >= 15", "meta.time_ms", ""),
+        text("", "", "$.m"),
+    ];
+    for text in texts {
+        for budgets in [few, Budgets::default()] {
+            let text = QueryText {
+                limit: Some(3),
+                ..text.clone()
+            };
+            let mut options = TopicQueryOptions::new(["t"]).text(text);
+            options.budgets = budgets;
+            let near = rows(&near, &options);
+            assert_eq!(near, rows(&world.connect(), &options));
+        }
+    }
+}
+
+#[test]
+fn pages_say_how_many_were_left_out_at_the_server() {
+    let world = World::new();
+    let topic = world.near().topic("t").unwrap();
+    topic.ensure().unwrap();
+    for value in ["{", "1", "{", "2"] {
+        topic.append(value).unwrap();
+    }
+    let text = QueryText {
+        filter: "@ >= 1".into(),
+        on_bad_item: BadItem::Skip,
+        ..QueryText::default()
+    };
+    let options = TopicQueryOptions::new(["t"]).text(text);
+    for weir in [world.near(), world.connect()] {
+        let mut query = weir.query(options.clone()).unwrap();
+        let TopicStep::Page(page) = query.next(Bounds::default(), far_off()).unwrap() else {
+            panic!("no results");
+        };
+        assert_eq!((page.items().len(), page.skipped()), (2, 2));
+        assert_eq!(query.skipped(), 2);
     }
 }

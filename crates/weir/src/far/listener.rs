@@ -37,6 +37,8 @@ pub(crate) struct Listener {
     asking: Asking,
     /// Values that were not JSON and were left out.
     skipped: u64,
+    /// The same, in front of what comes next.
+    bad: u64,
     /// Why it ended.
     fault: Option<Fault>,
     /// Whether it was refused for now.
@@ -88,6 +90,7 @@ impl Clone for Listener {
             earliest: self.earliest,
             asking: self.asking.clone(),
             skipped: self.skipped,
+            bad: 0,
             fault: self.fault,
             resting: None,
             owed: None,
@@ -113,6 +116,7 @@ impl Listener {
             earliest: false,
             asking: Asking::default(),
             skipped: 0,
+            bad: 0,
             fault: None,
             resting: None,
             owed: None,
@@ -418,6 +422,7 @@ impl Listener {
                 Received::Nothing => return Ok(Fetched::Nothing),
                 Received::Lost => {
                     self.asked = None;
+                    self.bad = 0;
                     self.start(follow)?;
                     continue;
                 }
@@ -452,18 +457,25 @@ impl Listener {
                         continue;
                     }
                     self.next = read.last().0.saturating_add(1);
+                    self.skipped += std::mem::take(&mut self.bad);
                     if let Some(limit) = &mut self.asking.limit {
                         *limit = limit.saturating_sub(read.iter().count() as u64);
                     }
                     return Ok(Fetched::Page(read));
                 }
-                Message::Progress { position } => self.next = self.next.max(position),
+                Message::Progress { position } => {
+                    self.next = self.next.max(position);
+                    self.skipped += std::mem::take(&mut self.bad);
+                }
                 Message::End { position } => {
                     self.next = self.next.max(position);
+                    self.skipped += std::mem::take(&mut self.bad);
                     self.asked = None;
                     return Ok(Fetched::End);
                 }
-                Message::Skipped { count } => self.skipped += count,
+                // Of the latest values they lie before what came, else before what comes.
+                Message::Skipped { count } if self.key.is_some() => self.skipped += count,
+                Message::Skipped { count } => self.bad += count,
                 Message::Refusal(refusal) => {
                     let code = refusal.code();
                     if let (Some(code), Some(record)) = (code, refusal.record) {
@@ -475,6 +487,7 @@ impl Listener {
                         continue;
                     }
                     if self.fault.is_some() {
+                        self.skipped += std::mem::take(&mut self.bad);
                         return Ok(Fetched::End);
                     }
                     return Err(refused(&refusal));
