@@ -399,8 +399,13 @@ impl Group {
                 Function::Min => part(2),
                 Function::Max => part(3),
             };
+            // Of so many values nothing came of it: one of them was of another type.
+            let kind = match (kind(value.tag), count) {
+                (Kind::Undefined, Some(1..)) => Kind::Object,
+                (kind, _) => kind,
+            };
             let told = Told {
-                kind: kind(value.tag),
+                kind,
                 literal: value.span.of(item),
                 count: count.unwrap_or(1),
             };

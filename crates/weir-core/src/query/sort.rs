@@ -35,6 +35,8 @@ struct Held {
 #[derive(Debug, Default)]
 pub(crate) struct Sorter {
     pages: Vec<Option<Held>>,
+    /// Places in `pages` that are empty.
+    free: Vec<u32>,
     /// With a limit a heap, the last on top; sorted once all is there.
     entries: Vec<Entry>,
     /// Items that can be results.
@@ -62,15 +64,20 @@ impl Sorter {
         source: SourceId,
         page: Loaded,
     ) -> Result<(), QueryError> {
-        let at = u32::try_from(self.pages.len()).unwrap_or(u32::MAX);
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.pages.push(None);
+            u32::try_from(self.pages.len() - 1).unwrap_or(u32::MAX)
+        });
         let (rows, bytes) = (page.heads.len(), page.held_bytes());
         let descending = plan.keys.first().is_some_and(|key| key.descending);
-        self.pages.push(Some(Held {
-            source,
-            page,
-            entries: 0,
-            bytes,
-        }));
+        if let Some(place) = self.pages.get_mut(at as usize) {
+            *place = Some(Held {
+                source,
+                page,
+                entries: 0,
+                bytes,
+            });
+        }
         self.bytes += bytes;
         for row in 0..rows {
             let Some(Some(held)) = self.pages.get_mut(at as usize) else {
@@ -114,6 +121,7 @@ impl Sorter {
         {
             self.bytes -= held.bytes;
             *slot = None;
+            self.free.push(page);
         }
     }
 
