@@ -18,6 +18,7 @@ use clap::{Args, ValueEnum};
 use weir::ErrorCode;
 use weir::query::{BadItem, Bounds, Budgets, Explain, Level, QueryError, QueryText, ResultPage};
 
+use self::checkpoint::Checkpoint;
 use self::files::Files;
 use self::print::Printer;
 use self::topics::Topics;
@@ -209,7 +210,7 @@ trait Run {
     fn next(&mut self, bounds: Bounds, wait: bool) -> anyhow::Result<Next>;
 
     /// Where it stands.
-    fn token(&self) -> anyhow::Result<Vec<u8>>;
+    fn place(&self) -> anyhow::Result<Checkpoint>;
 
     /// Bad items that were left out.
     fn skipped(&self) -> u64;
@@ -248,20 +249,22 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
         // What is wrong with the query is said before what is wrong with files.
         text.compile().map_err(|error| text::failed(&error))?;
     }
-    let token = match &args.checkpoint {
+    let before = match &args.checkpoint {
         Some(path) => checkpoint::read(path)?,
         None => None,
     };
+    let goes_on = before.is_some();
     let paths: Vec<PathBuf> = args.paths.iter().chain(&args.files).cloned().collect();
     if paths.is_empty() && args.from.is_empty() {
         return Err(crate::put::usage("name files, or topics with --from"));
     }
     if args.from.is_empty() {
-        let mut files = Files::new(args, &paths, &text, budgets, token.as_deref())?;
-        drive(caller, args, &mut files, &mut printer)?;
+        let mut files = Files::new(args, &paths, &text, budgets, before.as_ref())?;
+        drive(caller, args, &mut files, &mut printer, goes_on)?;
     } else {
+        let token = before.map(|before| before.token);
         let mut topics = Topics::new(caller, args, text, budgets, token)?;
-        drive(caller, args, &mut topics, &mut printer)?;
+        drive(caller, args, &mut topics, &mut printer, goes_on)?;
     }
     printer.finish()?;
     Ok(ExitCode::SUCCESS)
@@ -288,12 +291,13 @@ fn level(args: &QueryArgs, text: &QueryText, format: Format) -> Level {
     }
 }
 
-/// Prints the results of a query.
+/// Prints the results of a query. `goes_on`: of a run that began before.
 fn drive(
     caller: &Caller,
     args: &QueryArgs,
     query: &mut dyn Run,
     printer: &mut Printer,
+    goes_on: bool,
 ) -> anyhow::Result<()> {
     if args.explain {
         return print::explain(&caller.style, &query.explain());
@@ -310,6 +314,7 @@ fn drive(
         None => u64::MAX,
     };
     let mut waits = !args.follow;
+    let mut over = goes_on;
     while left > 0 {
         let items_max = usize::try_from(left).unwrap_or(ITEMS).min(ITEMS);
         let bounds = Bounds {
@@ -318,15 +323,16 @@ fn drive(
         };
         match query.next(bounds, waits)? {
             Next::Page(page) => {
+                over = false;
                 left = left.saturating_sub(page.items().len() as u64);
                 printer.page(&page, |source| query.name(source))?;
                 waits = !args.follow;
                 // Where there is no place now there is one later, or an error.
                 if let Some(path) = &args.checkpoint
-                    && let Ok(token) = query.token()
+                    && let Ok(place) = query.place()
                 {
                     printer.flush()?;
-                    checkpoint::write(path, &token, false)?;
+                    checkpoint::write(path, &place, false)?;
                 }
             }
             Next::Idle => {
@@ -344,10 +350,14 @@ fn drive(
             &format!("{count} items are not JSON and were left out"),
         );
     }
+    if over && left > 0 {
+        let what = "the run of this checkpoint has come to its end; what was added since is not part of it";
+        note(caller.quiet, what);
+    }
     if let Some(path) = &args.checkpoint {
-        let token = query.token()?;
+        let place = query.place()?;
         printer.flush()?;
-        checkpoint::write(path, &token, true)?;
+        checkpoint::write(path, &place, true)?;
     }
     Ok(())
 }

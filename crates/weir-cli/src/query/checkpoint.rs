@@ -1,44 +1,164 @@
 //! The file in which a query notes how far it came.
 //!
 //! ```text
-//! weir query 2
+//! weir query 3
+//! file 4096 more 9ae16a3b2f90404f a.ndjson      each file, as it was when it was read
+//! file 812 end 5d1c3a8e77f0b2c4 b.ndjson
 //!                      an empty line, and then the token
 //! ```
 //!
+//! Of a file: bytes that were read, whether that was its end, a hash (XXH3) of the first 4,096 of
+//! them in hexadecimal digits, and its path, in which `%` and control characters are `%` and two digits.
+//!
 //! What must never happen here: half a file in the place of a whole one.
 
+use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use twox_hash::XxHash3_64;
 use weir::ErrorCode;
 
 use crate::report::{Because, Failure};
 
-const HEAD: &[u8] = b"weir query 2\n\n";
+const HEAD: &str = "weir query 3\n";
+/// Bytes by whose hash a file is known again, at most.
+const KNOWN_BYTES: u64 = 4096;
+
+/// What a checkpoint says.
+#[derive(Debug, Default)]
+pub(super) struct Checkpoint {
+    pub(super) files: Vec<Mark>,
+    pub(super) token: Vec<u8>,
+}
+
+/// A file as a run found it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// Bytes that were read.
+    pub(super) read: u64,
+    /// Whether it had no more.
+    pub(super) is_end: bool,
+    /// Hash of its first bytes.
+    pub(super) known: u64,
+    /// The path as it was given, with escapes.
+    pub(super) name: String,
+}
+
+impl Mark {
+    /// The mark of a file of which so many bytes were read.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    pub(super) fn of(path: &Path, read: u64, is_end: bool) -> io::Result<Self> {
+        Ok(Self {
+            read,
+            is_end,
+            known: known(path, read)?,
+            name: name_of(path),
+        })
+    }
+
+    /// What is wrong with the file, if it is not the one that was read.
+    pub(super) fn differs(&self, path: &Path) -> io::Result<Option<&'static str>> {
+        if std::fs::metadata(path)?.len() < self.read {
+            return Ok(Some("it is shorter than what was read of it"));
+        }
+        let begins = known(path, self.read)? == self.known;
+        Ok((!begins).then_some("it begins otherwise than what was read of it"))
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.strip_prefix("file ")?.splitn(4, ' ');
+        let read = words.next()?.parse().ok()?;
+        let is_end = match words.next()? {
+            "end" => true,
+            "more" => false,
+            _ => return None,
+        };
+        let known = u64::from_str_radix(words.next()?, 16).ok()?;
+        let name = words.next()?.to_owned();
+        Some(Self {
+            read,
+            is_end,
+            known,
+            name,
+        })
+    }
+}
+
+/// The path in a line of text.
+pub(super) fn name_of(path: &Path) -> String {
+    let mut name = String::new();
+    for part in path.as_os_str().as_encoded_bytes().utf8_chunks() {
+        for char in part.valid().chars() {
+            if char == '%' || char.is_ascii_control() {
+                let _ = write!(name, "%{:02x}", u32::from(char));
+            } else {
+                name.push(char);
+            }
+        }
+        for byte in part.invalid() {
+            let _ = write!(name, "%{byte:02x}");
+        }
+    }
+    name
+}
+
+fn known(path: &Path, read: u64) -> io::Result<u64> {
+    let mut bytes = Vec::new();
+    let mut file = File::open(path)?.take(read.min(KNOWN_BYTES));
+    file.read_to_end(&mut bytes)?;
+    Ok(XxHash3_64::oneshot(&bytes))
+}
 
 /// Reads the file; nothing when there is none.
-pub(super) fn read(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+pub(super) fn read(path: &Path) -> anyhow::Result<Option<Checkpoint>> {
     let failed = || format!("cannot read {}", path.display());
     let bytes = match std::fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         bytes => bytes.failed(failed)?,
     };
-    let token = bytes.strip_prefix(HEAD).ok_or_else(|| {
+    let parsed = parse(&bytes).ok_or_else(|| {
         let failure = Failure::new(ErrorCode::TokenCorrupt, failed());
         failure.because("it is not what a query wrote")
     })?;
-    Ok(Some(token.to_vec()))
+    Ok(Some(parsed))
+}
+
+fn parse(bytes: &[u8]) -> Option<Checkpoint> {
+    let mut rest = bytes.strip_prefix(HEAD.as_bytes())?;
+    let mut files = Vec::new();
+    loop {
+        let end = rest.iter().position(|byte| *byte == b'\n')?;
+        let (line, behind) = rest.split_at(end);
+        rest = behind.get(1..)?;
+        if line.is_empty() {
+            let token = rest.to_vec();
+            return Some(Checkpoint { files, token });
+        }
+        files.push(Mark::parse(std::str::from_utf8(line).ok()?)?);
+    }
 }
 
 /// Writes the file beside its place, and then into it. What it says was printed
 /// before: who is killed in between prints that again. `last`: and is to survive a
 /// power cut.
-pub(super) fn write(path: &Path, token: &[u8], last: bool) -> anyhow::Result<()> {
+pub(super) fn write(path: &Path, what: &Checkpoint, last: bool) -> anyhow::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = PathBuf::from(beside);
-    let bytes = [HEAD, token].concat();
+    let mut head = HEAD.to_owned();
+    for mark in &what.files {
+        let how = if mark.is_end { "end" } else { "more" };
+        let Mark {
+            read, known, name, ..
+        } = mark;
+        let _ = writeln!(head, "file {read} {how} {known:016x} {name}");
+    }
+    head.push('\n');
+    let bytes = [head.as_bytes(), &what.token].concat();
     let write = || {
         let mut file = File::create(&beside)?;
         file.write_all(&bytes)?;

@@ -17,6 +17,7 @@ use weir::query::{
 };
 use weir::{ErrorCode, query};
 
+use super::checkpoint::{self, Checkpoint, Mark};
 use super::cut::{self, Cutter};
 use super::{Next, QueryArgs, Run, query_failure};
 use crate::report::{Because, Failure, io_code};
@@ -86,6 +87,10 @@ struct Reading {
     guessed: bool,
     /// Byte of the file where the next page begins.
     at: u64,
+    /// Whether there is none.
+    is_end: bool,
+    /// What the checkpoint says of it.
+    before: Option<Mark>,
     /// What was read behind the last line of the page before.
     rest: Vec<u8>,
     /// Where each page began.
@@ -103,13 +108,14 @@ pub(super) struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    /// Opens the files; goes on where a token was taken.
+    /// Opens the files; goes on where a checkpoint was taken, if they are the
+    /// same.
     pub(super) fn new(
         args: &'a QueryArgs,
         paths: &[PathBuf],
         text: &QueryText,
         budgets: Budgets,
-        token: Option<&[u8]>,
+        before: Option<&Checkpoint>,
     ) -> anyhow::Result<Self> {
         let reading = |path: &PathBuf| Reading {
             path: path.clone(),
@@ -117,6 +123,8 @@ impl<'a> Files<'a> {
             input: None,
             guessed: false,
             at: 0,
+            is_end: false,
+            before: None,
             rest: Vec::new(),
             begins: Vec::new(),
         };
@@ -126,9 +134,9 @@ impl<'a> Files<'a> {
             text.compile()
                 .map_err(|error| super::text::failed(&error))?,
         );
-        let query = match token {
-            Some(token) => {
-                let resumed = Query::resume(plan, budgets, token);
+        let query = match before {
+            Some(before) => {
+                let resumed = Query::resume(plan, budgets, &before.token);
                 resumed.map_err(|error| super::text::failed(&error))?
             }
             None => Query::new(plan, budgets),
@@ -141,8 +149,45 @@ impl<'a> Files<'a> {
             pool: Pool::default(),
             page_bytes: page_bytes.clamp(1, PAGE_BYTES_MAX),
         };
+        if let Some(before) = before {
+            new.recognise(&before.files)?;
+        }
         new.join()?;
         Ok(new)
+    }
+
+    /// Whether the files are those of the checkpoint: else results would be
+    /// missing, or come again, without a word.
+    fn recognise(&mut self, before: &[Mark]) -> anyhow::Result<()> {
+        let name = |mark: &Mark| mark.name.clone();
+        let mut then: Vec<String> = before.iter().map(name).collect();
+        let now = self.readings.iter().filter(|reading| !reading.is_stdin());
+        let mut now: Vec<String> = now.map(|r| checkpoint::name_of(&r.path)).collect();
+        then.sort_unstable();
+        now.sort_unstable();
+        let refused = |what: String, why: String| {
+            let failure = Failure::new(ErrorCode::TokenMismatch, what).because(why);
+            failure.advise(
+                "name the files of the first run as they were named, or remove the checkpoint file",
+            )
+        };
+        if then != now {
+            let why = format!("the checkpoint is of {}", then.join(", "));
+            return Err(refused("cannot go on with other files".to_owned(), why).into());
+        }
+        for reading in &mut self.readings {
+            let name = checkpoint::name_of(&reading.path);
+            let Some(mark) = before.iter().find(|mark| mark.name == name) else {
+                continue;
+            };
+            let differs = mark.differs(&reading.path);
+            if let Some(why) = differs.map_err(|error| reading.unopened(&error))? {
+                let what = format!("cannot go on in {}", reading.shown());
+                return Err(refused(what, why.to_owned()).into());
+            }
+            reading.before = Some(mark.clone());
+        }
+        Ok(())
     }
 
     /// Adds the sources to the query.
@@ -244,8 +289,12 @@ impl Run for Files<'_> {
         }
     }
 
-    fn token(&self) -> anyhow::Result<Vec<u8>> {
-        self.query.token().map_err(|error| self.failed(&error))
+    fn place(&self) -> anyhow::Result<Checkpoint> {
+        let token = self.query.token().map_err(|error| self.failed(&error))?;
+        let files = self.readings.iter().filter(|reading| !reading.is_stdin());
+        let files = files.map(Reading::mark);
+        let files = files.collect::<anyhow::Result<_>>()?;
+        Ok(Checkpoint { files, token })
     }
 
     fn skipped(&self) -> u64 {
@@ -266,6 +315,16 @@ impl Reading {
         } else {
             self.path.display().to_string()
         }
+    }
+
+    /// How far it was read, by this run or the one before.
+    fn mark(&self) -> anyhow::Result<Mark> {
+        if let Some(before) = &self.before
+            && (before.is_end || before.read > self.at)
+        {
+            return Ok(before.clone());
+        }
+        self.failed(Mark::of(&self.path, self.at, self.is_end))
     }
 
     fn is_stdin(&self) -> bool {
@@ -337,6 +396,7 @@ impl Reading {
         self.input = Some(Box::new(file));
         self.rest.clear();
         self.at = at;
+        self.is_end = false;
         Ok(())
     }
 
@@ -361,6 +421,7 @@ impl Reading {
             };
             if self.failed(read)? < room {
                 self.input = None;
+                self.is_end = true;
                 self.at += page.len() as u64 - extra;
                 if extra > 0 {
                     cut::last(&mut page);

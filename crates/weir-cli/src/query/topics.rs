@@ -8,6 +8,7 @@ use weir::{
     ErrorCode, StoreError, TopicEnd, TopicQuery, TopicQueryOptions, TopicStep, TopicView, WeirError,
 };
 
+use super::checkpoint::Checkpoint;
 use super::{Next, QueryArgs, Run, query_failure};
 use crate::cli::Caller;
 use crate::place::{self, Access};
@@ -73,8 +74,10 @@ impl Run for Topics {
         }
     }
 
-    fn token(&self) -> anyhow::Result<Vec<u8>> {
-        self.0.token().map_err(|error| failed(&error))
+    fn place(&self) -> anyhow::Result<Checkpoint> {
+        let token = self.0.token().map_err(|error| failed(&error))?;
+        let files = Vec::new();
+        Ok(Checkpoint { files, token })
     }
 
     fn skipped(&self) -> u64 {

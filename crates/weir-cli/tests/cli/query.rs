@@ -137,7 +137,12 @@ fn a_checkpoint_goes_on_behind_the_last_result() {
     assert_eq!(lines(&place, &words), ["\"a1\"", "\"a2\""]);
     assert_eq!(lines(&place, &words), ["\"a3\"", "\"b1\""]);
     assert_eq!(lines(&place, &words), ["\"b2\""]);
-    assert!(lines(&place, &words).is_empty());
+    let over = place.words(&words).ok();
+    assert!(
+        over.out.is_empty() && over.err.contains("come to its end"),
+        "{}",
+        over.err
+    );
     let other = place.words(&["query", "a.ndjson", "--checkpoint", "here"]);
     assert!(other.err.contains("(E705)"), "{}", other.err);
     // What cannot be gone on with is not begun.
@@ -152,6 +157,51 @@ fn a_checkpoint_goes_on_behind_the_last_result() {
     let done = place.words(&sort).code(1);
     assert!(done.err.contains("a sort without limit"), "{}", done.err);
     assert!(done.out.is_empty());
+}
+
+#[test]
+fn a_checkpoint_is_of_its_files() {
+    let place = Place::new();
+    let old = "{\"id\":1}\n{\"id\":2}\n{\"id\":3}\n";
+    place.write("a b%.ndjson", old);
+    let run = |file, limit| {
+        let words = ["query", file, "-n", limit, "--select", "$.id"];
+        place.words(&[&words[..], &["--checkpoint", "here", "-o", "raw"]].concat())
+    };
+    assert_eq!(run("a b%.ndjson", "1").ok().text(), "1\n");
+    let other = run("./a b%.ndjson", "1").code(2);
+    assert!(
+        other.err.contains("(E705)") && other.out.is_empty(),
+        "{}",
+        other.err
+    );
+    assert!(other.err.contains("a b%25.ndjson"), "{}", other.err);
+    for (text, why) in [
+        ("{\"id\":1}\n", "shorter"),
+        (&old.replace('1', "7"), "begins otherwise"),
+    ] {
+        place.write("a b%.ndjson", text);
+        let other = run("a b%.ndjson", "1").code(2);
+        assert!(
+            other.err.contains("(E705)") && other.err.contains(why),
+            "{}",
+            other.err
+        );
+        assert!(other.out.is_empty());
+    }
+    // What is added before the end was seen belongs to the run.
+    place.write("a b%.ndjson", format!("{old}{{\"id\":4}}\n"));
+    assert_eq!(run("a b%.ndjson", "2").ok().text(), "2\n3\n");
+    let end = run("a b%.ndjson", "9").ok();
+    assert_eq!(end.text(), "4\n");
+    assert!(!end.err.contains("come to its end"), "{}", end.err);
+    place.write("a b%.ndjson", format!("{old}{{\"id\":4}}\n{{\"id\":5}}\n"));
+    let grown = run("a b%.ndjson", "9").ok();
+    assert!(
+        grown.out.is_empty() && grown.err.contains("come to its end"),
+        "{}",
+        grown.err
+    );
 }
 
 /// Kills a query in the middle of its output; says how many whole lines it printed
