@@ -227,6 +227,13 @@ enum Next {
     Done,
 }
 
+impl QueryArgs {
+    fn reads_stdin(&self) -> bool {
+        let mut paths = self.paths.iter().chain(&self.files);
+        paths.any(|path| path.as_os_str() == "-")
+    }
+}
+
 /// Carries out `weir query`.
 pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode> {
     let Some(mut printer) = Printer::open(&caller.style)? else {
@@ -305,15 +312,19 @@ fn drive(
     if args.checkpoint.is_some()
         && let Some(why) = query.explain().no_token
     {
-        let failure = Failure::new(ErrorCode::NoToken, "cannot keep a checkpoint");
-        return Err(failure.because(why).into());
+        let failure = Failure::new(ErrorCode::NoToken, "cannot keep a checkpoint").because(why);
+        let advice = "with a checkpoint, --limit is how many come now, and no limit of the query; \
+                      files in order need no sort: give --sorted";
+        return Err(failure.advise(advice).into());
     }
     // A limit with a checkpoint is how many come now, not how many there are.
     let mut left = match args.checkpoint {
         Some(_) => args.limit.unwrap_or(u64::MAX),
         None => u64::MAX,
     };
-    let mut waits = !args.follow;
+    // Before a wait for what others write, what there is has to be seen.
+    let polite = args.follow || args.reads_stdin();
+    let mut waits = !polite;
     let mut over = goes_on;
     while left > 0 {
         let items_max = usize::try_from(left).unwrap_or(ITEMS).min(ITEMS);
@@ -326,7 +337,7 @@ fn drive(
                 over = false;
                 left = left.saturating_sub(page.items().len() as u64);
                 printer.page(&page, |source| query.name(source))?;
-                waits = !args.follow;
+                waits = !polite;
                 // Where there is no place now there is one later, or an error.
                 if let Some(path) = &args.checkpoint
                     && let Ok(place) = query.place()
@@ -336,7 +347,6 @@ fn drive(
                 }
             }
             Next::Idle => {
-                // Before a wait, what there is has to be seen.
                 printer.flush()?;
                 waits = true;
             }

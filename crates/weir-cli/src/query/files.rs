@@ -208,6 +208,13 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
+    /// Whether the next page of the source may take its time.
+    fn may_wait(&self, source: SourceId) -> bool {
+        let reading = self.sources.get(&source);
+        let reading = reading.and_then(|at| self.readings.get(*at));
+        reading.is_some_and(Reading::is_stdin)
+    }
+
     /// Gives the page that is needed.
     fn serve(&mut self, need: &Need) -> anyhow::Result<()> {
         let Some(reading) = self
@@ -272,7 +279,7 @@ impl Run for Files<'_> {
         self.query.explain()
     }
 
-    fn next(&mut self, bounds: Bounds, _: bool) -> anyhow::Result<Next> {
+    fn next(&mut self, bounds: Bounds, wait: bool) -> anyhow::Result<Next> {
         loop {
             let step = self
                 .query
@@ -284,6 +291,9 @@ impl Run for Files<'_> {
                 Step::Need(needs) => needs,
             };
             for need in needs.iter().filter(|need| need.required) {
+                if !wait && self.may_wait(need.source) {
+                    return Ok(Next::Idle);
+                }
                 self.serve(need)?;
             }
         }
@@ -402,7 +412,7 @@ impl Reading {
 
     /// The next page, and whether it is the last.
     fn page(&mut self, mut page: Vec<u8>, page_bytes: usize) -> anyhow::Result<(Vec<u8>, bool)> {
-        let lines = self.shape == Shape::Lines;
+        let (lines, is_stdin) = (self.shape == Shape::Lines, self.is_stdin());
         // Behind a comma of an array, a page begins with a bracket of its own.
         let extra = u64::from(self.shape == Shape::Array && self.at > 0);
         let mut cutter = (self.shape == Shape::Array).then(Cutter::default);
@@ -413,13 +423,20 @@ impl Reading {
         page.append(&mut self.rest);
         let whole = !lines && cutter.is_none();
         let mut wanted = if whole { PAGE_BYTES_MAX } else { page_bytes };
+        // Where no line was looked for yet.
+        let mut new = 0;
         loop {
             let room = wanted.saturating_sub(page.len());
+            // Lines that somebody writes are taken as they come.
             let read = match &mut self.input {
-                Some(input) => input.take(room as u64).read_to_end(&mut page),
-                None => Ok(0),
+                Some(input) if lines && is_stdin => some(input, &mut page, room),
+                Some(input) => input
+                    .take(room as u64)
+                    .read_to_end(&mut page)
+                    .map(|n| n < room),
+                None => Ok(true),
             };
-            if self.failed(read)? < room {
+            if self.failed(read)? {
                 self.input = None;
                 self.is_end = true;
                 self.at += page.len() as u64 - extra;
@@ -430,9 +447,14 @@ impl Reading {
             }
             let end = match &mut cutter {
                 Some(cutter) => cutter.look(&page),
-                None if lines => page.iter().rposition(|byte| *byte == b'\n'),
+                None if lines => {
+                    let bytes = page.get(new..).unwrap_or_default();
+                    let end = bytes.iter().rposition(|byte| *byte == b'\n');
+                    end.map(|end| new + end)
+                }
                 None => None,
             };
+            new = page.len();
             if let Some(end) = end {
                 let rest = page.get(end + 1..).unwrap_or_default();
                 self.rest.extend_from_slice(rest);
@@ -445,15 +467,37 @@ impl Reading {
                 }
                 return Ok((page, false));
             }
-            if wanted >= PAGE_BYTES_MAX {
+            if page.len() >= PAGE_BYTES_MAX {
                 let shown = self.shown();
                 let failure = Failure::new(ErrorCode::PageTooLarge, format!("cannot read {shown}"));
                 let what = if whole { "the file" } else { "an item" };
                 let why = format!("{what} has more than {PAGE_BYTES_MAX} bytes");
                 return Err(failure.because(why).into());
             }
-            // An item that is longer than a page.
-            wanted = wanted.saturating_mul(2).min(PAGE_BYTES_MAX);
+            if page.len() >= wanted {
+                // An item that is longer than a page.
+                wanted = wanted.saturating_mul(2).min(PAGE_BYTES_MAX);
+            }
+        }
+    }
+}
+
+/// Reads what is there, at most so much; whether it was the end.
+fn some(input: &mut dyn Read, page: &mut Vec<u8>, room: usize) -> io::Result<bool> {
+    let mut buffer = [0; 1 << 16];
+    let room = room.min(buffer.len());
+    let buffer = buffer.get_mut(..room).unwrap_or_default();
+    if buffer.is_empty() {
+        return Ok(false);
+    }
+    loop {
+        match input.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => {
+                let count = read?;
+                page.extend_from_slice(buffer.get(..count).unwrap_or_default());
+                return Ok(count == 0);
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `weir query` over files and topics.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 
 use crate::run::Place;
@@ -598,4 +598,29 @@ fn records_that_are_not_json_stop_a_query_or_are_left_out() {
     check(&served.url);
     // Through its socket.
     check("data");
+}
+
+#[test]
+fn lines_that_somebody_writes_are_answered_as_they_come() {
+    let place = Place::new();
+    let mut command = place.weir();
+    let command = command.args(["query", "-", "--select", "$.id", "-o", "raw"]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    for id in 0..3 {
+        // The end of a line comes later than its begin.
+        write!(input, "{{\"id\":{id}}}\n{{\"id\"").unwrap();
+        input.flush().unwrap();
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        assert_eq!(line, format!("{id}\n"));
+        writeln!(input, ":\"-\"}}").unwrap();
+        line.clear();
+        out.read_line(&mut line).unwrap();
+        assert_eq!(line, "\"-\"\n");
+    }
+    drop(input);
+    assert!(child.wait().unwrap().success());
 }
