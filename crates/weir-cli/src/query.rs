@@ -253,6 +253,11 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
         return Err(crate::put::usage(why));
     }
     if args.from.is_empty() {
+        if args.follow || args.latest {
+            return Err(crate::put::usage(
+                "--follow and --latest are for topics: name them with --from",
+            ));
+        }
         // What is wrong with the query is said before what is wrong with files.
         text.compile().map_err(|error| text::failed(&error))?;
     }

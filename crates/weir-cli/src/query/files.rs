@@ -24,6 +24,8 @@ use crate::report::{Because, Failure, io_code};
 
 /// Largest line and largest file of another shape, in bytes.
 const PAGE_BYTES_MAX: usize = 1 << 30;
+/// Bytes of standard input that are taken at a time: what a pipe holds.
+const PIPE_BYTES: usize = 64 << 10;
 /// Buffers that are kept for the next pages.
 const SPARE_MAX: usize = 64;
 
@@ -484,20 +486,18 @@ impl Reading {
 
 /// Reads what is there, at most so much; whether it was the end.
 fn some(input: &mut dyn Read, page: &mut Vec<u8>, room: usize) -> io::Result<bool> {
-    let mut buffer = [0; 1 << 16];
-    let room = room.min(buffer.len());
-    let buffer = buffer.get_mut(..room).unwrap_or_default();
-    if buffer.is_empty() {
+    if room == 0 {
         return Ok(false);
     }
-    loop {
-        match input.read(buffer) {
+    let before = page.len();
+    page.resize(before + room.min(PIPE_BYTES), 0);
+    let count = loop {
+        let read = input.read(page.get_mut(before..).unwrap_or_default());
+        match read {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            read => {
-                let count = read?;
-                page.extend_from_slice(buffer.get(..count).unwrap_or_default());
-                return Ok(count == 0);
-            }
+            read => break read,
         }
-    }
+    };
+    page.truncate(before + count.as_ref().map_or(0, |count| *count));
+    count.map(|count| count == 0)
 }

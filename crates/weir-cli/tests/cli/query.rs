@@ -624,3 +624,15 @@ fn lines_that_somebody_writes_are_answered_as_they_come() {
     drop(input);
     assert!(child.wait().unwrap().success());
 }
+
+#[test]
+fn what_is_for_topics_is_refused_for_files() {
+    for option in ["--follow", "--latest"] {
+        let done = files().words(&["query", "a.ndjson", option]).code(2);
+        assert!(
+            done.out.is_empty() && done.err.contains("--from"),
+            "{}",
+            done.err
+        );
+    }
+}
