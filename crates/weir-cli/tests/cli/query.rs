@@ -636,3 +636,57 @@ fn what_is_for_topics_is_refused_for_files() {
         );
     }
 }
+
+/// Most memory of a query so far, in KiB, when all but some of its lines were read.
+fn peak(place: &Place, words: &[&str], lines: usize) -> u64 {
+    let mut command = place.weir();
+    let mut child = command.args(words).stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+    // What is left does not fit into the pipe, so that it is still there.
+    for _ in 0..lines {
+        out.next().unwrap().unwrap();
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let peak = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .unwrap();
+    let peak = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let rest = out.map(Result::unwrap).count();
+    assert!(child.wait().unwrap().success());
+    assert!(rest >= 500, "it was at its end");
+    peak
+}
+
+#[test]
+fn a_merge_of_files_holds_two_pages_of_each() {
+    const FILES: usize = 10;
+    const PAGE: u64 = 64 << 10;
+    let place = Place::new();
+    let pad = "x".repeat(480);
+    let item = |key| format!("{{\"k\":{key},\"pad\":\"{pad}\"}}\n");
+    let names: Vec<String> = (0..FILES).map(|file| format!("{file}.ndjson")).collect();
+    for (file, name) in names.iter().enumerate() {
+        let items = (0..6000).map(|n| item(n * FILES + file));
+        place.write(name, items.collect::<String>());
+    }
+    let options = [
+        "--order-by",
+        "$.k",
+        "--sorted",
+        "-o",
+        "raw",
+        "--page-size",
+        "65536",
+    ];
+    let files: Vec<&str> = names.iter().map(String::as_str).collect();
+    let merge = [&["query"][..], &files, &options].concat();
+    let alone = [&["query", "0.ndjson"][..], &options].concat();
+    let (ten, one) = (peak(&place, &merge, 59_000), peak(&place, &alone, 5000));
+    // Thirty megabytes in all. Nine files more, with what is known of their items.
+    let bound = 9 * 3 * PAGE / 1024;
+    assert!(
+        ten.saturating_sub(one) < bound,
+        "{ten} KiB, one file {one} KiB"
+    );
+}
