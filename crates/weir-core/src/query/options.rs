@@ -89,7 +89,8 @@ pub enum Mode {
     Sequential,
     /// As pages come. Not reproducible.
     Arrival,
-    /// One item of each source in turn.
+    /// One item of each source in turn, of those that the filter lets through:
+    /// a turn that nobody sees would only depend on where the filter runs.
     RoundRobin,
     /// By the order keys; every source is sorted.
     Merge,
