@@ -189,6 +189,22 @@ func TestKeysAreScannedInPages(t *testing.T) {
 	})
 }
 
+func TestAListOfIntentionsServesSeveralTopics(t *testing.T) {
+	ctx, store := context.Background(), near(t)
+	list := []weir.Intention{weir.Put([]byte("k"), []byte("v"))}
+	for _, name := range []string{"a", "b"} {
+		if _, err := topic(t, store, name).Batch(ctx, list...); err != nil {
+			t.Fatal(err)
+		}
+		if _, there, err := store.Topic(name).Get(ctx, []byte("k")); !there || err != nil {
+			t.Fatal(name, there, err)
+		}
+	}
+	if list[0].Topic != "" {
+		t.Fatal("the list of the caller names the topic", list[0].Topic)
+	}
+}
+
 func TestAListenerSeesWhatComesAndEndsWithItsContext(t *testing.T) {
 	everywhere(t, func(t *testing.T, store *weir.Store) {
 		ctx, cancel := context.WithCancel(context.Background())

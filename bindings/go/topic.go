@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"iter"
+	"slices"
 	"time"
 )
 
@@ -75,6 +76,7 @@ func (t Topic) Transaction(ctx context.Context, changes []Change, expect ...Expe
 // Batch carries out intentions together, each by itself: one may be VALID beside
 // another that is not. Verdicts come in the same order.
 func (t Topic) Batch(ctx context.Context, intentions ...Intention) ([]Verdict, error) {
+	intentions = slices.Clone(intentions) // a caller's list is the caller's
 	for at := range intentions {
 		if intentions[at].Topic == "" {
 			intentions[at].Topic = t.name
