@@ -30,11 +30,6 @@ impl Failure {
         }
     }
 
-    /// Another call uses the object.
-    pub(crate) fn busy() -> Self {
-        Self::new(ErrorCode::Busy, "another call uses this object now")
-    }
-
     /// A value that an option does not have.
     pub(crate) fn option(what: &str, value: &str) -> Self {
         Self::new(ErrorCode::BadOption, format!("{what} cannot be {value:?}"))

@@ -92,7 +92,7 @@ pub(crate) fn promise<T: ToNapiValue + Send + 'static>(
             Ok(Ok(value)) => deferred.resolve(Box::new(move |_| Ok(value))),
             Ok(Err(failure)) => deferred.reject(failure.into()),
             Err(_) => {
-                let failure = Failure::new(ErrorCode::Internal, "a call panicked");
+                let failure = Failure::new(ErrorCode::Panic, "a call panicked");
                 deferred.reject(failure.into());
             }
         }

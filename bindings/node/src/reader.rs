@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use napi::Env;
 use napi::bindgen_prelude::{BigInt, Object};
 use napi_derive::napi;
-use weir::{ConsequenceOffset, ReadFrom, TopicReader};
+use weir::{ConsequenceOffset, ErrorCode, ReadFrom, TopicReader};
 
 use crate::error::{Answer, Failure};
 use crate::input::number;
@@ -37,13 +37,17 @@ impl FromIn {
     }
 }
 
-/// Uses what a lock guards, or answers `BUSY`.
+/// Uses what a lock guards.
+///
+/// # Errors
+/// `HANDLE_BUSY` when another call does, `HANDLE_POISONED` when a panic ended an earlier use.
 pub(crate) fn with<T, R>(lock: &Mutex<T>, work: impl FnOnce(&mut T) -> Answer<R>) -> Answer<R> {
-    match lock.try_lock() {
-        Ok(mut guarded) => work(&mut guarded),
-        Err(TryLockError::Poisoned(guarded)) => work(&mut guarded.into_inner()),
-        Err(TryLockError::WouldBlock) => Err(Failure::busy()),
-    }
+    let code = match lock.try_lock() {
+        Ok(mut guarded) => return work(&mut guarded),
+        Err(TryLockError::WouldBlock) => ErrorCode::HandleBusy,
+        Err(TryLockError::Poisoned(_)) => ErrorCode::HandlePoisoned,
+    };
+    Err(Failure::new(code, code.sentence()))
 }
 
 /// Pages of a topic, in order.

@@ -133,7 +133,8 @@ test('one object serves one call at a time', async (t) => {
       busy = error
     })
   }
-  assert.ok(code('BUSY', weir.RefusalError)(busy))
+  assert.ok(code('HANDLE_BUSY', weir.WeirError)(busy))
+  assert.strictEqual(busy.number, 605)
   await topic.append('x')
   assert.strictEqual((await claiming).length, 1)
   await store.sync()

@@ -41,11 +41,6 @@ impl Failure {
         }
     }
 
-    /// Another thread uses the object.
-    pub(crate) fn busy() -> Self {
-        Self::new(ErrorCode::Busy, "another thread uses this object now")
-    }
-
     /// The object was closed.
     pub(crate) fn closed() -> Self {
         Self::new(ErrorCode::Closed, "the store is closed")

@@ -1,12 +1,12 @@
 //! Members of groups: they take records, and say what became of them.
 
-use std::sync::{Mutex, TryLockError};
 use std::time::Instant;
 
 use pyo3::prelude::*;
 use weir::{Claim, ConsequenceOffset, Settle};
 
 use crate::error::{Answer, Failure};
+use crate::exclusive::Exclusive;
 use crate::record::Record;
 use crate::verdict::Verdict;
 use crate::wait::{self, seconds};
@@ -15,34 +15,24 @@ use crate::wait::{self, seconds};
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Group {
     name: String,
-    group: Mutex<Option<weir::Group>>,
+    group: Exclusive<Option<weir::Group>>,
 }
 
 impl Group {
     pub(crate) fn new(name: &str, group: weir::Group) -> Self {
         Self {
             name: name.to_owned(),
-            group: Mutex::new(Some(group)),
-        }
-    }
-
-    fn slot<T>(&self, work: impl FnOnce(&mut Option<weir::Group>) -> Answer<T>) -> Answer<T> {
-        match self.group.try_lock() {
-            Ok(mut group) => work(&mut group),
-            Err(TryLockError::Poisoned(group)) => work(&mut group.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(Failure::busy()),
+            group: Exclusive::new(Some(group)),
         }
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut weir::Group) -> Answer<T>) -> Answer<T> {
-        self.slot(|slot| match slot {
-            Some(group) => work(group),
-            None => Err(Failure::new(
-                weir::ErrorCode::GroupUnknown,
-                "the group was deleted",
-            )),
-        })
+        work(self.group.lock()?.as_mut().ok_or_else(deleted)?)
     }
+}
+
+fn deleted() -> Failure {
+    Failure::new(weir::ErrorCode::GroupUnknown, "the group was deleted")
 }
 
 fn offsets(lost: Vec<ConsequenceOffset>) -> Vec<u64> {
@@ -159,13 +149,8 @@ impl Group {
     /// Ends the group; its position is forgotten.
     fn delete(&self, py: Python<'_>) -> PyResult<Verdict> {
         let verdict = wait::heard(py, || {
-            self.slot(|slot| match slot.take() {
-                Some(group) => Ok(group.delete()?),
-                None => Err(Failure::new(
-                    weir::ErrorCode::GroupUnknown,
-                    "the group was deleted",
-                )),
-            })
+            let group = self.group.lock()?.take().ok_or_else(deleted)?;
+            Ok(group.delete()?)
         })?;
         Ok(Verdict::new(&verdict))
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariants: whatever may wait, and every scan of more than 32 KiB, runs with the interpreter
 //! released; a wait looks for signals at least every 50 ms; an object that one thread uses answers
-//! `BUSY` to another. Asynchronous forms, iterators over needs and the classes of errors are in
+//! `HANDLE_BUSY` to another. Asynchronous forms, iterators over needs and the classes of errors are in
 //! Python (`python/weir`). What must never happen here: a semantic of its own, a lock that is
 //! waited for while the interpreter is held, unsafe code outside of `buffer.rs`.
 #![deny(unsafe_code)]
@@ -18,6 +18,7 @@
 mod buffer;
 mod data;
 mod error;
+mod exclusive;
 mod group;
 mod intention;
 mod notify;

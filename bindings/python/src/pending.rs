@@ -2,20 +2,20 @@
 
 use std::future::Future as _;
 use std::pin::Pin;
-use std::sync::{Mutex, TryLockError};
 use std::task::{Context, Poll};
 
 use pyo3::prelude::*;
 use weir::{Outcomes, Proposal};
 
-use crate::error::{Answer, Failure};
+use crate::error::Failure;
+use crate::exclusive::Exclusive;
 use crate::notify;
 use crate::verdict::Verdict;
 use crate::wait;
 
 /// Verdicts that are on their way: made by `send`. Dropping it does not take the intentions back.
 #[pyclass(module = "weir", frozen)]
-pub(crate) struct Pending(Mutex<State>);
+pub(crate) struct Pending(Exclusive<State>);
 
 /// How far it is.
 enum State {
@@ -29,16 +29,7 @@ enum State {
 
 impl Pending {
     pub(crate) fn new(proposal: Proposal) -> Self {
-        Self(Mutex::new(State::Waits(proposal)))
-    }
-
-    /// The state when nobody else uses it.
-    fn state(&self) -> Answer<std::sync::MutexGuard<'_, State>> {
-        match self.0.try_lock() {
-            Ok(state) => Ok(state),
-            Err(TryLockError::Poisoned(state)) => Ok(state.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(Failure::busy()),
-        }
+        Self(Exclusive::new(State::Waits(proposal)))
     }
 
     /// Waits for the verdicts, looking for signals.
@@ -49,7 +40,7 @@ impl Pending {
     ) -> PyResult<Option<Vec<Verdict>>> {
         let end = wait::until(timeout)?;
         wait::sliced(py, end, |slice| {
-            let mut state = self.state()?;
+            let mut state = self.0.lock()?;
             let over = State::Over(weir::ErrorCode::Closed, "it was answered before".to_owned());
             match std::mem::replace(&mut *state, over) {
                 State::Done(outcomes) => {
@@ -99,7 +90,7 @@ impl Pending {
     /// Whether `wait` would return at once.
     #[getter]
     fn done(&self) -> PyResult<bool> {
-        Ok(match &*self.state()? {
+        Ok(match &*self.0.lock()? {
             State::Waits(proposal) => proposal.is_done(),
             _ => true,
         })
@@ -107,7 +98,7 @@ impl Pending {
 
     /// Calls `call(argument)` from another thread, once, when `wait` would return at once.
     fn notify(&self, call: Py<PyAny>, argument: Py<PyAny>) -> PyResult<()> {
-        let mut state = self.state()?;
+        let mut state = self.0.lock()?;
         let waker = notify::waker(call, argument);
         if let State::Waits(proposal) = &mut *state {
             let mut context = Context::from_waker(&waker);

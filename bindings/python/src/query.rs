@@ -1,6 +1,6 @@
 //! The query engine over pages of JSON from anywhere.
 
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use pyo3::prelude::*;
@@ -14,6 +14,7 @@ use weir::query::{
 use crate::buffer::Buffer;
 use crate::data::Data;
 use crate::error::{Answer, Failure};
+use crate::exclusive::Exclusive;
 use crate::result::Page;
 use crate::value::RELEASE_BYTES;
 
@@ -21,19 +22,12 @@ use crate::value::RELEASE_BYTES;
 /// what it needs, the caller fetches it. Used by one thread at a time.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Query {
-    query: Mutex<weir::query::Query>,
+    query: Exclusive<weir::query::Query>,
 }
 
 impl Query {
     fn with<T>(&self, work: impl FnOnce(&mut weir::query::Query) -> Answer<T>) -> Answer<T> {
-        match self.query.try_lock() {
-            Ok(mut query) => work(&mut query),
-            Err(TryLockError::Poisoned(_)) => Err(Failure::new(
-                ErrorCode::Internal,
-                "an earlier call of the query panicked",
-            )),
-            Err(TryLockError::WouldBlock) => Err(Failure::busy()),
-        }
+        work(&mut *self.query.lock()?)
     }
 }
 
@@ -270,7 +264,7 @@ impl Query {
             }
         };
         Ok(Self {
-            query: Mutex::new(query),
+            query: Exclusive::new(query),
         })
     }
 

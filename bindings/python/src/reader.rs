@@ -1,13 +1,14 @@
 //! Reading a topic in order: pages that are there, and pages as they come.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Instant;
 
 use pyo3::prelude::*;
 use weir::{ConsequenceOffset, ReadFrom, TopicReader};
 
 use crate::error::{Answer, Failure};
+use crate::exclusive::Exclusive;
 use crate::record::{Record, RecordPage};
 use crate::wait;
 
@@ -40,7 +41,7 @@ pub(crate) fn start(
 /// Pages of records of a topic, in order, each once: an iterator. Used by one thread at a time.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Reader {
-    inner: Mutex<TopicReader>,
+    inner: Exclusive<TopicReader>,
     /// Seconds that the iterator waits for a page; `None`: for ever.
     patience: Option<f64>,
     /// Whether the store was closed: nothing will come any more.
@@ -50,18 +51,14 @@ pub(crate) struct Reader {
 impl Reader {
     pub(crate) fn new(reader: TopicReader, patience: Option<f64>, closed: Arc<AtomicBool>) -> Self {
         Self {
-            inner: Mutex::new(reader),
+            inner: Exclusive::new(reader),
             patience,
             closed,
         }
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut TopicReader) -> Answer<T>) -> Answer<T> {
-        match self.inner.try_lock() {
-            Ok(mut reader) => work(&mut reader),
-            Err(TryLockError::Poisoned(reader)) => work(&mut reader.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(Failure::busy()),
-        }
+        work(&mut *self.inner.lock()?)
     }
 
     /// The next page, waiting for it until then.
@@ -130,14 +127,14 @@ impl Reader {
 /// What holds now, and then what comes: an iterator of records.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Latest {
-    latest: Mutex<weir::Latest>,
+    latest: Exclusive<weir::Latest>,
     patience: Option<f64>,
 }
 
 impl Latest {
     pub(crate) fn new(latest: weir::Latest, patience: Option<f64>) -> Self {
         Self {
-            latest: Mutex::new(latest),
+            latest: Exclusive::new(latest),
             patience,
         }
     }
@@ -152,12 +149,7 @@ impl Latest {
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Record>> {
         wait::sliced(py, wait::until(self.patience)?, |_| {
             // It waits no longer than a slice by itself.
-            let mut latest = match self.latest.try_lock() {
-                Ok(latest) => latest,
-                Err(TryLockError::Poisoned(latest)) => latest.into_inner(),
-                Err(TryLockError::WouldBlock) => return Err(Failure::busy()),
-            };
-            let found = latest.next().transpose()?;
+            let found = self.latest.lock()?.next().transpose()?;
             Ok(found.map(|current| Record::of_value(current.value).replayed(current.replay)))
         })
     }

@@ -1,10 +1,9 @@
 //! Sessions: writers whose intentions are executed exactly once.
 
-use std::sync::{Mutex, TryLockError};
-
 use pyo3::prelude::*;
 
-use crate::error::{Answer, Failure};
+use crate::error::Answer;
+use crate::exclusive::Exclusive;
 use crate::intention::{self, Op};
 use crate::pending::Pending;
 use crate::verdict::Verdict;
@@ -13,19 +12,15 @@ use crate::wait;
 /// A writer whose intentions are executed exactly once, also when they are sent again after a
 /// crash. One at a time for each client id.
 #[pyclass(module = "weir", frozen)]
-pub(crate) struct Session(Mutex<weir::Session>);
+pub(crate) struct Session(Exclusive<weir::Session>);
 
 impl Session {
     pub(crate) fn new(session: weir::Session) -> Self {
-        Self(Mutex::new(session))
+        Self(Exclusive::new(session))
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut weir::Session) -> Answer<T>) -> Answer<T> {
-        match self.0.try_lock() {
-            Ok(mut session) => work(&mut session),
-            Err(TryLockError::Poisoned(session)) => work(&mut session.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(Failure::busy()),
-        }
+        work(&mut *self.0.lock()?)
     }
 }
 

@@ -1,6 +1,5 @@
 //! Queries over topics of a store.
 
-use std::sync::{Mutex, TryLockError};
 use std::time::Instant;
 
 use pyo3::prelude::*;
@@ -11,6 +10,7 @@ use weir::{
 };
 
 use crate::error::{Answer, Failure};
+use crate::exclusive::Exclusive;
 use crate::result::Page;
 use crate::wait;
 
@@ -51,7 +51,7 @@ pub(crate) fn kinds(names: &[String]) -> Answer<Vec<RecordKind>> {
 /// `cancel`. Pages outlive it.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct TopicQuery {
-    query: Mutex<weir::TopicQuery>,
+    query: Exclusive<weir::TopicQuery>,
     canceller: TopicQueryCanceller,
 }
 
@@ -65,20 +65,13 @@ impl TopicQuery {
     pub(crate) fn new(query: weir::TopicQuery) -> Self {
         let canceller = query.canceller();
         Self {
-            query: Mutex::new(query),
+            query: Exclusive::new(query),
             canceller,
         }
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut weir::TopicQuery) -> Answer<T>) -> Answer<T> {
-        match self.query.try_lock() {
-            Ok(mut query) => work(&mut query),
-            Err(TryLockError::Poisoned(_)) => Err(Failure::new(
-                ErrorCode::Internal,
-                "an earlier call of the query panicked",
-            )),
-            Err(TryLockError::WouldBlock) => Err(Failure::busy()),
-        }
+        work(&mut *self.query.lock()?)
     }
 
     fn step(

@@ -208,8 +208,9 @@ def test_a_cancelled_task_leaves_its_query_free() -> None:
         def is_busy() -> bool:
             try:
                 query.explain()
-            except weir.RefusalError as error:
-                return error.code == "BUSY"
+            except weir.WeirError as error:
+                assert error.code == "HANDLE_BUSY"
+                return True
             return False
 
         query = weir.Query()
@@ -310,10 +311,10 @@ def test_a_query_serves_one_thread() -> None:
     for thread in threads:
         thread.start()
     try:
-        with pytest.raises(weir.RefusalError) as raised:
+        with pytest.raises(weir.WeirError) as raised:
             while True:
                 query.skipped
-        assert raised.value.code == "BUSY"
+        assert (raised.value.code, raised.value.number) == ("HANDLE_BUSY", 605)
     finally:
         over.set()
         for thread in threads:

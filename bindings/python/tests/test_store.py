@@ -247,7 +247,7 @@ def test_a_reader_serves_one_thread(topic: weir.Topic) -> None:
     thread.start()
     begun.wait()
     try:
-        with pytest.raises(weir.WeirError, match="BUSY"):
+        with pytest.raises(weir.WeirError, match="^HANDLE_BUSY"):
             # The other thread is in its wait but for moments.
             for _ in range(1_000_000):
                 reader.position

@@ -1,0 +1,29 @@
+//! Objects that serve one thread at a time.
+
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use weir::ErrorCode;
+
+use crate::error::{Answer, Failure};
+
+/// What one thread at a time may use.
+pub(crate) struct Exclusive<T>(Mutex<T>);
+
+impl<T> Exclusive<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(Mutex::new(value))
+    }
+
+    /// Uses it.
+    ///
+    /// # Errors
+    /// `HANDLE_BUSY` when another thread does, `HANDLE_POISONED` when a panic ended an earlier use.
+    pub(crate) fn lock(&self) -> Answer<MutexGuard<'_, T>> {
+        let code = match self.0.try_lock() {
+            Ok(inside) => return Ok(inside),
+            Err(TryLockError::WouldBlock) => ErrorCode::HandleBusy,
+            Err(TryLockError::Poisoned(_)) => ErrorCode::HandlePoisoned,
+        };
+        Err(Failure::new(code, code.sentence()))
+    }
+}
