@@ -15,19 +15,41 @@ use crate::wait::{self, seconds};
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Group {
     name: String,
-    group: Exclusive<Option<weir::Group>>,
+    exclusive: bool,
+    inside: Exclusive<Inside>,
+}
+
+/// What one thread at a time uses.
+struct Inside {
+    /// None: it was deleted.
+    group: Option<weir::Group>,
+    /// Claimed for a call that was broken off; the next one gets it first.
+    kept: Vec<weir::Work>,
 }
 
 impl Group {
-    pub(crate) fn new(name: &str, group: weir::Group) -> Self {
+    pub(crate) fn new(name: &str, group: weir::Group, exclusive: bool) -> Self {
         Self {
             name: name.to_owned(),
-            group: Exclusive::new(Some(group)),
+            exclusive,
+            inside: Exclusive::new(Inside {
+                group: Some(group),
+                kept: Vec::new(),
+            }),
         }
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut weir::Group) -> Answer<T>) -> Answer<T> {
-        work(self.group.lock()?.as_mut().ok_or_else(deleted)?)
+        work(self.inside.lock()?.group.as_mut().ok_or_else(deleted)?)
+    }
+
+    /// The same for what changes what the member has: what is kept, it claims again or has no more.
+    fn anew<T>(&self, work: impl FnOnce(&mut weir::Group) -> Answer<T>) -> Answer<T> {
+        let mut inside = self.inside.lock()?;
+        let inside = &mut *inside;
+        let done = work(inside.group.as_mut().ok_or_else(deleted)?)?;
+        inside.kept.clear();
+        Ok(done)
     }
 }
 
@@ -71,15 +93,34 @@ impl Group {
     /// ever). Ctrl-C ends the wait.
     #[pyo3(signature = (max=100, timeout=Some(0.0)))]
     fn claim(&self, py: Python<'_>, max: usize, timeout: Option<f64>) -> PyResult<Vec<Work>> {
-        let found = wait::sliced(py, wait::until(timeout)?, |slice| {
-            self.with(|group| {
+        if self.fetch(py, max, timeout)? {
+            return self.take(max);
+        }
+        Ok(Vec::new())
+    }
+
+    /// The first half of `claim`, which may be broken off: whether there is something to take.
+    #[pyo3(name = "_fetch")]
+    fn fetch(&self, py: Python<'_>, max: usize, timeout: Option<f64>) -> PyResult<bool> {
+        let there = wait::sliced(py, wait::until(timeout)?, |slice| {
+            let mut inside = self.inside.lock()?;
+            if inside.kept.is_empty() {
                 let left = slice.saturating_duration_since(Instant::now());
-                let found = group.claim(max, left)?;
-                Ok((!found.is_empty()).then_some(found))
-            })
+                let group = inside.group.as_mut().ok_or_else(deleted)?;
+                inside.kept = group.claim(max, left)?;
+            }
+            Ok((!inside.kept.is_empty()).then_some(()))
         })?;
-        let found = found.unwrap_or_default().into_iter();
-        Ok(found.map(|work| Work { work }).collect())
+        Ok(there.is_some())
+    }
+
+    /// The other half, which does not wait.
+    #[pyo3(name = "_take")]
+    fn take(&self, max: usize) -> PyResult<Vec<Work>> {
+        let mut inside = self.inside.lock()?;
+        let count = max.min(inside.kept.len());
+        let taken = inside.kept.drain(..count);
+        Ok(taken.map(|work| Work { work }).collect())
     }
 
     /// These are done, for good when this returns. The offsets of those that are with somebody else
@@ -112,8 +153,15 @@ impl Group {
         reason: &str,
     ) -> PyResult<Vec<u64>> {
         let (work, delay) = (claims(&work), seconds("delay", delay)?);
+        let how = Settle::Fail { delay, reason };
         let lost = wait::heard(py, || {
-            self.with(|group| Ok(group.settle(&work, Settle::Fail { delay, reason })?))
+            let settle = |group: &mut weir::Group| Ok(group.settle(&work, how)?);
+            if self.exclusive && !work.is_empty() {
+                // It reads again from there.
+                self.anew(settle)
+            } else {
+                self.with(settle)
+            }
         })?;
         Ok(offsets(lost))
     }
@@ -132,24 +180,24 @@ impl Group {
     /// loses it.
     fn reset(&self, py: Python<'_>, offset: u64) -> PyResult<Verdict> {
         let offset = ConsequenceOffset(offset);
-        let verdict = wait::heard(py, || self.with(|group| Ok(group.reset(offset)?)))?;
+        let verdict = wait::heard(py, || self.anew(|group| Ok(group.reset(offset)?)))?;
         Ok(Verdict::new(&verdict))
     }
 
     /// Takes over an exclusive group from whoever owns it.
     fn take_over(&self, py: Python<'_>) -> PyResult<()> {
-        wait::heard(py, || self.with(|group| Ok(group.take_over()?)))
+        wait::heard(py, || self.anew(|group| Ok(group.take_over()?)))
     }
 
     /// Gives up the ownership of an exclusive group, so that another member need not wait.
     fn leave(&self, py: Python<'_>) -> PyResult<()> {
-        wait::heard(py, || self.with(|group| Ok(group.leave()?)))
+        wait::heard(py, || self.anew(|group| Ok(group.leave()?)))
     }
 
     /// Ends the group; its position is forgotten.
     fn delete(&self, py: Python<'_>) -> PyResult<Verdict> {
         let verdict = wait::heard(py, || {
-            let group = self.group.lock()?.take().ok_or_else(deleted)?;
+            let group = self.inside.lock()?.group.take().ok_or_else(deleted)?;
             Ok(group.delete()?)
         })?;
         Ok(Verdict::new(&verdict))

@@ -41,41 +41,58 @@ pub(crate) fn start(
 /// Pages of records of a topic, in order, each once: an iterator. Used by one thread at a time.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Reader {
-    inner: Exclusive<TopicReader>,
+    inner: Exclusive<Inside>,
     /// Seconds that the iterator waits for a page; `None`: for ever.
     patience: Option<f64>,
     /// Whether the store was closed: nothing will come any more.
     closed: Arc<AtomicBool>,
 }
 
+/// What one thread at a time uses.
+struct Inside {
+    reader: TopicReader,
+    /// Read for a call that a signal broke off, with the position before it; the next one gets it.
+    kept: Option<(RecordPage, u64)>,
+}
+
+impl Inside {
+    /// Reads the next page, if there is one, and keeps it.
+    fn read(&mut self) -> Answer<()> {
+        let before = self.reader.position().0;
+        if let Some(page) = self.reader.next_page()? {
+            self.kept = Some((RecordPage::new(page)?, before));
+        }
+        Ok(())
+    }
+}
+
 impl Reader {
     pub(crate) fn new(reader: TopicReader, patience: Option<f64>, closed: Arc<AtomicBool>) -> Self {
         Self {
-            inner: Exclusive::new(reader),
+            inner: Exclusive::new(Inside { reader, kept: None }),
             patience,
             closed,
         }
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut TopicReader) -> Answer<T>) -> Answer<T> {
-        work(&mut *self.inner.lock()?)
-    }
-
     /// The next page, waiting for it until then.
     fn page(&self, py: Python<'_>, end: Option<Instant>) -> PyResult<Option<RecordPage>> {
         let mut first = true;
-        wait::sliced(py, end, |slice| {
+        let there = wait::sliced(py, end, |slice| {
             if self.closed.load(Ordering::Acquire) {
                 return Err(Failure::closed());
             }
-            self.with(|reader| {
-                if !std::mem::take(&mut first) && !reader.wait(Some(slice)) {
-                    return Ok(None);
-                }
-                let page = reader.next_page()?;
-                page.map(RecordPage::new).transpose()
-            })
-        })
+            let mut inside = self.inner.lock()?;
+            let waits = !std::mem::take(&mut first);
+            if inside.kept.is_none() && (!waits || inside.reader.wait(Some(slice))) {
+                inside.read()?;
+            }
+            Ok(inside.kept.is_some().then_some(()))
+        })?;
+        match there {
+            Some(()) => Ok(self.inner.lock()?.kept.take().map(|(page, _)| page)),
+            None => Ok(None),
+        }
     }
 }
 
@@ -103,18 +120,20 @@ impl Reader {
 
     /// Continues at the first record behind this offset.
     fn seek(&self, py: Python<'_>, after: u64) -> PyResult<()> {
-        Ok(py.detach(|| {
-            self.with(|reader| {
-                reader.seek(ConsequenceOffset(after));
-                Ok(())
-            })
+        Ok(py.detach(|| -> Answer<()> {
+            let mut inside = self.inner.lock()?;
+            inside.kept = None;
+            inside.reader.seek(ConsequenceOffset(after));
+            Ok(())
         })?)
     }
 
     /// Offset from which the next page starts, or the first one behind it.
     #[getter]
     fn position(&self) -> PyResult<u64> {
-        Ok(self.with(|reader| Ok(reader.position().0))?)
+        let inside = self.inner.lock()?;
+        let kept = inside.kept.as_ref().map(|(_, before)| *before);
+        Ok(kept.unwrap_or_else(|| inside.reader.position().0))
     }
 
     /// Seconds that the iterator waits for a page; None: for ever.

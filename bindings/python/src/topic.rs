@@ -386,7 +386,8 @@ impl Topic {
             Some(member) => group.member(member),
             None => group,
         };
-        Ok(Group::new(name, group))
+        let exclusive = setup.mode == weir::GroupMode::Exclusive;
+        Ok(Group::new(name, group, exclusive))
     }
 
     /// The groups of the topic, by name.

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from hashlib import sha256
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import weir
+import weir.aio
 from conftest import PROGRAMS
 
 
@@ -96,6 +98,66 @@ def test_members_of_groups_wait_for_work(tmp_path: Path) -> None:
             assert (await group.reset(0)).valid and (await group.info()).lag == 2
             assert [info.name for info in await topic.groups()] == ["g"]
             assert (await group.delete()).valid and await topic.groups() == []
+
+
+@pytest.mark.parametrize("mode", ["exclusive", "keyed", "shared"])
+def test_what_a_cancelled_claim_took_comes_with_the_next_one(
+    mode: Literal["exclusive", "keyed", "shared"], tmp_path: Path
+) -> None:
+    async def run() -> None:
+        async with await weir.aopen(tmp_path / "s", durability="memory") as store:
+            topic = store.topic("t")
+            await topic.ensure()
+            group = await topic.group("g", mode)
+            for value in range(0, 30, 3):
+                claiming = asyncio.create_task(group.claim(timeout=None))
+                while not claiming.done() and not is_busy(group):
+                    await asyncio.sleep(0)
+                # The loop stands while this comes in, so that the claim has it when it is cancelled.
+                topic.blocking.batch([weir.Put("", str(value)), weir.Put("", str(value + 1))])
+                claiming.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await claiming
+                await topic.append(str(value + 2))
+                claimed: list[int] = []
+                while work := await group.claim(2):
+                    claimed += [int(one.record.value) for one in work]
+                    assert await group.ack(work) == []
+                assert claimed == [value, value + 1, value + 2]
+            assert (await group.info()).lag == 0
+
+    asyncio.run(run())
+
+
+def test_what_was_given_back_comes_before_what_a_cancelled_claim_took(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with await weir.aopen(tmp_path / "s", durability="memory") as store:
+            topic = store.topic("t")
+            await topic.ensure()
+            group = await topic.group("g", "exclusive")
+            await topic.append("0")
+            (first,) = await group.claim(1)
+            claiming = asyncio.create_task(group.claim(timeout=None))
+            while not is_busy(group):
+                await asyncio.sleep(0)
+            topic.blocking.append("1")
+            claiming.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await claiming
+            await group.nack([first])
+            again = [one.record.value for one in await group.claim()]
+            assert again == [b"0", b"1"]
+
+    asyncio.run(run())
+
+
+def is_busy(group: weir.aio.Group) -> bool:
+    """Whether a thread is in a call of the group."""
+    try:
+        group.blocking._take(0)
+    except weir.WeirError:
+        return True
+    return False
 
 
 def test_sessions_and_options_are_there_too(tmp_path: Path) -> None:

@@ -7,10 +7,42 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 import weir
 from conftest import Server
+
+
+def test_what_a_reader_got_when_a_signal_came_is_read_next(server: Server) -> None:
+    class Over(Exception):
+        pass
+
+    def append(_number: int, _frame: object) -> None:
+        with weir.connect(server.url) as other:
+            other.topic("t").append("x")
+            other.topic("t").get("none")
+        raise Over
+
+    before = signal.signal(signal.SIGUSR1, append)
+    try:
+        with weir.connect(server.url) as store:
+            topic = store.topic("t")
+            topic.ensure()
+            reader = topic.listen(timeout=10)
+            heard = []
+            for offset in range(2, 12):
+                timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
+                timer.start()
+                with pytest.raises(Over):
+                    reader.next_page(10)
+                timer.join()
+                assert reader.position <= offset
+                page = reader.next_page(10)
+                heard += [record.offset for record in page or ()]
+            assert heard == list(range(2, 12))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_a_store_behind_a_server_is_used_alike(server: Server) -> None:

@@ -351,11 +351,12 @@ class Group:
         self.blocking = blocking
 
     async def claim(self, max: int = 100, timeout: float | None = 0.0) -> list[Work]:
-        """Takes up to `max` records, waiting up to `timeout` seconds for the first one."""
-        found = await _patiently(
-            lambda patience: self.blocking.claim(max, patience) or None, timeout
+        """Takes up to `max` records, waiting up to `timeout` seconds for the first one. What comes
+        in while a claim is cancelled, the next one hands out first."""
+        there = await _patiently(
+            lambda patience: self.blocking._fetch(max, patience) or None, timeout
         )
-        return found or []
+        return self.blocking._take(max) if there else []
 
     async def ack(self, work: Iterable[Work]) -> list[int]:
         """These are done; the offsets of those that are with somebody else by now."""
