@@ -1,0 +1,173 @@
+//! The lock of a connection, and the two signals beside it.
+//!
+//! What must never happen here: an answer that is given, or a task that is
+//! woken, while the state is locked. Whoever they wake may come straight back.
+
+use std::ops::{Deref, DerefMut};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use weir_core::{ClientId, Outcomes};
+use weir_store::{Answer, StoreError};
+
+use super::State;
+use crate::far::ConnectOptions;
+use crate::far::address::Address;
+
+/// What is done when the state is unlocked.
+#[derive(Debug)]
+pub(super) enum Given {
+    Answer(Answer, Result<Outcomes, StoreError>),
+    Wake(Waker),
+}
+
+pub(in crate::far) struct Inner {
+    pub(in crate::far) client: ClientId,
+    pub(in crate::far) options: ConnectOptions,
+    /// The address that the caller named.
+    pub(in crate::far) home: Address,
+    state: Mutex<State>,
+    /// There is something to be sent.
+    pub(in crate::far) work: Condvar,
+    /// Something has changed for those who wait.
+    pub(in crate::far) news: Condvar,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner").finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    pub(super) fn new(
+        client: ClientId,
+        home: Address,
+        options: ConnectOptions,
+        state: State,
+    ) -> Self {
+        Self {
+            client,
+            options,
+            home,
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            news: Condvar::new(),
+        }
+    }
+
+    pub(in crate::far) fn lock(&self) -> Guard<'_> {
+        // A panic under the lock is one of ours; what it left is still whole.
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Guard {
+            inner: self,
+            state: Some(state),
+        }
+    }
+
+    /// Waits for news, at most until `until`; false when it is over.
+    pub(in crate::far) fn wait<'a>(
+        &'a self,
+        state: Guard<'a>,
+        until: Option<Instant>,
+    ) -> (Guard<'a>, bool) {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return (state, false);
+        }
+        (state.sleep(&self.news, left), true)
+    }
+
+    /// Waits for something to be sent.
+    pub(in crate::far) fn idle<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
+        let due = state.due();
+        let time = due.map(|due| due.saturating_duration_since(Instant::now()));
+        state.idles = true;
+        let mut state = state.sleep(&self.work, time);
+        state.idles = false;
+        state
+    }
+
+    /// There is something to be sent.
+    pub(super) fn left(&self, mut state: Guard<'_>) {
+        let idles = std::mem::take(&mut state.idles);
+        drop(state);
+        if idles {
+            self.work.notify_one();
+        }
+    }
+}
+
+/// The state, locked. Answers are given when it is unlocked again: whoever they
+/// wake may come straight back.
+pub(in crate::far) struct Guard<'a> {
+    inner: &'a Inner,
+    state: Option<MutexGuard<'a, State>>,
+}
+
+impl Deref for Guard<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        match &self.state {
+            Some(state) => state,
+            None => unreachable!("a guard that waits is not used"),
+        }
+    }
+}
+
+impl DerefMut for Guard<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        match &mut self.state {
+            Some(state) => state,
+            None => unreachable!("a guard that waits is not used"),
+        }
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        let given = self
+            .state
+            .as_mut()
+            .map(|state| std::mem::take(&mut state.given));
+        drop(self.state.take());
+        // Who waits for the oldest is woken once for all of them.
+        for given in given.into_iter().flatten().rev() {
+            match given {
+                Given::Answer(answer, result) => answer.complete(result),
+                Given::Wake(waker) => {
+                    // Foreign code: a panic in it must not end this thread.
+                    let woken = AssertUnwindSafe(|| waker.wake());
+                    drop(std::panic::catch_unwind(woken));
+                }
+            }
+        }
+    }
+}
+
+impl<'a> Guard<'a> {
+    /// Waits for a signal. When there are answers to give it gives them
+    /// instead, and asks to look again.
+    fn sleep(mut self, signal: &Condvar, time: Option<Duration>) -> Guard<'a> {
+        let inner = self.inner;
+        if !self.given.is_empty() {
+            drop(self);
+            return inner.lock();
+        }
+        let Some(state) = self.state.take() else {
+            return self;
+        };
+        let state = match time {
+            None => signal.wait(state).unwrap_or_else(PoisonError::into_inner),
+            Some(time) => {
+                let waited = signal.wait_timeout(state, time);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        self.state = Some(state);
+        self
+    }
+}

@@ -1,0 +1,411 @@
+//! The writes of a connection: from the hand of a caller to the answer.
+//!
+//! A write keeps its place and its number until its answer is there. What must
+//! never happen here: an intention that overtakes one before it, or one that may
+//! have been taken and is sent again without a session.
+
+use std::time::{Duration, Instant};
+
+use weir_core::batch::BatchBuilder;
+use weir_core::intention::{Intention, IntentionLimits};
+use weir_core::limits::{BATCH_BYTES_MAX, CALL_ITEMS_MAX};
+use weir_core::protocol::{CHAIN, Message, Packet, RefusalMessage, is_for_now};
+use weir_core::{ClientId, ErrorCode, Outcome, OutcomeRun, Outcomes};
+use weir_store::{Answer, Proposal, StoreError};
+
+use super::lock::{Given, Guard};
+use super::{Link, OUT_BYTES_MAX, State, far};
+use crate::far::pause::{PAUSE_FIRST, PAUSE_MAX, chance};
+use crate::reply::{look, next_look};
+
+/// Bytes of intentions that wait to be sent before callers wait themselves.
+const OPEN_BYTES_MAX: usize = 16 << 20;
+/// Intentions that wait to be sent before callers wait themselves.
+const OPEN_ITEMS_MAX: u64 = 100_000;
+
+/// Somebody who waits for answers to intentions that were handed over together.
+#[derive(Debug)]
+pub(super) struct Call {
+    count: u32,
+    done: u32,
+    outcomes: Outcomes,
+    answer: Answer,
+}
+
+/// Writes were refused for now: they are sent again, the first of them alone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hold {
+    /// When the first of them was, with no write answered since.
+    since: Instant,
+    /// Not before.
+    until: Instant,
+    /// The next pause, if the server names none.
+    pause: Duration,
+}
+
+impl Link {
+    /// Number of the next intention of the session; 1 before the server was
+    /// reached.
+    pub(crate) fn next(&self) -> u64 {
+        // Unreachable: the first use will say so.
+        drop(self.facts());
+        self.inner.lock().next()
+    }
+
+    /// The same, if the server was reached.
+    pub(crate) fn try_next(&self) -> Result<u64, StoreError> {
+        self.facts()?;
+        Ok(self.inner.lock().next())
+    }
+
+    /// Goes back to a nonce, when nothing is in flight any more.
+    pub(crate) fn rewind(&self, nonce: u64) -> Result<(), StoreError> {
+        let mut state = self.inner.lock();
+        while !state.calls.is_empty() && state.dead.is_none() {
+            state = self.pause(state)?;
+        }
+        state.rewound = Some(nonce);
+        state.writes.rewind(nonce);
+        Ok(())
+    }
+
+    /// Waits for news, unless this thread shall wait no longer.
+    fn pause<'a>(&'a self, state: Guard<'a>) -> Result<Guard<'a>, StoreError> {
+        drop(self.inner.wait(state, next_look()));
+        look()?;
+        Ok(self.inner.lock())
+    }
+
+    /// Hands intentions over, to be executed in this order. In a session they
+    /// get its next numbers; the first of them is returned.
+    pub(crate) fn propose(
+        &self,
+        intentions: &[Intention<'_>],
+    ) -> Result<(Proposal, u64), StoreError> {
+        if intentions.len() > CALL_ITEMS_MAX {
+            return Err(StoreError::LimitExceeded {
+                what: "intentions in one call",
+                limit: CALL_ITEMS_MAX as u64,
+                value: intentions.len() as u64,
+            });
+        }
+        let (proposal, answer) = Proposal::pair();
+        let mut state = self.inner.lock();
+        let known = state.facts.as_ref().map(|facts| facts.limits);
+        let limits = if let Some(limits) = known {
+            limits
+        } else {
+            drop(state);
+            let limits = self.facts()?.limits;
+            state = self.inner.lock();
+            limits
+        };
+        if intentions.is_empty() {
+            answer.complete(Ok(Outcomes::default()));
+            return Ok((proposal, state.next()));
+        }
+        while state.open_bytes >= OPEN_BYTES_MAX || state.open_items >= OPEN_ITEMS_MAX {
+            state.usable()?;
+            state = self.pause(state)?;
+        }
+        state.usable()?;
+        let first = state.next();
+        state.push(self.inner.client, first, intentions, &limits)?;
+        let count = u32::try_from(intentions.len()).unwrap_or(u32::MAX);
+        state.calls.push_back(Call {
+            count,
+            done: 0,
+            outcomes: Outcomes::default(),
+            answer,
+        });
+        self.inner.left(state);
+        Ok((proposal, first))
+    }
+}
+
+impl State {
+    fn next(&self) -> u64 {
+        self.writes.last() + self.open_items + 1
+    }
+
+    fn push(
+        &mut self,
+        client: ClientId,
+        first: u64,
+        intentions: &[Intention<'_>],
+        limits: &IntentionLimits,
+    ) -> Result<(), StoreError> {
+        let size = intentions.iter().map(Intention::size_hint).sum::<usize>();
+        let fits = self.open.back().is_some_and(|last| {
+            last.bytes() + size <= BATCH_BYTES_MAX
+                && last.len() + intentions.len() <= CALL_ITEMS_MAX
+        });
+        if !fits {
+            self.open.push_back(BatchBuilder::default());
+        }
+        let Some(batch) = self.open.back_mut() else {
+            return Err(StoreError::Closed);
+        };
+        let before = batch.bytes();
+        let pushed = match intentions {
+            [one] => {
+                let one = numbered(client, first, one);
+                batch.push(&one, limits).map_err(|error| (0, error))
+            }
+            many => {
+                let all: Vec<_> = (first..)
+                    .zip(many)
+                    .map(|(nonce, intention)| numbered(client, nonce, intention))
+                    .collect();
+                batch.push_all(&all, limits)
+            }
+        };
+        self.open_bytes += batch.bytes() - before;
+        if let Err((index, error)) = pushed {
+            if batch.is_empty() {
+                self.open.pop_back();
+            }
+            return Err(StoreError::Refused { index, error });
+        }
+        self.open_items += intentions.len() as u64;
+        Ok(())
+    }
+
+    /// When something may be sent that may not be sent now.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let waits = self.writes.held().is_some() || !self.open.is_empty();
+        let hold = self.hold.filter(|_| waits && self.stream.is_some())?;
+        self.writes
+            .unanswered()
+            .next()
+            .is_none()
+            .then_some(hold.until)
+    }
+
+    /// Whether nothing may be sent now, or only if nothing is in flight.
+    fn is_held(&self) -> bool {
+        let alone = self.writes.unanswered().next().is_none();
+        self.hold
+            .is_some_and(|hold| !alone || Instant::now() < hold.until)
+    }
+
+    /// Appends a write that was noted as sent.
+    fn write(&mut self, count: u32, items: &[u8], chained: bool) {
+        let chains = self.facts.as_ref().is_some_and(|facts| facts.chains);
+        let chained = chained && chains && self.writes.client().is_none();
+        let packet = Packet {
+            require: if chained { CHAIN } else { &[] },
+            ..Packet::new(Message::Write { count, items })
+        };
+        self.encoder.encode(&packet, &mut self.out);
+    }
+
+    /// Moves writes that may be sent to the bytes that are sent next.
+    pub(super) fn fill_writes(&mut self) {
+        while self.out.len() < OUT_BYTES_MAX
+            && !self.is_held()
+            && let Some(held) = self.writes.held()
+            && self.writes.may_send(held.count, held.items.len())
+        {
+            let chained = self.writes.unanswered().next().is_some();
+            if let Some(write) = self.writes.again() {
+                let (count, items) = (write.count, write.items.clone());
+                self.write(count, &items, chained);
+            }
+        }
+        while self.out.len() < OUT_BYTES_MAX
+            && !self.is_held()
+            && self.writes.held().is_none()
+            && let Some(batch) = self.open.front()
+        {
+            let count = u32::try_from(batch.len()).unwrap_or(u32::MAX);
+            if !self.writes.may_send(count, batch.bytes()) {
+                break;
+            }
+            let items = batch.items().to_vec();
+            self.open.pop_front();
+            self.open_items -= u64::from(count);
+            self.open_bytes -= items.len();
+            self.rewound = None;
+            let chained = self.writes.unanswered().next().is_some();
+            self.write(count, &items, chained);
+            self.writes.sent(count, items);
+        }
+    }
+
+    /// What was sent and not answered is not known any more.
+    pub(super) fn lose(&mut self, why: &str) {
+        let lost = self.writes.give_up();
+        self.hold = None;
+        self.fail_calls(lost.end - lost.start, |_| {
+            far(ErrorCode::Indeterminate, why)
+        });
+    }
+
+    /// Answers the calls of so many intentions, oldest first.
+    pub(super) fn fail_calls(&mut self, mut items: u64, error: impl Fn(u64) -> StoreError) {
+        while items > 0 {
+            let Some(call) = self.calls.pop_front() else {
+                break;
+            };
+            let left = u64::from(call.count - call.done);
+            self.given
+                .push(Given::Answer(call.answer, Err(error(items))));
+            items = items.saturating_sub(left);
+        }
+    }
+
+    /// What was never sent is dropped.
+    pub(super) fn fail_open(&mut self, error: impl Fn() -> StoreError) {
+        self.open.clear();
+        self.open_bytes = 0;
+        self.open_items = 0;
+        for call in self.calls.drain(..) {
+            self.given.push(Given::Answer(call.answer, Err(error())));
+        }
+    }
+
+    /// A run of answers to intentions.
+    pub(in crate::far) fn answered(
+        &mut self,
+        nonce: u64,
+        run: &OutcomeRun,
+    ) -> Result<(), &'static str> {
+        let (known, new) = self.writes.answer(nonce, run.count)?;
+        if new > 0 {
+            self.hold = None;
+        }
+        let mut at = u64::from(known);
+        let mut left = new;
+        while left > 0 {
+            let Some(call) = self.calls.front_mut() else {
+                return Err("an answer that nobody waits for");
+            };
+            let count = left.min(call.count - call.done);
+            call.outcomes.push_run(OutcomeRun {
+                count,
+                outcome: run.outcome.nth(at),
+            });
+            call.done += count;
+            at += u64::from(count);
+            left -= count;
+            if call.done == call.count
+                && let Some(call) = self.calls.pop_front()
+            {
+                self.given
+                    .push(Given::Answer(call.answer, Ok(call.outcomes)));
+            }
+        }
+        Ok(())
+    }
+
+    /// A write was refused as a whole. It is kept, to be sent again, if nothing
+    /// was taken, not behind it either, and there is time.
+    pub(in crate::far) fn refused(
+        &mut self,
+        refusal: &RefusalMessage<'_>,
+        code: ErrorCode,
+        text: &str,
+        patience: Duration,
+    ) {
+        let session = !self.writes.client().is_none();
+        let mut in_flight = self.writes.unanswered();
+        let front = in_flight.next().map(|write| write.first);
+        let alone = in_flight.next().is_none();
+        drop(in_flight);
+        let Some(front) = front else {
+            return;
+        };
+        if session && refusal.nonce != Some(front) {
+            // The echo of a refusal that came before.
+            return;
+        }
+        let chains = self.facts.as_ref().is_some_and(|facts| facts.chains);
+        let echo = session && code == ErrorCode::NonceGap && self.hold.is_some();
+        let passes = is_for_now(code) && (session || alone || chains);
+        if echo || (passes && self.holds(front, refusal, patience)) {
+            self.writes.hold();
+            return;
+        }
+        let expected = refusal.expected.unwrap_or(0);
+        self.refused_for_good(expected, code, text);
+        if self.writes.held().is_none() && self.writes.unanswered().next().is_none() {
+            self.hold = None;
+        }
+    }
+
+    /// Whether the write with this number may wait until it is sent again. What
+    /// was refused before it is behind it waits with it.
+    fn holds(&mut self, first: u64, refusal: &RefusalMessage<'_>, patience: Duration) -> bool {
+        let leads = self.writes.held().is_none_or(|held| first < held.first);
+        let now = Instant::now();
+        let hold = self.hold.get_or_insert(Hold {
+            since: now,
+            until: now,
+            pause: PAUSE_FIRST,
+        });
+        if !leads {
+            return true;
+        }
+        let asked = refusal.retry_ms.map(Duration::from_millis);
+        let pause = match (asked, refusal.code()) {
+            (Some(asked), _) => asked,
+            (None, Some(ErrorCode::Redirect)) => Duration::ZERO,
+            (None, _) => hold.pause,
+        };
+        if hold.since.elapsed().saturating_add(pause) > patience {
+            return false;
+        }
+        if asked.is_none() {
+            hold.pause = (hold.pause * 2).min(PAUSE_MAX);
+        }
+        // Some of it by chance, so that clients do not come all at once.
+        hold.until = now + pause + pause.mul_f64(chance() / 8.0);
+        true
+    }
+
+    fn refused_for_good(&mut self, expected: u64, code: ErrorCode, text: &str) {
+        let session = !self.writes.client().is_none();
+        let freed = self.writes.refused(code);
+        let items = freed.end - freed.start;
+        let of_nonce = matches!(
+            code,
+            ErrorCode::NonceGap | ErrorCode::NonceReused | ErrorCode::SessionExpired
+        );
+        if session {
+            // Their numbers are used up, as in a store of this process.
+            if of_nonce {
+                self.writes.rewind(freed.end);
+            }
+            // Everything behind it is refused as well, sent or not.
+            self.open.clear();
+            self.open_bytes = 0;
+            self.open_items = 0;
+            for call in std::mem::take(&mut self.calls) {
+                let result = if of_nonce {
+                    Ok(refusals(call.count, code, expected))
+                } else {
+                    Err(far(code, text))
+                };
+                self.given.push(Given::Answer(call.answer, result));
+            }
+        } else {
+            self.fail_calls(items, |_| far(code, text));
+        }
+    }
+}
+
+/// The intention under the number that it has on this connection.
+fn numbered<'a>(client: ClientId, number: u64, intention: &Intention<'a>) -> Intention<'a> {
+    let nonce = if client.is_none() { 0 } else { number };
+    intention.under(client, nonce)
+}
+
+fn refusals(count: u32, code: ErrorCode, expected: u64) -> Outcomes {
+    let mut outcomes = Outcomes::default();
+    outcomes.push_run(OutcomeRun {
+        count,
+        outcome: Outcome::Refused { code, expected },
+    });
+    outcomes
+}
