@@ -3,10 +3,11 @@
 //! | module | room |
 //! |---|---|
 //! | `head`, `h1`, `h2` | requests as they come in, answers as they go out |
-//! | `route`, `query`, `accept`, `origin`, `condition` | what a request says |
+//! | `route`, `query`, `accept`, `prefer`, `origin`, `condition`, `session` | what a request says |
 //! | `service`, `visit` | what is checked, and what happens then |
 //! | `stack` | the connections alone, for the lab |
 //! | `write`, `batch`, `topics`, `program`, `groups` | writes |
+//! | `propose` | to the store, and back |
 //! | `read`, `records`, `tail`, `hub` | reads |
 //! | `ds` | topics as Durable Streams |
 //! | `meta`, `cloudevents`, `coding`, `json`, `base64`, `date` | forms |
@@ -35,14 +36,17 @@ mod offload;
 mod openapi;
 mod ops;
 mod origin;
+mod prefer;
 mod problem;
 mod program;
+mod propose;
 mod query;
 mod read;
 mod records;
 mod reply;
 mod route;
 mod service;
+mod session;
 #[doc(hidden)]
 pub mod stack;
 mod tail;

@@ -41,7 +41,8 @@ use super::problem::Problem;
 use super::reply::Reply;
 use super::route::Resource;
 use super::service::{Call, Edge, Input, busy, whole};
-use super::write::{Session, key_of};
+use super::session::Session;
+use super::write::key_of;
 use crate::room::Room;
 
 /// How the body of a batch is split.

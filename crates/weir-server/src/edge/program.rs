@@ -17,11 +17,11 @@ use super::head::Known;
 use super::json::Object;
 use super::offload;
 use super::problem::{self, Kind, Problem};
+use super::propose;
 use super::read::{is_known, no_topic};
 use super::reply::Reply;
 use super::service::{Call, Edge};
 use super::topics::{done, execute, execute_plain};
-use super::write;
 use crate::admission::Permit;
 
 /// Media type of a module.
@@ -197,7 +197,7 @@ pub(super) async fn propose(
             code,
             args,
         } => (Brings::Replace(expected), code, args),
-        _ => return write::propose(edge, call, std::slice::from_ref(intention)),
+        _ => return propose::propose(edge, call, std::slice::from_ref(intention)),
     };
     edge.allow(call, std::slice::from_ref(intention))
         .map_err(|(_, problem)| problem)?;

@@ -18,11 +18,12 @@ use super::limits::{TOPICS_PAGE, TOPICS_PAGE_MAX};
 use super::offload;
 use super::problem::{self, Kind, Problem};
 use super::program;
+use super::propose::{outcomes, refused};
 use super::query::encode;
 use super::read::{is_known, no_topic};
 use super::reply::Reply;
 use super::service::{Call, Edge};
-use super::write::{self, Session, outcomes};
+use super::session::Session;
 use crate::listing;
 use crate::shared::Shared;
 
@@ -207,7 +208,7 @@ async fn with(
     let outcome = outcomes.runs().first().map(|run| run.outcome.clone());
     match outcome {
         None => Err(Problem::new(Kind::Internal, "the store answered nothing")),
-        Some(Outcome::Refused { code, expected }) => Err(write::refused(code, expected)),
+        Some(Outcome::Refused { code, expected }) => Err(refused(code, expected)),
         Some(outcome) => {
             let commit = outcome
                 .commit()

@@ -3,34 +3,32 @@
 //! The payload goes from the input buffer of the connection straight into the
 //! batch that will be logged. The answer is given when the store has answered.
 
-use std::future::Future;
-use std::pin::Pin;
+mod commit;
+
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use sha2::{Digest as _, Sha256};
-use weir_core::intention::ONCE;
-use weir_core::{ClientId, Effect, ErrorCode, Intention, Operation, Outcome, Outcomes};
-use weir_store::{Proposal, StoreError};
+use weir_core::{Effect, Intention, Operation, Outcome};
+use weir_store::Proposal;
 
+pub(crate) use self::commit::Commit;
 use super::base64;
 use super::cloudevents;
 use super::condition::{About, Conditions, One};
 use super::head::{Head, Known, Method};
 use super::json::Object;
-use super::limits::{
-    CONFLICTS_MAX, IDEMPOTENCY_KEY_MAX, INLINE_WORK_BYTES, KEYS_FULL_RETRY_MS, TAG_ATTEMPTS_MAX,
-};
+use super::limits::{INLINE_WORK_BYTES, TAG_ATTEMPTS_MAX};
 use super::meta::{Declared, MetaWriter, declared};
 use super::missed::Missed;
+use super::prefer::Prefer;
 use super::problem::{self, Kind, Problem};
-use super::reply::{Boxed, Reply};
-use super::route::{Resource, offset_of};
-use super::service::{Call, Edge, Keyed, Started};
+use super::propose::{charge, first, outcomes, propose, refused};
+use super::reply::Reply;
+use super::route::Resource;
+use super::service::{Call, Edge, Started};
+use super::session::Session;
 use super::{batch, json};
 use crate::admission::Permit;
-use crate::sessions::{InUse, SESSIONS_FULL, Shut};
 
 /// Which write it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,204 +51,6 @@ pub(crate) struct Plan {
     /// A PUT that makes its key, as far as that is known.
     fresh: bool,
     conflicts: u64,
-}
-
-/// Who writes, for writes that are carried out once however often they come.
-#[derive(Debug, Default)]
-pub(crate) struct Session {
-    pub(crate) client: ClientId,
-    pub(crate) nonce: u64,
-    pub(crate) fingerprint: Option<u64>,
-    /// Held while the request is in flight.
-    pub(crate) keyed: Option<Keyed>,
-    /// The same for a session.
-    pub(crate) entered: Option<InUse>,
-}
-
-/// The preferences of a request.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Prefer {
-    pub(crate) minimal: bool,
-    pub(crate) detached: bool,
-    pub(crate) wait: Option<u64>,
-    /// Records that the answer to a conflict is to have.
-    pub(crate) conflicts: u64,
-}
-
-impl Prefer {
-    pub(crate) fn read(head: &Head) -> Self {
-        let mut prefer = Self::default();
-        for element in head.list(Known::Prefer) {
-            match element.split_once('=') {
-                Some(("return", "minimal")) => prefer.minimal = true,
-                Some(("wait", seconds)) => prefer.wait = offset_of(seconds.trim()),
-                Some(("conflicts", number)) => {
-                    let number = offset_of(number.trim()).unwrap_or(0);
-                    prefer.conflicts = number.min(CONFLICTS_MAX);
-                }
-                None if element == "respond-async" => prefer.detached = true,
-                // What is not known is not preferred.
-                _ => {}
-            }
-        }
-        prefer
-    }
-}
-
-impl Session {
-    /// Reads `Weir-Client` with `Weir-Nonce`, or `Idempotency-Key`.
-    pub(crate) fn read(edge: &Arc<Edge>, call: &Call, body: &[u8]) -> Result<Self, Problem> {
-        let head = &call.head;
-        let named = [Known::WeirClient, Known::WeirNonce, Known::IdempotencyKey];
-        let [client, nonce, key] = named.map(|known| head.raw(known));
-        if named.iter().any(|known| head.is_repeated(*known)) {
-            return Err(Problem::bad(
-                "a client, nonce or idempotency key is given twice",
-            ));
-        }
-        match (client, nonce, key) {
-            (None, None, None) => Ok(Self::default()),
-            (Some(client), Some(nonce), None) => {
-                let client = read_client(client).ok_or_else(|| {
-                    Problem::bad("Weir-Client is 32 hexadecimal digits, not all 0")
-                })?;
-                let nonce = std::str::from_utf8(nonce)
-                    .ok()
-                    .and_then(offset_of)
-                    .filter(|nonce| (1..ONCE).contains(nonce));
-                let nonce = nonce.ok_or_else(|| Problem::bad("Weir-Nonce is a number from 1"))?;
-                let sessions = &edge.shared.sessions;
-                let known = |id| edge.shared.store.last_nonce(id);
-                let entered = sessions.enter(&call.principal, client, Some(nonce), known);
-                let entered = entered.map_err(|shut| shut_out(shut, nonce))?;
-                Ok(Self {
-                    client: entered.client,
-                    nonce,
-                    entered: Some(entered),
-                    ..Self::default()
-                })
-            }
-            (None, None, Some(key)) => Self::of_key(edge, call, key, body),
-            _ => Err(Problem::bad(
-                "a write has Weir-Client and Weir-Nonce, or an Idempotency-Key",
-            )),
-        }
-    }
-
-    /// The same for a request that is many intentions, one behind the other.
-    pub(crate) fn counted(edge: &Arc<Edge>, call: &Call, body: &[u8]) -> Result<Self, Problem> {
-        let mut session = Self::read(edge, call, body)?;
-        if session.nonce == ONCE {
-            session.nonce = 1;
-            let known = |id| edge.shared.store.last_nonce(id);
-            let sessions = &edge.shared.sessions;
-            let entered = sessions.enter_own(&call.principal, session.client, known);
-            session.entered = Some(entered.map_err(|shut| shut_out(shut, 1))?);
-        }
-        Ok(session)
-    }
-
-    /// What an idempotency key stands for: an id that is a hash of principal,
-    /// topic and key, and good for one intention.
-    fn of_key(edge: &Arc<Edge>, call: &Call, key: &[u8], body: &[u8]) -> Result<Self, Problem> {
-        let key = read_idempotency_key(key).ok_or_else(|| {
-            Problem::bad("Idempotency-Key is a text of 1 to 255 characters in double quotes")
-        })?;
-        let mut hash = Sha256::new();
-        for part in [
-            call.principal.name.as_bytes(),
-            call.matched.topic.as_bytes(),
-            &key,
-        ] {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
-        }
-        let hash = hash.finalize();
-        let mut id = [0_u8; 16];
-        id.iter_mut().zip(hash).for_each(|(to, from)| *to = from);
-        let client = ClientId(id);
-        let fingerprint = fingerprint(call, body);
-        let keyed = edge
-            .enter(client)
-            .ok_or_else(|| Problem::new(Kind::InProgress, ""))?;
-        Ok(Self {
-            client,
-            nonce: ONCE,
-            fingerprint: Some(fingerprint),
-            keyed: Some(keyed),
-            entered: None,
-        })
-    }
-}
-
-/// Why a session may not be used.
-fn shut_out(shut: Shut, nonce: u64) -> Problem {
-    match shut {
-        Shut::Expired => refused(ErrorCode::SessionExpired, nonce),
-        Shut::Full => {
-            let mut problem = Problem::new(Kind::Busy, SESSIONS_FULL).code(ErrorCode::Busy);
-            problem.retry_after_ms = Some(KEYS_FULL_RETRY_MS);
-            problem
-        }
-    }
-}
-
-/// What tells one request from another under the same key: method, target, key
-/// and body.
-fn fingerprint(call: &Call, body: &[u8]) -> u64 {
-    let head = &call.head;
-    let seed = twox_hash::XxHash3_64::oneshot(body);
-    let mut text = Vec::with_capacity(128);
-    for part in [
-        head.method.name().as_bytes(),
-        head.path().as_bytes(),
-        head.query().unwrap_or_default().as_bytes(),
-        head.raw(Known::WeirKey).unwrap_or_default(),
-        head.raw(Known::WeirKeyB64).unwrap_or_default(),
-    ] {
-        text.extend_from_slice(&(part.len() as u64).to_be_bytes());
-        text.extend_from_slice(part);
-    }
-    twox_hash::XxHash3_64::oneshot_with_seed(seed, &text)
-}
-
-fn read_client(text: &[u8]) -> Option<ClientId> {
-    let mut id = [0_u8; 16];
-    if text.len() != 32 {
-        return None;
-    }
-    for (byte, digits) in id.iter_mut().zip(text.chunks(2)) {
-        let digits = std::str::from_utf8(digits)
-            .ok()
-            .filter(|text| !text.starts_with('+'))?;
-        *byte = u8::from_str_radix(digits, 16).ok()?;
-    }
-    Some(ClientId(id)).filter(|client| !client.is_none())
-}
-
-/// A text in quotes (RFC 9651), or a bare word, as many clients send it.
-fn read_idempotency_key(text: &[u8]) -> Option<Vec<u8>> {
-    let mut key = Vec::with_capacity(text.len());
-    if let [b'"', inner @ .., b'"'] = text {
-        let mut bytes = inner.iter();
-        while let Some(byte) = bytes.next() {
-            match byte {
-                b'\\' => key.push(*bytes.next().filter(|next| matches!(next, b'"' | b'\\'))?),
-                b'"' => return None,
-                0x20..0x7f => key.push(*byte),
-                _ => return None,
-            }
-        }
-    } else {
-        let word = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:~+/=".contains(byte);
-        if !text.iter().all(word) {
-            return None;
-        }
-        key.extend_from_slice(text);
-    }
-    (1..=IDEMPOTENCY_KEY_MAX)
-        .contains(&key.len())
-        .then_some(key)
 }
 
 /// The key of an event, from `Weir-Key`, `Weir-Key-B64` or `?key=`; empty for
@@ -468,54 +268,6 @@ fn current_tag(
     Some(("etag", format!("\"{letter}{actual}\"")))
 }
 
-/// A nonce that was not executed.
-pub(crate) fn refused(code: ErrorCode, expected: u64) -> Problem {
-    let problem = Problem::new(problem::kind_of(code), code.sentence()).code(code);
-    match code {
-        ErrorCode::NonceGap | ErrorCode::NonceReused if expected != ONCE => {
-            problem.number("expected", expected)
-        }
-        // An idempotency key found no room: not before others are forgotten.
-        ErrorCode::Busy if expected == ONCE => {
-            let mut problem = problem;
-            problem.retry_after_ms = Some(KEYS_FULL_RETRY_MS);
-            problem
-        }
-        _ => problem,
-    }
-}
-
-/// Hands intentions over if whoever calls may do what they do, and there is
-/// room.
-pub(crate) fn propose(
-    edge: &Edge,
-    call: &Call,
-    intentions: &[Intention<'_>],
-) -> Result<(Proposal, Permit), Problem> {
-    edge.allow(call, intentions)
-        .map_err(|(_, problem)| problem)?;
-    hand_over(edge, intentions)
-}
-
-/// The same for steps of a request whose rights were asked about as a whole,
-/// and for what nobody has requested.
-pub(crate) fn hand_over(
-    edge: &Edge,
-    intentions: &[Intention<'_>],
-) -> Result<(Proposal, Permit), Problem> {
-    let bytes = intentions.iter().map(Intention::size_hint).sum();
-    let permit = edge.shared.room(intentions, bytes);
-    let permit = permit.ok_or_else(|| {
-        Problem::new(Kind::Busy, ErrorCode::Busy.sentence()).code(ErrorCode::Busy)
-    })?;
-    let proposal = edge
-        .shared
-        .propose(intentions)
-        .map_err(|error| problem::of_store(&error))?;
-    let permit = edge.shared.admission.follow(permit, &proposal);
-    Ok((proposal, permit))
-}
-
 /// What the media type of a payload means for its metadata; checks what is
 /// called JSON.
 fn payload(head: &Head, body: &[u8], meta: &mut MetaWriter) -> Result<(), Problem> {
@@ -582,142 +334,6 @@ pub(crate) fn quick(edge: &Arc<Edge>, call: Box<Call>, body: &[u8]) -> Result<St
         }
         Err(problem) => Ok(Started::Done(edge.finish(&call, Err(problem)))),
     }
-}
-
-/// A write that waits for the store.
-pub(crate) struct Commit {
-    edge: Arc<Edge>,
-    call: Box<Call>,
-    plan: Plan,
-    proposal: Option<Proposal>,
-    permit: Option<Permit>,
-    /// A conflict that is told with what was missed, and without it.
-    telling: Option<(Boxed<'static, Problem>, Problem)>,
-}
-
-impl Commit {
-    fn start(mut self) -> Started {
-        if !self.plan.detached {
-            return Started::Commit(Box::new(self));
-        }
-        self.detach();
-        let reply = Reply::new(202).field("preference-applied", "respond-async");
-        Started::Done(self.edge.finish(&self.call, Ok(reply)))
-    }
-
-    /// Lets the store go on without anybody who waits; what is held for it is
-    /// given back when it has answered.
-    fn detach(&mut self) {
-        let held = (self.permit.take(), self.plan.session.keyed.take());
-        if let Some(proposal) = self.proposal.take() {
-            tokio::spawn(async move {
-                drop(proposal.await);
-                drop(held);
-            });
-        }
-    }
-
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Reply> {
-        if let Some((telling, _)) = &mut self.telling {
-            let Poll::Ready(problem) = telling.as_mut().poll(context) else {
-                return Poll::Pending;
-            };
-            self.telling = None;
-            return Poll::Ready(self.edge.finish(&self.call, Err(problem)));
-        }
-        let Some(proposal) = &mut self.proposal else {
-            return Poll::Pending;
-        };
-        let waker = self.edge.shared.turns.waker(context.waker());
-        let mut turned = Context::from_waker(&waker);
-        let Poll::Ready(result) = Pin::new(proposal).poll(&mut turned) else {
-            return Poll::Pending;
-        };
-        self.proposal = None;
-        self.permit = None;
-        let mut missed = None;
-        let result = match first(result) {
-            Ok(outcome) => {
-                charge(&self.edge, &self.call, &outcome);
-                missed = self.plan.missed(&self.edge, &self.call, &outcome);
-                self.plan.answer(&self.call, &outcome)
-            }
-            Err(problem) => Err(problem),
-        };
-        self.plan.session.keyed = None;
-        let result = match (result, missed) {
-            (Err(problem), Some(missed)) => {
-                let plain = problem.clone();
-                self.telling = Some((Box::pin(missed.tell(problem)), plain));
-                return self.poll(context);
-            }
-            (result, _) => result,
-        };
-        Poll::Ready(self.edge.finish(&self.call, result))
-    }
-
-    /// The answer when the store takes too long.
-    pub(crate) fn expire(&mut self) -> Reply {
-        if let Some((_, conflict)) = self.telling.take() {
-            // The verdict is known; what was missed can be read by itself.
-            return self.edge.finish(&self.call, Err(conflict));
-        }
-        self.detach();
-        self.edge.shared.metrics.timeout("store");
-        self.edge.finish(&self.call, Err(timed_out()))
-    }
-}
-
-impl Drop for Commit {
-    fn drop(&mut self) {
-        // The client went away; its bytes are still in the queue.
-        if self.proposal.is_some() && tokio::runtime::Handle::try_current().is_ok() {
-            self.detach();
-        }
-    }
-}
-
-/// The problem of a write whose outcome did not come in time.
-pub(crate) fn timed_out() -> Problem {
-    Problem::new(Kind::CommitTimeout, "the write may still be carried out; under a nonce or idempotency key the same request asks for its outcome")
-        .code(ErrorCode::Indeterminate)
-}
-
-/// Counts the fuel that a program used.
-pub(crate) fn charge(edge: &Edge, call: &Call, outcome: &Outcome) {
-    if let Some(fuel) = outcome
-        .commit()
-        .map(|commit| commit.fuel)
-        .filter(|fuel| *fuel > 0)
-    {
-        edge.shared.security.charge_fuel(&call.principal, fuel);
-    }
-}
-
-fn first(result: Result<Outcomes, StoreError>) -> Result<Outcome, Problem> {
-    let outcomes = result.map_err(|error| problem::of_store(&error))?;
-    let run = outcomes.runs().first();
-    run.map(|run| run.outcome.clone())
-        .ok_or_else(|| Problem::new(Kind::Internal, "the store answered nothing"))
-}
-
-/// Waits for the store, within its time.
-pub(crate) async fn outcomes(
-    edge: &Edge,
-    proposal: Proposal,
-    permit: Permit,
-) -> Result<Outcomes, Problem> {
-    let mut proposal = proposal;
-    let limit = edge.shared.config.store_timeout;
-    if let Ok(result) = tokio::time::timeout(limit, &mut proposal).await {
-        return result.map_err(|error| problem::of_store(&error));
-    }
-    edge.shared.metrics.timeout("store");
-    tokio::spawn(async move {
-        drop(proposal.await);
-        drop(permit);
-    });
-    Err(timed_out())
 }
 
 /// A write that is not [`quick`]: a large or coded payload, a structured
@@ -821,28 +437,4 @@ pub(crate) async fn event(
         conflicts: prefer.conflicts,
     };
     execute(edge, call, &plan, value).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{read_client, read_idempotency_key};
-
-    #[test]
-    fn keys_and_clients_are_strict() {
-        let key = |text: &str| read_idempotency_key(text.as_bytes());
-        assert_eq!(key("\"a b\\\"c\""), Some(b"a b\"c".to_vec()));
-        assert_eq!(key("\"a\""), key("a"));
-        for wrong in ["", "\"\"", "\"a", "\"a\"b\"", "a b", "\"\\a\"", "\"é\""] {
-            assert_eq!(key(wrong), None, "{wrong}");
-        }
-        assert_eq!(key(&format!("\"{}\"", "x".repeat(256))), None);
-        assert!(read_client(b"0123456789abcdefABCDEF0123456789").is_some());
-        for wrong in [
-            &b"00000000000000000000000000000000"[..],
-            b"+123456789abcdefABCDEF0123456789",
-            b"0",
-        ] {
-            assert!(read_client(wrong).is_none());
-        }
-    }
 }

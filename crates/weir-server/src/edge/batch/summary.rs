@@ -7,10 +7,10 @@ use weir_core::{Detail, Effect, ErrorCode, Outcome, Outcomes};
 
 use crate::edge::json::{Object, number, text};
 use crate::edge::limits::RUNS_MAX;
+use crate::edge::prefer::Prefer;
 use crate::edge::problem::{Kind, Problem};
 use crate::edge::reply::Reply;
 use crate::edge::service::Call;
-use crate::edge::write;
 
 /// What has come of a batch so far.
 #[derive(Debug, Default)]
@@ -130,7 +130,7 @@ pub(super) fn answer(
         reply.add("weir-replayed", "?1");
     }
     reply.add("vary", "accept-encoding");
-    if write::Prefer::read(&call.head).minimal && status == 201 {
+    if Prefer::read(&call.head).minimal && status == 201 {
         reply.status = 204;
         return Ok(reply);
     }

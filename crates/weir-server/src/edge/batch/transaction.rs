@@ -18,9 +18,10 @@ use crate::edge::condition::{About, Conditions, One};
 use crate::edge::head::Known;
 use crate::edge::json::Object;
 use crate::edge::problem::{self, Kind, Problem};
+use crate::edge::propose::{outcomes, propose, refused};
 use crate::edge::reply::Reply;
 use crate::edge::service::{Call, Edge};
-use crate::edge::write::{self, Session, outcomes};
+use crate::edge::session::Session;
 use crate::edge::{base64, offload};
 
 /// Several operations, all or none.
@@ -97,13 +98,13 @@ async fn txn(
             fingerprint: session.fingerprint,
             ..Intention::new(&call.matched.topic, Operation::Txn { ops })
         };
-        write::propose(edge, call, std::slice::from_ref(&intention))?
+        propose(edge, call, std::slice::from_ref(&intention))?
     };
     let outcomes = outcomes(edge, proposal, permit).await?;
     let outcome = outcomes.runs().first().map(|run| &run.outcome);
     let commit = match outcome {
         None => return Err(Problem::new(Kind::Internal, "the store answered nothing")),
-        Some(Outcome::Refused { code, expected }) => return Err(write::refused(*code, *expected)),
+        Some(Outcome::Refused { code, expected }) => return Err(refused(*code, *expected)),
         Some(Outcome::Committed(commit) | Outcome::Replayed(commit)) => commit,
     };
     if commit.effect != Effect::Valid {

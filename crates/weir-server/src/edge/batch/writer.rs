@@ -15,8 +15,9 @@ use crate::admission::Permit;
 use crate::edge::condition::One;
 use crate::edge::limits::ENTRY_BYTES_MAX;
 use crate::edge::problem::{self, Kind, Problem};
+use crate::edge::propose::outcomes;
 use crate::edge::service::{Call, Edge};
-use crate::edge::write::{Session, outcomes};
+use crate::edge::session::Session;
 
 /// Which item the store does not take, and why.
 type Stopped = Box<(Option<usize>, Problem)>;

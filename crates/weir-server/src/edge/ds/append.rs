@@ -24,9 +24,9 @@ use crate::edge::limits::INLINE_WORK_BYTES;
 use crate::edge::meta::MetaWriter;
 use crate::edge::offload;
 use crate::edge::problem::{self, Kind, Problem};
+use crate::edge::propose::{charge, hand_over, outcomes};
 use crate::edge::reply::Reply;
 use crate::edge::service::{Call, Edge};
-use crate::edge::write::{self, outcomes};
 
 /// Keys that a write of a stream may set beside its data.
 const KEYS: usize = 4;
@@ -389,13 +389,13 @@ async fn carry_out(
             principal: call.principal.name.as_bytes(),
             ..Intention::new(topic, operation)
         };
-        write::hand_over(edge, std::slice::from_ref(&intention))?
+        hand_over(edge, std::slice::from_ref(&intention))?
     };
     let outcomes = outcomes(edge, proposal, permit).await?;
     let outcome = outcomes.iter().next();
     let outcome =
         outcome.ok_or_else(|| Problem::new(Kind::Internal, "the store answered nothing"))?;
-    write::charge(edge, call, &outcome);
+    charge(edge, call, &outcome);
     let Some(commit) = outcome.commit() else {
         return Err(Problem::new(Kind::Internal, "a write was refused"));
     };

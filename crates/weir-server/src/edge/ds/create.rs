@@ -21,10 +21,10 @@ use super::{
 use crate::access::Right;
 use crate::edge::offload;
 use crate::edge::problem::{self, Kind, Problem};
+use crate::edge::propose::{hand_over, outcomes};
 use crate::edge::read::no_topic;
 use crate::edge::reply::Reply;
 use crate::edge::service::{Call, Edge, denial};
-use crate::edge::write::{self, outcomes};
 
 /// PUT.
 pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
@@ -304,7 +304,7 @@ async fn make(
             expect: &expect,
             ..Intention::new(topic, Operation::Txn { ops: &ops })
         };
-        write::hand_over(edge, &[create, fill])?
+        hand_over(edge, &[create, fill])?
     };
     drop(ops);
     let outcomes = outcomes(edge, proposal, permit).await?;

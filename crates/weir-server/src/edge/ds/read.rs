@@ -16,11 +16,11 @@ use super::walk::Gathered;
 use super::{CURSOR_BEGIN, CURSOR_JITTER, CURSOR_SECONDS, POLL_SECONDS, follow};
 use crate::edge::date;
 use crate::edge::limits::{PAGE_BYTES, WAIT_SECONDS_MAX};
+use crate::edge::prefer::Prefer;
 use crate::edge::problem::{Kind, Problem};
 use crate::edge::read::{is_known, no_topic};
 use crate::edge::reply::{Body, Reply};
 use crate::edge::service::{Call, Edge};
-use crate::edge::write::Prefer;
 use crate::security::now_ms;
 use crate::shared::Phase;
 

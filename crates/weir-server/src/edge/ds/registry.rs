@@ -22,8 +22,8 @@ use super::config::{Config, Expiry};
 use super::view::View;
 use crate::edge::offload;
 use crate::edge::problem::{self, Kind, Problem};
+use crate::edge::propose::outcomes;
 use crate::edge::service::Edge;
-use crate::edge::write::outcomes;
 
 /// Name of the topic.
 pub(super) const REGISTRY: &str = ".weir.ds";

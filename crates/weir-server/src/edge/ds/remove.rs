@@ -17,10 +17,10 @@ use super::view::{self, View};
 use super::{FORK_PARTS_MAX, GONE, SWEEP_SECONDS, turn};
 use crate::edge::offload;
 use crate::edge::problem::{self, Kind, Problem};
+use crate::edge::propose::{hand_over, outcomes};
 use crate::edge::read::no_topic;
 use crate::edge::reply::Reply;
 use crate::edge::service::{Call, Edge};
-use crate::edge::write::{self, outcomes};
 use crate::shared::Phase;
 
 /// DELETE of a stream.
@@ -129,7 +129,7 @@ async fn carry_out(
             principal,
             ..Intention::new(topic, operation)
         };
-        write::hand_over(edge, std::slice::from_ref(&intention))?
+        hand_over(edge, std::slice::from_ref(&intention))?
     };
     let outcomes = outcomes(edge, proposal, permit).await?;
     let outcome = outcomes.iter().next();

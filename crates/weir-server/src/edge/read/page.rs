@@ -18,12 +18,12 @@ use crate::edge::limits::{
     PAGE_BYTES, PAGE_BYTES_MAX, PAGE_RECORDS, PAGE_RECORDS_MAX, WAIT_SECONDS_MAX,
 };
 use crate::edge::offload;
+use crate::edge::prefer::Prefer;
 use crate::edge::problem::Problem;
 use crate::edge::query::encode;
 use crate::edge::records::{Fields, Form, Writer};
 use crate::edge::reply::Reply;
 use crate::edge::service::{Call, Edge};
-use crate::edge::write::Prefer;
 use crate::room::Making;
 use crate::shared::Phase;
 
