@@ -12,6 +12,9 @@ use super::problem::{self, Kind, Problem};
 use super::service::{Call, Edge};
 use crate::admission::Permit;
 
+/// Which intention is not taken, if it is one of them, and why.
+pub(crate) type Stopped = Box<(Option<usize>, Problem)>;
+
 /// Hands intentions over if whoever calls may do what they do, and there is
 /// room.
 pub(crate) fn propose(
@@ -19,26 +22,43 @@ pub(crate) fn propose(
     call: &Call,
     intentions: &[Intention<'_>],
 ) -> Result<(Proposal, Permit), Problem> {
-    edge.allow(call, intentions)
-        .map_err(|(_, problem)| problem)?;
-    hand_over(edge, intentions)
+    propose_many(edge, call, intentions).map_err(|stopped| stopped.1)
 }
 
-/// The same for steps of a request whose rights were asked about as a whole,
-/// and for what nobody has requested.
+/// The same; says which one is not taken.
+pub(crate) fn propose_many(
+    edge: &Edge,
+    call: &Call,
+    intentions: &[Intention<'_>],
+) -> Result<(Proposal, Permit), Stopped> {
+    let allowed = edge.allow(call, intentions);
+    allowed.map_err(|(index, problem)| Box::new((Some(index), problem)))?;
+    queue(edge, intentions)
+}
+
+/// The same as [`propose`] for steps of a request whose rights were asked about
+/// as a whole, and for what nobody has requested.
 pub(crate) fn hand_over(
     edge: &Edge,
     intentions: &[Intention<'_>],
 ) -> Result<(Proposal, Permit), Problem> {
+    queue(edge, intentions).map_err(|stopped| stopped.1)
+}
+
+fn queue(edge: &Edge, intentions: &[Intention<'_>]) -> Result<(Proposal, Permit), Stopped> {
     let bytes = intentions.iter().map(Intention::size_hint).sum();
     let permit = edge.shared.room(intentions, bytes);
     let permit = permit.ok_or_else(|| {
-        Problem::new(Kind::Busy, ErrorCode::Busy.sentence()).code(ErrorCode::Busy)
+        let busy = Problem::new(Kind::Busy, ErrorCode::Busy.sentence());
+        Box::new((None, busy.code(ErrorCode::Busy)))
     })?;
-    let proposal = edge
-        .shared
-        .propose(intentions)
-        .map_err(|error| problem::of_store(&error))?;
+    let proposal = edge.shared.propose(intentions).map_err(|error| {
+        let index = match error {
+            StoreError::Refused { index, .. } => Some(index),
+            _ => None,
+        };
+        Box::new((index, problem::of_store(&error)))
+    })?;
     let permit = edge.shared.admission.follow(permit, &proposal);
     Ok((proposal, permit))
 }

@@ -6,21 +6,18 @@
 use std::sync::Arc;
 
 use weir_core::limits::CALL_ITEMS_MAX;
-use weir_core::{ErrorCode, Expect, Intention, Operation};
-use weir_store::{Proposal, StoreError};
+use weir_core::{Expect, Intention, Operation};
+use weir_store::Proposal;
 
 use super::item::Item;
 use super::summary::Summary;
 use crate::admission::Permit;
 use crate::edge::condition::One;
 use crate::edge::limits::ENTRY_BYTES_MAX;
-use crate::edge::problem::{self, Kind, Problem};
-use crate::edge::propose::outcomes;
+use crate::edge::problem::Problem;
+use crate::edge::propose::{Stopped, outcomes, propose_many};
 use crate::edge::service::{Call, Edge};
 use crate::edge::session::Session;
-
-/// Which item the store does not take, and why.
-type Stopped = Box<(Option<usize>, Problem)>;
 
 /// A batch that is being written.
 pub(super) struct Writer<'a> {
@@ -102,28 +99,6 @@ impl Writer<'_> {
             });
             nonce += u64::from(nonce != 0);
         }
-        let allowed = self.edge.allow(self.call, &intentions);
-        allowed.map_err(|(index, problem)| Box::new((Some(index), problem)))?;
-        let bytes = intentions.iter().map(Intention::size_hint).sum();
-        let shared = &self.edge.shared;
-        let permit = shared.room(&intentions, bytes);
-        let permit = permit.ok_or_else(|| {
-            let busy = Problem::new(Kind::Busy, ErrorCode::Busy.sentence());
-            Box::new((None, busy.code(ErrorCode::Busy)))
-        })?;
-        match shared.propose(&intentions) {
-            Ok(proposal) => {
-                let permit = shared.admission.follow(permit, &proposal);
-                Ok((proposal, permit))
-            }
-            Err(error) => {
-                let index = if let StoreError::Refused { index, .. } = error {
-                    Some(index)
-                } else {
-                    None
-                };
-                Err(Box::new((index, problem::of_store(&error))))
-            }
-        }
+        propose_many(self.edge, self.call, &intentions)
     }
 }
