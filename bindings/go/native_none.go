@@ -118,6 +118,8 @@ func nativeSessionFree(sessionHandle) {}
 
 func nativeSessionSubmit(sessionHandle, []Intention) ([]Verdict, error) { return nil, errNoCgo }
 
+func nativeSessionSend(sessionHandle, []Intention) (pendingHandle, error) { return nil, errNoCgo }
+
 func nativeSessionCancel(sessionHandle) {}
 
 func nativeSessionNextNonce(sessionHandle) (uint64, error) { return 0, errNoCgo }

@@ -420,6 +420,16 @@ func nativeSessionSubmit(session sessionHandle, intentions []Intention) ([]Verdi
 	return verdictsOf(verdicts, texts), nil
 }
 
+func nativeSessionSend(session sessionHandle, intentions []Intention) (pendingHandle, error) {
+	var pin pinned
+	defer pin.Unpin()
+	filled := intentionsOf(&pin, intentions)
+	var pending *C.weir_pending
+	var said C.weir_error
+	err := fine(C.weir_session_send(session, unsafe.SliceData(filled), C.size_t(len(filled)), &pending, &said), &said)
+	return pending, err
+}
+
 func nativeSessionCancel(session sessionHandle) { C.weir_session_cancel(session) }
 
 func nativeSessionNextNonce(session sessionHandle) (uint64, error) {

@@ -47,6 +47,19 @@ func (s *Session) Submit(ctx context.Context, intentions ...Intention) ([]Verdic
 	})
 }
 
+// Send hands over intentions under the next numbers and does not wait for their
+// verdicts; what is sent next may follow at once. At a server it may wait until
+// there is room for them.
+func (s *Session) Send(ctx context.Context, intentions ...Intention) (*Pending, error) {
+	handle, err := of(ctx, s, func(session sessionHandle) (pendingHandle, error) {
+		return nativeSessionSend(session, intentions)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newPending(handle, len(intentions)), nil
+}
+
 // NextNonce is the number of the next intention.
 func (s *Session) NextNonce(ctx context.Context) (uint64, error) {
 	return of(ctx, s, nativeSessionNextNonce)

@@ -320,6 +320,46 @@ func TestASessionCarriesOutOnce(t *testing.T) {
 	})
 }
 
+func TestASessionSendsAheadAndIsAnsweredInOrder(t *testing.T) {
+	everywhere(t, func(t *testing.T, store *weir.Store) {
+		ctx := context.Background()
+		log := topic(t, store, "log")
+		session, err := store.Session(ctx, [16]byte{2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer session.Close()
+		write := weir.Put(nil, []byte("x"))
+		write.Topic = log.Name()
+		for _, replayed := range []bool{false, true} {
+			var sent []*weir.Pending
+			for range 3 {
+				pending, err := session.Send(ctx, write, write)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sent = append(sent, pending)
+			}
+			nonce := uint64(0)
+			for _, pending := range sent {
+				verdicts, err := pending.Wait(ctx)
+				if err != nil || len(verdicts) != 2 {
+					t.Fatal(verdicts, err)
+				}
+				for _, verdict := range verdicts {
+					nonce++
+					if !verdict.Valid() || verdict.Nonce != nonce || verdict.Replayed != replayed {
+						t.Fatal(nonce, verdict)
+					}
+				}
+			}
+			if err := session.Resume(ctx, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 func TestACallWithAnEndedContextDoesNothing(t *testing.T) {
 	everywhere(t, func(t *testing.T, store *weir.Store) {
 		ctx, cancel := context.WithCancel(context.Background())
