@@ -65,6 +65,8 @@ final class Lib {
     static final MethodHandle SESSION_OPEN = call("weir_session_open", JAVA_LONG, SLICE, ADDRESS, ADDRESS);
     static final MethodHandle SESSION_SUBMIT =
             call("weir_session_submit", JAVA_LONG, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS, ADDRESS);
+    static final MethodHandle SESSION_SEND =
+            call("weir_session_send", JAVA_LONG, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS);
     static final MethodHandle SESSION_NEXT_NONCE =
             call("weir_session_next_nonce", JAVA_LONG, ADDRESS, ADDRESS);
     static final MethodHandle SESSION_RESUME =

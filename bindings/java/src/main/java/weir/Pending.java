@@ -24,6 +24,17 @@ public final class Pending implements AutoCloseable {
         }
     }
 
+    /** The same in a session. */
+    Pending(long session, List<Intention> intentions) {
+        count = intentions.size();
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment given = Verdicts.given(call, "", intentions);
+            MemorySegment out = call.allocate(JAVA_LONG);
+            Lib.check(call, error -> (int) Lib.SESSION_SEND.invokeExact(session, given, (long) count, out, error));
+            handle = new Handle(this, out.get(JAVA_LONG, 0), Lib.PENDING_FREE);
+        }
+    }
+
     /** The verdicts, once; nothing when they did not come in this time. */
     public Optional<List<Verdict>> await(Duration wait) {
         try (Arena call = Arena.ofConfined()) {

@@ -27,6 +27,14 @@ public final class Session implements AutoCloseable {
         return Verdicts.submit(handle.get(), intentions);
     }
 
+    /**
+     * Hands over intentions under the next numbers and does not wait for their verdicts; what is sent next may
+     * follow at once. At a server it may wait until there is room for them.
+     */
+    public Pending send(List<Intention> intentions) {
+        return new Pending(handle.get(), intentions);
+    }
+
     /** The number of the next intention. */
     public long nextNonce() {
         try (Arena call = Arena.ofConfined()) {

@@ -101,6 +101,7 @@ final class Verdicts {
             array.set(JAVA_INT, offset, change.value() == null ? Intention.DELETE : Intention.PUT);
             Lib.putBytes(call, array, offset + 8, change.key());
             Lib.putBytes(call, array, offset + 24, change.value());
+            Lib.putBytes(call, array, offset + 40, change.meta());
         }
         return array;
     }

@@ -44,6 +44,33 @@ class LifeTest {
     }
 
     @Test
+    void aSessionSendsAheadAndAStepHasItsMeta(@TempDir Path directory) {
+        try (Weir store = Weir.open(directory, new OpenOptions().durability(Durability.MEMORY));
+                Session session = store.session(new byte[] {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})) {
+            Topic topic = store.topic("t");
+            topic.ensure();
+            for (boolean replayed : new boolean[] {false, true}) {
+                Pending first = session.send(List.of(Intention.put(bytes("k"), bytes("1")).of("t")));
+                Pending second = session.send(List.of(Intention.put(bytes("k"), bytes("2")).of("t")));
+                for (Pending pending : List.of(first, second)) {
+                    Verdict verdict = pending.await(Duration.ofMinutes(1)).orElseThrow().getFirst();
+                    assertEquals(Effect.VALID, verdict.effect());
+                    assertEquals(pending == first ? 2 : 3, verdict.offset());
+                    assertEquals(replayed, verdict.replayed());
+                    pending.close();
+                }
+                session.resume(1);
+            }
+            topic.transaction(List.of(new Change(bytes("a"), bytes("3"), bytes("m")), new Change(bytes("k"), null)));
+            try (Reader reader = topic.reader(From.after(3)); Page page = reader.next(Duration.ZERO).orElseThrow()) {
+                List<String> metas = page.records().stream()
+                        .map(record -> new String(record.copy().meta(), StandardCharsets.UTF_8)).toList();
+                assertEquals(List.of("m", ""), metas);
+            }
+        }
+    }
+
+    @Test
     void aPageOutlivesItsQueryAndEndsWhenItIsClosed() {
         Query query = lines("1\n{\"a\":[2, 3]}\n");
         Page page = page(query);
