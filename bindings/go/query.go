@@ -2,6 +2,7 @@ package weir
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"runtime"
 	"sync/atomic"
@@ -23,12 +24,14 @@ type Query struct {
 	handle  queryHandle // never changes: the library refuses it after Close
 	closed  atomic.Bool
 	fetch   Fetch
+	handed  atomic.Uint64 // calls that moved a source on
 	topics  bool
 	cleanup runtime.Cleanup
 }
 
 // Fetch hands in at least one page that is required, or finishes, splits or
-// moves its source on; see [Source].
+// moves its source on; see [Source]. One that returns nil without any of these
+// ends the loop with [ErrBadOption].
 type Fetch func(ctx context.Context, needs []Need) error
 
 // Need is a page that the query would like.
@@ -128,8 +131,8 @@ func (q *Query) Cancel() {
 
 // Pages are pages of results, as they come. Each is the receiver's, to be
 // released. When pages are needed, [QueryOptions.Fetch] is called; without one
-// the loop ends there, and begins again where it was with the next call of
-// Pages. After an error the loop ends.
+// that is [ErrBadOption]. After an error the loop ends. When it came from the
+// fetch, or there was none, the next call of Pages goes on where it was.
 func (q *Query) Pages(ctx context.Context) iter.Seq2[*Page, error] {
 	return func(yield func(*Page, error) bool) {
 		for {
@@ -174,7 +177,7 @@ func each(page *Page, yield func(Item, error) bool) bool {
 	return true
 }
 
-// page is the next page; nil when there is none, or none without a fetch.
+// page is the next page; nil when there is none.
 func (q *Query) page(ctx context.Context) (*Page, error) {
 	if q.topics {
 		return q.wait(ctx)
@@ -184,15 +187,46 @@ func (q *Query) page(ctx context.Context) (*Page, error) {
 			return nil, ended(ctx)
 		}
 		step, page, err := q.Next(Bounds{})
-		if err != nil || step == Ready || step == Done || q.fetch == nil {
+		if err != nil || step == Ready || step == Done {
 			return page, err
 		}
 		needs, err := q.Needs()
 		if err != nil {
 			return nil, err
 		}
+		if q.fetch == nil {
+			return nil, q.starved(needs, "a page of source %s is needed; give `fetch`")
+		}
+		before := q.handed.Load()
 		if err := q.fetch(ctx, needs); err != nil {
 			return nil, err
 		}
+		if q.handed.Load() == before {
+			return nil, q.starved(needs, "`fetch` handed in nothing, and a page of source %s is needed")
+		}
 	}
+}
+
+// starved is the error of a page that is needed and that nobody will hand in.
+func (q *Query) starved(needs []Need, format string) error {
+	defer runtime.KeepAlive(q)
+	number := needs[0].Source.number
+	name, err := nativeQuerySourceName(q.handle, number)
+	if err != nil {
+		return err
+	}
+	if name == "" {
+		name = fmt.Sprint("number ", number)
+	}
+	return &Error{
+		Code: ErrBadOption, Message: fmt.Sprintf(format, name), Source: int(number), Offset: NoOffset,
+	}
+}
+
+// counted notes a call that moved a source on, unless it failed.
+func (q *Query) counted(err error) error {
+	if err == nil {
+		q.handed.Add(1)
+	}
+	return err
 }

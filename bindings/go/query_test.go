@@ -210,6 +210,70 @@ func TestAContextAndAFailedFetchEndTheLoop(t *testing.T) {
 	}
 }
 
+func TestAPageThatNobodyHandsInIsAnError(t *testing.T) {
+	idle := func(context.Context, []weir.Need) error { return nil }
+	for _, c := range []struct {
+		fetch weir.Fetch
+		said  string
+	}{
+		{nil, "BAD_OPTION: a page of source north is needed; give `fetch`"},
+		{idle, "BAD_OPTION: `fetch` handed in nothing, and a page of source north is needed"},
+	} {
+		query, err := weir.NewQuery(weir.QueryOptions{Fetch: c.fetch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer query.Close()
+		source, err := query.Source(weir.SourceOptions{Name: "north"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		loop := func() (items int, last error) {
+			for _, err := range query.Items(context.Background()) {
+				if last = err; err == nil {
+					items++
+				}
+			}
+			return items, last
+		}
+		_, err = loop()
+		var failed *weir.Error
+		if !errors.As(err, &failed) || failed.Error() != c.said || failed.Source != 0 {
+			t.Fatal(err)
+		}
+		// The query stays good.
+		if err := source.Enqueue([]byte("[1,2]"), nil); err != nil {
+			t.Fatal(err)
+		}
+		if items, err := loop(); items != 2 || err != nil {
+			t.Fatal(items, err)
+		}
+	}
+}
+
+func TestAFetchMayFinishSplitOrMoveItsSourceOn(t *testing.T) {
+	query, err := weir.NewQuery(weir.QueryOptions{Order: "$", Fetch: func(_ context.Context, needs []weir.Need) error {
+		source := needs[0].Source
+		switch source.Number() {
+		case 0:
+			_, err := source.Replace(weir.SourceOptions{Sorted: true})
+			return err
+		default:
+			return source.Finish()
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer query.Close()
+	if _, err := query.Source(weir.SourceOptions{Sorted: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range query.Items(context.Background()) {
+		t.Fatal(err)
+	}
+}
+
 func TestABufferTakesWhatAReaderGives(t *testing.T) {
 	text := strings.Repeat("\"0123456789\"\n", 50_000)
 	for _, size := range []int{0, 10, len(text), 2 * len(text)} {

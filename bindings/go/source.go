@@ -23,7 +23,7 @@ func (s Source) Number() uint32 { return s.number }
 // Enqueue hands in a page; its bytes are copied.
 func (s Source) Enqueue(page, next []byte) error {
 	defer runtime.KeepAlive(s.query)
-	return nativeQueryEnqueue(s.query.handle, s.number, page, next)
+	return s.query.counted(nativeQueryEnqueue(s.query.handle, s.number, page, next))
 }
 
 // EnqueuePinned lends a page: nothing is copied, the bytes stay where they are
@@ -33,7 +33,7 @@ func (s Source) Enqueue(page, next []byte) error {
 func (s Source) EnqueuePinned(page, next []byte, returned func(page []byte)) error {
 	defer runtime.KeepAlive(s.query)
 	cookie := pins.add(page, returned)
-	err := nativeQueryEnqueuePinned(s.query.handle, s.number, page, next, cookie)
+	err := s.query.counted(nativeQueryEnqueuePinned(s.query.handle, s.number, page, next, cookie))
 	if err != nil {
 		pins.remove(cookie)
 	}
@@ -48,7 +48,7 @@ func (s Source) EnqueueBuffer(buffer *Buffer, next []byte) error {
 	if buffer.handle == nil {
 		return s.Enqueue(nil, next)
 	}
-	err := nativeQueryEnqueueBuffer(s.query.handle, s.number, buffer.handle, buffer.used, next)
+	err := s.query.counted(nativeQueryEnqueueBuffer(s.query.handle, s.number, buffer.handle, buffer.used, next))
 	if err == nil {
 		buffer.cleanup.Stop()
 		*buffer = Buffer{}
@@ -59,7 +59,7 @@ func (s Source) EnqueueBuffer(buffer *Buffer, next []byte) error {
 // Finish says that the last page was the last one.
 func (s Source) Finish() error {
 	defer runtime.KeepAlive(s.query)
-	return nativeQueryFinish(s.query.handle, s.number)
+	return s.query.counted(nativeQueryFinish(s.query.handle, s.number))
 }
 
 // Replace puts parts in the place of a source that was split; none ends it.
@@ -71,14 +71,14 @@ func (s Source) Replace(parts ...SourceOptions) ([]Source, error) {
 	for at, number := range numbers {
 		sources[at] = Source{query: s.query, number: number}
 	}
-	return sources, err
+	return sources, s.query.counted(err)
 }
 
 // Watermark says that nothing below these keys, JSON scalars, comes from the
 // source any more: others need not wait for it.
 func (s Source) Watermark(keys ...string) error {
 	defer runtime.KeepAlive(s.query)
-	return nativeQueryWatermark(s.query.handle, s.number, keys)
+	return s.query.counted(nativeQueryWatermark(s.query.handle, s.number, keys))
 }
 
 // Buffer is memory of the library: what is written to it, or read into it, is

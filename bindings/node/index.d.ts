@@ -476,6 +476,10 @@ export class Query {
   replace(source: Source | number, parts: SourceOptions[]): Source[]
   next(bounds?: Bounds): QueryStep
   needs(): Need[]
+  /**
+   * `fetch` is asked for the pages that are needed. It gives them, or hands in, finishes or replaces its
+   * source itself and gives nothing; when nothing came of any, or there is no `fetch`: BAD_OPTION.
+   */
   pages(
     fetch?: (need: Need) => Promise<Fetched | undefined> | Fetched | undefined,
     options?: Bounds & Waiting,

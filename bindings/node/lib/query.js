@@ -78,6 +78,8 @@ const number = (given) => (given instanceof Source ? given.number : given)
 class Query {
   #inner
   #sources = new Map()
+  /** Calls that moved a source on. */
+  #handed = 0
   #room = new Room()
   constructor(options = {}) {
     this.#inner = call(() => native.makeQuery(fields(options)))
@@ -92,19 +94,24 @@ class Query {
   }
   enqueue(given, page, next) {
     call(() => this.#inner.enqueue(number(given), bytes(page, 'page'), maybeBytes(next, 'next')))
+    this.#handed++
   }
-  enqueueLarge(given, page, next) {
+  async enqueueLarge(given, page, next) {
     const id = number(given)
-    return settle(() => this.#inner.enqueueLarge(id, bytes(page, 'page'), maybeBytes(next, 'next')))
+    await settle(() => this.#inner.enqueueLarge(id, bytes(page, 'page'), maybeBytes(next, 'next')))
+    this.#handed++
   }
   finish(given) {
     call(() => this.#inner.finish(number(given)))
+    this.#handed++
   }
   watermark(given, ...keys) {
     call(() => this.#inner.watermark(number(given), keys.map((key) => JSON.stringify(key))))
+    this.#handed++
   }
   replace(given, parts) {
     const ids = call(() => this.#inner.replace(number(given), parts.map(source)))
+    this.#handed++
     return ids.map((id) => this.#source(id))
   }
   #need(need) {
@@ -137,9 +144,9 @@ class Query {
         yield step.page
         continue
       }
-      if (!fetch) {
-        throw new TypeError(`the query needs a page of source ${step.needs[0].source.number}; give fetch`)
-      }
+      const { number } = step.needs[0].source
+      if (!fetch) call(() => this.#inner.starved(number, false))
+      const before = this.#handed
       const fetched = await Promise.all(step.needs.map((need) => fetch(need)))
       for (const [at, found] of fetched.entries()) {
         if (!found) continue
@@ -153,6 +160,7 @@ class Query {
           if (required || error.code !== 'OVER_BUDGET') throw error
         }
       }
+      if (this.#handed === before) call(() => this.#inner.starved(number, true))
     }
   }
   token() {

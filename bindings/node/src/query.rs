@@ -459,6 +459,25 @@ impl Query {
         Ok(name.map(Into::into))
     }
 
+    /// Throws the error of a page that is needed and that nobody will hand in.
+    #[napi]
+    pub fn starved(&self, source: u32, fetched: bool) -> napi::Result<()> {
+        let id = SourceId(source);
+        let name = with(&self.query, |query| {
+            Ok(query.source_name(id).map(<[u8]>::to_vec))
+        })?;
+        let name = match String::from_utf8_lossy(&name.unwrap_or_default()) {
+            name if name.is_empty() => format!("number {id}"),
+            name => name.into_owned(),
+        };
+        let text = if fetched {
+            format!("`fetch` handed in nothing, and a page of source {name} is needed")
+        } else {
+            format!("a page of source {name} is needed; give `fetch`")
+        };
+        Err(Failure::new(ErrorCode::BadOption, text).into())
+    }
+
     /// Bytes of pages that are referenced.
     #[napi]
     pub fn buffered_bytes(&self) -> napi::Result<BigInt> {

@@ -248,9 +248,25 @@ test('needs are fetched together, and pages come back', async () => {
   }
   assert.deepStrictEqual(found, [1, 2, 4, 5, 6])
   assert.strictEqual(most, 2)
-  const none = new weir.Query()
-  none.addSource()
-  await assert.rejects(collect(none.pages()), /give fetch/)
+})
+
+test('a page that nobody hands in is an error', async () => {
+  const idle = async () => {}
+  for (const [fetch, message] of [
+    [undefined, 'a page of source north is needed; give `fetch`'],
+    [idle, '`fetch` handed in nothing, and a page of source north is needed'],
+  ]) {
+    const query = new weir.Query()
+    const source = query.addSource({ name: 'north' })
+    await assert.rejects(collect(query.pages(fetch)), { code: 'BAD_OPTION', message })
+    // The query stays good.
+    source.enqueue('[1,2]')
+    assert.deepStrictEqual((await collect(query.pages())).map((page) => page.length), [2])
+  }
+  const query = new weir.Query()
+  query.addSource()
+  const finish = async ({ source }) => source.finish()
+  assert.deepStrictEqual(await collect(query.pages(finish)), [])
 })
 
 test('errors of queries have their place', () => {

@@ -1,6 +1,7 @@
 //! The query engine over pages of JSON from anywhere.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use pyo3::prelude::*;
@@ -23,11 +24,20 @@ use crate::value::RELEASE_BYTES;
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Query {
     query: Exclusive<weir::query::Query>,
+    /// Calls that moved a source on.
+    handed: AtomicU64,
 }
 
 impl Query {
     fn with<T>(&self, work: impl FnOnce(&mut weir::query::Query) -> Answer<T>) -> Answer<T> {
         work(&mut *self.query.lock()?)
+    }
+
+    /// The same for what moves a source on.
+    fn hand<T>(&self, work: impl FnOnce(&mut weir::query::Query) -> Answer<T>) -> Answer<T> {
+        let done = self.with(work)?;
+        self.handed.fetch_add(1, Relaxed);
+        Ok(done)
     }
 }
 
@@ -265,6 +275,7 @@ impl Query {
         };
         Ok(Self {
             query: Exclusive::new(query),
+            handed: AtomicU64::new(0),
         })
     }
 
@@ -308,7 +319,7 @@ impl Query {
         let (bytes, taken) = page(data, length)?;
         let next = next.map(|next| Bytes::copy_from_slice(next.as_ref()));
         let large = bytes.len() > RELEASE_BYTES;
-        let work = || self.with(|query| Ok(query.enqueue(id, bytes, next)?));
+        let work = || self.hand(|query| Ok(query.enqueue(id, bytes, next)?));
         let done = if large { py.detach(work) } else { work() };
         if done.is_err()
             && let Some((buffer, whole)) = taken
@@ -321,7 +332,7 @@ impl Query {
     /// Says that a source has no more pages.
     fn finish(&self, source: AnySource<'_>) -> PyResult<()> {
         let id = source.id();
-        Ok(self.with(|query| Ok(query.finish(id)?))?)
+        Ok(self.hand(|query| Ok(query.finish(id)?))?)
     }
 
     /// Promises that nothing below these order keys will come from a source.
@@ -329,7 +340,7 @@ impl Query {
     fn watermark(&self, source: AnySource<'_>, keys: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         let id = source.id();
         let keys: Vec<String> = keys.iter().map(scalar).collect::<PyResult<_>>()?;
-        Ok(self.with(|query| Ok(query.watermark(id, &keys)?))?)
+        Ok(self.hand(|query| Ok(query.watermark(id, &keys)?))?)
     }
 
     /// Retires a source at the end of the pages that came, and puts others in its place: the parts
@@ -342,7 +353,7 @@ impl Query {
         let id = source.id();
         let parts = parts.iter().map(|part| source_options(None, Some(part)));
         let parts = parts.collect::<PyResult<Vec<_>>>()?;
-        let ids = slf.get().with(|query| Ok(query.replace(id, parts)?))?;
+        let ids = slf.get().hand(|query| Ok(query.replace(id, parts)?))?;
         let ids = ids.into_iter();
         Ok(ids
             .map(|id| Source {
@@ -402,6 +413,28 @@ impl Query {
         let id = SourceId(number);
         let name = self.with(|query| Ok(query.source_name(id).map(<[u8]>::to_vec)))?;
         Ok(name.map(|name| PyBytes::new(py, &name)))
+    }
+
+    /// How often a source was moved on, for loops over results.
+    #[getter]
+    fn _handed(&self) -> u64 {
+        self.handed.load(Relaxed)
+    }
+
+    /// Raises the error of a page that is needed and that nobody will hand in.
+    fn _starved(&self, source: AnySource<'_>, fetched: bool) -> PyResult<()> {
+        let id = source.id();
+        let name = self.with(|query| Ok(query.source_name(id).map(<[u8]>::to_vec)))?;
+        let name = match String::from_utf8_lossy(&name.unwrap_or_default()) {
+            name if name.is_empty() => format!("number {id}"),
+            name => name.into_owned(),
+        };
+        let text = if fetched {
+            format!("`fetch` handed in nothing, and a page of source {name} is needed")
+        } else {
+            format!("a page of source {name} is needed; give `fetch`")
+        };
+        Err(Failure::new(ErrorCode::BadOption, text).into())
     }
 
     /// Bytes of pages that are referenced, by results too.

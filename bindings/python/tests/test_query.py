@@ -6,6 +6,7 @@ import asyncio
 import gc
 import io
 import threading
+from collections.abc import Callable
 
 import pytest
 import weir
@@ -130,10 +131,39 @@ def test_needs_are_fetched_until_the_end() -> None:
     found = [item.get("$.n") for page in weir.pages(query, fetch, max_items=1) for item in page]
     assert found == [1, 2, 4, 5, 6] and len(asked) == 5
 
+
+def test_a_page_that_nobody_hands_in_is_an_error() -> None:
+    async def later(query: weir.Query) -> list[weir.Page]:
+        async def nothing(need: weir.Need) -> None:
+            return None
+
+        return [page async for page in weir.apages(query, nothing)]
+
+    without = "BAD_OPTION: a page of source north is needed; give `fetch`"
+    given = "BAD_OPTION: `fetch` handed in nothing, and a page of source north is needed"
+    runs: list[tuple[Callable[[weir.Query], object], str]] = [
+        (lambda query: list(weir.pages(query)), without),
+        (lambda query: list(weir.pages(query, lambda need: None)), given),
+        (lambda query: asyncio.run(later(query)), given),
+    ]
+    for run, said in runs:
+        query = weir.Query()
+        source = query.add_source("north")
+        with pytest.raises(weir.StoreError) as failed:
+            run(query)
+        assert str(failed.value) == said
+        # The query stays good.
+        source.enqueue("[1,2]")
+        assert [len(page) for page in weir.pages(query)] == [2]
+
+
+def test_a_fetch_may_finish_its_source() -> None:
+    def fetch(need: weir.Need) -> None:
+        need.source.finish()
+
     query = weir.Query()
-    query.add_source("a")
-    with pytest.raises(LookupError):
-        list(weir.pages(query))
+    query.add_source()
+    assert list(weir.pages(query, fetch)) == []
 
 
 def test_a_split_is_told_while_fetching() -> None:

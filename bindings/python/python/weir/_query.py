@@ -14,7 +14,7 @@ Data = bytes | bytearray | memoryview | str | Buffer
 
 Fetched = tuple[Data, bytes | str | None] | None
 """A page and what names the one behind it (None: it was the last). None in place of both: the
-function has handed in, finished or replaced the source itself."""
+function has handed in, finished or replaced the source itself; else it is BAD_OPTION."""
 
 _LARGE = 256 << 10
 """Bytes above which a page is scanned beside the event loop."""
@@ -24,13 +24,9 @@ def _wanted(needs: list[Need]) -> list[Need]:
     return [need for need in needs if need.required] or needs
 
 
-def _nobody(need: Need) -> Fetched:
-    raise LookupError(f"the query needs a page of source {need.source.number}; give `fetch`")
-
-
 def pages(
     query: Query,
-    fetch: Callable[[Need], Fetched] = _nobody,
+    fetch: Callable[[Need], Fetched] | None = None,
     *,
     max_items: int = 256,
     max_bytes: int = 1 << 20,
@@ -38,7 +34,7 @@ def pages(
     """The results of a query, page by page. `fetch` is asked for what it needs.
 
     Without `fetch` everything has to be handed in before; a query that needs more raises
-    LookupError.
+    BAD_OPTION, and so does a `fetch` that gives and hands in nothing.
     """
     while True:
         step = query.next(max_items, max_bytes)
@@ -47,10 +43,16 @@ def pages(
         if isinstance(step, Page):
             yield step
             continue
+        if fetch is None:
+            query._starved(step[0].source, False)
+            return
+        before = query._handed
         for need in _wanted(step):
             fetched = fetch(need)
             if fetched is not None:
                 query.enqueue(need.source, *fetched)
+        if query._handed == before:
+            query._starved(step[0].source, True)
 
 
 async def apages(
@@ -68,6 +70,7 @@ async def apages(
         if isinstance(step, Page):
             yield step
             continue
+        before = query._handed
         for need, fetched in zip(step, await _all([fetch(need) for need in step]), strict=True):
             if fetched is None:
                 continue
@@ -81,6 +84,8 @@ async def apages(
                 # A page ahead for which there is no room; it is asked for again.
                 if need.required or error.code != "OVER_BUDGET":
                     raise
+        if query._handed == before:
+            query._starved(step[0].source, True)
 
 
 async def _all(asked: list[Awaitable[Fetched]]) -> list[Fetched]:

@@ -2,7 +2,10 @@ package weir;
 
 import java.util.List;
 
-/** Hands in at least one page that is required, or finishes or splits its source. */
+/**
+ * Hands in at least one page that is required, or finishes or splits its source. One that does none of
+ * these ends the loop over results with {@link ErrorCode#BAD_OPTION}.
+ */
 @FunctionalInterface
 public interface Fetch {
     /**

@@ -18,7 +18,8 @@ final class Library {
         if (name == null) {
             name = System.getenv("WEIR_LIBRARY");
         }
-        if (name == null) {
+        // Of an empty name the loader makes the program itself, which has none of the functions.
+        if (name == null || name.isEmpty()) {
             name = DEFAULT;
         }
         if (ValueLayout.ADDRESS.byteSize() != Long.BYTES) {

@@ -40,6 +40,8 @@ public final class Query implements AutoCloseable {
     private final Handle handle;
     private final Fetch fetch;
     private final boolean topics;
+    /** Calls that moved a source on. */
+    private long handed;
 
     /** Compiles a query. */
     public Query(QueryOptions options) {
@@ -167,6 +169,7 @@ public final class Query implements AutoCloseable {
             Lib.check(call, error -> (int) Lib.QUERY_ENQUEUE_BUFFER.invokeExact(
                     query, source, given, length, MemorySegment.NULL, name, has, error));
             buffer.gone();
+            handed++;
         }
     }
 
@@ -174,6 +177,7 @@ public final class Query implements AutoCloseable {
         try (Arena call = Arena.ofConfined()) {
             long query = handle.get();
             Lib.check(call, error -> (int) Lib.QUERY_FINISH.invokeExact(query, source, error));
+            handed++;
         }
     }
 
@@ -188,6 +192,7 @@ public final class Query implements AutoCloseable {
             long query = handle.get();
             Lib.check(call, error -> (int) Lib.QUERY_REPLACE.invokeExact(
                     query, source, given, (long) count, out, error));
+            handed++;
             List<Source> sources = new ArrayList<>(count);
             for (int at = 0; at < count; at++) {
                 sources.add(new Source(this, out.getAtIndex(JAVA_INT, at)));
@@ -203,6 +208,7 @@ public final class Query implements AutoCloseable {
             long count = keys.size();
             Lib.check(call, error -> (int) Lib.QUERY_WATERMARK.invokeExact(
                     query, source, given, count, error));
+            handed++;
         }
     }
 
@@ -313,8 +319,8 @@ public final class Query implements AutoCloseable {
 
     /**
      * Pages of results, as they come; each is the receiver's, to be closed. When pages are needed,
-     * {@link QueryOptions#fetch} is called; without one the iteration ends there, and goes on with the
-     * next call of this.
+     * {@link QueryOptions#fetch} is called; without one, or when it hands in nothing, the iteration fails
+     * with {@link ErrorCode#BAD_OPTION}, and the next call of this goes on.
      */
     public Iterable<Page> pages() {
         return () -> new Iterator<>() {
@@ -406,19 +412,31 @@ public final class Query implements AutoCloseable {
                     if (topics) {
                         continue;
                     }
+                    List<Need> needs = needs();
                     if (fetch == null) {
-                        return null;
+                        throw starved(needs, "a page of source %s is needed; give `fetch`");
                     }
+                    long before = handed;
                     try {
-                        fetch.fetch(needs());
+                        fetch.fetch(needs);
                     } catch (RuntimeException failed) {
                         throw failed;
                     } catch (Exception failed) {
                         throw new IllegalStateException("pages could not be fetched", failed);
                     }
+                    if (handed == before) {
+                        throw starved(needs, "`fetch` handed in nothing, and a page of source %s is needed");
+                    }
                 }
             }
         }
+    }
+
+    /** The error of a page that is needed and that nobody will hand in. */
+    private WeirException starved(List<Need> needs, String format) {
+        int number = needs.getFirst().source().number();
+        String name = sourceName(number).filter(text -> !text.isEmpty()).orElse("number " + number);
+        return new WeirException(ErrorCode.BAD_OPTION, format.formatted(name), number, WeirException.NO_OFFSET, 0);
     }
 
     /** Forgets the query. Pages that it gave out stay good. */

@@ -4,11 +4,12 @@ import java.util.OptionalInt;
 import java.util.OptionalLong;
 
 /**
- * A call that gave no result. A verdict that says no is not one: it is a value.
+ * A call that gave no result. A verdict that says no is not one: it is a value. The message begins with
+ * the name of the code, as in "CLOSED: ".
  */
 public final class WeirException extends RuntimeException {
     private static final long serialVersionUID = 1;
-    private static final long NO_OFFSET = -1;
+    static final long NO_OFFSET = -1;
     private static final int NO_SOURCE = -1;
 
     /** The error. */
@@ -21,7 +22,7 @@ public final class WeirException extends RuntimeException {
     private final int detail;
 
     WeirException(ErrorCode code, String message, int source, long offset, int detail) {
-        super(message);
+        super(code + ": " + message);
         this.code = code;
         this.source = source;
         this.offset = offset;

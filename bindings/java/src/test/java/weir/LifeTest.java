@@ -250,6 +250,67 @@ class LifeTest {
         }
     }
 
+    /** Run by itself. */
+    static final class Opens {
+        public static void main(String[] none) {
+            new Query(new QueryOptions()).close();
+        }
+    }
+
+    @Test
+    void anEmptyNameOfTheLibraryIsNone() throws Exception {
+        String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
+        ProcessBuilder run = new ProcessBuilder(java, "-cp", System.getProperty("java.class.path"),
+                "--enable-native-access=ALL-UNNAMED", Opens.class.getName());
+        run.environment().put("WEIR_LIBRARY", "");
+        Path folder = Path.of(System.getProperty("weir.library")).getParent();
+        if (folder != null) {
+            run.environment().put("LD_LIBRARY_PATH", folder.toString());
+        }
+        Process process = run.redirectErrorStream(true).start();
+        String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        assertEquals(0, process.waitFor(), said);
+    }
+
+    @Test
+    void aPageThatNobodyHandsInIsAnError() {
+        Fetch idle = needs -> {};
+        starves(null, "BAD_OPTION: a page of source north is needed; give `fetch`");
+        starves(idle, "BAD_OPTION: `fetch` handed in nothing, and a page of source north is needed");
+    }
+
+    private static void starves(Fetch fetch, String said) {
+        try (Query query = new Query(new QueryOptions().fetch(fetch))) {
+            Source source = query.source(new SourceOptions().name("north"));
+            WeirException failed = assertThrows(WeirException.class,
+                    () -> query.pages().iterator().hasNext());
+            assertEquals(said, failed.getMessage());
+            assertEquals(ErrorCode.BAD_OPTION, failed.code());
+            assertEquals(0, failed.source().getAsInt());
+            // The query stays good.
+            source.enqueue(bytes("[1,2]"), null);
+            try (Stream<Item> items = query.items()) {
+                assertEquals(2, items.count());
+            }
+        }
+    }
+
+    @Test
+    void aFetchMayFinishOrSplitItsSource() {
+        Fetch fetch = needs -> {
+            Source source = needs.getFirst().source();
+            if (source.number() == 0) {
+                source.replace(List.of(new SourceOptions()));
+            } else {
+                source.finish();
+            }
+        };
+        try (Query query = new Query(new QueryOptions().fetch(fetch))) {
+            query.source(new SourceOptions());
+            assertTrue(!query.pages().iterator().hasNext());
+        }
+    }
+
     @Test
     void aLargePageComesThroughAStream() throws IOException {
         String text = "\"0123456789\"\n".repeat(50_000);

@@ -31,7 +31,7 @@ final class QueryWorld implements TranscriptTest.World {
             String[] parts = cut(line);
             command(parts[0], parts[1]);
         } catch (WeirException failed) {
-            out.append(failed.code()).append(": ").append(failed.getMessage()).append('\n');
+            out.append(failed.getMessage()).append('\n');
         }
         return out.toString();
     }
