@@ -119,7 +119,7 @@ func ended(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		code = ErrDeadline
 	}
-	return &Error{Code: code, Message: code.Sentence(), Source: -1, Offset: NoOffset, cause: cause}
+	return &Error{Code: code, Message: cause.Error(), Source: -1, Offset: NoOffset, cause: cause}
 }
 
 // codeOf is the code of an error of this package.
