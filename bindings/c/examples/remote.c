@@ -32,7 +32,10 @@ static int write(weir *server, weir_error *error)
     weir_session_free(session);
     if (kind < 0)
         return failed("submit", error);
-    printf("written at %" PRIu64 "\n", verdict.offset);
+    if (verdict.effect != WEIR_VALID)
+        printf("refused with %d\n", (int)verdict.reason);
+    else
+        printf("written at %" PRIu64 "\n", verdict.offset);
     return 0;
 }
 

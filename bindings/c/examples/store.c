@@ -64,7 +64,10 @@ static int read(weir *store, weir_error *error)
     weir_reader *reader;
     weir_page *page;
     int32_t kind;
-    if (weir_get(store, text("orders"), text("4711"), &page, error) == WEIR_OK)
+    kind = weir_get(store, text("orders"), text("4711"), &page, error);
+    if (kind < 0)
+        return failed("get", error);
+    if (kind == WEIR_OK) /* with WEIR_ABSENT there is no page */
         show(page);
     weir_read_options all = {.struct_size = sizeof all, .from = WEIR_FROM_START};
     if (weir_reader_open(store, text("orders"), &all, &reader, error) < 0)

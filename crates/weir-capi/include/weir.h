@@ -448,7 +448,8 @@ int32_t weir_topic_describe(weir *store, weir_slice topic, weir_topic_info *out,
  * there is none. */
 int32_t weir_topics(weir *store, uint32_t dead_too, weir_page **out, weir_error *error);
 
-/* The record with the key's value: WEIR_OK and a page with it, or WEIR_ABSENT. */
+/* The record with the key's value: WEIR_OK and a page with it, or WEIR_ABSENT, which is no error and
+ * leaves `*out` as it was. */
 int32_t weir_get(weir *store, weir_slice topic, weir_slice key, weir_page **out, weir_error *error);
 /* The record at an offset: the same. */
 int32_t weir_at(weir *store, weir_slice topic, uint64_t offset, weir_page **out, weir_error *error);
