@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import subprocess
@@ -38,6 +39,9 @@ def test_types_are_those_of_the_stub(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path)]
     subprocess.run(command + ["-p", "weir"], cwd=tmp_path, check=True)
     files = [*HERE.glob("*.py"), *EXAMPLES]
+    for number, program in enumerate(PROGRAMS):
+        files.append(tmp_path / f"readme_{number}.py")
+        files[-1].write_text(program)
     subprocess.run(command + [str(path) for path in files], cwd=HERE, check=True)
 
 
@@ -52,6 +56,26 @@ def test_the_stub_names_what_the_module_has() -> None:
         members = {member for member in vars(kind) if not member.startswith("__")}
         named = set(re.findall(r"^    def (\w+)\(", stubbed[name], re.M))
         assert members == {member for member in named if not member.startswith("__")}, name
+
+
+def test_editors_that_read_the_stub_alone_show_docstrings() -> None:
+    def said(of: object) -> str:
+        text = inspect.getdoc(of) or ""
+        return " ".join(text.split("\n\n")[0].split())
+
+    stub = ast.parse((Path(weir.__file__).parent / "_weir.pyi").read_text())
+    documented = (ast.ClassDef, ast.FunctionDef)
+    nodes = [node for node in stub.body if isinstance(node, documented)]
+    for node in nodes:
+        thing = getattr(_weir, node.name, None)
+        if thing is None:
+            continue  # a buffer that has no name in the module
+        for member in [node, *node.body]:
+            if not isinstance(member, documented) or member.name.startswith("_"):
+                continue
+            of = thing if member is node else getattr(thing, member.name)
+            written = " ".join((ast.get_docstring(member) or "").split())
+            assert written == said(of), f"{node.name}.{member.name}"
 
 
 def test_everything_public_is_documented() -> None:
