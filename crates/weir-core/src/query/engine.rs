@@ -224,6 +224,7 @@ impl Query {
         source.pages_in += 1;
         source.items_in += load.raw;
         source.skip = 0;
+        source.equal = 0;
         source.splits = 0;
         source.left = source.left.map(|left| left.saturating_sub(1));
         source.ended = next.is_none() || source.left == Some(0);

@@ -27,21 +27,34 @@ pub(crate) struct Boundary {
     pub(crate) tie: Option<OwnedKey>,
     /// Items with exactly these keys (and tie) that were handed out.
     pub(crate) equal: u64,
+    /// It counts those of the page that the parts of its source begin with: what is
+    /// around it does not hold for them.
+    pub(crate) alone: bool,
 }
 
 impl Boundary {
+    /// The one that says where a source stands among items with its keys.
+    pub(crate) fn innermost<'a>(all: &'a [Self], seat: &Seat) -> Option<&'a Self> {
+        let around = all.iter().filter(|boundary| seat.is_in(&boundary.seat));
+        around.max_by_key(|boundary| boundary.seat.part.len())
+    }
+
     /// Whether both are at the same place in the order.
     pub(crate) fn is_at(&self, other: &Self, plan: &Plan) -> bool {
-        self.seat == other.seat
-            && compare(plan, row(&self.keys), row(&other.keys)) == Ordering::Equal
+        self.seat == other.seat && self.has_keys_of(other, plan)
+    }
+
+    /// Whether the same items of a source are at both.
+    pub(crate) fn has_keys_of(&self, other: &Self, plan: &Plan) -> bool {
+        compare(plan, row(&self.keys), row(&other.keys)) == Ordering::Equal
             && same_tie(plan, self.tie.as_ref(), other.tie.as_ref())
     }
 
     /// Whether this still says something of sources that another one, at equal
-    /// keys in a part of its source, does not.
+    /// keys in a part of its source or before that, does not.
     pub(crate) fn is_around(&self, other: &Self, plan: &Plan) -> bool {
         self.seat != other.seat
-            && other.seat.is_in(&self.seat)
+            && (other.seat.is_in(&self.seat) || other.seat < self.seat)
             && compare(plan, row(&self.keys), row(&other.keys)) == Ordering::Equal
     }
 }
@@ -242,6 +255,7 @@ impl Loader<'_> {
             texts: Vec::new(),
             keys: Vec::new(),
             next: 0,
+            left_out: self.source.equal,
             run_before: 0,
             mark: (0, 0),
         };
@@ -480,8 +494,29 @@ impl Loader<'_> {
         let Load {
             page, equal_used, ..
         } = load;
-        let mut boundaries = self.boundary.iter().zip(equal_used).rev();
-        boundaries.all(|(boundary, used)| self.is_behind(boundary, at, page, used))
+        let seat = &self.source.seat;
+        let alone = self.boundary.iter().filter(|boundary| boundary.alone);
+        let alone = alone.filter(|boundary| seat.is_in(&boundary.seat));
+        let least = alone.map(|boundary| boundary.seat.part.len()).max();
+        // Only the first one says something of sources that are not in it.
+        let holds = |place: usize, boundary: &Boundary| {
+            if seat.is_in(&boundary.seat) {
+                least.is_none_or(|least| boundary.seat.part.len() >= least)
+            } else {
+                place == 0
+            }
+        };
+        let mut boundaries = self.boundary.iter().zip(equal_used).enumerate().rev();
+        let behind = boundaries.all(|(place, (boundary, used))| {
+            !holds(place, boundary) || self.is_behind(boundary, at, page, used)
+        });
+        if !behind
+            && let Some(boundary) = Boundary::innermost(self.boundary, seat)
+            && page.is_at(self.plan, self.source, at, boundary)
+        {
+            page.left_out += 1;
+        }
+        behind
     }
 
     fn is_behind(&self, boundary: &Boundary, at: usize, page: &Loaded, used: &mut u64) -> bool {

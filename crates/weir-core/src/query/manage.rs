@@ -200,6 +200,7 @@ impl Query {
             asked: options.first,
             left: None,
             skip: 0,
+            equal: 0,
             clip: Clip::No,
             watermark: None,
             last_raw: None,
@@ -251,9 +252,15 @@ impl Query {
         let mark = token.sources.iter().find(|mark| mark.name == source.name);
         match mark.map(|mark| &mark.at) {
             Some(At::Over) => source.ended = true,
-            Some(At::Place { asked, skip, left }) => {
+            Some(At::Place {
+                asked,
+                skip,
+                equal,
+                left,
+            }) => {
                 source.asked.clone_from(asked);
                 source.skip = *skip;
+                source.equal = *equal;
                 source.left = *left;
                 source.ended = *left == Some(0);
                 // What was handed out is not above what comes.
@@ -336,13 +343,16 @@ impl Query {
         if splits > SPLITS_MAX {
             return Err(QueryError::new(ErrorCode::SplitLoop).of(old, &name));
         }
-        let untouched = parent.pages_in == 0;
-        let clip = match parent.clip {
-            // Its first items were handed out in an earlier run.
-            Clip::No if untouched && parent.skip > 0 => Clip::Boundary,
-            clip => clip,
+        // The first items of its parts were handed out in an earlier run.
+        let within = (parent.pages_in == 0 && parent.skip > 0).then_some(parent.equal);
+        let clip = match within {
+            Some(_) => Clip::Boundary,
+            // It gave what is behind the boundary, and they come behind that.
+            None if parent.last_kept.is_some() => Clip::No,
+            None => parent.clip,
         };
-        if clip == Clip::Boundary && self.boundary.is_empty() && parent.skip > 0 {
+        let keyless = self.boundary.is_empty() && self.planned_mode() != Mode::Merge;
+        if within.is_some() && keyless {
             let what = "a source that stands within a page can be split only in a merge";
             return Err(bad(what).of(old, &name));
         }
@@ -384,6 +394,9 @@ impl Query {
             parent.ended = true;
             parent.asked = None;
             parent.left = Some(0);
+        }
+        if let Some(equal) = within {
+            self.clip_page(&seat, equal);
         }
         self.join(old.0);
         let mut ids = Vec::with_capacity(made.len());

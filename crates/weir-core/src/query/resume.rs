@@ -7,6 +7,7 @@ use super::error::QueryError;
 use super::load::Boundary;
 use super::options::{Budgets, Mode};
 use super::plan::Plan;
+use super::rows::Loaded;
 use super::source::{Clip, Seat, Source};
 use super::token::{At, Mark, Token};
 use crate::codec::Reader;
@@ -147,13 +148,17 @@ impl Query {
             token.sources.push(Mark {
                 name: source.name.clone(),
                 seat: Some(source.seat.clone()),
-                at: Self::mark(source),
+                at: self.mark(source, &token.boundary),
             });
         }
         // Sources that were not added again are still where they were.
         for mark in self.resumed.iter().flat_map(|token| &token.sources) {
             if token.sources.iter().all(|known| known.name != mark.name) {
-                token.sources.push(mark.clone());
+                let mut mark = mark.clone();
+                if let (Some(seat), At::Place { equal, .. }) = (&mark.seat, &mut mark.at) {
+                    *equal = self.still_at(seat, *equal, &token.boundary);
+                }
+                token.sources.push(mark);
             }
         }
         token.encode(&self.plan)
@@ -172,8 +177,29 @@ impl Query {
         left
     }
 
+    /// Lets the parts of a source leave out so many items at the boundary: those
+    /// of the page they begin with, whatever came before it.
+    pub(super) fn clip_page(&mut self, seat: &Seat, equal: u64) {
+        let Some(innermost) = Boundary::innermost(&self.boundary, seat) else {
+            return;
+        };
+        let own = Boundary {
+            seat: seat.clone(),
+            equal,
+            alone: true,
+            ..innermost.clone()
+        };
+        let before = self.resumed.iter_mut().map(|token| &mut token.boundary);
+        for boundaries in before.chain([&mut self.boundary]) {
+            match boundaries.iter_mut().find(|known| known.seat == *seat) {
+                Some(known) => known.clone_from(&own),
+                None => boundaries.insert(1, own.clone()),
+            }
+        }
+    }
+
     /// The boundary behind the last item, with those of earlier runs that are
-    /// equal to it or around it.
+    /// equal to it, around it, or of parts behind it.
     fn boundary_at(&self, last: Last) -> Vec<Boundary> {
         let Some(source) = self.sources.get(last.source as usize) else {
             return Vec::new();
@@ -183,6 +209,7 @@ impl Query {
             seat: source.seat.clone(),
             tie: last.tie,
             equal: last.run,
+            alone: false,
         };
         let mut around = Vec::new();
         let before = self.resumed.iter().flat_map(|token| &token.boundary);
@@ -195,7 +222,7 @@ impl Query {
                 } else {
                     0
                 };
-                new.equal += before.equal - unseen;
+                new.equal = new.equal.saturating_add(before.equal - unseen);
             } else if left.is_around(&new, &self.plan) {
                 around.push(left);
             }
@@ -204,7 +231,8 @@ impl Query {
         around
     }
 
-    fn mark(source: &Source) -> At {
+    /// Where a source stands, if these are the boundaries.
+    fn mark(&self, source: &Source, boundary: &[Boundary]) -> At {
         if source.is_over() {
             return At::Over;
         }
@@ -216,6 +244,7 @@ impl Query {
                 return At::Place {
                     asked: Some(asked),
                     skip: 0,
+                    equal: 0,
                     left: None,
                 };
             }
@@ -223,6 +252,7 @@ impl Query {
             return At::Place {
                 asked: page.asked.clone(),
                 skip: page.index(page.next),
+                equal: self.equal_in_page(source, Some(page), boundary),
                 left: source.left.map(|left| left.saturating_add(here)),
             };
         }
@@ -233,7 +263,36 @@ impl Query {
         At::Place {
             asked,
             skip: source.skip,
+            equal: self.equal_in_page(source, None, boundary),
             left: source.left,
+        }
+    }
+
+    /// How many items at the boundary are in the page at hand, before the place
+    /// where the source stands.
+    fn equal_in_page(&self, source: &Source, page: Option<&Loaded>, boundary: &[Boundary]) -> u64 {
+        if source.left.is_some() {
+            // It cannot be split again.
+            return 0;
+        }
+        let left_out = page.map_or(source.equal, |page| page.left_out);
+        let left_out = self.still_at(&source.seat, left_out, boundary);
+        let now = Boundary::innermost(boundary, &source.seat);
+        let (Some(now), Some(page)) = (now, page) else {
+            return left_out;
+        };
+        let rows = (0..page.next).rev();
+        let given = rows.take_while(|row| page.is_at(&self.plan, source, *row, now));
+        left_out.saturating_add(given.count() as u64)
+    }
+
+    /// So many items at the boundary of the run before, if it still is where it was.
+    fn still_at(&self, seat: &Seat, equal: u64, boundary: &[Boundary]) -> u64 {
+        let before = self.resumed.as_ref().map(|token| &*token.boundary);
+        let before = before.and_then(|before| Boundary::innermost(before, seat));
+        match (before, Boundary::innermost(boundary, seat)) {
+            (Some(before), Some(now)) if before.has_keys_of(now, &self.plan) => equal,
+            _ => 0,
         }
     }
 

@@ -12,6 +12,7 @@ use weir_scan::{Span, Value};
 
 use super::buffer::Buffer;
 use super::key::{Key, Kind, Literal, OwnedKey, Packed, Reduced};
+use super::load::Boundary;
 use super::plan::{Column, Plan};
 use super::source::{Constant, Meta, Source, kind};
 
@@ -54,6 +55,8 @@ pub(crate) struct Loaded {
     pub(super) keys: Vec<Reduced>,
     /// The first item that was not handed out.
     pub(crate) next: usize,
+    /// Items at the boundary that were left out, as handed out in an earlier run.
+    pub(crate) left_out: u64,
     /// How many items right before the first one had equal keys.
     pub(crate) run_before: u64,
     /// The result page that has this buffer, and its index there.
@@ -250,6 +253,23 @@ impl Loaded {
             run += 1;
         }
         run
+    }
+
+    /// Whether a row has the keys of a boundary, and its tie.
+    pub(crate) fn is_at(
+        &self,
+        plan: &Plan,
+        source: &Source,
+        at: usize,
+        boundary: &Boundary,
+    ) -> bool {
+        let key = |key| self.key(plan, &source.constants, at, key);
+        compare(plan, key, row(&boundary.keys)) == Ordering::Equal
+            && same_tie(
+                plan,
+                boundary.tie.as_ref(),
+                self.tie(plan, source, at).as_ref(),
+            )
     }
 
     /// All keys of a row, to be kept.

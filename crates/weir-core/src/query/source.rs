@@ -226,6 +226,8 @@ pub(crate) struct Source {
     pub(crate) left: Option<u64>,
     /// Raw items of the next page that were handed out in an earlier run.
     pub(crate) skip: u32,
+    /// Of these, items at the boundary of that run.
+    pub(crate) equal: u64,
     pub(crate) clip: Clip,
     /// Keys below which nothing comes.
     pub(crate) watermark: Option<Vec<OwnedKey>>,

@@ -2,7 +2,7 @@
 //! (`docs/formats/query-token.md`).
 //!
 //! ```text
-//! version      u8, 2; 1 is read too
+//! version      u8, 3; 1 and 2 are read too
 //! fingerprint  16 bytes: hashes of the query
 //! body         below, in this order; numbers as LEB128
 //! checksum     8 bytes: XXH3-64, seed 5, of all before
@@ -27,9 +27,11 @@ use crate::error_code::ErrorCode;
 pub const TOKEN_BYTES_MAX: usize = 64 << 10;
 /// Most bytes of one key in a token.
 pub const TOKEN_KEY_BYTES_MAX: usize = 4 << 10;
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// The first one: sources by their position, parts not told apart.
 const FIRST: u8 = 1;
+/// Then equal items were counted in a run, not in the page at hand.
+const SECOND: u8 = 2;
 const HEAD: usize = 17;
 
 /// Where a source stands.
@@ -37,11 +39,12 @@ const HEAD: usize = 17;
 pub(crate) enum At {
     /// It is finished.
     Over,
-    /// In the page of this name, behind so many items; with it so many pages
-    /// come, if that is known.
+    /// In the page of this name, behind so many items, of which so many are at
+    /// the boundary; with it so many pages come, if that is known.
     Place {
         asked: Option<Bytes>,
         skip: u32,
+        equal: u64,
         left: Option<u64>,
     },
     /// Before the page of this name, and nothing of it was beyond the boundary
@@ -121,6 +124,7 @@ impl Token {
         for boundary in &self.boundary {
             put_seat(&mut out, &boundary.seat);
             put_varint(&mut out, boundary.equal);
+            out.push(u8::from(boundary.alone));
             put_varint(&mut out, boundary.keys.len() as u64);
             for key in &boundary.keys {
                 put_key(&mut out, key)?;
@@ -145,12 +149,23 @@ impl Token {
                     out.push(if asked.is_some() { 5 } else { 4 });
                     put_bytes(&mut out, asked.as_deref().unwrap_or_default());
                 }
-                At::Place { asked, skip, left } => {
-                    let kind = if left.is_some() { 6 } else { 2 };
+                At::Place {
+                    asked,
+                    skip,
+                    equal,
+                    left,
+                } => {
+                    let kind = match (left, equal) {
+                        (Some(_), _) => 6,
+                        (None, 0) => 2,
+                        (None, _) => 8,
+                    };
                     out.push(kind + u8::from(asked.is_some()));
                     put_varint(&mut out, u64::from(*skip));
-                    if let Some(left) = left {
-                        put_varint(&mut out, *left);
+                    match left {
+                        Some(left) => put_varint(&mut out, *left),
+                        None if *equal > 0 => put_varint(&mut out, *equal),
+                        None => {}
                     }
                     put_bytes(&mut out, asked.as_deref().unwrap_or_default());
                 }
@@ -222,12 +237,22 @@ impl Token {
             let at = match from.u8()? {
                 0 => At::Over,
                 1 => At::Boundary,
-                kind @ (2 | 3 | 6 | 7) => {
+                kind @ (2 | 3 | 6..=9) => {
                     let skip = u32::try_from(from.varint()?).map_err(|_| Short)?;
-                    let left = if kind < 6 { None } else { Some(from.varint()?) };
+                    let (left, equal) = match kind {
+                        6 | 7 => (Some(from.varint()?), 0),
+                        8 | 9 => (None, from.varint()?),
+                        _ if version <= SECOND => (None, token.at_most(skip, seat.as_ref())),
+                        _ => (None, 0),
+                    };
                     let asked = from.bytes()?;
                     let asked = (kind & 1 == 1).then(|| Bytes::copy_from_slice(asked));
-                    At::Place { asked, skip, left }
+                    At::Place {
+                        asked,
+                        skip,
+                        equal,
+                        left,
+                    }
                 }
                 kind @ (4 | 5) => {
                     let asked = from.bytes()?;
@@ -239,6 +264,15 @@ impl Token {
             token.sources.push(Mark { name, seat, at });
         }
         Ok(token)
+    }
+
+    /// The most items at the boundary that there can be among these of a source.
+    fn at_most(&self, skip: u32, seat: Option<&Seat>) -> u64 {
+        let boundary = match seat {
+            Some(seat) => Boundary::innermost(&self.boundary, seat),
+            None => self.boundary.first(),
+        };
+        boundary.map_or(0, |boundary| boundary.equal.min(u64::from(skip)))
     }
 }
 
@@ -263,6 +297,7 @@ fn seat(from: &mut Reader<'_>, version: u8) -> Result<Seat, Short> {
 
 fn boundary(from: &mut Reader<'_>, version: u8) -> Result<Boundary, Short> {
     let (seat, equal) = (seat(from, version)?, from.varint()?);
+    let alone = version > SECOND && from.u8()? != 0;
     let mut keys = Vec::new();
     for _ in 0..from.varint()? {
         keys.push(key(from)?);
@@ -277,6 +312,7 @@ fn boundary(from: &mut Reader<'_>, version: u8) -> Result<Boundary, Short> {
         seat,
         tie,
         equal,
+        alone,
     })
 }
 
@@ -337,6 +373,7 @@ mod tests {
                 seat: Seat::whole(9).below(2).below(70_000),
                 tie: Some(key("\"t\"")),
                 equal: 4,
+                alone: true,
             }],
             fold: vec![1, 2, 3],
             sources: vec![
@@ -346,6 +383,7 @@ mod tests {
                     At::Place {
                         asked: None,
                         skip: 0,
+                        equal: 0,
                         left: None,
                     },
                 ),
@@ -354,6 +392,16 @@ mod tests {
                     At::Place {
                         asked: asked.clone(),
                         skip: 70_000,
+                        equal: 0,
+                        left: None,
+                    },
+                ),
+                mark(
+                    "within",
+                    At::Place {
+                        asked: asked.clone(),
+                        skip: 7,
+                        equal: 3,
                         left: None,
                     },
                 ),
@@ -362,6 +410,7 @@ mod tests {
                     At::Place {
                         asked: asked.clone(),
                         skip: 1,
+                        equal: 0,
                         left: Some(3),
                     },
                 ),
@@ -415,10 +464,43 @@ mod tests {
         let place = At::Place {
             asked,
             skip: 4,
+            // No more than the boundary counts.
+            equal: 2,
             left: None,
         };
         let at: Vec<At> = token.sources.into_iter().map(|mark| mark.at).collect();
         assert_eq!(at, [At::Over, At::Boundary, place]);
+    }
+
+    /// As the second version wrote it: equal items of a page not told from those
+    /// before it. There are no more than were handed out of it.
+    #[test]
+    fn a_token_of_the_second_version_is_read() {
+        let plan = plan("$.a");
+        let mut bytes = vec![2];
+        bytes.extend(plan.fingerprint.map(u64::to_le_bytes).concat());
+        bytes.extend([3, 5, 0, 0, 0, 0, 0]);
+        bytes.extend([0; 16]);
+        // A boundary: a part, count, a key, no tie; no group.
+        bytes.extend([1, 7, 1, 2, 9, 1]);
+        bytes.extend(key("\"k\"").reduced.to_bytes());
+        bytes.extend([0, 0, 0, 0]);
+        // Two sources in a page: that of the boundary, and another one.
+        bytes.extend([2, 1, b'a', 1, 7, 1, 2, 3, 4, 1, b'x']);
+        bytes.extend([1, b'b', 1, 7, 1, 3, 3, 4, 1, b'x']);
+        let sum = crate::digest::hash(5, &bytes);
+        bytes.extend(sum.to_le_bytes());
+        let token = Token::decode(&bytes, &plan).unwrap();
+        assert_eq!(token.boundary[0].seat, Seat::whole(7).below(2));
+        assert!(!token.boundary[0].alone);
+        let place = |equal| At::Place {
+            asked: Some(Bytes::from_static(b"x")),
+            skip: 4,
+            equal,
+            left: None,
+        };
+        let at: Vec<At> = token.sources.into_iter().map(|mark| mark.at).collect();
+        assert_eq!(at, [place(4), place(0)]);
     }
 
     /// Bytes with a right checksum, whatever they say.
