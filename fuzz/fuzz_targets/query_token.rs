@@ -17,7 +17,7 @@ use weir_core::query::{
 /// Turns after which a run is let go.
 const TURNS_MAX: usize = 64;
 
-fn texts() -> [QueryText; 4] {
+fn texts() -> [QueryText; 5] {
     let text = |order: &str, select: &str, group: &str, mode| QueryText {
         order: order.into(),
         select: select.into(),
@@ -34,6 +34,7 @@ fn texts() -> [QueryText; 4] {
             distinct: true,
             ..text("$.a", "$.a", "", None)
         },
+        text("$.b", "", "", Some(Mode::Sort)),
     ]
 }
 
@@ -53,7 +54,7 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     let _ = TopicToken::decode(data);
-    let Some(text) = texts().into_iter().nth(usize::from(which & 3)) else {
+    let Some(text) = texts().into_iter().nth(usize::from(which >> 4) % 5) else {
         return;
     };
     let _ = Sieve::new(&text, "t", which & 8 != 0);
@@ -82,6 +83,15 @@ fuzz_target!(|data: &[u8]| {
         match query.next(Bounds::default()) {
             Ok(Step::Need(needs)) => {
                 for need in needs {
+                    // Wherever it stands, it moves, or falls into two.
+                    if usize::from(which & 3) > turn {
+                        let parts = (0..=turn).map(|part| SourceOptions {
+                            first: need.continuation.clone(),
+                            ..options(&format!("{}.{turn}.{part}", need.source))
+                        });
+                        let _ = query.replace(need.source, parts.collect());
+                        continue;
+                    }
                     let page =
                         Bytes::from_static(b"[{\"a\":1,\"b\":\"x\"},{\"a\":2},{\"a\":2,\"b\":0}]");
                     let next = (turn < 3).then(|| Bytes::from(turn.to_string()));

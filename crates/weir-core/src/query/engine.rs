@@ -293,11 +293,12 @@ impl Query {
         if source.ended {
             return Err(QueryError::new(ErrorCode::SourceFinished).of(id, &source.name));
         }
+        let sorts = self.planned_mode() == Mode::Sort;
         if let Some(source) = self.sources.get_mut(id.index()) {
             source.ended = true;
             source.asked = None;
             // Where pages are not the same again, it is asked again.
-            let paged = |page: &Loaded| page.starts.is_empty();
+            let paged = |page: &Loaded| page.starts.is_empty() && !sorts;
             if source.stable && source.pages.front().is_some_and(paged) {
                 source.left = Some(0);
             }

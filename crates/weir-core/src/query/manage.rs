@@ -197,7 +197,8 @@ impl Query {
             constants,
             pages: Pages::default(),
             ended: false,
-            asked: options.first,
+            asked: options.first.clone(),
+            first: options.first,
             left: None,
             skip: 0,
             equal: 0,
@@ -259,6 +260,7 @@ impl Query {
                 left,
             }) => {
                 source.asked.clone_from(asked);
+                source.first.clone_from(asked);
                 source.skip = *skip;
                 source.equal = *equal;
                 source.left = *left;

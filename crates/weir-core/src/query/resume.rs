@@ -75,10 +75,10 @@ impl Query {
         match self.planned_mode() {
             Mode::Arrival => return Some("results come as pages do"),
             Mode::Sort if plan.limit.is_none() => return Some("a sort without limit"),
-            Mode::Sort => {
-                let stable = self.sources.iter().all(|source| source.stable);
-                return (!stable).then_some("a sort over sources that are not stable");
+            Mode::Sort if self.sources.iter().any(|source| !source.stable) => {
+                return Some("a sort over sources that are not stable");
             }
+            Mode::Sort => return self.names_twice(),
             Mode::Sequential | Mode::RoundRobin | Mode::Merge => {}
         }
         if !plan.group.is_empty() && !plan.groups_in_order() {
@@ -87,10 +87,8 @@ impl Query {
         if plan.distinct && !plan.makes() && !plan.distinct_in_order() {
             return Some("distinct values that the order does not keep together");
         }
-        let mut names: Vec<&[u8]> = self.sources.iter().map(|source| &*source.name).collect();
-        names.sort_unstable();
-        if names.array_windows().any(|[one, other]| one == other) {
-            return Some("two sources have one name");
+        if let Some(what) = self.names_twice() {
+            return Some(what);
         }
         let merge = self.planned_mode() == Mode::Merge;
         let lost = |source: &Source| !source.stable && (source.tie.is_none() || !merge);
@@ -98,6 +96,13 @@ impl Query {
             return Some("a source that is neither stable nor has a tie in a merge");
         }
         None
+    }
+
+    fn names_twice(&self) -> Option<&'static str> {
+        let mut names: Vec<&[u8]> = self.sources.iter().map(|source| &*source.name).collect();
+        names.sort_unstable();
+        let twice = names.array_windows().any(|[one, other]| one == other);
+        twice.then_some("two sources have one name")
     }
 
     /// Where the query stands, to go on later from the next result: at most
@@ -129,10 +134,8 @@ impl Query {
             distinct: self.stages.distinct.as_ref().and_then(|d| d.last),
             ..Token::default()
         };
-        if mode == Mode::Sort {
-            return token.encode(&self.plan);
-        }
-        if let Some(fold) = &self.stages.fold
+        if mode != Mode::Sort
+            && let Some(fold) = &self.stages.fold
             && !fold.save(&mut token.fold)
         {
             let what = "groups are being handed out";
@@ -148,7 +151,10 @@ impl Query {
             token.sources.push(Mark {
                 name: source.name.clone(),
                 seat: Some(source.seat.clone()),
-                at: self.mark(source, &token.boundary),
+                at: match mode {
+                    Mode::Sort => Self::beginning(source),
+                    _ => self.mark(source, &token.boundary),
+                },
             });
         }
         // Sources that were not added again are still where they were.
@@ -268,6 +274,17 @@ impl Query {
         }
     }
 
+    /// Where a sort begins with a source again; one that was replaced has the pages
+    /// that it had.
+    fn beginning(source: &Source) -> At {
+        At::Place {
+            asked: source.first.clone(),
+            skip: 0,
+            equal: 0,
+            left: source.left.map(|left| left.saturating_add(source.pages_in)),
+        }
+    }
+
     /// How many items at the boundary are in the page at hand, before the place
     /// where the source stands.
     fn equal_in_page(&self, source: &Source, page: Option<&Loaded>, boundary: &[Boundary]) -> u64 {
@@ -321,11 +338,11 @@ impl Query {
     }
 
     /// Names of the sources of the run that the token is of. Nothing without one;
-    /// that of a sort does not know them.
+    /// in early versions that of a sort does not know them.
     #[must_use]
     pub fn sources_before(&self) -> Option<impl Iterator<Item = &[u8]>> {
         let token = self.resumed.as_ref();
-        let token = token.filter(|token| token.mode != Mode::Sort as u8)?;
+        let token = token.filter(|token| token.mode != Mode::Sort as u8 || token.names_sorted)?;
         Some(token.sources.iter().map(|mark| &*mark.name))
     }
 

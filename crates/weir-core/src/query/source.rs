@@ -219,6 +219,8 @@ pub(crate) struct Source {
     pub(crate) constants: Vec<Option<Constant>>,
     pub(crate) pages: Pages,
     pub(crate) ended: bool,
+    /// What names its first page.
+    pub(crate) first: Option<Bytes>,
     /// What names the page that comes next.
     pub(crate) asked: Option<Bytes>,
     /// Pages that still come, where that is known: others were put in its place,

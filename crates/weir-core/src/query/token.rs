@@ -30,7 +30,8 @@ pub const TOKEN_KEY_BYTES_MAX: usize = 4 << 10;
 const VERSION: u8 = 3;
 /// The first one: sources by their position, parts not told apart.
 const FIRST: u8 = 1;
-/// Then equal items were counted in a run, not in the page at hand.
+/// Then equal items were counted in a run, not in the page at hand; a sort did
+/// not know its sources.
 const SECOND: u8 = 2;
 const HEAD: usize = 17;
 
@@ -67,6 +68,8 @@ pub(crate) struct Mark {
 pub(crate) struct Token {
     /// Of the first version: turns are positions, and seats are not known.
     pub(crate) first: bool,
+    /// Whether it knows the sources of a sort.
+    pub(crate) names_sorted: bool,
     /// Number of the mode.
     pub(crate) mode: u8,
     /// Results handed out, for a query that has to sort again.
@@ -211,6 +214,7 @@ impl Token {
     fn read(from: &mut Reader<'_>, version: u8) -> Result<Self, Short> {
         let mut token = Self {
             first: version == FIRST,
+            names_sorted: version > SECOND,
             mode: from.u8()?,
             results: from.varint()?,
             offset: from.varint()?,
@@ -362,6 +366,7 @@ mod tests {
         let asked = Some(Bytes::from_static(b"page 7"));
         Token {
             first: false,
+            names_sorted: true,
             mode: 3,
             results: 300,
             offset: 1,
@@ -492,7 +497,7 @@ mod tests {
         bytes.extend(sum.to_le_bytes());
         let token = Token::decode(&bytes, &plan).unwrap();
         assert_eq!(token.boundary[0].seat, Seat::whole(7).below(2));
-        assert!(!token.boundary[0].alone);
+        assert!(!token.boundary[0].alone && !token.names_sorted);
         let place = |equal| At::Place {
             asked: Some(Bytes::from_static(b"x")),
             skip: 4,

@@ -256,7 +256,7 @@ proptest! {
     fn splits_and_tokens_do_not_show(
         lists in prop::collection::vec(prop::collection::vec((0..4u8, 1..4usize), 0..10), 1..4),
         mode in prop::sample::select(vec![
-            Mode::Merge, Mode::Merge, Mode::Merge, Mode::Sequential, Mode::RoundRobin,
+            Mode::Merge, Mode::Merge, Mode::Merge, Mode::Sort, Mode::Sequential, Mode::RoundRobin,
         ]),
         keys in 1..4u8,
         stable in any::<bool>(),
