@@ -61,6 +61,8 @@ pub struct Query {
     skipped: u64,
     serial: u64,
     done: bool,
+    /// What the next call fails with: results came before it.
+    pub(super) fault: Option<QueryError>,
     failed: Option<QueryError>,
 }
 
@@ -155,6 +157,7 @@ impl Query {
             skipped: 0,
             serial: 0,
             done: false,
+            fault: None,
             failed: None,
         }
     }
@@ -308,7 +311,7 @@ impl Query {
     }
 
     /// Results if there are any, else what is needed, else the end. Everything
-    /// that can be decided is handed out first.
+    /// that can be decided is handed out first, also before an error.
     ///
     /// # Errors
     /// Final: each further call repeats it. Result pages that were handed out
@@ -317,7 +320,10 @@ impl Query {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        let step = self.step(bounds);
+        let step = match self.fault.take() {
+            Some(fault) => Err(fault),
+            None => self.step(bounds),
+        };
         if let Err(error) = &step {
             self.failed = Some(error.clone());
             self.release();
@@ -337,33 +343,36 @@ impl Query {
             serial: self.serial,
             made: Vec::new(),
         };
-        let runs = self.mode == Some(Mode::Merge) && self.stages.fold.is_none();
-        let mut end = false;
-        while !out.is_full() && self.stages.limit != Some(0) {
-            match self.pull()? {
-                Pull::Source(source) if runs => self.hand_on_run(source, &mut out)?,
-                Pull::Source(source) => self.hand_on(source, &mut out)?,
-                Pull::Sorted => {
-                    if !self.hand_on_sorted(&mut out)? {
-                        end = !self.drain(&mut out);
-                        break;
-                    }
-                }
-                Pull::Blocked => break,
-                Pull::End => {
-                    end = !self.drain(&mut out);
-                    break;
-                }
-            }
-        }
+        let filled = self.fill(&mut out);
         self.flow.results += out.page.items.len() as u64;
         if let Some(page) = out.finish(&self.account, self.skipped) {
+            self.fault = filled.err();
             return Ok(Step::Ready(page));
         }
+        let end = filled?;
         if end || self.stages.limit == Some(0) {
             return Ok(self.end());
         }
         Ok(Step::Need(self.needs()))
+    }
+
+    /// Puts results on the page until it is full; true at the end of all.
+    fn fill(&mut self, out: &mut Filling) -> Result<bool, QueryError> {
+        let runs = self.mode == Some(Mode::Merge) && self.stages.fold.is_none();
+        while !out.is_full() && self.stages.limit != Some(0) {
+            match self.pull()? {
+                Pull::Source(source) if runs => self.hand_on_run(source, out)?,
+                Pull::Source(source) => self.hand_on(source, out)?,
+                Pull::Sorted => {
+                    if !self.hand_on_sorted(out)? {
+                        return Ok(!self.drain(out));
+                    }
+                }
+                Pull::Blocked => break,
+                Pull::End => return Ok(!self.drain(out)),
+            }
+        }
+        Ok(false)
     }
 
     fn end(&mut self) -> Step {
@@ -417,11 +426,12 @@ impl Query {
         let Some(from) = self.sources.get_mut(source as usize) else {
             return Ok(());
         };
-        let mut made = None;
+        let (mut made, mut fault) = (None, Ok(()));
         if let Some(fold) = &mut self.stages.fold {
             if let Some(page) = from.pages.front() {
-                let added = fold.add(&self.plan, from, page, page.next);
-                made = added.map_err(|error| placed(error, id, from, page.number))?;
+                let row = page.next;
+                let added = fold.add(&self.plan, from, page, row, &mut made);
+                fault = added.map_err(|error| placed(error, id, from, page.number));
             }
         } else if let Some(page) = from.pages.front_mut() {
             let row = page.next;
@@ -435,13 +445,14 @@ impl Query {
         if let Some(made) = made {
             self.stages.take_made(&made, out);
         }
+        fault?;
         self.advance(source);
         Ok(())
     }
 
     /// The same with the next item of the sorter; false at the end.
     fn hand_on_sorted(&mut self, out: &mut Filling) -> Result<bool, QueryError> {
-        let mut made = None;
+        let (mut made, mut fault) = (None, Ok(()));
         let sorter = &mut self.flow.sorter;
         let Some((id, page, row)) = sorter.next(&self.plan, &self.sources) else {
             return Ok(false);
@@ -450,8 +461,8 @@ impl Query {
             return Ok(true);
         };
         if let Some(fold) = &mut self.stages.fold {
-            let added = fold.add(&self.plan, from, page, row);
-            made = added.map_err(|error| placed(error, id, from, page.number))?;
+            let added = fold.add(&self.plan, from, page, row, &mut made);
+            fault = added.map_err(|error| placed(error, id, from, page.number));
         } else {
             let taken = self.stages.take(&self.plan, page, row, id, out);
             let number = page.number;
@@ -461,6 +472,7 @@ impl Query {
         if let Some(made) = made {
             self.stages.take_made(&made, out);
         }
+        fault?;
         Ok(true)
     }
 

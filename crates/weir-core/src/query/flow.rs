@@ -122,12 +122,19 @@ impl Query {
         let Some(page) = from.pages.front_mut() else {
             return Ok(());
         };
+        let began = page.next;
         loop {
             let row = page.next;
             let taken = stages.take(&self.plan, page, row, SourceId(source), out);
             if let Err(error) = taken {
                 let number = page.number;
-                return Err(placed(error, SourceId(source), from, number));
+                let error = placed(error, SourceId(source), from, number);
+                // What came before it has been handed on.
+                if row > began {
+                    flow.last_row = Some((source, row - 1));
+                    self.refresh(source);
+                }
+                return Err(error);
             }
             let Some(head) = page.heads.get(row + 1) else {
                 break;

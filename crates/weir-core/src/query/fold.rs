@@ -213,33 +213,33 @@ impl Fold {
         new
     }
 
-    /// Takes an item. Returns the group that is complete by that, if any.
+    /// Takes an item; `complete` is the group that is complete by that, if any, also
+    /// where the item is refused.
     pub(crate) fn add(
         &mut self,
         plan: &Plan,
         source: &Source,
         page: &Loaded,
         row: usize,
-    ) -> Result<Option<Vec<u8>>, QueryError> {
-        let mut complete = None;
+        complete: &mut Option<Vec<u8>>,
+    ) -> Result<(), QueryError> {
         let at = if plan.group.is_empty() {
             0
         } else {
             self.key(plan, source, page, row)?;
-            self.place(plan, &mut complete)?
+            self.place(plan, complete)?
         };
         let Some(group) = self.groups.get_mut(at) else {
-            return Ok(complete);
+            return Ok(());
         };
         if source.partial
             && let Some(parts) = &self.parts
         {
             let item = page.bytes(page.head(row).span);
-            group.add_partial(plan, item, parts, &mut self.found)?;
+            group.add_partial(plan, item, parts, &mut self.found)
         } else {
-            group.add(plan, page, row)?;
+            group.add(plan, page, row)
         }
-        Ok(complete)
     }
 
     /// Writes the group key of an item into the scratch.

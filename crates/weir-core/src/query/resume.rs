@@ -58,6 +58,9 @@ impl Query {
 
     /// Why there can be no token now.
     fn token_obstacle(&self) -> Option<&'static str> {
+        if self.fault.is_some() && self.stages.fold.is_some() {
+            return Some("a part of an item was added to a group");
+        }
         let retired = |source: &&Source| source.left.is_some() && !source.pages.is_empty();
         for source in self.sources.iter().filter(retired) {
             let page = source.pages.front();
