@@ -8,8 +8,15 @@ import (
 	"testing"
 )
 
-// TestReadmeQuickStart does what the README says, in an empty directory.
-func TestReadmeQuickStart(t *testing.T) {
+// TestReadme does what the README says, in an empty directory for each program.
+func TestReadme(t *testing.T) {
+	for _, heading := range []string{"## Quick start", "## Queries over foreign pages"} {
+		t.Run(heading, func(t *testing.T) { program(t, heading) })
+	}
+}
+
+// program runs the program below a heading.
+func program(t *testing.T, heading string) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -18,9 +25,9 @@ func TestReadmeQuickStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, start, found := strings.Cut(string(text), "## Quick start")
+	_, start, found := strings.Cut(string(text), heading)
 	if !found {
-		t.Fatal("the README has no quick start")
+		t.Fatal("the README has no such heading")
 	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(block(t, start, "go")), 0o600); err != nil {
