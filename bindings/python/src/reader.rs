@@ -146,14 +146,15 @@ impl Reader {
 /// What holds now, and then what comes: an iterator of records.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Latest {
-    latest: Exclusive<weir::Latest>,
+    /// And what was read for a call that a signal broke off.
+    latest: Exclusive<(weir::Latest, Option<Record>)>,
     patience: Option<f64>,
 }
 
 impl Latest {
     pub(crate) fn new(latest: weir::Latest, patience: Option<f64>) -> Self {
         Self {
-            latest: Exclusive::new(latest),
+            latest: Exclusive::new((latest, None)),
             patience,
         }
     }
@@ -166,10 +167,19 @@ impl Latest {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Record>> {
-        wait::sliced(py, wait::until(self.patience)?, |_| {
-            // It waits no longer than a slice by itself.
-            let found = self.latest.lock()?.next().transpose()?;
-            Ok(found.map(|current| Record::of_value(current.value).replayed(current.replay)))
-        })
+        let there = wait::sliced(py, wait::until(self.patience)?, |_| {
+            let mut inside = self.latest.lock()?;
+            let (latest, kept) = &mut *inside;
+            if kept.is_none() {
+                // It waits no longer than a slice by itself.
+                let found = latest.next().transpose()?;
+                *kept = found.map(|one| Record::of_value(one.value).replayed(one.replay));
+            }
+            Ok(kept.is_some().then_some(()))
+        })?;
+        match there {
+            Some(()) => Ok(self.latest.lock()?.1.take()),
+            None => Ok(None),
+        }
     }
 }

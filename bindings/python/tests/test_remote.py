@@ -14,13 +14,14 @@ import weir
 from conftest import Server
 
 
-def test_what_a_reader_got_when_a_signal_came_is_read_next(server: Server) -> None:
+@pytest.mark.parametrize("latest", [False, True])
+def test_what_came_with_a_signal_is_read_next(latest: bool, server: Server) -> None:
     class Over(Exception):
         pass
 
     def append(_number: int, _frame: object) -> None:
         with weir.connect(server.url) as other:
-            other.topic("t").append("x")
+            other.topic("t").put("k", "x")
             other.topic("t").get("none")
         raise Over
 
@@ -30,16 +31,22 @@ def test_what_a_reader_got_when_a_signal_came_is_read_next(server: Server) -> No
             topic = store.topic("t")
             topic.ensure()
             reader = topic.listen(timeout=10)
-            heard = []
+            current = topic.latest(timeout=10)
+            heard: list[int] = []
+
+            def read() -> list[int]:
+                if latest:
+                    return [next(current).offset]
+                return [record.offset for record in reader.next_page(10) or ()]
+
             for offset in range(2, 12):
                 timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
                 timer.start()
                 with pytest.raises(Over):
-                    reader.next_page(10)
+                    read()
                 timer.join()
-                assert reader.position <= offset
-                page = reader.next_page(10)
-                heard += [record.offset for record in page or ()]
+                assert latest or reader.position <= offset
+                heard += read()
             assert heard == list(range(2, 12))
     finally:
         signal.signal(signal.SIGUSR1, before)
