@@ -17,18 +17,13 @@ fuzz_target!(|input: &[u8]| {
     let Ok(text) = std::str::from_utf8(text) else {
         return;
     };
-    // Some expressions take a power of the item's size.
-    let item = &item[..item.len().min(256)];
     match Path::parse(text) {
         Ok(path) => assert_eq!(Path::parse(&path.to_string()).as_ref(), Ok(&path)),
         Err(error) => assert!(error.offset <= text.len()),
     }
-    if text.matches("..").count() + text.matches('*').count() > 3 {
-        return;
-    }
     match Query::parse(text) {
         Ok(query) => {
-            for value in query.all(item, &()) {
+            for value in query.all(item, &()).unwrap_or_default() {
                 let found = value.span.of(item);
                 assert!(!found.is_empty() && value.span.end() <= item.len());
                 if fingerprint(found, |bytes| bytes.len() as u128).is_ok() {

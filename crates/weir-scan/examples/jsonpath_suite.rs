@@ -56,6 +56,7 @@ fn check(case: &Value, document: &str) -> Result<(), String> {
     }
     let query = query.map_err(|error| error.to_string())?;
     let found = query.all(document.as_bytes(), &());
+    let found = found.map_err(|error| error.to_string())?;
     let found = found.iter().map(|value| {
         let text = value.span.of(document.as_bytes());
         serde_json::from_slice(text).unwrap_or(Value::Null)

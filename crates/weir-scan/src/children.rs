@@ -14,6 +14,7 @@ pub(crate) struct Children<'w, 'a> {
     object: bool,
     /// Where the next child is expected; `None` after the last one or a fault.
     at: Option<usize>,
+    passed: usize,
 }
 
 /// One child.
@@ -36,7 +37,13 @@ impl<'w, 'a> Children<'w, 'a> {
             walk,
             object,
             at: (some && !empty).then_some(first),
+            passed: first,
         }
+    }
+
+    /// How far the bytes were looked at, white space included.
+    pub(crate) fn passed(&self) -> usize {
+        self.passed
     }
 
     fn step(&mut self, at: usize) -> Result<Child, Fault> {
@@ -61,8 +68,12 @@ impl<'w, 'a> Children<'w, 'a> {
             escaped,
         };
         let after = blanks(bytes, end);
+        self.passed = after;
         self.at = match (bytes.get(after), self.object) {
-            (Some(b','), _) => Some(blanks(bytes, after + 1)),
+            (Some(b','), _) => {
+                self.passed = blanks(bytes, after + 1);
+                Some(self.passed)
+            }
             (Some(b'}'), true) | (Some(b']'), false) => None,
             _ => return Err(unexpected(bytes, after)),
         };

@@ -22,11 +22,16 @@ use std::cmp::Ordering;
 
 /// Whether two JSON values are equal. White space around them does not count.
 pub fn equal(a: &[u8], b: &[u8]) -> bool {
+    equal_paid(a, b, &mut 0)
+}
+
+/// As [`equal`]; adds to `steps` the bytes that were passed over, once for each level around them.
+pub(crate) fn equal_paid(a: &[u8], b: &[u8], steps: &mut usize) -> bool {
     let long = |value: &[u8]| value.len() as u64 > PAGE_BYTES_LIMIT;
     if long(a) || long(b) {
         return false;
     }
-    same(trim(a), trim(b), Limits::default().depth_max)
+    same(trim(a), trim(b), Limits::default().depth_max, steps)
 }
 
 fn trim(value: &[u8]) -> &[u8] {
@@ -36,7 +41,8 @@ fn trim(value: &[u8]) -> &[u8] {
     value.get(..end.map_or(0, |end| end + 1)).unwrap_or(&[])
 }
 
-fn same(a: &[u8], b: &[u8], depth: u32) -> bool {
+fn same(a: &[u8], b: &[u8], depth: u32, steps: &mut usize) -> bool {
+    *steps += a.len() + b.len();
     let tag = tag_of(a.first());
     if tag != tag_of(b.first()) {
         return false;
@@ -46,11 +52,11 @@ fn same(a: &[u8], b: &[u8], depth: u32) -> bool {
         Tag::Null | Tag::False | Tag::True => a == b,
         Tag::Number => compare_numbers(a, b) == Ordering::Equal,
         Tag::String => Text::new(a) == Text::new(b),
-        Tag::Array | Tag::Object => depth > 0 && same_children(a, b, tag, depth),
+        Tag::Array | Tag::Object => depth > 0 && same_children(a, b, tag, depth, steps),
     }
 }
 
-fn same_children(a: &[u8], b: &[u8], tag: Tag, depth: u32) -> bool {
+fn same_children(a: &[u8], b: &[u8], tag: Tag, depth: u32, steps: &mut usize) -> bool {
     let no_paths = PathSet::none();
     let (Some(first), Some(second)) = (children(a, &no_paths), children(b, &no_paths)) else {
         return false;
@@ -64,7 +70,7 @@ fn same_children(a: &[u8], b: &[u8], tag: Tag, depth: u32) -> bool {
     first.len() == second.len()
         && first.iter().zip(&second).all(|(x, y)| {
             name_of(a, x) == name_of(b, y)
-                && same(x.value.span.of(a), y.value.span.of(b), depth - 1)
+                && same(x.value.span.of(a), y.value.span.of(b), depth - 1, steps)
         })
 }
 

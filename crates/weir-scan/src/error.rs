@@ -132,3 +132,16 @@ impl fmt::Display for PlanError {
 }
 
 impl std::error::Error for PlanError {}
+
+/// An expression would take more steps in an item than [`STEPS_PER_BYTE`](crate::STEPS_PER_BYTE) and
+/// its size allow, or nobody wants the answer any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfSteps;
+
+impl fmt::Display for OutOfSteps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("more steps in an item than its size allows")
+    }
+}
+
+impl std::error::Error for OutOfSteps {}

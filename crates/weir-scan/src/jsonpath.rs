@@ -1,9 +1,10 @@
 //! JSONPath (RFC 9535) over the bytes of an item: queries that yield values, filters that are true or
 //! false.
 //!
-//! Invariants: what is yielded is a span of the item; nothing in the data makes an evaluation fail:
-//! what is not there, not of the right type or not JSON yields nothing; recursion is as deep as the
-//! expression, not as the data. What must never happen here: a tree of the data.
+//! Invariants: what is yielded is a span of the item; what is not there, not of the right type or not
+//! JSON yields nothing; an evaluation fails only where it would take more steps than the item has
+//! room for ([`STEPS_PER_BYTE`]), and that follows from expression and item alone; recursion is as
+//! deep as the expression, not as the data. What must never happen here: a tree of the data.
 
 mod ast;
 mod compare;
@@ -12,7 +13,7 @@ mod parse;
 mod regex;
 mod unicode;
 
-use crate::error::PathError;
+use crate::error::{OutOfSteps, PathError};
 use crate::find::find;
 use crate::items::{Span, Value};
 use crate::path::Path;
@@ -25,6 +26,24 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::ControlFlow;
 
+/// Most steps of an evaluation, for each byte of the item and each walk of the expression (`..`, or `$`
+/// inside of a filter selector; one more for the rest). A step is a byte that is passed; a value that
+/// is looked at takes eight more.
+pub const STEPS_PER_BYTE: u64 = 128;
+
+/// Walks that count for [`STEPS_PER_BYTE`].
+pub const WALKS_PAID_MAX: u32 = 8;
+
+/// Steps that an evaluation may take in any item, however small: about ten milliseconds.
+pub const STEPS_MIN: u64 = 4 << 20;
+
+/// Steps for an item of so many bytes.
+fn steps(walks: u32, bytes: usize) -> u64 {
+    let walks = u64::from(walks.saturating_add(1).min(WALKS_PAID_MAX));
+    let steps = (bytes as u64).saturating_mul(walks * STEPS_PER_BYTE);
+    steps.max(STEPS_MIN)
+}
+
 /// Values that an expression names and the item does not hold: `param(name)` and `meta(name)`.
 pub trait Bindings {
     /// The bound value `name`, one JSON scalar as text; `None` if nothing is bound, which yields
@@ -33,6 +52,12 @@ pub trait Bindings {
 
     /// The property `name` of the record, one JSON scalar as text; `None` if there is no such one.
     fn meta(&self, name: &str) -> Option<Cow<'_, [u8]>>;
+
+    /// Whether the answer is still wanted: asked now and then in a long evaluation, which ends with
+    /// [`OutOfSteps`] where it is not.
+    fn wanted(&self) -> bool {
+        true
+    }
 }
 
 /// Nothing is bound.
@@ -51,6 +76,7 @@ impl Bindings for () {
 pub struct Query {
     segments: Vec<Segment>,
     paths: Paths,
+    walks: u32,
 }
 
 impl Query {
@@ -59,34 +85,45 @@ impl Query {
     /// # Errors
     /// With the byte where the text stops being a query of RFC 9535 or breaks its rules of types.
     pub fn parse(text: &str) -> Result<Self, PathError> {
-        let (segments, paths) = parse::query(text)?;
-        Ok(Self { segments, paths })
+        let (segments, paths, walks) = parse::query(text)?;
+        Ok(Self {
+            segments,
+            paths,
+            walks,
+        })
     }
 
     /// Visits the values in `item`, one JSON value with or without white space around it, until
     /// `visit` breaks.
+    ///
+    /// # Errors
+    /// The item takes more than [`STEPS_PER_BYTE`]; what was visited counts as nothing then.
     pub fn visit(
         &self,
         item: &[u8],
         bindings: &dyn Bindings,
         mut visit: impl FnMut(Value) -> ControlFlow<()>,
-    ) {
+    ) -> Result<(), OutOfSteps> {
         if item.len() as u64 > PAGE_BYTES_LIMIT {
-            return;
+            return Ok(());
         }
         let found = self.paths.find(item);
-        let evaluation = Evaluation::new(item, blanks(item, 0), &found, bindings);
-        let _ = evaluation.query(&self.segments, &mut visit);
+        let (start, steps) = (blanks(item, 0), steps(self.walks, item.len()));
+        let evaluation = Evaluation::new(item, start, &found, bindings, steps);
+        evaluation.query(&self.segments, &mut visit)
     }
 
     /// All values in `item`.
-    pub fn all(&self, item: &[u8], bindings: &dyn Bindings) -> Vec<Value> {
+    ///
+    /// # Errors
+    /// The item takes more than [`STEPS_PER_BYTE`].
+    pub fn all(&self, item: &[u8], bindings: &dyn Bindings) -> Result<Vec<Value>, OutOfSteps> {
         let mut all = Vec::new();
         self.visit(item, bindings, |value| {
             all.push(value);
             ControlFlow::Continue(())
-        });
-        all
+        })?;
+        Ok(all)
     }
 }
 
@@ -98,6 +135,7 @@ pub struct Filter {
     paths: Paths,
     params: Vec<Box<str>>,
     metas: Vec<Box<str>>,
+    walks: u32,
 }
 
 impl Filter {
@@ -109,12 +147,13 @@ impl Filter {
     /// # Errors
     /// With the byte where the text stops being a logical expression or breaks the rules of types.
     pub fn parse(text: &str) -> Result<Self, PathError> {
-        let (expression, paths, [params, metas]) = parse::filter(text)?;
+        let (expression, paths, [params, metas], walks) = parse::filter(text)?;
         Ok(Self {
             expression,
             paths,
             params,
             metas,
+            walks,
         })
     }
 
@@ -141,28 +180,36 @@ impl Filter {
     }
 
     /// Whether the expression is true of `item`, one JSON value with or without white space around.
-    pub fn matches(&self, item: &[u8], bindings: &dyn Bindings) -> bool {
+    ///
+    /// # Errors
+    /// The item takes more than [`STEPS_PER_BYTE`].
+    pub fn matches(&self, item: &[u8], bindings: &dyn Bindings) -> Result<bool, OutOfSteps> {
         if item.len() as u64 > PAGE_BYTES_LIMIT {
-            return false;
+            return Ok(false);
         }
         let found = self.paths.find(item);
-        Evaluation::new(item, blanks(item, 0), &found, bindings).test(&self.expression)
+        let (start, steps) = (blanks(item, 0), steps(self.walks, item.len()));
+        Evaluation::new(item, start, &found, bindings, steps).test(&self.expression)
     }
 
     /// As [`matches`](Self::matches) for the item at `item` in `page`, where `found` are the values of
     /// [`paths`](Self::paths) in it, in their order, with spans in the same page.
+    ///
+    /// # Errors
+    /// The item takes more than [`STEPS_PER_BYTE`].
     pub fn matches_found(
         &self,
         page: &[u8],
         item: Span,
         found: &[Value],
         bindings: &dyn Bindings,
-    ) -> bool {
+    ) -> Result<bool, OutOfSteps> {
         let Some(page) = page.get(..item.end()) else {
-            return false;
+            return Ok(false);
         };
         let start = blanks(page, item.offset as usize);
-        Evaluation::new(page, start, found, bindings).test(&self.expression)
+        let steps = steps(self.walks, item.len as usize);
+        Evaluation::new(page, start, found, bindings, steps).test(&self.expression)
     }
 }
 

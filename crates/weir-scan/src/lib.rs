@@ -34,10 +34,10 @@ mod token;
 mod walk;
 
 pub use equality::{equal, fingerprint};
-pub use error::{PathError, PathErrorKind, PlanError, ScanError, ScanErrorKind};
+pub use error::{OutOfSteps, PathError, PathErrorKind, PlanError, ScanError, ScanErrorKind};
 pub use find::find;
 pub use items::{Items, Span, Tag, Value};
-pub use jsonpath::{Bindings, Filter, Query};
+pub use jsonpath::{Bindings, Filter, Query, STEPS_MIN, STEPS_PER_BYTE, WALKS_PAID_MAX};
 pub use kernel::{Simd, build_info};
 pub use number::{Number, compare_numbers};
 pub use path::{EXPRESSION_BYTES_MAX, PATH_STEPS_MAX, Path, Step};

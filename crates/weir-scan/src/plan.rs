@@ -152,6 +152,11 @@ impl Plan {
         &self.shape
     }
 
+    /// What happens with bad items.
+    pub fn bad_item(&self) -> BadItem {
+        self.bad_item
+    }
+
     /// What is checked.
     pub fn level(&self) -> Level {
         self.level

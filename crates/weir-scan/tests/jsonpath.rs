@@ -2,8 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt::Write as _;
-use weir_scan::{Bindings, Filter, Level, PathError, PathErrorKind, Plan, Query, Shape, scan};
+use weir_scan::{
+    Bindings, Filter, Level, OutOfSteps, PathError, PathErrorKind, Plan, Query, Shape, scan,
+};
 
 const QUERIES: &str = include_str!("../../../vectors/jsonpath/queries.txt");
 const FILTERS: &str = include_str!("../../../vectors/jsonpath/filters.txt");
@@ -47,7 +50,7 @@ fn yielded(text: &str, item: &str) -> String {
         Ok(query) => query,
         Err(error) => return refusal(error),
     };
-    let values = query.all(item.as_bytes(), &Bound);
+    let values = query.all(item.as_bytes(), &Bound).unwrap();
     let values = values.iter().map(|value| {
         let text = value.span.of(item.as_bytes());
         std::str::from_utf8(text).unwrap()
@@ -68,7 +71,7 @@ fn judged(text: &str, item: &str) -> String {
     let (span, found) = (items.item(1).unwrap(), items.values(1));
     let in_page = filter.matches_found(page.as_bytes(), span, found, &Bound);
     assert_eq!(alone, in_page, "{text}");
-    format!("=> {alone}")
+    format!("=> {}", alone.unwrap())
 }
 
 #[track_caller]
@@ -135,10 +138,10 @@ fn nothing_in_data_makes_a_filter_fail() {
         "]",
         "{\"b\":[\"}",
     ] {
-        assert!(!filter.matches(broken.as_bytes(), &()), "{broken}");
+        assert!(!filter.matches(broken.as_bytes(), &()).unwrap(), "{broken}");
     }
     // What can be read of it counts.
-    assert!(filter.matches(b"{\"a\":1,\"c\":[,]}", &()));
+    assert!(filter.matches(b"{\"a\":1,\"c\":[,]}", &()).unwrap());
 }
 
 #[test]
@@ -165,14 +168,117 @@ fn expressions_have_limits() {
 
 #[test]
 fn deep_data_is_walked_without_a_stack() {
-    let deep = format!("{}{{\"x\":1}}{}", "[".repeat(200), "]".repeat(200));
-    let query = Query::parse("$..[?$..[?@.x]]").unwrap();
-    assert!(!query.all(deep.as_bytes(), &()).is_empty());
+    let deep = format!("{}{{\"x\":1}}{}", "[".repeat(500), "]".repeat(500));
+    let query = Query::parse("$..[?@.x]").unwrap();
+    assert!(!query.all(deep.as_bytes(), &()).unwrap().is_empty());
     let too_deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     assert!(
         Query::parse("$..*")
             .unwrap()
             .all(too_deep.as_bytes(), &())
+            .unwrap()
             .is_empty()
     );
+}
+
+fn nested(levels: usize) -> String {
+    format!("{}{}", "[".repeat(levels), "]".repeat(levels))
+}
+
+#[test]
+fn work_ends_where_the_size_of_the_item_allows_no_more() {
+    let long = format!("{{\"a\":\"{}\"}}", "a".repeat(100_000));
+    let wide = format!("[{}[\"x\"]]", "[],".repeat(3000));
+    let selectors = format!("count(@{}) == 0", "[*,*]".repeat(30));
+    let compared = format!(
+        "[{}{}]",
+        format!("{},", nested(400)).repeat(40),
+        nested(400)
+    );
+    for (text, item) in [
+        // By the fourth power of the nesting.
+        ("@..*..*..*..a", &nested(500)),
+        ("count(@..*..*..*) == 0", &nested(500)),
+        ("@[?@..*..*..*..a]", &nested(500)),
+        // By the second of the width.
+        ("@[?count($[?@[0] == $[-1][0]]) == 7]", &wide),
+        // By two to the power of the nesting.
+        (&selectors, &nested(100)),
+        // By the program of a regular expression.
+        ("search(@.a, '(a?){400}b')", &long),
+        // By what is compared.
+        (
+            "@[?@ == $[0] && @ == $[1] && @ != $[2] && @[0] == $[3][0] && @ == $]",
+            &compared,
+        ),
+    ] {
+        let filter = Filter::parse(text).unwrap();
+        let judged = filter.matches(item.as_bytes(), &());
+        assert_eq!(judged, Err(OutOfSteps), "{text}");
+    }
+    let query = Query::parse("$..*..*..*").unwrap();
+    assert_eq!(query.all(nested(500).as_bytes(), &()), Err(OutOfSteps));
+    let mut visited = 0;
+    let done = query.visit(nested(500).as_bytes(), &(), |_| {
+        visited += 1;
+        std::ops::ControlFlow::Break(())
+    });
+    assert_eq!((done, visited), (Ok(()), 1));
+}
+
+/// Objects and arrays, `levels` deep and of `width` parts each.
+fn tree(levels: u32, width: usize) -> String {
+    if levels == 0 {
+        return "\"some text\"".to_owned();
+    }
+    let part = tree(levels - 1, width);
+    let members = (0..width).map(|n| format!("\"n{n}\":[{part}]"));
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+}
+
+#[test]
+fn work_that_makes_sense_is_done() {
+    let (tree, deep) = (tree(7, 4), nested(100));
+    assert!(tree.len() > 300_000);
+    for text in [
+        "@..n9",
+        "@..n1..n2..n9",
+        "count(@..*) < 0",
+        "@..[?@.n9 == 'x' || @.n8 == 'y']",
+        "@.*[?search(@.n1, 'x+')]",
+        "length(@.n1) == 7 && match(@.n1[0].n1, '[a-z]*')",
+        "@..*..n9",
+    ] {
+        for item in [&tree, &deep] {
+            let judged = Filter::parse(text).unwrap().matches(item.as_bytes(), &());
+            assert_eq!(judged, Ok(false), "{text} of {} bytes", item.len());
+        }
+    }
+}
+
+struct Impatient(Cell<u32>);
+
+impl Bindings for Impatient {
+    fn param(&self, _: &str) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
+    fn meta(&self, _: &str) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
+    fn wanted(&self) -> bool {
+        self.0.set(self.0.get().saturating_sub(1));
+        self.0.get() > 0
+    }
+}
+
+#[test]
+fn work_that_nobody_wants_ends() {
+    let (filter, item) = (Filter::parse("@..*..n9").unwrap(), tree(7, 4));
+    let patient = Impatient(Cell::new(u32::MAX));
+    assert_eq!(filter.matches(item.as_bytes(), &patient), Ok(false));
+    assert!(patient.0.get() < u32::MAX - 1);
+    let asked = Impatient(Cell::new(2));
+    assert_eq!(filter.matches(item.as_bytes(), &asked), Err(OutOfSteps));
 }

@@ -193,7 +193,7 @@ impl TopicQuery {
             Some(resumed) => Query::resume(Arc::clone(plan), options.budgets, resumed.engine),
             None => Ok(Query::new(Arc::clone(plan), options.budgets)),
         };
-        let query = run(&plan)?;
+        let mut query = run(&plan)?;
         // Nobody there would know which of them count.
         let is_strict = text.on_bad_item == BadItem::Skip && text.level == Level::Strict;
         let leaves_out = sifting.is_none() && (whole.may_sift() || is_strict);
@@ -221,6 +221,8 @@ impl TopicQuery {
             Some(_) => Some(run(&whole)?),
             None => None,
         };
+        let cancelled = Arc::<AtomicBool>::default();
+        query.stop_by(Arc::clone(&cancelled));
         let mut new = Self {
             place,
             shared,
@@ -228,7 +230,7 @@ impl TopicQuery {
             whole,
             readings: BTreeMap::new(),
             follow: None,
-            cancelled: Arc::default(),
+            cancelled,
             failed: None,
             idle: Idle::default(),
             options,

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use weir_scan::Items;
@@ -64,6 +65,7 @@ pub struct Query {
     /// What the next call fails with: results came before it.
     pub(super) fault: Option<QueryError>,
     failed: Option<QueryError>,
+    stop: Option<Arc<AtomicBool>>,
 }
 
 /// What the modes remember.
@@ -159,6 +161,7 @@ impl Query {
             done: false,
             fault: None,
             failed: None,
+            stop: None,
         }
     }
 
@@ -281,6 +284,7 @@ impl Query {
             source,
             id,
             boundary: &self.boundary,
+            stop: self.stop.as_deref(),
         };
         let buffer = Buffer::new(page.bytes, &self.account);
         let load = loader.load(&buffer, page.frames, scratch)?;
@@ -418,6 +422,13 @@ impl Query {
             self.failed = Some(QueryError::new(ErrorCode::Cancelled));
             self.release();
         }
+    }
+
+    /// Ends the work on a page when the flag is set, by any thread: where there
+    /// is a filter, `enqueue` fails with `CANCELLED` at the next item, or within
+    /// a long one. It says nothing of further calls.
+    pub fn stop_by(&mut self, flag: Arc<AtomicBool>) {
+        self.stop = Some(flag);
     }
 
     /// Brings the front item of a source through the stages.

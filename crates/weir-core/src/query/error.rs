@@ -55,7 +55,15 @@ pub(crate) enum Detail {
     },
 }
 
+/// Why an item is `TOO_COMPLEX`.
+const FILTER_STEPS: &str = "the filter takes more steps in the item than its size allows";
+
 impl QueryError {
+    /// The filter took too long in an item.
+    pub(crate) fn out_of_steps() -> Self {
+        Self::new(ErrorCode::TooComplex).because(FILTER_STEPS)
+    }
+
     pub(crate) fn new(code: ErrorCode) -> Self {
         Self {
             code,
@@ -118,7 +126,11 @@ impl QueryError {
     /// The error about a record of a topic, as another process found it.
     #[must_use]
     pub fn of_record(code: ErrorCode, topic: &str, record: u64, byte: Option<u64>) -> Self {
-        Self::new(code).in_record(topic, record, byte)
+        let error = match code {
+            ErrorCode::TooComplex => Self::out_of_steps(),
+            _ => Self::new(code),
+        };
+        error.in_record(topic, record, byte)
     }
 
     /// The same error about a topic as a whole: without places that depend on

@@ -2,11 +2,13 @@
 //!
 //! Its singular paths are the first columns of the plan, found while the page
 //! is scanned; what else it looks at is walked in place. An expression is true
-//! or false, and nothing in data makes it fail.
+//! or false, whatever the data, unless it takes more steps in an item than
+//! that has room for (docs/decisions/0051).
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use weir_scan::{Bindings, Span, Value};
+use weir_scan::{Bindings, OutOfSteps, Span, Value};
 
 use super::buffer::Buffer;
 use super::error::QueryError;
@@ -33,6 +35,14 @@ pub(crate) struct Row<'a> {
     pub(crate) metas: &'a [Meta],
     pub(crate) texts: &'a [u8],
     pub(crate) constants: &'a [Option<Constant>],
+    /// Set when nobody wants to know any more.
+    pub(crate) stop: Option<&'a AtomicBool>,
+}
+
+impl Row<'_> {
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
+    }
 }
 
 struct Bound<'a> {
@@ -72,6 +82,10 @@ impl Bindings for Bound<'_> {
                 Some(Cow::Owned(text))
             }
         }
+    }
+
+    fn wanted(&self) -> bool {
+        !self.row.is_stopped()
     }
 }
 
@@ -117,11 +131,19 @@ impl Filter {
     }
 
     /// Whether an item is let through.
-    pub(crate) fn matches(&self, row: &Row<'_>) -> bool {
+    pub(crate) fn matches(&self, row: &Row<'_>) -> Result<bool, OutOfSteps> {
         let bound = Bound { filter: self, row };
         let values = row.values.get(..self.expression.paths().len());
         let values = values.unwrap_or_default();
         self.expression
             .matches_found(row.page, row.item, values, &bound)
+    }
+
+    /// Whether an item is let through of which nothing is known but its
+    /// properties.
+    pub(crate) fn matches_nothing(&self, row: &Row<'_>) -> Result<bool, OutOfSteps> {
+        let bound = Bound { filter: self, row };
+        self.expression
+            .matches_found(&[], Span::default(), &[], &bound)
     }
 }

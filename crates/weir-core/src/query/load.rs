@@ -5,8 +5,11 @@
 //! read here and not again, but for keys that 16 bytes do not decide.
 
 use std::cmp::Ordering;
+use std::sync::atomic::AtomicBool;
 
-use weir_scan::{Items, PART_ITEMS, ScanError, ScanErrorKind, Span, Tag, Value};
+use weir_scan::{
+    BadItem, Items, OutOfSteps, PART_ITEMS, ScanError, ScanErrorKind, Span, Tag, Value,
+};
 
 use super::buffer::Buffer;
 use super::error::QueryError;
@@ -81,6 +84,7 @@ pub(crate) struct Loader<'a> {
     pub(crate) source: &'a Source,
     pub(crate) id: SourceId,
     pub(crate) boundary: &'a [Boundary],
+    pub(crate) stop: Option<&'a AtomicBool>,
 }
 
 /// Rows that are made of a page.
@@ -299,7 +303,7 @@ impl Loader<'_> {
             return Err(fault);
         }
         load.raw = raw as u64;
-        load.skipped = scratch.skipped() as u64;
+        load.skipped += scratch.skipped() as u64;
         if let Some(frames) = frames {
             load.page.starts = frames.starts;
         }
@@ -387,7 +391,7 @@ impl Loader<'_> {
         if std::mem::take(&mut load.ghost) {
             load.page.remove(at - 1, plan);
         }
-        load.ghost = !self.keeps(found, load);
+        load.ghost = !self.keeps(found, load)?;
         Ok(())
     }
 
@@ -463,11 +467,11 @@ impl Loader<'_> {
     }
 
     /// Whether the item of the last row goes on.
-    fn keeps(&self, found: &Found<'_>, load: &mut Load) -> bool {
+    fn keeps(&self, found: &Found<'_>, load: &mut Load) -> Result<bool, QueryError> {
         let (plan, source) = (self.plan, self.source);
         let page = &load.page;
         let at = page.heads.len().saturating_sub(1);
-        found.raw >= source.skip as usize
+        let wanted = found.raw >= source.skip as usize
             && (plan.missing == Missing::First
                 || (0..plan.keys.len())
                     .all(|key| page.reduced(plan, at, key).kind() != Kind::Undefined))
@@ -475,17 +479,45 @@ impl Loader<'_> {
                 Select::Path(path) => found.value(path).tag != Tag::Undefined,
                 _ => true,
             }
-            && plan.filter.as_ref().is_none_or(|filter| {
-                filter.matches(&Row {
-                    page: &page.buffer,
-                    item: found.span,
-                    values: found.values,
-                    metas: found.metas,
-                    texts: found.texts,
-                    constants: &source.constants,
-                })
-            })
-            && (source.clip == Clip::No || self.is_behind_all(at, load))
+            && self.passes(found, load)?;
+        Ok(wanted && (source.clip == Clip::No || self.is_behind_all(at, load)))
+    }
+
+    /// Whether the filter lets an item through.
+    fn passes(&self, found: &Found<'_>, load: &mut Load) -> Result<bool, QueryError> {
+        let Some(filter) = &self.plan.filter else {
+            return Ok(true);
+        };
+        let row = Row {
+            page: &load.page.buffer,
+            item: found.span,
+            values: found.values,
+            metas: found.metas,
+            texts: found.texts,
+            constants: &self.source.constants,
+            stop: self.stop,
+        };
+        let passes = if row.is_stopped() {
+            Err(OutOfSteps)
+        } else {
+            filter.matches(&row)
+        };
+        match (passes, self.source.scan.bad_item()) {
+            (Ok(passes), _) => Ok(passes),
+            (Err(_), _) if row.is_stopped() => {
+                Err(self.place(QueryError::new(ErrorCode::Cancelled)))
+            }
+            (Err(_), BadItem::Skip) => {
+                load.skipped += 1;
+                Ok(false)
+            }
+            (Err(_), BadItem::Undefined) => Ok(filter.matches_nothing(&row).unwrap_or(false)),
+            (Err(_), BadItem::Error) => {
+                let mut error = QueryError::out_of_steps().at(found.span.offset as usize);
+                error.place.item = Some(self.source.items_in + found.raw as u64);
+                Err(self.place(error))
+            }
+        }
     }
 
     /// Whether no earlier run handed it out. What a boundary around others left

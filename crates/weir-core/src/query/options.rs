@@ -54,8 +54,8 @@ pub struct QueryText {
     /// (see [`Plan::reads_items`](super::Plan::reads_items)) go through unread,
     /// and those that are not JSON with them; `Strict` checks all.
     pub level: Level,
-    /// What becomes of items that are not JSON, where items are framed
-    /// independently.
+    /// What becomes of items that are not JSON, or in which the filter takes
+    /// too many steps, where items are framed independently.
     pub on_bad_item: BadItem,
     /// In which order results come. `None`: by source without `order`; with it,
     /// a merge if all sources are sorted, else a sort.

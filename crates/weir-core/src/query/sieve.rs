@@ -6,6 +6,9 @@
 //! filters with the engine's own code. What must never happen here: a stage
 //! that needs more than one record.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use bytes::Bytes;
 use weir_scan::{Items, Shape, Span};
 
@@ -117,6 +120,12 @@ impl Sieve {
             cuts: cut,
             scratch: Items::default(),
         })
+    }
+
+    /// Ends the work on a page when the flag is set: `sift` fails with
+    /// `CANCELLED` then.
+    pub fn stop_by(&mut self, flag: Arc<AtomicBool>) {
+        self.query.stop_by(flag);
     }
 
     /// What records have to bring.

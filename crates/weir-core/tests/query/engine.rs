@@ -1,7 +1,7 @@
 //! Loans, memory and threads.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use weir_core::ErrorCode;
@@ -325,4 +325,23 @@ fn tokens_need_names_that_differ() {
     query.add_source(again.clone()).unwrap();
     let error = query.add_source(again).unwrap_err();
     assert_eq!(error.code(), ErrorCode::BadOption);
+}
+
+#[test]
+fn a_page_that_is_not_wanted_any_more_is_refused_and_changes_nothing() {
+    let plan = compile(&QueryText {
+        filter: "@.n > 1".into(),
+        ..QueryText::default()
+    });
+    let mut query = Query::new(plan, Budgets::default());
+    let source = query.add_source(SourceOptions::default()).unwrap();
+    let stop = Arc::new(AtomicBool::new(true));
+    query.stop_by(Arc::clone(&stop));
+    let page = Bytes::from_static(b"[{\"n\":1},{\"n\":2}]");
+    let error = query.enqueue(source, page.clone(), None).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Cancelled);
+    assert_eq!(error.place().item, None);
+    stop.store(false, Ordering::SeqCst);
+    query.enqueue(source, page, None).unwrap();
+    assert_eq!(ready(&mut query).iter().count(), 1);
 }

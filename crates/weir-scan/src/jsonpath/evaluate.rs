@@ -3,24 +3,38 @@
 //! A node is the offset at which a value begins. The nodes below one are met by reading its bytes
 //! from front to back, which is the order that RFC 9535 asks for and needs no stack.
 //!
-//! Invariant: recursion is bounded by the expression: one level for each segment and each nesting.
+//! Invariants: recursion is bounded by the expression: one level for each segment and each nesting.
+//! Work is bounded by the budget: a step is paid for each byte that is passed, and `LOOK` for each
+//! value that is looked at; when the budget is used up, nothing more is visited. The number of steps
+//! follows from expression and item alone, whatever the kernel.
 
-use super::Bindings;
 use super::ast::{Inner, Logical, Operand, Pattern, Root, Segment, Selector};
 use super::compare::{Known, compare};
 use super::regex::Regex;
+use super::{Bindings, OutOfSteps};
 use crate::children::{Child, Children};
 use crate::items::{Span, Tag, Value};
 use crate::kernel::Kernel;
+use crate::kernel::scalar::Fault;
 use crate::path_set::PathSet;
 use crate::plan::Limits;
 use crate::text::Text;
 use crate::walk::Walk;
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::ops::ControlFlow;
 
 type Flow = ControlFlow<()>;
 type Visit<'v> = dyn FnMut(usize) -> Flow + 'v;
+
+/// Steps for a value that is looked at, beside those for its bytes.
+const LOOK: u64 = 8;
+
+/// Steps for a byte of a pattern that is found in the data, and for a step of its program.
+const COMPILE: usize = 8;
+
+/// Steps after which it is asked whether the answer is still wanted.
+const STEPS_ASKED: u64 = 1 << 24;
 
 /// One item, and what is known of it.
 pub(super) struct Evaluation<'a> {
@@ -31,6 +45,12 @@ pub(super) struct Evaluation<'a> {
     found: &'a [Value],
     bindings: &'a dyn Bindings,
     no_paths: PathSet,
+    /// Steps until it is asked again.
+    left: Cell<u64>,
+    /// Steps behind those.
+    later: Cell<u64>,
+    /// More would have been needed, or the answer is not wanted any more.
+    over: Cell<bool>,
 }
 
 impl<'a> Evaluation<'a> {
@@ -39,27 +59,85 @@ impl<'a> Evaluation<'a> {
         item: usize,
         found: &'a [Value],
         bindings: &'a dyn Bindings,
+        steps: u64,
     ) -> Self {
+        let left = steps.min(STEPS_ASKED);
         Self {
             bytes,
             item,
             found,
             bindings,
             no_paths: PathSet::none(),
+            left: Cell::new(left),
+            later: Cell::new(steps - left),
+            over: Cell::new(false),
         }
     }
 
     /// Whether `expression` is true of the item.
-    pub(super) fn test(&self, expression: &Logical) -> bool {
-        self.logical(expression, self.item)
+    pub(super) fn test(&self, expression: &Logical) -> Result<bool, OutOfSteps> {
+        let found = self.logical(expression, self.item);
+        self.end().map(|()| found)
     }
 
     /// Visits what a query from the item yields.
-    pub(super) fn query(&self, segments: &[Segment], visit: &mut dyn FnMut(Value) -> Flow) -> Flow {
-        self.segments(segments, self.item, &mut |at| match self.value(at) {
+    pub(super) fn query(
+        &self,
+        segments: &[Segment],
+        visit: &mut dyn FnMut(Value) -> Flow,
+    ) -> Result<(), OutOfSteps> {
+        let _ = self.segments(segments, self.item, &mut |at| match self.value(at) {
             Some(value) => visit(value),
             None => Flow::Continue(()),
-        })
+        });
+        self.end()
+    }
+
+    fn end(&self) -> Result<(), OutOfSteps> {
+        if self.over.get() {
+            return Err(OutOfSteps);
+        }
+        Ok(())
+    }
+
+    /// Pays for something that is looked at and for so many bytes; breaks when there is not enough
+    /// left, and then always.
+    #[inline]
+    fn spend(&self, bytes: usize) -> Flow {
+        let steps = LOOK + bytes as u64;
+        match self.left.get().checked_sub(steps) {
+            Some(left) => {
+                self.left.set(left);
+                Flow::Continue(())
+            }
+            None => self.spend_later(steps),
+        }
+    }
+
+    #[cold]
+    fn spend_later(&self, steps: u64) -> Flow {
+        let all = self.left.get() + self.later.get();
+        let rest = all.checked_sub(steps).filter(|_| self.bindings.wanted());
+        let left = rest.unwrap_or(0).min(STEPS_ASKED);
+        self.left.set(left);
+        self.later.set(rest.unwrap_or(0) - left);
+        if rest.is_some() {
+            return Flow::Continue(());
+        }
+        self.over.set(true);
+        Flow::Break(())
+    }
+
+    /// Where something that was walked over from `at` ends; the end of the item if it is not JSON.
+    fn passed<T>(
+        &self,
+        at: usize,
+        walked: Result<T, Fault>,
+        end: impl Fn(&T) -> usize,
+    ) -> Option<T> {
+        let upto = walked.as_ref().map_or(self.bytes.len(), end);
+        let paid = self.spend(upto.saturating_sub(at));
+        walked.ok().filter(|_| paid.is_continue())
     }
 
     fn walk(&self) -> Walk<'_> {
@@ -75,7 +153,7 @@ impl<'a> Evaluation<'a> {
 
     /// The value that begins at `at`; `None` if it is not JSON.
     fn value(&self, at: usize) -> Option<Value> {
-        let (tag, escaped, end) = self.walk().other(at, 0).ok()?;
+        let (tag, escaped, end) = self.passed(at, self.walk().other(at, 0), |walked| walked.2)?;
         Some(Value {
             span: Span::new(at, end),
             tag,
@@ -107,6 +185,7 @@ impl<'a> Evaluation<'a> {
         let Some(whole) = self.value(at) else {
             return Flow::Continue(());
         };
+        self.spend(whole.span.len as usize)?;
         let (mut at, end) = (at, whole.span.end());
         let mut walk = self.walk();
         while at < end {
@@ -132,7 +211,7 @@ impl<'a> Evaluation<'a> {
             return Flow::Continue(());
         }
         let mut walk = self.walk();
-        let mut children = Children::new(&mut walk, at).map_while(Result::ok);
+        let mut children = self.children(&mut walk, at);
         let start = |child: &Child| child.value.span.offset as usize;
         match selector {
             Selector::Wildcard => children.try_for_each(|child| visit(start(&child))),
@@ -170,11 +249,36 @@ impl<'a> Evaluation<'a> {
         }
     }
 
+    /// The children of the node at `at`, paid for one by one.
+    fn children<'w>(
+        &'w self,
+        walk: &'w mut Walk<'w>,
+        at: usize,
+    ) -> impl Iterator<Item = Child> + 'w {
+        let mut children = Children::new(walk, at);
+        let mut from = at;
+        // Also for one that has none.
+        let mut paid = self.spend(children.passed().saturating_sub(at));
+        std::iter::from_fn(move || {
+            if paid.is_break() {
+                return None;
+            }
+            let child = children.next()?;
+            let end = children.passed();
+            let child = self.passed(from, child, |_| end);
+            from = end;
+            paid = if child.is_some() {
+                paid
+            } else {
+                Flow::Break(())
+            };
+            child
+        })
+    }
+
     /// Number of children of the node at `at`.
     fn length(&self, at: usize) -> usize {
-        Children::new(&mut self.walk(), at)
-            .map_while(Result::ok)
-            .count()
+        self.children(&mut self.walk(), at).count()
     }
 
     fn logical(&self, expression: &Logical, current: usize) -> bool {
@@ -184,14 +288,26 @@ impl<'a> Evaluation<'a> {
             Logical::Not(part) => !self.logical(part, current),
             Logical::Compare(comparison, a, b) => {
                 let (a, b) = (self.operand(a, current), self.operand(b, current));
-                compare(*comparison, &a, &b)
+                let mut steps = 0;
+                let paid = self.spend(a.work_with(&b));
+                let found = paid.is_continue() && compare(*comparison, &a, &b, &mut steps);
+                (steps == 0 || self.spend(steps).is_continue()) && found
             }
-            Logical::Exists(inner) => self.nodes(inner, current, 1) > 0,
+            Logical::Exists(inner) => {
+                self.spend(0).is_continue() && self.nodes(inner, current, 1) > 0
+            }
             Logical::Undefined(operand) => {
-                matches!(self.operand(operand, current), Known::Nothing)
+                let found = self.operand(operand, current);
+                self.spend(0).is_continue() && matches!(found, Known::Nothing)
             }
             Logical::Starts(text, start) => {
                 let (text, start) = (self.operand(text, current), self.operand(start, current));
+                if self
+                    .spend(text.work().saturating_add(start.work()))
+                    .is_break()
+                {
+                    return false;
+                }
                 match (text.text(), start.text()) {
                     (Some(text), Some(start)) => text.starts_with(start),
                     _ => false,
@@ -203,14 +319,24 @@ impl<'a> Evaluation<'a> {
                 whole,
             } => {
                 let text = self.operand(text, current);
+                if self.spend(text.work()).is_break() {
+                    return false;
+                }
                 let Some(text) = text.text() else {
                     return false;
                 };
-                let matches = |regex: &Regex| regex.matches(text.chars(), *whole);
+                let matches = |regex: &Regex| {
+                    let spend = &mut |steps| self.spend(steps);
+                    regex.matches(text.chars(), *whole, spend)
+                };
                 match pattern {
                     Pattern::Fixed(regex) => regex.as_ref().is_some_and(matches),
                     Pattern::Computed(operand) => {
                         let pattern = self.operand(operand, current);
+                        // Read, and made a program.
+                        if self.spend(pattern.json().len() * COMPILE).is_break() {
+                            return false;
+                        }
                         let Some(pattern) = pattern.text() else {
                             return false;
                         };
@@ -218,6 +344,10 @@ impl<'a> Evaluation<'a> {
                         pattern.decode_into(&mut decoded);
                         let decoded = String::from_utf8(decoded).ok();
                         let regex = decoded.and_then(|pattern| Regex::parse(&pattern));
+                        let size = regex.as_ref().map_or(0, Regex::size);
+                        if self.spend(size * COMPILE).is_break() {
+                            return false;
+                        }
                         regex.as_ref().is_some_and(matches)
                     }
                 }
@@ -284,8 +414,12 @@ impl<'a> Evaluation<'a> {
                 Known::Count(self.nodes(inner, current, usize::MAX).to_string())
             }
             Operand::Param(name) => bound(self.bindings.param(name)),
-            Operand::Meta(name) => bound(self.bindings.meta(name)),
-            Operand::Length(of) => length(&self.operand(of, current)),
+            Operand::Meta(name) => {
+                let value = self.bindings.meta(name);
+                let paid = self.spend(value.as_ref().map_or(0, |value| value.len()));
+                bound(value.filter(|_| paid.is_continue()))
+            }
+            Operand::Length(of) => self.length_of(&self.operand(of, current)),
             Operand::Type(of) => Known::Plain(match self.operand(of, current).tag() {
                 Tag::Undefined => "undefined",
                 Tag::Null => "null",
@@ -297,19 +431,23 @@ impl<'a> Evaluation<'a> {
             }),
         }
     }
-}
 
-/// Characters of a string, elements of an array, members of an object.
-fn length(of: &Known<'_>) -> Known<'static> {
-    let count = if let Some(text) = of.text() {
-        text.chars().count()
-    } else if matches!(of.tag(), Tag::Array | Tag::Object) {
-        let evaluation = Evaluation::new(of.json(), 0, &[], &());
-        evaluation.length(0)
-    } else {
-        return Known::Nothing;
-    };
-    Known::Count(count.to_string())
+    /// Characters of a string, elements of an array, members of an object.
+    fn length_of(&self, of: &Known<'_>) -> Known<'static> {
+        let bytes = of.json().len();
+        if self.spend(bytes).is_break() {
+            return Known::Nothing;
+        }
+        let count = if let Some(text) = of.text() {
+            text.chars().count()
+        } else if matches!(of.tag(), Tag::Array | Tag::Object) {
+            let evaluation = Evaluation::new(of.json(), 0, &[], &(), u64::MAX);
+            evaluation.length(0)
+        } else {
+            return Known::Nothing;
+        };
+        Known::Count(count.to_string())
+    }
 }
 
 fn magnitude(index: i64) -> usize {
@@ -350,4 +488,46 @@ fn slice(
         }
     }
     Flow::Continue(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::super::{Filter, OutOfSteps};
+    use super::Evaluation;
+
+    /// Those who decide without each other, with other kernels, have to agree.
+    #[test]
+    fn the_number_of_steps_is_fixed() {
+        let text = "x".repeat(300);
+        let long = format!("{{\"a\":[\"{text}\",{{\"b\":[1,2,[],{{}}]}}],\"c\":[[\"{text}\"]]  }}");
+        let broken = format!("{{\"a\":[\"{text}\",{{\"b\":[1,nul]}}],\"c\":[\"{text}\", x]}}");
+        for (item, expression, steps) in [
+            ("{}", "@.a == 1", 8),
+            (&*long, "@.a[0] == @.c[0][0]", 384),
+            (&long, "@..b[9]", 2_109),
+            (&long, "count(@..*) == 3 && @..[?@ == $.c]", 3_062),
+            (
+                &long,
+                "search(@.a[0], 'y|(xx)+z') || @[?length(@) == 7]",
+                4_124,
+            ),
+            (&broken, "@..b[9]", 2_359),
+            (&broken, "@..*..*", 2_610),
+        ] {
+            let filter = Filter::parse(expression).unwrap();
+            let found = filter.paths.find(item.as_bytes());
+            let run = |steps| {
+                let item = item.as_bytes();
+                let evaluation = Evaluation::new(item, 0, &found, &(), steps);
+                let done = evaluation.test(&filter.expression);
+                (done, evaluation.left.get())
+            };
+            let needed = 1_000_000 - run(1_000_000).1;
+            assert_eq!(needed, steps, "{expression} of {item}");
+            assert!(run(needed).0.is_ok());
+            assert_eq!(run(needed - 1).0, Err(OutOfSteps));
+        }
+    }
 }

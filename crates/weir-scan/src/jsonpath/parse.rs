@@ -34,27 +34,28 @@ const SELECTORS_MAX: usize = 1024;
 /// Most parts of one `&&` or `||`.
 const PARTS_MAX: usize = 4096;
 
-/// A whole query.
-pub(super) fn query(text: &str) -> Result<(Vec<Segment>, Paths), PathError> {
+/// A whole query, and how many walks are in it.
+pub(super) fn query(text: &str) -> Result<(Vec<Segment>, Paths, u32), PathError> {
     let mut parser = Parser::new(text)?;
     parser.cursor.expect("$", "`$`")?;
     let segments = parser.segments()?;
     parser.end()?;
-    Ok((segments, parser.paths()?))
+    Ok((segments, parser.paths()?, parser.all_walks))
 }
 
 /// Names of the parameters and of the properties of an expression.
 type Names = Vec<Box<str>>;
 
-/// A whole logical expression, the paths in it and its names.
-pub(super) fn filter(text: &str) -> Result<(Logical, Paths, [Names; 2]), PathError> {
+/// A whole logical expression, the paths in it, its names, and how many walks are in it.
+pub(super) fn filter(text: &str) -> Result<(Logical, Paths, [Names; 2], u32), PathError> {
     let mut parser = Parser::new(text)?;
     parser.cursor.blanks();
     let expression = parser.any()?;
     parser.cursor.blanks();
     parser.end()?;
     let paths = parser.paths()?;
-    Ok((expression, paths, [parser.params, parser.metas]))
+    let names = [parser.params, parser.metas];
+    Ok((expression, paths, names, parser.all_walks))
 }
 
 struct Parser<'a> {
@@ -65,6 +66,8 @@ struct Parser<'a> {
     filters: u32,
     /// How many walks are around this place.
     walks: u32,
+    /// How many walks there are.
+    all_walks: u32,
     list: Vec<Path>,
     params: Names,
     metas: Names,
@@ -88,6 +91,7 @@ impl<'a> Parser<'a> {
             depth: 0,
             filters: 0,
             walks: 0,
+            all_walks: 0,
             list: Vec::new(),
             params: Vec::new(),
             metas: Vec::new(),
@@ -148,6 +152,7 @@ impl<'a> Parser<'a> {
             return Err(self.cursor.error(PathErrorKind::TooComplex));
         }
         self.walks += 1;
+        self.all_walks += 1;
         Ok(())
     }
 
@@ -382,6 +387,7 @@ impl<'a> Parser<'a> {
                 offset: start,
             });
         }
+        self.all_walks += u32::from(again && path.is_none());
         let slot = match (&path, root) {
             (Some(path), Root::Item) => Some(self.slot(path, start)?),
             _ => None,

@@ -11,9 +11,17 @@ mod parse;
 
 use super::unicode;
 use parse::Parser;
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// Most steps of a program.
 const PROGRAM_MAX: usize = 4096;
+
+/// Work that is done before it is paid for.
+const DUE_MAX: usize = 4096;
+
+/// Ranges of characters, or marks of places, that are passed in the time of a place.
+const WORK_SHARE: usize = 8;
 
 /// A compiled expression.
 #[derive(Clone, Debug)]
@@ -35,7 +43,7 @@ struct Reached {
 #[derive(Clone, Debug)]
 enum Step {
     /// Goes on if the next character is one of these.
-    One(Class),
+    One(Arc<Class>),
     /// Goes on here and there.
     Both(usize, usize),
     Jump(usize),
@@ -61,6 +69,10 @@ impl Class {
         }
     }
 
+    fn work(&self) -> usize {
+        1 + self.ranges.len() / WORK_SHARE + self.categories.len()
+    }
+
     fn has(&self, c: u32) -> bool {
         let in_range = |range: &(u32, u32)| (range.0..=range.1).contains(&c);
         let in_category =
@@ -72,7 +84,7 @@ impl Class {
 
 #[derive(Clone, Debug)]
 enum Node {
-    One(Class),
+    One(Arc<Class>),
     Start,
     End,
     All(Vec<Self>),
@@ -94,12 +106,25 @@ impl Regex {
         Some(Self { program, small })
     }
 
-    /// Whether the whole of the text, or some part of it, is in the language.
-    pub(super) fn matches(&self, text: impl Iterator<Item = u32>, whole: bool) -> bool {
-        match &self.small {
-            Some(reached) => self.matches_small(reached, text, whole),
-            None => self.matches_large(text, whole),
-        }
+    /// Steps of the program.
+    pub(super) fn size(&self) -> usize {
+        self.program.len()
+    }
+
+    /// Whether the whole of the text, or some part of it, is in the language; false when `spend`
+    /// breaks, which is told now and then of the places that were tried.
+    pub(super) fn matches(
+        &self,
+        text: impl Iterator<Item = u32>,
+        whole: bool,
+        spend: &mut Spend<'_>,
+    ) -> bool {
+        let mut bill = Bill { spend, due: 0 };
+        let found = match &self.small {
+            Some(reached) => self.matches_small(reached, text, whole, &mut bill),
+            None => self.matches_large(text, whole, &mut bill),
+        };
+        bill.pay().is_continue() && found
     }
 
     /// As [`matches_large`](Self::matches_large), with the places that are under way in one word.
@@ -108,6 +133,7 @@ impl Regex {
         reached: &[[Reached; 4]],
         text: impl Iterator<Item = u32>,
         whole: bool,
+        bill: &mut Bill<'_, '_>,
     ) -> bool {
         let at = |place: usize, start: bool, end: bool| {
             let flags = usize::from(start) | usize::from(end) << 1;
@@ -133,12 +159,17 @@ impl Regex {
             start = false;
             let end = text.peek().is_none();
             let mut next = Reached::default();
+            if bill.add(1).is_break() {
+                return false;
+            }
             while now.places != 0 {
                 let place = now.places.trailing_zeros() as usize;
                 now.places &= now.places - 1;
-                if let Some(Step::One(class)) = self.program.get(place)
-                    && class.has(c)
-                {
+                let Some(Step::One(class)) = self.program.get(place) else {
+                    continue;
+                };
+                bill.due += class.work();
+                if class.has(c) {
                     let then = at(place + 1, false, end);
                     next.places |= then.places;
                     next.matched |= then.matched;
@@ -152,7 +183,12 @@ impl Regex {
     }
 
     /// With a list of the places that are under way.
-    fn matches_large(&self, text: impl Iterator<Item = u32>, whole: bool) -> bool {
+    fn matches_large(
+        &self,
+        text: impl Iterator<Item = u32>,
+        whole: bool,
+        bill: &mut Bill<'_, '_>,
+    ) -> bool {
         let mut now = Threads::new(self.program.len());
         let mut next = Threads::new(self.program.len());
         let mut text = text.peekable();
@@ -170,10 +206,16 @@ impl Regex {
             };
             start = false;
             let end = text.peek().is_none();
+            let tried = now.tried + self.program.len() / WORK_SHARE;
+            if bill.add(tried).is_break() {
+                return false;
+            }
             for place in &now.list {
-                if let Some(Step::One(class)) = self.program.get(*place)
-                    && class.has(c)
-                {
+                let Some(Step::One(class)) = self.program.get(*place) else {
+                    continue;
+                };
+                bill.due += class.work();
+                if class.has(c) {
                     next.add(&self.program, place + 1, false, end);
                 }
             }
@@ -186,8 +228,34 @@ impl Regex {
     }
 }
 
+/// Who pays for the work.
+pub(super) type Spend<'s> = dyn FnMut(usize) -> ControlFlow<()> + 's;
+
+/// Work that is paid for when it is worth asking.
+struct Bill<'b, 's> {
+    spend: &'b mut Spend<'s>,
+    due: usize,
+}
+
+impl Bill<'_, '_> {
+    #[inline]
+    fn add(&mut self, work: usize) -> ControlFlow<()> {
+        self.due += work;
+        if self.due < DUE_MAX {
+            return ControlFlow::Continue(());
+        }
+        self.pay()
+    }
+
+    fn pay(&mut self) -> ControlFlow<()> {
+        (self.spend)(std::mem::take(&mut self.due))
+    }
+}
+
 /// Places of the program that are under way, each once.
 struct Threads {
+    /// Places that were tried.
+    tried: usize,
     list: Vec<usize>,
     here: Vec<bool>,
     stack: Vec<usize>,
@@ -197,6 +265,7 @@ struct Threads {
 impl Threads {
     fn new(size: usize) -> Self {
         Self {
+            tried: 0,
             list: Vec::new(),
             here: vec![false; size],
             stack: Vec::new(),
@@ -205,6 +274,7 @@ impl Threads {
     }
 
     fn clear(&mut self) {
+        self.tried = 0;
         self.list.clear();
         self.here.fill(false);
         self.matched = false;
@@ -214,6 +284,7 @@ impl Threads {
     fn add(&mut self, program: &[Step], place: usize, start: bool, end: bool) {
         self.stack.push(place);
         while let Some(place) = self.stack.pop() {
+            self.tried += 1;
             match self.here.get_mut(place) {
                 Some(here) if !*here => *here = true,
                 _ => continue,
@@ -256,7 +327,7 @@ fn push(program: &mut Vec<Step>, step: Step) -> Option<usize> {
 
 fn compile(node: &Node, program: &mut Vec<Step>) -> Option<()> {
     match node {
-        Node::One(class) => push(program, Step::One(class.clone())).map(|_| ()),
+        Node::One(class) => push(program, Step::One(Arc::clone(class))).map(|_| ()),
         Node::Start => push(program, Step::Start).map(|_| ()),
         Node::End => push(program, Step::End).map(|_| ()),
         Node::All(parts) => parts.iter().try_for_each(|part| compile(part, program)),
@@ -318,7 +389,8 @@ fn repeat(part: &Node, least: u32, most: Option<u32>, program: &mut Vec<Step>) -
 
 #[cfg(test)]
 mod tests {
-    use super::Regex;
+    use super::{Bill, Regex};
+    use std::ops::ControlFlow;
 
     fn check(pattern: &str, whole: &[&str], part: &[&str], neither: &[&str]) {
         let regex = Regex::parse(pattern);
@@ -326,10 +398,14 @@ mod tests {
         let Some(regex) = regex else { return };
         let matches = |text: &str, whole| {
             let chars = || text.chars().map(u32::from);
-            let found = regex.matches(chars(), whole);
+            let found = regex.matches(chars(), whole, &mut |_| ControlFlow::Continue(()));
+            let mut bill = Bill {
+                spend: &mut |_| ControlFlow::Continue(()),
+                due: 0,
+            };
             assert_eq!(
                 found,
-                regex.matches_large(chars(), whole),
+                regex.matches_large(chars(), whole, &mut bill),
                 "{pattern} {text:?}"
             );
             found
@@ -427,6 +503,7 @@ mod tests {
         let nothing = "(".repeat(30) + &"){1000}".repeat(30);
         assert!(Regex::parse(&nothing).is_some());
         let text = "a".repeat(40) + &"x".repeat(2000);
-        assert!(!regex.matches(text.chars().map(u32::from), false));
+        let spend = &mut |_| ControlFlow::Continue(());
+        assert!(!regex.matches(text.chars().map(u32::from), false, spend));
     }
 }

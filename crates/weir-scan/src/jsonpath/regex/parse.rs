@@ -4,6 +4,7 @@
 
 use super::super::unicode;
 use super::{Class, Node};
+use std::sync::Arc;
 
 /// Most brackets around a part.
 const NESTING_MAX: u32 = 64;
@@ -86,24 +87,24 @@ impl Parser {
                 }
                 inner
             }
-            '.' => Node::One(Class {
+            '.' => Node::One(Arc::new(Class {
                 negated: true,
                 ranges: vec![(10, 10), (13, 13)],
                 categories: Vec::new(),
-            }),
-            '[' => Node::One(self.class()?),
+            })),
+            '[' => Node::One(Arc::new(self.class()?)),
             '\\' => {
                 let mut class = Class::default();
                 match self.escape()? {
                     Escape::One(c) => class = Class::one(c),
                     Escape::Category(bits, negated) => class.categories.push((bits, negated)),
                 }
-                Node::One(class)
+                Node::One(Arc::new(class))
             }
             '^' => Node::Start,
             '$' => Node::End,
             ')' | '*' | '+' | '?' | ']' | '{' | '}' | '|' => return None,
-            c => Node::One(Class::one(u32::from(c))),
+            c => Node::One(Arc::new(Class::one(u32::from(c)))),
         })
     }
 
