@@ -3,13 +3,15 @@
 //!
 //! A connection fetches one thing at a time, on a thread that may wait, and
 //! asks for it again when it was not taken. So it holds one page more than
-//! without. What must never happen here: something fetched for one listener
-//! that another one takes.
+//! without. Work that is forgotten ends at the next record, and until then
+//! the connection looks into no others. What must never happen here:
+//! something fetched for one listener that another one takes.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::sync::Semaphore;
@@ -66,16 +68,34 @@ enum Brought {
 pub(super) struct Fetch {
     /// Room for looks, of all connections.
     sifts: Arc<Semaphore>,
+    /// The one look of this connection.
+    turn: Arc<Semaphore>,
     /// Number of the listener it is for.
     listener: u64,
-    task: Option<JoinHandle<Brought>>,
+    task: Option<Task>,
     brought: Option<Brought>,
+}
+
+/// Something that is fetched; forgotten when dropped.
+#[derive(Debug)]
+struct Task {
+    handle: JoinHandle<Brought>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // Ends a wait for room; what has begun looks at `stop`.
+        self.handle.abort();
+    }
 }
 
 impl Fetch {
     pub(super) fn new(sifts: Arc<Semaphore>) -> Self {
         Self {
             sifts,
+            turn: Arc::new(Semaphore::new(1)),
             listener: 0,
             task: None,
             brought: None,
@@ -103,26 +123,37 @@ impl Fetch {
         let (Some(sifter), reader) = (sifter.take(), reader.clone()) else {
             return;
         };
-        self.sift(listener, move || {
-            Brought::Found(sifter.look(reader).map(Box::new))
+        self.sift(listener, move |stop| {
+            Brought::Found(sifter.look(reader, stop).map(Box::new))
         });
     }
 
     /// Begins to look into records, when there is room for that.
-    fn sift(&mut self, listener: u64, work: impl FnOnce() -> Brought + Send + 'static) {
-        let sifts = Arc::clone(&self.sifts);
+    fn sift(
+        &mut self,
+        listener: u64,
+        work: impl FnOnce(&Arc<AtomicBool>) -> Brought + Send + 'static,
+    ) {
+        let (turn, sifts) = (Arc::clone(&self.turn), Arc::clone(&self.sifts));
+        let stop = Arc::<AtomicBool>::default();
+        let stopped = Arc::clone(&stop);
         self.listener = listener;
-        self.task = Some(tokio::spawn(async move {
+        let handle = tokio::spawn(async move {
+            // First the connection's own, so that none waits for another twice.
+            let Ok(turn) = turn.acquire_owned().await else {
+                return Brought::Lost;
+            };
             let Ok(place) = sifts.acquire_owned().await else {
                 return Brought::Lost;
             };
             let looked = tokio::task::spawn_blocking(move || {
-                let brought = work();
-                drop(place);
+                let brought = work(&stopped);
+                drop((place, turn));
                 brought
             });
             looked.await.unwrap_or(Brought::Lost)
-        }));
+        });
+        self.task = Some(Task { handle, stop });
     }
 
     /// What a look found for a listener.
@@ -141,7 +172,10 @@ impl Fetch {
     fn begin(&mut self, listener: u64, work: impl FnOnce() -> Brought + Send + 'static) {
         if self.is_idle() {
             self.listener = listener;
-            self.task = Some(tokio::task::spawn_blocking(work));
+            self.task = Some(Task {
+                handle: tokio::task::spawn_blocking(work),
+                stop: Arc::default(),
+            });
         }
     }
 
@@ -174,8 +208,8 @@ impl Fetch {
         }
         match sifter.take() {
             None => self.begin(listener, move || Brought::Keys(wanted.keys())),
-            Some(sifter) => self.sift(listener, move || {
-                Brought::Keys(wanted.keys().and_then(|keys| sifter.look_up(keys)))
+            Some(sifter) => self.sift(listener, move |stop| {
+                Brought::Keys(wanted.keys().and_then(|keys| sifter.look_up(keys, stop)))
             }),
         }
     }
@@ -208,7 +242,7 @@ impl Fetch {
         let Some(task) = &mut self.task else {
             return Poll::Pending;
         };
-        match Pin::new(task).poll(context) {
+        match Pin::new(&mut task.handle).poll(context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(brought) => {
                 self.task = None;
@@ -253,5 +287,66 @@ impl LookUp {
             keys.found.push_back((entry.key, page));
         }
         Ok(keys)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Duration;
+
+    use tokio::sync::Semaphore;
+
+    use super::{Brought, Fetch};
+
+    /// Work that says when it begins, ends when it is told, and says then
+    /// whether anybody still waits for it.
+    struct Work {
+        begun: Receiver<()>,
+        go: Sender<()>,
+        wanted: Receiver<bool>,
+    }
+
+    fn work(fetch: &mut Fetch, listener: u64) -> Work {
+        let (start, begun) = channel();
+        let (go, told) = channel();
+        let (end, wanted) = channel();
+        fetch.sift(listener, move |stop| {
+            let _ = (start.send(()), told.recv());
+            let _ = end.send(!stop.load(Ordering::Relaxed));
+            Brought::Lost
+        });
+        Work { begun, go, wanted }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_connection_looks_into_one_thing_at_a_time_and_hears_when_to_stop() {
+        let places = Arc::new(Semaphore::new(2));
+        let [mut one, mut other] = [0; 2].map(|_| Fetch::new(Arc::clone(&places)));
+        let first = work(&mut one, 1);
+        assert!(first.begun.recv().is_ok());
+        one.forget(1);
+        // Those wait for the first to end, and take no place.
+        let second = work(&mut one, 2);
+        one.forget(2);
+        let third = work(&mut one, 3);
+        let foreign = work(&mut other, 1);
+        assert!(foreign.go.send(()).is_ok());
+        let done = tokio::time::timeout(Duration::from_secs(20), poll_fn(|c| other.poll(c)));
+        assert!(done.await.is_ok(), "the other connection has a place");
+        assert_eq!(foreign.wanted.recv(), Ok(true));
+        assert!(third.begun.try_recv().is_err());
+        assert!(first.go.send(()).is_ok());
+        assert_eq!(first.wanted.recv(), Ok(false));
+        assert!(third.begun.recv().is_ok());
+        assert!(second.begun.recv().is_err(), "forgotten before its turn");
+        assert!(third.go.send(()).is_ok());
+        assert_eq!(third.wanted.recv(), Ok(true));
+        poll_fn(|c| one.poll(c)).await;
+        // All have given their places back.
+        assert!(Arc::clone(&places).acquire_many_owned(2).await.is_ok());
     }
 }

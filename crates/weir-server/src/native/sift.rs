@@ -1,9 +1,14 @@
 //! The part of a query that a listener asks for: which records are sent, and
 //! what of them (docs/formats/native.md, "Queries").
 //!
-//! Runs on a thread that may wait and may take long. What must never happen
-//! here: a stage that needs more than one record; looking through more than
-//! `SIFT_PAGES` in one go.
+//! Runs on a thread that may wait and may take long; ends at the next record
+//! when nobody waits for it any more. What must never happen here: a stage
+//! that needs more than one record; looking through more than `SIFT_PAGES` in
+//! one go.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weir_core::codec::Reader;
@@ -21,6 +26,9 @@ use super::refuse::Refused;
 
 /// Pages that are looked through in one go.
 const SIFT_PAGES: usize = 64;
+/// Looking ends behind the page in which so much time has passed, for the sake
+/// of others that wait for their turn.
+const SIFT_TIME: Duration = Duration::from_millis(100);
 /// Bytes of records that are let through in one go.
 const SIFT_BYTES: usize = 64 << 10;
 /// Bytes of a record beside its key, value and metadata, at most.
@@ -161,12 +169,21 @@ impl Sifter {
         })))
     }
 
-    /// Looks for records to be sent.
-    pub(super) fn look(mut self: Box<Self>, mut reader: TopicReader) -> Result<Found, StoreError> {
+    /// Looks for records to be sent, until `stop` is set.
+    pub(super) fn look(
+        mut self: Box<Self>,
+        mut reader: TopicReader,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Found, StoreError> {
+        self.stop_by(stop);
+        let begun = Instant::now();
         let mut chosen = Chosen::default();
         let (mut bad, mut skipped) = (0, 0);
         let mut ending = Ending::More;
         for _ in 0..SIFT_PAGES {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
             if self.left == Some(0) {
                 ending = Ending::Over;
                 break;
@@ -181,7 +198,8 @@ impl Sifter {
             bad += more.bad;
             skipped += looked - (chosen.records - before);
             ending = more.ending;
-            if !matches!(ending, Ending::More) || chosen.bytes >= SIFT_BYTES {
+            let enough = chosen.bytes >= SIFT_BYTES || begun.elapsed() >= SIFT_TIME;
+            if enough || !matches!(ending, Ending::More) {
                 break;
             }
         }
@@ -197,7 +215,12 @@ impl Sifter {
 
     /// Looks through the records of keys: one that is not wanted stays without
     /// its page, and what comes behind the last one that is goes.
-    pub(super) fn look_up(mut self: Box<Self>, mut keys: Keys) -> Result<Keys, StoreError> {
+    pub(super) fn look_up(
+        mut self: Box<Self>,
+        mut keys: Keys,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Keys, StoreError> {
+        self.stop_by(stop);
         self.choose(&mut keys)?;
         if let Some(left) = &mut self.left {
             let mut sent = keys.found.iter().enumerate();
@@ -213,6 +236,12 @@ impl Sifter {
         }
         keys.sifter = Some(self);
         Ok(keys)
+    }
+
+    fn stop_by(&mut self, stop: &Arc<AtomicBool>) {
+        if let Some(sieve) = &mut self.sieve {
+            sieve.stop_by(Arc::clone(stop));
+        }
     }
 
     fn choose(&mut self, keys: &mut Keys) -> Result<(), StoreError> {

@@ -628,3 +628,91 @@ fn pages_say_how_many_were_left_out_at_the_server() {
         assert_eq!(query.skipped(), 2);
     }
 }
+
+/// As deep as JSON may be.
+fn nested() -> String {
+    format!("{}{}", "[".repeat(500), "]".repeat(500))
+}
+
+/// Takes the fourth power of the nesting.
+const LONG: &str = "@..*..*..*..a";
+
+#[test]
+fn an_item_that_a_filter_takes_too_long_in_is_a_bad_one() {
+    let world = World::new();
+    let near = world.near();
+    let topic = near.topic("t").unwrap();
+    topic.ensure().unwrap();
+    let (first, last) = (r#"t [[[[{"a":1}]]]]"#, r#"t [[[[{"a":2}]]]]"#);
+    for (key, value) in [
+        ("a", r#"[[[[{"a":1}]]]]"#),
+        ("b", &nested()),
+        ("c", r#"[[[[{"a":2}]]]]"#),
+    ] {
+        topic.put(key, value).unwrap();
+    }
+    let far = world.connect();
+    let fault = "the filter takes more steps in the item than its size allows, \
+                 at byte 0 of record 3 of topic t";
+    for view in [TopicView::Log, TopicView::Latest] {
+        for (on_bad_item, expected) in [
+            (BadItem::Error, [first, fault].as_slice()),
+            (BadItem::Skip, &[first, last, "skipped 1"]),
+            // It is false of nothing.
+            (BadItem::Undefined, &[first, last, "skipped 0"]),
+        ] {
+            for (weir, push_down) in [(&near, true), (&far, false), (&far, true)] {
+                let mut options = TopicQueryOptions::new(["t"]).text(QueryText {
+                    on_bad_item,
+                    ..text(LONG, "", "")
+                });
+                (options.view, options.push_down) = (view, push_down);
+                let said = said(weir, &options, 9, false);
+                let fits = said
+                    .iter()
+                    .zip(expected)
+                    .all(|(one, end)| one.ends_with(end));
+                assert!(
+                    fits && said.len() == expected.len(),
+                    "{view:?} {on_bad_item:?} {push_down} {said:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn looks_that_nobody_waits_for_end_and_give_their_places_back() {
+    let world = World::new();
+    let near = world.near();
+    let few = near.topic("few").unwrap();
+    near.topic("many").unwrap().ensure().unwrap();
+    let value = nested();
+    let mut written = near.session(CLIENT);
+    for n in 0..30 {
+        let keys: Vec<String> = (0..100).map(|key| format!("{n} {key}")).collect();
+        let puts: Vec<_> = keys.iter().map(|key| put("many", key, &value)).collect();
+        written.execute(&puts).unwrap();
+    }
+    few.ensure().unwrap();
+    few.append(r#"{"n":3}"#).unwrap();
+    let mut long = TopicQueryOptions::new(["many"]).text(QueryText {
+        on_bad_item: BadItem::Skip,
+        ..text(LONG, "", "")
+    });
+    let begun = || Instant::now().checked_add(Duration::from_millis(100));
+    for view in [TopicView::Log, TopicView::Latest] {
+        long.view = view;
+        for _ in 0..12 {
+            // Gone as soon as it has begun, once with its connection.
+            let weir = world.connect();
+            for _ in 0..2 {
+                let mut query = weir.query(long.clone()).unwrap();
+                let step = query.next(Bounds::default(), begun()).unwrap();
+                assert!(matches!(step, TopicStep::Idle), "{step:?}");
+            }
+        }
+        let plain = TopicQueryOptions::new(["few"]).text(text("@.n == 3", "", "$.n"));
+        assert_eq!(rows(&world.connect(), &plain), ["few 3"], "{view:?}");
+    }
+}
