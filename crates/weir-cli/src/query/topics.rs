@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use weir::query::{Bounds, Budgets, Explain, QueryText, SourceId};
 use weir::{
-    ErrorCode, StoreError, TopicEnd, TopicQuery, TopicQueryOptions, TopicStep, TopicView, WeirError,
+    ErrorCode, StoreError, TopicEnd, TopicQuery, TopicQueryOptions, TopicStep, TopicView, Weir,
+    WeirError, pattern_matches,
 };
 
 use super::checkpoint::Checkpoint;
 use super::{Next, QueryArgs, Run, query_failure};
 use crate::cli::Caller;
 use crate::place::{self, Access};
-use crate::report::Failure;
+use crate::report::{Failure, note};
 
 /// How long a query that follows waits before it tells that nothing came.
 const WAIT: Duration = Duration::from_secs(1);
@@ -38,6 +39,7 @@ impl Topics {
                 .advise("run `weir serve` there, or use `weir tail -f`")
                 .into());
         }
+        tell_missing(caller, args, &weir)?;
         let mut options = TopicQueryOptions::new(args.from.iter().map(String::as_str)).text(text);
         options.budgets = budgets;
         options.token = token;
@@ -52,6 +54,26 @@ impl Topics {
             Err(error) => Err(failed(&error)),
         }
     }
+}
+
+/// A name that nothing has is most often a slip: a pattern then finds nothing and
+/// who follows waits, both without a word. (A name alone is an error otherwise.)
+fn tell_missing(caller: &Caller, args: &QueryArgs, weir: &Weir) -> anyhow::Result<()> {
+    let mut wanted = args
+        .from
+        .iter()
+        .filter(|name| args.follow || name.contains('*'));
+    let Some(first) = wanted.next() else {
+        return Ok(());
+    };
+    let topics = weir.topics(false).map_err(|error| failed(&error))?;
+    for name in std::iter::once(first).chain(wanted) {
+        if !topics.iter().any(|info| pattern_matches(name, &info.name)) {
+            let yet = if args.follow { "; waiting for one" } else { "" };
+            note(caller.quiet, &format!("no topic matches {name}{yet}"));
+        }
+    }
+    Ok(())
 }
 
 impl Run for Topics {

@@ -690,3 +690,12 @@ fn a_merge_of_files_holds_two_pages_of_each() {
         "{ten} KiB, one file {one} KiB"
     );
 }
+
+#[test]
+fn a_pattern_that_nothing_matches_is_told() {
+    let place = Place::new();
+    place.run("put orders.a 1").ok();
+    let done = place.words(&["query", "--from", "orders.*,ordrs.*"]).ok();
+    assert_eq!(done.text(), "1\n");
+    assert_eq!(done.err, "weir: no topic matches ordrs.*\n");
+}

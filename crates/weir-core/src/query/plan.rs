@@ -365,7 +365,7 @@ impl Plan {
         };
         let known = Function::ALL.iter().find(|(name, _)| *name == word.trim());
         let Some((_, function)) = known else {
-            let what = "expected a path, or count, sum, min, max, avg";
+            let what = "expected one path, or aggregates: count, sum(PATH), min(PATH), max(PATH), avg(PATH)";
             return Err(QueryError::text(
                 ErrorCode::Syntax,
                 "select",

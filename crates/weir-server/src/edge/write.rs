@@ -248,6 +248,7 @@ impl Plan {
             .number("intention", commit.intention.0)
             .text("effect", "valid");
         object.end();
+        body.push(b'\n');
         Ok(reply.with("application/json", body))
     }
 }

@@ -144,6 +144,7 @@ async fn txn(
         .number("intention", commit.intention.0)
         .text("effect", "valid");
     object.end();
+    body.push(b'\n');
     Ok(reply.with("application/json", body))
 }
 
