@@ -5,12 +5,16 @@
 //! (I1); an intention whose effect is not VALID leaves no record (I10); a
 //! repeated nonce is answered and not executed (I6).
 
+mod change;
 pub mod deferred;
 pub mod groups;
 mod names;
+mod pace;
 mod programs;
 mod saved;
+mod snapshot;
 mod start;
+mod view;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,27 +22,26 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::batch::{Action, Batch, BatchError, Item, Items, Steps};
+use crate::batch::{Action, Batch, BatchError, Item, Items};
 use crate::digest::{Digest, hash};
 use crate::effect::{Commit, Detail, Effect, Outcome, Outcomes};
 use crate::error_code::ErrorCode;
 use crate::ids::{ClientId, ConsequenceOffset, IntentionOffset, TopicId, TopicName};
-use crate::intention::TxnOp;
 use crate::keys::KeyIndex;
-use crate::limits::{
-    KEY_BYTES_MAX, MACHINE_VERSION, OPTION_BYTES_MAX, TOPIC_NAME_BYTES_MAX, TOPICS_MAX,
-};
+use crate::limits::TOPICS_MAX;
 use crate::options::TopicOptions;
-use crate::program::{ProgramHost, ProgramView};
-use crate::record::{ConsequenceSink, Record, RecordFlags, RecordKind};
+use crate::program::ProgramHost;
+use crate::record::{ConsequenceSink, RecordFlags, RecordKind};
 use crate::session::{Seen, SessionTable};
-use crate::snapshot::{Input, SnapshotError, SnapshotSink, SnapshotSource, Writer};
 use crate::topic::{Live, No, Topic, holds};
+use change::{change, emit};
 pub(crate) use deferred::Away;
 use deferred::{COSTLY_FUEL, Touches};
+use pace::Pace;
+pub use pace::{Costly, Slice, Watch};
 use programs::Codes;
 pub(crate) use programs::Running;
-use saved::Saved;
+pub use view::TopicView;
 
 /// A batch could not be applied. The machine must not be used afterwards: it
 /// may have applied a part.
@@ -62,89 +65,6 @@ pub enum ApplyError {
     },
 }
 
-/// How much of a batch is applied in one piece.
-#[derive(Clone, Copy, Debug)]
-pub struct Slice {
-    /// Items at most.
-    pub items_max: u32,
-    /// Ends behind the item with which its programs have used as much.
-    pub fuel_max: u64,
-    /// Whether it ends behind a costly call, and before one of a program that
-    /// was costly lately or that nobody knows.
-    pub stops: bool,
-}
-
-/// Tells how many nanoseconds have passed, for scheduling only.
-pub type Watch<'a> = &'a mut dyn FnMut() -> u64;
-
-/// Looks at the watch behind the first call of a slice and behind every so many
-/// more, fewer while they take long: a look costs as much as a short call.
-struct Pace<'a> {
-    watch: Watch<'a>,
-    /// When it was looked at last.
-    now: u64,
-    /// Calls until it is looked at again, and how many there were from then on.
-    left: u64,
-    stride: u64,
-    /// Something that called no program was applied since then.
-    plain: bool,
-}
-
-impl<'a> Pace<'a> {
-    /// Calls between two looks.
-    const STRIDE_MAX: u64 = 8;
-
-    fn new(watch: Watch<'a>) -> Self {
-        Self {
-            watch,
-            now: 0,
-            left: 1,
-            stride: 1,
-            plain: false,
-        }
-    }
-
-    /// A call comes: what was applied before it is not its time.
-    fn before_call(&mut self) {
-        if std::mem::take(&mut self.plain) {
-            self.now = (self.watch)();
-            (self.left, self.stride) = (1, 1);
-        }
-    }
-
-    /// What a call that used this fuel counts for. Time counts no further than
-    /// to be costly: it may have been somebody else's.
-    fn of_call(&mut self, fuel: u64) -> u64 {
-        if fuel == 0 {
-            self.plain = true;
-            return 0;
-        }
-        self.left -= 1;
-        if self.left > 0 {
-            return fuel;
-        }
-        let now = (self.watch)();
-        let took = now.saturating_sub(self.now) / self.stride;
-        self.now = now;
-        self.stride = if took < COSTLY_FUEL / 16 {
-            Self::STRIDE_MAX.min(2 * self.stride)
-        } else {
-            1
-        };
-        self.left = self.stride;
-        fuel.max(took.min(COSTLY_FUEL))
-    }
-}
-
-/// A call that took long, or may.
-#[derive(Clone, Copy, Debug)]
-pub struct Costly {
-    /// The topic whose program was called; none where a program begins.
-    pub topic: Option<TopicId>,
-    /// What it used; 0 for one that stands before the next item.
-    pub fuel: u64,
-}
-
 /// What an applied batch amounted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
@@ -152,31 +72,6 @@ pub struct Applied {
     pub executed: u64,
     /// The newest intention offset afterwards.
     pub last: IntentionOffset,
-}
-
-/// A live topic, as it can be seen from outside.
-#[derive(Clone, Copy, Debug)]
-pub struct TopicView<'a> {
-    /// Its name.
-    pub name: &'a TopicName,
-    /// Its number.
-    pub id: TopicId,
-    /// Offset of its newest record.
-    pub last: ConsequenceOffset,
-    /// Intention offset of its CREATE; `None` when it does not live.
-    pub incarnation: Option<IntentionOffset>,
-    /// Offset of its CREATE record; `None` when it does not live.
-    pub created: Option<ConsequenceOffset>,
-    /// Options; `None` when it does not live.
-    pub options: Option<&'a TopicOptions>,
-    /// Keys; `None` when it does not live.
-    pub keys: Option<&'a KeyIndex>,
-    /// Its program; `None` for a plain topic and one that does not live.
-    pub program: Option<ProgramView<'a>>,
-    /// In quarantine: it takes no PUT, DELETE or transaction.
-    pub quarantined: bool,
-    /// Folded history.
-    pub digest: Digest,
 }
 
 /// The state of a store's model. Cloning it takes time and memory linear in
@@ -288,25 +183,6 @@ impl Machine {
     #[must_use]
     pub fn sessions(&self) -> &SessionTable {
         &self.sessions
-    }
-
-    /// Every name that ever was created, in order of its number.
-    pub fn topics(&self) -> impl Iterator<Item = TopicView<'_>> {
-        (0_u32..)
-            .zip(&self.topics)
-            .map(|(number, topic)| view(TopicId(number), topic))
-    }
-
-    /// A topic by name, live or not; `None` when it never was created.
-    #[must_use]
-    pub fn topic(&self, name: &str) -> Option<TopicView<'_>> {
-        self.topic_by_id(*self.by_name.get(name)?)
-    }
-
-    /// A topic by number.
-    #[must_use]
-    pub fn topic_by_id(&self, id: TopicId) -> Option<TopicView<'_>> {
-        self.topics.get(id.index()).map(|topic| view(id, topic))
     }
 
     /// Hash of the whole history. Equal logs give equal digests (I4).
@@ -672,245 +548,6 @@ impl Machine {
         });
         Ok(id)
     }
-
-    /// Writes the state. Equal states give equal bytes, whatever the seeds.
-    pub fn save(&self, to: &mut dyn SnapshotSink) -> Result<(), SnapshotError> {
-        assert!(!self.is_waiting(), "no snapshot while a program is away");
-        let mut out = Writer::new(to);
-        out.number(u64::from(MACHINE_VERSION))?;
-        out.number(self.applied.0)?;
-        out.number(self.time_ms)?;
-        out.word(self.digest.0)?;
-        out.number(self.topics.len() as u64)?;
-        for topic in &self.topics {
-            out.bytes(topic.name.as_str().as_bytes())?;
-            out.number(topic.last.0)?;
-            out.word(topic.digest.0)?;
-            let Some(live) = &topic.live else {
-                out.number(0)?; // does not live
-                out.number(u64::from(!topic.groups.is_empty()))?; // further sections
-                if !topic.groups.is_empty() {
-                    groups::saved::save(&topic.groups, &mut out)?;
-                }
-                continue;
-            };
-            out.number(live.incarnation.0)?;
-            out.number(live.created.0)?;
-            let mut options = Vec::new();
-            live.options.encode(&mut options);
-            out.bytes(&options)?;
-            out.number(live.keys.len() as u64)?;
-            for (key, offset) in live.keys.sorted() {
-                out.bytes(key)?;
-                out.number(offset.0)?;
-            }
-            let sections = u64::from(live.program.is_some())
-                + u64::from(live.stopped)
-                + u64::from(!topic.groups.is_empty());
-            out.number(sections)?;
-            if let Some(running) = &live.program {
-                saved::save(running, &live.keys, &mut out)?;
-            }
-            if live.stopped {
-                out.number(saved::STOPPED)?;
-                out.bytes(&[])?;
-            }
-            if !topic.groups.is_empty() {
-                groups::saved::save(&topic.groups, &mut out)?;
-            }
-        }
-        self.sessions.save(&mut out)?;
-        out.number(u64::from(!self.codes.is_empty()))?; // further sections
-        if !self.codes.is_empty() {
-            saved::save_codes(&self.codes, &mut out)?;
-        }
-        out.finish()
-    }
-
-    /// Reads a state without programs that [`save`](Self::save) wrote.
-    pub fn load(from: &mut dyn SnapshotSource, seed: u64) -> Result<Self, SnapshotError> {
-        Self::load_with(from, seed, None)
-    }
-
-    /// Reads a state that [`save`](Self::save) wrote; its programs run on
-    /// `host`.
-    pub fn load_with(
-        from: &mut dyn SnapshotSource,
-        seed: u64,
-        host: Option<Arc<dyn ProgramHost>>,
-    ) -> Result<Self, SnapshotError> {
-        let mut input = Input::new(from);
-        let version = input.count(u64::from(u16::MAX), "a machine version")?;
-        if version != u64::from(MACHINE_VERSION) {
-            let found = u16::try_from(version).unwrap_or(u16::MAX);
-            return Err(SnapshotError::Version {
-                found,
-                known: MACHINE_VERSION,
-            });
-        }
-        let mut machine = Self::new(seed).with_host(host);
-        let mut programs = Vec::new();
-        machine.applied = IntentionOffset(input.counter()?);
-        machine.time_ms = input.number()?;
-        machine.digest = Digest(input.word()?);
-        for number in 0..input.count(TOPICS_MAX as u64, "at most 2^20 topics")? {
-            let id = TopicId(u32::try_from(number).unwrap_or(u32::MAX));
-            let (topic, program) = load_topic(&mut input, seed, machine.applied)?;
-            programs.extend(program.map(|program| (id, program)));
-            if machine.by_name.insert(topic.name.clone(), id).is_some() {
-                return Err(SnapshotError::Malformed("each topic name once"));
-            }
-            let entries = topic.groups.values().map(|group| group.entries().len());
-            machine.pending += entries.sum::<usize>();
-            let incarnation = topic.live.as_ref().map(|live| live.incarnation);
-            machine.newest = machine.newest.max(incarnation.unwrap_or_default());
-            machine.topics.push(topic);
-        }
-        machine.sessions = SessionTable::load(&mut input, machine.applied)?;
-        let sections = input.count(1, SECTIONS)?;
-        if (sections == 1) == programs.is_empty() {
-            return Err(SnapshotError::Malformed("the code of the programs"));
-        }
-        if sections == 1 {
-            section(&mut input, saved::CODES)?;
-            let host = machine.host.clone().ok_or(SnapshotError::ProgramNeeded)?;
-            machine.codes = saved::load_codes(&mut input, &*host)?;
-            for (id, program) in programs {
-                if let Some(topic) = machine.topics.get_mut(id.index()) {
-                    saved::revive(topic, program, &mut machine.codes, &*host)?;
-                }
-            }
-            if machine.codes.iter().any(|code| code.topics == 0) {
-                return Err(SnapshotError::Malformed("only modules that are used"));
-            }
-        }
-        Ok(machine)
-    }
-}
-
-/// What a snapshot of this version has none of.
-const SECTIONS: &str = "no sections that this build does not know";
-
-fn section(input: &mut Input<'_>, tag: u64) -> Result<(), SnapshotError> {
-    match input.number()? {
-        found if found == tag => Ok(()),
-        _ => Err(SnapshotError::Malformed(SECTIONS)),
-    }
-}
-
-fn load_topic(
-    input: &mut Input<'_>,
-    seed: u64,
-    applied: IntentionOffset,
-) -> Result<(Topic, Option<Saved>), SnapshotError> {
-    let what = "a topic name of at most 255 bytes";
-    let name = String::from_utf8(input.bytes(TOPIC_NAME_BYTES_MAX, what)?).ok();
-    let name = name.and_then(|name| TopicName::any(&name).ok());
-    let name = name.ok_or(SnapshotError::Malformed(what))?;
-    let mut topic = Topic {
-        name_hash: hash(0, name.as_str().as_bytes()),
-        name,
-        last: ConsequenceOffset(input.counter()?),
-        digest: Digest(input.word()?),
-        live: None,
-        groups: groups::Groups::new(),
-    };
-    if topic.last == ConsequenceOffset::ZERO {
-        return Err(SnapshotError::Malformed("a topic with a record"));
-    }
-    let incarnation = IntentionOffset(input.number()?);
-    if incarnation == IntentionOffset::ZERO {
-        if input.count(1, SECTIONS)? == 1 {
-            section(input, groups::saved::GROUPS)?;
-            let name = topic.name.as_str();
-            topic.groups = groups::saved::load(input, name, topic.last, applied.0)?;
-        }
-        return Ok((topic, None));
-    }
-    let created = ConsequenceOffset(input.number()?);
-    if incarnation > applied || created > topic.last || created == ConsequenceOffset::ZERO {
-        return Err(SnapshotError::Malformed(
-            "a creation before the last record",
-        ));
-    }
-    let options = TopicOptions::decode(&input.bytes(OPTION_BYTES_MAX, "topic options")?);
-    let options = options.ok_or(SnapshotError::Malformed("topic options"))?;
-    let mut keys = KeyIndex::new(seed);
-    let mut before = Vec::new();
-    for _ in 0..input.number()? {
-        let key = input.bytes(KEY_BYTES_MAX, "a key of at most 65,535 bytes")?;
-        let offset = ConsequenceOffset(input.number()?);
-        if key <= before {
-            return Err(SnapshotError::Malformed("keys in ascending order"));
-        }
-        if offset <= created || offset > topic.last {
-            return Err(SnapshotError::Malformed("the offset of a key"));
-        }
-        keys.set(&key, offset);
-        before = key;
-    }
-    let (mut program, mut stopped) = (None, false);
-    let mut before = 0;
-    for _ in 0..input.count(3, SECTIONS)? {
-        let tag = input.number()?;
-        match tag {
-            _ if tag <= before => return Err(SnapshotError::Malformed(SECTIONS)),
-            saved::PROGRAM => program = Some(saved::load(input, &options, &keys)?),
-            saved::STOPPED => {
-                input.bytes(0, "a mark without content")?;
-                stopped = true;
-            }
-            groups::saved::GROUPS => {
-                let name = topic.name.as_str();
-                topic.groups = groups::saved::load(input, name, topic.last, applied.0)?;
-            }
-            _ => return Err(SnapshotError::Malformed(SECTIONS)),
-        }
-        before = tag;
-    }
-    topic.live = Some(Live {
-        incarnation,
-        created,
-        options,
-        keys,
-        program: None,
-        away: None,
-        stopped,
-    });
-    Ok((topic, program))
-}
-
-fn view(id: TopicId, topic: &Topic) -> TopicView<'_> {
-    let live = topic.live.as_ref();
-    TopicView {
-        name: &topic.name,
-        id,
-        last: topic.last,
-        incarnation: live.map(|live| live.incarnation),
-        created: live.map(|live| live.created),
-        options: live.map(|live| &live.options),
-        keys: live.map(|live| &live.keys),
-        program: live.and_then(program_view),
-        quarantined: live.is_some_and(|live| live.stopped),
-        digest: topic.digest,
-    }
-}
-
-fn program_view(live: &Live) -> Option<ProgramView<'_>> {
-    if let Some(away) = &live.away {
-        return Some(away.view());
-    }
-    let running = live.program.as_deref()?;
-    Some(ProgramView {
-        code: running.code,
-        args: &running.args,
-        meter: running.meter,
-        mode: running.mode,
-        state: Some(running.desk.state()),
-        state_entries: running.desk.state().len() as u64,
-        state_bytes: running.state_bytes(),
-        counts: running.counts,
-    })
 }
 
 fn commit(stamp: &Stamp, verdict: Result<Emitted, No>) -> Commit {
@@ -944,190 +581,5 @@ fn commit(stamp: &Stamp, verdict: Result<Emitted, No>) -> Commit {
                 ..base
             }
         }
-    }
-}
-
-#[inline]
-fn emit<'a, S: ConsequenceSink + ?Sized>(
-    id: TopicId,
-    topic: &mut Topic,
-    stamp: &Stamp,
-    sink: &mut S,
-    kind: RecordKind,
-    flags: u8,
-    fill: impl FnOnce(&mut Record<'a>),
-) -> ConsequenceOffset {
-    let offset = topic.last.plus(1);
-    let mut record = Record {
-        offset,
-        intention: stamp.intention,
-        term: stamp.term,
-        time_ms: stamp.time_ms,
-        client: stamp.client,
-        nonce: stamp.nonce,
-        flags: RecordFlags(flags),
-        kind,
-        key: &[],
-        value: &[],
-        meta: &[],
-    };
-    fill(&mut record);
-    sink.record(id, &record);
-    topic.last = offset;
-    offset
-}
-
-/// Changes a live topic.
-#[inline]
-fn change<S: ConsequenceSink + ?Sized>(
-    id: TopicId,
-    topic: &mut Topic,
-    item: &Item<'_>,
-    stamp: &Stamp,
-    sink: &mut S,
-) -> Result<Emitted, No> {
-    let last = RecordFlags::LAST;
-    let absent = No::bare(ErrorCode::NoTopic);
-    match item.action {
-        Action::Put { key, value } => {
-            let live = topic.live.as_ref().ok_or(absent)?;
-            live.admits(key, Some(value))?;
-            live.has_room(key)?;
-            Ok((
-                put(id, topic, stamp, sink, last, (key, value, item.meta)),
-                1,
-            ))
-        }
-        Action::Delete { key } => {
-            topic.live.as_ref().ok_or(absent)?.admits(key, None)?;
-            Ok((delete(id, topic, stamp, sink, last, (key, item.meta)), 1))
-        }
-        Action::Txn(steps) => transaction(id, topic, steps, stamp, sink),
-        Action::Destroy => {
-            let offset = emit(id, topic, stamp, sink, RecordKind::Destroy, last, |r| {
-                r.meta = item.meta;
-            });
-            topic.live = None;
-            Ok((offset, 1))
-        }
-        Action::Alter { options } => {
-            let decoded = TopicOptions::decode(options).unwrap_or_default();
-            if let Some(running) = topic.live.as_mut().and_then(|live| live.program.as_mut()) {
-                running.may_have(&decoded)?;
-                running.desk.set_limits(decoded.program_limits());
-            }
-            let offset = emit(id, topic, stamp, sink, RecordKind::Alter, last, |r| {
-                r.value = options;
-                r.meta = item.meta;
-            });
-            if let Some(live) = &mut topic.live {
-                live.options = decoded;
-            }
-            Ok((offset, 1))
-        }
-        Action::Quarantine { stopped } => {
-            if let Some(live) = &mut topic.live {
-                live.stopped = stopped;
-            }
-            Ok((ConsequenceOffset::ZERO, 0))
-        }
-        Action::Create { .. }
-        | Action::Replace { .. }
-        | Action::Cursor { .. }
-        | Action::ExpireSessions { .. } => Err(absent),
-    }
-}
-
-#[inline]
-fn put<S: ConsequenceSink + ?Sized>(
-    id: TopicId,
-    topic: &mut Topic,
-    stamp: &Stamp,
-    sink: &mut S,
-    flags: u8,
-    (key, value, meta): (&[u8], &[u8], &[u8]),
-) -> ConsequenceOffset {
-    let offset = emit(id, topic, stamp, sink, RecordKind::Put, flags, |r| {
-        (r.key, r.value, r.meta) = (key, value, meta);
-    });
-    if !key.is_empty()
-        && let Some(live) = &mut topic.live
-    {
-        live.keys.set(key, offset);
-    }
-    offset
-}
-
-fn delete<S: ConsequenceSink + ?Sized>(
-    id: TopicId,
-    topic: &mut Topic,
-    stamp: &Stamp,
-    sink: &mut S,
-    flags: u8,
-    (key, meta): (&[u8], &[u8]),
-) -> ConsequenceOffset {
-    let offset = emit(id, topic, stamp, sink, RecordKind::Delete, flags, |r| {
-        (r.key, r.meta) = (key, meta);
-    });
-    if let Some(live) = &mut topic.live {
-        live.keys.remove(key);
-    }
-    offset
-}
-
-/// All steps or none: everything that can say no is asked before the first
-/// record is written.
-fn transaction<S: ConsequenceSink + ?Sized>(
-    id: TopicId,
-    topic: &mut Topic,
-    steps: Steps<'_>,
-    stamp: &Stamp,
-    sink: &mut S,
-) -> Result<Emitted, No> {
-    let live = topic.live.as_ref().ok_or(No::bare(ErrorCode::NoTopic))?;
-    live.admits_all(steps.iter())?;
-    let first = topic.last.plus(1);
-    let count = steps.len();
-    for (number, step) in (1_u32..).zip(steps.iter()) {
-        let end = if number == count {
-            RecordFlags::LAST
-        } else {
-            0
-        };
-        let flags = RecordFlags::TXN | end;
-        match step {
-            TxnOp::Put { key, value, meta } => {
-                put(id, topic, stamp, sink, flags, (key, value, meta));
-            }
-            TxnOp::Delete { key, meta } => {
-                delete(id, topic, stamp, sink, flags, (key, meta));
-            }
-        }
-    }
-    Ok((first, count))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_of_plain_items_is_not_that_of_the_next_call() {
-        let now = Cell::new(0);
-        let mut watch = || now.get();
-        let mut pace = Pace::new(&mut watch);
-        let pass = |time: u64| now.set(now.get() + time);
-        for _ in 0..10 {
-            pass(3 * COSTLY_FUEL);
-            assert_eq!(pace.of_call(0), 0);
-            pace.before_call();
-            pass(1_000);
-            assert_eq!(pace.of_call(10), 1_000);
-        }
-        // One that does take long is seen, behind plain ones as well.
-        assert_eq!(pace.of_call(0), 0);
-        pace.before_call();
-        pass(2 * COSTLY_FUEL);
-        assert_eq!(pace.of_call(10), COSTLY_FUEL);
     }
 }

@@ -4,7 +4,8 @@ use std::ops::Bound;
 
 use std::sync::Arc;
 
-use super::{Machine, TopicView, view};
+use super::view::view;
+use super::{Machine, TopicView};
 use crate::program::CodeHash;
 
 impl Machine {

@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::change::{delete, put};
 use super::deferred::COSTLY_FUEL;
-use super::{ApplyError, Emitted, Stamp, delete, put};
+use super::{ApplyError, Emitted, Stamp};
 use crate::batch::{Action, Item};
 use crate::desk::{CallInfo, Desk, Emit, Source, op};
 use crate::digest::{hash, mix};

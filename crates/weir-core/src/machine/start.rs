@@ -9,10 +9,11 @@
 
 use std::sync::Arc;
 
+use super::change::emit;
 use super::programs::{
     Running, admit, announcement, bad, info, limited, publish, setup, within_quota,
 };
-use super::{ApplyError, Emitted, Machine, Stamp, emit};
+use super::{ApplyError, Emitted, Machine, Stamp};
 use crate::batch::{Action, Item};
 use crate::desk::{Desk, Image, op};
 use crate::effect::Detail;

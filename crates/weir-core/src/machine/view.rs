@@ -1,0 +1,88 @@
+//! Topics, as they can be seen from outside.
+
+use super::Machine;
+use crate::digest::Digest;
+use crate::ids::{ConsequenceOffset, IntentionOffset, TopicId, TopicName};
+use crate::keys::KeyIndex;
+use crate::options::TopicOptions;
+use crate::program::ProgramView;
+use crate::topic::{Live, Topic};
+
+/// A live topic, as it can be seen from outside.
+#[derive(Clone, Copy, Debug)]
+pub struct TopicView<'a> {
+    /// Its name.
+    pub name: &'a TopicName,
+    /// Its number.
+    pub id: TopicId,
+    /// Offset of its newest record.
+    pub last: ConsequenceOffset,
+    /// Intention offset of its CREATE; `None` when it does not live.
+    pub incarnation: Option<IntentionOffset>,
+    /// Offset of its CREATE record; `None` when it does not live.
+    pub created: Option<ConsequenceOffset>,
+    /// Options; `None` when it does not live.
+    pub options: Option<&'a TopicOptions>,
+    /// Keys; `None` when it does not live.
+    pub keys: Option<&'a KeyIndex>,
+    /// Its program; `None` for a plain topic and one that does not live.
+    pub program: Option<ProgramView<'a>>,
+    /// In quarantine: it takes no PUT, DELETE or transaction.
+    pub quarantined: bool,
+    /// Folded history.
+    pub digest: Digest,
+}
+
+impl Machine {
+    /// Every name that ever was created, in order of its number.
+    pub fn topics(&self) -> impl Iterator<Item = TopicView<'_>> {
+        (0_u32..)
+            .zip(&self.topics)
+            .map(|(number, topic)| view(TopicId(number), topic))
+    }
+
+    /// A topic by name, live or not; `None` when it never was created.
+    #[must_use]
+    pub fn topic(&self, name: &str) -> Option<TopicView<'_>> {
+        self.topic_by_id(*self.by_name.get(name)?)
+    }
+
+    /// A topic by number.
+    #[must_use]
+    pub fn topic_by_id(&self, id: TopicId) -> Option<TopicView<'_>> {
+        self.topics.get(id.index()).map(|topic| view(id, topic))
+    }
+}
+
+pub(super) fn view(id: TopicId, topic: &Topic) -> TopicView<'_> {
+    let live = topic.live.as_ref();
+    TopicView {
+        name: &topic.name,
+        id,
+        last: topic.last,
+        incarnation: live.map(|live| live.incarnation),
+        created: live.map(|live| live.created),
+        options: live.map(|live| &live.options),
+        keys: live.map(|live| &live.keys),
+        program: live.and_then(program_view),
+        quarantined: live.is_some_and(|live| live.stopped),
+        digest: topic.digest,
+    }
+}
+
+fn program_view(live: &Live) -> Option<ProgramView<'_>> {
+    if let Some(away) = &live.away {
+        return Some(away.view());
+    }
+    let running = live.program.as_deref()?;
+    Some(ProgramView {
+        code: running.code,
+        args: &running.args,
+        meter: running.meter,
+        mode: running.mode,
+        state: Some(running.desk.state()),
+        state_entries: running.desk.state().len() as u64,
+        state_bytes: running.state_bytes(),
+        counts: running.counts,
+    })
+}
