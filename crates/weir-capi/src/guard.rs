@@ -56,6 +56,10 @@ fn words(panic: &(dyn Any + Send)) -> &str {
 
 /// Where a test wants a panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(debug_assertions),
+    allow(dead_code, unreachable_pub, reason = "a release has no such tests")
+)]
 pub enum Where {
     /// Before anything is done.
     Enter,

@@ -220,8 +220,8 @@ fn post_over_tls(address: &str, config: Arc<ClientConfig>, answered: &AtomicUsiz
             return got;
         }
         text.push_str(std::str::from_utf8(piece.get(..size).unwrap()).unwrap());
-        // An answer is whole when its object is.
-        while let Some((answer, rest)) = text.split_once('}') {
+        // An answer is whole when the line of its object is.
+        while let Some((answer, rest)) = text.split_once("}\n") {
             assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
             ended |= answer.contains("connection: close");
             got += 1;
@@ -268,6 +268,8 @@ fn a_drain_over_tls_answers_what_was_accepted() {
         })
         .collect();
     while answered.load(Ordering::Relaxed) < 500 {
+        let over = clients.iter().any(std::thread::JoinHandle::is_finished);
+        assert!(!over, "a client failed");
         std::thread::yield_now();
     }
     signal(&served.child, "TERM");
