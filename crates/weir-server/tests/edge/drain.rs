@@ -30,8 +30,8 @@ fn write(address: std::net::SocketAddr, me: u64, answered: &AtomicU64) -> Vec<St
             }
             let mut reply = Vec::new();
             let mut piece = [0; 1024];
-            // The answer is one write, and ends with its object.
-            while !reply.ends_with(b"}") {
+            // The answer is one write, and ends with the line of its object.
+            while !reply.ends_with(b"}\n") {
                 match stream.read(&mut piece) {
                     Ok(got) if got > 0 => reply.extend_from_slice(&piece[..got]),
                     _ => break,
@@ -60,6 +60,8 @@ fn a_drain_loses_and_doubles_nothing() {
         })
         .collect();
     while answered.load(Ordering::Relaxed) < 500 {
+        let over = writers.iter().any(std::thread::JoinHandle::is_finished);
+        assert!(!over, "a writer failed");
         std::thread::yield_now();
     }
     let server = world.server.take().unwrap();
