@@ -197,7 +197,9 @@ impl Record {
         let Some(found) = value::find(py, bytes, path)? else {
             return Ok(default);
         };
-        let part = bytes.get(found.start..found.end).unwrap_or_default();
+        let part = bytes
+            .get(found.start as usize..found.end as usize)
+            .unwrap_or_default();
         if found.nested {
             return Ok(Some(PyBytes::new(py, part).into_any()));
         }

@@ -1,7 +1,6 @@
 //! Results of queries: pages of spans, and items that look into them.
 
 use std::ffi::c_int;
-use std::sync::Arc;
 
 use pyo3::exceptions::{PyBufferError, PyIndexError};
 use pyo3::ffi;
@@ -24,20 +23,11 @@ pub(crate) fn place(index: isize, len: usize) -> Option<usize> {
 /// Results of a query, in order: a sequence of items, at least one. Immutable; keeps the pages that
 /// its items lie in, also after the query is gone, for any thread.
 #[pyclass(module = "weir", frozen, sequence)]
-pub(crate) struct Page(Arc<ResultPage>);
+pub(crate) struct Page(ResultPage);
 
 impl Page {
     pub(crate) fn new(page: ResultPage) -> Self {
-        Self(Arc::new(page))
-    }
-
-    fn item(&self, at: usize) -> Option<Item> {
-        let span = *self.0.items().get(at)?;
-        Some(Item {
-            page: Arc::clone(&self.0),
-            span,
-            part: None,
-        })
+        Self(page)
     }
 }
 
@@ -47,26 +37,28 @@ impl Page {
         self.0.items().len()
     }
 
-    fn __getitem__(&self, index: isize) -> PyResult<Item> {
-        place(index, self.0.items().len())
-            .and_then(|at| self.item(at))
+    fn __getitem__(slf: &Bound<'_, Self>, index: isize) -> PyResult<Item> {
+        let items = slf.get().0.items();
+        place(index, items.len())
+            .and_then(|at| Some(Item::new(slf, u32::try_from(at).ok()?, items.get(at)?.len)))
             .ok_or_else(|| PyIndexError::new_err("no item of this number"))
     }
 
-    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let all: Vec<Item> = (0..self.0.items().len())
-            .filter_map(|at| self.item(at))
-            .collect();
-        Ok(PyList::new(py, all)?.try_iter()?.into_any())
+    fn __iter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let items = slf.get().0.items().iter();
+        let all = items
+            .zip(0..)
+            .map(|(span, at)| Item::new(slf, at, span.len));
+        Ok(PyList::new(slf.py(), all)?.try_iter()?.into_any())
     }
 
     /// The buffers that the items lie in; each a buffer of its own.
     #[getter]
-    fn buffers(&self) -> Vec<PageBuffer> {
-        let count = self.0.buffers().len();
+    fn buffers(slf: &Bound<'_, Self>) -> Vec<PageBuffer> {
+        let count = slf.get().0.buffers().len();
         (0..count)
             .map(|at| PageBuffer {
-                page: Arc::clone(&self.0),
+                page: slf.clone().unbind(),
                 at,
             })
             .collect()
@@ -112,13 +104,15 @@ impl Page {
 /// One of the buffers that the items of a page lie in.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct PageBuffer {
-    page: Arc<ResultPage>,
+    page: Py<Page>,
     at: usize,
 }
 
 impl PageBuffer {
     fn bytes(&self) -> &[u8] {
         self.page
+            .get()
+            .0
             .buffers()
             .get(self.at)
             .map_or(&[], |buffer| buffer)
@@ -149,31 +143,51 @@ impl PageBuffer {
 /// copied and keeps its page.
 #[pyclass(module = "weir", frozen)]
 pub(crate) struct Item {
-    page: Arc<ResultPage>,
-    span: weir::query::Item,
-    /// A part of it, as `get` gives.
-    part: Option<(usize, usize)>,
+    // Small, and with a reference of the interpreter: one of them is made for each result.
+    page: Py<Page>,
+    /// Its number in the page.
+    at: u32,
+    /// Which of its bytes: all, or a part as `get` gives it.
+    start: u32,
+    end: u32,
 }
 
 impl Item {
-    fn bytes(&self) -> &[u8] {
-        let bytes = self.page.bytes(&self.span);
-        match self.part {
-            Some((start, end)) => bytes.get(start..end).unwrap_or_default(),
-            None => bytes,
+    fn new(page: &Bound<'_, Page>, at: u32, len: u32) -> Self {
+        Self {
+            page: page.clone().unbind(),
+            at,
+            start: 0,
+            end: len,
         }
+    }
+
+    fn page(&self) -> &ResultPage {
+        &self.page.get().0
+    }
+
+    fn span(&self) -> PyResult<&weir::query::Item> {
+        let span = self.page().items().get(self.at as usize);
+        span.ok_or_else(|| PyIndexError::new_err("no item of this number"))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        let page = self.page();
+        let span = page.items().get(self.at as usize);
+        let bytes = span.map_or(&[][..], |span| page.bytes(span));
+        let part = bytes.get(self.start as usize..self.end as usize);
+        part.unwrap_or_default()
     }
 
     fn find(&self, py: Python<'_>, path: &str) -> PyResult<Option<(value::Found, Self)>> {
         let Some(found) = value::find(py, self.bytes(), path)? else {
             return Ok(None);
         };
-        let base = self.part.map_or(0, |(start, _)| start);
-        let part = Some((base + found.start, base + found.end));
         let part = Self {
-            page: Arc::clone(&self.page),
-            span: self.span,
-            part,
+            page: self.page.clone_ref(py),
+            at: self.at,
+            start: self.start + found.start,
+            end: self.start + found.end,
         };
         Ok(Some((found, part)))
     }
@@ -184,26 +198,27 @@ impl Item {
     /// Number of the source it came from; None for one that the engine made (a group, an
     /// aggregate).
     #[getter]
-    fn source(&self) -> Option<u32> {
-        (self.span.source != SourceId::NONE).then_some(self.span.source.0)
+    fn source(&self) -> PyResult<Option<u32>> {
+        let source = self.span()?.source;
+        Ok((source != SourceId::NONE).then_some(source.0))
     }
 
     /// Its number among all items of its page, from 0.
     #[getter]
-    fn index(&self) -> u32 {
-        self.span.index
+    fn index(&self) -> PyResult<u32> {
+        Ok(self.span()?.index)
     }
 
     /// The number of its page within its source, from 0.
     #[getter]
-    fn page_number(&self) -> u64 {
-        self.page.page_of(&self.span)
+    fn page_number(&self) -> PyResult<u64> {
+        Ok(self.page().page_of(self.span()?))
     }
 
     /// Whether the engine made it.
     #[getter]
-    fn constructed(&self) -> bool {
-        self.span.constructed
+    fn constructed(&self) -> PyResult<bool> {
+        Ok(self.span()?.constructed)
     }
 
     /// The JSON text.
@@ -249,7 +264,7 @@ impl Item {
     }
 
     fn __len__(&self) -> usize {
-        self.bytes().len()
+        (self.end - self.start) as usize
     }
 
     fn __bool__(&self) -> bool {

@@ -12,8 +12,8 @@ pub(crate) const RELEASE_BYTES: usize = 32 << 10;
 
 /// A value that was found: its bytes in the item, and whether it is an array or object.
 pub(crate) struct Found {
-    pub(crate) start: usize,
-    pub(crate) end: usize,
+    pub(crate) start: u32,
+    pub(crate) end: u32,
     pub(crate) nested: bool,
 }
 
@@ -33,8 +33,8 @@ pub(crate) fn find(py: Python<'_>, item: &[u8], path: &str) -> Answer<Option<Fou
             .map_err(|error| Failure::new(weir::ErrorCode::NotJson, error.to_string()))?;
         let value = found.first().filter(|value| value.tag != Tag::Undefined);
         Ok(value.map(|value| Found {
-            start: value.span.offset as usize,
-            end: value.span.end(),
+            start: value.span.offset,
+            end: value.span.offset + value.span.len,
             nested: value.tag >= Tag::Array,
         }))
     };
