@@ -4,8 +4,8 @@
 //	enqueue         a page of Go memory is lent and scanned
 //	enqueue-copied  the same, copied
 //	enqueue-buffer  the same, written to a buffer of the library that is given away
-//	next            what was scanned is handed out, 256 items at a time; the call behind
-//	                the last of these, which forgets the page, is told apart, as done
+//	next            what was scanned is handed out, 256 items at a time whatever their
+//	                size; the call behind the last of these is told apart, as done
 //	merge           a page is taken in by halves, merged and handed out
 //	copy            the floor: a copy into warm memory
 //
@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"strconv"
@@ -38,6 +39,9 @@ type input struct {
 	page, room []byte
 	items      int
 }
+
+// batch is how much one call hands out: items, however large they are.
+var batch = weir.Bounds{Items: 256, Bytes: math.MaxUint64}
 
 // way is what is measured: it runs a pass, starts and stops the clock, and calls
 // each with every item's key when each is not nil.
@@ -273,7 +277,7 @@ func next(in *input, clock *clock, each func([]byte)) (uint64, error) {
 	clock.start()
 	sum := uint64(0)
 	for left := in.items; left > 0; {
-		_, page, err := query.Next(weir.Bounds{})
+		_, page, err := query.Next(batch)
 		if err != nil {
 			return 0, err
 		}
@@ -285,7 +289,7 @@ func next(in *input, clock *clock, each func([]byte)) (uint64, error) {
 	}
 	clock.stop()
 	begun, _ := now()
-	step, _, err := query.Next(weir.Bounds{})
+	step, _, err := query.Next(batch)
 	ended, _ := now()
 	clock.done += ended - begun
 	if err == nil && step != weir.Done {

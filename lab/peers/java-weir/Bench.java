@@ -41,8 +41,9 @@ import weir.Step;
  * <pre>
  *   enqueue   a page in memory of the library is given away and scanned
  *   copied    a page of Java is copied and scanned
- *   next      what was scanned is handed out, 256 items at a time, and the memory of each is taken;
- *             the call behind the last of these, which forgets the page, is told apart, as `done`
+ *   next      what was scanned is handed out, 256 items at a time whatever their size, and
+ *             the memory of each is taken; the call behind the last of these, which forgets the page, is
+ *             told apart, as `done`
  *   floor     next without the package: the calls of weir.h, and the table that they give, by hand
  *   jackson   the streaming parser over the page, and the key of each item
  * </pre>
@@ -242,7 +243,7 @@ final class Bench {
     private static long handed(Query query, int items) {
         long sum = 0;
         for (int left = items; left > 0; ) {
-            if (!(query.next(BATCH, 0) instanceof Step.Ready(Page page))) {
+            if (!(query.next(BATCH, Long.MAX_VALUE) instanceof Step.Ready(Page page))) {
                 throw new AssertionError("fewer items than there are");
             }
             try (page) {
@@ -278,7 +279,7 @@ final class Bench {
             long sum = 0;
             clock.start();
             for (long left = input.items; left > 0; ) {
-                Bare.fine((int) Bare.NEXT.invokeExact(query, BATCH, 0L, out, MemorySegment.NULL));
+                Bare.fine((int) Bare.NEXT.invokeExact(query, BATCH, Long.MAX_VALUE, out, MemorySegment.NULL));
                 long page = out.get(JAVA_LONG, 0);
                 Bare.fine((int) Bare.DESCRIBE.invokeExact(page, info, MemorySegment.NULL));
                 long count = info.get(JAVA_LONG, 16);

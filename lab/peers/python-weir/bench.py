@@ -2,8 +2,9 @@
 
     enqueue   a page of `bytes` is kept and scanned
     copied    the same of a `bytearray`, which is copied
-    next      what was scanned is handed out, 256 items at a time, and each item is looked at; the
-              call behind the last of these, which forgets the page, is told apart, as `done`
+    next      what was scanned is handed out, 256 items at a time whatever their size, and each is
+              looked at; the call behind the last of these, which forgets the page, is told apart, as
+              `done`
     loop      the floor of next: the same loop over `bytes` that are there
     json      json.loads of the page, and the key of each item
     orjson    the same with orjson
@@ -23,7 +24,8 @@ import orjson
 import weir
 
 TITLES = {"escapes": '\\"q\\\\ ', "non-ascii": "é€😀 "}
-BATCH = 256
+# How much one call hands out: items, however large they are.
+BATCH = 256, 1 << 40
 
 
 class Clock:
@@ -53,7 +55,7 @@ class Input:
         """The items as objects, in batches."""
         if not self.batches:
             query, _ = scanned(self)
-            while (step := query.next(BATCH)) is not None:
+            while (step := query.next(*BATCH)) is not None:
                 self.batches.append([bytes(item) for item in step])
         return self.batches
 
@@ -99,7 +101,7 @@ def scanned(given: Input) -> tuple[weir.Query, weir.Source]:
 
 def drain(query: weir.Query, each: Each | None) -> None:
     """Tells the key of each item, if somebody wants them."""
-    while each is not None and (step := query.next(BATCH)) is not None:
+    while each is not None and (step := query.next(*BATCH)) is not None:
         for item in step:
             found = item.find_raw("$.order")
             each(bytes(found))
@@ -126,7 +128,7 @@ def handed(query: weir.Query, left: int) -> int:
     """Takes so many items and looks at each; the sum of their lengths."""
     total = 0
     while left > 0:
-        step = query.next(BATCH)
+        step = query.next(*BATCH)
         left -= len(step)
         for item in step:
             total += len(item)
@@ -141,7 +143,7 @@ def following(given: Input, clock: Clock, each: Each | None) -> int:
     with clock:
         total = handed(query, given.count)
     begun = perf_counter_ns()
-    step = query.next(BATCH)
+    step = query.next(*BATCH)
     clock.done += perf_counter_ns() - begun
     if step is not None:
         raise AssertionError("more items than there are")

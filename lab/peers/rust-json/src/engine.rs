@@ -52,11 +52,17 @@ fn query(plan: &Arc<Plan>) -> Query {
     Query::new(Arc::clone(plan), budgets)
 }
 
+/// How much one call hands out: items, however large they are.
+const BATCH: Bounds = Bounds {
+    items_max: 256,
+    bytes_max: u64::MAX,
+};
+
 /// Hands everything out; a sum over the items.
 fn drain(query: &mut Query, each: &mut dyn FnMut(&[u8])) -> Option<u64> {
     let mut sum = 0_u64;
     loop {
-        match query.next(Bounds::default()).ok()? {
+        match query.next(BATCH).ok()? {
             Step::Ready(page) => {
                 for item in page.items() {
                     sum = sum.wrapping_add(u64::from(item.len) + u64::from(item.index));
