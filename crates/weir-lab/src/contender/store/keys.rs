@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn memory_is_read_and_keys_have_twenty_bytes() {
         // One reading: between two of them other tests grow the process.
-        let text = fs::read_to_string("/proc/self/status").unwrap();
+        let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
         assert!(status_in(&text, "VmRSS") > 1_000_000);
         assert!(status_in(&text, "VmHWM") >= status_in(&text, "VmRSS"));
         let mut bytes = Vec::new();
