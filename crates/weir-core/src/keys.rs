@@ -8,11 +8,17 @@
 //!
 //! What an operation costs is memory far away. A new key touches one place at
 //! random (the table), a known one three (table, slot, key).
+//!
+//! A snapshot shares nearly all of it (`freeze`): writers wait while it is taken.
 
+mod pages;
 mod table;
+
+use bytes::Bytes;
 
 use crate::digest::hash;
 use crate::ids::ConsequenceOffset;
+use pages::Pages;
 use table::Table;
 
 /// Bytes of one chunk of key storage.
@@ -35,8 +41,8 @@ struct Slot {
 pub struct KeyIndex {
     seed: u64,
     table: Table,
-    slots: Vec<Slot>,
-    chunks: Vec<Vec<u8>>,
+    slots: Pages<Slot>,
+    keys: Keys,
     live: usize,
     generation: u64,
 }
@@ -49,11 +55,18 @@ impl KeyIndex {
         Self {
             seed,
             table: Table::default(),
-            slots: Vec::new(),
-            chunks: Vec::new(),
+            slots: Pages::default(),
+            keys: Keys::default(),
             live: 0,
             generation: 0,
         }
+    }
+
+    /// Makes the next clone cheap: O(1) for each thousand keys, and at most a
+    /// mebibyte is copied. What either side changes then is copied by pieces.
+    pub fn freeze(&mut self) {
+        self.table.freeze();
+        self.slots.freeze();
     }
 
     /// Number of keys with a value.
@@ -85,7 +98,7 @@ impl KeyIndex {
     pub fn slot(&self, number: u32) -> Option<(&[u8], Option<ConsequenceOffset>)> {
         let slot = self.slots.get(number as usize)?;
         let offset = (slot.offset != 0).then_some(ConsequenceOffset(slot.offset));
-        Some((key_of(&self.chunks, slot.place), offset))
+        Some((self.keys.get(slot.place), offset))
     }
 
     /// Offset of the record with the key's current value.
@@ -101,7 +114,7 @@ impl KeyIndex {
     fn is(&self, number: u32, key: &[u8]) -> bool {
         self.slots
             .get(number as usize)
-            .is_some_and(|slot| key_of(&self.chunks, slot.place) == key)
+            .is_some_and(|slot| self.keys.get(slot.place) == key)
     }
 
     /// The key's value is now in the record at `offset`.
@@ -117,7 +130,7 @@ impl KeyIndex {
             return;
         }
         let number = count(self.slots.len());
-        let place = store(&mut self.chunks, key);
+        let place = self.keys.store(key);
         self.slots.push(Slot {
             place,
             offset: offset.0,
@@ -148,10 +161,7 @@ impl KeyIndex {
         let mut fresh = Self::new(self.seed);
         fresh.generation = self.generation + 1;
         for slot in self.slots.iter().filter(|slot| slot.offset != 0) {
-            fresh.set(
-                key_of(&self.chunks, slot.place),
-                ConsequenceOffset(slot.offset),
-            );
+            fresh.set(self.keys.get(slot.place), ConsequenceOffset(slot.offset));
         }
         *self = fresh;
     }
@@ -161,12 +171,7 @@ impl KeyIndex {
     pub fn sorted(&self) -> Vec<(&[u8], ConsequenceOffset)> {
         let live = self.slots.iter().filter(|slot| slot.offset != 0);
         let mut keys: Vec<_> = live
-            .map(|slot| {
-                (
-                    key_of(&self.chunks, slot.place),
-                    ConsequenceOffset(slot.offset),
-                )
-            })
+            .map(|slot| (self.keys.get(slot.place), ConsequenceOffset(slot.offset)))
             .collect();
         keys.sort_unstable();
         keys
@@ -185,44 +190,41 @@ fn count(n: usize) -> u32 {
     n as u32
 }
 
-#[inline]
-#[allow(clippy::cast_possible_truncation, reason = "fields of a packed word")]
-fn key_of(chunks: &[Vec<u8>], place: u64) -> &[u8] {
-    let (chunk, at, len) = (
-        (place >> 40) as usize,
-        (place >> 16 & 0xff_ffff) as usize,
-        (place & 0xffff) as usize,
-    );
-    chunks
-        .get(chunk)
-        .and_then(|bytes| bytes.get(at..at + len))
-        .unwrap_or(&[])
+/// The bytes of all keys, in chunks; none is ever taken out. A clone shares all
+/// chunks but the last.
+#[derive(Clone, Debug, Default)]
+struct Keys {
+    full: Vec<Bytes>,
+    last: Vec<u8>,
 }
 
-fn store(chunks: &mut Vec<Vec<u8>>, key: &[u8]) -> u64 {
-    assert!(key.len() <= 0xffff, "keys are checked before they get here");
-    if chunks
-        .last()
-        .is_none_or(|chunk| chunk.len() + key.len() > CHUNK_BYTES)
-    {
-        assert!(
-            chunks.len() < 1 << 24,
-            "a topic has fewer than 16 TiB of keys"
+impl Keys {
+    #[inline]
+    #[allow(clippy::cast_possible_truncation, reason = "fields of a packed word")]
+    fn get(&self, place: u64) -> &[u8] {
+        let (chunk, at, len) = (
+            (place >> 40) as usize,
+            (place >> 16 & 0xff_ffff) as usize,
+            (place & 0xffff) as usize,
         );
-        let first = chunks.is_empty();
-        chunks.push(Vec::with_capacity(if first {
-            key.len()
-        } else {
-            CHUNK_BYTES
-        }));
+        let chunk = self.full.get(chunk).map_or(&self.last[..], |full| full);
+        chunk.get(at..at + len).unwrap_or(&[])
     }
-    let chunk_number = chunks.len() as u64 - 1;
-    let Some(chunk) = chunks.last_mut() else {
-        return 0;
-    };
-    let at = chunk.len() as u64;
-    chunk.extend_from_slice(key);
-    chunk_number << 40 | at << 16 | key.len() as u64
+
+    fn store(&mut self, key: &[u8]) -> u64 {
+        assert!(key.len() <= 0xffff, "keys are checked before they get here");
+        if self.last.len() + key.len() > CHUNK_BYTES {
+            assert!(
+                self.full.len() + 1 < 1 << 24,
+                "a topic has fewer than 16 TiB of keys"
+            );
+            let full = std::mem::replace(&mut self.last, Vec::with_capacity(CHUNK_BYTES));
+            self.full.push(Bytes::from(full));
+        }
+        let at = self.last.len() as u64;
+        self.last.extend_from_slice(key);
+        (self.full.len() as u64) << 40 | at << 16 | key.len() as u64
+    }
 }
 
 #[cfg(test)]
@@ -257,6 +259,35 @@ mod tests {
             .map(|(k, o)| (k.to_vec(), o.0))
             .collect();
         assert_eq!(sorted, model.into_iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_clone_stays_as_it_was_and_so_does_what_it_was_made_of() {
+        let key = |n: u64| format!("{n:040}").into_bytes();
+        let mut index = KeyIndex::new(3);
+        for n in 0..100_000 {
+            index.set(&key(n), ConsequenceOffset(n + 1));
+        }
+        index.freeze();
+        let mut other = index.clone();
+        for n in 0..1_000 {
+            index.set(&key(n * 50), ConsequenceOffset(200_000 + n));
+            index.set(&key(200_000 + n), ConsequenceOffset(300_000 + n));
+            assert!(other.remove(&key(n * 50 + 1)));
+            other.set(&key(200_000 + n), ConsequenceOffset(400_000 + n));
+        }
+        let offset = |index: &KeyIndex, n| index.get(&key(n)).map(|offset| offset.0);
+        for n in 0..100_000 {
+            let (set, removed) = (n % 50 == 0 && n < 50_000, n % 50 == 1 && n < 50_000);
+            let mine = if set { 200_000 + n / 50 } else { n + 1 };
+            assert_eq!(offset(&index, n), Some(mine));
+            assert_eq!(offset(&other, n), (!removed).then_some(n + 1));
+        }
+        for n in 0..1_000 {
+            assert_eq!(offset(&index, 200_000 + n), Some(300_000 + n));
+            assert_eq!(offset(&other, 200_000 + n), Some(400_000 + n));
+        }
+        assert_eq!((index.len(), other.len()), (101_000, 100_000));
     }
 
     #[test]

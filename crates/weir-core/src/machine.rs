@@ -75,7 +75,7 @@ pub struct Applied {
 }
 
 /// The state of a store's model. Cloning it takes time and memory linear in
-/// the number of keys and sessions.
+/// the number of keys, unless it was [frozen](Self::freeze), topics and sessions.
 #[derive(Clone, Debug)]
 pub struct Machine {
     seed: u64,
@@ -137,6 +137,13 @@ impl Machine {
     pub fn with_host(mut self, host: Option<Arc<dyn ProgramHost>>) -> Self {
         self.host = host;
         self
+    }
+
+    /// Makes the next clone cheap: it shares the keys of topics that have many.
+    pub fn freeze(&mut self) {
+        for live in self.topics.iter_mut().filter_map(|t| t.live.as_mut()) {
+            live.keys.freeze();
+        }
     }
 
     /// Newest intention offset.

@@ -421,6 +421,7 @@ impl Committer {
         let index = self.engine.applied_index();
         self.snapshot_at = self.log.stats().payload_bytes;
         self.replayed_bytes = 0;
+        self.engine.machine.write_ok().freeze();
         let machine = self.engine.machine.read_ok().clone();
         let snapshot = Snapshot {
             index,

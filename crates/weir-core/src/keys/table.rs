@@ -6,6 +6,8 @@
 //! front to back. Invariant: at most three quarters are taken, so every search
 //! ends.
 
+use super::pages::Pages;
+
 /// Entries of the first array.
 const ENTRIES_MIN: usize = 8;
 
@@ -13,11 +15,16 @@ const ENTRIES_MIN: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     /// A power of two of entries, or none.
-    entries: Vec<u64>,
+    entries: Pages<u64>,
     used: usize,
 }
 
 impl Table {
+    /// Makes clones cheap.
+    pub(super) fn freeze(&mut self) {
+        self.entries.freeze();
+    }
+
     /// The slot of the key with this half for which `same` holds.
     #[inline]
     pub(super) fn find(&self, half: u32, same: impl Fn(u32) -> bool) -> Option<u32> {
@@ -48,20 +55,20 @@ impl Table {
     #[inline]
     fn put(&mut self, half: u32, entry: u64) {
         let mut at = self.place(half);
-        while let Some(free) = self.entries.get_mut(at) {
-            if *free == 0 {
-                *free = entry;
-                return;
-            }
+        // What is only looked at is not copied.
+        while self.entries.get(at).is_some_and(|taken| *taken != 0) {
             at = self.after(at);
+        }
+        if let Some(free) = self.entries.get_mut(at) {
+            *free = entry;
         }
     }
 
     fn grow(&mut self) {
         let size = (self.entries.len() * 2).max(ENTRIES_MIN);
-        let old = std::mem::replace(&mut self.entries, vec![0; size]);
-        for entry in old.into_iter().filter(|entry| *entry != 0) {
-            self.put(parts(entry).0, entry);
+        let old = std::mem::replace(&mut self.entries, Pages::filled(0, size));
+        for entry in old.iter().filter(|entry| **entry != 0) {
+            self.put(parts(*entry).0, *entry);
         }
     }
 
