@@ -74,7 +74,7 @@ impl From<weir::GroupInfo> for GroupInfoOut {
 
 /// A member of a group.
 #[napi]
-pub struct Group(Arc<Mutex<Option<weir::Group>>>);
+pub struct Group(Arc<Mutex<weir::Group>>);
 
 impl Group {
     /// Joins a group, which is made if it is not there.
@@ -97,7 +97,7 @@ impl Group {
         if let Some(member) = &given.member {
             group = group.member(member);
         }
-        Ok(Self(Arc::new(Mutex::new(Some(group)))))
+        Ok(Self(Arc::new(Mutex::new(group))))
     }
 
     fn job<'env, T: napi::bindgen_prelude::ToNapiValue + Send + 'static>(
@@ -106,17 +106,8 @@ impl Group {
         work: impl FnOnce(&mut weir::Group) -> Answer<T> + Send + 'static,
     ) -> napi::Result<Object<'env>> {
         let group = Arc::clone(&self.0);
-        promise(env, move || {
-            with(&group, |slot| match slot {
-                Some(group) => work(group),
-                None => Err(deleted()),
-            })
-        })
+        promise(env, move || with(&group, work))
     }
-}
-
-fn deleted() -> Failure {
-    Failure::new(ErrorCode::GroupUnknown, "the group was deleted")
 }
 
 #[napi]
@@ -204,12 +195,9 @@ impl Group {
     /// Ends the group.
     #[napi]
     pub fn delete<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
-        let group = Arc::clone(&self.0);
-        promise(env, move || {
-            with(&group, |slot| {
-                let verdict = slot.take().ok_or_else(deleted)?.delete()?;
-                Ok(VerdictOut::new(verdict.commit(), verdict.is_replayed()))
-            })
+        self.job(env, |group| {
+            let verdict = group.delete()?;
+            Ok(VerdictOut::new(verdict.commit(), verdict.is_replayed()))
         })
     }
 }

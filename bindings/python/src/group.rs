@@ -5,7 +5,7 @@ use std::time::Instant;
 use pyo3::prelude::*;
 use weir::{Claim, ConsequenceOffset, Settle};
 
-use crate::error::{Answer, Failure};
+use crate::error::Answer;
 use crate::exclusive::Exclusive;
 use crate::record::Record;
 use crate::verdict::Verdict;
@@ -21,8 +21,7 @@ pub(crate) struct Group {
 
 /// What one thread at a time uses.
 struct Inside {
-    /// None: it was deleted.
-    group: Option<weir::Group>,
+    group: weir::Group,
     /// Claimed for a call that was broken off; the next one gets it first.
     kept: Vec<weir::Work>,
 }
@@ -33,28 +32,24 @@ impl Group {
             name: name.to_owned(),
             exclusive,
             inside: Exclusive::new(Inside {
-                group: Some(group),
+                group,
                 kept: Vec::new(),
             }),
         }
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut weir::Group) -> Answer<T>) -> Answer<T> {
-        work(self.inside.lock()?.group.as_mut().ok_or_else(deleted)?)
+        work(&mut self.inside.lock()?.group)
     }
 
     /// The same for what changes what the member has: what is kept, it claims again or has no more.
     fn anew<T>(&self, work: impl FnOnce(&mut weir::Group) -> Answer<T>) -> Answer<T> {
         let mut inside = self.inside.lock()?;
         let inside = &mut *inside;
-        let done = work(inside.group.as_mut().ok_or_else(deleted)?)?;
+        let done = work(&mut inside.group)?;
         inside.kept.clear();
         Ok(done)
     }
-}
-
-fn deleted() -> Failure {
-    Failure::new(weir::ErrorCode::GroupUnknown, "the group was deleted")
 }
 
 fn offsets(lost: Vec<ConsequenceOffset>) -> Vec<u64> {
@@ -106,8 +101,7 @@ impl Group {
             let mut inside = self.inside.lock()?;
             if inside.kept.is_empty() {
                 let left = slice.saturating_duration_since(Instant::now());
-                let group = inside.group.as_mut().ok_or_else(deleted)?;
-                inside.kept = group.claim(max, left)?;
+                inside.kept = inside.group.claim(max, left)?;
             }
             Ok((!inside.kept.is_empty()).then_some(()))
         })?;
@@ -196,10 +190,7 @@ impl Group {
 
     /// Ends the group; its position is forgotten.
     fn delete(&self, py: Python<'_>) -> PyResult<Verdict> {
-        let verdict = wait::heard(py, || {
-            let group = self.inside.lock()?.group.take().ok_or_else(deleted)?;
-            Ok(group.delete()?)
-        })?;
+        let verdict = wait::heard(py, || self.anew(|group| Ok(group.delete()?)))?;
         Ok(Verdict::new(&verdict))
     }
 

@@ -540,7 +540,7 @@ enum {
     WEIR_GROUP_TAKE_OVER = 1, /* of an exclusive group: from whoever owns it */
     WEIR_GROUP_LEAVE = 2,     /* of an exclusive group: another need not wait */
     WEIR_GROUP_RESET = 3,     /* everything up to `offset` counts as done */
-    WEIR_GROUP_DELETE = 4     /* ends the group for all */
+    WEIR_GROUP_DELETE = 4     /* ends the group for all; GROUP_ABSENT when there is none */
 };
 
 /* The group of this name, made if it is not there. */

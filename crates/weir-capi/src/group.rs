@@ -25,7 +25,7 @@ const CLAIM_MAX: u64 = 10_000;
 /// A member as it was given out.
 #[derive(Debug)]
 pub(crate) struct Group {
-    inside: Exclusive<Option<weir::Group>>,
+    inside: Exclusive<weir::Group>,
     mark: Arc<Mark>,
     near: bool,
 }
@@ -78,7 +78,7 @@ pub(crate) fn open(
         (LOOK_EVERY_FAR, Some(UNANSWERED))
     };
     let group = Group {
-        inside: Exclusive::new(Some(member)),
+        inside: Exclusive::new(member),
         mark: Mark::new(&store, every, unanswered),
         near,
     };
@@ -96,14 +96,11 @@ impl Group {
     }
 }
 
-/// Uses a group that was not deleted through this member.
 fn with<T>(
     group: &Group,
     action: impl FnOnce(&mut weir::Group) -> Result<T, Fail>,
 ) -> Result<T, Fail> {
-    let mut inside = group.inside.lock()?;
-    let member = inside.as_mut();
-    action(member.ok_or_else(|| Fail::of(ErrorCode::GroupUnknown))?)
+    action(&mut *group.inside.lock()?)
 }
 
 pub(crate) fn claim(
@@ -193,24 +190,23 @@ pub(crate) fn step(
     offset: u64,
 ) -> Result<Kind, Fail> {
     let group = registry::get::<Group, _>(group)?;
-    let mut inside = group.inside.lock()?;
-    let absent = || Fail::of(ErrorCode::GroupUnknown);
-    let verdict = group.write(|| {
-        let member = inside.as_mut().ok_or_else(absent)?;
-        Ok(match verb {
-            1 => {
-                member.take_over()?;
-                return Ok(None);
+    let verdict = with(&group, |member| {
+        group.write(|| {
+            Ok(match verb {
+                1 => {
+                    member.take_over()?;
+                    return Ok(None);
+                }
+                2 => {
+                    member.leave()?;
+                    return Ok(None);
+                }
+                3 => member.reset(ConsequenceOffset(offset))?,
+                4 => member.delete()?,
+                other => return Err(Fail::option("the verb", other)),
             }
-            2 => {
-                member.leave()?;
-                return Ok(None);
-            }
-            3 => member.reset(ConsequenceOffset(offset))?,
-            4 => inside.take().ok_or_else(absent)?.delete()?,
-            other => return Err(Fail::option("the verb", other)),
-        }
-        .reason())
+            .reason())
+        })
     })?;
     match verdict {
         None => Ok(Kind::Ok),

@@ -455,12 +455,16 @@ impl Group {
         self.step(GroupStep::Reset { offset: offset.0 })
     }
 
-    /// Ends the group; its position is forgotten.
+    /// Ends the group; its position is forgotten. It can be tried again when it
+    /// fails: the verdict on a group that is gone is `GroupAbsent`. If somebody made
+    /// one of this name meanwhile, that one is ended.
     ///
     /// # Errors
     /// Those of writing.
-    pub fn delete(self) -> Result<Verdict, WeirError> {
-        self.step(GroupStep::Delete)
+    pub fn delete(&mut self) -> Result<Verdict, WeirError> {
+        let verdict = self.step(GroupStep::Delete)?;
+        self.generation = 0;
+        Ok(verdict)
     }
 
     /// Gives up the ownership of an exclusive group, so that another member

@@ -554,7 +554,7 @@ impl World {
         let name = words.next().unwrap();
         let millis = |word: Option<&str>| Duration::from_millis(word.unwrap().parse().unwrap());
         if verb == "end" {
-            let member = self.members.remove(name).expect("a member");
+            let member = self.members.get_mut(name).expect("a member");
             let verdict = member.group.delete()?;
             return verdict.reason().map_or(Ok(()), |code| Err(Failed(code)));
         }
