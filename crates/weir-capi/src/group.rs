@@ -57,6 +57,7 @@ pub(crate) fn open(
     }
     setup.attempts_max = given.attempts_max;
     setup.dead_letters = c.text(given.dead_letters, "the topic for dead letters")?;
+    let room = registry::room()?;
     let mut member = store.term().write(|| {
         let topic = store.weir.topic(topic)?;
         if given.flags & EXISTING != 0 && topic.group_info(name)?.is_none() {
@@ -82,7 +83,7 @@ pub(crate) fn open(
         mark: Mark::new(&store, every, unanswered),
         near,
     };
-    c.write(out, registry::insert(Arc::new(group))?)?;
+    c.write(out, room.fill(Arc::new(group))?)?;
     Ok(Kind::Ok)
 }
 
@@ -115,6 +116,7 @@ pub(crate) fn claim(
     if limit == 0 {
         return Err(Fail::option("the limit", limit));
     }
+    let room = registry::room()?;
     let limit = usize::try_from(limit.min(CLAIM_MAX)).unwrap_or(usize::MAX);
     let works = with(&group, |member| {
         group.mark.wait(timeout_ms, |until| {
@@ -126,7 +128,7 @@ pub(crate) fn claim(
     })?;
     match works {
         Some(works) => {
-            Page::works(&works).give(c, out)?;
+            Page::works(&works).give_in(room, c, out)?;
             Ok(Kind::Ready)
         }
         None => Ok(Kind::Timeout),

@@ -75,11 +75,21 @@ mod hook {
     thread_local! {
         static NAME: Cell<&'static str> = const { Cell::new("") };
         static AT: Cell<Option<(&'static str, Where)>> = const { Cell::new(None) };
+        static FULL: Cell<bool> = const { Cell::new(false) };
     }
 
     /// For tests: the next call of this function on this thread panics there; `None`: none does.
     pub fn panic_at(at: Option<(&'static str, Where)>) {
         AT.set(at);
+    }
+
+    /// For tests: whether this thread finds the table of handles full.
+    pub fn full_table(full: bool) {
+        FULL.set(full);
+    }
+
+    pub(super) fn is_full() -> bool {
+        FULL.get()
     }
 
     pub(super) fn enter(name: &'static str) {
@@ -96,7 +106,7 @@ mod hook {
 }
 
 #[cfg(debug_assertions)]
-pub use hook::panic_at;
+pub use hook::{full_table, panic_at};
 
 fn enter(name: &'static str) {
     #[cfg(debug_assertions)]
@@ -109,4 +119,12 @@ pub(crate) fn maybe_panic(place: Where) {
     #[cfg(debug_assertions)]
     hook::hit(place);
     let _ = place;
+}
+
+/// Whether a test wants the table of handles full.
+pub(crate) fn wants_full() -> bool {
+    #[cfg(debug_assertions)]
+    return hook::is_full();
+    #[cfg(not(debug_assertions))]
+    false
 }

@@ -54,4 +54,4 @@ mod write;
 
 pub use entry::*;
 #[cfg(debug_assertions)]
-pub use guard::{Where, panic_at};
+pub use guard::{Where, full_table, panic_at};

@@ -13,7 +13,7 @@ use weir::{ErrorCode, KeyEntry, Record, Value, Work};
 use crate::error::{EMPTY, Fail, Kind};
 use crate::handle::{Caller, Spans, zeroed};
 use crate::raw;
-use crate::registry;
+use crate::registry::{self, Room};
 
 /// Kinds of pages, as in the header.
 const RESULTS: u32 = 1;
@@ -188,8 +188,17 @@ impl Page {
     /// A handle for it.
     pub(crate) fn give(self, caller: &Caller, out: *mut *mut raw::Page) -> Result<(), Fail> {
         caller.room(out, 1)?;
-        let handle = registry::insert(Arc::new(self))?;
-        caller.write(out, handle)
+        self.give_in(registry::room()?, caller, out)
+    }
+
+    /// The same in a slot that was taken before; the place was checked as well.
+    pub(crate) fn give_in(
+        self,
+        room: Room,
+        caller: &Caller,
+        out: *mut *mut raw::Page,
+    ) -> Result<(), Fail> {
+        caller.write(out, room.fill(Arc::new(self))?)
     }
 }
 

@@ -228,6 +228,7 @@ impl Topics {
     ) -> Result<Kind, Fail> {
         let mut inside = self.inside.lock()?;
         c.room(out, 1)?;
+        let room = registry::room()?;
         self.begin();
         let step = self.mark.wait(timeout_ms, |until| {
             let until = until.unwrap_or_else(Instant::now);
@@ -242,7 +243,7 @@ impl Topics {
             None | Some(TopicStep::Idle) => Ok(Kind::Timeout),
             Some(TopicStep::Done) => Ok(Kind::Done),
             Some(TopicStep::Page(page)) => {
-                Page::results(page).give(c, out)?;
+                Page::results(page).give_in(room, c, out)?;
                 Ok(Kind::Ready)
             }
         }
@@ -441,14 +442,15 @@ pub(crate) fn next(
     };
     pages.with(|engine| {
         c.room(out, 1)?;
+        let room = registry::room()?;
         match engine.next(bounds)? {
             Step::Done => Ok(Kind::Done),
             Step::Ready(page) => {
-                Page::results(page).give(c, out)?;
+                Page::results(page).give_in(room, c, out)?;
                 Ok(Kind::Ready)
             }
             Step::Need(needs) => {
-                Page::needs(&needs).give(c, out)?;
+                Page::needs(&needs).give_in(room, c, out)?;
                 Ok(Kind::Need)
             }
         }

@@ -67,6 +67,7 @@ pub(crate) fn next(
     let reader = registry::get::<Reader, _>(reader)?;
     let mut inside = reader.inside.lock()?;
     c.room(out, 1)?;
+    let room = registry::room()?;
     let found = reader.mark.wait(timeout_ms, |until| {
         if until.is_some() && !inside.wait(until) {
             return Ok(None);
@@ -81,7 +82,7 @@ pub(crate) fn next(
     })?;
     match found {
         Some(page) => {
-            page.give(c, out)?;
+            page.give_in(room, c, out)?;
             Ok(Kind::Ready)
         }
         None => Ok(Kind::Timeout),

@@ -66,12 +66,25 @@ pub(crate) fn open() -> u64 {
     REGISTRY.open.load(Ordering::Acquire)
 }
 
-/// A handle for something.
-pub(crate) fn insert<T: Any + Send + Sync, H>(object: Arc<T>) -> Result<*mut H, Fail> {
+/// A slot that was taken and holds nothing yet; it is given back if nothing fills it.
+///
+/// Taken before what can be done once only, so that a full table is told before anything is lost.
+#[derive(Debug)]
+pub(crate) struct Room {
+    shard: usize,
+    at: usize,
+    is_filled: bool,
+}
+
+/// Takes a slot.
+pub(crate) fn room() -> Result<Room, Fail> {
+    let full = || Fail::of(ErrorCode::TooManyHandles);
+    if guard::wants_full() {
+        return Err(full());
+    }
     let shard_at = REGISTRY.next.fetch_add(1, Ordering::Relaxed) % SHARDS;
-    let Some(shard) = REGISTRY.shards.get(shard_at) else {
-        return Err(Fail::of(ErrorCode::Internal));
-    };
+    let shard = REGISTRY.shards.get(shard_at);
+    let shard = shard.ok_or_else(|| Fail::of(ErrorCode::Internal))?;
     let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
     let at = match shard.free.pop() {
         Some(at) => at,
@@ -79,19 +92,50 @@ pub(crate) fn insert<T: Any + Send + Sync, H>(object: Arc<T>) -> Result<*mut H, 
             shard.slots.push(Slot::default());
             shard.slots.len() - 1
         }
-        None => return Err(Fail::of(ErrorCode::TooManyHandles)),
+        None => return Err(full()),
     };
-    let Some(slot) = shard.slots.get_mut(at) else {
-        return Err(Fail::of(ErrorCode::Internal));
-    };
-    slot.generation += 1;
-    slot.object = Some(object);
-    let number = slot_number(at, shard_at);
-    let value = MAGIC << 48 | slot.generation << (SLOT_BITS + 3) | number << 3;
-    REGISTRY.open.fetch_add(1, Ordering::AcqRel);
-    Ok(std::ptr::without_provenance_mut(
-        usize::try_from(value).unwrap_or_default(),
-    ))
+    Ok(Room {
+        shard: shard_at,
+        at,
+        is_filled: false,
+    })
+}
+
+impl Room {
+    /// A handle for something.
+    pub(crate) fn fill<T: Any + Send + Sync, H>(mut self, object: Arc<T>) -> Result<*mut H, Fail> {
+        let internal = || Fail::of(ErrorCode::Internal);
+        let shard = REGISTRY.shards.get(self.shard).ok_or_else(internal)?;
+        let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+        let slot = shard.slots.get_mut(self.at).ok_or_else(internal)?;
+        slot.generation += 1;
+        slot.object = Some(object);
+        let number = slot_number(self.at, self.shard);
+        let value = MAGIC << 48 | slot.generation << (SLOT_BITS + 3) | number << 3;
+        drop(shard);
+        self.is_filled = true;
+        REGISTRY.open.fetch_add(1, Ordering::AcqRel);
+        Ok(std::ptr::without_provenance_mut(
+            usize::try_from(value).unwrap_or_default(),
+        ))
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if self.is_filled {
+            return;
+        }
+        if let Some(shard) = REGISTRY.shards.get(self.shard) {
+            let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+            shard.free.push(self.at);
+        }
+    }
+}
+
+/// A handle for something.
+pub(crate) fn insert<T: Any + Send + Sync, H>(object: Arc<T>) -> Result<*mut H, Fail> {
+    room()?.fill(object)
 }
 
 fn slot_number(at: usize, shard: usize) -> u64 {

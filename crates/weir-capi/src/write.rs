@@ -12,7 +12,7 @@ use crate::error::{Fail, Kind, number};
 use crate::handle::{Caller, ELEMENTS_MAX, zeroed};
 use crate::page::Page;
 use crate::raw;
-use crate::registry::{self, Exclusive};
+use crate::registry::{self, Exclusive, Room};
 use crate::store::{Store, get_store, topic_options};
 use crate::term::{LOOK_EVERY, Mark, Term};
 
@@ -191,7 +191,7 @@ fn answer(
     outcomes: &Outcomes,
     first: u64,
     verdicts: *mut raw::Verdict,
-    texts: *mut *mut raw::Page,
+    texts: Option<TextsAt>,
 ) -> Result<Kind, Fail> {
     let mut words = Vec::new();
     let all: Vec<raw::Verdict> = (first..)
@@ -202,10 +202,10 @@ fn answer(
             verdict
         })
         .collect();
-    if !texts.is_null() {
+    if let Some((room, texts)) = texts {
         if words.iter().any(Option::is_some) {
             let words = words.iter().map(|text| text.as_deref().unwrap_or_default());
-            Page::texts(words).give(c, texts)?;
+            Page::texts(words).give_in(room, c, texts)?;
         } else {
             c.write(texts, std::ptr::null_mut())?;
         }
@@ -214,21 +214,25 @@ fn answer(
     Ok(Kind::Ok)
 }
 
+/// Where the texts of verdicts go.
+type TextsAt = (Room, *mut *mut raw::Page);
+
+/// Makes sure that verdicts can be given out, before there are any.
 fn room(
     c: &Caller,
     verdicts: *mut raw::Verdict,
     count: usize,
     texts: *mut *mut raw::Page,
-) -> Result<(), Fail> {
+) -> Result<Option<TextsAt>, Fail> {
     if count > ELEMENTS_MAX {
         return Err(Fail::of(ErrorCode::BadLength));
     }
     c.room(verdicts, count)?;
     if texts.is_null() {
-        Ok(())
-    } else {
-        c.room(texts, 1)
+        return Ok(None);
     }
+    c.room(texts, 1)?;
+    Ok(Some((registry::room()?, texts)))
 }
 
 pub(crate) fn submit(
@@ -240,7 +244,7 @@ pub(crate) fn submit(
     texts: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
-    room(c, verdicts, count, texts)?;
+    let texts = room(c, verdicts, count, texts)?;
     let term = store.term();
     let propose = |all: &[Intention<'_>]| term.run(|| Ok(store.weir.propose(all)?));
     let proposal = read(c, intentions, count, propose)?;
@@ -261,7 +265,7 @@ fn pending(
     mark: Arc<Mark>,
     proposal: Proposal,
     (count, first): (usize, u64),
-    out: *mut *mut raw::Pending,
+    (room, out): (Room, *mut *mut raw::Pending),
 ) -> Result<Kind, Fail> {
     let pending = Pending {
         inside: Exclusive::new(Some(proposal)),
@@ -269,7 +273,7 @@ fn pending(
         first,
         mark,
     };
-    c.write(out, registry::insert(Arc::new(pending))?)?;
+    c.write(out, room.fill(Arc::new(pending))?)?;
     Ok(Kind::Ok)
 }
 
@@ -282,10 +286,11 @@ pub(crate) fn send(
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
     c.room(out, 1)?;
+    let room = registry::room()?;
     let propose = |all: &[Intention<'_>]| store.call(|weir| Ok(weir.propose(all)?));
     let proposal = read(c, intentions, count, propose)?;
     let mark = Mark::new(&store, LOOK_EVERY, None);
-    pending(c, mark, proposal, (count, 0), out)
+    pending(c, mark, proposal, (count, 0), (room, out))
 }
 
 pub(crate) fn wait(
@@ -301,7 +306,7 @@ pub(crate) fn wait(
     if room_for < pending.count {
         return Err(Fail::of(ErrorCode::BadLength));
     }
-    room(c, verdicts, pending.count, texts)?;
+    let texts = room(c, verdicts, pending.count, texts)?;
     let given = || Fail::option("the pending verdicts", "given out already");
     if inside.is_none() {
         return Err(given());
@@ -390,7 +395,7 @@ pub(crate) fn session_submit(
 ) -> Result<Kind, Fail> {
     let session = registry::get::<Session, _>(session)?;
     let mut inside = session.inside.lock()?;
-    room(c, verdicts, count, texts)?;
+    let texts = room(c, verdicts, count, texts)?;
     let term = session.mark.term();
     let (proposal, first) = session_propose(c, &term, &mut inside, intentions, count)?;
     answer(c, &term.verdicts(proposal)?, first, verdicts, texts)
@@ -406,10 +411,11 @@ pub(crate) fn session_send(
     let session = registry::get::<Session, _>(session)?;
     let mut inside = session.inside.lock()?;
     c.room(out, 1)?;
+    let room = registry::room()?;
     let term = session.mark.term();
     let (proposal, first) = session_propose(c, &term, &mut inside, intentions, count)?;
     let mark = Mark::new(&session.store, LOOK_EVERY, None);
-    pending(c, mark, proposal, (count, first), out)
+    pending(c, mark, proposal, (count, first), (room, out))
 }
 
 pub(crate) fn session_next_nonce(

@@ -11,6 +11,9 @@
 #[cfg(unix)]
 #[path = "abi/events.rs"]
 mod events;
+#[cfg(debug_assertions)]
+#[path = "abi/full.rs"]
+mod full;
 #[path = "abi/kit.rs"]
 mod kit;
 #[path = "abi/loans.rs"]
