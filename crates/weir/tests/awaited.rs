@@ -1,4 +1,4 @@
-//! Reads of a store of this process that are awaited, on a disk that waits.
+//! Reads of a store of this process, on a disk that waits or fails.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -9,12 +9,13 @@ use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use weir::{ConsequenceOffset, OpenOptions, ReadFrom, Store, StoreError, Weir};
+use weir::{ConsequenceOffset, GroupMode, OpenOptions, ReadFrom, Store, StoreError, Weir};
 use weir_store::disk::{Disk, DiskFile, FileDisk, OpenMode};
 
 /// Holds reads of topics back while it is closed.
@@ -22,7 +23,12 @@ use weir_store::disk::{Disk, DiskFile, FileDisk, OpenMode};
 struct Gate {
     closed: Mutex<bool>,
     opened: Condvar,
+    /// Reads from `BROKEN_FROM` on fail.
+    broken: AtomicBool,
 }
+
+/// In the middle of the file of the topic.
+const BROKEN_FROM: u64 = 200_000;
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -83,6 +89,9 @@ impl DiskFile for SlowFile {
         if let Some(gate) = &self.1 {
             let closed = gate.closed.lock().unwrap();
             drop(gate.opened.wait_while(closed, |closed| *closed).unwrap());
+            if offset >= BROKEN_FROM && gate.broken.load(Ordering::Relaxed) {
+                return Err(io::Error::other("broken"));
+            }
         }
         self.0.read_exact_at(buffer, offset)
     }
@@ -208,4 +217,26 @@ fn a_record_to_come_is_awaited_and_the_end_of_the_store_is_told() {
     assert!(unknown.is_err(), "as by the call that waits");
     let (page, _) = run(reader.next(), || weir.clone().close().unwrap());
     assert!(matches!(page, Err(StoreError::Closed)), "{page:?}");
+}
+
+#[test]
+fn the_owner_of_a_group_gets_what_was_read_before_the_disk_failed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (weir, gate) = world(dir.path());
+    let topic = weir.topic("t").unwrap();
+    let mut group = topic.group("g", GroupMode::Exclusive).unwrap();
+    let mut keys = Vec::new();
+    let mut claim = |keys: &mut Vec<Vec<u8>>| {
+        let works = group.claim(1000, Duration::ZERO)?;
+        keys.extend(works.iter().map(|work| work.record().key.to_vec()));
+        Ok::<_, weir::WeirError>(works.len())
+    };
+    gate.broken.store(true, Ordering::Relaxed);
+    let before = claim(&mut keys).unwrap();
+    assert!((1..100).contains(&before), "{before}");
+    claim(&mut keys).unwrap_err();
+    gate.broken.store(false, Ordering::Relaxed);
+    while claim(&mut keys).unwrap() > 0 {}
+    let all: Vec<Vec<u8>> = (0..100).map(|n| format!("k{n}").into_bytes()).collect();
+    assert_eq!(keys, all, "each once, in order");
 }
