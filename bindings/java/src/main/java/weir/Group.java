@@ -18,6 +18,7 @@ public final class Group implements AutoCloseable {
     private static final int EXTEND = 4;
 
     private final Handle handle;
+    private final Marks marks;
 
     /**
      * What a group is now.
@@ -53,6 +54,7 @@ public final class Group implements AutoCloseable {
             handle = topic.store().open(this, call,
                     (store, error) -> (int) Lib.GROUP_OPEN.invokeExact(store, of, group, given, out, error),
                     out, Lib.GROUP_FREE);
+            marks = new Marks(handle, Lib.GROUP_CANCEL);
         }
     }
 
@@ -62,7 +64,7 @@ public final class Group implements AutoCloseable {
             MemorySegment out = call.allocate(JAVA_LONG);
             long group = handle.get();
             long time = Weir.millis(wait);
-            int result = Lib.check(call, error -> (int) Lib.GROUP_CLAIM.invokeExact(group, limit, time, out, error));
+            int result = marks.check(call, error -> (int) Lib.GROUP_CLAIM.invokeExact(group, limit, time, out, error));
             return result == Lib.TIMEOUT ? Optional.empty() : Optional.of(new Page(out.get(JAVA_LONG, 0)));
         }
     }
@@ -72,7 +74,7 @@ public final class Group implements AutoCloseable {
      * any other call, INDETERMINATE when it writes and had begun to.
      */
     public void cancel() {
-        Lib.plain(Lib.GROUP_CANCEL, handle.get());
+        marks.cancel();
     }
 
     /** Names all records of a claimed page; may be kept. */
@@ -120,7 +122,7 @@ public final class Group implements AutoCloseable {
             MemorySegment words = Lib.slice(call, reason);
             long group = handle.get();
             long time = Weir.millis(span);
-            Lib.check(call, error -> (int) Lib.GROUP_SETTLE.invokeExact(
+            marks.check(call, error -> (int) Lib.GROUP_SETTLE.invokeExact(
                     group, claims, (long) size, verb, time, words, lost, count, error));
             for (long at = 0; at < count.get(JAVA_LONG, 0); at++) {
                 offsets.add(lost.getAtIndex(JAVA_LONG, at));
@@ -152,7 +154,7 @@ public final class Group implements AutoCloseable {
     private void step(int verb, long offset) {
         try (Arena call = Arena.ofConfined()) {
             long group = handle.get();
-            Lib.check(call, error -> (int) Lib.GROUP_STEP.invokeExact(group, verb, offset, error));
+            marks.check(call, error -> (int) Lib.GROUP_STEP.invokeExact(group, verb, offset, error));
         }
     }
 
@@ -161,7 +163,7 @@ public final class Group implements AutoCloseable {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = Lib.sized(call, 80);
             long group = handle.get();
-            Lib.check(call, error -> (int) Lib.GROUP_DESCRIBE.invokeExact(group, out, error));
+            marks.check(call, error -> (int) Lib.GROUP_DESCRIBE.invokeExact(group, out, error));
             return new Info(out.get(JAVA_LONG, 8), out.get(JAVA_LONG, 16), out.get(JAVA_LONG, 24),
                     out.get(JAVA_LONG, 32), out.get(JAVA_LONG, 40), out.get(JAVA_LONG, 48),
                     out.get(JAVA_LONG, 56), out.get(JAVA_LONG, 64), out.get(JAVA_LONG, 72));

@@ -25,12 +25,13 @@ public final class Pending implements AutoCloseable {
     }
 
     /** The same in a session. */
-    Pending(long session, List<Intention> intentions) {
+    Pending(Session session, List<Intention> intentions) {
         count = intentions.size();
         try (Arena call = Arena.ofConfined()) {
             MemorySegment given = Verdicts.given(call, "", intentions);
             MemorySegment out = call.allocate(JAVA_LONG);
-            Lib.check(call, error -> (int) Lib.SESSION_SEND.invokeExact(session, given, (long) count, out, error));
+            session.check(call,
+                    (to, error) -> (int) Lib.SESSION_SEND.invokeExact(to, given, (long) count, out, error));
             handle = new Handle(this, out.get(JAVA_LONG, 0), Lib.PENDING_FREE);
         }
     }
@@ -41,9 +42,8 @@ public final class Pending implements AutoCloseable {
             MemorySegment out = Verdicts.room(call, count);
             MemorySegment texts = call.allocate(JAVA_LONG);
             long pending = handle.get();
-            long time = Weir.millis(wait);
-            int result = Lib.check(call, error -> (int) Lib.PENDING_WAIT.invokeExact(
-                    pending, time, out, (long) count, texts, error));
+            int result = Wait.sliced(wait, time -> Lib.check(call, error -> (int) Lib.PENDING_WAIT.invokeExact(
+                    pending, time, out, (long) count, texts, error)));
             if (result == Lib.TIMEOUT) {
                 return Optional.empty();
             }

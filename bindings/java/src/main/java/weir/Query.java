@@ -231,9 +231,8 @@ public final class Query implements AutoCloseable {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = call.allocate(JAVA_LONG);
             long query = handle.get();
-            long time = Weir.millis(wait);
-            return step(out, Lib.check(call, error -> (int) Lib.QUERY_WAIT.invokeExact(
-                    query, time, 0, 0L, out, error)));
+            return step(out, Wait.sliced(wait, time -> Lib.check(call, error -> (int) Lib.QUERY_WAIT.invokeExact(
+                    query, time, 0, 0L, out, error))));
         }
     }
 

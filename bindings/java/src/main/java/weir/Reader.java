@@ -11,6 +11,7 @@ import java.util.Optional;
 /** Reads a topic in order, each record once. Used by one thread at a time. */
 public final class Reader implements AutoCloseable {
     private final Handle handle;
+    private final Marks marks;
 
     Reader(Topic topic, From from, boolean await) {
         try (Arena call = Arena.ofConfined()) {
@@ -23,6 +24,7 @@ public final class Reader implements AutoCloseable {
             handle = topic.store().open(this, call,
                     (store, error) -> (int) Lib.READER_OPEN.invokeExact(store, name, given, out, error),
                     out, Lib.READER_FREE);
+            marks = new Marks(handle, Lib.READER_CANCEL);
         }
     }
 
@@ -32,14 +34,14 @@ public final class Reader implements AutoCloseable {
             MemorySegment out = call.allocate(JAVA_LONG);
             long reader = handle.get();
             long time = Weir.millis(wait);
-            int result = Lib.check(call, error -> (int) Lib.READER_NEXT.invokeExact(reader, time, out, error));
+            int result = marks.check(call, error -> (int) Lib.READER_NEXT.invokeExact(reader, time, out, error));
             return result == Lib.TIMEOUT ? Optional.empty() : Optional.of(new Page(out.get(JAVA_LONG, 0)));
         }
     }
 
     /** From any thread: the call that waits, or else the next one, fails with CANCELLED. */
     public void cancel() {
-        Lib.plain(Lib.READER_CANCEL, handle.get());
+        marks.cancel();
     }
 
     @Override

@@ -12,6 +12,8 @@ import java.util.List;
  */
 public final class Session implements AutoCloseable {
     private final Handle handle;
+    private final Marks marks;
+    private final boolean far;
 
     Session(Weir store, byte[] client) {
         try (Arena call = Arena.ofConfined()) {
@@ -19,12 +21,21 @@ public final class Session implements AutoCloseable {
             MemorySegment out = call.allocate(JAVA_LONG);
             handle = store.open(this, call,
                     (from, error) -> (int) Lib.SESSION_OPEN.invokeExact(from, id, out, error), out, Lib.SESSION_FREE);
+            marks = new Marks(handle, Lib.SESSION_CANCEL);
+            far = store.isFar();
         }
+    }
+
+    /** Makes a call; in a store of this process it is not broken off, as in {@link Weir}. */
+    int check(Arena call, Wait.At work) {
+        long session = handle.get();
+        Lib.Call made = error -> work.run(session, error);
+        return far ? marks.check(call, made) : Lib.check(call, made);
     }
 
     /** Carries out intentions under the next numbers, in order. */
     public List<Verdict> submit(List<Intention> intentions) {
-        return Verdicts.submit(handle.get(), intentions);
+        return Verdicts.submit(this, intentions);
     }
 
     /**
@@ -32,15 +43,14 @@ public final class Session implements AutoCloseable {
      * follow at once. At a server it may wait until there is room for them.
      */
     public Pending send(List<Intention> intentions) {
-        return new Pending(handle.get(), intentions);
+        return new Pending(this, intentions);
     }
 
     /** The number of the next intention. */
     public long nextNonce() {
         try (Arena call = Arena.ofConfined()) {
             MemorySegment out = call.allocate(JAVA_LONG);
-            long session = handle.get();
-            Lib.check(call, error -> (int) Lib.SESSION_NEXT_NONCE.invokeExact(session, out, error));
+            check(call, (session, error) -> (int) Lib.SESSION_NEXT_NONCE.invokeExact(session, out, error));
             return out.get(JAVA_LONG, 0);
         }
     }
@@ -48,8 +58,7 @@ public final class Session implements AutoCloseable {
     /** Goes back to a number whose answer was not seen. */
     public void resume(long nonce) {
         try (Arena call = Arena.ofConfined()) {
-            long session = handle.get();
-            Lib.check(call, error -> (int) Lib.SESSION_RESUME.invokeExact(session, nonce, error));
+            check(call, (session, error) -> (int) Lib.SESSION_RESUME.invokeExact(session, nonce, error));
         }
     }
 
@@ -58,7 +67,7 @@ public final class Session implements AutoCloseable {
      * handed over with INDETERMINATE.
      */
     public void cancel() {
-        Lib.plain(Lib.SESSION_CANCEL, handle.get());
+        marks.cancel();
     }
 
     /** Forgets the session. At a server it waits up to 5 s for the answers to what was sent. */

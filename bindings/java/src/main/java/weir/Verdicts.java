@@ -32,14 +32,14 @@ final class Verdicts {
     }
 
     /** The same in a session. */
-    static List<Verdict> submit(long session, List<Intention> intentions) {
+    static List<Verdict> submit(Session session, List<Intention> intentions) {
         try (Arena call = Arena.ofConfined()) {
             int count = intentions.size();
             MemorySegment given = given(call, "", intentions);
             MemorySegment out = room(call, count);
             MemorySegment texts = call.allocate(JAVA_LONG);
-            Lib.check(call, error -> (int) Lib.SESSION_SUBMIT.invokeExact(
-                    session, given, (long) count, out, texts, error));
+            session.check(call, (to, error) -> (int) Lib.SESSION_SUBMIT.invokeExact(
+                    to, given, (long) count, out, texts, error));
             return read(out, count, texts.get(JAVA_LONG, 0));
         }
     }

@@ -7,18 +7,27 @@ import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandle;
 import java.nio.channels.AsynchronousCloseException;
 import java.nio.channels.spi.AbstractInterruptibleChannel;
+import java.time.Duration;
 
 /**
- * A call that waits for a server, through a handle of its own, which an interrupt of the thread cancels: as
- * it closes the channel that a thread reads from.
+ * A call that an interrupt of the thread cancels, as it closes the channel that a thread reads from: one at a
+ * store through a handle of its own, one in a handle by its mark.
  */
 final class Wait extends AbstractInterruptibleChannel {
     private static final long FOREVER = -1;
+    /** How often a wait in slices looks whether the thread is interrupted. */
+    private static final long SLICE_MILLIS = 50;
 
+    private final MethodHandle cancel;
     private final long handle;
 
-    private Wait(long handle) {
+    Wait(MethodHandle cancel, long handle) {
+        this.cancel = cancel;
         this.handle = handle;
+    }
+
+    private Wait(long handle) {
+        this(Lib.CANCEL, handle);
     }
 
     /** A call at a store. */
@@ -55,11 +64,41 @@ final class Wait extends AbstractInterruptibleChannel {
 
     private int run(Arena call, At work) {
         try {
+            return mark(call, error -> work.run(handle, error));
+        } finally {
+            Lib.check(call, error -> (int) Lib.CLOSE.invokeExact(handle, error));
+        }
+    }
+
+    /** Makes the call; it is over and open when no interrupt came. */
+    int mark(Arena call, Lib.Call work) {
+        try {
             begin();
-            return Lib.check(call, error -> work.run(handle, error));
+            return Lib.check(call, work);
         } finally {
             over();
-            Lib.check(call, error -> (int) Lib.CLOSE.invokeExact(handle, error));
+        }
+    }
+
+    /** A wait of so many milliseconds. */
+    @FunctionalInterface
+    interface Slice {
+        int run(long millis);
+    }
+
+    /** Waits so long for what has no mark, a slice at a time, unless the thread is interrupted. */
+    static int sliced(Duration wait, Slice slice) {
+        long millis = Weir.millis(wait);
+        long begun = System.nanoTime();
+        while (true) {
+            if (Thread.currentThread().isInterrupted()) {
+                throw new WeirException(ErrorCode.CANCELLED, ErrorCode.CANCELLED.sentence());
+            }
+            long left = millis - (System.nanoTime() - begun) / 1_000_000;
+            int result = slice.run(Math.clamp(left, 0, SLICE_MILLIS));
+            if (result != Lib.TIMEOUT || left <= SLICE_MILLIS) {
+                return result;
+            }
         }
     }
 
@@ -73,6 +112,6 @@ final class Wait extends AbstractInterruptibleChannel {
 
     @Override
     protected void implCloseChannel() {
-        Lib.plain(Lib.CANCEL, handle);
+        Lib.plain(cancel, handle);
     }
 }

@@ -16,9 +16,9 @@ import java.util.List;
  * An event store: in a directory that this process has open, or behind a server. It may be used by any
  * number of threads.
  *
- * <p>An interrupt of a thread that waits for a server in a call of a store or a topic ends the call with
- * CANCELLED, a write that was handed over with INDETERMINATE; the thread stays interrupted. {@link #within}
- * gives calls a deadline.
+ * <p>An interrupt of a thread that waits for a server, or for what comes in a reader, a member, pending verdicts
+ * or a query over topics, ends the call with CANCELLED, a write that was handed over with INDETERMINATE; the
+ * thread stays interrupted, and what it called may be called again. {@link #within} gives calls a deadline.
  */
 public final class Weir implements AutoCloseable {
     /** As the place of a store. */
@@ -111,6 +111,10 @@ public final class Weir implements AutoCloseable {
             ErrorCode code = ErrorCode.of(-result);
             throw new WeirException(code, code.sentence());
         }
+    }
+
+    boolean isFar() {
+        return far;
     }
 
     /** Makes a call that may wait for a server. */

@@ -125,6 +125,70 @@ class WaitTest {
     }
 
     @Test
+    void anInterruptEndsACallInWhatWasOpenedAndNothingElse(@TempDir Path directory) throws Exception {
+        held(directory, (store, relay) -> {
+            Topic topic = store.topic("t");
+            Duration minute = Duration.ofMinutes(1);
+            Intention put = Intention.put(bytes("s"), bytes("1")).of("t");
+            QueryOptions numbers = new QueryOptions().badItems(BadItems.SKIP).where("@ == 1");
+            try (Reader reader = topic.listener(From.start());
+                    Group group = topic.group("g", GroupMode.SHARED);
+                    Session session = store.session(new byte[] {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16});
+                    Query query = store.query(new TopicsOptions("t").follow(), numbers)) {
+                Map<String, Executable> calls = new LinkedHashMap<>();
+                calls.put("reader", () -> reader.next(minute));
+                calls.put("claim", () -> group.claim(1, minute));
+                calls.put("session", () -> session.submit(List.of(put)));
+                // It may have asked when it was opened.
+                Executable waits = () -> query.next(minute);
+                calls.put("query", waits);
+                for (Map.Entry<String, Executable> call : calls.entrySet()) {
+                    relay.hold();
+                    CompletableFuture<ErrorCode> ended = new CompletableFuture<>();
+                    Thread thread = Thread.ofPlatform().start(() -> ended.complete(code(call.getValue())));
+                    if (call.getValue() != waits) {
+                        relay.awaitAsked();
+                    }
+                    thread.interrupt();
+                    ErrorCode wanted =
+                            call.getKey().equals("session") ? ErrorCode.INDETERMINATE : ErrorCode.CANCELLED;
+                    assertEquals(wanted, ended.get(), call.getKey());
+                    relay.letGo();
+                }
+                try (Page page = reader.next(minute).orElseThrow()) {
+                    assertFalse(page.records().isEmpty());
+                }
+                session.resume(1);
+                assertTrue(session.submit(List.of(put)).getFirst().replayed());
+                group.info();
+                try (Page page = ((Step.Ready) query.next(minute)).page()) {
+                    assertEquals(1, page.size());
+                }
+            }
+        });
+    }
+
+    @Test
+    void anInterruptThatComesTooLateIsForNoOtherCall(@TempDir Path directory) {
+        try (Weir store = Weir.open(directory)) {
+            store.topic("t").ensure();
+            try (Group group = store.topic("t").group("g", GroupMode.SHARED)) {
+                Thread.currentThread().interrupt();
+                // In a store of this process it waits for nobody.
+                group.reset(0);
+                assertTrue(Thread.interrupted());
+                assertTrue(group.claim(1, Duration.ZERO).isEmpty());
+                Thread.currentThread().interrupt();
+                assertEquals(ErrorCode.CANCELLED, code(() -> group.claim(1, Duration.ofMinutes(1))));
+                assertTrue(Thread.interrupted());
+                assertTrue(group.claim(1, Duration.ZERO).isEmpty());
+                group.cancel();
+                assertEquals(ErrorCode.CANCELLED, code(() -> group.claim(1, Duration.ZERO)));
+            }
+        }
+    }
+
+    @Test
     void aMarkEndsACallOfASession(@TempDir Path directory) throws Exception {
         held(directory, (store, relay) -> {
             try (Session session = store.session(new byte[] {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16});
