@@ -104,9 +104,11 @@ pub(crate) struct QueryArgs {
     distinct: bool,
     /// Leave out so many results first
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    #[arg(value_parser = settings::count, allow_negative_numbers = true)]
     offset: u64,
     /// Most results
     #[arg(short = 'n', long, value_name = "N")]
+    #[arg(value_parser = settings::count, allow_negative_numbers = true)]
     limit: Option<u64>,
     /// A value for param('NAME') in --where: JSON, or else a text
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = text::parse_param)]
@@ -236,7 +238,7 @@ impl QueryArgs {
 
 /// Carries out `weir query`.
 pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode> {
-    let Some(mut printer) = Printer::open(&caller.style)? else {
+    let Some(mut printer) = Printer::open(&caller.style, aggregates(args))? else {
         return Ok(ExitCode::SUCCESS);
     };
     let budgets = Budgets {
@@ -285,6 +287,13 @@ pub(crate) fn run(caller: &Caller, args: &QueryArgs) -> anyhow::Result<ExitCode>
 /// Whether something else than whole items is printed.
 fn makes(args: &QueryArgs) -> bool {
     !args.select.trim().is_empty() || !args.group_by.trim().is_empty()
+}
+
+/// Whether every result is made, and of no source.
+fn aggregates(args: &QueryArgs) -> bool {
+    let select = args.select.trim();
+    let shows = select.is_empty() || select.starts_with(['$', '@']);
+    !shows || !args.group_by.trim().is_empty()
 }
 
 /// How much of each item is checked. What is printed as JSON has to be JSON, and what

@@ -218,6 +218,12 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| format!("{text} is no size such as 4096 or 64MiB"))
 }
 
+/// How many, from 0 on.
+pub(crate) fn count(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| format!("{text} is no whole number from 0 to {}", u64::MAX))
+}
+
 /// The folder for files of this person: `$XDG_CONFIG_HOME/weir`.
 pub(crate) fn home() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|path| !path.is_empty());

@@ -65,6 +65,7 @@ pub(crate) struct TailArgs {
     from: From,
     /// Stop after so many records
     #[arg(short = 'n', long, value_name = "N")]
+    #[arg(value_parser = crate::settings::count, allow_negative_numbers = true)]
     limit: Option<u64>,
     /// Only records of this kind
     #[arg(long = "type", value_enum, value_name = "KIND")]

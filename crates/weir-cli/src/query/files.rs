@@ -26,6 +26,8 @@ use crate::report::{Because, Failure, io_code};
 const PAGE_BYTES_MAX: usize = 1 << 30;
 /// Bytes of standard input that are taken at a time: what a pipe holds.
 const PIPE_BYTES: usize = 64 << 10;
+/// How some editors begin a file of UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// Buffers that are kept for the next pages.
 const SPARE_MAX: usize = 64;
 
@@ -87,6 +89,8 @@ struct Reading {
     input: Option<Box<dyn Read>>,
     /// Whether nobody said where the items are.
     guessed: bool,
+    /// Whether it begins with a byte order mark.
+    marked: bool,
     /// Byte of the file where the next page begins.
     at: u64,
     /// Whether there is none.
@@ -124,6 +128,7 @@ impl<'a> Files<'a> {
             shape: Shape::Lines,
             input: None,
             guessed: false,
+            marked: false,
             at: 0,
             is_end: false,
             before: None,
@@ -260,6 +265,13 @@ impl<'a> Files<'a> {
         }
         let what = format!("cannot query {}", reading.shown());
         let page = matches!(error.code().number(), 709..=718);
+        let is_first = begin == Some(&0) && place.offset == Some(0);
+        if page && reading.marked && is_first {
+            let why = "the file begins with a UTF-8 byte order mark, which is no part of JSON";
+            let advice = "leave the first 3 bytes out: `tail -c +4 FILE | weir query - ...`";
+            let failure = Failure::new(error.code(), what).because(why);
+            return failure.advise(advice).into();
+        }
         if page && reading.guessed {
             let took = match reading.shape {
                 Shape::Array => "an array",
@@ -438,7 +450,9 @@ impl Reading {
                     .map(|n| n < room),
                 None => Ok(true),
             };
-            if self.failed(read)? {
+            let is_over = self.failed(read)?;
+            self.marked |= self.at == 0 && page.starts_with(BYTE_ORDER_MARK);
+            if is_over {
                 self.input = None;
                 self.is_end = true;
                 self.at += page.len() as u64 - extra;

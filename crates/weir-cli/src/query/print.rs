@@ -45,8 +45,8 @@ pub(super) enum Printer {
 }
 
 impl Printer {
-    /// `None` when `-o help` was asked for and is answered.
-    pub(super) fn open(style: &Style) -> anyhow::Result<Option<Self>> {
+    /// `None` when `-o help` was asked for and is answered. `made`: no result has a source.
+    pub(super) fn open(style: &Style, made: bool) -> anyhow::Result<Option<Self>> {
         let format = style.format(Shape::Stream);
         let bare = matches!(format, Format::Json | Format::Jsonl | Format::Raw);
         if bare && style.columns.is_none() {
@@ -56,6 +56,16 @@ impl Printer {
                 count: 0,
             }));
         }
+        let bare_table = made && format == Format::Table && style.columns.is_none();
+        let style = Style {
+            format: style.format,
+            columns: if bare_table {
+                Some(vec!["value".to_owned()])
+            } else {
+                style.columns.clone()
+            },
+            no_headers: style.no_headers,
+        };
         Ok(style.open(Shape::Stream, FIELDS)?.map(Self::Rows))
     }
 

@@ -286,6 +286,28 @@ fn errors_name_the_byte_of_the_file() {
     let done = place.words(&["query", "a.ndjson", "--where", "$.n ="]);
     assert_eq!(done.code, 2);
     assert!(done.err.contains("at byte 4 of `where`"), "{}", done.err);
+    let done = place.words(&["query", "a.ndjson", "--where", "$.n = 1"]);
+    assert!(done.err.contains("expected `==`, not `=`"), "{}", done.err);
+    place.write("e.json", "\u{feff}[1]");
+    let done = place.words(&["query", "e.json"]).code(65);
+    assert!(done.err.contains("byte order mark"), "{}", done.err);
+    let done = place.words(&["query", "a.ndjson", "--limit", "-1"]).code(2);
+    assert!(
+        done.err.contains("-1 is no whole number from 0"),
+        "{}",
+        done.err
+    );
+}
+
+#[test]
+fn a_table_of_aggregates_has_no_column_of_sources() {
+    let place = files();
+    let table = |select: &str| {
+        let done = place.words(&["query", "b.json", "--select", select, "-o", "table"]);
+        done.ok().text().lines().next().unwrap().to_owned()
+    };
+    assert_eq!(table("count"), "VALUE");
+    assert_eq!(table("$.id"), "SOURCE  VALUE");
 }
 
 #[test]

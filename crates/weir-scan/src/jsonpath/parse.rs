@@ -305,6 +305,9 @@ impl<'a> Parser<'a> {
         let before = self.cursor.at;
         self.cursor.blanks();
         let Some(comparison) = self.comparison() else {
+            if self.cursor.peek() == Some(b'=') {
+                return Err(self.cursor.syntax("`==`, not `=`"));
+            }
             self.cursor.at = before;
             return match left {
                 Part::Test(test) => Ok(test),
