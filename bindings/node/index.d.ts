@@ -74,6 +74,10 @@ export class Verdict {
   /** Itself when it is VALID; else throws `VerdictError`. */
   check(): this
 }
+/** Of a value that was put: when it is VALID it has written a record. */
+export interface PutVerdict extends Verdict {
+  check(): this & { readonly offset: bigint }
+}
 
 /** A condition; if one does not hold, the verdict is INVALID with CONFLICT. */
 export interface Expect {
@@ -315,8 +319,8 @@ export class Topic {
   /** Makes the topic live unless it does; whether it was made now. */
   ensure(): Promise<boolean>
   info(): Promise<TopicInfo | undefined>
-  append(value: Data, options?: PutOptions & Waiting): Promise<Verdict>
-  put(key: Data, value: Data, options?: PutOptions & Waiting): Promise<Verdict>
+  append(value: Data, options?: PutOptions & Waiting): Promise<PutVerdict>
+  put(key: Data, value: Data, options?: PutOptions & Waiting): Promise<PutVerdict>
   delete(key: Data, options?: PutOptions & Waiting): Promise<Verdict>
   transaction(steps: Step[], options?: { expect?: Expect[] } & Waiting): Promise<Verdict>
   /** Many intentions in one call, independent of each other. */

@@ -103,6 +103,20 @@ async function patiently(step, timeoutMs, signal) {
   }
 }
 
+/** What runs one call at a time; another one fails. */
+function oneAtATime() {
+  let busy = false
+  return async (body) => {
+    if (busy) call(() => native.busy())
+    busy = true
+    try {
+      return await body()
+    } finally {
+      busy = false
+    }
+  }
+}
+
 class Topic {
   #store
   constructor(store, name) {
@@ -219,19 +233,24 @@ class Work {
 
 class Group {
   #inner
+  #alone = oneAtATime()
   constructor(inner, name) {
     this.#inner = inner
     this.name = name
   }
   async claim(max = 100, { timeoutMs = 0, signal } = {}) {
-    const table = await patiently((left) => this.#inner.claim(max, left), timeoutMs, signal)
+    const turn = (left) => this.#inner.claim(max, left)
+    const table = await this.#alone(() => patiently(turn, timeoutMs, signal))
     if (!table) return []
     const page = new RecordPage(table)
     return Array.from(page, (one, at) => new Work(one, table.claims[at], table.attempts[at]))
   }
+  #run(body) {
+    return this.#alone(() => settle(body))
+  }
   #settle(work, how, ms = 0, reason = '') {
     const claims = work.map(({ claim, offset }) => ({ claim: BigInt(claim), offset: BigInt(offset) }))
-    return settle(() => this.#inner.settle(claims, how, ms, reason))
+    return this.#run(() => this.#inner.settle(claims, how, ms, reason))
   }
   ack(work) {
     return this.#settle(work, 'done')
@@ -246,19 +265,19 @@ class Group {
     return this.#settle(work, 'extend', leaseMs)
   }
   async reset(offset) {
-    return new Verdict(await settle(() => this.#inner.reset(BigInt(offset))))
+    return new Verdict(await this.#run(() => this.#inner.reset(BigInt(offset))))
   }
   takeOver() {
-    return settle(() => this.#inner.takeOver())
+    return this.#run(() => this.#inner.takeOver())
   }
   leave() {
-    return settle(() => this.#inner.leave())
+    return this.#run(() => this.#inner.leave())
   }
   info() {
-    return settle(() => this.#inner.info())
+    return this.#run(() => this.#inner.info())
   }
   async delete() {
-    return new Verdict(await settle(() => this.#inner.delete()))
+    return new Verdict(await this.#run(() => this.#inner.delete()))
   }
 }
 
@@ -282,6 +301,7 @@ class Session {
 class TopicQuery {
   #inner
   #options
+  #alone = oneAtATime()
   constructor(inner, options) {
     this.#inner = inner
     this.#options = options
@@ -293,7 +313,7 @@ class TopicQuery {
       done = found.done
       return found.done || found.page ? found : undefined
     }
-    const found = await patiently(step, timeoutMs, signal)
+    const found = await this.#alone(() => patiently(step, timeoutMs, signal))
     if (!found || done) return undefined
     const topics = new Map(found.topics.map(({ source, topic }) => [source, topic]))
     const { table, bytes: made } = found.page

@@ -377,3 +377,13 @@ pub fn build_profile() -> &'static str {
 pub fn closed_number() -> u32 {
     u32::from(ErrorCode::Closed.number())
 }
+
+/// Fails as an object does that serves another call.
+///
+/// # Errors
+/// `HANDLE_BUSY`, always.
+#[napi]
+pub fn busy() -> napi::Result<()> {
+    let code = ErrorCode::HandleBusy;
+    Err(Failure::new(code, code.sentence()).into())
+}

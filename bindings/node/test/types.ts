@@ -6,7 +6,7 @@ async function uses(): Promise<void> {
   const store: weir.Store = await open('data', { durability: 'group' })
   const topic = store.topic('orders')
   const verdict = await topic.put('k', new Uint8Array(1), { expect: [weir.expect.keyAbsent()] })
-  const offset: bigint | undefined = verdict.check().offset
+  const offset: bigint = verdict.check().offset
   const ops: Op[] = [weir.put('a', '1'), weir.del('b'), weir.transaction([weir.put('c', '2')])]
   for (const one of await topic.batch(ops)) if (!one.valid) console.log(one.reason, one.detail?.actual)
   for await (const page of topic.listen({ after: offset, signal: AbortSignal.timeout(10) })) {
