@@ -110,9 +110,7 @@ def test_what_a_cancelled_claim_took_comes_with_the_next_one(
             await topic.ensure()
             group = await topic.group("g", mode)
             for value in range(0, 30, 3):
-                claiming = asyncio.create_task(group.claim(timeout=None))
-                while not claiming.done() and not is_busy(group):
-                    await asyncio.sleep(0)
+                claiming = await inside(group)
                 # The loop stands while this comes in, so that the claim has it when it is cancelled.
                 topic.blocking.batch([weir.Put("", str(value)), weir.Put("", str(value + 1))])
                 claiming.cancel()
@@ -137,9 +135,7 @@ def test_what_was_given_back_comes_before_what_a_cancelled_claim_took(tmp_path: 
             group = await topic.group("g", "exclusive")
             await topic.append("0")
             (first,) = await group.claim(1)
-            claiming = asyncio.create_task(group.claim(timeout=None))
-            while not is_busy(group):
-                await asyncio.sleep(0)
+            claiming = await inside(group)
             topic.blocking.append("1")
             claiming.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -149,6 +145,19 @@ def test_what_was_given_back_comes_before_what_a_cancelled_claim_took(tmp_path: 
             assert again == [b"0", b"1"]
 
     asyncio.run(run())
+
+
+async def inside(group: weir.aio.Group) -> asyncio.Task[list[weir.Work]]:
+    """A claim that is in its wait."""
+    while True:
+        claiming = asyncio.create_task(group.claim(timeout=None))
+        while not claiming.done():
+            if is_busy(group):
+                return claiming
+            await asyncio.sleep(0)
+        # The look was inside when the claim came.
+        with pytest.raises(weir.WeirError, match="^HANDLE_BUSY"):
+            claiming.result()
 
 
 def is_busy(group: weir.aio.Group) -> bool:
