@@ -7,9 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use weir_core::ClientId;
-use weir_core::protocol::{
-    Deframer, Encoder, Message, OutcomeLines, Packet, TopicLines, read_items,
-};
+use weir_protocol::{Deframer, Encoder, Message, OutcomeLines, Packet, TopicLines, read_items};
 
 /// Sizes of the packets up to the end or the first error, and its place.
 fn sizes(bytes: &[u8], step: usize) -> (Vec<usize>, Option<u64>) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use weir_core::query::{
+use weir_query::{
     Bounds, Budgets, Mode, Query, QueryText, Shape, Sieve, SourceOptions, Step, TopicToken,
 };
 

@@ -28,7 +28,7 @@ impl fmt::Display for Digest {
 
 /// 64 bits of `bytes` under `seed`.
 #[inline]
-pub(crate) fn hash(seed: u64, bytes: &[u8]) -> u64 {
+pub fn hash(seed: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, bytes)
 }
 

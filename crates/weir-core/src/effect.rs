@@ -30,7 +30,7 @@ impl Effect {
 
     /// The effect that goes with a reason; `None` for a code that is no
     /// reason of an effect.
-    pub(crate) const fn of(reason: Option<ErrorCode>) -> Option<Self> {
+    pub const fn of(reason: Option<ErrorCode>) -> Option<Self> {
         match reason {
             None => Some(Self::Valid),
             Some(code) => match code.class() {
@@ -121,7 +121,7 @@ impl Commit {
     /// Whether `next` is what this commit would be `n` places further, so
     /// that one run can stand for both.
     #[inline]
-    pub(crate) fn runs_into(&self, next: &Self, n: u64) -> bool {
+    pub fn runs_into(&self, next: &Self, n: u64) -> bool {
         next.effect == self.effect
             && next.intention.0 == self.intention.0 + n
             && next.reason == self.reason

@@ -13,7 +13,7 @@
 pub mod batch;
 pub mod codec;
 pub mod desk;
-mod digest;
+pub mod digest;
 pub mod effect;
 #[allow(clippy::match_same_arms, reason = "made from a table, one arm a code")]
 pub mod error_code;
@@ -27,8 +27,6 @@ pub mod limits;
 pub mod machine;
 pub mod options;
 pub mod program;
-pub mod protocol;
-pub mod query;
 pub mod record;
 pub mod session;
 pub mod snapshot;

@@ -3,6 +3,10 @@
 use crate::effect::Effect;
 use crate::ids::{ClientId, ConsequenceOffset, IntentionOffset, TopicId, TopicName};
 
+/// Bytes of the header that precedes the records of a page on the wire
+/// (docs/formats/native.md).
+pub const PAGE_HEAD_BYTES: usize = 48;
+
 /// What a record says happened to its topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]

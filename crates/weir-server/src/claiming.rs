@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weir_core::group::Offsets;
 use weir_core::limits::META_BYTES_MAX;
-use weir_core::protocol::ANSWER_BYTES_MAX;
 use weir_core::{ConsequenceOffset, ErrorCode, GroupStep, Intention, Operation};
+use weir_protocol::ANSWER_BYTES_MAX;
 use weir_store::{Ask, Claimed, StoreError};
 
 use crate::access::{Principal, Right};

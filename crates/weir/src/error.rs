@@ -22,7 +22,7 @@ pub enum WeirError {
     },
     /// A query, or a record that it looked at.
     #[error(transparent)]
-    Query(#[from] weir_core::query::QueryError),
+    Query(#[from] weir_query::QueryError),
     /// The group is not there, has another mode, or cannot be made.
     #[error("the group cannot be used: {code}")]
     Group {

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weir_core::codec::Reader;
-use weir_core::protocol::{Message, RefusalMessage, TopicLines};
 use weir_core::{
     ClientId, CodeHash, ConsequenceOffset, ErrorCode, IntentionOffset, StateMode, TopicId,
     TopicOptions,
 };
+use weir_protocol::{Message, RefusalMessage, TopicLines};
 use weir_store::{Durability, KeyEntry, Page, ProgramInfo, Stats, StoreError, TopicInfo};
 
 use self::address::Address;

@@ -101,14 +101,14 @@ pub use weir_core::group::Offsets as GroupOffsets;
 pub use weir_core::intention::{
     Expect, Intention, IntentionError, IntentionLimits, Operation, TxnOp,
 };
-/// Queries over pages of JSON, from anywhere.
-pub use weir_core::query;
 pub use weir_core::{
     ClientId, CodeHash, Commit, Compaction, ConsequenceOffset, Detail, Digest, Effect, ErrorCode,
     GroupMode, GroupName, GroupSetup, GroupStep, IntentionOffset, NameError, Outcome, OutcomeRun,
     Outcomes, ProgramCounts, ProgramHost, ProgramOptions, Record, RecordFlags, RecordKind,
     Retention, StateMode, TopicId, TopicName, TopicOptions, limits,
 };
+/// Queries over pages of JSON, from anywhere.
+pub use weir_query as query;
 pub use weir_store::lock::SOCKET_FILE;
 pub use weir_store::{
     Agreement, BackupReport, CompactReport, Durability, Finding, GroupInfo, History, Identity,

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use weir_core::query::{
+use weir_core::{ErrorCode, IntentionOffset};
+use weir_query::{
     BadItem, Bounds, Budgets, Explain, Level, Mode, Need, PageIn, Plan, Properties, Query,
     QueryError, QueryText, ResultPage, Shape, SourceId, SourceOptions, Step, TopicToken,
 };
-use weir_core::{ErrorCode, IntentionOffset};
 
 pub use self::follow::TopicQueryNews;
 use self::follow::{Follow, Idle};

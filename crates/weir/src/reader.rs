@@ -3,8 +3,8 @@
 use std::task::Poll;
 use std::time::Instant;
 
-use weir_core::protocol::After;
 use weir_core::{ConsequenceOffset, IntentionOffset};
+use weir_protocol::After;
 use weir_store::{Page, StoreError};
 
 use crate::far::asking::{Asking, Fault};

@@ -35,8 +35,21 @@ const TABLE: &[Row] = &[
     Row {
         name: "weir-core",
         layer: 1,
-        ours: &["weir-psyc", "weir-scan"],
-        foreign: &["memchr"],
+        ours: &[],
+        foreign: &[],
+    },
+    Row {
+        name: "weir-query",
+        layer: 2,
+        ours: &["weir-core", "weir-scan"],
+        foreign: &[],
+    },
+    Row {
+        name: "weir-protocol",
+        layer: 2,
+        // The scanner for one type: where an item of a page cannot be read.
+        ours: &["weir-core", "weir-psyc", "weir-scan"],
+        foreign: &[],
     },
     Row {
         name: "weir-store",
@@ -67,7 +80,14 @@ const TABLE: &[Row] = &[
     Row {
         name: "weir",
         layer: 3,
-        ours: &["weir-psyc", "weir-core", "weir-store", "weir-program"],
+        ours: &[
+            "weir-psyc",
+            "weir-core",
+            "weir-query",
+            "weir-protocol",
+            "weir-store",
+            "weir-program",
+        ],
         // For connections to servers.
         foreign: &["rustls"],
     },
@@ -77,6 +97,8 @@ const TABLE: &[Row] = &[
         ours: &[
             "weir-psyc",
             "weir-core",
+            "weir-query",
+            "weir-protocol",
             "weir-store",
             "weir-program",
             "weir-raft",
@@ -109,8 +131,8 @@ const TABLE: &[Row] = &[
     Row {
         name: "weir-capi",
         layer: 4,
-        // The codec for packets; `weir-core` for tests, which play a server.
-        ours: &["weir", "weir-core", "weir-psyc"],
+        // The codec for packets; core and protocol for tests, which play a server.
+        ours: &["weir", "weir-core", "weir-protocol", "weir-psyc"],
         foreign: &[],
     },
     Row {
@@ -202,6 +224,8 @@ const TABLE: &[Row] = &[
             "weir-psyc",
             "weir-scan",
             "weir-core",
+            "weir-query",
+            "weir-protocol",
             "weir-program",
             "weir-server",
         ],

@@ -11,7 +11,7 @@ use weir_capi::raw::{
 };
 use weir_capi::*;
 use weir_core::GroupMode;
-use weir_core::protocol::{Deframer, Encoder, GroupLine, HelloOk, Message, Packet, write_group};
+use weir_protocol::{Deframer, Encoder, GroupLine, HelloOk, Message, Packet, write_group};
 
 use crate::kit::*;
 

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use tokio::time::{Duration, Instant};
 use weir_core::group::Offsets;
 use weir_core::limits::{GROUP_LIST_MAX, GROUP_MEMBER_BYTES_MAX};
-use weir_core::protocol::{CLAIM_RECORDS_MAX, CLAIM_WAIT_MS_MAX};
 use weir_core::{ErrorCode, GroupMode, GroupSetup, GroupStep, Operation, Outcome};
+use weir_protocol::{CLAIM_RECORDS_MAX, CLAIM_WAIT_MS_MAX};
 use weir_store::{Claimed, GroupInfo, StoreError};
 
 use super::head::Known;

@@ -5,8 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use weir_core::protocol::{Encoder, Message, Packet, join_runs, write_outcome};
 use weir_core::{Outcome, OutcomeRun, Outcomes};
+use weir_protocol::{Encoder, Message, Packet, join_runs, write_outcome};
 use weir_store::{Proposal, StoreError};
 
 use super::buffer::{OUT_BYTES_HIGH, Outgoing};

@@ -9,10 +9,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
-use weir_core::protocol::{
+use weir_core::{ConsequenceOffset, ErrorCode};
+use weir_protocol::{
     After, CHAIN, Encoder, FrameError, Listen, Message, Packet, Phase as State, ServerConnection,
 };
-use weir_core::{ConsequenceOffset, ErrorCode};
 
 use super::answers::Answers;
 use super::buffer::{Outgoing, Received};

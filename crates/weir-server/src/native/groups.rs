@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use weir_core::ErrorCode;
-use weir_core::protocol::{
+use weir_protocol::{
     ANSWER_BYTES_MAX, CLAIM_WAIT_MS_MAX, CLAIMS_MAX, GroupAnswer, GroupClaim, GroupLine,
     GroupOwner, Message, Packet, write_group,
 };

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use weir_core::protocol::{Hello, HelloOk, Message, Packet, VERSION, WINDOW_MAX};
 use weir_core::{ClientId, ErrorCode, Outcome, OutcomeRun, Outcomes};
+use weir_protocol::{Hello, HelloOk, Message, Packet, VERSION, WINDOW_MAX};
 use weir_store::{Durability, Store};
 
 use super::connection::Connection;
@@ -184,7 +184,7 @@ fn kept(store: &Store, client: ClientId, first: u64, last: u64) -> Vec<u8> {
             count: run.count,
             outcome: Outcome::Replayed(commit.clone()),
         };
-        weir_core::protocol::write_outcome(&mut lines, commit.nonce, &run);
+        weir_protocol::write_outcome(&mut lines, commit.nonce, &run);
     }
     lines
 }

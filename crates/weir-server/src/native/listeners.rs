@@ -7,10 +7,10 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use tokio::sync::Semaphore;
-use weir_core::protocol::{
+use weir_core::{ConsequenceOffset, ErrorCode, Record};
+use weir_protocol::{
     After, Encoder, LISTENERS_MAX, Listen, ListenQuery, Message, PROGRESS_RECORDS, Packet,
 };
-use weir_core::{ConsequenceOffset, ErrorCode, Record};
 use weir_store::{Changed, Page, PageBuilder, Store, StoreError, TopicReader, key_behind};
 
 use super::buffer::Outgoing;

@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use weir_core::IntentionOffset;
-use weir_core::protocol::{Encoder, Message, Packet};
+use weir_protocol::{Encoder, Message, Packet};
 use weir_store::Store;
 
 use super::buffer::Outgoing;

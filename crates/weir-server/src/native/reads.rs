@@ -6,10 +6,8 @@ use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 use weir_core::codec::{put_bytes, put_varint};
-use weir_core::protocol::{
-    ANSWER_BYTES_MAX, Message, Packet, ProgramAnswer, TopicLine, write_topic,
-};
 use weir_core::{ConsequenceOffset, ErrorCode, RecordKind};
+use weir_protocol::{ANSWER_BYTES_MAX, Message, Packet, ProgramAnswer, TopicLine, write_topic};
 use weir_store::{Current, Page, PageBuilder, SCAN_KEYS_MAX, Stats, Store, StoreError, TopicInfo};
 
 use super::connection::Connection;

@@ -2,7 +2,7 @@
 
 use weir_core::ErrorCode;
 use weir_core::intention::IntentionError;
-use weir_core::protocol::{Encoder, Message, Packet, RefusalMessage, TEXT_BYTES_MAX};
+use weir_protocol::{Encoder, Message, Packet, RefusalMessage, TEXT_BYTES_MAX};
 use weir_store::StoreError;
 
 /// A refusal with its own text.

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weir_core::codec::Reader;
-use weir_core::protocol::{Listen, Sift};
-use weir_core::query::{
+use weir_core::{ErrorCode, Record};
+use weir_protocol::{Listen, Sift};
+use weir_query::{
     Complex, Frames, Level, Meta, Missing, QueryError, QueryText, Sieve, Span, Strings, item_of,
     span_in,
 };
-use weir_core::{ErrorCode, Record};
 use weir_store::{Page, PageBuilder, StoreError, TopicReader};
 
 use super::fetch::Keys;

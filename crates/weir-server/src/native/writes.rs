@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use weir_core::protocol::{
+use weir_core::{ClientId, ErrorCode, Intention, Operation, TopicOptions};
+use weir_protocol::{
     Held, ItemsError, Message, OneKind, OneWrite, Packet, ServerConnection, is_for_now, read_items,
 };
-use weir_core::{ClientId, ErrorCode, Intention, Operation, TopicOptions};
 use weir_store::{Proposal, Store, StoreError};
 
 use super::answers::Waiting;

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 
 use weir_core::ErrorCode;
-use weir_core::protocol::{Hello, Message, Packet};
+use weir_protocol::{Hello, Message, Packet};
 
 use crate::peer::{CLIENT, Peer, World, puts};
 

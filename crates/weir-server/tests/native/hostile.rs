@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use weir_core::batch::BatchBuilder;
 use weir_core::intention::IntentionLimits;
-use weir_core::protocol::{After, Hello, Listen, ListenQuery, Message, Packet};
 use weir_core::{ErrorCode, Intention, Operation, Outcome, TopicOptions};
+use weir_protocol::{After, Hello, Listen, ListenQuery, Message, Packet};
 use weir_server::Rate;
 
 use crate::hold::Held;

@@ -1,8 +1,8 @@
 //! Listeners, packet by packet.
 
 use bytes::Bytes;
-use weir_core::protocol::{After, Listen, ListenQuery, Message, Packet, Sift};
 use weir_core::{ErrorCode, RecordKind};
+use weir_protocol::{After, Listen, ListenQuery, Message, Packet, Sift};
 use weir_store::Page;
 
 use crate::peer::{CLIENT, Got, Peer, World};

@@ -7,10 +7,8 @@ use std::time::Duration;
 
 use weir_core::batch::BatchBuilder;
 use weir_core::intention::IntentionLimits;
-use weir_core::protocol::{
-    Deframer, Encoder, Hello, Message, OutcomeLines, Packet, RefusalMessage,
-};
 use weir_core::{ClientId, Intention, Operation, Outcome, OutcomeRun};
+use weir_protocol::{Deframer, Encoder, Hello, Message, OutcomeLines, Packet, RefusalMessage};
 use weir_server::{Address, Server, ServerConfig};
 use weir_store::{Durability, OpenOptions, Store};
 

@@ -1,7 +1,7 @@
 //! Reads, packet by packet.
 
 use weir_core::ErrorCode;
-use weir_core::protocol::{Message, Packet, TopicLines};
+use weir_protocol::{Message, Packet, TopicLines};
 
 use crate::peer::World;
 

@@ -1,7 +1,7 @@
 //! Sessions: numbers, answers again, two connections of one client, the end.
 
-use weir_core::protocol::{Hello, Message, Packet};
 use weir_core::{ClientId, Effect, ErrorCode, Outcome};
+use weir_protocol::{Hello, Message, Packet};
 
 use crate::peer::{CLIENT, Peer, World, puts};
 

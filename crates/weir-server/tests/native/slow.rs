@@ -7,8 +7,8 @@ use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use weir_core::protocol::{After, Hello, Listen, ListenQuery, Message, Packet};
 use weir_core::{Intention, Operation, TopicOptions};
+use weir_protocol::{After, Hello, Listen, ListenQuery, Message, Packet};
 use weir_server::{Address, Server, ServerConfig};
 use weir_store::disk::{Disk, DiskFile, FileDisk, OpenMode};
 use weir_store::{Durability, OpenOptions, Store};

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::net::Shutdown;
 
-use weir_core::protocol::{CHAIN, Hello, Message, Packet};
 use weir_core::{ClientId, Effect, ErrorCode, Outcome};
+use weir_protocol::{CHAIN, Hello, Message, Packet};
 use weir_server::Rate;
 
 use crate::peer::{CLIENT, Peer, World, puts};
@@ -179,15 +179,15 @@ fn a_value_of_sixteen_megabytes_goes_in_and_out() {
     let value: Vec<u8> = (0..16_u32 << 20)
         .map(|n| n.to_le_bytes()[0] ^ n.to_le_bytes()[2])
         .collect();
-    let kind = weir_core::protocol::OneKind::Put {
+    let kind = weir_protocol::OneKind::Put {
         key: b"big",
         value: &value,
     };
-    let one = weir_core::protocol::OneWrite {
+    let one = weir_protocol::OneWrite {
         topic: "t",
         kind,
         nonce: None,
-        expect: weir_core::protocol::Conditions::default(),
+        expect: weir_protocol::Conditions::default(),
         meta: b"",
     };
     peer.send(&Packet::new(Message::One(one)));

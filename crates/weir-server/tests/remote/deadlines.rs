@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use weir::{
     ErrorCode, ReadFrom, StoreError, TopicQueryOptions, TopicStep, Weir, WeirError, interruptible,
 };
-use weir_core::query::Bounds;
+use weir_query::Bounds;
 
 use crate::redirect::{Script, peer};
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weir::{ConnectOptions, ErrorCode, StoreError, Weir, WeirError};
-use weir_core::protocol::{Deframer, Encoder, HelloOk, Message, Packet, RefusalMessage};
+use weir_protocol::{Deframer, Encoder, HelloOk, Message, Packet, RefusalMessage};
 
 use crate::world::{CLIENT, World, put};
 

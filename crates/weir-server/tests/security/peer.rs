@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
-use weir_core::protocol::Deframer;
+use weir_protocol::Deframer;
 
 use crate::world::PATIENCE;
 

@@ -4,9 +4,9 @@
 //! itself where there is no server.
 
 use weir_core::codec::put_bytes;
-use weir_core::protocol::{ListenQuery, QUERY_PARAMS_BYTES_MAX, QUERY_TEXT_BYTES_MAX, Sift};
-use weir_core::query::{Complex, Level, Missing, QueryText, Strings};
 use weir_core::{ErrorCode, IntentionOffset};
+use weir_protocol::{ListenQuery, QUERY_PARAMS_BYTES_MAX, QUERY_TEXT_BYTES_MAX, Sift};
+use weir_query::{Complex, Level, Missing, QueryText, Strings};
 
 /// The part of a query that the server does.
 #[derive(Clone, Debug)]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weir_core::machine::groups::Owner;
-use weir_core::protocol::{CLAIM_RECORDS_MAX, GroupClaim, GroupLine, GroupLines, Message};
 use weir_core::{ConsequenceOffset, ErrorCode, GroupName};
+use weir_protocol::{CLAIM_RECORDS_MAX, GroupClaim, GroupLine, GroupLines, Message};
 use weir_store::{Ask, GroupInfo, Page, StoreError};
 
 use super::link::packet_of;

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use weir_core::batch::BatchBuilder;
 use weir_core::intention::IntentionLimits;
-use weir_core::protocol::{ClientConnection, Encoder, Message, Packet};
 use weir_core::{ClientId, ErrorCode};
+use weir_protocol::{ClientConnection, Encoder, Message, Packet};
 use weir_store::StoreError;
 
 use self::lock::Given;

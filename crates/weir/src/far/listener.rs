@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use weir_core::protocol::{After, Listen, ListenQuery, Message, Packet};
 use weir_core::{ConsequenceOffset, IntentionOffset};
+use weir_protocol::{After, Listen, ListenQuery, Message, Packet};
 use weir_store::{Page, StoreError, key_behind};
 
 use super::asking::{Asking, Fault};

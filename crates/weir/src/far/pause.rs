@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::time::{Duration, Instant};
 
 use weir_core::ErrorCode;
-use weir_core::protocol::{Message, Packet, is_for_now};
+use weir_protocol::{Message, Packet, is_for_now};
 
 /// First pause before trying again.
 pub(super) const PAUSE_FIRST: Duration = Duration::from_millis(100);

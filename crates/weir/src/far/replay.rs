@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use weir_core::ErrorCode;
-use weir_core::protocol::{After, Listen, ListenQuery, Message};
+use weir_protocol::{After, Listen, ListenQuery, Message};
 use weir_store::{Page, StoreError};
 
 use super::link::{Asked, Received, packet_of};

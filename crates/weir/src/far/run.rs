@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use weir_core::ErrorCode;
 use weir_core::intention::IntentionLimits;
-use weir_core::protocol::{
+use weir_protocol::{
     CHAIN, Deframer, Encoder, Hello, HelloOk, Message, OutcomeLines, Packet, QUERY, QUERY_LATEST,
     RefusalMessage,
 };
@@ -506,7 +506,7 @@ impl Input {
     }
 }
 
-fn broken(error: &weir_core::protocol::FrameError) -> Broken {
+fn broken(error: &weir_protocol::FrameError) -> Broken {
     let text = format!("the server sent what the protocol does not allow: {error}");
     Broken::Dead(ErrorCode::Protocol, text)
 }

@@ -5,8 +5,8 @@
 //! it needs the record. What must never happen here: an end that depends on how
 //! records came in pages.
 
-use weir_core::query::{SourceId, quoted};
 use weir_core::{ConsequenceOffset, TopicName};
+use weir_query::{SourceId, quoted};
 
 use super::options::TopicView;
 use super::{TopicQuery, is_sorted, own_order};

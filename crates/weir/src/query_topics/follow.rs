@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use weir_core::IntentionOffset;
-use weir_core::query::{Query, QueryError, Shape, SourceId, SourceOptions};
+use weir_query::{Query, QueryError, Shape, SourceId, SourceOptions};
 
 use super::options::pattern_matches;
 use crate::error::WeirError;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use weir_core::query::{Frames, Meta, QueryError, Span, item_of};
 use weir_core::{ConsequenceOffset, IntentionOffset};
+use weir_query::{Frames, Meta, QueryError, Span, item_of};
 use weir_store::{Store, StoreError, key_behind};
 
 use super::reading::{Came, Given, Shared};

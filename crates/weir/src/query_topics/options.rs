@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use weir_core::query::{Budgets, QueryText};
 use weir_core::{IntentionOffset, RecordKind};
+use weir_query::{Budgets, QueryText};
 
 /// How a topic is seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,8 +8,8 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use weir_core::query::{Frames, Meta, Properties, QueryError, item_of, span_in};
 use weir_core::{ConsequenceOffset, IntentionOffset, RecordKind};
+use weir_query::{Frames, Meta, Properties, QueryError, item_of, span_in};
 use weir_store::Page;
 
 use super::faults::FaultKey;

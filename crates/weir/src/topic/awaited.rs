@@ -142,9 +142,9 @@ impl TopicReader {
         match from {
             ReadFrom::Start => {}
             ReadFrom::After(offset) => self.seek(offset),
-            ReadFrom::End => self.seek_far(weir_core::protocol::After::Last(0)).await?,
-            ReadFrom::Last(n) => self.seek_far(weir_core::protocol::After::Last(n)).await?,
-            ReadFrom::Time(ms) => self.seek_far(weir_core::protocol::After::Time(ms)).await?,
+            ReadFrom::End => self.seek_far(weir_protocol::After::Last(0)).await?,
+            ReadFrom::Last(n) => self.seek_far(weir_protocol::After::Last(n)).await?,
+            ReadFrom::Time(ms) => self.seek_far(weir_protocol::After::Time(ms)).await?,
         }
         Ok(self)
     }

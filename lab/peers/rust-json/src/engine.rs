@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weir_core::query::{
+use weir_query::{
     Bounds, Budgets, Frames, Meta, PageIn, Plan, Query, QueryText, Shape, SourceId, SourceOptions,
     Span, Step,
 };

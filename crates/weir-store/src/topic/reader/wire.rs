@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest};
 use weir_core::Record;
 use weir_core::codec::Reader;
-use weir_core::protocol::PAGE_HEAD_BYTES;
+use weir_core::record::PAGE_HEAD_BYTES;
 
 use super::Page;
 use crate::error::StoreError;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use weir_core::protocol::{Deframer, Encoder, Message, Packet};
 use weir_core::{ErrorCode, IntentionOffset};
+use weir_protocol::{Deframer, Encoder, Message, Packet};
 use weir_store::StoreError;
 
 use super::lock::{Given, Inner};

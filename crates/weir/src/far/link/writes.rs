@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use weir_core::batch::BatchBuilder;
 use weir_core::intention::{Intention, IntentionLimits};
 use weir_core::limits::{BATCH_BYTES_MAX, CALL_ITEMS_MAX};
-use weir_core::protocol::{CHAIN, Message, Packet, RefusalMessage, is_for_now};
 use weir_core::{ClientId, ErrorCode, Outcome, OutcomeRun, Outcomes};
+use weir_protocol::{CHAIN, Message, Packet, RefusalMessage, is_for_now};
 use weir_store::{Answer, Proposal, StoreError};
 
 use super::lock::{Given, Guard};

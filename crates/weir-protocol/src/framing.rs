@@ -1,0 +1,154 @@
+//! Packets in a stream of bytes. The bytes stay where they were received.
+
+use thiserror::Error;
+use weir_psyc::{Limits, Mode, PacketView, ParseError, ParseStep, Parser};
+
+use crate::decode::ProtocolError;
+use crate::message::Packet;
+use crate::{
+    HELLO_BYTES_MAX, NAME_BYTES_MAX, PACKET_BYTES_MAX, ROUTING_BYTES_MAX, ROUTING_VARIABLES_MAX,
+    VARIABLE_BYTES_MAX, VARIABLES_MAX,
+};
+
+/// A stream that cannot be read any further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum FrameError {
+    /// The syntax does not allow it, or it is over a limit.
+    #[error("byte {at}: {error}")]
+    Syntax {
+        /// Byte of the stream.
+        at: u64,
+        /// What is wrong.
+        error: ParseError,
+    },
+    /// The packet is no message.
+    #[error("packet at byte {at}: {error}")]
+    Message {
+        /// Byte of the stream at which the packet starts.
+        at: u64,
+        /// What is wrong.
+        error: ProtocolError,
+    },
+}
+
+impl FrameError {
+    /// Byte of the stream.
+    #[must_use]
+    pub const fn at(&self) -> u64 {
+        match self {
+            Self::Syntax { at, .. } | Self::Message { at, .. } => *at,
+        }
+    }
+}
+
+/// Finds packets at the front of a buffer that grows. Linear in the bytes of
+/// the stream, however it is cut; announced bytes are not looked at.
+#[derive(Clone, Debug)]
+pub struct Deframer {
+    parser: Parser,
+    limits: Limits,
+    /// Bytes of the stream in front of the packet that is being read.
+    base: u64,
+    /// Bytes that the packet lacks at least, as far as known.
+    lacks: usize,
+}
+
+const fn limits(content: usize) -> Limits {
+    Limits {
+        unsized_content: if content < 64 << 10 {
+            content as u64
+        } else {
+            64 << 10
+        },
+        unsized_value: VARIABLE_BYTES_MAX as u64,
+        routing_header: ROUTING_BYTES_MAX as u64,
+        routing_modifiers: ROUTING_VARIABLES_MAX,
+        entity_modifiers: VARIABLES_MAX,
+        sized_content: content as u64,
+        sized_value: VARIABLE_BYTES_MAX as u64,
+        name: NAME_BYTES_MAX,
+    }
+}
+
+impl Default for Deframer {
+    fn default() -> Self {
+        Self::with_limits(limits(PACKET_BYTES_MAX))
+    }
+}
+
+impl Deframer {
+    /// Limits for a peer that has not said HELLO.
+    #[must_use]
+    pub fn before_hello() -> Self {
+        Self::with_limits(limits(HELLO_BYTES_MAX))
+    }
+
+    fn with_limits(limits: Limits) -> Self {
+        Self {
+            parser: Parser::with_limits(Mode::Full, limits),
+            limits,
+            base: 0,
+            lacks: 0,
+        }
+    }
+
+    /// From the next packet on the full limits hold.
+    pub fn open(&mut self) {
+        let base = self.base;
+        *self = Self::default();
+        self.base = base;
+    }
+
+    /// Finds the packet at the start of `buffer`: its size, or `None` when it
+    /// is not all there. Until it is, call again with the same bytes and more
+    /// behind them; once it is, the next call starts behind it.
+    pub fn find(&mut self, buffer: &[u8]) -> Result<Option<usize>, FrameError> {
+        loop {
+            match self.parser.step(buffer) {
+                ParseStep::Complete => break,
+                ParseStep::NeedMore(lacks) => {
+                    self.lacks = lacks.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+                    return Ok(None);
+                }
+                ParseStep::Error(error) => {
+                    let at = self.base.saturating_add(error.offset);
+                    return Err(FrameError::Syntax { at, error });
+                }
+                _ => {}
+            }
+        }
+        self.lacks = 0;
+        let size = self.parser.consumed();
+        self.parser.reset();
+        self.base = self.base.saturating_add(size as u64);
+        Ok(Some(size))
+    }
+
+    /// Reads the packet that [`find`](Self::find) has just found.
+    pub fn read<'a>(&self, packet: &'a [u8]) -> Result<Packet<'a>, FrameError> {
+        let at = self.base.saturating_sub(packet.len() as u64);
+        let whole = PacketView::parse_with(packet, self.limits);
+        let whole = whole.map_err(|error| FrameError::Syntax {
+            at: at.saturating_add(error.offset),
+            error,
+        })?;
+        let not_whole = ProtocolError {
+            variable: "packet",
+            what: "a whole packet",
+        };
+        let read = whole.map_or(Err(not_whole), |(view, _)| Packet::read(&view));
+        read.map_err(|error| FrameError::Message { at, error })
+    }
+
+    /// Bytes that the packet begun still lacks at least; 0 when not known.
+    #[must_use]
+    pub const fn lacks(&self) -> usize {
+        self.lacks
+    }
+
+    /// Bytes of the stream that were handed out as packets.
+    #[must_use]
+    pub const fn offset(&self) -> u64 {
+        self.base
+    }
+}

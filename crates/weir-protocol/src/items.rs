@@ -1,0 +1,201 @@
+//! The items of a write, read and held until they are handed over.
+
+use thiserror::Error;
+
+use weir_core::ClientId;
+use weir_core::batch::{Action, BATCH_HEAD_BYTES, Batch, BatchError};
+use weir_core::group::GroupStep;
+use weir_core::intention::{Expect, Intention, Operation, TxnOp};
+use weir_core::options::TopicOptions;
+use weir_core::program::CodeHash;
+
+/// Why a write cannot be taken. Nothing of it was.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ItemsError {
+    /// The bytes are no items, or not as many as were announced.
+    #[error("item {} cannot be read at byte {}: expected {}", .0.item, .0.at, .0.what)]
+    Unreadable(BatchError),
+    /// An item that this connection cannot send.
+    #[error("item {index}: {what}")]
+    Foreign {
+        /// Which one, from 0.
+        index: u32,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+impl ItemsError {
+    /// The item at fault, from 0.
+    #[must_use]
+    pub const fn item(&self) -> u32 {
+        match self {
+            Self::Unreadable(error) => error.item,
+            Self::Foreign { index, .. } => *index,
+        }
+    }
+}
+
+/// An item together with the memory that an [`Intention`] of it borrows.
+#[derive(Clone, Debug)]
+pub struct Held<'a> {
+    client: ClientId,
+    nonce: u64,
+    topic: &'a str,
+    fingerprint: Option<u64>,
+    meta: &'a [u8],
+    expects: Vec<Expect<'a>>,
+    what: What<'a>,
+}
+
+#[derive(Clone, Debug)]
+enum What<'a> {
+    Plain(Operation<'a>),
+    Options(Box<TopicOptions>, Shape<'a>),
+    Txn(Vec<TxnOp<'a>>),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Shape<'a> {
+    Create,
+    CreateProgram(&'a [u8], &'a [u8]),
+    Alter,
+}
+
+impl<'a> Held<'a> {
+    /// The item as an intention.
+    #[must_use]
+    pub fn intention<'h>(&'h self, principal: &'h [u8]) -> Intention<'h> {
+        let operation = match &self.what {
+            What::Plain(operation) => *operation,
+            What::Options(options, Shape::Create) => Operation::Create { options },
+            What::Options(options, Shape::Alter) => Operation::Alter { options },
+            What::Options(options, Shape::CreateProgram(code, args)) => Operation::CreateProgram {
+                options,
+                code,
+                args,
+            },
+            What::Txn(ops) => Operation::Txn { ops },
+        };
+        Intention {
+            client: self.client,
+            nonce: self.nonce,
+            topic: self.topic,
+            operation,
+            expect: &self.expects,
+            meta: self.meta,
+            principal,
+            fingerprint: self.fingerprint,
+        }
+    }
+
+    /// Topic name.
+    #[must_use]
+    pub const fn topic(&self) -> &'a str {
+        self.topic
+    }
+
+    /// Nonce; 0 without session.
+    #[must_use]
+    pub const fn nonce(&self) -> u64 {
+        self.nonce
+    }
+}
+
+/// Reads the items of a write of this client (`NONE` without session): all of
+/// them, with rising nonces, none with a principal, none that only the store
+/// itself may log.
+pub fn read_items(client: ClientId, count: u32, items: &[u8]) -> Result<Vec<Held<'_>>, ItemsError> {
+    let batch = Batch {
+        count,
+        time_ms: 0,
+        term: 0,
+        items,
+    };
+    // An item has two bytes at least: no memory for a number alone.
+    let mut held: Vec<Held<'_>> = Vec::with_capacity((count as usize).min(items.len() / 2));
+    for (index, item) in (0_u32..).zip(batch.items()) {
+        let item = item.map_err(|error| {
+            ItemsError::Unreadable(BatchError {
+                at: error.at.saturating_sub(BATCH_HEAD_BYTES),
+                ..error
+            })
+        })?;
+        let foreign = |what| Err(ItemsError::Foreign { index, what });
+        if item.client != client {
+            return foreign("another client than that of the connection");
+        }
+        let follows = held.last().map(|before| before.nonce.wrapping_add(1));
+        if !client.is_none() && follows.is_some_and(|next| next != item.nonce) {
+            return foreign("nonces that rise by one");
+        }
+        if !item.principal.is_empty() {
+            return foreign("a principal, which is the server's to set");
+        }
+        let Ok(topic) = std::str::from_utf8(item.topic) else {
+            return foreign("a topic name");
+        };
+        let Some(what) = what(&item.action) else {
+            return foreign("an operation that clients cannot send");
+        };
+        held.push(Held {
+            client,
+            nonce: item.nonce,
+            topic,
+            fingerprint: item.fingerprint,
+            meta: item.meta,
+            expects: item.expects.iter().collect(),
+            what,
+        });
+    }
+    Ok(held)
+}
+
+fn what<'a>(action: &Action<'a>) -> Option<What<'a>> {
+    let options = |bytes: &[u8]| TopicOptions::decode(bytes).map(Box::new);
+    Some(match action {
+        Action::Put { key, value } => What::Plain(Operation::Put { key, value }),
+        Action::Delete { key } => What::Plain(Operation::Delete { key }),
+        Action::Destroy => What::Plain(Operation::Destroy),
+        Action::Quarantine { stopped } => {
+            let stopped = *stopped;
+            What::Plain(Operation::Quarantine { stopped })
+        }
+        Action::Create {
+            options: bytes,
+            code: [],
+            args: [],
+            ..
+        } => What::Options(options(bytes)?, Shape::Create),
+        Action::Create {
+            options: bytes,
+            code,
+            args,
+            ..
+        } => What::Options(options(bytes)?, Shape::CreateProgram(code, args)),
+        Action::Alter { options: bytes } => What::Options(options(bytes)?, Shape::Alter),
+        Action::Replace {
+            expected,
+            code,
+            args,
+            ..
+        } => What::Plain(replace(*expected, code, args)),
+        Action::Txn(steps) => What::Txn(steps.iter().collect()),
+        // What a claim looked at, and what the store wrote, a client cannot
+        // say.
+        Action::Cursor {
+            step: GroupStep::Claim { .. } | GroupStep::Buried { .. },
+            ..
+        }
+        | Action::ExpireSessions { .. } => return None,
+        Action::Cursor { group, step } => What::Plain(Operation::Cursor { group, step: *step }),
+    })
+}
+
+const fn replace<'a>(expected: Option<CodeHash>, code: &'a [u8], args: &'a [u8]) -> Operation<'a> {
+    Operation::Replace {
+        expected,
+        code,
+        args,
+    }
+}

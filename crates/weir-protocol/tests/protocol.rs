@@ -1,0 +1,354 @@
+//! The native protocol: its vectors, and what is rendered is read again.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test may fail by panicking"
+)]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use weir_core::{
+    ClientId, Commit, ConsequenceOffset, Detail, Effect, ErrorCode, IntentionOffset, Outcome,
+    OutcomeRun,
+};
+use weir_protocol::{
+    After, ClientConnection, Conditions, Deframer, Encoder, GroupAnswer, GroupClaim, GroupLines,
+    Hello, HelloOk, Listen, ListenQuery, Message, OneKind, OneWrite, OutcomeLines, Packet,
+    RefusalMessage, Sift, TopicLine, TopicLines, write_outcome, write_topic,
+};
+use weir_scan::BadItem;
+
+/// A case of a vector file: `> ` lines of text with escapes, the same in
+/// hexadecimal, and what becomes of it.
+struct Case {
+    what: String,
+    bytes: Vec<u8>,
+    hex: Vec<u8>,
+    said: String,
+}
+
+fn unescape(line: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = line.as_bytes();
+    while let [first, behind @ ..] = rest {
+        rest = behind;
+        if *first != b'\\' {
+            bytes.push(*first);
+            continue;
+        }
+        match rest {
+            [b't', behind @ ..] => {
+                bytes.push(b'\t');
+                rest = behind;
+            }
+            [b'x', high, low, behind @ ..] => {
+                let digits = std::str::from_utf8(&[*high, *low]).unwrap().to_owned();
+                bytes.push(u8::from_str_radix(&digits, 16).unwrap());
+                rest = behind;
+            }
+            _ => panic!("an escape of {line}"),
+        }
+    }
+    bytes
+}
+
+fn cases(text: &str) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for block in text.split("\n\n").filter(|block| block.contains("\n> ")) {
+        let mut case = Case {
+            what: String::new(),
+            bytes: Vec::new(),
+            hex: Vec::new(),
+            said: String::new(),
+        };
+        for line in block.lines() {
+            if let Some(what) = line.strip_prefix("# ") {
+                case.what += what;
+            } else if let Some(text) = line.strip_prefix("> ") {
+                case.bytes.extend(unescape(text));
+                case.bytes.push(b'\n');
+            } else if let Some(hex) = line.strip_prefix("hex: ") {
+                let digits: Vec<u8> = hex.bytes().filter(|byte| *byte != b' ').collect();
+                for pair in digits.chunks(2) {
+                    let pair = std::str::from_utf8(pair).unwrap();
+                    case.hex.push(u8::from_str_radix(pair, 16).unwrap());
+                }
+            } else if let Some(said) = line.strip_prefix("is: ") {
+                said.clone_into(&mut case.said);
+            }
+        }
+        cases.push(case);
+    }
+    cases
+}
+
+/// The first word of how a message prints.
+fn name(message: &Message<'_>) -> String {
+    let text = format!("{message:?}");
+    let end = text.find(|c: char| !c.is_alphanumeric());
+    text[..end.unwrap_or(text.len())].to_owned()
+}
+
+#[test]
+fn vectors_say_what_each_packet_is() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/native");
+    let mut run = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        for case in cases(&text) {
+            run += 1;
+            assert_eq!(case.bytes, case.hex, "{}: text and bytes", case.what);
+            let mut deframer = Deframer::default();
+            let read = deframer.find(&case.bytes).map(|size| {
+                assert_eq!(size, Some(case.bytes.len()), "{}", case.what);
+                deframer.read(&case.bytes)
+            });
+            let said = match read {
+                Ok(Ok(packet)) => {
+                    let mut again = Vec::new();
+                    assert!(Encoder::default().encode(&packet, &mut again));
+                    let canonical = if again == case.bytes {
+                        ""
+                    } else {
+                        ", written otherwise"
+                    };
+                    format!("{}{canonical}", name(&packet.message))
+                }
+                Ok(Err(error)) | Err(error) => format!("error: {error}"),
+            };
+            assert_eq!(said, case.said, "{}", case.what);
+        }
+    }
+    assert!(run >= 20, "{run} vectors");
+}
+
+fn bytes(max: usize) -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..max)
+}
+
+fn filled(max: usize) -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 1..max)
+}
+
+fn word() -> impl Strategy<Value = String> {
+    "[a-z0-9/._-]{1,20}"
+}
+
+/// Renders, reads, and compares.
+fn round(packet: &Packet<'_>) {
+    let mut out = b"before".to_vec();
+    assert!(Encoder::default().encode(packet, &mut out));
+    let bytes = &out[6..];
+    let mut deframer = Deframer::default();
+    assert_eq!(deframer.find(bytes), Ok(Some(bytes.len())));
+    assert_eq!(deframer.read(bytes).as_ref(), Ok(packet));
+    // In two pieces as well: the first is never enough.
+    let mut deframer = Deframer::default();
+    let half = bytes.len() / 2;
+    assert_eq!(deframer.find(&bytes[..half]), Ok(None));
+    assert_eq!(deframer.find(bytes), Ok(Some(bytes.len())));
+}
+
+proptest! {
+    #[test]
+    fn writes_come_back(count in 1..10_000_u32, items in filled(300), tag in "[!-~]{0,64}") {
+        let message = Message::Write { count, items: &items };
+        round(&Packet::tagged(tag.as_bytes(), message));
+    }
+
+    #[test]
+    fn text_writes_come_back(
+        topic in word(), key in filled(40), value in bytes(200), meta in bytes(30),
+        options in bytes(20), nonce in prop::option::of(1_u64..), which in 0..4,
+    ) {
+        let kind = match which {
+            0 => OneKind::Put { key: &key, value: &value },
+            1 => OneKind::Delete { key: &key },
+            2 => OneKind::Create { options: &options },
+            _ => OneKind::Destroy,
+        };
+        let expect = Conditions(b"key_offset=7 topic_absent_or=9 key_absent topic_empty");
+        round(&Packet::new(Message::One(OneWrite { topic: &topic, kind, nonce, expect, meta: &meta })));
+    }
+
+    #[test]
+    fn hellos_come_back(
+        client in 1..=255_u8, resume in prop::option::of(1_u64..), window in prop::option::of(any::<u64>()),
+        received: bool, store in prop::option::of(any::<[u8; 16]>()), token in bytes(100), agent in "[ -~]{0,60}",
+        numbers in any::<[u64; 8]>(), id in any::<[u8; 16]>(),
+    ) {
+        round(&Packet::new(Message::Hello(Hello {
+            versions: b"weir/1 weir/2", client: ClientId([client; 16]), resume, window, received, store,
+            token: &token, agent: agent.as_bytes(),
+        })));
+        round(&Packet::new(Message::HelloOk(HelloOk {
+            version: b"weir/1", store: id, node: id, level: b"interval 1000", next: numbers[0],
+            window: numbers[1], window_bytes: numbers[2], applied: numbers[3], term: numbers[4],
+            key_bytes_max: numbers[5], value_bytes_max: numbers[6], idle_ms: numbers[7],
+            features: b"groups more", agent: agent.as_bytes(), client: resume.map(|_| ClientId(id)),
+        })));
+    }
+
+    #[test]
+    fn listening_comes_back(
+        topic in word(), numbers in any::<[u64; 4]>(), key in prop::option::of(filled(30)),
+        prefix in prop::option::of(filled(30)), kinds in 0..64_u8, which in 0..5, follow: bool,
+        reset_earliest: bool, replay_sift: bool, page in prop::collection::vec(any::<u8>(), 49..400),
+    ) {
+        let after = match which {
+            0 => After::Offset(numbers[0]),
+            1 => After::Tail,
+            2 => After::Last(numbers[0]),
+            3 => After::Time(numbers[0]),
+            _ => After::Latest,
+        };
+        round(&Packet::tagged(b"9", Message::Listen(Listen {
+            topic: &topic, after, follow, bytes: numbers[1], records: numbers[2], key: key.as_deref(),
+            prefix: prefix.as_deref(), kinds: kinds << 1, reset_earliest,
+            query: ListenQuery {
+                sift: replay_sift.then_some(Sift {
+                    filter: topic.as_bytes(), params: &page, order: b"$.a", group: b"", select: b"$.b",
+                    strict: follow, on_bad_item: [BadItem::Error, BadItem::Skip, BadItem::Undefined][usize::from(kinds % 3)],
+                    utf16: reset_earliest, rank: follow, drop: reset_earliest, cut: follow,
+                }),
+                limit: follow.then_some(numbers[2]), until: reset_earliest.then_some(numbers[1]), marks: follow,
+                from: reset_earliest.then_some(page.as_slice()),
+            },
+        })));
+        round(&Packet::tagged(b"9", Message::Records { from: numbers[3], replay: follow, page: &page }));
+        round(&Packet::tagged(b"9", Message::Value { page: &page }));
+        round(&Packet::tagged(b"9", Message::Credit { bytes: numbers[0], records: numbers[1] }));
+        for message in [
+            Message::Listening { position: numbers[0], first: numbers[1], last: numbers[2] },
+            Message::Progress { position: numbers[0] },
+            Message::End { position: numbers[0] },
+            Message::Skipped { count: numbers[0] },
+            Message::Applied,
+            Message::AppliedIs { applied: numbers[0], settled: numbers[1], created: numbers[2], behind: &page },
+            Message::Unlisten,
+        ] {
+            round(&Packet::tagged(b"9", message));
+        }
+    }
+
+    #[test]
+    fn refusals_come_back(
+        number in 0..8_usize, fatal: bool, maybe in any::<[Option<u64>; 9]>(), address in "[ -~]{0,60}",
+        text in bytes(200),
+    ) {
+        let code = [ErrorCode::Busy, ErrorCode::NonceGap, ErrorCode::Gone, ErrorCode::Redirect,
+            ErrorCode::BadRequest, ErrorCode::Forbidden, ErrorCode::Draining, ErrorCode::Io][number];
+        round(&Packet::new(Message::Refusal(RefusalMessage {
+            fatal, retry_ms: maybe[0], nonce: maybe[1], count: maybe[2], item: maybe[3],
+            expected: maybe[4], limit: maybe[5], first: maybe[6], last: maybe[7], at: maybe[8],
+            address: address.as_bytes(), versions: b"weir/1", text: &text,
+            ..RefusalMessage::new(code)
+        })));
+    }
+
+    #[test]
+    fn answers_come_back(
+        nonce in 1..u64::MAX / 2, count in 1..100_000_u32, intention in 1..u64::MAX / 2,
+        first in 1..u64::MAX / 2, fuel: u64, which in 0..9, text in "\\PC{0,100}", again: bool,
+    ) {
+        let (effect, reason, detail) = match which {
+            2 => (Effect::Invalid, Some(ErrorCode::Conflict), Detail::Actual(fuel)),
+            3 => (Effect::Error, Some(ErrorCode::Limit), Detail::Limit(fuel)),
+            4 => (Effect::Invalid, Some(ErrorCode::TxnAborted),
+                Detail::Operation { index: count, reason: ErrorCode::NoTopic }),
+            5 => (Effect::Invalid, Some(ErrorCode::Rejected),
+                Detail::Rejected { code: 7, text: Arc::from(format!("{text}\n\\|\u{7f}").as_str()) }),
+            6 => (Effect::Error, Some(ErrorCode::BadProgram), Detail::Text(Arc::from(text.as_str()))),
+            7 => (Effect::Error, Some(ErrorCode::NoTopic), Detail::None),
+            _ => (Effect::Valid, None, Detail::None),
+        };
+        let valid = effect == Effect::Valid;
+        let records = u32::from(valid && which == 0);
+        let commit = Commit {
+            nonce, effect, reason, detail, intention: IntentionOffset(intention),
+            first: ConsequenceOffset(if records == 0 { 0 } else { first }), records, fuel,
+        };
+        let outcome = match (which, again) {
+            (8, _) => Outcome::Refused { code: ErrorCode::NonceGap, expected: first },
+            (_, true) => Outcome::Replayed(commit),
+            _ => Outcome::Committed(commit),
+        };
+        let run = OutcomeRun { count, outcome };
+        let mut lines = Vec::new();
+        write_outcome(&mut lines, nonce, &run);
+        lines.push(b'\n');
+        write_outcome(&mut lines, nonce, &run);
+        let read: Vec<_> = OutcomeLines::new(&lines).collect();
+        prop_assert_eq!(read, vec![Some((nonce, run.clone())), Some((nonce, run))]);
+        round(&Packet::new(Message::Committed { lines: &lines }));
+    }
+
+    #[test]
+    fn topics_come_back(name in "[A-Za-z0-9_][A-Za-z0-9._-]{0,50}", number: u32, n in any::<[u64; 5]>(), options in bytes(20)) {
+        let topic = TopicLine {
+            name: &name, number, incarnation: n[0], first: n[1], last: n[2], keys: n[3], bytes: n[4], options,
+        };
+        let mut lines = Vec::new();
+        write_topic(&mut lines, &topic);
+        prop_assert_eq!(TopicLines::new(&lines).collect::<Vec<_>>(), vec![Some(topic)]);
+    }
+
+    #[test]
+    fn groups_come_back(
+        topic in word(), group in "[a-z0-9_][a-z0-9._-]{0,50}", member in filled(64), n in any::<[u64; 4]>(),
+        max in 1..=1_000_u64, lease_ms in 0..86_400_000_u64, more: bool, data in bytes(300),
+    ) {
+        let claim = GroupClaim { topic: &topic, group: &group, member: &member, max, wait_ms: n[0], lease_ms };
+        round(&Packet::tagged(b"1", Message::GroupClaim(claim)));
+        let due_ms = Some(n[3]).filter(|_| more);
+        let answer = GroupAnswer { claim: n[0], reason: n[1], frontier: n[2], due_ms, data: &data };
+        // Whatever the data is, reading it ends.
+        prop_assert!(answer.records().is_none_or(|(attempts, _)| attempts.len() <= data.len()));
+        round(&Packet::tagged(b"1", Message::GroupRecords(answer)));
+        round(&Packet::tagged(b"1", Message::Group { topic: &topic, group: &group }));
+        round(&Packet::tagged(b"1", Message::Groups { topic: &topic, behind: &group }));
+        round(&Packet::tagged(b"1", Message::GroupsAre { more, lines: &data }));
+        prop_assert!(GroupLines::new(&data).count() <= data.len());
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_harm(bytes in bytes(400)) {
+        let mut deframer = Deframer::default();
+        if let Ok(Some(size)) = deframer.find(&bytes) {
+            let _ = deframer.read(&bytes[..size]);
+        }
+        OutcomeLines::new(&bytes).for_each(drop);
+        TopicLines::new(&bytes).for_each(drop);
+    }
+}
+
+#[test]
+fn a_session_sends_again_what_was_not_answered_and_takes_each_answer_once() {
+    let hello = |next| HelloOk {
+        next,
+        window: 100,
+        window_bytes: 1000,
+        ..HelloOk::default()
+    };
+    let mut client = ClientConnection::new(ClientId([1; 16]));
+    assert_eq!(client.hello().resume, None);
+    assert_eq!(client.opened(&hello(5)), Ok(0));
+    client.sent(3, vec![0; 30]);
+    client.sent(4, vec![0; 40]);
+    assert_eq!(client.answer(5, 2), Ok((0, 2)));
+    assert_eq!(client.answer(8, 1), Err("an answer was left out"));
+    // The connection breaks: 5 and 6 are answered, the store knows up to 9.
+    assert_eq!(client.hello().resume, Some(7));
+    assert_eq!(client.opened(&hello(10)), Ok(1));
+    assert_eq!(client.answer(7, 3), Ok((0, 3)));
+    // The second write was sent again: 8 and 9 are answered twice.
+    assert_eq!(client.answer(8, 4), Ok((2, 2)));
+    assert_eq!(client.unanswered().count(), 0);
+    assert_eq!((client.answered(), client.last()), (11, 11));
+    // A store that knows less than it said has lost something.
+    client.sent(1, vec![0]);
+    assert!(client.opened(&hello(9)).is_err());
+}

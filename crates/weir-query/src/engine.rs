@@ -1,0 +1,613 @@
+//! The engine: pages in, results out, in a fixed order.
+//!
+//! Sans-I/O: whoever calls fetches pages and hands them in; [`Query::next`]
+//! says what it needs. Same query and same calls give the same answers, byte
+//! for byte. What must never happen here: a copy of a payload byte, a wait, a
+//! result that depends on which page came first (but in the mode `Arrival`).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use bytes::Bytes;
+use weir_scan::Items;
+
+use crate::buffer::{Account, Buffer};
+use crate::distinct::Distinct;
+use crate::error::QueryError;
+use crate::fold::Fold;
+use crate::key::OwnedKey;
+use crate::load::{Boundary, Load, Loader};
+use crate::options::{Bounds, Budgets, Mode};
+use crate::page::{Item, ResultPage};
+use crate::plan::{Plan, Select};
+use crate::rows::Loaded;
+use crate::sort::Sorter;
+use crate::source::{Need, PageIn, Source, SourceId};
+use crate::token::Token;
+use crate::tournament::Tournament;
+use weir_core::error_code::ErrorCode;
+
+/// What [`Query::next`] answers.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Results, at least one.
+    Ready(ResultPage),
+    /// Nothing can be said before these pages come; required ones first.
+    Need(Vec<Need>),
+    /// That was all.
+    Done,
+}
+
+/// A run of a query. Used by one thread at a time; may move between threads.
+#[derive(Debug)]
+pub struct Query {
+    pub(super) plan: Arc<Plan>,
+    pub(super) budgets: Budgets,
+    pub(super) account: Arc<Account>,
+    pub(super) sources: Vec<Source>,
+    /// Sources by rank.
+    pub(super) order: Vec<u32>,
+    /// Fixed by the first call of `next`.
+    pub(super) mode: Option<Mode>,
+    pub(super) flow: Flow,
+    pub(super) stages: Stages,
+    /// What earlier runs handed out: up to the first one, and of whole sources
+    /// that its source is a part of, up to those behind it.
+    pub(super) boundary: Vec<Boundary>,
+    pub(super) resumed: Option<Token>,
+    /// The mode of the run that the token is of.
+    pub(super) forced: Option<Mode>,
+    scratch: Items,
+    skipped: u64,
+    serial: u64,
+    done: bool,
+    /// What the next call fails with: results came before it.
+    pub(super) fault: Option<QueryError>,
+    failed: Option<QueryError>,
+    stop: Option<Arc<AtomicBool>>,
+}
+
+/// What the modes remember.
+#[derive(Debug, Default)]
+pub(super) struct Flow {
+    /// Where the sources of a merge stand.
+    pub(super) heads: Tournament,
+    /// The source that was on top last.
+    pub(super) streak: Option<u32>,
+    pub(super) sorter: Sorter,
+    /// Of each page in memory its source, as they came.
+    pub(super) arrivals: VecDeque<u32>,
+    /// Bytes of the largest page that came: what room a page ahead needs.
+    pub(super) page_seen: u64,
+    /// Rank of the source whose turn it is.
+    pub(super) turn: usize,
+    /// The source of the last item, where they come one after the other.
+    pub(super) used: Option<u32>,
+    /// Keys and source of the last item handed on, once its page is gone.
+    pub(super) last: Option<Last>,
+    /// The same while the page is there: source and row.
+    pub(super) last_row: Option<(u32, usize)>,
+    /// Results handed out, in earlier runs too.
+    pub(super) results: u64,
+}
+
+/// The last item handed on by a merge.
+#[derive(Clone, Debug)]
+pub(super) struct Last {
+    pub(super) source: u32,
+    pub(super) keys: Vec<OwnedKey>,
+    pub(super) tie: Option<OwnedKey>,
+    /// Items in a row with these keys.
+    pub(super) run: u64,
+}
+
+/// What comes behind the merge.
+#[derive(Debug)]
+pub(super) struct Stages {
+    pub(super) fold: Option<Fold>,
+    pub(super) distinct: Option<Distinct>,
+    pub(super) offset: u64,
+    pub(super) limit: Option<u64>,
+}
+
+/// A result page that is being filled.
+pub(super) struct Filling {
+    page: ResultPage,
+    bounds: Bounds,
+    serial: u64,
+    /// What the engine made.
+    made: Vec<u8>,
+}
+
+/// Where the next item is.
+pub(super) enum Pull {
+    /// At the front of a source.
+    Source(u32),
+    /// In the sorter.
+    Sorted,
+    /// Pages are missing.
+    Blocked,
+    /// There is none.
+    End,
+}
+
+impl Query {
+    /// A run of a compiled query.
+    #[must_use]
+    pub fn new(plan: Arc<Plan>, budgets: Budgets) -> Self {
+        let stages = Stages {
+            fold: plan.makes().then(|| Fold::new(&plan, budgets.groups_max)),
+            distinct: (plan.distinct && !plan.makes())
+                .then(|| Distinct::new(plan.distinct_in_order(), budgets.distinct_max)),
+            offset: plan.offset,
+            limit: plan.limit,
+        };
+        Self {
+            plan,
+            budgets,
+            account: Arc::default(),
+            sources: Vec::new(),
+            order: Vec::new(),
+            mode: None,
+            flow: Flow::default(),
+            stages,
+            boundary: Vec::new(),
+            resumed: None,
+            forced: None,
+            scratch: Items::default(),
+            skipped: 0,
+            serial: 0,
+            done: false,
+            fault: None,
+            failed: None,
+            stop: None,
+        }
+    }
+
+    /// The compiled query.
+    #[must_use]
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// Bytes of pages that are referenced, by result pages too.
+    #[must_use]
+    pub fn buffered_bytes(&self) -> u64 {
+        self.account.bytes()
+    }
+
+    /// Bad items that were left out so far.
+    #[must_use]
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// Name of a source.
+    #[must_use]
+    pub fn source_name(&self, source: SourceId) -> Option<&[u8]> {
+        self.sources.get(source.index()).map(|source| &*source.name)
+    }
+
+    pub(super) fn source(&self, id: SourceId) -> Result<&Source, QueryError> {
+        self.sources.get(id.index()).ok_or_else(|| {
+            let mut error = QueryError::new(ErrorCode::UnknownSource);
+            error.place.source = Some(id);
+            error
+        })
+    }
+
+    /// Takes a page of a source. `next` names the page behind it; without one
+    /// this was the last. Pages of a source come in their order; sources need
+    /// not be asked first.
+    ///
+    /// # Errors
+    /// `UNKNOWN_SOURCE`, `SOURCE_FINISHED`, `OVER_BUDGET`, what is wrong with
+    /// the page, `SOURCE_NOT_SORTED`, `ORDER_KEY_TYPE`; of a query that failed,
+    /// why it did. Nothing has changed then, and the page is not kept.
+    pub fn enqueue(
+        &mut self,
+        id: SourceId,
+        page: impl Into<PageIn>,
+        next: Option<Bytes>,
+    ) -> Result<(), QueryError> {
+        let page = page.into();
+        let bytes = page.bytes.len() as u64;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let load = self.load(id, page, &mut scratch);
+        self.scratch = scratch;
+        let Some(load) = load? else {
+            return Ok(());
+        };
+        for (boundary, used) in self.boundary.iter_mut().zip(&load.equal_used) {
+            boundary.equal -= used;
+        }
+        self.skipped += load.skipped;
+        self.flow.page_seen = self.flow.page_seen.max(bytes);
+        let Some(source) = self.sources.get_mut(id.index()) else {
+            return Ok(());
+        };
+        source.pages_in += 1;
+        source.items_in += load.raw;
+        source.skip = 0;
+        source.equal = 0;
+        source.splits = 0;
+        source.left = source.left.map(|left| left.saturating_sub(1));
+        source.ended = next.is_none() || source.left == Some(0);
+        source.asked = next.filter(|_| !source.ended);
+        if load.last_raw.is_some() {
+            source.last_raw = load.last_raw;
+        }
+        if load.last_kept.is_some() {
+            source.last_kept = load.last_kept;
+        }
+        if !load.page.heads.is_empty() {
+            source.pages.push_back(load.page);
+            if matches!(self.mode, None | Some(Mode::Arrival | Mode::Sort)) {
+                self.flow.arrivals.push_back(id.0);
+            }
+        }
+        self.join(id.0);
+        Ok(())
+    }
+
+    /// Looks at a page; nothing when no page is wanted any more.
+    pub(super) fn load(
+        &self,
+        id: SourceId,
+        page: PageIn,
+        scratch: &mut Items,
+    ) -> Result<Option<Load>, QueryError> {
+        let source = self.source(id)?;
+        if source.ended {
+            return Err(QueryError::new(ErrorCode::SourceFinished).of(id, &source.name));
+        }
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        if self.done {
+            return Ok(None);
+        }
+        let bytes = page.bytes.len() as u64;
+        if bytes > self.budgets.page_bytes_max {
+            let max = self.budgets.page_bytes_max;
+            let error = QueryError::limit(ErrorCode::PageTooLarge, "bytes of a page", max, bytes);
+            return Err(error.of(id, &source.name));
+        }
+        let (max, found) = (self.budgets.buffer_bytes_max, self.account.bytes() + bytes);
+        if found > max && !source.pages.is_empty() {
+            let error = QueryError::limit(ErrorCode::OverBudget, "bytes of pages", max, found);
+            return Err(error.of(id, &source.name));
+        }
+        let loader = Loader {
+            plan: &self.plan,
+            source,
+            id,
+            boundary: &self.boundary,
+            stop: self.stop.as_deref(),
+        };
+        let buffer = Buffer::new(page.bytes, &self.account);
+        let load = loader.load(&buffer, page.frames, scratch)?;
+        Ok(Some(load))
+    }
+
+    /// Says that a source has no more pages.
+    ///
+    /// # Errors
+    /// `UNKNOWN_SOURCE`, `SOURCE_FINISHED`.
+    pub fn finish(&mut self, id: SourceId) -> Result<(), QueryError> {
+        let source = self.source(id)?;
+        if source.ended {
+            return Err(QueryError::new(ErrorCode::SourceFinished).of(id, &source.name));
+        }
+        let sorts = self.planned_mode() == Mode::Sort;
+        if let Some(source) = self.sources.get_mut(id.index()) {
+            source.ended = true;
+            source.asked = None;
+            // Where pages are not the same again, it is asked again.
+            let paged = |page: &Loaded| page.starts.is_empty() && !sorts;
+            if source.stable && source.pages.front().is_some_and(paged) {
+                source.left = Some(0);
+            }
+        }
+        self.join(id.0);
+        Ok(())
+    }
+
+    /// Results if there are any, else what is needed, else the end. Everything
+    /// that can be decided is handed out first, also before an error.
+    ///
+    /// # Errors
+    /// Final: each further call repeats it. Result pages that were handed out
+    /// stay valid.
+    pub fn next(&mut self, bounds: Bounds) -> Result<Step, QueryError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let step = match self.fault.take() {
+            Some(fault) => Err(fault),
+            None => self.step(bounds),
+        };
+        if let Err(error) = &step {
+            self.failed = Some(error.clone());
+            self.release();
+        }
+        step
+    }
+
+    fn step(&mut self, bounds: Bounds) -> Result<Step, QueryError> {
+        if self.done || self.stages.limit == Some(0) {
+            return Ok(self.end());
+        }
+        self.start()?;
+        self.serial += 1;
+        let mut out = Filling {
+            page: ResultPage::default(),
+            bounds,
+            serial: self.serial,
+            made: Vec::new(),
+        };
+        let filled = self.fill(&mut out);
+        self.flow.results += out.page.items.len() as u64;
+        if let Some(page) = out.finish(&self.account, self.skipped) {
+            self.fault = filled.err();
+            return Ok(Step::Ready(page));
+        }
+        let end = filled?;
+        if end || self.stages.limit == Some(0) {
+            return Ok(self.end());
+        }
+        Ok(Step::Need(self.needs()))
+    }
+
+    /// Puts results on the page until it is full; true at the end of all.
+    fn fill(&mut self, out: &mut Filling) -> Result<bool, QueryError> {
+        let runs = self.mode == Some(Mode::Merge) && self.stages.fold.is_none();
+        while !out.is_full() && self.stages.limit != Some(0) {
+            match self.pull()? {
+                Pull::Source(source) if runs => self.hand_on_run(source, out)?,
+                Pull::Source(source) => self.hand_on(source, out)?,
+                Pull::Sorted => {
+                    if !self.hand_on_sorted(out)? {
+                        return Ok(!self.drain(out));
+                    }
+                }
+                Pull::Blocked => break,
+                Pull::End => return Ok(!self.drain(out)),
+            }
+        }
+        Ok(false)
+    }
+
+    fn end(&mut self) -> Step {
+        self.done = true;
+        self.release();
+        Step::Done
+    }
+
+    fn release(&mut self) {
+        for source in &mut self.sources {
+            source.pages.clear();
+        }
+        self.flow.heads.clear();
+        self.flow.sorter.clear();
+        self.flow.arrivals.clear();
+    }
+
+    /// Whether the query has ended or failed.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.done || self.failed.is_some()
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    /// Items behind the filter that can still make a difference, of each source:
+    /// nothing where all of them can.
+    #[must_use]
+    pub fn wanted(&self) -> Option<u64> {
+        let whole = self.stages.fold.is_some() || self.stages.distinct.is_some();
+        if whole || self.planned_mode() == Mode::Sort {
+            return None;
+        }
+        let limit = self.stages.limit?;
+        Some(limit.saturating_add(self.stages.offset))
+    }
+
+    /// Ends the query: every further `next` fails with `CANCELLED`.
+    pub fn cancel(&mut self) {
+        if self.failed.is_none() && !self.done {
+            self.failed = Some(QueryError::new(ErrorCode::Cancelled));
+            self.release();
+        }
+    }
+
+    /// Ends the work on a page when the flag is set, by any thread: where there
+    /// is a filter, `enqueue` fails with `CANCELLED` at the next item, or within
+    /// a long one. It says nothing of further calls.
+    pub fn stop_by(&mut self, flag: Arc<AtomicBool>) {
+        self.stop = Some(flag);
+    }
+
+    /// Brings the front item of a source through the stages.
+    fn hand_on(&mut self, source: u32, out: &mut Filling) -> Result<(), QueryError> {
+        let id = SourceId(source);
+        let Some(from) = self.sources.get_mut(source as usize) else {
+            return Ok(());
+        };
+        let (mut made, mut fault) = (None, Ok(()));
+        if let Some(fold) = &mut self.stages.fold {
+            if let Some(page) = from.pages.front() {
+                let row = page.next;
+                let added = fold.add(&self.plan, from, page, row, &mut made);
+                fault = added.map_err(|error| placed(error, id, from, page.number));
+            }
+        } else if let Some(page) = from.pages.front_mut() {
+            let row = page.next;
+            let stages = &mut self.stages;
+            let taken = stages.take(&self.plan, page, row, id, out);
+            if let Err(error) = taken {
+                let page = page.number;
+                return Err(placed(error, id, from, page));
+            }
+        }
+        if let Some(made) = made {
+            self.stages.take_made(&made, out);
+        }
+        fault?;
+        self.advance(source);
+        Ok(())
+    }
+
+    /// The same with the next item of the sorter; false at the end.
+    fn hand_on_sorted(&mut self, out: &mut Filling) -> Result<bool, QueryError> {
+        let (mut made, mut fault) = (None, Ok(()));
+        let sorter = &mut self.flow.sorter;
+        let Some((id, page, row)) = sorter.next(&self.plan, &self.sources) else {
+            return Ok(false);
+        };
+        let Some(from) = self.sources.get(id.index()) else {
+            return Ok(true);
+        };
+        if let Some(fold) = &mut self.stages.fold {
+            let added = fold.add(&self.plan, from, page, row, &mut made);
+            fault = added.map_err(|error| placed(error, id, from, page.number));
+        } else {
+            let taken = self.stages.take(&self.plan, page, row, id, out);
+            let number = page.number;
+            taken.map_err(|error| placed(error, id, from, number))?;
+        }
+        sorter.done();
+        if let Some(made) = made {
+            self.stages.take_made(&made, out);
+        }
+        fault?;
+        Ok(true)
+    }
+
+    /// Hands out what was aggregated; false when there is no more.
+    fn drain(&mut self, out: &mut Filling) -> bool {
+        while !out.is_full() && self.stages.limit != Some(0) {
+            let fold = self.stages.fold.as_mut();
+            let Some(made) = fold.and_then(|fold| fold.drain(&self.plan)) else {
+                return false;
+            };
+            self.stages.take_made(&made, out);
+        }
+        true
+    }
+}
+
+pub(super) fn placed(error: QueryError, id: SourceId, from: &Source, page: u64) -> QueryError {
+    let mut error = error.of(id, &from.name);
+    error.place.page = Some(page);
+    error
+}
+
+impl Stages {
+    /// Distinct, offset, limit, select.
+    #[inline]
+    pub(super) fn take(
+        &mut self,
+        plan: &Plan,
+        page: &mut Loaded,
+        row: usize,
+        source: SourceId,
+        out: &mut Filling,
+    ) -> Result<(), QueryError> {
+        let head = page.head(row);
+        let span = match plan.select {
+            Select::Path(path) => page.value(row, path).span,
+            _ => head.span,
+        };
+        if let Some(distinct) = &mut self.distinct
+            && !distinct.is_new(page.bytes(span)).map_err(|mut error| {
+                // From the value to the page.
+                error.place.offset = error.place.offset.map(|at| at + u64::from(span.offset));
+                error
+            })?
+        {
+            return Ok(());
+        }
+        if self.offset > 0 {
+            self.offset -= 1;
+            return Ok(());
+        }
+        if let Some(limit) = &mut self.limit {
+            *limit = limit.saturating_sub(1);
+        }
+        let buffer = out.buffer(page);
+        out.page.bytes += u64::from(span.len);
+        out.page.items.push(Item {
+            buffer,
+            offset: span.offset,
+            len: span.len,
+            source,
+            index: page.index(row),
+            constructed: false,
+        });
+        Ok(())
+    }
+
+    /// The same for what the engine made.
+    fn take_made(&mut self, made: &[u8], out: &mut Filling) {
+        if self.offset > 0 {
+            self.offset -= 1;
+            return;
+        }
+        if let Some(limit) = &mut self.limit {
+            *limit = limit.saturating_sub(1);
+        }
+        let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+        out.page.bytes += made.len() as u64;
+        out.page.items.push(Item {
+            buffer: u32::MAX,
+            offset: length(out.made.len()),
+            len: length(made.len()),
+            source: SourceId::NONE,
+            index: 0,
+            constructed: true,
+        });
+        out.made.extend_from_slice(made);
+    }
+}
+
+impl Filling {
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        let items = self.page.items.len();
+        items > 0 && (items >= self.bounds.items_max || self.page.bytes >= self.bounds.bytes_max)
+    }
+
+    /// The index of a page among the buffers.
+    fn buffer(&mut self, page: &mut Loaded) -> u32 {
+        if page.mark.0 != self.serial {
+            let at = u32::try_from(self.page.buffers.len()).unwrap_or(u32::MAX);
+            self.page.buffers.push(page.buffer.clone());
+            self.page.pages.push(page.number);
+            page.mark = (self.serial, at);
+        }
+        page.mark.1
+    }
+
+    /// The page, if there is anything on it.
+    fn finish(mut self, account: &Arc<Account>, skipped: u64) -> Option<ResultPage> {
+        if self.page.items.is_empty() {
+            return None;
+        }
+        if !self.made.is_empty() {
+            let at = u32::try_from(self.page.buffers.len()).unwrap_or(u32::MAX);
+            self.page
+                .buffers
+                .push(Buffer::new(Bytes::from(self.made), account));
+            self.page.pages.push(0);
+            for item in self.page.items.iter_mut().filter(|item| item.constructed) {
+                item.buffer = at;
+            }
+        }
+        self.page.skipped = skipped;
+        Some(self.page)
+    }
+}

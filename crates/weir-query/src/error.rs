@@ -1,0 +1,224 @@
+//! What can go wrong in a query, and where.
+
+use std::fmt;
+
+use crate::source::SourceId;
+use weir_core::error_code::ErrorCode;
+
+/// An error of a query: its number (which says whose fault it is and whether a
+/// retry can help), the place, and the values involved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryError {
+    pub(crate) code: ErrorCode,
+    /// Boxed, so that a result is not mostly room for its error.
+    pub(crate) place: Box<Place>,
+    pub(crate) detail: Detail,
+}
+
+/// Where it went wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The source, if one was involved.
+    pub source: Option<SourceId>,
+    /// The name of that source.
+    pub name: Box<[u8]>,
+    /// The number of the page within its source, from 0.
+    pub page: Option<u64>,
+    /// The number of the item within its source, from 0.
+    pub item: Option<u64>,
+    /// The offset of the record in its topic, from 1; `offset` is then a byte
+    /// of its value.
+    pub record: Option<u64>,
+    /// First offending byte: of the page, or of the text of the query.
+    pub offset: Option<u64>,
+    /// Which field of the query the text is of.
+    pub field: Option<&'static str>,
+}
+
+/// The values involved.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// The sentence of the number says it all.
+    #[default]
+    None,
+    /// What stood there or should have.
+    Text(&'static str),
+    /// What should have stood there.
+    Expected(&'static str),
+    /// A name or a value that was given.
+    Given(&'static str, Box<str>),
+    /// More than a limit allows.
+    Limit {
+        what: &'static str,
+        max: u64,
+        found: u64,
+    },
+}
+
+/// Why an item is `TOO_COMPLEX`.
+const FILTER_STEPS: &str = "the filter takes more steps in the item than its size allows";
+
+impl QueryError {
+    /// The filter took too long in an item.
+    pub(crate) fn out_of_steps() -> Self {
+        Self::new(ErrorCode::TooComplex).because(FILTER_STEPS)
+    }
+
+    pub(crate) fn new(code: ErrorCode) -> Self {
+        Self {
+            code,
+            place: Box::default(),
+            detail: Detail::None,
+        }
+    }
+
+    /// An error in the text of a field.
+    pub(crate) fn text(
+        code: ErrorCode,
+        field: &'static str,
+        offset: usize,
+        what: &'static str,
+    ) -> Self {
+        let mut error = Self::new(code).because(what).at(offset);
+        error.place.field = Some(field);
+        error
+    }
+
+    /// More than a limit allows.
+    pub(crate) fn limit(code: ErrorCode, what: &'static str, max: u64, found: u64) -> Self {
+        let mut error = Self::new(code);
+        error.detail = Detail::Limit { what, max, found };
+        error
+    }
+
+    /// An error about a query as a whole, and what is wrong.
+    #[must_use]
+    pub fn about(code: ErrorCode, what: &'static str) -> Self {
+        Self::new(code).because(what)
+    }
+
+    pub(crate) fn because(mut self, what: &'static str) -> Self {
+        self.detail = Detail::Text(what);
+        self
+    }
+
+    pub(crate) fn expected(mut self, what: &'static str) -> Self {
+        self.detail = Detail::Expected(what);
+        self
+    }
+
+    pub(crate) fn given(mut self, what: &'static str, value: &str) -> Self {
+        self.detail = Detail::Given(what, value.into());
+        self
+    }
+
+    pub(crate) fn at(mut self, offset: usize) -> Self {
+        self.place.offset = Some(offset as u64);
+        self
+    }
+
+    pub(crate) fn of(mut self, source: SourceId, name: &[u8]) -> Self {
+        self.place.source = Some(source);
+        self.place.name = name.into();
+        self
+    }
+
+    /// The error about a record of a topic, as another process found it.
+    #[must_use]
+    pub fn of_record(code: ErrorCode, topic: &str, record: u64, byte: Option<u64>) -> Self {
+        let error = match code {
+            ErrorCode::TooComplex => Self::out_of_steps(),
+            _ => Self::new(code),
+        };
+        error.in_record(topic, record, byte)
+    }
+
+    /// The same error about a topic as a whole: without places that depend on
+    /// how its records came.
+    #[must_use]
+    pub fn in_topic(mut self, topic: &str) -> Self {
+        self.place.name = topic.as_bytes().into();
+        self.place.page = None;
+        self.place.item = None;
+        self.place.offset = None;
+        self
+    }
+
+    /// The same error, with the record in the place of page and item.
+    #[must_use]
+    pub fn in_record(mut self, topic: &str, record: u64, byte: Option<u64>) -> Self {
+        self.place.name = topic.as_bytes().into();
+        self.place.page = None;
+        self.place.item = None;
+        self.place.record = Some(record);
+        self.place.offset = byte;
+        self
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn code(&self) -> ErrorCode {
+        self.code
+    }
+
+    /// Where it went wrong.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+}
+
+impl QueryError {
+    /// What is wrong and the values involved, without the place.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        let sentence = self.code.sentence().trim_end_matches('.');
+        match &self.detail {
+            Detail::None => sentence.to_owned(),
+            Detail::Text(what) => format!("{sentence}: {what}"),
+            Detail::Expected(what) => format!("{sentence}: expected {what}"),
+            Detail::Given(what, value) => format!("{sentence}: {what} `{value}`"),
+            Detail::Limit { what, max, found } => {
+                format!("{sentence}: {found} {what}, at most {max}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for QueryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason())?;
+        let mut separator = ", at";
+        if let Some(offset) = self.place.offset {
+            write!(f, "{separator} byte {offset}")?;
+            separator = " of";
+        }
+        if let Some(field) = self.place.field {
+            write!(f, "{separator} `{field}`")?;
+            separator = " of";
+        }
+        if let Some(item) = self.place.item {
+            write!(f, "{separator} item {item}")?;
+            separator = " of";
+        }
+        if let Some(record) = self.place.record {
+            let name = String::from_utf8_lossy(&self.place.name);
+            return write!(f, "{separator} record {record} of topic {name}");
+        }
+        if let Some(page) = self.place.page {
+            write!(f, "{separator} page {page}")?;
+            separator = " of";
+        }
+        if let Some(source) = self.place.source {
+            if self.place.name.is_empty() {
+                write!(f, "{separator} source number {source}")?;
+            } else {
+                let name = String::from_utf8_lossy(&self.place.name);
+                write!(f, "{separator} source {name}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for QueryError {}

@@ -1,0 +1,139 @@
+//! What a query will do, said before it sees data.
+
+use std::fmt;
+
+use crate::engine::Query;
+use crate::options::Mode;
+use crate::plan::{Column, Function, Select};
+
+/// The plan of a query, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explain {
+    /// In which order results come.
+    pub mode: Mode,
+    /// Whether results come before all pages have.
+    pub streaming: bool,
+    /// What is found while a page is scanned.
+    pub paths: Vec<String>,
+    /// Properties of records that are read.
+    pub properties: Vec<String>,
+    /// Names of steps, deepest path.
+    pub depth: usize,
+    /// What is decoded beside the names on the way to the paths.
+    pub decoded: Vec<String>,
+    /// What has to be held, and its bound.
+    pub holds: Vec<String>,
+    /// Why there will be no resume token; nothing if there will.
+    pub no_token: Option<&'static str>,
+}
+
+impl Query {
+    /// What the query will do with the sources it has. Needs no data.
+    #[must_use]
+    pub fn explain(&self) -> Explain {
+        let plan = &self.plan;
+        let mode = self.planned_mode();
+        let unordered_groups = !plan.group.is_empty() && !plan.groups_in_order();
+        let whole = plan.makes() && plan.group.is_empty();
+        let mut decoded = Vec::new();
+        for key in &plan.keys {
+            if let Column::Path(path) = key.column {
+                decoded.extend(plan.paths.get(path).map(|path| format!("order key {path}")));
+            }
+        }
+        for named in &plan.aggregates {
+            if let Some(path) = named.what.path
+                && named.what.function != Function::Count
+            {
+                decoded.extend(
+                    plan.paths
+                        .get(path)
+                        .map(|path| format!("aggregated {path}")),
+                );
+            }
+        }
+        if plan.distinct && !plan.makes() {
+            decoded.push(match plan.select {
+                Select::Path(path) => {
+                    let path = plan.paths.get(path).map(ToString::to_string);
+                    format!("distinct {}, walked", path.unwrap_or_default())
+                }
+                _ => "distinct items, walked".to_owned(),
+            });
+        }
+        if let Some(filter) = &plan.filter {
+            decoded.push(if filter.walks() {
+                "where, walks items".to_owned()
+            } else {
+                "where".to_owned()
+            });
+        }
+        Explain {
+            mode,
+            streaming: mode != Mode::Sort && !unordered_groups && !whole,
+            paths: plan.paths.iter().map(ToString::to_string).collect(),
+            properties: plan.metas.clone(),
+            depth: plan
+                .paths
+                .iter()
+                .map(|p| p.steps().len())
+                .max()
+                .unwrap_or(0),
+            decoded,
+            holds: self.holds(mode, unordered_groups),
+            no_token: self.token_refusal(),
+        }
+    }
+
+    fn holds(&self, mode: Mode, unordered_groups: bool) -> Vec<String> {
+        let (plan, budgets) = (&self.plan, &self.budgets);
+        let mut holds = vec![format!("pages: {} bytes", budgets.buffer_bytes_max)];
+        if mode == Mode::Sort {
+            holds.push(match plan.limit {
+                Some(limit) if !plan.makes() && !plan.distinct => format!(
+                    "sort: pages of {} items, at most {} bytes",
+                    limit.saturating_add(plan.offset),
+                    budgets.sort_bytes_max
+                ),
+                _ => format!("sort: all pages, at most {} bytes", budgets.sort_bytes_max),
+            });
+        }
+        if unordered_groups {
+            holds.push(format!("groups: {}", budgets.groups_max));
+        }
+        if plan.distinct && !plan.makes() && !plan.distinct_in_order() {
+            holds.push(format!(
+                "distinct values: {}, 16 bytes each",
+                budgets.distinct_max
+            ));
+        }
+        holds
+    }
+}
+
+impl fmt::Display for Explain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |items: &[String]| {
+            if items.is_empty() {
+                "nothing".to_owned()
+            } else {
+                items.join("; ")
+            }
+        };
+        writeln!(f, "mode        {}", self.mode.name())?;
+        let streaming = if self.streaming {
+            "before all pages have come"
+        } else {
+            "once all pages have come"
+        };
+        writeln!(f, "results     {streaming}")?;
+        writeln!(f, "scanned     {}", list(&self.paths))?;
+        writeln!(f, "properties  {}", list(&self.properties))?;
+        writeln!(f, "decoded     {}", list(&self.decoded))?;
+        writeln!(f, "held        {}", list(&self.holds))?;
+        match self.no_token {
+            None => writeln!(f, "resumable   yes"),
+            Some(why) => writeln!(f, "resumable   no: {why}"),
+        }
+    }
+}

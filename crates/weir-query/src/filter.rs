@@ -1,0 +1,149 @@
+//! The filter of a query: a logical expression of RFC 9535, compiled once.
+//!
+//! Its singular paths are the first columns of the plan, found while the page
+//! is scanned; what else it looks at is walked in place. An expression is true
+//! or false, whatever the data, unless it takes more steps in an item than
+//! that has room for (docs/decisions/0051).
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use weir_scan::{Bindings, OutOfSteps, Span, Value};
+
+use crate::buffer::Buffer;
+use crate::error::QueryError;
+use crate::json;
+use crate::plan::{Plan, path_error};
+use crate::source::{Constant, Meta};
+use weir_core::error_code::ErrorCode;
+
+/// A compiled `where`.
+#[derive(Clone, Debug)]
+pub(crate) struct Filter {
+    expression: weir_scan::Filter,
+    /// JSON scalars by name.
+    params: Vec<(String, Box<[u8]>)>,
+    /// Of each property that is named, its index in the plan.
+    metas: Vec<(String, usize)>,
+}
+
+/// What a filter looks at.
+pub(crate) struct Row<'a> {
+    pub(crate) page: &'a Buffer,
+    pub(crate) item: Span,
+    pub(crate) values: &'a [Value],
+    pub(crate) metas: &'a [Meta],
+    pub(crate) texts: &'a [u8],
+    pub(crate) constants: &'a [Option<Constant>],
+    /// Set when nobody wants to know any more.
+    pub(crate) stop: Option<&'a AtomicBool>,
+}
+
+impl Row<'_> {
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
+    }
+}
+
+struct Bound<'a> {
+    filter: &'a Filter,
+    row: &'a Row<'a>,
+}
+
+impl Bindings for Bound<'_> {
+    fn param(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let mut params = self.filter.params.iter();
+        let found = params.find(|(known, _)| known == name);
+        found.map(|(_, value)| Cow::Borrowed(&**value))
+    }
+
+    fn meta(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let mut metas = self.filter.metas.iter();
+        let (_, at) = metas.find(|(known, _)| known == name)?;
+        if let Some(Some(constant)) = self.row.constants.get(*at) {
+            return Some(Cow::Borrowed(&constant.literal));
+        }
+        match self.row.metas.get(*at)? {
+            Meta::Nothing => None,
+            Meta::Number(number) => Some(Cow::Owned(number.to_string().into_bytes())),
+            Meta::Bytes(span) => {
+                let mut text = Vec::new();
+                json::canonical_raw(span.of(self.row.page), &mut text);
+                Some(Cow::Owned(text))
+            }
+            Meta::Text(span) => {
+                let mut text = Vec::new();
+                json::canonical_raw(span.of(self.row.texts), &mut text);
+                Some(Cow::Owned(text))
+            }
+            Meta::Kind(kind) => {
+                let mut text = Vec::new();
+                json::canonical_raw(kind.name().as_bytes(), &mut text);
+                Some(Cow::Owned(text))
+            }
+        }
+    }
+
+    fn wanted(&self) -> bool {
+        !self.row.is_stopped()
+    }
+}
+
+impl Filter {
+    /// Reads the text of a field. What it looks at becomes part of the plan,
+    /// which must be empty.
+    pub(crate) fn compile(
+        text: &str,
+        params: &[(String, String)],
+        plan: &mut Plan,
+    ) -> Result<Self, QueryError> {
+        let expression = weir_scan::Filter::parse(text);
+        let expression = expression.map_err(|error| path_error("where", 0, &error))?;
+        let mut bound = Vec::new();
+        for name in expression.params() {
+            let Some((_, value)) = params.iter().find(|(known, _)| known == name) else {
+                return Err(QueryError::new(ErrorCode::NoParam).given("parameter", name));
+            };
+            if json::scalar(value.as_bytes()).is_none() {
+                let error = QueryError::new(ErrorCode::BadOption);
+                return Err(error.given("no JSON scalar is the parameter", name));
+            }
+            bound.push((name.to_owned(), value.trim().as_bytes().into()));
+        }
+        assert!(plan.paths.is_empty(), "paths of the filter come first");
+        for path in expression.paths() {
+            plan.paths.push(path.clone());
+        }
+        let metas = expression.metas();
+        let metas = metas
+            .map(|name| (name.to_owned(), plan.meta(name)))
+            .collect();
+        Ok(Self {
+            expression,
+            params: bound,
+            metas,
+        })
+    }
+
+    /// Whether it walks over parts of items that no column holds.
+    pub(crate) fn walks(&self) -> bool {
+        self.expression.walks()
+    }
+
+    /// Whether an item is let through.
+    pub(crate) fn matches(&self, row: &Row<'_>) -> Result<bool, OutOfSteps> {
+        let bound = Bound { filter: self, row };
+        let values = row.values.get(..self.expression.paths().len());
+        let values = values.unwrap_or_default();
+        self.expression
+            .matches_found(row.page, row.item, values, &bound)
+    }
+
+    /// Whether an item is let through of which nothing is known but its
+    /// properties.
+    pub(crate) fn matches_nothing(&self, row: &Row<'_>) -> Result<bool, OutOfSteps> {
+        let bound = Bound { filter: self, row };
+        self.expression
+            .matches_found(&[], Span::default(), &[], &bound)
+    }
+}

@@ -1,0 +1,451 @@
+//! Aggregates and groups: many items become one result.
+//!
+//! Sums are exact, smallest and largest are found by the order of values, and
+//! results are written in one form for equal values, so that equal data gives
+//! equal bytes in any order of arrival. What must never happen here: a wrap, a
+//! partial result.
+
+use std::collections::BTreeMap;
+
+use weir_scan::{Path, PathSet, Step, Tag, Value};
+
+use crate::decimal::{Number, Sum};
+use crate::error::QueryError;
+use crate::json;
+use crate::key::{Key, Kind, Literal, OwnedKey, Reduced, Strings};
+use crate::plan::{Aggregate, Column, Function, Plan, Select};
+use crate::rows::Loaded;
+use crate::source::{Source, kind};
+use weir_core::codec::{Reader, Short, put_bytes, put_varint};
+use weir_core::error_code::ErrorCode;
+
+/// One aggregate of one group, under way.
+#[derive(Clone, Debug)]
+enum Tally {
+    Count(u64),
+    /// Of numbers; `spoilt` by a value of another type.
+    Sum {
+        sum: Sum,
+        count: u64,
+        spoilt: bool,
+    },
+    Best {
+        best: Option<OwnedKey>,
+        spoilt: bool,
+    },
+}
+
+/// A value that is told to an aggregate.
+struct Told<'a> {
+    kind: Kind,
+    literal: &'a [u8],
+    count: u64,
+}
+
+impl Tally {
+    fn new(function: Function) -> Self {
+        match function {
+            Function::Count => Self::Count(0),
+            Function::Sum | Function::Avg => Self::Sum {
+                sum: Sum::default(),
+                count: 0,
+                spoilt: false,
+            },
+            Function::Min | Function::Max => Self::Best {
+                best: None,
+                spoilt: false,
+            },
+        }
+    }
+
+    /// Adds a value; false when a number is out of range.
+    fn add(&mut self, function: Function, told: &Told<'_>, strings: Strings) -> bool {
+        if told.kind == Kind::Undefined {
+            return true;
+        }
+        match self {
+            Self::Count(count) => *count = count.saturating_add(told.count),
+            Self::Sum { sum, count, spoilt } => {
+                if told.kind == Kind::Number {
+                    *count = count.saturating_add(told.count);
+                    return sum.add(told.literal);
+                }
+                *spoilt = true;
+            }
+            Self::Best { best, spoilt } => {
+                if told.kind >= Kind::Array {
+                    *spoilt = true;
+                    return true;
+                }
+                let literal = Literal::Json(told.literal);
+                let new = Key {
+                    reduced: Reduced::of(told.kind, literal, strings),
+                    literal,
+                };
+                let better = best.as_ref().is_none_or(|best| {
+                    let order = new.compare(&best.key(), strings);
+                    if function == Function::Min {
+                        order.is_lt()
+                    } else {
+                        order.is_gt()
+                    }
+                });
+                if better {
+                    *best = Some(OwnedKey::of(&new));
+                }
+            }
+        }
+        true
+    }
+
+    /// Appends the result; false when it is undefined.
+    fn write(&self, function: Function, out: &mut Vec<u8>) -> bool {
+        match self {
+            Self::Count(count) => out.extend_from_slice(count.to_string().as_bytes()),
+            Self::Sum { spoilt: true, .. }
+            | Self::Best { spoilt: true, .. }
+            | Self::Best { best: None, .. } => return false,
+            Self::Sum { sum, count, .. } => match (function, count) {
+                (Function::Avg, 0) => return false,
+                (Function::Avg, count) => sum.value().divided(*count).write(out),
+                _ => sum.value().write(out),
+            },
+            Self::Best {
+                best: Some(best), ..
+            } => json::canonical(best.reduced.kind(), &best.literal, out),
+        }
+        true
+    }
+
+    fn save(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Count(count) => put_varint(out, *count),
+            Self::Sum { sum, count, spoilt } => {
+                let mut text = Vec::new();
+                sum.value().write(&mut text);
+                put_bytes(out, &text);
+                put_varint(out, *count);
+                out.push(u8::from(*spoilt));
+            }
+            Self::Best { best, spoilt } => {
+                out.push(u8::from(*spoilt));
+                out.push(best.as_ref().map_or(0, |best| best.reduced.kind() as u8));
+                let literal = best.as_ref().map(|best| &*best.literal);
+                put_bytes(out, literal.unwrap_or_default());
+            }
+        }
+    }
+
+    fn load(function: Function, from: &mut Reader<'_>, strings: Strings) -> Result<Self, Short> {
+        let mut new = Self::new(function);
+        match &mut new {
+            Self::Count(count) => *count = from.varint()?,
+            Self::Sum { sum, count, spoilt } => {
+                sum.restore(&Number::parse(from.bytes()?));
+                *count = from.varint()?;
+                *spoilt = from.u8()? != 0;
+            }
+            Self::Best { best, spoilt } => {
+                *spoilt = from.u8()? != 0;
+                let kind = from.u8()?;
+                let literal = from.bytes()?;
+                let kind = match kind {
+                    0 => return Ok(new),
+                    1 => Kind::Null,
+                    2 => Kind::False,
+                    3 => Kind::True,
+                    4 => Kind::Number,
+                    5 => Kind::String,
+                    _ => return Err(Short),
+                };
+                let literal = Literal::Json(literal);
+                *best = Some(OwnedKey::of(&Key {
+                    reduced: Reduced::of(kind, literal, strings),
+                    literal,
+                }));
+            }
+        }
+        Ok(new)
+    }
+}
+
+/// One group: its keys, each in its one form and behind a line feed (which no
+/// JSON has; an undefined one is empty), and its aggregates.
+#[derive(Clone, Debug)]
+struct Group {
+    key: Box<[u8]>,
+    tallies: Vec<Tally>,
+}
+
+/// All groups, or the one under way.
+#[derive(Debug)]
+pub(crate) struct Fold {
+    /// Whether a group is complete once another begins.
+    in_order: bool,
+    groups_max: usize,
+    groups: Vec<Group>,
+    places: BTreeMap<Box<[u8]>, usize>,
+    /// Groups that were handed out after the end.
+    out: usize,
+    parts: Option<PathSet>,
+    scratch: Vec<u8>,
+    found: Vec<Value>,
+}
+
+impl Fold {
+    /// For a plan that makes its results.
+    pub(crate) fn new(plan: &Plan, groups_max: usize) -> Self {
+        let name = |name: &str| Path::new(vec![Step::Name(name.into())]).unwrap_or_default();
+        let parts = ["count", "sum", "min", "max"].map(name);
+        let mut new = Self {
+            in_order: plan.groups_in_order(),
+            groups_max,
+            groups: Vec::new(),
+            places: BTreeMap::new(),
+            out: 0,
+            parts: PathSet::new(&parts).ok(),
+            scratch: Vec::new(),
+            found: Vec::new(),
+        };
+        if plan.group.is_empty() {
+            new.groups.push(Group::new(plan, &[]));
+        }
+        new
+    }
+
+    /// Takes an item; `complete` is the group that is complete by that, if any, also
+    /// where the item is refused.
+    pub(crate) fn add(
+        &mut self,
+        plan: &Plan,
+        source: &Source,
+        page: &Loaded,
+        row: usize,
+        complete: &mut Option<Vec<u8>>,
+    ) -> Result<(), QueryError> {
+        let at = if plan.group.is_empty() {
+            0
+        } else {
+            self.key(plan, source, page, row)?;
+            self.place(plan, complete)?
+        };
+        let Some(group) = self.groups.get_mut(at) else {
+            return Ok(());
+        };
+        if source.partial
+            && let Some(parts) = &self.parts
+        {
+            let item = page.bytes(page.head(row).span);
+            group.add_partial(plan, item, parts, &mut self.found)
+        } else {
+            group.add(plan, page, row)
+        }
+    }
+
+    /// Writes the group key of an item into the scratch.
+    fn key(
+        &mut self,
+        plan: &Plan,
+        source: &Source,
+        page: &Loaded,
+        row: usize,
+    ) -> Result<(), QueryError> {
+        self.scratch.clear();
+        for named in &plan.group {
+            let column = page.column(&source.constants, plan.metas.len(), row, named.what);
+            match column {
+                (kind, ..) if kind >= Kind::Array => {
+                    let error = QueryError::new(ErrorCode::GroupKeyType);
+                    return Err(match named.what {
+                        Column::Path(path) => error.at(page.value(row, path).span.offset as usize),
+                        Column::Meta(_) => error,
+                    });
+                }
+                (_, _, Some(number)) => {
+                    self.scratch
+                        .extend_from_slice(number.to_string().as_bytes());
+                }
+                (_, Literal::Raw(bytes), _) => json::canonical_raw(bytes, &mut self.scratch),
+                (kind, Literal::Json(literal), _) => {
+                    json::canonical(kind, literal, &mut self.scratch);
+                }
+            }
+            self.scratch.push(b'\n');
+        }
+        Ok(())
+    }
+
+    /// Where the group of the scratch is.
+    fn place(&mut self, plan: &Plan, complete: &mut Option<Vec<u8>>) -> Result<usize, QueryError> {
+        if self.in_order {
+            let same = self.groups.first().is_some_and(|g| *g.key == *self.scratch);
+            if !same {
+                *complete = self.groups.pop().and_then(|group| group.write(plan));
+                self.groups.push(Group::new(plan, &self.scratch));
+            }
+            return Ok(0);
+        }
+        if let Some(at) = self.places.get(self.scratch.as_slice()) {
+            return Ok(*at);
+        }
+        let at = self.groups.len();
+        if at >= self.groups_max {
+            let (max, found) = (self.groups_max as u64, at as u64 + 1);
+            return Err(QueryError::limit(
+                ErrorCode::GroupBudget,
+                "groups",
+                max,
+                found,
+            ));
+        }
+        self.places.insert(self.scratch.as_slice().into(), at);
+        self.groups.push(Group::new(plan, &self.scratch));
+        Ok(at)
+    }
+
+    /// The next group after the end of the items.
+    pub(crate) fn drain(&mut self, plan: &Plan) -> Option<Vec<u8>> {
+        loop {
+            let group = self.groups.get(self.out)?;
+            self.out += 1;
+            let made = group.write(plan);
+            if made.is_some() {
+                return made;
+            }
+        }
+    }
+
+    /// The one group under way, for a token; false when there are more.
+    pub(crate) fn save(&self, out: &mut Vec<u8>) -> bool {
+        if self.groups.len() > 1 || !self.places.is_empty() || self.out > 0 {
+            return false;
+        }
+        out.push(u8::from(!self.groups.is_empty()));
+        for group in &self.groups {
+            put_bytes(out, &group.key);
+            for tally in &group.tallies {
+                tally.save(out);
+            }
+        }
+        true
+    }
+
+    /// Takes back what `save` wrote.
+    pub(crate) fn load(&mut self, plan: &Plan, from: &mut Reader<'_>) -> Result<(), Short> {
+        self.groups.clear();
+        if from.u8()? == 0 {
+            return Ok(());
+        }
+        let mut group = Group::new(plan, from.bytes()?);
+        for (tally, named) in group.tallies.iter_mut().zip(&plan.aggregates) {
+            *tally = Tally::load(named.what.function, from, plan.strings)?;
+        }
+        self.groups.push(group);
+        Ok(())
+    }
+}
+
+impl Group {
+    fn new(plan: &Plan, key: &[u8]) -> Self {
+        let aggregates = plan.aggregates.iter();
+        Self {
+            key: key.into(),
+            tallies: aggregates.map(|n| Tally::new(n.what.function)).collect(),
+        }
+    }
+
+    fn add(&mut self, plan: &Plan, page: &Loaded, row: usize) -> Result<(), QueryError> {
+        for (tally, named) in self.tallies.iter_mut().zip(&plan.aggregates) {
+            let Aggregate { function, path } = named.what;
+            let value = path.map(|path| page.value(row, path));
+            let told = Told {
+                kind: value.map_or(Kind::Null, |value| kind(value.tag)),
+                literal: value.map_or(&[], |value| page.bytes(value.span)),
+                count: 1,
+            };
+            if !tally.add(function, &told, plan.strings) {
+                let offset = value.map_or(0, |value| value.span.offset as usize);
+                return Err(QueryError::new(ErrorCode::NumberRange).at(offset));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes an item that is `{"count":..,"sum":..,"min":..,"max":..}`.
+    fn add_partial(
+        &mut self,
+        plan: &Plan,
+        item: &[u8],
+        parts: &PathSet,
+        found: &mut Vec<Value>,
+    ) -> Result<(), QueryError> {
+        let bad = QueryError::new(ErrorCode::NotJson);
+        weir_scan::find(item, parts, found).map_err(|error| bad.at(error.offset))?;
+        let part = |at: usize| found.get(at).copied().unwrap_or_default();
+        let count = part(0).span.of(item);
+        let count = std::str::from_utf8(count).ok().and_then(|n| n.parse().ok());
+        if part(0).tag != Tag::Undefined && count.is_none() {
+            let what = "the count of a partial aggregate is no whole number";
+            return Err(QueryError::new(ErrorCode::NotJson).because(what));
+        }
+        if count == Some(0) {
+            return Ok(());
+        }
+        for (tally, named) in self.tallies.iter_mut().zip(&plan.aggregates) {
+            let function = named.what.function;
+            let value = match function {
+                Function::Count => part(0),
+                Function::Sum | Function::Avg => part(1),
+                Function::Min => part(2),
+                Function::Max => part(3),
+            };
+            // Of so many values nothing came of it: one of them was of another type.
+            let kind = match (kind(value.tag), count) {
+                (Kind::Undefined, Some(1..)) => Kind::Object,
+                (kind, _) => kind,
+            };
+            let told = Told {
+                kind,
+                literal: value.span.of(item),
+                count: count.unwrap_or(1),
+            };
+            if !tally.add(function, &told, plan.strings) {
+                return Err(QueryError::new(ErrorCode::NumberRange));
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, plan: &Plan) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        let mut tallies = self.tallies.iter().zip(&plan.aggregates);
+        if plan.select == (Select::Made { bare: true }) {
+            let (tally, named) = tallies.next()?;
+            return tally.write(named.what.function, &mut out).then_some(out);
+        }
+        let begin = |out: &mut Vec<u8>, name: &[u8]| {
+            out.push(if out.is_empty() { b'{' } else { b',' });
+            out.extend_from_slice(name);
+            out.push(b':');
+        };
+        let keys = self.key.split(|byte| *byte == b'\n');
+        for (named, key) in plan.group.iter().zip(keys) {
+            if !key.is_empty() {
+                begin(&mut out, &named.name);
+                out.extend_from_slice(key);
+            }
+        }
+        for (tally, named) in tallies {
+            let before = out.len();
+            begin(&mut out, &named.name);
+            if !tally.write(named.what.function, &mut out) {
+                out.truncate(before);
+            }
+        }
+        if out.is_empty() {
+            out.push(b'{');
+        }
+        out.push(b'}');
+        Some(out)
+    }
+}

@@ -1,0 +1,683 @@
+//! Order of values: keys that are reduced to 16 bytes, and what decides when
+//! those do not.
+//!
+//! ```text
+//! byte   0     type: undefined 0, null 1, false 2, true 3, number 4, string 5, array 6, object 7
+//!        1-14  exact: the value; else its first 10 bytes, then zeros
+//!        15    exact: 1 + length of a string, or 1; else 0
+//! ```
+//!
+//! A number is 2 bytes of sign and power of ten and two digits a byte, all
+//! turned round below zero; a string is its UTF-8. So the first 11 bytes order
+//! any two values that differ in them, and all 16 order two exact ones. What
+//! must never happen here: an order that differs from that of the values
+//! themselves, or a float.
+
+use std::cmp::Ordering;
+
+use weir_scan::Text;
+
+use crate::decimal::Number;
+use crate::json;
+
+/// What a value is, in the ascending order of types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Kind {
+    /// The path found nothing.
+    Undefined = 0,
+    /// `null`.
+    Null = 1,
+    /// `false`.
+    False = 2,
+    /// `true`.
+    True = 3,
+    /// A number.
+    Number = 4,
+    /// A string.
+    String = 5,
+    /// An array.
+    Array = 6,
+    /// An object.
+    Object = 7,
+}
+
+/// How strings are ordered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strings {
+    /// By Unicode scalar values, which is the byte order of UTF-8.
+    #[default]
+    Scalar,
+    /// By UTF-16 code units, as some services sort.
+    Utf16,
+}
+
+/// The bytes of a value, as they lie somewhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Literal<'a> {
+    /// JSON.
+    Json(&'a [u8]),
+    /// The bytes of a property, not JSON.
+    Raw(&'a [u8]),
+}
+
+/// A reduced key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reduced(u128);
+
+/// The bytes that order any two keys: type and ten more.
+pub(crate) const PREFIX: u128 = !0 << 40;
+/// Bytes of a value in an exact key.
+const EXACT: usize = 14;
+/// Bytes of a value in one that is not.
+const INEXACT: usize = 10;
+/// A power of ten of 0 in the two bytes of a number.
+const BIAS: i64 = 0x4000;
+/// Stands before a half of a pair where strings are ordered by code units.
+const PAIR: u8 = 0xee;
+
+impl Reduced {
+    /// Below all keys of items.
+    pub(crate) const LEAST: Self = Self(0);
+
+    pub(crate) fn of(kind: Kind, literal: Literal<'_>, strings: Strings) -> Self {
+        match (kind, literal) {
+            (Kind::Number, Literal::Json(literal)) => {
+                Self::plain(literal).unwrap_or_else(|| number(&Number::parse(literal)))
+            }
+            (Kind::String, Literal::Json(literal)) => {
+                let inside = json::inside(literal);
+                if strings == Strings::Scalar && !inside.iter().take(EXACT + 1).any(|b| *b == b'\\')
+                {
+                    let exact = inside.len() <= EXACT;
+                    return string(inside, exact);
+                }
+                escaped(literal, strings)
+            }
+            (_, Literal::Raw(bytes)) => string(bytes, bytes.len() <= EXACT),
+            (kind, Literal::Json(_)) => Self::tagged(kind, [0; EXACT], 1),
+        }
+    }
+
+    /// Of an integer that is written plainly; nothing for any other literal.
+    #[inline]
+    pub(crate) fn plain(literal: &[u8]) -> Option<Self> {
+        digits(literal).map(|(negative, digits)| whole(digits, negative))
+    }
+
+    /// Of a number of the engine.
+    #[inline]
+    pub(crate) fn integer(value: u64) -> Self {
+        const PART: u64 = 100_000_000;
+        let part = |value: u64| u128::from(decimal(u32::try_from(value).unwrap_or(0)));
+        let (low, rest) = (value % PART, value / PART);
+        let mut digits = part(low);
+        if rest > 0 {
+            digits |= part(rest % PART) << 32 | part(rest / PART) << 64;
+        }
+        whole(digits, false)
+    }
+
+    fn tagged(kind: Kind, content: [u8; EXACT], last: u8) -> Self {
+        let mut bytes = [0; 16];
+        let [tag, rest @ .., end] = &mut bytes;
+        *tag = kind as u8;
+        rest.copy_from_slice(&content);
+        *end = last;
+        Self(u128::from_be_bytes(bytes))
+    }
+
+    fn inexact(kind: Kind, mut content: [u8; EXACT]) -> Self {
+        if let Some(behind) = content.get_mut(INEXACT..) {
+            behind.fill(0);
+        }
+        Self::tagged(kind, content, 0)
+    }
+
+    /// As it is written down.
+    pub(crate) const fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+
+    /// What `to_bytes` wrote.
+    pub(crate) const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(u128::from_be_bytes(bytes))
+    }
+
+    /// What it is of.
+    pub(crate) const fn kind(self) -> Kind {
+        match self.0 >> 120 {
+            0 => Kind::Undefined,
+            1 => Kind::Null,
+            2 => Kind::False,
+            3 => Kind::True,
+            4 => Kind::Number,
+            5 => Kind::String,
+            6 => Kind::Array,
+            _ => Kind::Object,
+        }
+    }
+
+    /// Whether it is the whole value.
+    pub(crate) const fn is_exact(self) -> bool {
+        self.0 & 0xff != 0
+    }
+
+    /// The same of what [`turned`](Self::turned) gave.
+    pub(crate) const fn is_exact_turned(key: u128, descending: bool) -> bool {
+        let key = if descending { !key } else { key };
+        key & 0xff != 0
+    }
+
+    /// The part that may be compared without a look at the value; turned round
+    /// for a descending key.
+    #[inline]
+    pub(crate) const fn prefix(self, descending: bool) -> u128 {
+        self.turned(descending) & PREFIX
+    }
+
+    /// All of it, turned round for a descending key. Of two that differ in the
+    /// prefix, the lower one comes first.
+    #[inline]
+    pub(crate) const fn turned(self, descending: bool) -> u128 {
+        if descending { !self.0 } else { self.0 }
+    }
+}
+
+/// The four-bit digits of a number below 10^8, all at once: by pairs of four,
+/// of two, of one.
+const fn decimal(value: u32) -> u32 {
+    let (high, low) = (value / 10_000, value % 10_000);
+    let fours = (high as u64) << 32 | low as u64;
+    let hundreds = ((fours * 10_486) >> 20) & 0x7f_0000_007f;
+    let twos = fours + hundreds * (0x1_0000 - 100);
+    let tens = ((twos * 103) >> 10) & 0x000f_000f_000f_000f;
+    let ones = twos + tens * (16 - 10);
+    let bytes = (ones | ones >> 8) & 0xffff_0000_ffff;
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "the upper half is not wanted"
+    )]
+    let low = (bytes | bytes >> 16) as u32;
+    low
+}
+
+/// Sign and four-bit digits of an integer that is written plainly, as nearly all
+/// are; nothing for any other literal.
+#[inline]
+fn digits(literal: &[u8]) -> Option<(bool, u128)> {
+    let (negative, rest) = match literal.split_first()? {
+        (b'-', rest) => (true, rest),
+        _ => (false, literal),
+    };
+    if rest.len() > 2 * (EXACT - 2) {
+        return None;
+    }
+    let mut digits = 0u128;
+    if rest.len() <= 16 {
+        let mut few = 0u64;
+        for byte in rest {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                return None;
+            }
+            few = few << 4 | u64::from(digit);
+        }
+        digits |= u128::from(few);
+    } else {
+        for byte in rest {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                return None;
+            }
+            digits = digits << 4 | u128::from(digit);
+        }
+    }
+    Some((negative, digits))
+}
+
+/// Of an integer by its four-bit digits, at most 24: what [`number`] makes of it.
+#[inline]
+fn whole(digits: u128, negative: bool) -> Reduced {
+    /// Bits of digits.
+    const CONTENT: u32 = 96;
+    const TURNED: u128 = ((1 << (CONTENT + 16)) - 1) << 8;
+    const _: () = assert!(CONTENT as usize == 8 * (EXACT - 2));
+    let count = (u128::BITS - digits.leading_zeros()).div_ceil(4);
+    let tag = (Kind::Number as u128) << 120 | 1;
+    if count == 0 {
+        return Reduced(tag | (0x8000 << (8 + CONTENT)));
+    }
+    let power = 0x8000 | (u128::from(BIAS.unsigned_abs()) + u128::from(count));
+    let content = power << CONTENT | digits << (CONTENT - 4 * count);
+    let turned = if negative { TURNED } else { 0 };
+    Reduced((tag | content << 8) ^ turned)
+}
+
+fn number(number: &Number<'_>) -> Reduced {
+    let mut content = [0u8; EXACT];
+    let power = number.exponent.saturating_add(BIAS);
+    let clamped = !(2..=0x7ffd).contains(&power);
+    let power = match power {
+        _ if number.is_zero() => 0,
+        ..2 => 1,
+        0x7ffe.. => 0x7ffe,
+        power => power,
+    };
+    let power = 0x8000 | u16::try_from(power).unwrap_or(0);
+    let mut exact = !clamped || number.is_zero();
+    let (head, tail) = content.split_at_mut(2);
+    head.copy_from_slice(&power.to_be_bytes());
+    if exact {
+        let mut digits = number.digits();
+        for byte in tail.iter_mut() {
+            let high = digits.next().unwrap_or(0);
+            *byte = high << 4 | digits.next().unwrap_or(0);
+        }
+        exact = digits.next().is_none();
+    }
+    if number.negative {
+        content = content.map(|byte| !byte);
+    }
+    if exact {
+        Reduced::tagged(Kind::Number, content, 1)
+    } else {
+        Reduced::inexact(Kind::Number, content)
+    }
+}
+
+fn string(bytes: &[u8], exact: bool) -> Reduced {
+    let mut content = [0; EXACT];
+    let some = bytes.get(..bytes.len().min(EXACT)).unwrap_or_default();
+    if let Some(to) = content.get_mut(..some.len()) {
+        to.copy_from_slice(some);
+    }
+    if exact {
+        let length = u8::try_from(bytes.len()).unwrap_or(0);
+        Reduced::tagged(Kind::String, content, 1 + length)
+    } else {
+        Reduced::inexact(Kind::String, content)
+    }
+}
+
+/// Of a string with escapes, or one that is not ordered by its bytes.
+fn escaped(literal: &[u8], strings: Strings) -> Reduced {
+    let mut bytes = [0u8; EXACT + 4];
+    let mut length = 0;
+    let mut exact = true;
+    for unit in Text::new(literal).chars() {
+        let mut encoded = [0; 4];
+        let encoded = json::encode(unit, &mut encoded);
+        if strings == Strings::Utf16 {
+            // All units of pairs are one here, and then the units say.
+            if (0xd800..0xe000).contains(&unit) || unit >= 0x1_0000 {
+                if let Some(to) = bytes.get_mut(length) {
+                    *to = PAIR;
+                }
+                length += 1;
+                exact = false;
+                break;
+            }
+            raise(encoded);
+        }
+        if let Some(to) = bytes.get_mut(length..length + encoded.len()) {
+            to.copy_from_slice(encoded);
+        }
+        length += encoded.len();
+        if length > EXACT {
+            exact = false;
+            break;
+        }
+    }
+    string(bytes.get(..length).unwrap_or_default(), exact)
+}
+
+/// A reduced key as two words, so that it takes its place in 8 bytes, not 16.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Packed(u64, u64);
+
+impl Packed {
+    #[inline]
+    pub(crate) const fn reduced(self) -> Reduced {
+        Reduced((self.0 as u128) << 64 | self.1 as u128)
+    }
+}
+
+impl From<Reduced> for Packed {
+    #[inline]
+    #[allow(clippy::cast_possible_truncation, reason = "the lower half")]
+    fn from(key: Reduced) -> Self {
+        Self((key.0 >> 64) as u64, key.0 as u64)
+    }
+}
+
+/// A key with the bytes it was made from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key<'a> {
+    pub(crate) reduced: Reduced,
+    pub(crate) literal: Literal<'a>,
+}
+
+impl Key<'_> {
+    /// Order of two values of one column.
+    #[inline]
+    pub(crate) fn compare(&self, other: &Self, strings: Strings) -> Ordering {
+        let (a, b) = (self.reduced, other.reduced);
+        let prefix = a.prefix(false).cmp(&b.prefix(false));
+        if prefix != Ordering::Equal {
+            return prefix;
+        }
+        if a.is_exact() && b.is_exact() {
+            return a.0.cmp(&b.0);
+        }
+        let kind = a.kind();
+        match (kind, self.literal, other.literal) {
+            (Kind::Number | Kind::String, ..) if a.is_exact() => {
+                compare_exact(a, kind, other.literal, strings)
+            }
+            (Kind::Number | Kind::String, ..) if b.is_exact() => {
+                compare_exact(b, kind, self.literal, strings).reverse()
+            }
+            (Kind::Number, Literal::Json(a), Literal::Json(b)) => json::compare_numbers(a, b),
+            (Kind::String, Literal::Json(a), Literal::Json(b)) => {
+                json::compare_strings(a, b, strings)
+            }
+            (Kind::String, Literal::Raw(a), Literal::Raw(b)) => a.cmp(b),
+            (Kind::String, Literal::Raw(a), Literal::Json(b)) => {
+                a.iter().copied().cmp(sortable(b, strings))
+            }
+            (Kind::String, Literal::Json(a), Literal::Raw(b)) => {
+                sortable(a, strings).cmp(b.iter().copied())
+            }
+            _ => a.0.cmp(&b.0),
+        }
+    }
+}
+
+/// An exact number or string against one that is not and begins alike. Rows keep
+/// no literal of exact keys: the key itself says what it is of.
+fn compare_exact(exact: Reduced, kind: Kind, other: Literal<'_>, strings: Strings) -> Ordering {
+    let [_, content @ .., end] = exact.to_bytes();
+    match (kind, other) {
+        (Kind::Number, Literal::Json(other)) => json::compare_numbers(&spelt(content), other),
+        (_, other) => {
+            let length = usize::from(end).saturating_sub(1);
+            let content = content.get(..length).unwrap_or(&content).iter().copied();
+            match other {
+                Literal::Json(other) => content.cmp(sortable(other, strings)),
+                Literal::Raw(other) => content.cmp(other.iter().copied()),
+            }
+        }
+    }
+}
+
+/// A literal of the number that an exact key is of.
+fn spelt(content: [u8; EXACT]) -> Vec<u8> {
+    let negative = content.first().is_some_and(|byte| *byte < 0x80);
+    let content = content.map(|byte| if negative { !byte } else { byte });
+    let [high, low, digits @ ..] = content;
+    let power = i64::from(u16::from_be_bytes([high, low]) & 0x7fff) - BIAS;
+    let mut out = Vec::with_capacity(2 * EXACT + 10);
+    out.extend_from_slice(if negative { b"-0." } else { b"0." });
+    out.extend(
+        digits
+            .iter()
+            .flat_map(|two| [b'0' + (two >> 4), b'0' + (two & 0xf)]),
+    );
+    out.push(b'e');
+    out.extend_from_slice(power.to_string().as_bytes());
+    out
+}
+
+/// Bytes of a string that are ordered as the strings are: those that a reduced
+/// key begins with.
+fn sortable(literal: &[u8], strings: Strings) -> impl Iterator<Item = u8> {
+    Text::new(literal).chars().flat_map(move |unit| {
+        let mut bytes = [0; 6];
+        let length = match strings {
+            Strings::Utf16 if unit >= 0x1_0000 => {
+                let over = unit - 0x1_0000;
+                let (first, second) = bytes.split_at_mut(3);
+                surrogate(0xd800 + (over >> 10), first);
+                surrogate(0xdc00 + (over & 0x3ff), second);
+                6
+            }
+            Strings::Utf16 if (0xd800..0xe000).contains(&unit) => {
+                surrogate(unit, &mut bytes);
+                3
+            }
+            _ => {
+                let mut encoded = [0; 4];
+                let encoded = json::encode(unit, &mut encoded);
+                if strings == Strings::Utf16 {
+                    raise(encoded);
+                }
+                for (to, byte) in bytes.iter_mut().zip(encoded.iter()) {
+                    *to = *byte;
+                }
+                encoded.len()
+            }
+        };
+        bytes.into_iter().take(length)
+    })
+}
+
+/// Half of a pair: behind all that is below, before what [`raise`] lifts.
+fn surrogate(unit: u32, to: &mut [u8]) {
+    let [.., high, low] = unit.to_be_bytes();
+    for (to, byte) in to.iter_mut().zip([PAIR, high, low]) {
+        *to = byte;
+    }
+}
+
+/// Makes room for pairs below U+E000.
+fn raise(encoded: &mut [u8]) {
+    if let Some(lead @ (0xee | 0xef)) = encoded.first_mut() {
+        *lead += 5;
+    }
+}
+
+/// A key with its own memory, for what outlives its page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OwnedKey {
+    pub(crate) reduced: Reduced,
+    pub(crate) literal: Box<[u8]>,
+    /// Whether the bytes are those of a property.
+    pub(crate) raw: bool,
+}
+
+impl OwnedKey {
+    pub(crate) fn of(key: &Key<'_>) -> Self {
+        let (raw, literal) = match key.literal {
+            Literal::Json(literal) => (false, literal),
+            Literal::Raw(literal) => (true, literal),
+        };
+        let needed = raw || matches!(key.reduced.kind(), Kind::Number | Kind::String);
+        Self {
+            reduced: key.reduced,
+            literal: if needed {
+                literal.into()
+            } else {
+                Box::default()
+            },
+            raw,
+        }
+    }
+
+    pub(crate) fn key(&self) -> Key<'_> {
+        Key {
+            reduced: self.reduced,
+            literal: if self.raw {
+                Literal::Raw(&self.literal)
+            } else {
+                Literal::Json(&self.literal)
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Key, Kind, Literal, Number, Reduced, Strings};
+    use std::cmp::Ordering;
+
+    fn compare<'a>(a: &'a str, b: &'a str, strings: Strings) -> Ordering {
+        let kind = |text: &str| match text.as_bytes().first() {
+            None => Kind::Undefined,
+            Some(b'n') => Kind::Null,
+            Some(b'f') => Kind::False,
+            Some(b't') => Kind::True,
+            Some(b'"') => Kind::String,
+            Some(b'[') => Kind::Array,
+            Some(b'{') => Kind::Object,
+            Some(_) => Kind::Number,
+        };
+        let of = |text: &'a str| Reduced::of(kind(text), Literal::Json(text.as_bytes()), strings);
+        // As of a row: what is exact has no literal.
+        let key = |text: &'a str| {
+            let reduced: Reduced = of(text);
+            let literal: &[u8] = if reduced.is_exact() {
+                &[]
+            } else {
+                text.as_bytes()
+            };
+            let literal = Literal::Json(literal);
+            Key { reduced, literal }
+        };
+        let (x, y) = (key(a), key(b));
+        let order = x.compare(&y, strings);
+        assert_eq!(order, y.compare(&x, strings).reverse(), "{a} {b}");
+        order
+    }
+
+    #[test]
+    fn an_ascending_list_ascends() {
+        let list = [
+            "",
+            "null",
+            "false",
+            "true",
+            "-1e99999999999",
+            "-1e20001",
+            "-1e20000",
+            "-9e400",
+            "-123456789012345678901234567890.5",
+            "-123456789012345678901234567890",
+            "-10",
+            "-9.5",
+            "-1",
+            "-0.1",
+            "-1e-20000",
+            "0",
+            "1e-30000",
+            "1e-400",
+            "0.1",
+            "0.100000000000000000000000000001",
+            "0.10000000000000001",
+            "1",
+            "1.5",
+            "9007199254740992",
+            "9007199254740993",
+            "1e20",
+            "100000000000000000001",
+            "1e400",
+            "9e20000",
+            "1e20001",
+            "\"\"",
+            r#""\u0000""#,
+            "\"a\"",
+            r#""a\u0000""#,
+            "\"abcdefghijklmn\"",
+            "\"abcdefghijklmno\"",
+            "\"abcdefghijklmnp\"",
+            "\"abcdefghijz\"",
+            "\"b\"",
+            r#""\u00e9""#,
+            r#""\ud800""#,
+            r#""\uffff""#,
+            r#""\ud83d\ude00""#,
+            "[]",
+            "{}",
+        ];
+        for (at, a) in list.iter().enumerate() {
+            for (place, b) in list.iter().enumerate() {
+                assert_eq!(compare(a, b, Strings::Scalar), at.cmp(&place), "{a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn plain_integers_are_reduced_as_any_number_is() {
+        let mut literals: Vec<String> = ["0", "-0", "7", "-7"].map(str::to_owned).into();
+        let mut digits = String::new();
+        for at in 0..30u32 {
+            digits.push(char::from(b'0' + u8::try_from(at * 7 % 10).unwrap_or(0)));
+            literals.push(format!("1{digits}"));
+            literals.push(format!("-9{digits}"));
+            literals.push(format!("1{}", "0".repeat(at as usize)));
+            literals.push(format!("-{}", "9".repeat(at as usize + 1)));
+        }
+        for literal in literals {
+            let bytes = literal.as_bytes();
+            let quick = Reduced::of(Kind::Number, Literal::Json(bytes), Strings::Scalar);
+            assert_eq!(quick, super::number(&Number::parse(bytes)), "{literal}");
+        }
+        let mut value = 1u64;
+        for step in 0..20_000u64 {
+            let text = value.to_string();
+            let slow = super::number(&Number::parse(text.as_bytes()));
+            assert_eq!(Reduced::integer(value), slow, "{value}");
+            value = value.wrapping_mul(6_364_136_223_846_793_005) >> (step % 61);
+        }
+        for value in [0, 9, 10, 99_999_999, 100_000_000, u64::MAX] {
+            let text = value.to_string();
+            let slow = super::number(&Number::parse(text.as_bytes()));
+            assert_eq!(Reduced::integer(value), slow, "{value}");
+        }
+    }
+
+    #[test]
+    fn equal_values_are_equal_however_written() {
+        let pairs = [
+            ("1", "1.0"),
+            ("1", "1e0"),
+            ("-0", "0"),
+            ("0e7", "-0.00"),
+            ("120", "1.2E+2"),
+            ("\"a\"", r#""\u0061""#),
+            ("\"é\"", r#""\u00e9""#),
+            ("\"😀\"", r#""\ud83d\ude00""#),
+            ("\"abcdefghijklmnopq\"", r#""abcdefghijklmnop\u0071""#),
+            ("1e20001", "10e20000"),
+            (
+                "1234567890123456789012345678901",
+                "1234567890123456789012345678901.000",
+            ),
+        ];
+        for (a, b) in pairs {
+            for strings in [Strings::Scalar, Strings::Utf16] {
+                assert_eq!(compare(a, b, strings), Ordering::Equal, "{a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn code_units_put_pairs_before_the_last_characters() {
+        let list = [
+            "\"a\"",
+            "\"\u{d7ff}\"",
+            r#""\ud7ff\u0001""#,
+            r#""\ud800""#,
+            r#""\ud83c\udfff""#,
+            "\"😀\"",
+            r#""\udfff""#,
+            "\"\u{e000}\"",
+            "\"\u{ffff}\"",
+        ];
+        for (at, a) in list.iter().enumerate() {
+            for (place, b) in list.iter().enumerate() {
+                assert_eq!(compare(a, b, Strings::Utf16), at.cmp(&place), "{a} {b}");
+            }
+        }
+    }
+}

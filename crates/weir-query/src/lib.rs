@@ -1,0 +1,88 @@
+//! Queries: ordered merge, filter, groups and limits over items that stay where
+//! they are.
+//!
+//! Pages of JSON items come in from any number of sources (partitions of a
+//! foreign database, files, topics) and spans of the same pages go out, in
+//! order: payloads are not parsed into trees, not written again, not copied.
+//! The engine does no I/O; its caller fetches the pages it asks for. See
+//! `docs/guide/query.md`.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use weir_query::{Bounds, Budgets, Query, QueryText, SourceOptions, Step};
+//!
+//! let text = QueryText { order: "$.n desc".into(), limit: Some(2), ..QueryText::default() };
+//! let mut query = Query::new(Arc::new(text.compile()?), Budgets::default());
+//! let (a, b) = (
+//!     query.add_source(SourceOptions { sorted: true, ..SourceOptions::default() })?,
+//!     query.add_source(SourceOptions { sorted: true, ..SourceOptions::default() })?,
+//! );
+//! query.enqueue(a, bytes::Bytes::from_static(br#"[{"n":3},{"n":1}]"#), None)?;
+//! assert!(matches!(query.next(Bounds::default())?, Step::Need(_)));
+//! query.enqueue(b, bytes::Bytes::from_static(br#"[{"n":2.5}]"#), None)?;
+//! let Step::Ready(page) = query.next(Bounds::default())? else { panic!() };
+//! let items: Vec<&[u8]> = page.iter().collect();
+//! assert_eq!(items, [&br#"{"n":3}"#[..], br#"{"n":2.5}"#]);
+//! assert!(matches!(query.next(Bounds::default())?, Step::Done));
+//! # Ok::<(), weir_query::QueryError>(())
+//! ```
+//!
+//! | file | is |
+//! |---|---|
+//! | `options`, `text`, `plan` | what is asked, and its compiled form |
+//! | `source`, `load`, `rows` | a source; a page on its way to rows; these |
+//! | `key`, `decimal`, `json` | order of values, exact numbers, strings |
+//! | `engine`, `flow`, `tournament`, `sort` | stages, modes, the merge, the sort |
+//! | `filter`, `fold`, `distinct` | what the stages do |
+//! | `manage`, `resume`, `token`, `topic_token` | sources come and split; stopping and going on |
+//! | `records`, `sieve` | records of topics as items; what of a query runs beside them |
+//! | `explain` | what a query will do |
+//!
+//! What must never happen here: I/O, a clock, a thread, a hash order that
+//! shows, a float, a partial result in place of an error.
+#![forbid(unsafe_code)]
+
+mod buffer;
+mod decimal;
+mod distinct;
+mod engine;
+mod error;
+mod explain;
+mod filter;
+mod flow;
+mod fold;
+mod json;
+mod key;
+mod load;
+mod manage;
+mod options;
+mod page;
+mod plan;
+mod records;
+mod resume;
+mod rows;
+mod sieve;
+mod sort;
+mod source;
+mod text;
+mod token;
+mod topic_token;
+mod tournament;
+
+pub use buffer::Buffer;
+pub use engine::{Query, Step};
+pub use error::{Place, QueryError};
+pub use explain::Explain;
+pub use key::{Kind, Strings};
+pub use manage::{SOURCE_NAME_BYTES_MAX, SPLITS_MAX};
+pub use options::{Bounds, Budgets, Complex, Missing, Mode, QueryText, SourceOptions};
+pub use page::{Item, ResultPage};
+pub use plan::{AGGREGATES_MAX, KEYS_MAX, Plan, TEXT_BYTES_MAX};
+pub use records::{Properties, RECORD_PROPERTIES, item_of, span_in};
+pub use sieve::{Sieve, Sifted};
+pub use source::{Frames, Meta, Need, PageIn, SourceId};
+pub use text::quoted;
+pub use token::{TOKEN_BYTES_MAX, TOKEN_KEY_BYTES_MAX};
+pub use topic_token::TopicToken;
+pub use weir_scan::PathErrorKind;
+pub use weir_scan::{BadItem, Level, Path, PathError, PathSet, Shape, Span, Tag, build_info, find};

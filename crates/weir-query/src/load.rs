@@ -1,0 +1,634 @@
+//! From a page to rows: scanned, checked, filtered, with reduced keys.
+//!
+//! Invariant: a page is taken as a whole or not at all; nothing of the source
+//! changes before everything of the page was found good (X3). Payload bytes are
+//! read here and not again, but for keys that 16 bytes do not decide.
+
+use std::cmp::Ordering;
+use std::sync::atomic::AtomicBool;
+
+use weir_scan::{
+    BadItem, Items, OutOfSteps, PART_ITEMS, ScanError, ScanErrorKind, Span, Tag, Value,
+};
+
+use crate::buffer::Buffer;
+use crate::error::QueryError;
+use crate::filter::Row;
+use crate::key::{Key, Kind, Literal, OwnedKey, Reduced};
+use crate::options::{Complex, Missing};
+use crate::plan::{Column, OrderKey, Plan, Select};
+use crate::rows::{Found, Head, Loaded, compare, row, same_tie};
+use crate::source::{Clip, Frames, Meta, Seat, Source, SourceId, kind};
+use weir_core::error_code::ErrorCode;
+
+/// Up to where an earlier run has handed out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Boundary {
+    pub(crate) keys: Vec<OwnedKey>,
+    /// Of the source of the last item.
+    pub(crate) seat: Seat,
+    pub(crate) tie: Option<OwnedKey>,
+    /// Items with exactly these keys (and tie) that were handed out.
+    pub(crate) equal: u64,
+    /// It counts those of the page that the parts of its source begin with: what is
+    /// around it does not hold for them.
+    pub(crate) alone: bool,
+}
+
+impl Boundary {
+    /// The one that says where a source stands among items with its keys.
+    pub(crate) fn innermost<'a>(all: &'a [Self], seat: &Seat) -> Option<&'a Self> {
+        let around = all.iter().filter(|boundary| seat.is_in(&boundary.seat));
+        around.max_by_key(|boundary| boundary.seat.part.len())
+    }
+
+    /// Whether both are at the same place in the order.
+    pub(crate) fn is_at(&self, other: &Self, plan: &Plan) -> bool {
+        self.seat == other.seat && self.has_keys_of(other, plan)
+    }
+
+    /// Whether the same items of a source are at both.
+    pub(crate) fn has_keys_of(&self, other: &Self, plan: &Plan) -> bool {
+        compare(plan, row(&self.keys), row(&other.keys)) == Ordering::Equal
+            && same_tie(plan, self.tie.as_ref(), other.tie.as_ref())
+    }
+
+    /// Whether this still says something of sources that another one, at equal
+    /// keys in a part of its source or before that, does not.
+    pub(crate) fn is_around(&self, other: &Self, plan: &Plan) -> bool {
+        self.seat != other.seat
+            && (other.seat.is_in(&self.seat) || other.seat < self.seat)
+            && compare(plan, row(&self.keys), row(&other.keys)) == Ordering::Equal
+    }
+}
+
+/// Keys and tie of the last item that was kept, and how many in a row had them.
+pub(crate) type LastKept = (Vec<OwnedKey>, Option<OwnedKey>, u64);
+
+/// What a page would change.
+pub(crate) struct Load {
+    pub(crate) page: Loaded,
+    pub(crate) raw: u64,
+    pub(crate) last_raw: Option<Vec<OwnedKey>>,
+    pub(crate) last_kept: Option<LastKept>,
+    /// For each boundary, how many equal items it left out.
+    pub(crate) equal_used: Vec<u64>,
+    pub(crate) skipped: u64,
+    /// Whether the last row is of an item that is not kept.
+    ghost: bool,
+}
+
+/// What is needed to take a page of a source.
+pub(crate) struct Loader<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) source: &'a Source,
+    pub(crate) id: SourceId,
+    pub(crate) boundary: &'a [Boundary],
+    pub(crate) stop: Option<&'a AtomicBool>,
+}
+
+/// Rows that are made of a page.
+struct Making<'a, 'b> {
+    loader: &'b Loader<'a>,
+    load: &'b mut Load,
+    frames: Option<&'b Frames>,
+    /// Items of the page that were looked at, with those that have no value.
+    raw: usize,
+    /// Whether what keys were made from is needed again in any case.
+    whole: bool,
+    /// The only key, where all items are kept.
+    simple: Option<OrderKey>,
+    /// The first thing that was wrong.
+    fault: Option<QueryError>,
+}
+
+impl Making<'_, '_> {
+    /// Takes some items that were found.
+    fn part(&mut self, items: &Items) {
+        if self.raw == 0 && self.frames.is_none() {
+            self.expect(items.spans());
+        }
+        for (at, span) in items.spans().iter().enumerate() {
+            // Those without a value, and bad ones that were left out.
+            while let Some(frame) = self.frames.and_then(|frames| frames.spans.get(self.raw))
+                && frame != span
+            {
+                self.missing(*frame);
+            }
+            self.item(*span, items.values(at));
+        }
+    }
+
+    /// Makes room for all by how long the first ones are.
+    fn expect(&mut self, first: &[Span]) {
+        let end = first.last().map_or(0, |last| last.end());
+        let page = self.load.page.buffer.len();
+        let count = first.len().saturating_mul(page) / end.max(1);
+        let more = if first.len() < PART_ITEMS {
+            0
+        } else {
+            count / 32
+        };
+        self.reserve((count + more).min(EXPECTED_MAX));
+    }
+
+    /// Makes room for as many rows, if nearly all items are kept: room that
+    /// doubles would be wasted.
+    fn reserve(&mut self, count: usize) {
+        let plan = self.loader.plan;
+        if plan.filter.is_none() {
+            let (page, rows) = (&mut self.load.page, count);
+            page.heads.reserve_exact(rows);
+            page.keys
+                .reserve_exact(rows * plan.keys.len().saturating_sub(1));
+            if self.whole {
+                page.values.reserve_exact(rows * page.width);
+                page.metas.reserve_exact(rows * plan.metas.len());
+            }
+        }
+    }
+
+    /// A frame that no item was found in.
+    fn missing(&mut self, span: Span) {
+        if span.len == 0 {
+            self.item(span, &[]);
+        } else {
+            self.raw += 1;
+        }
+    }
+
+    /// The frames behind the last item that was found.
+    fn rest(&mut self) {
+        let frames = self.frames;
+        while let Some(frame) = frames.and_then(|frames| frames.spans.get(self.raw)) {
+            self.missing(*frame);
+        }
+    }
+
+    #[inline]
+    fn item(&mut self, span: Span, values: &[Value]) {
+        let raw = self.raw;
+        self.raw += 1;
+        let metas = self.frames.map_or(&[][..], |frames| {
+            let width = self.loader.plan.metas.len();
+            let metas = frames.meta.get(raw * width..(raw + 1) * width);
+            metas.unwrap_or_default()
+        });
+        let found = Found {
+            raw,
+            span,
+            values,
+            metas,
+            texts: self.frames.map_or(&[], |frames| &frames.texts),
+        };
+        if !self.simply(&found) {
+            self.any(&found);
+        }
+    }
+
+    /// Adds a row as by far most are: kept, with an integer for its only key,
+    /// and above the row before it. False, and nothing done, for any other.
+    #[inline]
+    fn simply(&mut self, found: &Found<'_>) -> bool {
+        let Some(order) = self.simple else {
+            return false;
+        };
+        let (source, page) = (self.loader.source, &mut self.load.page);
+        let key = match order.column {
+            Column::Path(path) => match found.value(path) {
+                value if value.tag == Tag::Number => Reduced::plain(page.bytes(value.span)),
+                _ => None,
+            },
+            Column::Meta(meta) => match (source.constants.get(meta), found.metas.get(meta)) {
+                (Some(None), Some(Meta::Number(number))) => Some(Reduced::integer(*number)),
+                _ => None,
+            },
+        };
+        let Some(key) = key else {
+            return false;
+        };
+        let prefix = |key: Reduced| key.prefix(order.descending);
+        let ascends = !source.sorted
+            || source.trust_order
+            || match page.heads.last() {
+                Some(before) => prefix(before.key.reduced()) < prefix(key),
+                None => source.last_raw.is_none(),
+            };
+        let added = ascends && self.fault.is_none() && found.raw == page.heads.len();
+        if added {
+            page.heads.push(Head {
+                key: key.into(),
+                span: found.span,
+            });
+        }
+        added
+    }
+
+    fn any(&mut self, found: &Found<'_>) {
+        if self.fault.is_some() {
+            return;
+        }
+        if let Err(error) = self.loader.row(found, self.whole, self.load) {
+            self.fault = Some(error);
+        }
+    }
+}
+
+/// Most rows that are made room for before they are there.
+const EXPECTED_MAX: usize = 1 << 20;
+
+impl Loader<'_> {
+    /// Scans, checks and filters.
+    pub(crate) fn load(
+        &self,
+        buffer: &Buffer,
+        frames: Option<Frames>,
+        scratch: &mut Items,
+    ) -> Result<Load, QueryError> {
+        self.check(frames.as_ref())?;
+        let page = Loaded {
+            buffer: buffer.clone(),
+            number: self.source.pages_in,
+            asked: self.source.asked.clone(),
+            heads: Vec::new(),
+            indexes: Vec::new(),
+            values: Vec::new(),
+            width: self.source.scan.paths().len(),
+            metas: Vec::new(),
+            starts: Vec::new(),
+            texts: Vec::new(),
+            keys: Vec::new(),
+            next: 0,
+            left_out: self.source.equal,
+            run_before: 0,
+            mark: (0, 0),
+        };
+        let mut load = Load {
+            page,
+            raw: 0,
+            last_raw: None,
+            last_kept: None,
+            equal_used: vec![0; self.boundary.len()],
+            skipped: 0,
+            ghost: false,
+        };
+        let plan = self.plan;
+        let whole = plan.makes() || !matches!(plan.select, Select::Item);
+        let whole = whole || self.source.tie.is_some();
+        let all = !whole && plan.filter.is_none() && plan.missing == Missing::First;
+        let all = all && self.source.skip == 0 && self.source.clip == Clip::No;
+        let mut making = Making {
+            loader: self,
+            load: &mut load,
+            frames: frames.as_ref(),
+            raw: 0,
+            whole,
+            simple: match plan.keys.as_slice() {
+                [key] if all => Some(*key),
+                _ => None,
+            },
+            fault: None,
+        };
+        if let Some(frames) = &frames {
+            making.load.page.texts.clone_from(&frames.texts);
+            making.reserve(frames.spans.len());
+        }
+        let scanned = self.scan(buffer, frames.as_ref(), scratch, &mut |items| {
+            making.part(items);
+        });
+        scanned.map_err(|error| self.scan_error(&error))?;
+        making.rest();
+        let (raw, fault) = (making.raw, making.fault);
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
+        load.raw = raw as u64;
+        load.skipped += scratch.skipped() as u64;
+        if let Some(frames) = frames {
+            load.page.starts = frames.starts;
+        }
+        self.end(&mut load);
+        self.promised(&load)?;
+        self.runs(&mut load);
+        load.page.shrink();
+        Ok(load)
+    }
+
+    /// Refuses frames that do not go with the source or the query.
+    fn check(&self, frames: Option<&Frames>) -> Result<(), QueryError> {
+        let bad = |what| Err(self.place(QueryError::new(ErrorCode::BadOption).because(what)));
+        if self.source.framed != frames.is_some() {
+            return bad("frames come with the shape `framed`, and only with it");
+        }
+        let metas = self.plan.metas.len();
+        if frames.is_some_and(|frames| frames.meta.len() != metas * frames.spans.len()) {
+            return bad("a frame has another number of properties than were asked for");
+        }
+        if frames.is_some_and(|f| !f.starts.is_empty() && f.starts.len() != f.spans.len()) {
+            return bad("frames have another number of names than of records");
+        }
+        Ok(())
+    }
+
+    fn scan(
+        &self,
+        page: &[u8],
+        frames: Option<&Frames>,
+        scratch: &mut Items,
+        each: &mut dyn FnMut(&Items),
+    ) -> Result<(), ScanError> {
+        let plan = &self.source.scan;
+        let Some(frames) = frames else {
+            return weir_scan::scan_parts(page, None, plan, scratch, each);
+        };
+        if frames.spans.iter().all(|span| span.len > 0) {
+            return weir_scan::scan_parts(page, Some(&frames.spans), plan, scratch, each);
+        }
+        let some: Vec<Span> = frames.spans.iter().copied().filter(|s| s.len > 0).collect();
+        let scanned = weir_scan::scan_parts(page, Some(&some), plan, scratch, each);
+        scanned.map_err(|mut error| {
+            // Counted with those that have no value.
+            let full = frames.spans.iter().enumerate().filter(|(_, s)| s.len > 0);
+            let at = full.map(|(at, _)| at).nth(error.item);
+            error.item = at.unwrap_or(error.item);
+            error
+        })
+    }
+
+    /// Behind the last row: its keys, and whether it is kept.
+    fn end(&self, load: &mut Load) {
+        let Some(last) = load.page.heads.len().checked_sub(1) else {
+            return;
+        };
+        if self.source.sorted {
+            load.last_raw = Some(load.page.owned(self.plan, &self.source.constants, last));
+        }
+        if std::mem::take(&mut load.ghost) {
+            load.page.remove(last, self.plan);
+        }
+    }
+
+    /// Adds an item. One that is not kept stays as a ghost until the next is
+    /// compared with it.
+    fn row(&self, found: &Found<'_>, whole: bool, load: &mut Load) -> Result<(), QueryError> {
+        let plan = self.plan;
+        let page = &mut load.page;
+        let at = page.heads.len();
+        let (mut first, mut whole) = (Reduced::LEAST, whole);
+        for (place, key) in plan.keys.iter().enumerate() {
+            let reduced = self.reduce(found, key.column, &page.buffer)?;
+            whole |= !reduced.is_exact();
+            if place > 0 {
+                page.keys.push(reduced);
+            } else {
+                first = reduced;
+            }
+        }
+        page.push(first, found, plan.metas.len(), whole);
+        if self.source.sorted && !self.source.trust_order && !plan.keys.is_empty() {
+            self.sorted(at, found.raw, load)?;
+        }
+        if std::mem::take(&mut load.ghost) {
+            load.page.remove(at - 1, plan);
+        }
+        load.ghost = !self.keeps(found, load)?;
+        Ok(())
+    }
+
+    /// A key of an item.
+    #[inline]
+    fn reduce(
+        &self,
+        found: &Found<'_>,
+        column: Column,
+        page: &[u8],
+    ) -> Result<Reduced, QueryError> {
+        let plan = self.plan;
+        let (kind, literal, number) = found.column(page, &self.source.constants, column);
+        if kind >= Kind::Array && plan.complex == Complex::Error {
+            let mut error = QueryError::new(ErrorCode::OrderKeyType);
+            if let Column::Path(path) = column {
+                error = error.at(found.value(path).span.offset as usize);
+            }
+            error.place.item = Some(self.source.items_in + found.raw as u64);
+            return Err(self.place(error));
+        }
+        Ok(match number {
+            Some(number) => Reduced::integer(number),
+            None => Reduced::of(kind, literal, plan.strings),
+        })
+    }
+
+    /// Compares an item with the one before it, kept or not.
+    fn sorted(&self, at: usize, raw: usize, load: &Load) -> Result<(), QueryError> {
+        let (plan, constants) = (self.plan, &self.source.constants);
+        let page = &load.page;
+        if let (Some(before), Some(key)) = (at.checked_sub(1), plan.keys.first()) {
+            // This decides for nearly all.
+            let prefix = |row: usize| page.head(row).key.reduced().prefix(key.descending);
+            if prefix(before) < prefix(at) {
+                return Ok(());
+            }
+        }
+        let now = |k| page.key(plan, constants, at, k);
+        let order = match (at.checked_sub(1), &self.source.last_raw) {
+            (Some(before), _) => compare(plan, |k| page.key(plan, constants, before, k), now),
+            (None, Some(before)) => compare(plan, row(before), now),
+            (None, None) => Ordering::Less,
+        };
+        if order == Ordering::Greater {
+            return Err(self.unsorted(at, raw, page));
+        }
+        Ok(())
+    }
+
+    /// Compares the first row with what was promised of the source: a merge has
+    /// gone on without it up to there.
+    fn promised(&self, load: &Load) -> Result<(), QueryError> {
+        let (plan, source, page) = (self.plan, self.source, &load.page);
+        let Some(promise) = source.watermark.as_deref() else {
+            return Ok(());
+        };
+        if page.heads.is_empty() || !source.sorted || source.trust_order {
+            return Ok(());
+        }
+        let first = |at| page.key(plan, &source.constants, 0, at);
+        if compare(plan, row(promise), first) == Ordering::Greater {
+            return Err(self.unsorted(0, page.index(0) as usize, page));
+        }
+        Ok(())
+    }
+
+    fn unsorted(&self, at: usize, raw: usize, page: &Loaded) -> QueryError {
+        let mut error = QueryError::new(ErrorCode::SourceNotSorted);
+        error = error.at(page.head(at).span.offset as usize);
+        error.place.item = Some(self.source.items_in + raw as u64);
+        self.place(error)
+    }
+
+    /// Whether the item of the last row goes on.
+    fn keeps(&self, found: &Found<'_>, load: &mut Load) -> Result<bool, QueryError> {
+        let (plan, source) = (self.plan, self.source);
+        let page = &load.page;
+        let at = page.heads.len().saturating_sub(1);
+        let wanted = found.raw >= source.skip as usize
+            && (plan.missing == Missing::First
+                || (0..plan.keys.len())
+                    .all(|key| page.reduced(plan, at, key).kind() != Kind::Undefined))
+            && match plan.select {
+                Select::Path(path) => found.value(path).tag != Tag::Undefined,
+                _ => true,
+            }
+            && self.passes(found, load)?;
+        Ok(wanted && (source.clip == Clip::No || self.is_behind_all(at, load)))
+    }
+
+    /// Whether the filter lets an item through.
+    fn passes(&self, found: &Found<'_>, load: &mut Load) -> Result<bool, QueryError> {
+        let Some(filter) = &self.plan.filter else {
+            return Ok(true);
+        };
+        let row = Row {
+            page: &load.page.buffer,
+            item: found.span,
+            values: found.values,
+            metas: found.metas,
+            texts: found.texts,
+            constants: &self.source.constants,
+            stop: self.stop,
+        };
+        let passes = if row.is_stopped() {
+            Err(OutOfSteps)
+        } else {
+            filter.matches(&row)
+        };
+        match (passes, self.source.scan.bad_item()) {
+            (Ok(passes), _) => Ok(passes),
+            (Err(_), _) if row.is_stopped() => {
+                Err(self.place(QueryError::new(ErrorCode::Cancelled)))
+            }
+            (Err(_), BadItem::Skip) => {
+                load.skipped += 1;
+                Ok(false)
+            }
+            (Err(_), BadItem::Undefined) => Ok(filter.matches_nothing(&row).unwrap_or(false)),
+            (Err(_), BadItem::Error) => {
+                let mut error = QueryError::out_of_steps().at(found.span.offset as usize);
+                error.place.item = Some(self.source.items_in + found.raw as u64);
+                Err(self.place(error))
+            }
+        }
+    }
+
+    /// Whether no earlier run handed it out. What a boundary around others left
+    /// out, those in it do not count.
+    fn is_behind_all(&self, at: usize, load: &mut Load) -> bool {
+        let Load {
+            page, equal_used, ..
+        } = load;
+        let seat = &self.source.seat;
+        let alone = self.boundary.iter().filter(|boundary| boundary.alone);
+        let alone = alone.filter(|boundary| seat.is_in(&boundary.seat));
+        let least = alone.map(|boundary| boundary.seat.part.len()).max();
+        // Only the first one says something of sources that are not in it.
+        let holds = |place: usize, boundary: &Boundary| {
+            if seat.is_in(&boundary.seat) {
+                least.is_none_or(|least| boundary.seat.part.len() >= least)
+            } else {
+                place == 0
+            }
+        };
+        let mut boundaries = self.boundary.iter().zip(equal_used).enumerate().rev();
+        let behind = boundaries.all(|(place, (boundary, used))| {
+            !holds(place, boundary) || self.is_behind(boundary, at, page, used)
+        });
+        if !behind
+            && let Some(boundary) = Boundary::innermost(self.boundary, seat)
+            && page.is_at(self.plan, self.source, at, boundary)
+        {
+            page.left_out += 1;
+        }
+        behind
+    }
+
+    fn is_behind(&self, boundary: &Boundary, at: usize, page: &Loaded, used: &mut u64) -> bool {
+        let (plan, source) = (self.plan, self.source);
+        let now = |k| page.key(plan, &source.constants, at, k);
+        match compare(plan, now, row(&boundary.keys)) {
+            Ordering::Less => return false,
+            Ordering::Greater => return true,
+            Ordering::Equal => {}
+        }
+        if !source.seat.is_in(&boundary.seat) {
+            return source.seat > boundary.seat;
+        }
+        if let (Some(tie), Some(path)) = (&boundary.tie, source.tie) {
+            let value = page.value(at, path);
+            let literal = Literal::Json(page.bytes(value.span));
+            let now = Key {
+                reduced: Reduced::of(kind(value.tag), literal, plan.strings),
+                literal,
+            };
+            match now.compare(&tie.key(), plan.strings) {
+                Ordering::Less => return false,
+                Ordering::Greater => return true,
+                Ordering::Equal => {}
+            }
+        }
+        let again = *used < boundary.equal;
+        *used += u64::from(again);
+        !again
+    }
+
+    /// Notes the last keys, and how many items in a row have them.
+    fn runs(&self, load: &mut Load) {
+        let (plan, source) = (self.plan, self.source);
+        if plan.keys.is_empty() || !source.sorted {
+            return;
+        }
+        let page = &load.page;
+        let count = page.heads.len();
+        let Some(last) = count.checked_sub(1) else {
+            load.last_kept.clone_from(&source.last_kept);
+            return;
+        };
+        let before = source.last_kept.as_ref().map_or(0, |(keys, tie, run)| {
+            let key = |at| page.key(plan, &source.constants, 0, at);
+            let same = compare(plan, row(keys), key) == Ordering::Equal
+                && same_tie(plan, tie.as_ref(), page.tie(plan, source, 0).as_ref());
+            if same { *run } else { 0 }
+        });
+        let run = page.run(plan, source, last);
+        let whole = if run == count { before } else { 0 };
+        load.last_kept = Some((
+            page.owned(plan, &source.constants, last),
+            page.tie(plan, source, last),
+            whole + run as u64,
+        ));
+        load.page.run_before = before;
+    }
+
+    fn place(&self, error: QueryError) -> QueryError {
+        let mut error = error.of(self.id, &self.source.name);
+        error.place.page = Some(self.source.pages_in);
+        error
+    }
+
+    fn scan_error(&self, error: &ScanError) -> QueryError {
+        let code = match error.kind {
+            ScanErrorKind::NotUtf8 => ErrorCode::NotUtf8,
+            ScanErrorKind::ControlCharacter => ErrorCode::ControlCharacter,
+            ScanErrorKind::UnterminatedString => ErrorCode::UnterminatedString,
+            ScanErrorKind::Unbalanced => ErrorCode::Unbalanced,
+            ScanErrorKind::TrailingData => ErrorCode::TrailingData,
+            ScanErrorKind::TooDeep => ErrorCode::TooDeep,
+            ScanErrorKind::TooLarge => ErrorCode::PageTooLarge,
+            ScanErrorKind::BadEnvelope => ErrorCode::BadEnvelope,
+            ScanErrorKind::DuplicateName => ErrorCode::RepeatedName,
+            _ => ErrorCode::NotJson,
+        };
+        let mut found = QueryError::new(code).at(error.offset);
+        found.place.item = Some(self.source.items_in + error.item as u64);
+        self.place(found)
+    }
+}

@@ -1,0 +1,485 @@
+//! Sources come, go, split, and promise.
+
+use weir_scan::{BadItem, Level, Limits, Path, PlanError, Shape};
+
+use crate::engine::Query;
+use crate::error::QueryError;
+use crate::filter::Filter;
+use crate::key::{Key, Literal, OwnedKey, Reduced};
+use crate::options::{Mode, SourceOptions};
+use crate::plan::{Column, path_error};
+use crate::rows::{compare, row};
+use crate::source::{Clip, Constant, Pages, Seat, Source, SourceId};
+use crate::token::At;
+use weir_core::error_code::ErrorCode;
+
+/// Splits in a row, without a page, that a source may have.
+pub const SPLITS_MAX: u32 = 10;
+/// Most bytes in the name of a source.
+pub const SOURCE_NAME_BYTES_MAX: usize = 1024;
+
+impl Query {
+    /// Adds a source. Before the first `next` at will; later to a query without
+    /// order behind the source in use, or to a merge with a lower bound of its
+    /// keys that is not below what was handed out.
+    ///
+    /// # Errors
+    /// `TOO_COMPLEX` above the limit of sources; `BAD_OPTION`, `SYNTAX`,
+    /// `NOT_SINGULAR` for options that cannot be.
+    pub fn add_source(&mut self, options: SourceOptions) -> Result<SourceId, QueryError> {
+        let name = self.name_of(&options, 0);
+        let seat = self.seat_for(&name, &options)?;
+        let place = self.place_of(&seat);
+        let bound = self.may_join(&options, place)?;
+        let mut source = self.make(options, name, seat)?;
+        source.watermark = bound;
+        self.apply_token(&mut source)?;
+        self.insert(source, place)
+    }
+
+    /// The name of a source, if so many are made before it.
+    fn name_of(&self, options: &SourceOptions, before: usize) -> Vec<u8> {
+        if options.name.is_empty() {
+            (self.sources.len() + before).to_string().into_bytes()
+        } else {
+            options.name.clone()
+        }
+    }
+
+    /// Where a source belongs: as in the run before, else where it says, else
+    /// behind all.
+    fn seat_for(&self, name: &[u8], options: &SourceOptions) -> Result<Seat, QueryError> {
+        let mut seats = self.sources.iter().map(|source| &source.seat);
+        if let Some(before) = self.seat_before(name) {
+            let ordinal = options.ordinal.unwrap_or(before.ordinal);
+            let part = before.part.clone();
+            let seat = Seat { ordinal, part };
+            return if seats.any(|other| *other == seat) {
+                Err(bad("two sources have one ordinal, or one name in a token"))
+            } else {
+                Ok(seat)
+            };
+        }
+        let known = self.resumed.iter().flat_map(|token| &token.sources);
+        let known = known.filter_map(|mark| mark.seat.as_ref());
+        let highest = seats.clone().chain(known).map(|seat| seat.ordinal).max();
+        let behind = highest.map_or(0, |highest| highest.saturating_add(1));
+        let ordinal = options.ordinal.unwrap_or(behind);
+        if seats.any(|other| other.ordinal == ordinal) {
+            return Err(bad("two sources have one ordinal"));
+        }
+        Ok(Seat::whole(ordinal))
+    }
+
+    /// The place of a seat among all sources.
+    fn place_of(&self, seat: &Seat) -> usize {
+        self.order.partition_point(|at| {
+            let source = self.sources.get(*at as usize);
+            source.is_some_and(|source| source.seat < *seat)
+        })
+    }
+
+    /// Whether a source may come now; its lower bound, if it has one.
+    fn may_join(
+        &self,
+        options: &SourceOptions,
+        place: usize,
+    ) -> Result<Option<Vec<OwnedKey>>, QueryError> {
+        let bound = match &options.bound {
+            Some(texts) => Some(self.row_of(texts)?),
+            None => None,
+        };
+        match self.mode {
+            None | Some(Mode::Arrival) => {}
+            Some(Mode::Sequential | Mode::RoundRobin) => {
+                if place < self.flow.turn || (place == self.flow.turn && self.is_in_use(place)) {
+                    return Err(bad(
+                        "a source that is added late comes behind the one in use",
+                    ));
+                }
+            }
+            Some(Mode::Sort) => return Err(bad("a sort takes no source once it has begun")),
+            Some(Mode::Merge) if !self.flow.has_begun() => {}
+            Some(Mode::Merge) => {
+                let Some(bound) = &bound else {
+                    return Err(bad(
+                        "a source that is added late to a merge needs a lower bound",
+                    ));
+                };
+                let last = self.last();
+                let last = last.as_ref().map(|last| last.keys.as_slice());
+                if compare(&self.plan, row(bound), row(last.unwrap_or_default())).is_lt() {
+                    return Err(bad("its lower bound is below what was handed out"));
+                }
+            }
+        }
+        Ok(bound)
+    }
+
+    /// Whether a source that comes whole has given a part of it, in this run or
+    /// in one before.
+    fn is_in_use(&self, place: usize) -> bool {
+        let Some(at) = self.order.get(place) else {
+            return false;
+        };
+        let source = self.sources.get(*at as usize);
+        let begun = self.flow.used == Some(*at) || source.is_some_and(|source| source.skip > 0);
+        begun && self.mode == Some(Mode::Sequential)
+    }
+
+    fn make(
+        &self,
+        options: SourceOptions,
+        name: Vec<u8>,
+        seat: Seat,
+    ) -> Result<Source, QueryError> {
+        let plan = &self.plan;
+        if name.len() > SOURCE_NAME_BYTES_MAX {
+            let (max, found) = (SOURCE_NAME_BYTES_MAX as u64, name.len() as u64);
+            return Err(QueryError::limit(
+                ErrorCode::BadOption,
+                "bytes of a name",
+                max,
+                found,
+            ));
+        }
+        if options.sorted && plan.keys.is_empty() {
+            return Err(bad("a source is sorted only where the query has an order"));
+        }
+        let whole = plan.keys.is_empty() && plan.group.is_empty() && plan.makes();
+        if options.partial && !whole {
+            return Err(bad(
+                "partial aggregates are for queries that only aggregate",
+            ));
+        }
+        let mut paths = plan.paths.clone();
+        let mut tie = None;
+        let mut tie_path = None;
+        if !options.tie.is_empty() {
+            let path = Path::parse(&options.tie);
+            let path = path.map_err(|error| path_error("tie", 0, &error))?;
+            tie_path = Some(path.clone());
+            tie = Some(
+                paths
+                    .iter()
+                    .position(|known| *known == path)
+                    .unwrap_or_else(|| {
+                        paths.push(path);
+                        paths.len() - 1
+                    }),
+            );
+        }
+        let framed = options.shape == Shape::Framed;
+        let scan = self.scan_of(&options, &paths)?;
+        let mut constants = vec![None; plan.metas.len()];
+        for (name, value) in &options.meta {
+            let Some(at) = plan.metas.iter().position(|known| known == name) else {
+                continue;
+            };
+            let constant = Constant::parse(value, plan.strings)
+                .ok_or_else(|| bad("a property is no JSON scalar").given("property", name))?;
+            if let Some(slot) = constants.get_mut(at) {
+                *slot = Some(constant);
+            }
+        }
+        Ok(Source {
+            name: name.into(),
+            seat,
+            rank: 0,
+            scan,
+            framed,
+            sorted: options.sorted,
+            trust_order: options.trust_order,
+            stable: options.stable,
+            partial: options.partial,
+            tie,
+            tie_path,
+            constants,
+            pages: Pages::default(),
+            ended: false,
+            asked: options.first.clone(),
+            first: options.first,
+            left: None,
+            skip: 0,
+            equal: 0,
+            clip: Clip::No,
+            watermark: None,
+            last_raw: None,
+            last_kept: None,
+            pages_in: 0,
+            items_in: 0,
+            splits: 0,
+        })
+    }
+
+    /// How pages of a source are scanned.
+    fn scan_of(
+        &self,
+        options: &SourceOptions,
+        paths: &[Path],
+    ) -> Result<weir_scan::Plan, QueryError> {
+        let plan = &self.plan;
+        let single = matches!(options.shape, Shape::Single | Shape::Framed);
+        let independent = matches!(options.shape, Shape::Lines | Shape::Framed);
+        let level = options.level.unwrap_or(plan.level);
+        let walks = plan.filter.as_ref().is_some_and(Filter::walks);
+        let unread = single && paths.is_empty() && !walks;
+        let level = if unread && level == Level::Structural {
+            Level::None
+        } else {
+            level
+        };
+        let limits = Limits {
+            page_bytes_max: self.budgets.page_bytes_max,
+            item_bytes_max: self.budgets.item_bytes_max,
+            depth_max: self.budgets.depth_max,
+        };
+        let bad_item = if independent {
+            plan.on_bad_item
+        } else {
+            BadItem::Error
+        };
+        weir_scan::Plan::new(options.shape.clone(), level, paths)
+            .and_then(|scan| scan.with_limits(limits))
+            .and_then(|scan| scan.with_bad_item(bad_item))
+            .map_err(plan_error)
+    }
+
+    /// Takes from the token where the source stood.
+    fn apply_token(&self, source: &mut Source) -> Result<(), QueryError> {
+        let Some(token) = &self.resumed else {
+            return Ok(());
+        };
+        let mark = token.sources.iter().find(|mark| mark.name == source.name);
+        match mark.map(|mark| &mark.at) {
+            Some(At::Over) => source.ended = true,
+            Some(At::Place {
+                asked,
+                skip,
+                equal,
+                left,
+            }) => {
+                source.asked.clone_from(asked);
+                source.first.clone_from(asked);
+                source.skip = *skip;
+                source.equal = *equal;
+                source.left = *left;
+                source.ended = *left == Some(0);
+                // What was handed out is not above what comes.
+                if *skip == 0 && source.sorted {
+                    source.last_raw = token.boundary.first().map(|last| last.keys.clone());
+                }
+            }
+            Some(At::Clipped { asked }) => {
+                source.asked.clone_from(asked);
+                source.clip = Clip::Boundary;
+            }
+            Some(At::Boundary) => source.clip = Clip::Boundary,
+            // A part of what was there, perhaps.
+            None if !token.boundary.is_empty() => source.clip = Clip::Boundary,
+            None => {}
+        }
+        let unsorted = source.clip == Clip::Boundary && !source.sorted;
+        if unsorted && !token.boundary.is_empty() {
+            return Err(bad("a source that resumes by its keys has to be sorted"));
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, mut source: Source, place: usize) -> Result<SourceId, QueryError> {
+        let count = self.sources.len();
+        if count >= self.budgets.sources_max {
+            let max = self.budgets.sources_max as u64;
+            let found = count as u64 + 1;
+            return Err(QueryError::limit(
+                ErrorCode::TooComplex,
+                "sources",
+                max,
+                found,
+            ));
+        }
+        if self.mode == Some(Mode::Merge) && !source.sorted {
+            return Err(bad("a merge needs sorted sources"));
+        }
+        let at = u32::try_from(count).unwrap_or(u32::MAX);
+        source.rank = u32::try_from(place).unwrap_or(u32::MAX);
+        self.sources.push(source);
+        self.order.insert(place, at);
+        for (rank, at) in self.order.iter().enumerate().skip(place) {
+            if let Some(source) = self.sources.get_mut(*at as usize) {
+                source.rank = u32::try_from(rank).unwrap_or(u32::MAX);
+            }
+        }
+        if self.mode == Some(Mode::RoundRobin) && place < self.flow.turn {
+            self.flow.turn += 1;
+        }
+        if self.mode.is_none() {
+            self.restore_turn();
+        }
+        self.join(at);
+        Ok(SourceId(at))
+    }
+
+    /// Retires a source at the end of the pages that came, and puts others in
+    /// its place: the parts it was split into, or the one it was moved to. Each
+    /// begins with its own first continuation.
+    ///
+    /// # Errors
+    /// `UNKNOWN_SOURCE`, `SOURCE_FINISHED`, `SPLIT_LOOP`, and those of
+    /// [`add_source`](Self::add_source). Nothing has changed then.
+    pub fn replace(
+        &mut self,
+        old: SourceId,
+        new: Vec<SourceOptions>,
+    ) -> Result<Vec<SourceId>, QueryError> {
+        let parent = self.source(old)?;
+        let (name, seat) = (parent.name.clone(), parent.seat.clone());
+        if parent.ended {
+            return Err(QueryError::new(ErrorCode::SourceFinished).of(old, &name));
+        }
+        if parent.left.is_some() {
+            let what = "a source that was replaced before the token cannot be again";
+            return Err(bad(what).of(old, &name));
+        }
+        let splits = parent.splits + 1;
+        if splits > SPLITS_MAX {
+            return Err(QueryError::new(ErrorCode::SplitLoop).of(old, &name));
+        }
+        // The first items of its parts were handed out in an earlier run.
+        let within = (parent.pages_in == 0 && parent.skip > 0).then_some(parent.equal);
+        let clip = match within {
+            Some(_) => Clip::Boundary,
+            // It gave what is behind the boundary, and they come behind that.
+            None if parent.last_kept.is_some() => Clip::No,
+            None => parent.clip,
+        };
+        let keyless = self.boundary.is_empty() && self.planned_mode() != Mode::Merge;
+        if within.is_some() && keyless {
+            let what = "a source that stands within a page can be split only in a merge";
+            return Err(bad(what).of(old, &name));
+        }
+        let inherited = (
+            parent.watermark.clone(),
+            parent.last_raw.clone(),
+            parent.tie_path.clone(),
+        );
+        let count = self.sources.len() + new.len();
+        if count > self.budgets.sources_max {
+            let (max, found) = (self.budgets.sources_max as u64, count as u64);
+            return Err(QueryError::limit(
+                ErrorCode::TooComplex,
+                "sources",
+                max,
+                found,
+            ));
+        }
+        let mut made = Vec::with_capacity(new.len());
+        for (at, mut options) in new.into_iter().enumerate() {
+            if options.tie.is_empty()
+                && let Some(tie) = &inherited.2
+            {
+                options.tie = tie.to_string();
+            }
+            let name_of_part = self.name_of(&options, at);
+            let number = u32::try_from(at).unwrap_or(u32::MAX).saturating_add(1);
+            let mut source = self.make(options, name_of_part, seat.below(number))?;
+            if self.mode == Some(Mode::Merge) && !source.sorted {
+                return Err(bad("a merge needs sorted sources").of(old, &name));
+            }
+            source.clip = clip;
+            source.splits = splits;
+            source.watermark.clone_from(&inherited.0);
+            source.last_raw.clone_from(&inherited.1);
+            made.push(source);
+        }
+        if let Some(parent) = self.sources.get_mut(old.index()) {
+            parent.ended = true;
+            parent.asked = None;
+            parent.left = Some(0);
+        }
+        if let Some(equal) = within {
+            self.clip_page(&seat, equal);
+        }
+        self.join(old.0);
+        let mut ids = Vec::with_capacity(made.len());
+        for source in made {
+            let place = self.place_of(&source.seat);
+            ids.push(self.insert(source, place)?);
+        }
+        Ok(ids)
+    }
+
+    /// Promises that nothing with keys below these will come from a source, so
+    /// that a merge need not wait for it. Keys are JSON scalars, one for each
+    /// order key.
+    ///
+    /// An item below that comes all the same is an error of its page,
+    /// `SOURCE_NOT_SORTED`.
+    ///
+    /// # Errors
+    /// `UNKNOWN_SOURCE`; `BAD_OPTION` for keys that are none.
+    pub fn watermark(&mut self, id: SourceId, keys: &[String]) -> Result<(), QueryError> {
+        self.source(id)?;
+        let keys = self.row_of(keys)?;
+        let (plan, source) = (&self.plan, self.sources.get_mut(id.index()));
+        if let Some(source) = source {
+            let before = source.watermark.as_deref();
+            // A promise is not taken back.
+            if before.is_none_or(|before| compare(plan, row(before), row(&keys)).is_lt()) {
+                source.watermark = Some(keys);
+            }
+        }
+        self.join(id.0);
+        Ok(())
+    }
+
+    /// Order keys from JSON scalars; for properties, strings are their bytes.
+    fn row_of(&self, texts: &[String]) -> Result<Vec<OwnedKey>, QueryError> {
+        if texts.len() != self.plan.keys.len() {
+            return Err(bad("there is one value for each order key"));
+        }
+        let mut keys = Vec::with_capacity(texts.len());
+        for (text, key) in texts.iter().zip(&self.plan.keys) {
+            let constant = Constant::parse(text, self.plan.strings)
+                .ok_or_else(|| bad("a key is no JSON scalar"))?;
+            let json = OwnedKey::of(&Key {
+                reduced: constant.reduced,
+                literal: Literal::Json(&constant.literal),
+            });
+            let string = constant.kind == crate::key::Kind::String;
+            keys.push(match key.column {
+                Column::Meta(_) if string => {
+                    let mut raw = Vec::new();
+                    weir_scan::Text::new(&constant.literal).decode_into(&mut raw);
+                    let literal = Literal::Raw(&raw);
+                    OwnedKey::of(&Key {
+                        reduced: Reduced::of(constant.kind, literal, self.plan.strings),
+                        literal,
+                    })
+                }
+                _ => json,
+            });
+        }
+        Ok(keys)
+    }
+}
+
+fn bad(what: &'static str) -> QueryError {
+    QueryError::new(ErrorCode::BadOption).because(what)
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+fn plan_error(error: PlanError) -> QueryError {
+    let what = match error {
+        PlanError::TooManyPaths => {
+            return QueryError::new(ErrorCode::TooComplex).because("more than 64 paths");
+        }
+        PlanError::LimitTooHigh => "a limit is above what the scanner can do",
+        PlanError::LevelNeedsChecks => {
+            "the level `none` is for framed or single items without paths"
+        }
+        PlanError::NotIndependent => "bad items can be left out of lines and frames only",
+        _ => "the scanner refuses the source",
+    };
+    bad(what)
+}

@@ -1,0 +1,456 @@
+//! The text of a query, compiled.
+//!
+//! Everything a query reads of an item is a column: the value at a singular
+//! path, found while the page is scanned, or a property of its record. Equal
+//! columns are there once. What must never happen here: a look at data.
+
+use weir_scan::{BadItem, Level, Path, PathErrorKind};
+
+use crate::error::QueryError;
+use crate::filter::Filter;
+use crate::key::Strings;
+use crate::options::{Complex, Missing, Mode, QueryText};
+use crate::text::{self, Piece};
+use weir_core::digest::hash;
+use weir_core::error_code::ErrorCode;
+
+/// Most order keys, and most group keys.
+pub const KEYS_MAX: usize = 8;
+/// Most aggregates.
+pub const AGGREGATES_MAX: usize = 32;
+/// Most bytes in the text of one field.
+pub const TEXT_BYTES_MAX: usize = 64 << 10;
+
+/// A compiled query: parsed once, used for any number of runs. Immutable.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Singular paths, in the order in which the scan is asked for them.
+    pub(crate) paths: Vec<Path>,
+    /// Names of properties.
+    pub(crate) metas: Vec<String>,
+    pub(crate) keys: Vec<OrderKey>,
+    pub(crate) filter: Option<Filter>,
+    pub(crate) select: Select,
+    pub(crate) group: Vec<Named<Column>>,
+    pub(crate) aggregates: Vec<Named<Aggregate>>,
+    pub(crate) distinct: bool,
+    pub(crate) offset: u64,
+    pub(crate) limit: Option<u64>,
+    pub(crate) strings: Strings,
+    pub(crate) complex: Complex,
+    pub(crate) missing: Missing,
+    pub(crate) level: Level,
+    pub(crate) on_bad_item: BadItem,
+    pub(crate) mode: Option<Mode>,
+    pub(crate) fingerprint: [u64; 2],
+}
+
+/// What a query reads of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Column {
+    /// The value at the path of this index.
+    Path(usize),
+    /// The property of this index.
+    Meta(usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OrderKey {
+    pub(crate) column: Column,
+    pub(crate) descending: bool,
+}
+
+/// What a result is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Select {
+    /// The item as it lies there.
+    Item,
+    /// The value at the path of this index; items without it give no result.
+    Path(usize),
+    /// An object or value that the engine makes.
+    Made {
+        /// Whether it is the value of the one aggregate, without an object.
+        bare: bool,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Named<T> {
+    /// The name as a JSON string, with quotes.
+    pub(crate) name: Vec<u8>,
+    pub(crate) what: T,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Function {
+    Count,
+    Sum,
+    Min,
+    Max,
+    Avg,
+}
+
+impl Function {
+    const ALL: [(&'static str, Self); 5] = [
+        ("count", Self::Count),
+        ("sum", Self::Sum),
+        ("min", Self::Min),
+        ("max", Self::Max),
+        ("avg", Self::Avg),
+    ];
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Aggregate {
+    pub(crate) function: Function,
+    /// The path of this index; without one, items are counted.
+    pub(crate) path: Option<usize>,
+}
+
+impl QueryText {
+    /// Checks and compiles the fields.
+    ///
+    /// # Errors
+    /// `SYNTAX`, `NOT_SINGULAR`, `TOO_COMPLEX`, `NO_PARAM` with the byte in the
+    /// field that is named; `BAD_OPTION` for fields that contradict each other.
+    pub fn compile(&self) -> Result<Plan, QueryError> {
+        let mut plan = Plan {
+            paths: Vec::new(),
+            metas: Vec::new(),
+            keys: Vec::new(),
+            filter: None,
+            select: Select::Item,
+            group: Vec::new(),
+            aggregates: Vec::new(),
+            distinct: self.distinct,
+            offset: self.offset,
+            limit: match (self.limit, self.top) {
+                (Some(limit), Some(top)) => Some(limit.min(top)),
+                (limit, top) => limit.or(top),
+            },
+            strings: self.strings,
+            complex: self.complex,
+            missing: self.missing,
+            level: self.level,
+            on_bad_item: self.on_bad_item,
+            mode: self.mode,
+            fingerprint: self.fingerprint(),
+        };
+        // First, because its paths are the first columns.
+        if !self.filter.trim().is_empty() {
+            plan.filter = Some(Filter::compile(&self.filter, &self.params, &mut plan)?);
+        }
+        plan.order(&self.order)?;
+        plan.group(&self.group)?;
+        plan.select(&self.select)?;
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// Two hashes of everything that decides what the results are.
+    fn fingerprint(&self) -> [u64; 2] {
+        let mut bytes = Vec::new();
+        let fields = [&self.filter, &self.order, &self.select, &self.group];
+        let params = self.params.iter().flat_map(|(name, value)| [name, value]);
+        for text in fields.into_iter().chain(params) {
+            bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(text.as_bytes());
+        }
+        for number in [Some(self.offset), self.limit, self.top] {
+            bytes.push(u8::from(number.is_some()));
+            bytes.extend_from_slice(&number.unwrap_or(0).to_le_bytes());
+        }
+        bytes.extend_from_slice(&[
+            u8::from(self.distinct),
+            u8::from(self.strings == Strings::Utf16),
+            u8::from(self.complex == Complex::Rank),
+            u8::from(self.missing == Missing::Drop),
+            self.on_bad_item as u8,
+            self.mode.map_or(0, |mode| 1 + mode as u8),
+        ]);
+        [hash(1, &bytes), hash(2, &bytes)]
+    }
+}
+
+fn bounded(field: &'static str, text: &str) -> Result<(), QueryError> {
+    let (found, max) = (text.len(), TEXT_BYTES_MAX);
+    too_many(field, "bytes of text", found, max)
+}
+
+fn too_many(
+    field: &'static str,
+    what: &'static str,
+    found: usize,
+    max: usize,
+) -> Result<(), QueryError> {
+    if found <= max {
+        return Ok(());
+    }
+    let mut error = QueryError::limit(ErrorCode::TooComplex, what, max as u64, found as u64);
+    error.place.field = Some(field);
+    Err(error)
+}
+
+/// What is wrong with a path, in a field.
+pub(crate) fn path_error(
+    field: &'static str,
+    at: usize,
+    error: &weir_scan::PathError,
+) -> QueryError {
+    let (code, what) = match error.kind {
+        PathErrorKind::NotSingular => (
+            ErrorCode::NotSingular,
+            "a path of names and indexes is needed",
+        ),
+        PathErrorKind::TooComplex => (ErrorCode::TooComplex, "too long or nested too deeply"),
+        PathErrorKind::Syntax(expected) => {
+            let mut found = QueryError::new(ErrorCode::Syntax).at(at + error.offset);
+            found = found.expected(expected);
+            found.place.field = Some(field);
+            return found;
+        }
+        PathErrorKind::UnknownFunction => (ErrorCode::Syntax, "unknown function"),
+        PathErrorKind::WrongType => (ErrorCode::Syntax, "wrong type for this place"),
+        _ => (ErrorCode::Syntax, "not understood"),
+    };
+    QueryError::text(code, field, at + error.offset, what)
+}
+
+impl Plan {
+    /// The index of a path, which is asked for from now on.
+    pub(crate) fn path(&mut self, path: Path) -> usize {
+        let known = self.paths.iter().position(|known| *known == path);
+        known.unwrap_or_else(|| {
+            self.paths.push(path);
+            self.paths.len() - 1
+        })
+    }
+
+    /// The index of a property, which is asked for from now on.
+    pub(crate) fn meta(&mut self, name: &str) -> usize {
+        let known = self.metas.iter().position(|known| known == name);
+        known.unwrap_or_else(|| {
+            self.metas.push(name.to_owned());
+            self.metas.len() - 1
+        })
+    }
+
+    /// Whether it has order keys.
+    #[must_use]
+    pub fn is_ordered(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
+    /// Whether it looks into items. One that does not hands items of framed and
+    /// single pages on unread at the level `Structural`.
+    #[must_use]
+    pub fn reads_items(&self) -> bool {
+        !self.paths.is_empty() || self.filter.as_ref().is_some_and(Filter::walks)
+    }
+
+    /// Names of the properties a framed page has to bring, in this order.
+    pub fn meta_names(&self) -> impl Iterator<Item = &str> {
+        self.metas.iter().map(String::as_str)
+    }
+
+    fn column(&mut self, field: &'static str, piece: &Piece<'_>) -> Result<Column, QueryError> {
+        if let Some(name) = piece.text.strip_prefix("meta.") {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+            if name.is_empty() || !name.bytes().all(plain) {
+                let at = piece.offset + 5;
+                return Err(QueryError::text(
+                    ErrorCode::Syntax,
+                    field,
+                    at,
+                    "the name of a property is missing",
+                ));
+            }
+            return Ok(Column::Meta(self.meta(name)));
+        }
+        Ok(Column::Path(self.singular(field, piece)?))
+    }
+
+    fn singular(&mut self, field: &'static str, piece: &Piece<'_>) -> Result<usize, QueryError> {
+        let path = Path::parse(piece.text);
+        let path = path.map_err(|error| path_error(field, piece.offset, &error))?;
+        Ok(self.path(path))
+    }
+
+    fn order(&mut self, text: &str) -> Result<(), QueryError> {
+        bounded("order", text)?;
+        for piece in text::list("order", text)? {
+            let (piece, word) = piece.last_word();
+            let (piece, descending) = match word {
+                Some((before, "asc")) => (before, false),
+                Some((before, "desc")) => (before, true),
+                _ => (piece, false),
+            };
+            let column = self.column("order", &piece)?;
+            self.keys.push(OrderKey { column, descending });
+        }
+        too_many("order", "order keys", self.keys.len(), KEYS_MAX)
+    }
+
+    fn group(&mut self, text: &str) -> Result<(), QueryError> {
+        bounded("group", text)?;
+        for piece in text::list("group", text)? {
+            let (piece, name) = piece.name("group")?;
+            let column = self.column("group", &piece)?;
+            let default = match column {
+                Column::Path(at) => self.paths.get(at).and_then(last_name),
+                Column::Meta(at) => self.metas.get(at).cloned(),
+            };
+            let name = name.map(str::to_owned).or(default);
+            self.group.push(Named {
+                name: text::quoted(&name.unwrap_or_else(|| piece.text.to_owned())).into_bytes(),
+                what: column,
+            });
+        }
+        too_many("group", "group keys", self.group.len(), KEYS_MAX)
+    }
+
+    fn select(&mut self, text: &str) -> Result<(), QueryError> {
+        bounded("select", text)?;
+        let pieces = text::list("select", text)?;
+        let mut named = false;
+        if let [one] = pieces.as_slice()
+            && one.text.starts_with(['$', '@'])
+        {
+            if !self.group.is_empty() {
+                let what = "groups select aggregates only";
+                return Err(QueryError::text(
+                    ErrorCode::Syntax,
+                    "select",
+                    one.offset,
+                    what,
+                ));
+            }
+            let before = self.paths.len();
+            let path = self.singular("select", one)?;
+            let whole = self.paths.get(path).is_some_and(|p| p.steps().is_empty());
+            if whole {
+                // The item needs no column.
+                self.paths.truncate(before);
+            } else {
+                self.select = Select::Path(path);
+            }
+            return Ok(());
+        }
+        for piece in pieces {
+            let (piece, name) = piece.name("select")?;
+            named |= name.is_some();
+            let what = self.aggregate(&piece)?;
+            self.aggregates.push(Named {
+                name: text::quoted(name.unwrap_or(piece.text)).into_bytes(),
+                what,
+            });
+        }
+        too_many(
+            "select",
+            "aggregates",
+            self.aggregates.len(),
+            AGGREGATES_MAX,
+        )?;
+        if !self.aggregates.is_empty() || !self.group.is_empty() {
+            let bare = self.group.is_empty() && self.aggregates.len() == 1 && !named;
+            self.select = Select::Made { bare };
+        }
+        Ok(())
+    }
+
+    fn aggregate(&mut self, piece: &Piece<'_>) -> Result<Aggregate, QueryError> {
+        let (word, rest) = match piece.text.split_once('(') {
+            Some((word, rest)) => (word, Some(rest)),
+            None => (piece.text, None),
+        };
+        let known = Function::ALL.iter().find(|(name, _)| *name == word.trim());
+        let Some((_, function)) = known else {
+            let what = "expected one path, or aggregates: count, sum(PATH), min(PATH), max(PATH), avg(PATH)";
+            return Err(QueryError::text(
+                ErrorCode::Syntax,
+                "select",
+                piece.offset,
+                what,
+            ));
+        };
+        let path = match rest {
+            None => None,
+            Some(rest) => {
+                let Some(inside) = rest.strip_suffix(')') else {
+                    let at = piece.offset + piece.text.len();
+                    return Err(QueryError::text(
+                        ErrorCode::Syntax,
+                        "select",
+                        at,
+                        "expected `)`",
+                    ));
+                };
+                let at = piece.offset + word.len() + 1;
+                Some(self.singular("select", &Piece::new(inside, at))?)
+            }
+        };
+        if path.is_none() && *function != Function::Count {
+            let at = piece.offset + piece.text.len();
+            let what = "expected `(` and a path";
+            return Err(QueryError::text(ErrorCode::Syntax, "select", at, what));
+        }
+        Ok(Aggregate {
+            function: *function,
+            path,
+        })
+    }
+
+    /// Refuses what contradicts itself.
+    fn check(&self) -> Result<(), QueryError> {
+        let ordered = matches!(self.mode, Some(Mode::Merge | Mode::Sort));
+        let bad = |what| Err(QueryError::new(ErrorCode::BadOption).because(what));
+        if ordered && self.keys.is_empty() {
+            return bad("a merge or sort needs `order`");
+        }
+        if self.mode.is_some() && !ordered && !self.keys.is_empty() {
+            return bad("`order` is for merge and sort");
+        }
+        let groups = self.group.iter().map(|named| &named.name);
+        let names: Vec<_> = groups
+            .chain(self.aggregates.iter().map(|named| &named.name))
+            .collect();
+        for (at, name) in names.iter().enumerate() {
+            if names.iter().take(at).any(|before| before == name) {
+                let name = String::from_utf8_lossy(name).into_owned();
+                return Err(QueryError::new(ErrorCode::BadOption)
+                    .given("two results have one name,", &name));
+            }
+        }
+        too_many("query", "paths", self.paths.len(), weir_scan::PATHS_MAX)
+    }
+
+    /// Whether items come one group after the other.
+    pub(crate) fn groups_in_order(&self) -> bool {
+        let keys = self.keys.get(..self.group.len()).unwrap_or_default();
+        let among = |column: &Column| keys.iter().any(|key| key.column == *column);
+        !self.group.is_empty() && self.group.iter().all(|named| among(&named.what)) && {
+            let grouped = |key: &OrderKey| self.group.iter().any(|g| g.what == key.column);
+            keys.len() == self.group.len() && keys.iter().all(grouped)
+        }
+    }
+
+    /// Whether equal selected values come one after the other.
+    pub(crate) fn distinct_in_order(&self) -> bool {
+        match (self.select, self.keys.as_slice()) {
+            (Select::Path(path), [key, ..]) => key.column == Column::Path(path),
+            _ => false,
+        }
+    }
+
+    /// Whether the engine makes the results.
+    pub(crate) const fn makes(&self) -> bool {
+        matches!(self.select, Select::Made { .. })
+    }
+}
+
+fn last_name(path: &Path) -> Option<String> {
+    match path.steps().last()? {
+        weir_scan::Step::Name(name) => Some(name.to_string()),
+        weir_scan::Step::Index(_) => None,
+    }
+}

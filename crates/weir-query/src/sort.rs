@@ -1,0 +1,243 @@
+//! Order over sources that have none: everything is held, or as many items as
+//! can still be results.
+//!
+//! Items stay where they are; a page is let go when none of its items can be a
+//! result any more. Ties are broken by source, page and place, so that the
+//! order of arrival does not show.
+
+use std::cmp::Ordering;
+
+use crate::error::QueryError;
+use crate::plan::Plan;
+use crate::rows::{Loaded, compare};
+use crate::source::{Source, SourceId};
+use weir_core::error_code::ErrorCode;
+
+/// An item in a sort.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    prefix: u128,
+    page: u32,
+    row: u32,
+}
+
+#[derive(Debug)]
+struct Held {
+    source: SourceId,
+    page: Loaded,
+    /// Entries that lie in it.
+    entries: usize,
+    /// What it takes in memory, without them.
+    bytes: u64,
+}
+
+/// A sort under way, and then its result.
+#[derive(Debug, Default)]
+pub(crate) struct Sorter {
+    pages: Vec<Option<Held>>,
+    /// Places in `pages` that are empty.
+    free: Vec<u32>,
+    /// With a limit a heap, the last on top; sorted once all is there.
+    entries: Vec<Entry>,
+    /// Items that can be results.
+    items_max: Option<usize>,
+    bytes_max: u64,
+    bytes: u64,
+    sorted: bool,
+    next: usize,
+}
+
+impl Sorter {
+    pub(crate) fn new(items_max: Option<usize>, bytes_max: u64) -> Self {
+        Self {
+            items_max,
+            bytes_max,
+            ..Self::default()
+        }
+    }
+
+    /// Takes a page.
+    pub(crate) fn add(
+        &mut self,
+        plan: &Plan,
+        sources: &[Source],
+        source: SourceId,
+        page: Loaded,
+    ) -> Result<(), QueryError> {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.pages.push(None);
+            u32::try_from(self.pages.len() - 1).unwrap_or(u32::MAX)
+        });
+        let (rows, bytes) = (page.heads.len(), page.held_bytes());
+        let descending = plan.keys.first().is_some_and(|key| key.descending);
+        if let Some(place) = self.pages.get_mut(at as usize) {
+            *place = Some(Held {
+                source,
+                page,
+                entries: 0,
+                bytes,
+            });
+        }
+        self.bytes += bytes;
+        for row in 0..rows {
+            let Some(Some(held)) = self.pages.get_mut(at as usize) else {
+                break;
+            };
+            let entry = Entry {
+                prefix: held.page.head(row).key.reduced().prefix(descending),
+                page: at,
+                row: u32::try_from(row).unwrap_or(u32::MAX),
+            };
+            held.entries += 1;
+            match self.items_max {
+                Some(max) if self.entries.len() >= max => self.challenge(plan, sources, entry),
+                _ => {
+                    self.entries.push(entry);
+                    if self.items_max.is_some() {
+                        self.rise(plan, sources);
+                    }
+                }
+            }
+        }
+        self.let_go(at);
+        let entries = (self.entries.len() * size_of::<Entry>()) as u64;
+        let (max, found) = (self.bytes_max, self.bytes.saturating_add(entries));
+        if found > max {
+            return Err(QueryError::limit(
+                ErrorCode::SortBudget,
+                "bytes to hold",
+                max,
+                found,
+            ));
+        }
+        Ok(())
+    }
+
+    /// Frees a page without entries.
+    fn let_go(&mut self, page: u32) {
+        if let Some(slot) = self.pages.get_mut(page as usize)
+            && let Some(held) = slot
+            && held.entries == 0
+        {
+            self.bytes -= held.bytes;
+            *slot = None;
+            self.free.push(page);
+        }
+    }
+
+    /// A new entry when there are enough: the last of all goes.
+    fn challenge(&mut self, plan: &Plan, sources: &[Source], entry: Entry) {
+        let last = self.entries.first().copied();
+        let goes = match last {
+            Some(last) if self.order(plan, sources, &entry, &last).is_lt() => {
+                if let Some(top) = self.entries.first_mut() {
+                    *top = entry;
+                }
+                self.sink(plan, sources);
+                last
+            }
+            _ => entry,
+        };
+        if let Some(Some(held)) = self.pages.get_mut(goes.page as usize) {
+            held.entries -= 1;
+        }
+        if goes.page != entry.page {
+            self.let_go(goes.page);
+        }
+    }
+
+    /// Moves the newest entry up to its place.
+    fn rise(&mut self, plan: &Plan, sources: &[Source]) {
+        let mut at = self.entries.len().saturating_sub(1);
+        while at > 0 {
+            let parent = (at - 1) / 2;
+            let (Some(child), Some(above)) = (self.entries.get(at), self.entries.get(parent))
+            else {
+                return;
+            };
+            if self.order(plan, sources, child, above).is_le() {
+                return;
+            }
+            self.entries.swap(at, parent);
+            at = parent;
+        }
+    }
+
+    /// Moves the top down to its place.
+    fn sink(&mut self, plan: &Plan, sources: &[Source]) {
+        let mut at = 0;
+        loop {
+            let (left, right) = (2 * at + 1, 2 * at + 2);
+            let Some(first) = self.entries.get(left) else {
+                return;
+            };
+            let (child, higher) = match self.entries.get(right) {
+                Some(second) if self.order(plan, sources, second, first).is_gt() => (right, second),
+                _ => (left, first),
+            };
+            let here = self.entries.get(at);
+            if here.is_none_or(|here| self.order(plan, sources, higher, here).is_le()) {
+                return;
+            }
+            self.entries.swap(at, child);
+            at = child;
+        }
+    }
+
+    fn order(&self, plan: &Plan, sources: &[Source], a: &Entry, b: &Entry) -> Ordering {
+        a.prefix.cmp(&b.prefix).then_with(|| {
+            let held = |entry: &Entry| {
+                let held = self.pages.get(entry.page as usize)?.as_ref()?;
+                Some((held, sources.get(held.source.index())?))
+            };
+            let (Some((one, from)), Some((other, to))) = (held(a), held(b)) else {
+                return Ordering::Equal;
+            };
+            let (row, line) = (a.row as usize, b.row as usize);
+            compare(
+                plan,
+                |at| one.page.key(plan, &from.constants, row, at),
+                |at| other.page.key(plan, &to.constants, line, at),
+            )
+            .then_with(|| from.rank.cmp(&to.rank))
+            .then_with(|| one.page.number.cmp(&other.page.number))
+            .then_with(|| row.cmp(&line))
+        })
+    }
+
+    /// The next item; nothing at the end. Everything must be there.
+    pub(crate) fn next(
+        &mut self,
+        plan: &Plan,
+        sources: &[Source],
+    ) -> Option<(SourceId, &mut Loaded, usize)> {
+        if !self.sorted {
+            self.sorted = true;
+            let mut entries = std::mem::take(&mut self.entries);
+            entries.sort_unstable_by(|a, b| self.order(plan, sources, a, b));
+            self.entries = entries;
+        }
+        let entry = self.entries.get(self.next)?;
+        self.next += 1;
+        let held = self.pages.get_mut(entry.page as usize)?.as_mut()?;
+        Some((held.source, &mut held.page, entry.row as usize))
+    }
+
+    /// Lets go of the page of the item handed out last if it was its last.
+    pub(crate) fn done(&mut self) {
+        let Some(entry) = self.next.checked_sub(1).and_then(|at| self.entries.get(at)) else {
+            return;
+        };
+        let page = entry.page;
+        if let Some(Some(held)) = self.pages.get_mut(page as usize) {
+            held.entries -= 1;
+        }
+        self.let_go(page);
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new(self.items_max, self.bytes_max);
+        self.sorted = true;
+    }
+}

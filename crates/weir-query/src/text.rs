@@ -1,0 +1,157 @@
+//! Lists in the text of a query: pieces with their places.
+
+use crate::error::QueryError;
+use weir_core::error_code::ErrorCode;
+
+/// A piece of a field, without white space around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece<'a> {
+    pub(crate) text: &'a str,
+    /// Where it begins in the field, in bytes.
+    pub(crate) offset: usize,
+}
+
+impl<'a> Piece<'a> {
+    /// Text at a place, trimmed.
+    pub(crate) fn new(text: &'a str, offset: usize) -> Self {
+        let start = text.trim_start();
+        Self {
+            text: start.trim_end(),
+            offset: offset + text.len() - start.len(),
+        }
+    }
+
+    /// Itself, and if there is white space outside of brackets and quotes: what
+    /// stands before the last, and the word behind it.
+    pub(crate) fn last_word(self) -> (Self, Option<(Self, &'a str)>) {
+        let mut depth = Depth::default();
+        let mut last = None;
+        for (at, byte) in self.text.bytes().enumerate() {
+            if depth.outside(byte) && byte.is_ascii_whitespace() {
+                last = Some(at);
+            }
+        }
+        let split = last.and_then(|at| self.text.split_at_checked(at));
+        let split = split.map(|(before, word)| (Self::new(before, self.offset), word.trim()));
+        (self, split)
+    }
+
+    /// Cuts off `as NAME`.
+    pub(crate) fn name(self, field: &'static str) -> Result<(Self, Option<&'a str>), QueryError> {
+        let (_, Some((before, name))) = self.last_word() else {
+            return Ok((self, None));
+        };
+        let (_, Some((what, "as"))) = before.last_word() else {
+            let at = self.offset + self.text.len() - name.len();
+            return Err(QueryError::text(
+                ErrorCode::Syntax,
+                field,
+                at,
+                "expected `as NAME`",
+            ));
+        };
+        Ok((what, Some(name)))
+    }
+}
+
+/// Where in a path a byte stands.
+#[derive(Clone, Copy, Default)]
+struct Depth {
+    brackets: u32,
+    quote: Option<u8>,
+    escaped: bool,
+}
+
+impl Depth {
+    /// Goes over a byte; whether it stands outside of brackets and quotes.
+    fn outside(&mut self, byte: u8) -> bool {
+        if let Some(quote) = self.quote {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                _ if byte == quote => self.quote = None,
+                _ => {}
+            }
+            return false;
+        }
+        match byte {
+            b'\'' | b'"' => self.quote = Some(byte),
+            b'[' | b'(' => self.brackets += 1,
+            b']' | b')' => self.brackets = self.brackets.saturating_sub(1),
+            _ => return self.brackets == 0,
+        }
+        false
+    }
+}
+
+/// The pieces between commas; none of an empty text.
+pub(crate) fn list<'a>(field: &'static str, text: &'a str) -> Result<Vec<Piece<'a>>, QueryError> {
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut pieces = Vec::new();
+    let (mut start, mut depth) = (0, Depth::default());
+    let mut push = |from: usize, to: usize| {
+        let piece = Piece::new(text.get(from..to).unwrap_or_default(), from);
+        if piece.text.is_empty() {
+            let what = "nothing stands before or behind a comma";
+            return Err(QueryError::text(ErrorCode::Syntax, field, from, what));
+        }
+        pieces.push(piece);
+        Ok(())
+    };
+    for (at, byte) in text.bytes().enumerate() {
+        if depth.outside(byte) && byte == b',' {
+            push(start, at)?;
+            start = at + 1;
+        }
+    }
+    push(start, text.len())?;
+    Ok(pieces)
+}
+
+/// A text as a JSON string.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len() + 2);
+    out.push(b'"');
+    for character in text.chars() {
+        crate::json::escape(u32::from(character), &mut out);
+    }
+    out.push(b'"');
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+mod tests {
+    use super::{Piece, list};
+
+    #[test]
+    fn commas_in_names_do_not_part() {
+        let text = "$['a,b'] desc, $.c,$[\"d\\\",\"]";
+        let pieces = list("order", text).unwrap();
+        let texts: Vec<&str> = pieces.iter().map(|piece| piece.text).collect();
+        assert_eq!(texts, ["$['a,b'] desc", "$.c", "$[\"d\\\",\"]"]);
+        for piece in &pieces {
+            assert!(text[piece.offset..].starts_with(piece.text));
+        }
+        assert!(list("order", "a,,b").is_err());
+        assert!(list("order", ",").is_err());
+        assert!(list("order", " ").unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_last_word_stands_outside_of_brackets() {
+        let word = |text| Piece::new(text, 0).last_word().1.map(|(_, word)| word);
+        assert_eq!(word("$.a desc"), Some("desc"));
+        assert_eq!(word("$['a b']"), None);
+        assert_eq!(word("$.a"), None);
+        let named = Piece::new("sum($.a) as total", 3).name("select").unwrap();
+        assert_eq!(
+            (named.0.text, named.0.offset, named.1),
+            ("sum($.a)", 3, Some("total"))
+        );
+        assert!(Piece::new("sum($.a) total", 0).name("select").is_err());
+    }
+}

@@ -1,0 +1,538 @@
+//! Resume tokens: where a query stands, in bytes for somebody else to keep
+//! (`docs/formats/query-token.md`).
+//!
+//! ```text
+//! version      u8, 3; 1 and 2 are read too
+//! fingerprint  16 bytes: hashes of the query
+//! body         below, in this order; numbers as LEB128
+//! checksum     8 bytes: XXH3-64, seed 5, of all before
+//! ```
+//!
+//! Nothing of a payload is in it but order keys, ties, and the values that
+//! aggregates have so far. What must never happen here: a panic or an
+//! allocation that the bytes ask for; reading a newer version as an older one.
+
+use bytes::Bytes;
+
+use crate::error::QueryError;
+use crate::key::{OwnedKey, Reduced};
+use crate::load::Boundary;
+use crate::plan::Plan;
+use crate::source::Seat;
+use weir_core::codec::{Reader, Short, put_bytes, put_varint};
+use weir_core::digest::hash;
+use weir_core::error_code::ErrorCode;
+
+/// Most bytes of a token.
+pub const TOKEN_BYTES_MAX: usize = 64 << 10;
+/// Most bytes of one key in a token.
+pub const TOKEN_KEY_BYTES_MAX: usize = 4 << 10;
+const VERSION: u8 = 3;
+/// The first one: sources by their position, parts not told apart.
+const FIRST: u8 = 1;
+/// Then equal items were counted in a run, not in the page at hand; a sort did
+/// not know its sources.
+const SECOND: u8 = 2;
+const HEAD: usize = 17;
+
+/// Where a source stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// It is finished.
+    Over,
+    /// In the page of this name, behind so many items, of which so many are at
+    /// the boundary; with it so many pages come, if that is known.
+    Place {
+        asked: Option<Bytes>,
+        skip: u32,
+        equal: u64,
+        left: Option<u64>,
+    },
+    /// Before the page of this name, and nothing of it was beyond the boundary
+    /// yet.
+    Clipped { asked: Option<Bytes> },
+    /// Its items say it: those up to the boundary were handed out.
+    Boundary,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) name: Box<[u8]>,
+    /// Nothing in the first version.
+    pub(crate) seat: Option<Seat>,
+    pub(crate) at: At,
+}
+
+/// What a token says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Token {
+    /// Of the first version: turns are positions, and seats are not known.
+    pub(crate) first: bool,
+    /// Whether it knows the sources of a sort.
+    pub(crate) names_sorted: bool,
+    /// Number of the mode.
+    pub(crate) mode: u8,
+    /// Results handed out, for a query that has to sort again.
+    pub(crate) results: u64,
+    pub(crate) offset: u64,
+    pub(crate) limit: Option<u64>,
+    /// Which of the sources has its turn.
+    pub(crate) turn: u64,
+    pub(crate) distinct: Option<u128>,
+    /// The last item of a merge, and those around it.
+    pub(crate) boundary: Vec<Boundary>,
+    /// The group under way.
+    pub(crate) fold: Vec<u8>,
+    pub(crate) sources: Vec<Mark>,
+}
+
+fn put_option(out: &mut Vec<u8>, value: Option<u64>) {
+    out.push(u8::from(value.is_some()));
+    put_varint(out, value.unwrap_or(0));
+}
+
+fn put_key(out: &mut Vec<u8>, key: &OwnedKey) -> Result<(), QueryError> {
+    if key.literal.len() > TOKEN_KEY_BYTES_MAX {
+        return Err(too_large(
+            "bytes of a key",
+            TOKEN_KEY_BYTES_MAX,
+            key.literal.len(),
+        ));
+    }
+    out.extend_from_slice(&key.reduced.to_bytes());
+    out.push(u8::from(key.raw));
+    put_bytes(out, &key.literal);
+    Ok(())
+}
+
+fn too_large(what: &'static str, max: usize, found: usize) -> QueryError {
+    QueryError::limit(ErrorCode::TokenTooLarge, what, max as u64, found as u64)
+}
+
+impl Token {
+    /// The bytes.
+    pub(crate) fn encode(&self, plan: &Plan) -> Result<Vec<u8>, QueryError> {
+        let mut out = vec![VERSION];
+        for half in plan.fingerprint {
+            out.extend_from_slice(&half.to_le_bytes());
+        }
+        out.push(self.mode);
+        put_varint(&mut out, self.results);
+        put_varint(&mut out, self.offset);
+        put_option(&mut out, self.limit);
+        put_varint(&mut out, self.turn);
+        out.push(u8::from(self.distinct.is_some()));
+        out.extend_from_slice(&self.distinct.unwrap_or(0).to_le_bytes());
+        put_varint(&mut out, self.boundary.len() as u64);
+        for boundary in &self.boundary {
+            put_seat(&mut out, &boundary.seat);
+            put_varint(&mut out, boundary.equal);
+            out.push(u8::from(boundary.alone));
+            put_varint(&mut out, boundary.keys.len() as u64);
+            for key in &boundary.keys {
+                put_key(&mut out, key)?;
+            }
+            out.push(u8::from(boundary.tie.is_some()));
+            if let Some(tie) = &boundary.tie {
+                put_key(&mut out, tie)?;
+            }
+        }
+        put_bytes(&mut out, &self.fold);
+        put_varint(&mut out, self.sources.len() as u64);
+        for source in &self.sources {
+            put_bytes(&mut out, &source.name);
+            out.push(u8::from(source.seat.is_some()));
+            if let Some(seat) = &source.seat {
+                put_seat(&mut out, seat);
+            }
+            match &source.at {
+                At::Over => out.push(0),
+                At::Boundary => out.push(1),
+                At::Clipped { asked } => {
+                    out.push(if asked.is_some() { 5 } else { 4 });
+                    put_bytes(&mut out, asked.as_deref().unwrap_or_default());
+                }
+                At::Place {
+                    asked,
+                    skip,
+                    equal,
+                    left,
+                } => {
+                    let kind = match (left, equal) {
+                        (Some(_), _) => 6,
+                        (None, 0) => 2,
+                        (None, _) => 8,
+                    };
+                    out.push(kind + u8::from(asked.is_some()));
+                    put_varint(&mut out, u64::from(*skip));
+                    match left {
+                        Some(left) => put_varint(&mut out, *left),
+                        None if *equal > 0 => put_varint(&mut out, *equal),
+                        None => {}
+                    }
+                    put_bytes(&mut out, asked.as_deref().unwrap_or_default());
+                }
+            }
+        }
+        let sum = hash(5, &out);
+        out.extend_from_slice(&sum.to_le_bytes());
+        if out.len() > TOKEN_BYTES_MAX {
+            return Err(too_large("bytes", TOKEN_BYTES_MAX, out.len()));
+        }
+        Ok(out)
+    }
+
+    /// Reads the bytes for the query they were made for.
+    pub(crate) fn decode(bytes: &[u8], plan: &Plan) -> Result<Self, QueryError> {
+        let corrupt = |what| QueryError::new(ErrorCode::TokenCorrupt).because(what);
+        if bytes.len() > TOKEN_BYTES_MAX {
+            return Err(corrupt("too long"));
+        }
+        let (body, sum) = bytes
+            .split_last_chunk::<8>()
+            .ok_or_else(|| corrupt("too short"))?;
+        if u64::from_le_bytes(*sum) != hash(5, body) {
+            return Err(corrupt("its checksum is wrong"));
+        }
+        let version = body.first().copied().unwrap_or(0);
+        if !(FIRST..=VERSION).contains(&version) {
+            return Err(corrupt("its version is not known"));
+        }
+        let head = body.get(1..HEAD).unwrap_or_default();
+        let print = plan.fingerprint.map(u64::to_le_bytes).concat();
+        if head != print {
+            return Err(QueryError::new(ErrorCode::TokenMismatch));
+        }
+        let mut reader = Reader::behind(body, HEAD);
+        let token = Self::read(&mut reader, version).map_err(|Short| corrupt("it ends early"))?;
+        if !reader.is_empty() {
+            return Err(corrupt("something follows its end"));
+        }
+        Ok(token)
+    }
+
+    fn read(from: &mut Reader<'_>, version: u8) -> Result<Self, Short> {
+        let mut token = Self {
+            first: version == FIRST,
+            names_sorted: version > SECOND,
+            mode: from.u8()?,
+            results: from.varint()?,
+            offset: from.varint()?,
+            ..Self::default()
+        };
+        let some = from.u8()? != 0;
+        let limit = from.varint()?;
+        token.limit = some.then_some(limit);
+        token.turn = from.varint()?;
+        let some = from.u8()? != 0;
+        let print = u128::from_le_bytes(from.array()?);
+        token.distinct = some.then_some(print);
+        for _ in 0..from.varint()? {
+            token.boundary.push(boundary(from, version)?);
+        }
+        token.fold = from.bytes()?.to_vec();
+        for _ in 0..from.varint()? {
+            let name = from.bytes()?.into();
+            let seat = if version > FIRST && from.u8()? != 0 {
+                Some(seat(from, version)?)
+            } else {
+                None
+            };
+            let at = match from.u8()? {
+                0 => At::Over,
+                1 => At::Boundary,
+                kind @ (2 | 3 | 6..=9) => {
+                    let skip = u32::try_from(from.varint()?).map_err(|_| Short)?;
+                    let (left, equal) = match kind {
+                        6 | 7 => (Some(from.varint()?), 0),
+                        8 | 9 => (None, from.varint()?),
+                        _ if version <= SECOND => (None, token.at_most(skip, seat.as_ref())),
+                        _ => (None, 0),
+                    };
+                    let asked = from.bytes()?;
+                    let asked = (kind & 1 == 1).then(|| Bytes::copy_from_slice(asked));
+                    At::Place {
+                        asked,
+                        skip,
+                        equal,
+                        left,
+                    }
+                }
+                kind @ (4 | 5) => {
+                    let asked = from.bytes()?;
+                    let asked = (kind == 5).then(|| Bytes::copy_from_slice(asked));
+                    At::Clipped { asked }
+                }
+                _ => return Err(Short),
+            };
+            token.sources.push(Mark { name, seat, at });
+        }
+        Ok(token)
+    }
+
+    /// The most items at the boundary that there can be among these of a source.
+    fn at_most(&self, skip: u32, seat: Option<&Seat>) -> u64 {
+        let boundary = match seat {
+            Some(seat) => Boundary::innermost(&self.boundary, seat),
+            None => self.boundary.first(),
+        };
+        boundary.map_or(0, |boundary| boundary.equal.min(u64::from(skip)))
+    }
+}
+
+fn put_seat(out: &mut Vec<u8>, seat: &Seat) {
+    put_varint(out, seat.ordinal);
+    put_varint(out, seat.part.len() as u64);
+    for number in &seat.part {
+        put_varint(out, u64::from(*number));
+    }
+}
+
+fn seat(from: &mut Reader<'_>, version: u8) -> Result<Seat, Short> {
+    let mut seat = Seat::whole(from.varint()?);
+    if version > FIRST {
+        for _ in 0..from.varint()? {
+            let number = u32::try_from(from.varint()?).map_err(|_| Short)?;
+            seat.part.push(number);
+        }
+    }
+    Ok(seat)
+}
+
+fn boundary(from: &mut Reader<'_>, version: u8) -> Result<Boundary, Short> {
+    let (seat, equal) = (seat(from, version)?, from.varint()?);
+    let alone = version > SECOND && from.u8()? != 0;
+    let mut keys = Vec::new();
+    for _ in 0..from.varint()? {
+        keys.push(key(from)?);
+    }
+    let tie = if from.u8()? != 0 {
+        Some(key(from)?)
+    } else {
+        None
+    };
+    Ok(Boundary {
+        keys,
+        seat,
+        tie,
+        equal,
+        alone,
+    })
+}
+
+fn key(from: &mut Reader<'_>) -> Result<OwnedKey, Short> {
+    Ok(OwnedKey {
+        reduced: Reduced::from_bytes(from.array()?),
+        raw: from.u8()? != 0,
+        literal: from.bytes()?.into(),
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+mod tests {
+    use crate::key::{Key, Kind, Literal, OwnedKey, Reduced, Strings};
+    use crate::load::Boundary;
+    use crate::source::Seat;
+    use super::{At, Mark, TOKEN_KEY_BYTES_MAX, Token};
+    use crate::{Plan, QueryText};
+    use bytes::Bytes;
+    use weir_core::ErrorCode;
+
+    fn key(text: &str) -> OwnedKey {
+        let literal = Literal::Json(text.as_bytes());
+        OwnedKey::of(&Key {
+            reduced: Reduced::of(Kind::String, literal, Strings::Scalar),
+            literal,
+        })
+    }
+
+    fn plan(order: &str) -> Plan {
+        let order = order.to_owned();
+        QueryText {
+            order,
+            ..QueryText::default()
+        }
+        .compile()
+        .unwrap()
+    }
+
+    fn token() -> Token {
+        let mark = |name: &str, at: At| Mark {
+            name: name.as_bytes().into(),
+            seat: (name != "over").then(|| Seat::whole(name.len() as u64).below(1)),
+            at,
+        };
+        let asked = Some(Bytes::from_static(b"page 7"));
+        Token {
+            first: false,
+            names_sorted: true,
+            mode: 3,
+            results: 300,
+            offset: 1,
+            limit: Some(u64::MAX),
+            turn: 2,
+            distinct: Some(u128::MAX - 1),
+            boundary: vec![Boundary {
+                keys: vec![key("\"a long enough string\""), key("\"\"")],
+                seat: Seat::whole(9).below(2).below(70_000),
+                tie: Some(key("\"t\"")),
+                equal: 4,
+                alone: true,
+            }],
+            fold: vec![1, 2, 3],
+            sources: vec![
+                mark("over", At::Over),
+                mark(
+                    "new",
+                    At::Place {
+                        asked: None,
+                        skip: 0,
+                        equal: 0,
+                        left: None,
+                    },
+                ),
+                mark(
+                    "in",
+                    At::Place {
+                        asked: asked.clone(),
+                        skip: 70_000,
+                        equal: 0,
+                        left: None,
+                    },
+                ),
+                mark(
+                    "within",
+                    At::Place {
+                        asked: asked.clone(),
+                        skip: 7,
+                        equal: 3,
+                        left: None,
+                    },
+                ),
+                mark(
+                    "last",
+                    At::Place {
+                        asked: asked.clone(),
+                        skip: 1,
+                        equal: 0,
+                        left: Some(3),
+                    },
+                ),
+                mark("part", At::Clipped { asked }),
+                mark("", At::Boundary),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_token_comes_back_and_a_damaged_one_does_not() {
+        let plan = plan("$.a, $.b");
+        let bytes = token().encode(&plan).unwrap();
+        assert_eq!(Token::decode(&bytes, &plan).unwrap(), token());
+        let refused = |bytes: &[u8]| {
+            let error = Token::decode(bytes, &plan).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::TokenCorrupt);
+        };
+        for at in 0..bytes.len() {
+            refused(&bytes[..at]);
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1;
+            refused(&flipped);
+        }
+        let other = crate::QueryText::default().compile().unwrap();
+        let error = Token::decode(&bytes, &other).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::TokenMismatch);
+    }
+
+    /// As the first version wrote it: no parts, turns by position.
+    #[test]
+    fn a_token_of_the_first_version_is_read() {
+        let plan = plan("$.a");
+        let mut bytes = vec![1];
+        bytes.extend(plan.fingerprint.map(u64::to_le_bytes).concat());
+        // Mode, results, offset, limit, turn, distinct.
+        bytes.extend([3, 5, 0, 0, 0, 1, 0]);
+        bytes.extend([0; 16]);
+        // A boundary: ordinal, count, a key, no tie; no group.
+        bytes.extend([1, 7, 2, 1]);
+        bytes.extend(key("\"k\"").reduced.to_bytes());
+        bytes.extend([0, 0, 0, 0]);
+        // Three sources: over, by the boundary, in a page.
+        bytes.extend([3, 1, b'a', 0, 1, b'b', 1, 1, b'c', 3, 4, 1, b'x']);
+        let sum = weir_core::digest::hash(5, &bytes);
+        bytes.extend(sum.to_le_bytes());
+        let token = Token::decode(&bytes, &plan).unwrap();
+        assert_eq!((token.turn, token.first), (1, true));
+        assert_eq!(token.boundary[0].seat, Seat::whole(7));
+        let asked = Some(Bytes::from_static(b"x"));
+        let place = At::Place {
+            asked,
+            skip: 4,
+            // No more than the boundary counts.
+            equal: 2,
+            left: None,
+        };
+        let at: Vec<At> = token.sources.into_iter().map(|mark| mark.at).collect();
+        assert_eq!(at, [At::Over, At::Boundary, place]);
+    }
+
+    /// As the second version wrote it: equal items of a page not told from those
+    /// before it. There are no more than were handed out of it.
+    #[test]
+    fn a_token_of_the_second_version_is_read() {
+        let plan = plan("$.a");
+        let mut bytes = vec![2];
+        bytes.extend(plan.fingerprint.map(u64::to_le_bytes).concat());
+        bytes.extend([3, 5, 0, 0, 0, 0, 0]);
+        bytes.extend([0; 16]);
+        // A boundary: a part, count, a key, no tie; no group.
+        bytes.extend([1, 7, 1, 2, 9, 1]);
+        bytes.extend(key("\"k\"").reduced.to_bytes());
+        bytes.extend([0, 0, 0, 0]);
+        // Two sources in a page: that of the boundary, and another one.
+        bytes.extend([2, 1, b'a', 1, 7, 1, 2, 3, 4, 1, b'x']);
+        bytes.extend([1, b'b', 1, 7, 1, 3, 3, 4, 1, b'x']);
+        let sum = weir_core::digest::hash(5, &bytes);
+        bytes.extend(sum.to_le_bytes());
+        let token = Token::decode(&bytes, &plan).unwrap();
+        assert_eq!(token.boundary[0].seat, Seat::whole(7).below(2));
+        assert!(!token.boundary[0].alone && !token.names_sorted);
+        let place = |equal| At::Place {
+            asked: Some(Bytes::from_static(b"x")),
+            skip: 4,
+            equal,
+            left: None,
+        };
+        let at: Vec<At> = token.sources.into_iter().map(|mark| mark.at).collect();
+        assert_eq!(at, [place(4), place(0)]);
+    }
+
+    /// Bytes with a right checksum, whatever they say.
+    #[test]
+    fn nothing_that_a_token_says_is_taken_on_trust() {
+        let plan = plan("$.a, $.b");
+        let bytes = token().encode(&plan).unwrap();
+        let body = &bytes[..bytes.len() - 8];
+        let mut good = 0;
+        for at in super::HEAD..body.len() {
+            for value in [0, 1, 0x7f, 0x80, 0xff] {
+                let mut changed = body.to_vec();
+                changed[at] = value;
+                let sum = weir_core::digest::hash(5, &changed);
+                changed.extend_from_slice(&sum.to_le_bytes());
+                good += usize::from(Token::decode(&changed, &plan).is_ok());
+            }
+        }
+        assert!(good > 0);
+    }
+
+    #[test]
+    fn a_key_that_is_too_long_is_refused() {
+        let mut token = token();
+        let long = format!("\"{}\"", "x".repeat(TOKEN_KEY_BYTES_MAX));
+        token.boundary[0].keys.push(key(&long));
+        let error = token.encode(&plan("$.a")).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::TokenTooLarge);
+    }
+}

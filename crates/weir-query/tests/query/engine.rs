@@ -1,0 +1,347 @@
+//! Loans, memory and threads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use weir_core::ErrorCode;
+use weir_query::{
+    Bounds, Budgets, Frames, Meta, PageIn, Query, QueryText, ResultPage, Shape, SourceOptions,
+    Span, Step,
+};
+
+use crate::drive::compile;
+
+/// Memory of somebody who counts how often it comes back.
+struct Lent {
+    bytes: Vec<u8>,
+    back: Arc<AtomicUsize>,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.back.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn lend(text: &str, back: &Arc<AtomicUsize>) -> Bytes {
+    Bytes::from_owner(Lent {
+        bytes: text.as_bytes().to_vec(),
+        back: Arc::clone(back),
+    })
+}
+
+fn ready(query: &mut Query) -> ResultPage {
+    match query.next(Bounds::default()).unwrap() {
+        Step::Ready(page) => page,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_loan_comes_back_once_when_the_last_result_goes() {
+    let back = Arc::new(AtomicUsize::new(0));
+    let count = || back.load(Ordering::SeqCst);
+    let plan = compile(&QueryText::default());
+    let mut query = Query::new(plan, Budgets::default());
+    let source = query.add_source(SourceOptions::default()).unwrap();
+    query.enqueue(source, lend("[1,2]", &back), None).unwrap();
+    let page = ready(&mut query);
+    assert_eq!(query.buffered_bytes(), 5);
+    assert!(matches!(query.next(Bounds::default()).unwrap(), Step::Done));
+    drop(query);
+    assert_eq!(count(), 0);
+    // On another thread, and a copy of the list keeps it too.
+    let twin = page.clone();
+    let seen = std::thread::spawn(move || page.iter().map(<[u8]>::to_vec).collect::<Vec<_>>());
+    assert_eq!(seen.join().unwrap(), [b"1".to_vec(), b"2".to_vec()]);
+    assert_eq!(count(), 0);
+    drop(twin);
+    assert_eq!(count(), 1);
+}
+
+#[test]
+fn a_refused_page_comes_back_at_once() {
+    let back = Arc::new(AtomicUsize::new(0));
+    let plan = compile(&QueryText::default());
+    let mut query = Query::new(plan, Budgets::default());
+    let source = query.add_source(SourceOptions::default()).unwrap();
+    let error = query.enqueue(source, lend("[1,", &back), None).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Unbalanced);
+    assert_eq!(back.load(Ordering::SeqCst), 1);
+    assert_eq!(query.buffered_bytes(), 0);
+    // Pages that were not handed out come back with the query.
+    query.enqueue(source, lend("[1]", &back), None).unwrap();
+    query.cancel();
+    assert_eq!(back.load(Ordering::SeqCst), 2);
+    assert_eq!(
+        query.next(Bounds::default()).unwrap_err().code(),
+        ErrorCode::Cancelled
+    );
+}
+
+#[test]
+fn what_the_budget_counts_is_what_is_referenced() {
+    let plan = compile(&QueryText::default());
+    let budgets = Budgets {
+        buffer_bytes_max: 8,
+        ..Budgets::default()
+    };
+    let mut query = Query::new(plan, budgets);
+    let source = query.add_source(SourceOptions::default()).unwrap();
+    let page = || Bytes::from_static(b"[12345]");
+    let more = || Some(Bytes::new());
+    query.enqueue(source, page(), more()).unwrap();
+    let error = query.enqueue(source, page(), more()).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::OverBudget);
+    // A result page that is kept holds the memory, and the next page is taken
+    // all the same: nothing could go on without it.
+    let kept = ready(&mut query);
+    assert_eq!(query.buffered_bytes(), 7);
+    query.enqueue(source, page(), more()).unwrap();
+    assert_eq!(query.buffered_bytes(), 14);
+    drop(kept);
+    assert_eq!(query.buffered_bytes(), 7);
+}
+
+#[test]
+fn what_is_asked_for_ahead_fits_by_the_size_of_pages_that_came() {
+    let text = QueryText {
+        order: "$".into(),
+        ..QueryText::default()
+    };
+    let budgets = Budgets {
+        buffer_bytes_max: 120,
+        pages_ahead: 3,
+        page_bytes_hint: 1,
+        ..Budgets::default()
+    };
+    let mut query = Query::new(compile(&text), budgets);
+    for _ in 0..3 {
+        let options = SourceOptions {
+            sorted: true,
+            ..SourceOptions::default()
+        };
+        query.add_source(options).unwrap();
+    }
+    let mut ahead = 0;
+    for round in 0..20 {
+        let needs = match query.next(Bounds::default()).unwrap() {
+            Step::Need(needs) => needs,
+            other => {
+                drop(other);
+                query.needs()
+            }
+        };
+        for need in needs {
+            ahead += usize::from(!need.required);
+            let page = format!("[{:28}]", 10 * round + need.source.0);
+            let taken = query.enqueue(need.source, Bytes::from(page), Some(Bytes::new()));
+            assert!(taken.is_ok(), "round {round}: {taken:?}");
+            assert!(query.buffered_bytes() <= 120);
+        }
+    }
+    assert!(ahead > 0);
+}
+
+#[test]
+fn a_sort_with_a_limit_lets_pages_go() {
+    let text = QueryText {
+        order: "$".into(),
+        limit: Some(2),
+        ..QueryText::default()
+    };
+    let mut query = Query::new(compile(&text), Budgets::default());
+    let source = query.add_source(SourceOptions::default()).unwrap();
+    for page in 0..100 {
+        let text = format!("[{},{}]", 1000 - page, 2000 - page);
+        query
+            .enqueue(source, Bytes::from(text), Some(Bytes::new()))
+            .unwrap();
+        assert!(matches!(
+            query.next(Bounds::default()).unwrap(),
+            Step::Need(_)
+        ));
+        assert!(query.buffered_bytes() <= 22, "{}", query.buffered_bytes());
+    }
+    query.finish(source).unwrap();
+    let page = ready(&mut query);
+    let items: Vec<&[u8]> = page.iter().collect();
+    assert_eq!(items, [b"901", b"902"]);
+}
+
+#[test]
+fn a_sort_above_its_budget_fails_and_stays_so() {
+    let text = QueryText {
+        order: "$".into(),
+        ..QueryText::default()
+    };
+    let budgets = Budgets {
+        sort_bytes_max: 10,
+        ..Budgets::default()
+    };
+    let mut query = Query::new(compile(&text), budgets);
+    let source = query.add_source(SourceOptions::default()).unwrap();
+    for _ in 0..2 {
+        query
+            .enqueue(source, Bytes::from_static(b"[1,2,3]"), Some(Bytes::new()))
+            .unwrap();
+    }
+    for _ in 0..2 {
+        let error = query.next(Bounds::default()).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::SortBudget);
+    }
+    assert_eq!(query.buffered_bytes(), 0);
+}
+
+/// Of small items most of what is held is not the page.
+#[test]
+fn a_sort_counts_what_it_knows_of_each_item() {
+    let text = QueryText {
+        order: "$".into(),
+        ..QueryText::default()
+    };
+    let budgets = Budgets {
+        sort_bytes_max: 50_000,
+        ..Budgets::default()
+    };
+    let run = |count: usize| {
+        let mut query = Query::new(compile(&text), budgets);
+        let source = query.add_source(SourceOptions::default()).unwrap();
+        let page = format!("[{}]", vec!["1"; count].join(","));
+        query.enqueue(source, Bytes::from(page), None).unwrap();
+        query.next(Bounds::default())
+    };
+    assert!(run(100).is_ok());
+    let error = run(2000).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::SortBudget);
+}
+
+#[test]
+fn frames_bring_their_properties_and_are_not_read() {
+    let text = QueryText {
+        filter: "meta('key') != 'b'".into(),
+        order: "meta.offset desc".into(),
+        ..QueryText::default()
+    };
+    let plan = compile(&text);
+    let names: Vec<&str> = plan.meta_names().collect();
+    assert_eq!(names, ["key", "offset"]);
+    let mut query = Query::new(Arc::clone(&plan), Budgets::default());
+    let options = SourceOptions {
+        shape: Shape::Framed,
+        ..SourceOptions::default()
+    };
+    let source = query.add_source(options).unwrap();
+    // Not JSON, and one record without a value.
+    let bytes = Bytes::from_static(b"aVALUEbVALUEc");
+    let span = |offset, len| Span { offset, len };
+    let meta = |offset, at| [Meta::Bytes(span(at, 1)), Meta::Number(offset)];
+    let frames = Frames {
+        spans: vec![span(1, 5), span(7, 5), span(0, 0)],
+        meta: [meta(9, 0), meta(10, 6), meta(11, 12)].concat(),
+        starts: Vec::new(),
+        ..Frames::default()
+    };
+    let page = |frames: &Frames| PageIn {
+        bytes: bytes.clone(),
+        frames: Some(frames.clone()),
+    };
+    let mut short = frames.clone();
+    short.meta.pop();
+    assert!(query.enqueue(source, page(&short), None).is_err());
+    query.enqueue(source, page(&frames), None).unwrap();
+    let results = ready(&mut query);
+    let items: Vec<(&[u8], u32)> = results
+        .items()
+        .iter()
+        .map(|item| (results.bytes(item), item.index))
+        .collect();
+    assert_eq!(items, [(&b""[..], 2), (&b"VALUE"[..], 0)]);
+}
+
+#[test]
+fn result_pages_go_anywhere() {
+    fn anywhere<T: Send + Sync + 'static>() {}
+    fn moves<T: Send>() {}
+    anywhere::<ResultPage>();
+    moves::<Query>();
+}
+
+#[test]
+fn a_query_that_failed_gives_no_token_and_takes_no_page() {
+    let back = Arc::new(AtomicUsize::new(0));
+    let plan = compile(&QueryText::default());
+    let mut query = Query::new(plan, Budgets::default());
+    let source = query.add_source(SourceOptions::default()).unwrap();
+    let more = Some(Bytes::from_static(b"more"));
+    query.enqueue(source, lend("[1,2,3]", &back), more).unwrap();
+    let one = Bounds {
+        items_max: 1,
+        ..Bounds::default()
+    };
+    drop(query.next(one).unwrap());
+    query.token().unwrap();
+    query.cancel();
+    // The items that are left went with their page: no place says so.
+    assert_eq!(query.token().unwrap_err().code(), ErrorCode::NoToken);
+    let error = query.enqueue(source, lend("[4]", &back), None).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Cancelled);
+    assert_eq!(back.load(Ordering::SeqCst), 2);
+    assert_eq!(query.buffered_bytes(), 0);
+    let error = query.next(one).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Cancelled);
+}
+
+#[test]
+fn tokens_need_names_that_differ() {
+    let plan = compile(&QueryText::default());
+    let mut query = Query::new(Arc::clone(&plan), Budgets::default());
+    let source = query.add_source(SourceOptions::default()).unwrap();
+    let parts = vec![SourceOptions::default(), SourceOptions::default()];
+    let parts = query.replace(source, parts).unwrap();
+    // Names that are not given are numbers.
+    let names = parts.iter().map(|part| query.source_name(*part).unwrap());
+    assert!(names.eq([b"1", b"2"]));
+    query.token().unwrap();
+    let again = SourceOptions {
+        name: b"2".to_vec(),
+        ..SourceOptions::default()
+    };
+    query.add_source(again.clone()).unwrap();
+    assert_eq!(query.token().unwrap_err().code(), ErrorCode::NoToken);
+    assert!(query.explain().no_token.is_some());
+
+    let mut query = Query::new(Arc::clone(&plan), Budgets::default());
+    query.add_source(again.clone()).unwrap();
+    let token = query.token().unwrap();
+    let mut query = Query::resume(plan, Budgets::default(), &token).unwrap();
+    query.add_source(again.clone()).unwrap();
+    let error = query.add_source(again).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::BadOption);
+}
+
+#[test]
+fn a_page_that_is_not_wanted_any_more_is_refused_and_changes_nothing() {
+    let plan = compile(&QueryText {
+        filter: "@.n > 1".into(),
+        ..QueryText::default()
+    });
+    let mut query = Query::new(plan, Budgets::default());
+    let source = query.add_source(SourceOptions::default()).unwrap();
+    let stop = Arc::new(AtomicBool::new(true));
+    query.stop_by(Arc::clone(&stop));
+    let page = Bytes::from_static(b"[{\"n\":1},{\"n\":2}]");
+    let error = query.enqueue(source, page.clone(), None).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Cancelled);
+    assert_eq!(error.place().item, None);
+    stop.store(false, Ordering::SeqCst);
+    query.enqueue(source, page, None).unwrap();
+    assert_eq!(ready(&mut query).iter().count(), 1);
+}
