@@ -6,7 +6,7 @@
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 
-/// Directory names that hold nothing written by hand.
+/// Names of directories that hold nothing written by hand (`.git` is a file in a linked work tree).
 const SKIPPED: &[&str] = &[
     ".git",
     "target",
@@ -35,10 +35,11 @@ pub(crate) fn files() -> anyhow::Result<Vec<String>> {
             let entry = entry?;
             let path = entry.path();
             let kind = entry.file_type()?;
+            if SKIPPED.iter().any(|skipped| entry.file_name() == *skipped) {
+                continue;
+            }
             if kind.is_dir() {
-                if !SKIPPED.iter().any(|skipped| entry.file_name() == *skipped) {
-                    queue.push(path);
-                }
+                queue.push(path);
             } else if kind.is_file()
                 && let Ok(relative) = path.strip_prefix(&root)
                 && let Some(name) = relative.to_str()

@@ -331,10 +331,10 @@ fn key(from: &mut Reader<'_>) -> Result<OwnedKey, Short> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 mod tests {
+    use super::{At, Mark, TOKEN_KEY_BYTES_MAX, Token};
     use crate::key::{Key, Kind, Literal, OwnedKey, Reduced, Strings};
     use crate::load::Boundary;
     use crate::source::Seat;
-    use super::{At, Mark, TOKEN_KEY_BYTES_MAX, Token};
     use crate::{Plan, QueryText};
     use bytes::Bytes;
     use weir_core::ErrorCode;
