@@ -10,9 +10,10 @@ use crate::view::PacketView;
 
 /// Collects the bytes of a circuit and hands out one packet after the other.
 ///
-/// It holds at most the packet that is being received and what was fed behind it; how large that
-/// packet may become is what the limits say, checked on the byte that announces it. Works under any
-/// I/O, blocking or not: feed what was read, take packets until there is none, read on.
+/// It holds the packet that is being received, what was fed after it, and at most as many bytes again
+/// of packets that were handed out. The limits bound the size of a packet, checked on the byte that
+/// announces it. After an error it holds nothing. Works under any I/O, blocking or not: feed the
+/// bytes that were read, take packets until there is none, read on.
 ///
 /// ```
 /// use weir_psyc::PacketReader;
@@ -34,6 +35,7 @@ pub struct PacketReader {
     /// Bytes at the front that were handed out already.
     done: usize,
     parser: Parser,
+    failed: Option<ParseError>,
 }
 
 impl Default for PacketReader {
@@ -54,20 +56,53 @@ impl PacketReader {
             buffer: Vec::new(),
             done: 0,
             parser: Parser::with_limits(Mode::Full, limits),
+            failed: None,
         }
     }
 
-    /// Appends bytes that were received.
+    /// Appends bytes that were received; after an error it drops them.
+    ///
+    /// Moves the bytes that wait only when at least as many were handed out, so that over the life
+    /// of the stream no more bytes are moved than were fed.
     pub fn feed(&mut self, bytes: &[u8]) {
-        self.buffer.drain(..self.done);
-        self.done = 0;
+        if self.failed.is_some() {
+            return;
+        }
+        if self.done >= self.pending() {
+            self.buffer.drain(..self.done);
+            self.done = 0;
+        }
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole packet, or `None` until more is fed. An error repeats for ever: nothing
-    /// behind it can be trusted. Linear over the life of the stream; the bytes of a packet are
-    /// looked at twice, sized ones not at all.
+    /// The next whole packet, or `None` until more is fed. An error drops the bytes that are held
+    /// and repeats on each further call: nothing after it can be trusted. Linear over the life of
+    /// the stream; the bytes of a packet are looked at twice, sized ones not at all.
     pub fn next_packet(&mut self) -> Result<Option<PacketView<'_>>, ParseError> {
+        let size = match self.next_size() {
+            Ok(Some(size)) => size,
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                self.failed = Some(error);
+                self.buffer = Vec::new();
+                self.done = 0;
+                return Err(error);
+            }
+        };
+        let limits = *self.parser.limits();
+        let packet = self
+            .buffer
+            .get(self.done..)
+            .and_then(|rest| rest.get(..size));
+        self.done += size;
+        Ok(PacketView::parse_with(packet.unwrap_or_default(), limits)?.map(|(view, _)| view))
+    }
+
+    /// Bytes of the next packet, when all of them are there.
+    fn next_size(&mut self) -> Result<Option<usize>, ParseError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
         let rest = self.buffer.get(self.done..).unwrap_or_default();
         loop {
             match self.parser.step(rest) {
@@ -77,11 +112,7 @@ impl PacketReader {
                 _ => {}
             }
         }
-        let size = self.parser.release();
-        let packet = rest.get(..size).unwrap_or_default();
-        self.done += size;
-        let limits = *self.parser.limits();
-        Ok(PacketView::parse_with(packet, limits)?.map(|(view, _)| view))
+        Ok(Some(self.parser.release()))
     }
 
     /// Bytes held that belong to no packet handed out so far.
@@ -89,8 +120,56 @@ impl PacketReader {
         self.buffer.len() - self.done
     }
 
-    /// Whether the stream may end here: behind a packet, or before the first one.
+    /// Whether the stream may end here: after a packet, or before the first one.
     pub fn is_clean(&self) -> bool {
-        self.pending() == 0 && self.parser.is_clean()
+        self.failed.is_none() && self.pending() == 0 && self.parser.is_clean()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PacketReader;
+
+    const PACKET: &[u8] = b"|\n";
+    const PACKETS: usize = 4096;
+
+    /// One packet is taken for each one that is fed, with many more waiting.
+    #[test]
+    fn a_backlog_is_moved_no_more_than_it_is_long() {
+        let mut reader = PacketReader::new();
+        reader.feed(&PACKET.repeat(PACKETS));
+        let (mut fed, mut moved) = (PACKET.len() * PACKETS, 0);
+        for _ in 0..PACKETS {
+            let (before, pending) = (reader.done, reader.pending());
+            reader.feed(PACKET);
+            fed += PACKET.len();
+            if before > 0 && reader.done == 0 {
+                moved += pending;
+            }
+            assert!(matches!(reader.next_packet(), Ok(Some(_))));
+        }
+        assert!(moved <= fed, "{moved} bytes moved of {fed} fed");
+        assert!(reader.buffer.len() <= 2 * reader.pending() + PACKET.len());
+        for _ in 0..PACKETS {
+            assert!(matches!(reader.next_packet(), Ok(Some(_))));
+        }
+        assert!(matches!(reader.next_packet(), Ok(None)));
+        assert!(reader.is_clean());
+    }
+
+    #[test]
+    fn nothing_is_kept_after_an_error() {
+        let mut reader = PacketReader::new();
+        reader.feed(b"|\n");
+        reader.feed(b"= no modifier\n");
+        assert!(matches!(reader.next_packet(), Ok(Some(_))));
+        let error = reader.next_packet().err();
+        assert!(error.is_some());
+        for _ in 0..16 {
+            reader.feed(&[b'x'; 4096]);
+            assert_eq!(reader.next_packet().err(), error);
+        }
+        assert_eq!((reader.pending(), reader.buffer.capacity()), (0, 0));
+        assert!(!reader.is_clean());
     }
 }
