@@ -483,9 +483,11 @@ export class Query {
   /**
    * `fetch` is asked for the pages that are needed. It gives them, or hands in, finishes or replaces its
    * source itself and gives nothing; when nothing came of any, or there is no `fetch`: BAD_OPTION.
+   * `fetch` gets `signal` as well. When that is aborted, the running calls of `fetch` are not awaited
+   * any longer: the generator throws the signal's reason, and the query can be read on.
    */
   pages(
-    fetch?: (need: Need) => Promise<Fetched | undefined> | Fetched | undefined,
+    fetch?: (need: Need, options: Waiting) => Promise<Fetched | undefined> | Fetched | undefined,
     options?: Bounds & Waiting,
   ): AsyncGenerator<Page, void>
   token(): Buffer

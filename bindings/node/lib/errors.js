@@ -72,17 +72,20 @@ async function settle(body) {
   }
 }
 
-/** The same; a signal ends the wait, not what is waited for. */
-function abortable(signal, body) {
-  if (!signal) return settle(body)
+/** Waits for what `body` gives; a signal ends the wait, not what is waited for. */
+async function abortable(signal, body) {
+  if (!signal) return body()
   signal.throwIfAborted()
-  return new Promise((resolve, reject) => {
-    const aborted = () => reject(signal.reason)
-    signal.addEventListener('abort', aborted, { once: true })
-    settle(body)
-      .then(resolve, reject)
-      .finally(() => signal.removeEventListener('abort', aborted))
+  let aborted
+  const ended = new Promise((_, reject) => {
+    aborted = () => reject(signal.reason)
+    signal.addEventListener('abort', aborted)
   })
+  try {
+    return await Promise.race([body(), ended])
+  } finally {
+    signal.removeEventListener('abort', aborted)
+  }
 }
 
 module.exports = {

@@ -2,7 +2,7 @@
 // The query engine over pages from anywhere.
 
 const native = require('./native.js')
-const { call, settle } = require('./errors.js')
+const { abortable, call, settle } = require('./errors.js')
 const { big, bytes, maybeBytes, settings, Room } = require('./values.js')
 
 /** Bytes above which a page is scanned beside the event loop. */
@@ -134,7 +134,10 @@ class Query {
   needs() {
     return call(() => this.#inner.needs()).map((need) => this.#need(need))
   }
-  /** The results, page by page; `fetch` is asked for what is needed, for all at a time. */
+  /**
+   * The results, page by page; `fetch` is asked for what is needed, for all at a time. It gets the
+   * signal, which also ends the wait for a `fetch` that does not follow it.
+   */
   async *pages(fetch, { signal, ...bounds } = {}) {
     for (;;) {
       signal?.throwIfAborted()
@@ -147,7 +150,8 @@ class Query {
       const { number } = step.needs[0].source
       if (!fetch) call(() => this.#inner.starved(number, false))
       const before = this.#handed
-      const fetched = await Promise.all(step.needs.map((need) => fetch(need)))
+      const all = () => Promise.all(step.needs.map((need) => fetch(need, { signal })))
+      const fetched = await abortable(signal, all)
       for (const [at, found] of fetched.entries()) {
         if (!found) continue
         const [page, next] = found

@@ -250,6 +250,34 @@ test('needs are fetched together, and pages come back', async () => {
   assert.strictEqual(most, 2)
 })
 
+test('a signal ends a fetch that runs, and is handed to it', { timeout: 60_000 }, async () => {
+  const query = new weir.Query()
+  query.addSource({ name: 'north' })
+  const controller = new AbortController()
+  let given
+  const fetch = (need, { signal }) => {
+    given = signal
+    queueMicrotask(() => controller.abort())
+    // A host that never answers, whatever the signal says.
+    return new Promise(() => {})
+  }
+  const found = collect(query.pages(fetch, { signal: controller.signal }))
+  await assert.rejects(found, { name: 'AbortError' })
+  assert.strictEqual(given, controller.signal)
+  // The query stays good, and asks for the page again.
+  assert.deepStrictEqual(query.next().needs.map((need) => need.source.name), ['north'])
+  // An error of `fetch` after the end is nobody's.
+  const again = new AbortController()
+  let late
+  const failing = () => new Promise((_, reject) => {
+    late = reject
+    queueMicrotask(() => again.abort(new Error('enough')))
+  })
+  await assert.rejects(collect(query.pages(failing, { signal: again.signal })), { message: 'enough' })
+  late(new Error('too late'))
+  await new Promise((resolve) => setImmediate(resolve))
+})
+
 test('a page that nobody hands in is an error', async () => {
   const idle = async () => {}
   for (const [fetch, message] of [

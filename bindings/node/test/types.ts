@@ -14,8 +14,8 @@ async function uses(): Promise<void> {
     page.release()
   }
   const query = new weir.Query({ order: '$.n', params: { p: 1 } })
-  const fetch = async (need: Need): Promise<Fetched | undefined> =>
-    need.required ? ['[]', need.continuation] : undefined
+  const fetch = async (need: Need, { signal }: weir.Waiting): Promise<Fetched | undefined> =>
+    need.required && !signal?.aborted ? ['[]', need.continuation] : undefined
   for await (const page of query.pages(fetch, { maxItems: 10 })) console.log(page.at(0)?.get('$.n'))
   const step = query.next()
   if (step.kind === 'need') step.needs[0].source.finish()
