@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use weir_scan::{Level, Limits, Path, Plan, ScanError, ScanErrorKind, Shape, Simd, Tag, scan};
 
 const VERDICTS: &str = include_str!("../../../vectors/scan/verdicts.txt");
+const ILL_FORMED: &str = include_str!("../../../vectors/scan/ill-formed.txt");
 const SHAPES: &str = include_str!("../../../vectors/scan/shapes.txt");
 
 /// Name, shape if given, page, and the lines of the answer.
@@ -112,6 +113,11 @@ fn verdict(name: &str, case: &Case, level: Level, simd: Simd) -> String {
     }
 }
 
+fn verdicts(case: &Case, simd: Simd) -> String {
+    verdict("structural", case, Level::Structural, simd)
+        + &verdict("strict", case, Level::Strict, simd)
+}
+
 fn listing(case: &Case, simd: Simd) -> String {
     let shown = |bytes: &[u8]| {
         let text = String::from_utf8(bytes.to_vec()).unwrap();
@@ -149,9 +155,14 @@ fn check(text: &str, least: usize, answer: impl Fn(&Case, Simd) -> String) {
 
 #[test]
 fn each_level_says_what_the_vectors_say() {
-    check(VERDICTS, 100, |case, simd| {
-        verdict("structural", case, Level::Structural, simd)
-            + &verdict("strict", case, Level::Strict, simd)
+    check(VERDICTS, 100, verdicts);
+}
+
+#[test]
+fn what_is_not_utf_8_is_refused_as_the_vectors_say() {
+    check(ILL_FORMED, 25, |case, simd| {
+        assert!(std::str::from_utf8(&case.page).is_err(), "{}", case.name);
+        verdicts(case, simd)
     });
 }
 
