@@ -16,7 +16,7 @@ use weir_protocol::ANSWER_BYTES_MAX;
 use weir_store::{Ask, Claimed, StoreError};
 
 use crate::access::{Principal, Right};
-use crate::admission::Permit;
+use crate::limits::admission::Permit;
 use crate::security::{Denied, now_ms};
 use crate::shared::Shared;
 

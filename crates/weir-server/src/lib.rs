@@ -13,22 +13,21 @@
 #![forbid(unsafe_code)]
 
 mod access;
-mod admission;
 mod claiming;
 mod config;
-mod edge;
 mod error;
-mod guests;
+mod http;
+mod limits;
 mod listing;
 mod local;
 pub mod logs;
 mod metrics;
 mod native;
-mod pace;
-mod room;
+mod resources;
 #[allow(dead_code, reason = "some of it is for tests and tools")]
 pub mod security;
 mod server;
+mod service;
 mod sessions;
 mod shared;
 mod turns;
@@ -39,4 +38,4 @@ pub use server::{Bound, Server};
 
 /// For fuzzers and tests; no part of the interface.
 #[doc(hidden)]
-pub use edge::{pieces, stack};
+pub use http::{pieces, stack};

@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::edge::{Method, RESOURCES, Resource};
+use crate::http::head::Method;
+use crate::resources::route::{self, RESOURCES, Resource};
 use crate::security::Audit;
 use crate::shared::Shared;
 
@@ -298,7 +299,7 @@ impl Metrics {
 }
 
 fn label(resource: usize) -> &'static str {
-    crate::edge::label(resource)
+    route::label(resource)
 }
 
 /// Microseconds as a decimal number of seconds.

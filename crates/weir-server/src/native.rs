@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use weir_core::ClientId;
 
 use crate::access::Principal;
-use crate::guests::{Guests, Seat};
+use crate::limits::guests::{Guests, Seat};
 use crate::local::LocalSocket;
 use crate::security::Door;
 use crate::shared::{Phase, Shared};

@@ -19,7 +19,7 @@ use crate::error::ServerError;
 use crate::local::LocalSocket;
 use crate::security::{LOOK_EVERY, Security};
 use crate::shared::{Phase, Shared};
-use crate::{edge, native};
+use crate::{http, native};
 
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: u32 = 4096;
@@ -294,7 +294,7 @@ async fn run(
     let mut ports = tokio::task::JoinSet::new();
     if let Some(listener) = http {
         let phase = shared.phase.subscribe();
-        ports.spawn(edge::serve(listener, Arc::clone(&shared), phase));
+        ports.spawn(http::listen::serve(listener, Arc::clone(&shared), phase));
     }
     if native.is_some() || local.is_some() {
         let phase = shared.phase.subscribe();

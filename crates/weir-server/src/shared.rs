@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use weir_core::Intention;
 use weir_store::{Proposal, Store, StoreError};
 
-use crate::admission::{Admission, Permit};
 use crate::config::ServerConfig;
+use crate::limits::admission::{Admission, Permit};
 use crate::metrics::Metrics;
 use crate::security::{Denied, Principal, Right, Security};
 use crate::sessions::Sessions;

@@ -11,7 +11,7 @@ use weir_store::{Proposal, StoreError};
 
 use super::buffer::{OUT_BYTES_HIGH, Outgoing};
 use super::refuse;
-use crate::admission::Permit;
+use crate::limits::admission::Permit;
 
 /// Bytes of lines after which a COMMITTED is sent and another one begun.
 const LINES_BYTES: usize = 64 << 10;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::Port;
-use crate::admission::{Admission, Permit};
 use crate::config::ServerConfig;
-use crate::pace::Pace;
-use crate::room::SMALL_BYTES;
+use crate::limits::admission::{Admission, Permit};
+use crate::limits::pace::Pace;
+use crate::limits::room::SMALL_BYTES;
 
 /// Bytes that a connection reads into at first. An idle one keeps none.
 const FIRST_BYTES: usize = 8 << 10;

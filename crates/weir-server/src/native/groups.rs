@@ -26,8 +26,8 @@ use super::connection::Connection;
 use super::guard;
 use super::refuse::{self, Refused};
 use crate::access::Right;
-use crate::admission::Permit;
 use crate::claiming::{self, Claim, NoLook};
+use crate::limits::admission::Permit;
 use crate::shared::Phase;
 
 /// What a claim came to.

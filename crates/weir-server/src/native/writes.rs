@@ -13,7 +13,7 @@ use super::answers::Waiting;
 use super::connection::Connection;
 use super::guard;
 use super::refuse::{self, Refused};
-use crate::admission::Permit;
+use crate::limits::admission::Permit;
 use crate::shared::Phase;
 
 /// Programs that one write may bring: each is compiled, and kept until the

@@ -19,7 +19,7 @@ use weir_store::Store;
 
 use super::moment::{now_ms, rfc3339};
 use super::rate::{Bucket, SECOND_NS};
-use crate::admission::Admission;
+use crate::limits::admission::Admission;
 
 /// Name of the topic.
 pub const AUDIT_TOPIC: &str = ".weir.audit";

@@ -1,0 +1,31 @@
+//! HTTP as transport: connections, heads, bodies, codings and answers.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `listen`, `h1`, `h2` | connections |
+//! | `head`, `query`, `accept`, `prefer`, `origin` | parts of a request |
+//! | `coding`, `json`, `base64`, `date` | encodings |
+//! | `problem`, `reply` | answers |
+//! | `offload` | work that would block the reactor |
+//! | `stack` | the connections alone, for the lab |
+
+pub(crate) mod accept;
+pub(crate) mod base64;
+pub(crate) mod coding;
+pub(crate) mod date;
+pub(crate) mod h1;
+pub(crate) mod h2;
+pub(crate) mod head;
+pub(crate) mod json;
+pub(crate) mod listen;
+pub(crate) mod offload;
+pub(crate) mod origin;
+pub(crate) mod prefer;
+pub(crate) mod problem;
+pub(crate) mod query;
+pub(crate) mod reply;
+#[doc(hidden)]
+pub mod stack;
+
+#[doc(hidden)]
+pub use self::h1::pieces;

@@ -1,0 +1,328 @@
+//! Content codings, both directions.
+//!
+//! A body is decoded up to the limit of its resource and not a byte further;
+//! one that grows beyond all reason is refused early. Large pieces of work run
+//! on threads that may block.
+
+use std::io::{self, Read, Write};
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+use flate2::write::{GzEncoder, ZlibEncoder};
+
+use super::accept;
+use super::head::Known;
+use super::offload;
+use super::problem::{Kind, Problem};
+use super::reply::{Body, Reply};
+use crate::limits::room::Room;
+use crate::limits::{
+    CODINGS_MAX, COMPRESS_FROM_BYTES, INLINE_WORK_BYTES, RATIO_FROM_BYTES, RATIO_MAX,
+    ZSTD_WINDOW_LOG_MAX,
+};
+use crate::service::{Call, busy};
+
+/// A coding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coding {
+    Zstd,
+    Gzip,
+    Deflate,
+}
+
+/// Those that answers come in, the best first.
+const OFFERS: &[(&str, Coding)] = &[
+    ("zstd", Coding::Zstd),
+    ("gzip", Coding::Gzip),
+    ("deflate", Coding::Deflate),
+];
+
+/// What requests may come in.
+const TAKEN: &str = "zstd, gzip, deflate";
+
+impl Coding {
+    fn read(name: &str) -> Option<Self> {
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        if is("gzip") || is("x-gzip") {
+            Some(Self::Gzip)
+        } else if is("deflate") {
+            Some(Self::Deflate)
+        } else if is("zstd") {
+            Some(Self::Zstd)
+        } else {
+            None
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Zstd => "zstd",
+            Self::Gzip => "gzip",
+            Self::Deflate => "deflate",
+        }
+    }
+}
+
+/// The codings of a request, in the order in which they were applied.
+pub(crate) fn of_request(call: &Call) -> Result<Vec<Coding>, Problem> {
+    let mut codings = Vec::new();
+    for name in call.head.list(Known::ContentEncoding) {
+        if name.eq_ignore_ascii_case("identity") {
+            continue;
+        }
+        match Coding::read(name) {
+            Some(coding) if codings.len() < CODINGS_MAX => codings.push(coding),
+            _ => return Err(Problem::new(Kind::Coding, "").field("accept-encoding", TAKEN)),
+        }
+    }
+    Ok(codings)
+}
+
+/// Undoes the codings of a body. `room` is what the body takes.
+pub(crate) async fn decode(
+    call: &Call,
+    body: Bytes,
+    max: usize,
+    room: &mut Room<'_>,
+) -> Result<Bytes, Problem> {
+    let codings = of_request(call)?;
+    if codings.is_empty() {
+        return Ok(body);
+    }
+    // How much comes of it is not known before.
+    let most = body.len().saturating_mul(RATIO_MAX).max(RATIO_FROM_BYTES);
+    room.cover(body.len() + most.min(max)).await.map_err(busy)?;
+    let body = offload::run(move || {
+        let mut body = body;
+        for coding in codings.iter().rev() {
+            body = undo(*coding, &body, max)?.into();
+        }
+        Ok(body)
+    })
+    .await?;
+    room.cover(body.len()).await.map_err(busy)?;
+    Ok(body)
+}
+
+fn undo(coding: Coding, body: &[u8], max: usize) -> Result<Vec<u8>, Problem> {
+    match coding {
+        Coding::Gzip => all(MultiGzDecoder::new(body), body.len(), max),
+        Coding::Deflate => {
+            // Some send the bare stream without the header of zlib.
+            let zlib = matches!(body, [a, b, ..] if a & 15 == 8 && (u16::from(*a) << 8 | u16::from(*b)).is_multiple_of(31));
+            if zlib {
+                let mut decoder = ZlibDecoder::new(body);
+                let out = all(&mut decoder, body.len(), max)?;
+                ends(decoder.total_in(), body.len())?;
+                Ok(out)
+            } else {
+                let mut decoder = DeflateDecoder::new(body);
+                let out = all(&mut decoder, body.len(), max)?;
+                ends(decoder.total_in(), body.len())?;
+                Ok(out)
+            }
+        }
+        Coding::Zstd => {
+            let mut decoder = zstd::Decoder::with_buffer(body).map_err(|_| bad())?;
+            decoder
+                .window_log_max(ZSTD_WINDOW_LOG_MAX)
+                .map_err(|_| bad())?;
+            all(decoder, body.len(), max)
+        }
+    }
+}
+
+fn bad() -> Problem {
+    Problem::new(
+        Kind::BadCoding,
+        "the body is truncated, corrupted, or goes on behind its end",
+    )
+}
+
+fn ends(taken: u64, length: usize) -> Result<(), Problem> {
+    if taken == length as u64 {
+        Ok(())
+    } else {
+        Err(bad())
+    }
+}
+
+/// Everything a decoder gives, up to `max` bytes.
+fn all(mut decoder: impl Read, coded: usize, max: usize) -> Result<Vec<u8>, Problem> {
+    let mut out = Vec::new();
+    let mut piece = vec![0_u8; 32 << 10];
+    loop {
+        let got = match decoder.read(&mut piece) {
+            Ok(0) => return Ok(out),
+            Ok(got) => got,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => return Err(bad()),
+        };
+        out.extend_from_slice(piece.get(..got).unwrap_or_default());
+        if out.len() > max {
+            return Err(Problem::too_large("the decoded body", max));
+        }
+        if out.len() > RATIO_FROM_BYTES && out.len() / RATIO_MAX > coded {
+            return Err(Problem::new(Kind::Ratio, "").number("limit", RATIO_MAX as u64));
+        }
+    }
+}
+
+/// Whether compressing a type is of any use.
+fn is_worth(media_type: &str) -> bool {
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
+    essence.starts_with("text/")
+        || essence.ends_with("json")
+        || essence.ends_with("jsonl")
+        || essence.ends_with("xml")
+        || matches!(
+            essence,
+            "application/json-seq"
+                | "application/octet-stream"
+                | "application/wasm"
+                | "application/openmetrics-text"
+        )
+}
+
+/// Compresses an answer if the client likes that.
+pub(crate) async fn encode(call: &Call, mut reply: Reply) -> Result<Reply, Problem> {
+    if !call.head.has(Known::AcceptEncoding) {
+        return Ok(reply);
+    }
+    let choice = accept::coding(&call.head, OFFERS);
+    let Body::Bytes(bytes) = &reply.body else {
+        return Ok(reply);
+    };
+    let small = bytes.len() < COMPRESS_FROM_BYTES || reply.status != 200;
+    let worth = reply.get("content-type").is_some_and(is_worth);
+    let coding = match choice {
+        Err(()) if bytes.is_empty() => return Ok(reply),
+        Err(()) => {
+            return Err(Problem::new(
+                Kind::NotAcceptable,
+                "the plain form is ruled out, and so is every coding",
+            )
+            .field("accept-encoding", TAKEN));
+        }
+        Ok(None) => return Ok(reply),
+        Ok(Some(coding)) => coding,
+    };
+    if small || !worth {
+        return Ok(reply);
+    }
+    let plain = bytes.clone();
+    let work =
+        move || pack(coding, &plain).map_err(|_| Problem::new(Kind::Internal, "a coder failed"));
+    let coded = if bytes.len() <= INLINE_WORK_BYTES {
+        work()?
+    } else {
+        offload::run(work).await?
+    };
+    reply.body = Body::Bytes(coded.into());
+    reply.add("content-encoding", coding.name());
+    if reply.get("vary").is_none() {
+        reply.add("vary", "accept-encoding");
+    }
+    retag(&mut reply, coding);
+    Ok(reply)
+}
+
+fn pack(coding: Coding, plain: &[u8]) -> io::Result<Vec<u8>> {
+    match coding {
+        Coding::Zstd => zstd::encode_all(plain, 1),
+        Coding::Gzip => {
+            let mut encoder =
+                GzEncoder::new(Vec::with_capacity(plain.len() / 4), Compression::new(1));
+            encoder.write_all(plain)?;
+            encoder.finish()
+        }
+        Coding::Deflate => {
+            let mut encoder =
+                ZlibEncoder::new(Vec::with_capacity(plain.len() / 4), Compression::new(1));
+            encoder.write_all(plain)?;
+            encoder.finish()
+        }
+    }
+}
+
+/// A coded answer is another one, so it has another tag.
+fn retag(reply: &mut Reply, coding: Coding) {
+    let Some(tag) = reply.get("etag").map(str::to_owned) else {
+        return;
+    };
+    let Some(inner) = tag.strip_suffix('"') else {
+        return;
+    };
+    let (old, new) = (
+        format!("etag: {tag}\r\n"),
+        format!("etag: {inner}-{}\"\r\n", coding.name()),
+    );
+    if let Ok(text) = std::str::from_utf8(&reply.fields) {
+        reply.fields = text.replacen(&old, &new, 1).into_bytes();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn what_is_packed_is_unpacked_and_nothing_else() {
+        let plain: Vec<u8> = (0..50_000_u32)
+            .flat_map(|n| (n * 7 % 251).to_be_bytes())
+            .collect();
+        for coding in [Coding::Gzip, Coding::Deflate, Coding::Zstd] {
+            let packed = pack(coding, &plain).unwrap();
+            assert_eq!(undo(coding, &packed, plain.len()).unwrap(), plain);
+            let large = undo(coding, &packed, plain.len() - 1).unwrap_err();
+            assert_eq!(large.kind, Kind::TooLarge);
+            for cut in [0, 1, packed.len() / 2, packed.len() - 1] {
+                let short = undo(coding, packed.get(..cut).unwrap(), plain.len());
+                assert!(short.is_err() || cut == 0, "{coding:?} cut at {cut}");
+            }
+            let mut longer = packed.clone();
+            longer.extend_from_slice(b"rest");
+            assert_eq!(
+                undo(coding, &longer, plain.len()).unwrap_err().kind,
+                Kind::BadCoding,
+                "{coding:?}"
+            );
+        }
+        let bare = {
+            let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), Compression::new(6));
+            encoder.write_all(&plain).unwrap();
+            encoder.finish().unwrap()
+        };
+        assert_eq!(undo(Coding::Deflate, &bare, plain.len()).unwrap(), plain);
+    }
+
+    #[test]
+    fn a_bomb_ends_early() {
+        let bomb = vec![0_u8; 8 << 20];
+        for coding in [Coding::Gzip, Coding::Deflate, Coding::Zstd] {
+            let packed = match coding {
+                Coding::Zstd => pack(coding, &bomb).unwrap(),
+                Coding::Gzip => {
+                    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+                    encoder.write_all(&bomb).unwrap();
+                    encoder.finish().unwrap()
+                }
+                Coding::Deflate => {
+                    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
+                    encoder.write_all(&bomb).unwrap();
+                    encoder.finish().unwrap()
+                }
+            };
+            assert!(
+                matches!(
+                    undo(coding, &packed, usize::MAX).unwrap_err().kind,
+                    Kind::Ratio
+                ),
+                "{coding:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,598 @@
+//! A connection of HTTP/1.1.
+//!
+//! Requests are begun in the order in which they come and answered in that
+//! order; several that are there at once wait for the store together. Answers
+//! that are ready are gathered into one write. The state of a connection is two
+//! buffers and a deadline; an idle one keeps [`INPUT_BYTES`] and no more.
+//!
+//! What must never happen here: a wait without a deadline, a buffer that grows
+//! with what a client sends, a byte of one request taken for another's.
+
+mod body;
+mod chunked;
+#[doc(hidden)]
+pub mod pieces;
+mod responder;
+#[cfg(test)]
+mod slow;
+mod watch;
+
+use std::collections::VecDeque;
+use std::io;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::watch::Receiver;
+use tokio::time::Instant;
+
+use self::body::BodyReader;
+pub(crate) use self::body::Rewound;
+pub(crate) use self::responder::Responder;
+use self::watch::Watchdog;
+use super::head::{Bad, Framing, HeadLimits, Parsed, Scan, Version, parse};
+use super::reply::{Body, Reply, Source, reason};
+use crate::limits::pace::Pace;
+use crate::limits::room::{SMALL_BYTES, hold};
+use crate::limits::{
+    GATHER_BYTES, INLINE_BYTES, INPUT_BYTES, LINGER_SECONDS, PIPELINE_MAX, READ_BYTES,
+};
+use crate::service::{Input, Started};
+use crate::shared::Phase;
+
+/// Why a connection ends without another answer.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The other side is gone, or everything is done.
+    Closed,
+    /// Nothing came for too long.
+    Idle,
+}
+
+impl From<io::Error> for End {
+    fn from(_: io::Error) -> Self {
+        Self::Closed
+    }
+}
+
+/// The beginning of an HTTP/2 connection.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+pub(super) struct Connection<S, R> {
+    io: S,
+    input: BytesMut,
+    output: Vec<u8>,
+    scan: Scan,
+    watchdog: Watchdog,
+    host: R,
+    phase: Receiver<Phase>,
+    /// The client sends nothing more.
+    eof: bool,
+    /// Some of a body was not read; the next bytes are no request.
+    unread: bool,
+}
+
+/// A request whose answer is on its way.
+struct Waiting {
+    started: Started,
+    /// It changes something.
+    writes: bool,
+    version: Version,
+    keep_alive: bool,
+}
+
+/// Whether a request may begin before those that wait have ended, as if they
+/// had: writes go to the store in their order, and reads change nothing; but a
+/// read must see the writes before it.
+fn may_overtake(waiting: &VecDeque<Waiting>, writes: bool) -> bool {
+    waiting.iter().all(|one| match one.started {
+        Started::Commit(_) => writes,
+        Started::Later(_) => !writes && !one.writes,
+        Started::Done(_) | Started::Gone => true,
+    })
+}
+
+/// What the input holds.
+enum Found {
+    Nothing,
+    Refused(Bad),
+    Request(Box<Parsed>),
+}
+
+/// Takes the next head from the input.
+fn find(scan: &mut Scan, input: &mut BytesMut, limits: HeadLimits, fields_max: usize) -> Found {
+    let end = match scan.end(input, limits) {
+        Ok(None) => return Found::Nothing,
+        Ok(Some(end)) => end,
+        Err(bad) => return Found::Refused(bad),
+    };
+    *scan = Scan::default();
+    let parsed = parse(input.get(..end).unwrap_or_default(), fields_max);
+    input.advance(end);
+    match parsed {
+        Ok(parsed) => Found::Request(Box::new(parsed)),
+        Err(bad) => Found::Refused(bad),
+    }
+}
+
+/// Serves a connection until its end. Gives it back when it speaks HTTP/2,
+/// with what was read of it.
+pub(crate) async fn serve<S, R>(io: S, host: R, phase: Receiver<Phase>) -> Option<(S, Bytes)>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+    R: Responder,
+{
+    let patience = host.config().idle_timeout;
+    let mut connection = Connection {
+        io,
+        input: BytesMut::new(),
+        output: Vec::new(),
+        scan: Scan::default(),
+        watchdog: Watchdog::new(patience),
+        host,
+        phase,
+        eof: false,
+        unread: false,
+    };
+    if connection.is_http2().await.ok()? {
+        return Some((connection.io, connection.input.freeze()));
+    }
+    match connection.run().await {
+        Ok(()) | Err(End::Idle) => connection.linger().await,
+        Err(End::Closed) => {}
+    }
+    None
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> Connection<S, R> {
+    /// Reads until it is clear which protocol this is.
+    async fn is_http2(&mut self) -> Result<bool, End> {
+        loop {
+            let seen = self.input.len().min(PREFACE.len());
+            if self.input.get(..seen) != PREFACE.get(..seen) {
+                return Ok(false);
+            }
+            if seen == PREFACE.len() {
+                return Ok(true);
+            }
+            let config = self.host.config();
+            let patience = if seen == 0 {
+                config.idle_timeout
+            } else {
+                config.head_timeout
+            };
+            self.fill(Instant::now() + patience, seen == 0).await?;
+            if self.eof {
+                return Ok(false);
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_lines, reason = "one loop, read from top to bottom")]
+    async fn run(&mut self) -> Result<(), End> {
+        let mut waiting: VecDeque<Waiting> = VecDeque::new();
+        let mut held: Option<Box<Parsed>> = None;
+        let mut last = false;
+        let mut head_due: Option<Instant> = None;
+        loop {
+            // Begin what is there.
+            while !last && waiting.len() < PIPELINE_MAX {
+                let parsed = match held.take() {
+                    Some(parsed) => parsed,
+                    None => match self.find() {
+                        Found::Nothing => break,
+                        Found::Refused(bad) => {
+                            let started = Started::Done(self.host.refuse(bad));
+                            waiting.push_back(Waiting {
+                                started,
+                                writes: false,
+                                version: Version::H11,
+                                keep_alive: false,
+                            });
+                            last = true;
+                            break;
+                        }
+                        Found::Request(parsed) => parsed,
+                    },
+                };
+                head_due = None;
+                if !may_overtake(&waiting, parsed.head.method.writes()) {
+                    held = Some(parsed);
+                    break;
+                }
+                let whole = match parsed.framing {
+                    Framing::Length(length) => usize::try_from(length)
+                        .ok()
+                        .filter(|length| *length <= self.input.len()),
+                    Framing::Chunked => None,
+                };
+                if let Some(length) = whole {
+                    let Parsed {
+                        head, keep_alive, ..
+                    } = *parsed;
+                    let (version, writes) = (head.version, head.method.writes());
+                    let body = self.input.get(..length).unwrap_or_default();
+                    let started = self.host.start(head, body);
+                    self.input.advance(length);
+                    last |= !keep_alive;
+                    waiting.push_back(Waiting {
+                        started,
+                        writes,
+                        version,
+                        keep_alive,
+                    });
+                } else if waiting.is_empty() {
+                    last |= !parsed.keep_alive;
+                    last |= !self.exclusive(*parsed).await?;
+                } else {
+                    held = Some(parsed);
+                    break;
+                }
+            }
+            // Finish what was begun.
+            if let Some(front) = waiting.front_mut() {
+                let ready =
+                    std::future::poll_fn(|context| Poll::Ready(front.started.poll(context))).await;
+                let reply = match ready {
+                    Poll::Ready(reply) => reply,
+                    Poll::Pending => {
+                        self.flush().await?;
+                        let due = Instant::now() + self.host.config().store_timeout;
+                        let is_bound = front.started.expires();
+                        let expired = async {
+                            if !is_bound {
+                                std::future::pending::<()>().await;
+                            }
+                            self.watchdog.expired(due).await;
+                        };
+                        let done = std::future::poll_fn(|context| front.started.poll(context));
+                        let in_time = tokio::select! {
+                            biased;
+                            reply = done => Some(reply),
+                            () = expired => None,
+                        };
+                        match in_time {
+                            Some(reply) => reply,
+                            None => front.started.expire(),
+                        }
+                    }
+                };
+                // What was begun is carried out, so it is answered: only the
+                // last answer says that nothing follows.
+                let version = front.version;
+                last |= !front.keep_alive || reply.close || self.phase() >= Phase::Draining;
+                waiting.pop_front();
+                let keep_alive = !(last && waiting.is_empty());
+                let goes_on = self.answer(reply, version, keep_alive).await?;
+                if !goes_on {
+                    self.flush().await?;
+                    return Ok(());
+                }
+                continue;
+            }
+            self.flush().await?;
+            if last || self.eof || self.unread {
+                return Ok(());
+            }
+            let begun = self.scan.has_begun(&self.input);
+            if !begun {
+                self.rest();
+                if self.phase() >= Phase::Draining {
+                    return Ok(());
+                }
+            }
+            let now = Instant::now();
+            let config = self.host.config();
+            let due = if begun {
+                *head_due.get_or_insert(now + config.head_timeout)
+            } else {
+                now + config.idle_timeout
+            };
+            match self.fill(due, !begun).await {
+                Err(End::Idle) if begun => {
+                    self.host.timed_out("head");
+                    let reply = self.host.too_slow();
+                    self.answer(reply, Version::H11, false).await?;
+                    self.flush().await?;
+                    return Ok(());
+                }
+                other => other?,
+            }
+            if self.eof && !self.input.is_empty() && !self.could_end() {
+                // Half a request and no more to come.
+                return Ok(());
+            }
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+
+    /// Whether the input may hold a whole request although no more comes.
+    fn could_end(&mut self) -> bool {
+        let limits = self.head_limits();
+        let mut scan = self.scan;
+        !matches!(scan.end(&self.input, limits), Ok(None))
+    }
+
+    fn head_limits(&self) -> HeadLimits {
+        let config = self.host.config();
+        HeadLimits {
+            line_max: config.request_line_max.0,
+            head_max: config.head_max.0,
+        }
+    }
+
+    /// The next request of the input.
+    fn find(&mut self) -> Found {
+        let limits = self.head_limits();
+        let fields_max = self.host.config().head_fields_max;
+        find(&mut self.scan, &mut self.input, limits, fields_max)
+    }
+
+    /// A request whose body is not there yet: nothing else is done meanwhile.
+    async fn exclusive(&mut self, parsed: Parsed) -> Result<bool, End> {
+        let Parsed {
+            head,
+            framing,
+            keep_alive,
+            expects,
+        } = parsed;
+        let version = head.version;
+        self.flush().await?;
+        let host = self.host.clone();
+        let mut body = BodyReader::new(self, framing, expects);
+        let length = match framing {
+            Framing::Length(length) => Some(length),
+            Framing::Chunked => None,
+        };
+        // Boxed: what a request may need is no part of every idle connection.
+        let reply = Box::pin(host.call(head, Input::Source(&mut body), length)).await;
+        let (rest, lost) = body.rest();
+        if lost {
+            return Err(End::Closed);
+        }
+        self.unread = rest;
+        let ends = rest || reply.close || self.phase() >= Phase::Draining;
+        let goes_on = self.answer(reply, version, keep_alive && !ends).await?;
+        self.flush().await?;
+        Ok(goes_on)
+    }
+
+    /// Appends an answer to what is to be written. Returns whether the
+    /// connection goes on.
+    async fn answer(
+        &mut self,
+        reply: Reply,
+        version: Version,
+        mut keep_alive: bool,
+    ) -> Result<bool, End> {
+        let streams = matches!(reply.body, Body::Source(_));
+        // Without chunks only the end of the connection ends a body.
+        keep_alive &= !(streams && version == Version::H10);
+        self.write_head(&reply, version, keep_alive);
+        match reply.body {
+            Body::None | Body::Length(_) | Body::Omitted => {}
+            Body::Bytes(bytes) if bytes.len() <= INLINE_BYTES => {
+                self.output.extend_from_slice(&bytes);
+            }
+            Body::Bytes(bytes) => {
+                self.flush().await?;
+                self.write(&bytes).await?;
+            }
+            Body::Source(source) => self.stream(source, version).await?,
+        }
+        if self.output.len() >= GATHER_BYTES {
+            self.flush().await?;
+        }
+        Ok(keep_alive)
+    }
+
+    fn write_head(&mut self, reply: &Reply, version: Version, keep_alive: bool) {
+        let out = &mut self.output;
+        out.reserve(
+            reply.fields.len()
+                + 128
+                + INLINE_BYTES.min(
+                    reply
+                        .length()
+                        .map_or(0, |n| usize::try_from(n).unwrap_or(0)),
+                ),
+        );
+        out.extend_from_slice(b"HTTP/1.1 ");
+        super::json::number(out, reply.status.into());
+        out.push(b' ');
+        out.extend_from_slice(reason(reply.status).as_bytes());
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(&reply.fields);
+        match (&reply.body, reply.length()) {
+            // These have no body and no length.
+            _ if matches!(reply.status, 204 | 304) => {}
+            (_, Some(length)) => {
+                out.extend_from_slice(b"content-length: ");
+                super::json::number(out, length);
+                out.extend_from_slice(b"\r\n");
+            }
+            (Body::Source(_), None) if version != Version::H10 => {
+                out.extend_from_slice(b"transfer-encoding: chunked\r\n");
+            }
+            _ => {}
+        }
+        super::date::append(out);
+        if !keep_alive {
+            out.extend_from_slice(b"connection: close\r\n");
+        } else if version == Version::H10 {
+            out.extend_from_slice(b"connection: keep-alive\r\n");
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// Writes a body in pieces, each as soon as it is there.
+    async fn stream(&mut self, mut source: Box<dyn Source>, version: Version) -> Result<(), End> {
+        let chunked = version != Version::H10;
+        self.flush().await?;
+        loop {
+            let piece = if source.is_tail() {
+                self.piece_of_tail(source.as_mut()).await?
+            } else {
+                source.next().await
+            };
+            let Some(piece) = piece else { break };
+            if piece.is_empty() {
+                continue;
+            }
+            let piece = match self.host.admission() {
+                Some(admission) => hold(admission, piece).await.map_err(|_| End::Closed)?,
+                None => piece,
+            };
+            let large = piece.len() > INLINE_BYTES;
+            if chunked {
+                let size = format!("{:x}\r\n", piece.len());
+                self.output.extend_from_slice(size.as_bytes());
+            }
+            if large {
+                self.flush().await?;
+                self.write(&piece).await?;
+            } else {
+                self.output.extend_from_slice(&piece);
+            }
+            if chunked {
+                self.output.extend_from_slice(b"\r\n");
+            }
+            self.flush().await?;
+        }
+        if chunked {
+            self.output.extend_from_slice(b"0\r\n\r\n");
+        }
+        Ok(())
+    }
+
+    /// The next piece, unless the client goes away first.
+    async fn piece_of_tail(&mut self, source: &mut dyn Source) -> Result<Option<Bytes>, End> {
+        if self.input.len() >= INPUT_BYTES {
+            // It sends without end while it should listen.
+            return Ok(source.next().await);
+        }
+        self.input.reserve(256);
+        let next = source.next();
+        let gone = async {
+            loop {
+                match self.io.read_buf(&mut self.input).await {
+                    Ok(0) | Err(_) => return,
+                    Ok(_) if self.input.len() >= INPUT_BYTES => std::future::pending().await,
+                    Ok(_) => {}
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            piece = next => Ok(piece),
+            () = gone => Err(End::Closed),
+        }
+    }
+
+    /// Reads some more, until `due` at most. With `idle` the end of the server
+    /// ends the wait.
+    async fn fill(&mut self, due: Instant, idle: bool) -> Result<(), End> {
+        if self.input.capacity() - self.input.len() < INPUT_BYTES / 4 {
+            let more = self.input.len().clamp(INPUT_BYTES, READ_BYTES);
+            self.input.reserve(more);
+        }
+        let read = self.io.read_buf(&mut self.input);
+        tokio::select! {
+            biased;
+            got = read => {
+                self.eof = got? == 0;
+                Ok(())
+            }
+            () = self.watchdog.expired(due) => Err(End::Idle),
+            Ok(_) = self.phase.wait_for(|phase| idle && *phase >= Phase::Draining) => Err(End::Idle),
+        }
+    }
+
+    /// Gives memory back before a wait that may be long.
+    fn rest(&mut self) {
+        if self.input.is_empty() && self.input.capacity() != INPUT_BYTES {
+            self.input = BytesMut::new();
+        }
+        if self.output.capacity() > INPUT_BYTES {
+            self.output = Vec::new();
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), End> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        let output = std::mem::take(&mut self.output);
+        let written = self.write(&output).await;
+        self.output = output;
+        self.output.clear();
+        written
+    }
+
+    /// Writes all of it; a client that takes nothing for too long is cut off,
+    /// and so is one that takes much slowly, because others wait for the room.
+    async fn write(&mut self, mut bytes: &[u8]) -> Result<(), End> {
+        let holds = bytes.len() > SMALL_BYTES;
+        let mut pace = Pace::default();
+        while !bytes.is_empty() {
+            let config = self.host.config();
+            let due = Instant::now() + config.write_timeout;
+            let due = pace.until(holds, config).map_or(due, |held| held.min(due));
+            let written = tokio::select! {
+                biased;
+                written = self.io.write(bytes) => written?,
+                () = self.watchdog.expired(due) => {
+                    self.host.timed_out("write");
+                    return Err(End::Closed);
+                }
+            };
+            if written == 0 {
+                return Err(End::Closed);
+            }
+            pace.moved(written);
+            bytes = bytes.get(written..).unwrap_or_default();
+        }
+        // Under TLS some of it may still be in the session.
+        let due = Instant::now() + self.host.config().write_timeout;
+        tokio::select! {
+            biased;
+            flushed = self.io.flush() => Ok(flushed?),
+            () = self.watchdog.expired(due) => {
+                self.host.timed_out("write");
+                Err(End::Closed)
+            }
+        }
+    }
+
+    /// Ends the connection so that the last answer arrives: what the client
+    /// still sends is read for a while, else the system would take the answer
+    /// back.
+    async fn linger(&mut self) {
+        let until = Instant::now() + Duration::from_secs(LINGER_SECONDS);
+        // The farewell of TLS waits for a client that takes nothing.
+        let shut = tokio::select! {
+            biased;
+            shut = self.io.shutdown() => shut,
+            () = self.watchdog.expired(until) => return,
+        };
+        if shut.is_err() || self.eof {
+            return;
+        }
+        let mut waste = BytesMut::with_capacity(INPUT_BYTES);
+        loop {
+            waste.clear();
+            let got = tokio::select! {
+                biased;
+                got = self.io.read_buf(&mut waste) => got,
+                () = self.watchdog.expired(until) => return,
+            };
+            if !matches!(got, Ok(1..)) {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The body of a request, read as it comes.
+
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::chunked::{Chunked, Step};
+use super::{Connection, End, Responder};
+use crate::http::head::Framing;
+use crate::http::reply::Boxed;
+use crate::limits::READ_BYTES;
+use crate::limits::pace::BodyPace;
+use crate::service::{BodyError, BodySource};
+
+/// What is left of a body.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Left {
+    Length(u64),
+    Chunks(Chunked),
+    Nothing,
+}
+
+impl Left {
+    /// All of a body.
+    pub(super) fn new(framing: Framing) -> Self {
+        match framing {
+            Framing::Length(0) => Self::Nothing,
+            Framing::Length(length) => Self::Length(length),
+            Framing::Chunked => Self::Chunks(Chunked::default()),
+        }
+    }
+
+    /// What the input holds of the body; empty: more is needed; `None`: the
+    /// body is over.
+    pub(super) fn take(&mut self, input: &mut BytesMut) -> Result<Option<Bytes>, BodyError> {
+        match self {
+            Self::Nothing => Ok(None),
+            Self::Length(length) => {
+                let take = usize::try_from(*length)
+                    .unwrap_or(usize::MAX)
+                    .min(input.len());
+                *length -= take as u64;
+                if *length == 0 {
+                    *self = Self::Nothing;
+                }
+                Ok(Some(input.split_to(take).freeze()))
+            }
+            Self::Chunks(chunked) => match chunked.step(input) {
+                Ok(Step::Data(bytes)) => Ok(Some(bytes)),
+                Ok(Step::Need) => Ok(Some(Bytes::new())),
+                Ok(Step::End) => {
+                    *self = Self::Nothing;
+                    Ok(None)
+                }
+                Err(_) => Err(BodyError::Framing),
+            },
+        }
+    }
+}
+
+/// Reads a body from its connection, within the times that are allowed.
+pub(super) struct BodyReader<'a, S, R> {
+    connection: &'a mut Connection<S, R>,
+    left: Left,
+    /// The client waits for a 100.
+    expects: bool,
+    pace: BodyPace,
+    /// The connection is gone.
+    lost: bool,
+}
+
+impl<'a, S, R> BodyReader<'a, S, R> {
+    pub(super) fn new(
+        connection: &'a mut Connection<S, R>,
+        framing: Framing,
+        expects: bool,
+    ) -> Self {
+        Self {
+            connection,
+            left: Left::new(framing),
+            expects,
+            pace: BodyPace::default(),
+            lost: false,
+        }
+    }
+
+    /// Whether some of the body was not read, and whether the connection is
+    /// gone.
+    pub(super) fn rest(&self) -> (bool, bool) {
+        (!matches!(self.left, Left::Nothing), self.lost)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> BodyReader<'_, S, R> {
+    async fn read(&mut self) -> Result<Option<Bytes>, BodyError> {
+        if std::mem::take(&mut self.expects) && self.connection.input.is_empty() {
+            let go_on = self
+                .connection
+                .write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                .await;
+            self.lost |= go_on.is_err();
+            go_on.map_err(|_| BodyError::Cut)?;
+        }
+        loop {
+            let piece = self.left.take(&mut self.connection.input)?;
+            if piece.as_ref().is_none_or(|piece| !piece.is_empty()) {
+                self.pace.arrived(piece.as_ref().map_or(0, Bytes::len));
+                return Ok(piece);
+            }
+            if self.connection.eof {
+                return Err(BodyError::Cut);
+            }
+            let due = self.pace.due(self.connection.host.config());
+            if self.connection.input.capacity() - self.connection.input.len() < READ_BYTES / 4 {
+                self.connection.input.reserve(READ_BYTES);
+            }
+            match self.connection.fill(due, false).await {
+                Ok(()) => {}
+                Err(End::Idle) => {
+                    self.connection.host.timed_out("body");
+                    return Err(BodyError::Slow);
+                }
+                Err(End::Closed) => {
+                    self.lost = true;
+                    return Err(BodyError::Cut);
+                }
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send, R: Responder> BodySource for BodyReader<'_, S, R> {
+    fn next(&mut self) -> Boxed<'_, Result<Option<Bytes>, BodyError>> {
+        Box::pin(self.read())
+    }
+
+    fn hurry(&mut self, holds: bool) {
+        self.pace.hurry(holds);
+    }
+}
+
+/// A stream of which the beginning was read already.
+#[derive(Debug)]
+pub(crate) struct Rewound<S> {
+    first: Bytes,
+    io: S,
+}
+
+impl<S> Rewound<S> {
+    pub(crate) fn new(first: Bytes, io: S) -> Self {
+        Self { first, io }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
+    fn poll_read(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+        buffer: &mut tokio::io::ReadBuf<'_>,
+    ) -> std::task::Poll<io::Result<()>> {
+        if !self.first.is_empty() {
+            let take = self.first.len().min(buffer.remaining());
+            buffer.put_slice(&self.first.split_to(take));
+            return std::task::Poll::Ready(Ok(()));
+        }
+        std::pin::Pin::new(&mut self.io).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Rewound<S> {
+    fn poll_write(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+        bytes: &[u8],
+    ) -> std::task::Poll<io::Result<usize>> {
+        std::pin::Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<io::Result<()>> {
+        std::pin::Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<io::Result<()>> {
+        std::pin::Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}

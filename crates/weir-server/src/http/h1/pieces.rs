@@ -1,0 +1,102 @@
+//! What a connection of HTTP/1.1 reads from bytes that come in pieces, without
+//! the connection: the door for tests and fuzzers.
+//!
+//! It is the connection's own code for heads and bodies. What must never happen
+//! here: a rule of its own, or a reading that depends on where the pieces end.
+
+use bytes::BytesMut;
+
+use super::body::Left;
+use super::{Found, Scan, find};
+use crate::http::head::HeadLimits;
+
+/// Sizes that what is read must keep; those of a server unless set otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of a request line.
+    pub line: usize,
+    /// Bytes of all header fields.
+    pub head: usize,
+    /// Header fields.
+    pub fields: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let config = crate::ServerConfig::default();
+        Self {
+            line: config.request_line_max.0,
+            head: config.head_max.0,
+            fields: config.head_fields_max,
+        }
+    }
+}
+
+/// What the bytes were read as.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Each request that was begun: how its head was read.
+    pub heads: Vec<String>,
+    /// Their bodies, as far as they came.
+    pub bodies: Vec<Vec<u8>>,
+    /// How it ended: a refusal and its reason, or what was still awaited.
+    pub end: String,
+}
+
+/// Reads bytes that come in pieces, each of which ends at one of these places;
+/// the rest is the last piece. Places beyond the end, or that go back, count as
+/// empty pieces.
+#[must_use]
+pub fn read(bytes: &[u8], ends: impl IntoIterator<Item = usize>, limits: Limits) -> Reading {
+    let sizes = HeadLimits {
+        line_max: limits.line,
+        head_max: limits.head,
+    };
+    let (mut reading, mut input) = (Reading::default(), BytesMut::new());
+    let (mut scan, mut body): (Scan, Option<Left>) = Default::default();
+    let mut from = 0;
+    for end in ends.into_iter().chain([bytes.len()]) {
+        let piece = bytes.get(from..end).unwrap_or_default();
+        from += piece.len();
+        input.extend_from_slice(piece);
+        loop {
+            if let Some(left) = &mut body {
+                match left.take(&mut input) {
+                    Ok(Some(data)) if data.is_empty() => break,
+                    Ok(Some(data)) => {
+                        let last = reading.bodies.last_mut();
+                        last.unwrap_or(&mut Vec::new()).extend_from_slice(&data);
+                    }
+                    Ok(None) => body = None,
+                    Err(error) => {
+                        reading.end = format!("{error:?}");
+                        return reading;
+                    }
+                }
+                continue;
+            }
+            match find(&mut scan, &mut input, sizes, limits.fields) {
+                Found::Nothing => break,
+                Found::Refused(bad) => {
+                    reading.end = format!("{bad:?}");
+                    return reading;
+                }
+                Found::Request(parsed) => {
+                    reading.heads.push(format!("{parsed:?}"));
+                    reading.bodies.push(Vec::new());
+                    body = Some(Left::new(parsed.framing));
+                    if !parsed.keep_alive {
+                        // Only its body is still read.
+                        "closes".clone_into(&mut reading.end);
+                    }
+                }
+            }
+        }
+    }
+    reading.end.push_str(match body {
+        Some(_) => " within a body",
+        None if scan.has_begun(&input) => " within a head",
+        None => " between requests",
+    });
+    reading
+}

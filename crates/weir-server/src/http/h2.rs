@@ -1,0 +1,330 @@
+//! A connection of HTTP/2, by prior knowledge: the preface decides.
+//!
+//! hyper speaks the protocol; requests and answers are turned into those of
+//! the edge, which knows one service only. Its times are those of HTTP/1.1: a
+//! client that takes nothing of an answer, or asks for nothing, is let go.
+
+mod streams;
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body as _, Frame, Incoming, SizeHint};
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{mpsc, watch};
+
+use self::streams::{Look, Open, Streams};
+use super::h1::Rewound;
+use super::head::{Builder, Head, Known, Method, Version};
+use super::problem::{Kind, Problem};
+use super::reply::{Body, Boxed, Reply};
+use crate::limits::pace::BodyPace;
+use crate::limits::room::{SMALL_BYTES, hold};
+use crate::limits::{STREAMS_MAX, TAILS_PER_CONNECTION_MAX};
+use crate::service::{BodyError, BodySource, Edge, Input, Peer};
+use crate::shared::Phase;
+
+/// Window of a stream and of the connection.
+const WINDOW: u32 = 1 << 20;
+/// Bytes that wait to be sent on a stream.
+const SEND_BYTES: usize = 64 << 10;
+/// Streams that a client may reset before it has read their answers.
+const RESETS_MAX: usize = 50;
+/// Time between two signs of life that the client is asked for.
+const PING: Duration = Duration::from_secs(20);
+/// Bytes of an answer that are handed over at a time.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Serves a connection until its end.
+pub(crate) async fn serve<S>(
+    io: S,
+    first: Bytes,
+    edge: Arc<Edge>,
+    peer: Peer,
+    mut phase: watch::Receiver<Phase>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let io = TokioIo::new(Rewound::new(first, io));
+    let config = &edge.shared.config;
+    let head_max = u32::try_from(config.head_max.0).unwrap_or(u32::MAX);
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(head_max)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .max_send_buf_size(SEND_BYTES)
+        .max_pending_accept_reset_streams(RESETS_MAX)
+        .keep_alive_interval(PING)
+        .keep_alive_timeout(PING);
+    let streams = Arc::new(Streams::default());
+    let (own, opened) = (Arc::clone(&edge), Arc::clone(&streams));
+    let service = service_fn(move |request| {
+        let (edge, peer, open) = (Arc::clone(&own), peer.clone(), opened.open());
+        async move { Ok::<_, Infallible>(answer(&edge, peer, request, open).await) }
+    });
+    let mut connection = std::pin::pin!(builder.serve_connection(io, service));
+    let mut leaving = false;
+    let mut looks = tokio::time::interval(Streams::every(config));
+    loop {
+        tokio::select! {
+            // What went wrong with a connection is its client's to see.
+            _ = connection.as_mut() => return,
+            // The sender lives in `edge`.
+            _ = phase.wait_for(|phase| *phase >= Phase::Draining), if !leaving => {
+                leaving = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            _ = looks.tick() => match streams.look() {
+                Look::Idle(time) if leaving && time >= config.write_timeout => return,
+                Look::Idle(time) if !leaving && time >= config.idle_timeout => {
+                    leaving = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                Look::Busy | Look::Idle(_) => {}
+                Look::Stalled => {
+                    edge.shared.metrics.timeout("write");
+                    return;
+                }
+            }
+        }
+    }
+}
+
+async fn answer(
+    edge: &Arc<Edge>,
+    peer: Peer,
+    request: Request<Incoming>,
+    mut open: Open,
+) -> Response<Outgoing> {
+    let (parts, body) = request.into_parts();
+    let head = match head(
+        &parts,
+        edge.shared.config.request_line_max.0,
+        edge.shared.config.head_fields_max,
+    ) {
+        Ok(head) => head,
+        Err(problem) => return respond(edge, edge.finish_bare(problem), open),
+    };
+    let length = head
+        .text(Known::ContentLength)
+        .and_then(|text| text.parse().ok());
+    let mut source = Stream {
+        body,
+        pace: BodyPace::default(),
+        edge: Arc::clone(edge),
+    };
+    let mut reply = if source.body.is_end_stream() {
+        edge.wait(edge.start(head, peer, b"")).await
+    } else {
+        edge.call(head, peer, Input::Source(&mut source), length)
+            .await
+    };
+    let is_tail = matches!(&reply.body, Body::Source(source) if source.is_tail());
+    if is_tail && !open.tails(TAILS_PER_CONNECTION_MAX) {
+        let limit = TAILS_PER_CONNECTION_MAX as u64;
+        let many = Problem::new(Kind::Busy, "too many tails of one connection");
+        reply = edge.finish_bare(many.number("limit", limit));
+    }
+    respond(edge, reply, open)
+}
+
+fn head(
+    parts: &hyper::http::request::Parts,
+    line_max: usize,
+    fields_max: usize,
+) -> Result<Head, Problem> {
+    let method = Method::read(parts.method.as_str());
+    let target = parts
+        .uri
+        .path_and_query()
+        .map_or("/", |target| target.as_str());
+    if target.len() > line_max {
+        return Err(Problem::new(Kind::Uri, "").number("limit", line_max as u64));
+    }
+    if parts.headers.len() > fields_max {
+        return Err(Problem::new(Kind::Headers, "").number("fields", fields_max as u64));
+    }
+    let mut builder = Builder::new(method, Version::H2, 256);
+    builder
+        .target(target)
+        .map_err(|_| Problem::bad("the target of the request"))?;
+    if let Some(host) = parts.uri.authority() {
+        builder.host(host.as_str());
+    }
+    for (name, value) in &parts.headers {
+        builder.field(name.as_str(), value.as_bytes());
+    }
+    let head = builder.done();
+    if head.host().is_none() {
+        return Err(Problem::bad("the request names no host"));
+    }
+    Ok(head)
+}
+
+/// The body of a request.
+struct Stream {
+    body: Incoming,
+    pace: BodyPace,
+    edge: Arc<Edge>,
+}
+
+impl Stream {
+    async fn read(&mut self) -> Result<Option<Bytes>, BodyError> {
+        let shared = &self.edge.shared;
+        loop {
+            let frame =
+                std::future::poll_fn(|context| Pin::new(&mut self.body).poll_frame(context));
+            let due = self.pace.due(&shared.config);
+            match tokio::time::timeout_at(due, frame).await {
+                Err(_) => {
+                    shared.metrics.timeout("body");
+                    return Err(BodyError::Slow);
+                }
+                Ok(None) => return Ok(None),
+                Ok(Some(Err(_))) => return Err(BodyError::Cut),
+                Ok(Some(Ok(frame))) => {
+                    // A trailer is read past.
+                    if let Ok(bytes) = frame.into_data()
+                        && !bytes.is_empty()
+                    {
+                        self.pace.arrived(bytes.len());
+                        return Ok(Some(bytes));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl BodySource for Stream {
+    fn next(&mut self) -> Boxed<'_, Result<Option<Bytes>, BodyError>> {
+        Box::pin(self.read())
+    }
+
+    fn hurry(&mut self, holds: bool) {
+        self.pace.hurry(holds);
+    }
+}
+
+/// The body of an answer, handed over piece by piece: the next one is asked for
+/// when the client has taken enough of those before.
+struct Outgoing {
+    /// What is left of what is there.
+    bytes: Bytes,
+    pieces: Option<mpsc::Receiver<Bytes>>,
+    open: Open,
+    edge: Arc<Edge>,
+}
+
+impl hyper::body::Body for Outgoing {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.open.taken();
+        if self.bytes.is_empty()
+            && let Some(pieces) = &mut self.pieces
+        {
+            match pieces.poll_recv(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(piece)) => self.bytes = piece,
+                Poll::Ready(None) => self.pieces = None,
+            }
+        }
+        if self.bytes.is_empty() {
+            return Poll::Ready(None);
+        }
+        let holds = self.bytes.len() > SMALL_BYTES;
+        let take = self.bytes.len().min(PIECE_BYTES);
+        let piece = self.bytes.split_to(take);
+        let edge = Arc::clone(&self.edge);
+        self.open.gave(take, holds, &edge.shared.config);
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_empty() && self.pieces.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.pieces {
+            None => SizeHint::with_exact(self.bytes.len() as u64),
+            Some(_) => SizeHint::default(),
+        }
+    }
+}
+
+fn respond(edge: &Arc<Edge>, reply: Reply, open: Open) -> Response<Outgoing> {
+    let length = reply.length();
+    let mut response = Response::builder().status(reply.status);
+    for line in reply.fields.split(|byte| *byte == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+            continue;
+        };
+        let (name, value) = line.split_at(colon);
+        response = response.header(name, value.get(2..).unwrap_or_default());
+    }
+    if let (Body::Length(_) | Body::Bytes(_), Some(length)) = (&reply.body, length)
+        && !matches!(reply.status, 204 | 304)
+    {
+        response = response.header("content-length", length);
+    }
+    let (bytes, pieces) = match reply.body {
+        Body::None | Body::Length(_) | Body::Omitted => (Bytes::new(), None),
+        Body::Bytes(bytes) => (bytes, None),
+        Body::Source(mut source) => {
+            // One piece waits at most; the next is made when it is taken.
+            let (sender, receiver) = mpsc::channel(1);
+            let admission = edge.shared.admission.clone();
+            tokio::spawn(async move {
+                loop {
+                    let piece = tokio::select! {
+                        piece = source.next() => piece,
+                        () = sender.closed() => None,
+                    };
+                    match piece {
+                        Some(piece) if piece.is_empty() => {}
+                        Some(piece) => {
+                            let Ok(piece) = hold(&admission, piece).await else {
+                                return;
+                            };
+                            if sender.send(piece).await.is_err() {
+                                return;
+                            }
+                        }
+                        None => return,
+                    }
+                }
+            });
+            (Bytes::new(), Some(receiver))
+        }
+    };
+    let edge = Arc::clone(edge);
+    let body = Outgoing {
+        bytes,
+        pieces,
+        open,
+        edge,
+    };
+    let (parts, ()) = match response.body(()) {
+        Ok(whole) => whole.into_parts(),
+        // The fields were written by us, so they are fields.
+        Err(_) => Response::new(()).into_parts(),
+    };
+    Response::from_parts(parts, body)
+}

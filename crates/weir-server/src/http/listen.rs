@@ -1,0 +1,93 @@
+//! Accepts connections of the HTTP port and serves them until the server drains.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::http::{h1, h2};
+use crate::limits::guests::{Guests, Seat};
+use crate::resources::ds;
+use crate::security::Door;
+use crate::service::visit::Visit;
+use crate::service::{Edge, Peer};
+use crate::shared::{Phase, Shared};
+
+/// How long nothing is accepted after the system had no descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves connections of this listener until the server drains; returns when
+/// the last one has ended.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    mut phase: watch::Receiver<Phase>,
+) {
+    let edge = Arc::new(Edge::new(Arc::clone(&shared)));
+    let guests = Guests::new(&shared, |shared| &shared.metrics.http_connections);
+    let sweeper = tokio::spawn(ds::sweep(Arc::clone(&edge), phase.clone()));
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => continue,
+            _ = phase.wait_for(|phase| *phase >= Phase::Draining) => break,
+        };
+        let Ok((stream, address)) = accepted else {
+            // Most likely there are no descriptors left; some will be freed.
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let Some(seat) = guests.seat(&shared.config, Some(address.ip())) else {
+            shared.metrics.http_refused.add(1);
+            continue;
+        };
+        connections.spawn(connection(stream, Arc::clone(&edge), address, seat));
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+    // It ends by itself when the server drains.
+    drop(sweeper.await);
+}
+
+async fn connection(stream: TcpStream, edge: Arc<Edge>, address: SocketAddr, seat: Seat) {
+    // Without it small answers wait for the acknowledgement of the one before.
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    let security = &edge.shared.security;
+    let Ok((stream, principal)) = security.accept(stream, Some(address), Door::Http).await else {
+        return;
+    };
+    let phase = edge.shared.phase.subscribe();
+    let peer = Peer {
+        principal: Arc::new(principal),
+    };
+    let visit = Visit {
+        edge: Arc::clone(&edge),
+        peer: peer.clone(),
+    };
+    let other = h1::serve(stream, visit, phase.clone()).await;
+    if let Some((io, first)) = other {
+        h2::serve(io, first, edge, peer, phase).await;
+    }
+    drop(seat);
+}
+
+#[cfg(test)]
+mod tests {
+    /// Bytes of what `make` makes.
+    fn size<A, B, C, D, F>(_make: impl Fn(A, B, C, D) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_connection_that_waits_is_small() {
+        // Besides what it reads into.
+        let bytes = size(super::connection);
+        assert!(bytes <= 3_000, "{bytes}");
+    }
+}

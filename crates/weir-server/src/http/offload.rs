@@ -1,0 +1,36 @@
+//! Work that would keep the reactor away from its sockets.
+
+use super::problem::{Kind, Problem};
+use crate::limits::INLINE_WORK_BYTES;
+
+/// Runs work that borrows: on a runtime of several threads the others take
+/// over meanwhile; a single thread does it itself.
+pub(crate) fn inline<T>(work: impl FnOnce() -> T) -> T {
+    let flavor = tokio::runtime::Handle::current().runtime_flavor();
+    if flavor == tokio::runtime::RuntimeFlavor::MultiThread {
+        tokio::task::block_in_place(work)
+    } else {
+        work()
+    }
+}
+
+/// Runs work on so many bytes: at once if they are few, else on a thread that
+/// may block.
+pub(crate) async fn sized<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    if bytes <= INLINE_WORK_BYTES {
+        work()
+    } else {
+        run(work).await
+    }
+}
+
+/// Runs work on a thread that may block.
+pub(crate) async fn run<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(Problem::new(Kind::Internal, "a worker ended")))
+}

@@ -1,0 +1,217 @@
+//! Browsers: by which name the server was called, and which pages may use it.
+
+use std::net::IpAddr;
+
+use super::head::{Head, Known, Method};
+use super::problem::{Kind, Problem};
+use super::reply::Reply;
+use crate::config::ServerConfig;
+use crate::limits::PREFLIGHT_SECONDS;
+
+/// Fields of answers that a page may read.
+const EXPOSED: &str = "etag, link, location, retry-after, vary, weir-client, weir-count, \
+weir-effect, weir-first, weir-gap, weir-intention, weir-key, weir-key-b64, weir-last, \
+weir-next, weir-offset, weir-reframed, weir-replayed, weir-request-id, weir-time, weir-type, \
+weir-up-to-date, producer-epoch, producer-expected-seq, producer-received-seq, producer-seq, \
+stream-closed, stream-cursor, stream-expires-at, stream-next-offset, stream-sse-data-encoding, \
+stream-ttl, stream-up-to-date";
+
+/// Fields of requests that a page may send.
+const TAKEN: &str = "accept, authorization, content-encoding, content-type, idempotency-key, if-match, \
+if-none-match, if-range, last-event-id, prefer, producer-epoch, producer-id, producer-seq, range, \
+stream-closed, stream-expires-at, stream-fork-offset, stream-fork-sub-offset, stream-forked-from, \
+stream-seq, stream-ttl, traceparent, weir-client, weir-expect, weir-key, weir-key-b64, weir-nonce";
+
+/// Whether the server goes by the name that the client called it. Stops pages
+/// that let their own name point here.
+pub(crate) fn check_host(head: &Head, config: &ServerConfig) -> Result<(), Problem> {
+    let wrong = || {
+        Problem::new(
+            Kind::WrongHost,
+            "the host is none of the names of this server",
+        )
+    };
+    let Some(host) = head.host() else {
+        // Only HTTP/1.0 may do without.
+        return Ok(());
+    };
+    let host = std::str::from_utf8(host).map_err(|_| wrong())?;
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest
+            .split_once(']')
+            .map(|(name, _)| name)
+            .ok_or_else(wrong)?,
+        None => host.split_once(':').map_or(host, |(name, _)| name),
+    };
+    if name.eq_ignore_ascii_case("localhost")
+        || config
+            .hosts
+            .iter()
+            .any(|known| known.eq_ignore_ascii_case(name))
+    {
+        return Ok(());
+    }
+    if let Ok(ip) = name.parse::<IpAddr>() {
+        // An address is no name that could be pointed elsewhere. One that the
+        // server listens on is its own.
+        let open = config
+            .http
+            .is_some_and(|address| !address.0.ip().is_loopback());
+        if ip.is_loopback() || open {
+            return Ok(());
+        }
+    }
+    Err(wrong())
+}
+
+/// Whether an origin is one of the configured: equal, or below a leading
+/// `*.` of the host.
+fn is_allowed(origin: &str, config: &ServerConfig) -> bool {
+    config
+        .cors_origins
+        .iter()
+        .any(|allowed| match allowed.split_once("*.") {
+            None => allowed == origin,
+            Some((scheme, domain)) => {
+                let host = origin.strip_prefix(scheme);
+                let label = host.and_then(|host| host.strip_suffix(domain)?.strip_suffix('.'));
+                label.is_some_and(|label| !label.is_empty() && !label.contains(['.', '/', ':']))
+            }
+        })
+}
+
+/// What the origin of a page means for its request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Page {
+    /// Not from a page of another origin.
+    None,
+    /// From a page that may use the server.
+    Allowed(String),
+    /// From any other.
+    Foreign,
+}
+
+pub(crate) fn page(head: &Head, config: &ServerConfig) -> Page {
+    let Some(origin) = head.raw(Known::Origin) else {
+        return Page::None;
+    };
+    let Ok(origin) = std::str::from_utf8(origin) else {
+        return Page::Foreign;
+    };
+    if is_allowed(origin, config) {
+        return Page::Allowed(origin.to_owned());
+    }
+    Page::Foreign
+}
+
+/// Refuses writes of pages that may not use the server; without this, any page
+/// could post blindly.
+pub(crate) fn check_write(page: &Page, method: Method) -> Result<(), Problem> {
+    if method.writes() && *page == Page::Foreign {
+        return Err(
+            Problem::new(Kind::Forbidden, "pages of this origin may not write")
+                .text("right", "origin"),
+        );
+    }
+    Ok(())
+}
+
+/// Adds what a page needs to read the answer.
+pub(crate) fn decorate(reply: &mut Reply, page: &Page) {
+    if let Page::Allowed(origin) = page {
+        reply.add("access-control-allow-origin", origin);
+        reply.add("access-control-allow-credentials", "true");
+        reply.add("access-control-expose-headers", EXPOSED);
+    }
+}
+
+/// Answers OPTIONS.
+pub(crate) fn options(head: &Head, allow: &str, page: &Page) -> Reply {
+    let mut reply = Reply::new(204).field("allow", allow);
+    if head.has(Known::RequestMethod) && matches!(page, Page::Allowed(_)) {
+        reply.add("access-control-allow-methods", allow);
+        reply.add("access-control-allow-headers", TAKEN);
+        reply.add("access-control-max-age", PREFLIGHT_SECONDS);
+    }
+    reply
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::*;
+    use crate::http::head::parse;
+
+    fn head(fields: &str) -> Head {
+        let text = format!("GET / HTTP/1.1\r\n{fields}\r\n\r\n");
+        parse(text.as_bytes(), 20).unwrap().head
+    }
+
+    #[test]
+    fn hosts_are_checked() {
+        let config = ServerConfig {
+            hosts: vec!["weir.example".to_owned()],
+            ..ServerConfig::default()
+        };
+        for good in [
+            "localhost:1",
+            "127.0.0.1",
+            "[::1]:7070",
+            "WEIR.example:1",
+            "LocalHost",
+        ] {
+            assert!(
+                check_host(&head(&format!("Host: {good}")), &config).is_ok(),
+                "{good}"
+            );
+        }
+        for wrong in [
+            "evil.example",
+            "localhost.evil",
+            "10.0.0.1",
+            "",
+            "[::1",
+            "localhost@evil",
+        ] {
+            assert!(
+                check_host(&head(&format!("Host: {wrong}")), &config).is_err(),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_page_reads_the_names_that_answers_share_with_requests() {
+        let has = |list: &str, name: &str| list.split(',').any(|one| one.trim() == name);
+        for name in ["weir-client", "weir-key", "weir-key-b64"] {
+            assert!(has(TAKEN, name) && has(EXPOSED, name), "{name}");
+        }
+    }
+
+    #[test]
+    fn origins_are_exact_or_one_label_below() {
+        let origins = vec![
+            "https://a.example".to_owned(),
+            "https://*.b.example".to_owned(),
+        ];
+        let config = ServerConfig {
+            cors_origins: origins,
+            ..ServerConfig::default()
+        };
+        for (origin, allowed) in [
+            ("https://a.example", true),
+            ("http://a.example", false),
+            ("https://x.a.example", false),
+            ("https://x.b.example", true),
+            ("https://x.y.b.example", false),
+            ("https://.b.example", false),
+            ("https://b.example", false),
+            ("https://evil/.b.example", false),
+            ("null", false),
+        ] {
+            let page = page(&head(&format!("Host: a\r\nOrigin: {origin}")), &config);
+            assert_eq!(matches!(page, Page::Allowed(_)), allowed, "{origin}");
+        }
+    }
+}

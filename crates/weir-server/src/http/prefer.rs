@@ -1,0 +1,35 @@
+//! What a request would rather have (RFC 7240).
+
+use super::head::{Head, Known};
+use crate::limits::CONFLICTS_MAX;
+use crate::resources::route::offset_of;
+
+/// The preferences of a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Prefer {
+    pub(crate) minimal: bool,
+    pub(crate) detached: bool,
+    pub(crate) wait: Option<u64>,
+    /// Records that the answer to a conflict is to have.
+    pub(crate) conflicts: u64,
+}
+
+impl Prefer {
+    pub(crate) fn read(head: &Head) -> Self {
+        let mut prefer = Self::default();
+        for element in head.list(Known::Prefer) {
+            match element.split_once('=') {
+                Some(("return", "minimal")) => prefer.minimal = true,
+                Some(("wait", seconds)) => prefer.wait = offset_of(seconds.trim()),
+                Some(("conflicts", number)) => {
+                    let number = offset_of(number.trim()).unwrap_or(0);
+                    prefer.conflicts = number.min(CONFLICTS_MAX);
+                }
+                None if element == "respond-async" => prefer.detached = true,
+                // What is not known is not preferred.
+                _ => {}
+            }
+        }
+        prefer
+    }
+}

@@ -1,0 +1,164 @@
+//! The connections of the edge with something else behind them: the door for
+//! the lab, which compares them with those of other servers.
+//!
+//! It is the connection's own code, with its limits and deadlines. What must
+//! never happen here: a shortcut that the edge does not have.
+
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use super::h1::{self, Responder};
+use super::head::{Bad, Head};
+use super::problem::{Kind, Problem};
+use super::reply::{Body, Reply};
+use crate::config::ServerConfig;
+use crate::limits::admission::Admission;
+use crate::limits::room::Room;
+use crate::service::{Input, Started, whole};
+use crate::shared::Phase;
+
+/// A request whose body is there.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Its method, `OTHER` for those that HTTP's own list does not have.
+    pub method: &'a str,
+    /// Its path, not decoded.
+    pub path: &'a str,
+    /// What is behind the question mark, not decoded.
+    pub query: Option<&'a str>,
+    /// Its body.
+    pub body: &'a [u8],
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Response {
+    /// Its status.
+    pub status: u16,
+    /// The value of `content-type`.
+    pub media_type: &'static str,
+    /// The value of `allow`; empty: no such field.
+    pub allow: &'static str,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// A service of the lab.
+pub struct Stack<F> {
+    answer: F,
+    config: ServerConfig,
+    body_max: usize,
+    phase: watch::Sender<Phase>,
+}
+
+impl<F> std::fmt::Debug for Stack<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stack")
+            .field("body_max", &self.body_max)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<F: Fn(&Request<'_>) -> Response + Send + Sync + 'static> Stack<F> {
+    /// A service that answers by `answer`; bodies of more than `body_max` bytes
+    /// are answered with 413 and the body `{"error":"too large"}`.
+    pub fn new(answer: F, body_max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            answer,
+            config: ServerConfig::default(),
+            body_max,
+            phase: watch::Sender::new(Phase::Open),
+        })
+    }
+
+    /// Serves a connection until its end. Whoever speaks HTTP/2 is cut off.
+    pub async fn serve(self: Arc<Self>, stream: TcpStream) {
+        let phase = self.phase.subscribe();
+        h1::serve(stream, Bare(self), phase).await;
+    }
+
+    fn reply(&self, head: &Head, body: &[u8]) -> Reply {
+        let response = (self.answer)(&Request {
+            method: head.method.name(),
+            path: head.path(),
+            query: head.query(),
+            body,
+        });
+        let mut reply = Reply::new(response.status);
+        if !response.allow.is_empty() {
+            reply.add("allow", response.allow);
+        }
+        let reply = reply.with(response.media_type, response.body);
+        if head.method == crate::http::head::Method::Head {
+            reply.headless()
+        } else {
+            reply
+        }
+    }
+}
+
+/// The service behind one connection.
+struct Bare<F>(Arc<Stack<F>>);
+
+impl<F> Clone for Bare<F> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// An answer without a request, behind which the connection ends.
+fn last(status: u16, body: &'static [u8]) -> Reply {
+    let mut reply = Reply::new(status);
+    reply.add("content-type", "application/json");
+    reply.body = Body::Bytes(bytes::Bytes::from_static(body));
+    reply.close = true;
+    reply
+}
+
+impl<F: Fn(&Request<'_>) -> Response + Send + Sync + 'static> Responder for Bare<F> {
+    fn config(&self) -> &ServerConfig {
+        &self.0.config
+    }
+
+    fn start(&self, head: Head, body: &[u8]) -> Started {
+        Started::Done(self.0.reply(&head, body))
+    }
+
+    async fn call(&self, head: Head, input: Input<'_>, length: Option<u64>) -> Reply {
+        let max = self.0.body_max;
+        if length.is_some_and(|length| length > max as u64) {
+            return last(413, br#"{"error":"too large"}"#);
+        }
+        match whole(input, max, &mut Room::free()).await {
+            Ok(body) => self.0.reply(&head, &body),
+            Err(Problem {
+                kind: Kind::TooLarge,
+                ..
+            }) => last(413, br#"{"error":"too large"}"#),
+            Err(_) => last(400, br#"{"error":"bad request"}"#),
+        }
+    }
+
+    fn refuse(&self, bad: Bad) -> Reply {
+        let status = match bad {
+            Bad::Syntax(_) => 400,
+            Bad::Target => 414,
+            Bad::Fields => 431,
+            Bad::Coding => 501,
+            Bad::Version => 505,
+        };
+        last(status, br#"{"error":"bad request"}"#)
+    }
+
+    fn too_slow(&self) -> Reply {
+        last(408, br#"{"error":"too slow"}"#)
+    }
+
+    fn admission(&self) -> Option<&Admission> {
+        None
+    }
+
+    fn timed_out(&self, _what: &'static str) {}
+}

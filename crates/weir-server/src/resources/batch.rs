@@ -1,0 +1,273 @@
+//! Batches and transactions.
+//!
+//! A batch is read as it comes and cut at item boundaries into log entries of
+//! at most 10,000 items or 4 MiB; no more than one such entry is held. Each
+//! item has its own outcome; the answer lists them run-length coded.
+//!
+//! | module | room |
+//! |---|---|
+//! | `stream`, `cursor` | where the items are, of a body on its way and of one that is there |
+//! | `item`, `few` | what an item says |
+//! | `writer`, `summary` | log entries, and what came of them |
+//! | `transaction` | all or none |
+
+mod cursor;
+mod few;
+mod item;
+mod stream;
+mod summary;
+mod transaction;
+mod writer;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weir_core::limits::{CALL_ITEMS_MAX, TXN_OPS_MAX};
+
+use self::cursor::Cursor;
+use self::item::{Item, Reader};
+use self::stream::Stream;
+use self::summary::{Summary, answer};
+pub(crate) use self::transaction::transaction;
+use self::transaction::{all_or_none, too_many};
+use self::writer::Writer;
+use super::cloudevents;
+use super::condition::{About, Conditions};
+use super::route::Resource;
+use super::session::Session;
+use crate::http::coding;
+use crate::http::head::{Known, Method};
+use crate::http::offload;
+use crate::http::problem::Problem;
+use crate::http::reply::Reply;
+use crate::limits::ENTRY_BYTES_MAX;
+use crate::limits::room::Room;
+use crate::resources::events::write::key_of;
+use crate::service::{Call, Edge, Input, busy, whole};
+
+/// How the body of a batch is split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    Lines,
+    Sequence,
+    Events,
+}
+
+/// What an item is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// A value.
+    Values,
+    /// A write with key, metadata and conditions.
+    Records,
+}
+
+fn framing(call: &Call) -> Option<Framing> {
+    if call.matched.resource != Resource::Events || call.head.method != Method::Post {
+        return None;
+    }
+    let media = call.head.text(Known::ContentType)?;
+    let essence = media.split(';').next().unwrap_or_default().trim();
+    let is = |name: &str| essence.eq_ignore_ascii_case(name);
+    if is("application/x-ndjson") || is("application/jsonl") || is("application/ndjson") {
+        Some(Framing::Lines)
+    } else if is("application/json-seq") {
+        Some(Framing::Sequence)
+    } else {
+        cloudevents::is_batch(&call.head).then_some(Framing::Events)
+    }
+}
+
+/// Whether the body is many events.
+pub(crate) fn is_batch(call: &Call) -> bool {
+    framing(call).is_some()
+}
+
+/// Whether the body is read by the batch itself, piece by piece.
+pub(crate) fn is_stream(call: &Call) -> bool {
+    is_batch(call)
+}
+
+/// A batch.
+pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Result<Reply, Problem> {
+    let framing = framing(call).unwrap_or(Framing::Lines);
+    let mode = call.query.word(
+        "mode",
+        &[("values", Mode::Values), ("records", Mode::Records)],
+    )?;
+    let atomic = call.query.flag("atomic")?;
+    let conditions = Conditions::read(&call.head, About::Events)?;
+    if !conditions.is_empty() && !atomic {
+        return Err(bad(
+            "conditions of a whole batch go with `atomic=true`; else each item has its own",
+        ));
+    }
+    if !conditions.tags.is_empty() {
+        return Err(bad("a batch takes one tag"));
+    }
+    let config = &edge.shared.config;
+    let reader = Reader {
+        framing,
+        mode: mode.unwrap_or(Mode::Values),
+        key: key_of(call)?,
+        value_max: config.payload_max.0,
+    };
+    let coded = !coding::of_request(call)?.is_empty();
+    if atomic || coded || framing == Framing::Events {
+        let max = config.body_max.0;
+        let mut room = Room::new(&edge.shared.admission);
+        let body = whole(input, max, &mut room).await?;
+        let body = coding::decode(call, body, max, &mut room).await?;
+        // Its items are copies.
+        room.cover(body.len() * 2).await.map_err(busy)?;
+        return at_once(edge, call, &reader, &body, atomic.then_some(conditions)).await;
+    }
+    let mut writer = Writer {
+        edge,
+        call,
+        session: Session::counted(edge, call, b"")?,
+        items: Vec::new(),
+        bytes: 0,
+        summary: Summary::default(),
+    };
+    let mut stream = Stream {
+        input,
+        room: Room::new(&edge.shared.admission),
+        buffer: Vec::new(),
+        from: 0,
+        ended: false,
+    };
+    let (mut line, mut byte) = (0_u64, 0_u64);
+    let failed = loop {
+        let held = writer.bytes;
+        let (source, taken) = match stream.item(framing, reader.value_max, held).await {
+            Ok(Some(found)) => found,
+            Ok(None) => break None,
+            Err(problem) => break Some(problem),
+        };
+        line += 1;
+        let source = stream.buffer.get(source).unwrap_or_default();
+        if !source.trim_ascii().is_empty() {
+            match reader.read(source) {
+                Ok(item) => {
+                    if let Err(problem) = writer.push(item).await {
+                        break Some(problem);
+                    }
+                }
+                Err(problem) => break Some(problem),
+            }
+        }
+        byte += taken as u64;
+    };
+    let flushed = writer.flush().await;
+    let failed = failed.or(flushed.err());
+    answer(
+        call,
+        &writer.summary,
+        failed.map(|problem| (problem, line, byte)),
+    )
+}
+
+/// A batch that is there as a whole.
+async fn at_once(
+    edge: &Arc<Edge>,
+    call: &Call,
+    reader: &Reader,
+    body: &Bytes,
+    atomic: Option<Conditions>,
+) -> Result<Reply, Problem> {
+    if reader.framing == Framing::Events {
+        cloudevents::check_format(&call.head)?;
+    }
+    let (framing, whole) = (reader.framing, body.clone());
+    let mut cursor = offload::sized(body.len(), move || Cursor::new(framing, &whole)).await?;
+    if let Some(conditions) = atomic {
+        let (own, whole) = (reader.clone(), body.clone());
+        let items = offload::sized(body.len(), move || {
+            let mut items = Vec::new();
+            while let Some(source) = cursor.next(&whole) {
+                if items.len() == TXN_OPS_MAX {
+                    return Err(too_many());
+                }
+                let item = own.read(source.bytes).map_err(|problem| {
+                    let problem = problem.number("line", source.line);
+                    problem.number("byte", source.byte as u64)
+                })?;
+                items.push(item);
+            }
+            Ok(items)
+        });
+        let items = items.await?;
+        let session = Session::read(edge, call, body)?;
+        return all_or_none(edge, call, session, &conditions, &items).await;
+    }
+    let mut writer = Writer {
+        edge,
+        call,
+        session: Session::counted(edge, call, body)?,
+        items: Vec::new(),
+        bytes: 0,
+        summary: Summary::default(),
+    };
+    let mut failed = None;
+    while failed.is_none() {
+        let (own, whole) = (reader.clone(), body.clone());
+        let gathered = offload::sized(body.len(), move || Ok(gather(&own, &whole, cursor)));
+        let gathered = gathered.await?;
+        for item in gathered.items {
+            if let Err(problem) = writer.push(item).await {
+                failed = Some((problem, 0, 0));
+                break;
+            }
+        }
+        cursor = gathered.cursor;
+        failed = failed.or(gathered.failed);
+        if gathered.ended {
+            break;
+        }
+    }
+    if let Err(problem) = writer.flush().await {
+        failed = failed.or(Some((problem, 0, 0)));
+    }
+    answer(call, &writer.summary, failed)
+}
+
+/// Items of a body that were read, and why no more were.
+struct Gathered {
+    items: Vec<Item>,
+    cursor: Cursor,
+    failed: Option<(Problem, u64, u64)>,
+    ended: bool,
+}
+
+/// Reads the next items: those of one log entry.
+fn gather(reader: &Reader, body: &[u8], mut cursor: Cursor) -> Gathered {
+    let (mut items, mut bytes) = (Vec::new(), 0);
+    let (mut failed, mut ended) = (None, false);
+    while items.len() < CALL_ITEMS_MAX && bytes < ENTRY_BYTES_MAX {
+        let Some(source) = cursor.next(body) else {
+            ended = true;
+            break;
+        };
+        match reader.read(source.bytes) {
+            Ok(item) => {
+                bytes += source.bytes.len();
+                items.push(item);
+            }
+            Err(problem) => {
+                failed = Some((problem, source.line, source.byte as u64));
+                break;
+            }
+        }
+    }
+    Gathered {
+        items,
+        cursor,
+        failed,
+        ended,
+    }
+}
+
+fn bad(what: impl Into<String>) -> Problem {
+    Problem::bad(what)
+}

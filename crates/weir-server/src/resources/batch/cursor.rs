@@ -1,0 +1,135 @@
+//! The items of a body that is there as a whole, one behind the other.
+//!
+//! What must never happen here: memory for items that nobody has asked for
+//! yet. A body of 64 MiB may hold half as many items as it has bytes.
+
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use super::Framing;
+use crate::http::problem::Problem;
+
+/// Where the next item is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cursor {
+    framing: Framing,
+    /// First byte that was not looked at.
+    at: usize,
+    /// Items before it, empty ones included.
+    line: u64,
+}
+
+/// An item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Source<'a> {
+    /// Its number, from 1.
+    pub(super) line: u64,
+    /// Its first byte in the body.
+    pub(super) byte: usize,
+    pub(super) bytes: &'a [u8],
+}
+
+impl Cursor {
+    /// In front of the first item. What has to be right as a whole is checked.
+    pub(super) fn new(framing: Framing, body: &[u8]) -> Result<Self, Problem> {
+        if framing == Framing::Events {
+            let text = std::str::from_utf8(body);
+            let text = text.map_err(|_| Problem::bad("the batch is no UTF-8"))?;
+            // Takes no memory: there is nothing to keep of what is ignored.
+            serde_json::from_str::<Vec<IgnoredAny>>(text)
+                .map_err(|_| Problem::bad("the batch is no JSON array"))?;
+        }
+        Ok(Self {
+            framing,
+            at: 0,
+            line: 0,
+        })
+    }
+
+    /// The next item that is not blank.
+    pub(super) fn next<'a>(&mut self, body: &'a [u8]) -> Option<Source<'a>> {
+        loop {
+            let source = match self.framing {
+                Framing::Lines => self.until(body, b'\n'),
+                Framing::Sequence => self.until(body, 0x1e),
+                Framing::Events => self.value(body),
+            }?;
+            self.line += 1;
+            if !source.trim_ascii().is_empty() {
+                return Some(Source {
+                    line: self.line,
+                    byte: source.as_ptr().addr().saturating_sub(body.as_ptr().addr()),
+                    bytes: source,
+                });
+            }
+        }
+    }
+
+    fn until<'a>(&mut self, body: &'a [u8], end: u8) -> Option<&'a [u8]> {
+        let rest = body.get(self.at..)?;
+        let size = rest.iter().position(|byte| *byte == end);
+        let size = size.unwrap_or(rest.len());
+        // Behind the last one there is nothing.
+        self.at += size + 1;
+        rest.get(..size)
+    }
+
+    fn value<'a>(&mut self, body: &'a [u8]) -> Option<&'a [u8]> {
+        let rest = body.get(self.at..)?;
+        // In front of a value stand the bracket or a comma.
+        let mark = rest.iter().position(|byte| !byte.is_ascii_whitespace())?;
+        let rest = rest.get(mark + 1..)?;
+        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<&RawValue>();
+        let value = values.next()?.ok()?;
+        self.at += mark + 1 + values.byte_offset();
+        Some(value.get().as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::*;
+
+    fn all(framing: Framing, body: &str) -> Option<Vec<(u64, usize, &str)>> {
+        let mut cursor = Cursor::new(framing, body.as_bytes()).ok()?;
+        let next = || cursor.next(body.as_bytes());
+        let text = |source: Source<'_>| {
+            let at = source.byte..source.byte + source.bytes.len();
+            (source.line, source.byte, &body[at])
+        };
+        Some(std::iter::from_fn(next).map(text).collect())
+    }
+
+    #[test]
+    fn items_are_found_where_they_are() {
+        assert_eq!(
+            all(Framing::Lines, "1\n \n{\"a\":2} \n").unwrap(),
+            [(1, 0, "1"), (3, 4, "{\"a\":2} ")]
+        );
+        assert_eq!(
+            all(Framing::Sequence, "\x1e1\n\x1e2").unwrap(),
+            [(2, 1, "1\n"), (3, 4, "2")]
+        );
+        assert_eq!(
+            all(Framing::Events, " [ {\"a\":[1,2]} ,2,\"],\" , null ] \n").unwrap(),
+            [
+                (1, 3, "{\"a\":[1,2]}"),
+                (2, 16, "2"),
+                (3, 18, "\"],\""),
+                (4, 25, "null")
+            ]
+        );
+        assert_eq!(all(Framing::Events, "[]").unwrap(), []);
+        assert_eq!(all(Framing::Lines, "").unwrap(), []);
+    }
+
+    #[test]
+    fn a_batch_of_events_is_an_array() {
+        for wrong in ["", "{}", "[1,]", "[1] 2", "[1", "1,2"] {
+            assert!(all(Framing::Events, wrong).is_none(), "{wrong}");
+        }
+        assert!(Cursor::new(Framing::Events, b"[\"\xff\"]").is_err());
+    }
+}

@@ -1,0 +1,197 @@
+//! One item of a batch: from its text to the write that it is.
+//!
+//! What must never happen here: a payload that is parsed further than a check
+//! needs, or a field that is not known and passed over.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use weir_core::TxnOp;
+
+use super::few::{Members, Word};
+use super::{Framing, Mode, bad};
+use crate::http::problem::Problem;
+use crate::http::{base64, json};
+use crate::resources::cloudevents;
+use crate::resources::condition::One;
+use crate::resources::events::write;
+use crate::resources::meta::MetaWriter;
+
+/// One write of a batch.
+#[derive(Debug, Default)]
+pub(super) struct Item {
+    pub(super) delete: bool,
+    pub(super) key: Vec<u8>,
+    pub(super) value: Vec<u8>,
+    pub(super) meta: Vec<u8>,
+    pub(super) expect: Vec<One>,
+}
+
+impl Item {
+    /// It as a step of a transaction.
+    pub(super) fn step(&self) -> TxnOp<'_> {
+        let (key, meta) = (&self.key, &self.meta);
+        if self.delete {
+            return TxnOp::Delete { key, meta };
+        }
+        let value = &self.value;
+        TxnOp::Put { key, value, meta }
+    }
+}
+
+/// An item in mode `records`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecordItem<'a> {
+    op: Option<Cow<'a, str>>,
+    key: Option<Cow<'a, str>>,
+    key64: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    value: Option<&'a RawValue>,
+    text: Option<Cow<'a, str>>,
+    value64: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    meta: Option<Members<'a, Cow<'a, str>>>,
+    #[serde(borrow)]
+    expect: Option<Members<'a, Word<'a>>>,
+}
+
+pub(super) fn read_record(source: &str) -> Result<Item, Problem> {
+    let record: RecordItem<'_> = serde_json::from_str(source)
+        .map_err(|error| bad(format!("the item cannot be read: {error}")))?;
+    let decode = |text: &str, what: &str| {
+        base64::decode(text).ok_or_else(|| bad(format!("{what} is no base64")))
+    };
+    let mut item = Item {
+        key: match (record.key, record.key64) {
+            (Some(_), Some(_)) => return Err(bad("the item has key and key64")),
+            (Some(key), None) => key.as_bytes().to_vec(),
+            (None, Some(coded)) => decode(&coded, "key64")?,
+            (None, None) => Vec::new(),
+        },
+        ..Item::default()
+    };
+    item.delete = match record.op.as_deref() {
+        None | Some("put" | "PUT") => false,
+        Some("delete" | "DELETE") => true,
+        Some(_) => return Err(bad("op is put or delete")),
+    };
+    let mut meta = MetaWriter::default();
+    match (record.value, record.text, record.value64) {
+        (None, None, None) if item.delete => {}
+        (Some(raw), None, None) if !item.delete => {
+            item.value = raw.get().as_bytes().to_vec();
+            if record
+                .meta
+                .as_ref()
+                .is_none_or(|meta| !meta.0.contains_key("content-type"))
+            {
+                meta.json();
+            }
+        }
+        (None, Some(text), None) if !item.delete => {
+            item.value = text.as_bytes().to_vec();
+            if record
+                .meta
+                .as_ref()
+                .is_none_or(|meta| !meta.0.contains_key("content-type"))
+            {
+                meta.field("content-type", "text/plain; charset=utf-8")?;
+            }
+        }
+        (None, None, Some(coded)) if !item.delete => {
+            item.value = decode(&coded, "value64")?;
+        }
+        (None, None, None) => return Err(bad("the item needs value, text or value64")),
+        _ => {
+            return Err(bad(
+                "an item has one of value, text and value64, and a delete none",
+            ));
+        }
+    }
+    for (name, value) in record.meta.iter().flat_map(|meta| &meta.0) {
+        if name == "content-type" {
+            write::typed(Some(value), &item.value, &mut meta)?;
+        } else if !name.is_empty()
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        {
+            meta.field(name, value)?;
+        } else {
+            return Err(bad(
+                "names in meta have lower-case letters, digits and hyphens",
+            ));
+        }
+    }
+    item.meta = meta.done()?;
+    let expect = record.expect.iter().flat_map(|expect| &expect.0);
+    item.expect = read_expect(expect)?;
+    Ok(item)
+}
+
+/// `{"key-offset":7,"key-absent":true}`.
+pub(super) fn read_expect<'a>(
+    expect: impl Iterator<Item = (&'a Cow<'a, str>, &'a Word<'a>)>,
+) -> Result<Vec<One>, Problem> {
+    let mut ones = Vec::new();
+    for (name, value) in expect {
+        let name = name.replace('_', "-");
+        let one = match value {
+            Word::Yes(true) => One::read(&name, None),
+            Word::Number(number) => One::read(&name, Some(&number.to_string())),
+            Word::Yes(false) | Word::Text(_) => None,
+        };
+        ones.push(one.ok_or_else(|| bad(format!("the condition {name:?} cannot be read")))?);
+    }
+    Ok(ones)
+}
+
+/// Reads items one by one.
+#[derive(Clone)]
+pub(super) struct Reader {
+    pub(super) framing: Framing,
+    pub(super) mode: Mode,
+    pub(super) key: Vec<u8>,
+    pub(super) value_max: usize,
+}
+
+impl Reader {
+    pub(super) fn read(&self, source: &[u8]) -> Result<Item, Problem> {
+        if source.len() > self.value_max.saturating_mul(2) + (64 << 10) {
+            return Err(Problem::too_large("an item", self.value_max));
+        }
+        let text = std::str::from_utf8(source);
+        if self.framing == Framing::Events {
+            let event = cloudevents::read(text.map_err(|_| bad("the event is no UTF-8"))?)?;
+            let key = if event.key.is_empty() {
+                self.key.clone()
+            } else {
+                event.key
+            };
+            return Ok(Item {
+                key,
+                meta: event.meta,
+                value: event.value.into_owned(),
+                ..Item::default()
+            });
+        }
+        if self.mode == Mode::Records {
+            let mut item = read_record(text.map_err(|_| bad("the item is no UTF-8"))?)?;
+            if item.key.is_empty() {
+                item.key.clone_from(&self.key);
+            }
+            return Ok(item);
+        }
+        if let Some(at) = json::check(source) {
+            return Err(bad("the item is no JSON text").number("column", at as u64 + 1));
+        }
+        Ok(Item {
+            key: self.key.clone(),
+            value: source.trim_ascii().to_vec(),
+            meta: b"json".to_vec(),
+            ..Item::default()
+        })
+    }
+}

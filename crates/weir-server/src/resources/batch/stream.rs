@@ -1,0 +1,80 @@
+//! Items of a body on its way: one after the other, as they arrive.
+//!
+//! What must never happen here: memory for more than one item and what came
+//! with it, or bytes that no room was asked for.
+
+use bytes::Bytes;
+
+use super::Framing;
+use crate::http::problem::Problem;
+use crate::limits::room::{NoRoom, Room, SMALL_BYTES};
+use crate::service::{Input, busy, lost};
+
+/// Items of a body on its way. Holds one item and what came with it.
+pub(super) struct Stream<'a, 'r> {
+    pub(super) input: Input<'a>,
+    /// For the item, and those that are not written.
+    pub(super) room: Room<'r>,
+    pub(super) buffer: Vec<u8>,
+    pub(super) from: usize,
+    pub(super) ended: bool,
+}
+
+impl Stream<'_, '_> {
+    /// Place of the next item in the buffer, and how many bytes it took; `held`
+    /// are those of items before it.
+    pub(super) async fn item(
+        &mut self,
+        framing: Framing,
+        value_max: usize,
+        held: usize,
+    ) -> Result<Option<(std::ops::Range<usize>, usize)>, Problem> {
+        let mark = if framing == Framing::Lines {
+            b'\n'
+        } else {
+            0x1e
+        };
+        let mut seen = self.from;
+        loop {
+            let rest = self.buffer.get(seen..).unwrap_or_default();
+            if let Some(at) = rest.iter().position(|byte| *byte == mark) {
+                let end = seen + at;
+                let range = self.from..end;
+                let taken = end + 1 - self.from;
+                self.from = end + 1;
+                return Ok(Some((range, taken)));
+            }
+            if self.ended {
+                let range = self.from..self.buffer.len();
+                self.from = self.buffer.len();
+                return Ok((!range.is_empty()).then(|| (range.clone(), range.len())));
+            }
+            self.buffer.drain(..self.from);
+            self.from = 0;
+            if self.buffer.len() > value_max.saturating_mul(2) + (64 << 10) {
+                return Err(Problem::too_large("an item", value_max));
+            }
+            seen = self.buffer.len();
+            // Small items may take their time, however many there are.
+            let large = seen > SMALL_BYTES;
+            let piece = match &mut self.input {
+                Input::Whole(bytes) => {
+                    Some(std::mem::take(bytes)).filter(|bytes| !bytes.is_empty())
+                }
+                Input::Source(source) => {
+                    source.hurry(large);
+                    let piece = source.next().await.map_err(lost)?;
+                    let more = piece.as_ref().map_or(0, Bytes::len);
+                    if self.room.cover(seen + more + held).await.is_err() {
+                        return Err(busy(NoRoom));
+                    }
+                    piece
+                }
+            };
+            match piece {
+                Some(piece) => self.buffer.extend_from_slice(&piece),
+                None => self.ended = true,
+            }
+        }
+    }
+}

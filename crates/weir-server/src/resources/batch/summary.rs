@@ -1,0 +1,142 @@
+//! What has come of a batch, and the answer that says so.
+//!
+//! What must never happen here: an answer that grows with the batch. Outcomes
+//! that are alike are one run, and of the runs the first [`RUNS_MAX`] are told.
+
+use weir_core::{Detail, Effect, ErrorCode, Outcome, Outcomes};
+
+use crate::http::json::{Object, number, text};
+use crate::http::prefer::Prefer;
+use crate::http::problem::{Kind, Problem};
+use crate::http::reply::Reply;
+use crate::limits::RUNS_MAX;
+use crate::service::Call;
+
+/// What has come of a batch so far.
+#[derive(Debug, Default)]
+pub(super) struct Summary {
+    items: u64,
+    valid: u64,
+    runs: Vec<u8>,
+    count: usize,
+    first_intention: Option<u64>,
+    replayed: bool,
+}
+
+impl Summary {
+    pub(super) fn add(&mut self, outcomes: &Outcomes) {
+        for run in outcomes.runs() {
+            if self.count < RUNS_MAX {
+                if self.count > 0 {
+                    self.runs.push(b',');
+                }
+                self.run(self.items, run.count, &run.outcome);
+            }
+            self.count += 1;
+            self.items += u64::from(run.count);
+            if let Some(commit) = run.outcome.commit() {
+                self.first_intention.get_or_insert(commit.intention.0);
+                if commit.effect == Effect::Valid {
+                    self.valid += u64::from(run.count);
+                }
+            }
+            self.replayed |= matches!(run.outcome, Outcome::Replayed(_));
+        }
+    }
+
+    /// `[from, count, "valid", first offset]`, `[from, count, "invalid" or
+    /// "error", code, text]`, `[from, count, "refused", code, text]`.
+    fn run(&mut self, from: u64, count: u32, outcome: &Outcome) {
+        let out = &mut self.runs;
+        out.push(b'[');
+        number(out, from);
+        out.push(b',');
+        number(out, count.into());
+        out.push(b',');
+        let (word, code, words) = match outcome {
+            Outcome::Refused { code, .. } => ("refused", Some(*code), code.sentence().to_owned()),
+            Outcome::Committed(commit) | Outcome::Replayed(commit) => {
+                let words = match &commit.detail {
+                    Detail::Rejected { text, .. } | Detail::Text(text) if !text.is_empty() => {
+                        text.to_string()
+                    }
+                    _ => commit.reason.map_or("", ErrorCode::sentence).to_owned(),
+                };
+                (commit.effect.name(), commit.reason, words)
+            }
+        };
+        text(out, &word.to_ascii_lowercase());
+        match (code, outcome.commit()) {
+            (Some(code), _) => {
+                out.push(b',');
+                number(out, code.number().into());
+                out.push(b',');
+                text(out, &words);
+            }
+            (None, Some(commit)) => {
+                out.push(b',');
+                number(out, commit.first.0);
+            }
+            (None, None) => {}
+        }
+        out.push(b']');
+    }
+
+    fn members(&self, object: &mut Object<'_>) {
+        object
+            .number("items", self.items)
+            .number("valid", self.valid);
+        let out = object.place("runs");
+        out.push(b'[');
+        out.extend_from_slice(&self.runs);
+        out.push(b']');
+        if self.count > RUNS_MAX {
+            object.number("runs_left_out", (self.count - RUNS_MAX) as u64);
+        }
+    }
+}
+
+/// The answer to a batch.
+pub(super) fn answer(
+    call: &Call,
+    summary: &Summary,
+    failed: Option<(Problem, u64, u64)>,
+) -> Result<Reply, Problem> {
+    if let Some((mut problem, line, byte)) = failed {
+        // Some of it may be in the log, so the answer is about the batch.
+        if problem.kind == Kind::BadRequest {
+            problem.kind = Kind::BadItem;
+        }
+        let mut runs = Vec::new();
+        let mut object = Object::new(&mut runs);
+        summary.members(&mut object);
+        object.end();
+        if line > 0 {
+            problem = problem.number("line", line).number("byte", byte);
+        }
+        problem.intention = summary.first_intention;
+        return Err(problem.raw("done", runs));
+    }
+    let status = if summary.items == summary.valid && summary.items > 0 {
+        201
+    } else {
+        200
+    };
+    let mut reply = Reply::new(status).number("weir-count", summary.items);
+    if let Some(intention) = summary.first_intention {
+        reply = reply.number("weir-intention", intention);
+    }
+    if summary.replayed {
+        reply.add("weir-replayed", "?1");
+    }
+    reply.add("vary", "accept-encoding");
+    if Prefer::read(&call.head).minimal && status == 201 {
+        reply.status = 204;
+        return Ok(reply);
+    }
+    let mut body = Vec::new();
+    let mut object = Object::new(&mut body);
+    summary.members(&mut object);
+    object.end();
+    Ok(reply.with("application/json", body))
+}

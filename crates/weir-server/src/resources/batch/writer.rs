@@ -1,0 +1,104 @@
+//! A batch on its way to the store, one log entry at a time.
+//!
+//! What must never happen here: a second entry before the first is answered, or
+//! an item behind one that was not taken.
+
+use std::sync::Arc;
+
+use weir_core::limits::CALL_ITEMS_MAX;
+use weir_core::{Expect, Intention, Operation};
+use weir_store::Proposal;
+
+use super::item::Item;
+use super::summary::Summary;
+use crate::http::problem::Problem;
+use crate::limits::ENTRY_BYTES_MAX;
+use crate::limits::admission::Permit;
+use crate::resources::condition::One;
+use crate::resources::propose::{Stopped, outcomes, propose_many};
+use crate::resources::session::Session;
+use crate::service::{Call, Edge};
+
+/// A batch that is being written.
+pub(super) struct Writer<'a> {
+    pub(super) edge: &'a Arc<Edge>,
+    pub(super) call: &'a Call,
+    pub(super) session: Session,
+    pub(super) items: Vec<Item>,
+    pub(super) bytes: usize,
+    pub(super) summary: Summary,
+}
+
+impl Writer<'_> {
+    pub(super) async fn push(&mut self, item: Item) -> Result<(), Problem> {
+        let size = item.key.len() + item.value.len() + item.meta.len() + 16;
+        if !self.items.is_empty()
+            && (self.items.len() >= CALL_ITEMS_MAX || self.bytes + size > ENTRY_BYTES_MAX)
+        {
+            self.flush().await?;
+        }
+        self.bytes += size;
+        self.items.push(item);
+        Ok(())
+    }
+
+    /// Writes what is there as one log entry.
+    pub(super) async fn flush(&mut self) -> Result<(), Problem> {
+        if self.items.is_empty() {
+            return Ok(());
+        }
+        let mut items = std::mem::take(&mut self.items);
+        self.bytes = 0;
+        // The request itself was counted as one.
+        let security = &self.edge.shared.security;
+        while let Err(pause) = security.admit(&self.call.principal, items.len() as u64, 0) {
+            tokio::time::sleep(pause).await;
+        }
+        let (refused, (proposal, permit)) = match self.propose(&items) {
+            Ok(proposed) => (None, proposed),
+            // Those before it stand.
+            Err(refused) if refused.0.is_some_and(|index| index > 0) => {
+                let (index, problem) = *refused;
+                items.truncate(index.unwrap_or(0));
+                let proposed = self.propose(&items).map_err(|refused| refused.1)?;
+                (Some(problem), proposed)
+            }
+            Err(refused) => return Err(refused.1),
+        };
+        let outcomes = outcomes(self.edge, proposal, permit).await?;
+        if self.session.nonce != 0 {
+            self.session.nonce += items.len() as u64;
+        }
+        self.summary.add(&outcomes);
+        refused.map_or(Ok(()), Err)
+    }
+
+    fn propose(&self, items: &[Item]) -> Result<(Proposal, Permit), Stopped> {
+        let expects: Vec<Vec<Expect<'_>>> = items
+            .iter()
+            .map(|item| item.expect.iter().copied().map(One::expect).collect())
+            .collect();
+        let mut nonce = self.session.nonce;
+        let mut intentions = Vec::with_capacity(items.len());
+        for (item, expect) in items.iter().zip(&expects) {
+            let operation = if item.delete {
+                Operation::Delete { key: &item.key }
+            } else {
+                Operation::Put {
+                    key: &item.key,
+                    value: &item.value,
+                }
+            };
+            intentions.push(Intention {
+                client: self.session.client,
+                nonce,
+                expect,
+                meta: &item.meta,
+                principal: self.call.principal.name.as_bytes(),
+                ..Intention::new(&self.call.matched.topic, operation)
+            });
+            nonce += u64::from(nonce != 0);
+        }
+        propose_many(self.edge, self.call, &intentions)
+    }
+}

@@ -1,0 +1,431 @@
+//! CloudEvents 1.0 over HTTP: binary, structured and batched mode store the
+//! same record; attributes live beside the payload.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use weir_core::{Record, RecordKind};
+
+use super::meta::{Declared, Meta, MetaWriter, Shape, declared, shape};
+use crate::http::base64;
+use crate::http::date;
+use crate::http::head::{Head, Known};
+use crate::http::json::Object;
+use crate::http::problem::{Kind, Problem};
+use crate::http::query::decode;
+use crate::http::reply::Reply;
+use crate::resources::events::write;
+use crate::service::{Call, Edge};
+
+/// Attributes of an event, by name.
+pub(crate) type Attributes = BTreeMap<String, String>;
+
+const REQUIRED: [&str; 4] = ["id", "source", "specversion", "type"];
+
+fn media(head: &Head) -> &str {
+    head.text(Known::ContentType).unwrap_or_default()
+}
+
+fn starts(text: &str, prefix: &str) -> bool {
+    text.get(..prefix.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+}
+
+/// Whether the body is a batch of events.
+pub(crate) fn is_batch(head: &Head) -> bool {
+    starts(media(head), "application/cloudevents-batch")
+}
+
+/// Whether the body is one event with its envelope.
+pub(crate) fn is_structured(head: &Head) -> bool {
+    starts(media(head), "application/cloudevents") && !is_batch(head)
+}
+
+/// Whether the events are in a format that is known.
+pub(crate) fn check_format(head: &Head) -> Result<(), Problem> {
+    let essence = media(head).split(';').next().unwrap_or_default().trim();
+    let known = [
+        "application/cloudevents+json",
+        "application/cloudevents-batch+json",
+    ];
+    if known
+        .iter()
+        .any(|known| essence.eq_ignore_ascii_case(known))
+    {
+        return Ok(());
+    }
+    let problem = Problem::new(Kind::MediaType, "the only format of events is JSON");
+    Err(problem.raw(
+        "accept",
+        b"[\"application/cloudevents+json\",\"application/cloudevents-batch+json\"]".to_vec(),
+    ))
+}
+
+/// The attributes in the header fields, if they make an event.
+pub(crate) fn binary(head: &Head) -> Result<Option<Attributes>, Problem> {
+    let all = [
+        Known::CeId,
+        Known::CeSource,
+        Known::CeSpecVersion,
+        Known::CeType,
+    ];
+    if !all.iter().all(|known| head.has(*known)) {
+        return Ok(None);
+    }
+    if head.has(Known::CeDataContentType) {
+        return Err(Problem::bad("ce-datacontenttype is given as Content-Type"));
+    }
+    let mut attributes = Attributes::new();
+    for (field, value) in head.fields() {
+        let Some(name) = field.strip_prefix("ce-") else {
+            continue;
+        };
+        let value = header_value(value)
+            .ok_or_else(|| Problem::bad(format!("the value of {field} cannot be read")))?;
+        if attributes.insert(name.to_owned(), value).is_some() {
+            return Err(Problem::bad(format!("{field} is given twice")));
+        }
+    }
+    check(&attributes)?;
+    Ok(Some(attributes))
+}
+
+/// Undoes quotes and one round of percent escapes.
+fn header_value(value: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(value).ok()?;
+    let text = match text
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'))
+    {
+        None => text.to_owned(),
+        Some(inner) => {
+            let mut out = String::with_capacity(inner.len());
+            let mut letters = inner.chars();
+            while let Some(letter) = letters.next() {
+                out.push(if letter == '\\' {
+                    letters.next()?
+                } else {
+                    letter
+                });
+            }
+            out
+        }
+    };
+    String::from_utf8(decode(&text, false)?).ok()
+}
+
+/// Writes a value so that a header field can hold it.
+pub(crate) fn header_text(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    for byte in value.bytes() {
+        if matches!(byte, 0x21..=0x7e) && byte != b'"' && byte != b'%' {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+fn check(attributes: &Attributes) -> Result<(), Problem> {
+    for name in REQUIRED {
+        if attributes.get(name).is_none_or(String::is_empty) {
+            return Err(Problem::bad(format!(
+                "the event needs the attribute {name}"
+            )));
+        }
+    }
+    if attributes
+        .get("specversion")
+        .is_some_and(|version| version != "1.0")
+    {
+        return Err(Problem::bad("the only specversion is 1.0"));
+    }
+    if attributes.get("time").is_some_and(|time| !is_time(time)) {
+        return Err(Problem::bad("the attribute time is no RFC 3339 time"));
+    }
+    let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    match attributes
+        .keys()
+        .find(|name| name.is_empty() || !name.bytes().all(letter))
+    {
+        Some(_) => Err(Problem::bad(
+            "names of attributes have lower-case letters and digits only",
+        )),
+        None => Ok(()),
+    }
+}
+
+fn is_time(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let digits = |from: usize, to: usize| -> Option<u32> {
+        let part = text.get(from..to)?;
+        part.bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then(|| part.parse().ok())?
+    };
+    let sign = |at: usize, wanted: &[u8]| bytes.get(at).is_some_and(|byte| wanted.contains(byte));
+    let ranges = [
+        (0, 4, 0, 9999),
+        (5, 7, 1, 12),
+        (8, 10, 1, 31),
+        (11, 13, 0, 23),
+        (14, 16, 0, 59),
+        (17, 19, 0, 60),
+    ];
+    let numbers = ranges.iter().all(|(from, to, low, high)| {
+        digits(*from, *to).is_some_and(|n| (*low..=*high).contains(&n))
+    });
+    let signs =
+        sign(4, b"-") && sign(7, b"-") && sign(10, b"Tt") && sign(13, b":") && sign(16, b":");
+    let rest = text.get(19..).unwrap_or_default();
+    let zone = match rest.strip_prefix('.') {
+        None => rest,
+        Some(fraction) => {
+            let zone = fraction.trim_start_matches(|letter: char| letter.is_ascii_digit());
+            if zone.len() == fraction.len() {
+                return false;
+            }
+            zone
+        }
+    };
+    let offset = matches!(zone.as_bytes(), [b'+' | b'-', a, b, b':', c, d] if [a, b, c, d].iter().all(|digit| digit.is_ascii_digit()));
+    numbers && signs && (matches!(zone, "Z" | "z") || offset)
+}
+
+/// An event taken out of its envelope.
+#[derive(Debug)]
+pub(crate) struct Event<'a> {
+    pub(crate) key: Vec<u8>,
+    pub(crate) meta: Vec<u8>,
+    pub(crate) value: std::borrow::Cow<'a, [u8]>,
+}
+
+/// Reads the envelope of one event.
+pub(crate) fn read(text: &str) -> Result<Event<'_>, Problem> {
+    let wrong = |_| Problem::bad("the event is no JSON object");
+    let members: BTreeMap<String, &RawValue> = serde_json::from_str(text).map_err(wrong)?;
+    let mut attributes = Attributes::new();
+    let (mut data, mut coded) = (None, None);
+    for (name, raw) in members {
+        match name.as_str() {
+            "data" => data = Some(raw),
+            "data_base64" => coded = Some(raw),
+            _ if raw.get() == "null" => {}
+            _ => {
+                // Numbers and switches have their text.
+                let text = match raw.get().as_bytes().first() {
+                    Some(b'"') => serde_json::from_str(raw.get()).map_err(wrong)?,
+                    Some(b'{' | b'[') => {
+                        return Err(Problem::bad(format!(
+                            "the attribute {name} is no simple value"
+                        )));
+                    }
+                    _ => raw.get().to_owned(),
+                };
+                attributes.insert(name, text);
+            }
+        }
+    }
+    check(&attributes)?;
+    let media_type = attributes.remove("datacontenttype");
+    let like_json = matches!(
+        declared(media_type.as_deref()),
+        Declared::Nothing | Declared::Json | Declared::LikeJson
+    );
+    let value: std::borrow::Cow<'_, [u8]> = match (data, coded) {
+        (Some(_), Some(_)) => return Err(Problem::bad("an event has data or data_base64")),
+        (None, None) => (&[]).into(),
+        (Some(raw), None) if !like_json && raw.get().starts_with('"') => {
+            serde_json::from_str::<String>(raw.get())
+                .map_err(wrong)?
+                .into_bytes()
+                .into()
+        }
+        (Some(raw), None) => raw.get().as_bytes().into(),
+        (None, Some(raw)) => {
+            let text: String = serde_json::from_str(raw.get()).map_err(wrong)?;
+            base64::decode(&text)
+                .ok_or_else(|| Problem::bad("data_base64 is no base64"))?
+                .into()
+        }
+    };
+    let mut meta = MetaWriter::default();
+    if data.is_some() && like_json {
+        meta.json();
+        match media_type.as_deref() {
+            Some(text) if declared(Some(text)) == Declared::LikeJson => {
+                meta.field("content-type", text)?;
+            }
+            _ => {}
+        }
+    } else if !value.is_empty() || media_type.is_some() {
+        write::typed(media_type.as_deref(), &value, &mut meta)?;
+    }
+    for (name, value) in &attributes {
+        meta.field(&format!("ce-{name}"), value)?;
+    }
+    let key = attributes
+        .get("partitionkey")
+        .map(|key| key.clone().into_bytes());
+    Ok(Event {
+        key: key.unwrap_or_default(),
+        meta: meta.done()?,
+        value,
+    })
+}
+
+/// A write in structured mode.
+pub(crate) async fn post(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Reply, Problem> {
+    check_format(&call.head)?;
+    let text = std::str::from_utf8(&body).map_err(|_| Problem::bad("the event is no UTF-8"))?;
+    let event = read(text)?;
+    let mut key = write::key_of(call)?;
+    if key.is_empty() {
+        key = event.key;
+    }
+    write::event(edge, call, key, event.meta, &event.value, &body).await
+}
+
+/// The attributes of a record, made up where it was no event.
+fn attributes(topic: &str, record: &Record<'_>, meta: &Meta<'_>) -> Attributes {
+    let mut attributes: Attributes = meta
+        .fields
+        .iter()
+        .filter_map(|(name, value)| {
+            Some((name.strip_prefix("ce-")?.to_owned(), (*value).to_owned()))
+        })
+        .collect();
+    let mut or = |name: &str, value: String| {
+        attributes.entry(name.to_owned()).or_insert(value);
+    };
+    or("specversion", "1.0".to_owned());
+    or("id", format!("{topic}/{}", record.offset));
+    or("source", format!("/v1/topics/{topic}"));
+    or(
+        "type",
+        format!("weir.{}", record.kind.name().to_ascii_lowercase()),
+    );
+    or("time", date::rfc3339(record.time_ms));
+    or("sequence", format!("{:020}", record.offset.0));
+    if let Some(key) = std::str::from_utf8(record.key)
+        .ok()
+        .filter(|key| !key.is_empty())
+    {
+        or("partitionkey", key.to_owned());
+    }
+    attributes
+}
+
+/// A record as an event with its envelope.
+pub(crate) fn write(topic: &str, record: &Record<'_>, out: &mut Vec<u8>) {
+    let meta = Meta::read(record.meta);
+    let mut object = Object::new(out);
+    for (name, value) in attributes(topic, record, &meta) {
+        object.text(&name, &value);
+    }
+    if record.kind == RecordKind::Put {
+        let shape = shape(&meta, record.value);
+        match (meta.media_type(), shape) {
+            (Some(media_type), _) => object.text("datacontenttype", media_type),
+            (None, Shape::Json) => object.text("datacontenttype", "application/json"),
+            _ => &mut object,
+        };
+        match shape {
+            Shape::Json => object.raw("data", record.value),
+            Shape::Text => match std::str::from_utf8(record.value) {
+                Ok(text) => object.text("data", text),
+                Err(_) => object.base64("data_base64", record.value),
+            },
+            Shape::Bytes => object.base64("data_base64", record.value),
+        };
+    }
+    object.end();
+}
+
+/// Adds the attributes of a record as header fields.
+pub(crate) fn decorate(topic: &str, record: &Record<'_>, reply: &mut Reply) {
+    for (name, value) in attributes(topic, record, &Meta::read(record.meta)) {
+        reply.add(&format!("ce-{name}"), header_text(&value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::*;
+    use crate::http::head::parse;
+
+    fn from_fields(fields: &str) -> Result<Option<Attributes>, Problem> {
+        let text = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
+        binary(&parse(text.as_bytes(), 20).unwrap().head)
+    }
+
+    const FOUR: &str = "ce-id: 1\r\nce-source: /a\r\nce-specversion: 1.0\r\nce-type: t";
+
+    #[test]
+    fn modes_store_the_same() {
+        let fields = format!(
+            "{FOUR}\r\nce-time: 2026-01-02T03:04:05.6Z\r\nce-subject: \"Euro%20%E2%82%AC \\\"x\\\"\""
+        );
+        let attributes = from_fields(&fields).unwrap().unwrap();
+        assert_eq!(attributes["subject"], "Euro € \"x\"");
+        let mut meta = MetaWriter::default();
+        meta.json();
+        for (name, value) in &attributes {
+            meta.field(&format!("ce-{name}"), value).unwrap();
+        }
+        let event = read(r#"{"specversion":"1.0","id":"1","source":"/a","type":"t","time":"2026-01-02T03:04:05.6Z","subject":"Euro € \"x\"","datacontenttype":"application/json","data":{"a" : 1.0}}"#).unwrap();
+        assert_eq!(event.meta, meta.done().unwrap());
+        assert_eq!(&*event.value, br#"{"a" : 1.0}"#);
+        assert_eq!(
+            header_value(header_text("Euro € %").as_bytes()).unwrap(),
+            "Euro € %"
+        );
+    }
+
+    #[test]
+    fn what_is_no_event_is_refused() {
+        assert_eq!(from_fields("ce-id: 1").unwrap(), None);
+        for wrong in [
+            "ce-datacontenttype: a",
+            "ce-time: yesterday",
+            "ce-a_b: c",
+            "ce-x: %zz",
+            "ce-x: %ff",
+        ] {
+            assert!(
+                from_fields(&format!("{FOUR}\r\n{wrong}")).is_err(),
+                "{wrong}"
+            );
+        }
+        for wrong in [
+            "[]",
+            r#"{"specversion":"1.0","id":"1","source":"/a"}"#,
+            r#"{"specversion":"0.3","id":"1","source":"/a","type":"t"}"#,
+            r#"{"specversion":"1.0","id":"","source":"/a","type":"t"}"#,
+            r#"{"specversion":"1.0","id":"1","source":"/a","type":"t","data":1,"data_base64":"AA=="}"#,
+            r#"{"specversion":"1.0","id":"1","source":"/a","type":"t","data_base64":"A"}"#,
+            r#"{"specversion":"1.0","id":"1","source":"/a","type":"t","x":{}}"#,
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn payloads_of_other_types_come_out_of_their_envelope() {
+        let four = r#""specversion":"1.0","id":"1","source":"/a","type":"t""#;
+        let text = format!(r#"{{{four},"datacontenttype":"text/plain","data":"a\nb"}}"#);
+        assert_eq!(&*read(&text).unwrap().value, b"a\nb");
+        let text = format!(r#"{{{four},"data_base64":"/wA=","partitionkey":"k"}}"#);
+        let event = read(&text).unwrap();
+        assert_eq!(
+            (&*event.value, event.key.as_slice()),
+            (&b"\xff\x00"[..], &b"k"[..])
+        );
+    }
+}

@@ -1,0 +1,273 @@
+//! Conditions of a request, as conditions of its intention. They are judged
+//! when the intention is applied, never here.
+
+use weir_core::Expect;
+
+use super::route::offset_of;
+use crate::http::head::{Head, Known};
+use crate::http::problem::Problem;
+
+/// Conditions, owned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Conditions {
+    /// All of these.
+    pub(crate) all: Vec<One>,
+    /// And one of these, when there are any: tags of `If-Match`.
+    pub(crate) tags: Vec<One>,
+}
+
+/// One condition. Key conditions are about the key of the intention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum One {
+    KeyOffset(u64),
+    KeyAbsent,
+    KeyPresent,
+    TopicOffset(u64),
+    TopicAbsentOr(u64),
+    TopicEmpty,
+    Incarnation(u64),
+}
+
+impl One {
+    pub(crate) const fn expect(self) -> Expect<'static> {
+        match self {
+            Self::KeyOffset(n) => Expect::KeyOffset(None, n),
+            Self::KeyAbsent => Expect::KeyAbsent(None),
+            Self::KeyPresent => Expect::KeyPresent(None),
+            Self::TopicOffset(n) => Expect::TopicOffset(n),
+            Self::TopicAbsentOr(n) => Expect::TopicAbsentOr(n),
+            Self::TopicEmpty => Expect::TopicEmpty,
+            Self::Incarnation(n) => Expect::Incarnation(n),
+        }
+    }
+
+    pub(crate) const fn of(expect: &Expect<'_>) -> Option<Self> {
+        Some(match *expect {
+            Expect::KeyOffset(_, n) => Self::KeyOffset(n),
+            Expect::KeyAbsent(_) => Self::KeyAbsent,
+            Expect::KeyPresent(_) => Self::KeyPresent,
+            Expect::TopicOffset(n) => Self::TopicOffset(n),
+            Expect::TopicAbsentOr(n) => Self::TopicAbsentOr(n),
+            Expect::TopicEmpty => Self::TopicEmpty,
+            Expect::Incarnation(n) => Self::Incarnation(n),
+            _ => return None,
+        })
+    }
+
+    /// Adds what was expected to a conflict.
+    pub(crate) fn explain(self, problem: Problem) -> Problem {
+        let (number, name) = self.says();
+        problem.number("expected", number).text("condition", name)
+    }
+
+    /// The number that it asks for, and its name.
+    fn says(self) -> (u64, &'static str) {
+        match self {
+            Self::KeyOffset(n) => (n, "key-offset"),
+            Self::KeyAbsent => (0, "key-absent"),
+            Self::KeyPresent => (0, "key-present"),
+            Self::TopicOffset(n) => (n, "topic-offset"),
+            Self::TopicAbsentOr(n) => (n, "topic-absent-or"),
+            Self::TopicEmpty => (0, "topic-empty"),
+            Self::Incarnation(n) => (n, "incarnation"),
+        }
+    }
+
+    /// Reads `name` or `name=number`.
+    pub(crate) fn read(name: &str, number: Option<&str>) -> Option<Self> {
+        let n = || number.and_then(offset_of);
+        Some(match (name, number) {
+            ("key-offset", _) => Self::KeyOffset(n()?),
+            ("topic-offset", _) => Self::TopicOffset(n()?),
+            ("topic-absent-or", _) => Self::TopicAbsentOr(n()?),
+            ("incarnation", _) => Self::Incarnation(n()?),
+            ("key-absent", None) => Self::KeyAbsent,
+            ("key-present", None) => Self::KeyPresent,
+            ("topic-empty", None) => Self::TopicEmpty,
+            _ => return None,
+        })
+    }
+}
+
+/// What a tag of the resource is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    /// The topic's last offset: `"o41"`.
+    Events,
+    /// A key's offset: `"k17"`.
+    Key,
+    /// A topic's incarnation: `"i5"` or `"i5.o41"`.
+    Topic,
+}
+
+impl About {
+    /// What is wrong with a tag that is none of the resource.
+    fn refusal(self, tag: &str) -> String {
+        let example = match self {
+            Self::Events => r#""o3""#,
+            Self::Key => r#""k3""#,
+            Self::Topic => r#""i3""#,
+        };
+        let wrong = if tag.contains('"') {
+            "a tag of If-Match is none of this resource"
+        } else {
+            "a tag of If-Match needs quotes"
+        };
+        format!("{wrong}; one is written as in If-Match: {example}")
+    }
+}
+
+impl Conditions {
+    /// Reads `If-Match`, `If-None-Match` and `Weir-Expect`.
+    pub(crate) fn read(head: &Head, about: About) -> Result<Self, Problem> {
+        let mut conditions = Self::default();
+        for tag in head.list(Known::IfMatch) {
+            let one = if tag == "*" {
+                any(about)
+            } else {
+                of_tag(tag, about)
+            };
+            conditions
+                .tags
+                .push(one.ok_or_else(|| Problem::bad(about.refusal(tag)))?);
+        }
+        if conditions.tags.len() > weir_core::limits::EXPECTS_MAX {
+            return Err(Problem::too_large(
+                "the number of tags",
+                weir_core::limits::EXPECTS_MAX,
+            ));
+        }
+        if conditions.tags.len() == 1 {
+            conditions.all.append(&mut conditions.tags);
+        }
+        for tag in head.list(Known::IfNoneMatch) {
+            conditions.all.push(match (tag, about) {
+                ("*", About::Key) => One::KeyAbsent,
+                ("*", About::Events) => One::TopicEmpty,
+                ("*", About::Topic) => continue,
+                _ => return Err(Problem::bad("a write takes `If-None-Match: *` only")),
+            });
+        }
+        for element in head.list(Known::WeirExpect) {
+            let (name, number) = match element.split_once('=') {
+                Some((name, number)) => (name.trim(), Some(number.trim())),
+                None => (element, None),
+            };
+            let one = One::read(name, number);
+            conditions
+                .all
+                .push(one.ok_or_else(|| Problem::bad("a condition of Weir-Expect is not known"))?);
+        }
+        Ok(conditions)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.tags.is_empty()
+    }
+
+    /// The conditions with this tag of several.
+    pub(crate) fn expects(&self, tag: Option<One>) -> Vec<Expect<'static>> {
+        self.all
+            .iter()
+            .copied()
+            .chain(tag)
+            .map(One::expect)
+            .collect()
+    }
+
+    /// Adds what was expected to a conflict, where there is one answer.
+    pub(crate) fn explain(&self, problem: Problem) -> Problem {
+        match self.all.first().or(self.tags.first()) {
+            Some(one) => one.explain(problem),
+            None => problem,
+        }
+    }
+}
+
+/// `If-Match: *`: there is something.
+fn any(about: About) -> Option<One> {
+    // A topic that lives has at least the record of its creation; destroying
+    // or changing an absent one is refused anyway.
+    (about == About::Key).then_some(One::KeyPresent)
+}
+
+fn of_tag(tag: &str, about: About) -> Option<One> {
+    let text = tag.strip_prefix('"')?.strip_suffix('"')?;
+    // A coded answer has a tag of its own; the thing is the same.
+    let text = text.split_once('-').map_or(text, |(text, _)| text);
+    match about {
+        About::Events => offset_of(text.strip_prefix('o')?).map(One::TopicOffset),
+        About::Key => offset_of(text.strip_prefix('k')?).map(One::KeyOffset),
+        About::Topic => {
+            let text = text.strip_prefix('i')?;
+            offset_of(text.split_once('.').map_or(text, |(text, _)| text)).map(One::Incarnation)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::*;
+    use crate::http::head::parse;
+
+    fn read(fields: &str, about: About) -> Option<Conditions> {
+        let text = format!("PUT / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
+        Conditions::read(&parse(text.as_bytes(), 20).unwrap().head, about).ok()
+    }
+
+    #[test]
+    fn fields_become_conditions() {
+        let all = |fields, about| read(fields, about).map(|conditions| conditions.all);
+        assert_eq!(
+            all("If-Match: \"o41-gzip\"", About::Events),
+            Some(vec![One::TopicOffset(41)])
+        );
+        assert_eq!(
+            all("If-None-Match: *", About::Events),
+            Some(vec![One::TopicEmpty])
+        );
+        assert_eq!(
+            all("If-None-Match: *", About::Key),
+            Some(vec![One::KeyAbsent])
+        );
+        assert_eq!(all("If-Match: *", About::Key), Some(vec![One::KeyPresent]));
+        assert_eq!(
+            all("If-Match: \"i5.o9\"", About::Topic),
+            Some(vec![One::Incarnation(5)])
+        );
+        let several = "If-Match: \"k1\"\r\nWeir-Expect: topic-absent-or=9, key-present";
+        assert_eq!(
+            all(several, About::Key),
+            Some(vec![
+                One::KeyOffset(1),
+                One::TopicAbsentOr(9),
+                One::KeyPresent
+            ])
+        );
+        let tags = read("If-Match: \"k1\", \"k2\"", About::Key).unwrap().tags;
+        assert_eq!(tags, [One::KeyOffset(1), One::KeyOffset(2)]);
+        let why = |fields: &str, about| {
+            let text = format!("PUT / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
+            let read = Conditions::read(&parse(text.as_bytes(), 20).unwrap().head, about);
+            read.unwrap_err().detail
+        };
+        let bare = why("If-Match: o3", About::Events);
+        assert!(bare.contains(r#"needs quotes; one is written as in If-Match: "o3""#));
+        let other = why("If-Match: \"o3\"", About::Key);
+        assert!(other.contains("none of this resource") && other.contains("\"k3\""));
+        for wrong in [
+            "If-Match: o41",
+            "If-Match: \"k41\"",
+            "If-Match: W/\"o41\"",
+            "If-Match: \"o041\"",
+            "If-None-Match: \"o1\"",
+            "Weir-Expect: key-offset",
+            "Weir-Expect: x=1",
+            "Weir-Expect: key-absent=1",
+        ] {
+            assert_eq!(read(wrong, About::Events), None, "{wrong}");
+        }
+    }
+}

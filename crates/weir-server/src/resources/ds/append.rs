@@ -1,0 +1,464 @@
+//! POST: appending to a stream, and closing it.
+//!
+//! What a request may do is judged from what the store says now, and written
+//! under the condition that the store still says so. When it does not, it is
+//! judged again.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use weir_core::limits::TXN_OPS_MAX;
+use weir_core::{Commit, Detail, Effect, ErrorCode, Expect, Intention, Operation, TxnOp};
+use weir_store::{Current, StoreError};
+
+use super::config::{closes, content_type, single};
+use super::producer::{Producer, State, Verdict};
+use super::view::{self, View};
+use super::{
+    ATTEMPTS_MAX, CLOSED, GONE, KEYS_SPARE, ORDER, ORDER_BYTES_MAX, essence, is_json, place,
+};
+use crate::http::head::{Head, Known};
+use crate::http::offload;
+use crate::http::problem::{self, Kind, Problem};
+use crate::http::reply::Reply;
+use crate::limits::INLINE_WORK_BYTES;
+use crate::resources::meta::MetaWriter;
+use crate::resources::propose::{charge, hand_over, outcomes};
+use crate::service::{Call, Edge};
+
+/// Keys that a write of a stream may set beside its data.
+const KEYS: usize = 4;
+
+/// What a POST asks for.
+struct Asked {
+    content_type: Option<String>,
+    closes: bool,
+    producer: Option<Producer>,
+    order: Option<Vec<u8>>,
+}
+
+impl Asked {
+    fn read(head: &Head) -> Result<Self, Problem> {
+        let order = single(head, Known::StreamSeq)?;
+        if order.is_some_and(str::is_empty) {
+            return Err(Problem::bad("Stream-Seq is empty"));
+        }
+        if order.is_some_and(|order| order.len() > ORDER_BYTES_MAX) {
+            return Err(Problem::bad(format!(
+                "Stream-Seq is longer than {ORDER_BYTES_MAX} bytes"
+            )));
+        }
+        Ok(Self {
+            content_type: content_type(head)?,
+            closes: closes(head)?,
+            producer: Producer::read(head)?,
+            order: order.map(|order| order.as_bytes().to_vec()),
+        })
+    }
+}
+
+/// A record that a verdict was made of: what it says, and its offset.
+struct Seen<T> {
+    value: Option<T>,
+    offset: Option<u64>,
+}
+
+impl<T> Seen<T> {
+    const NOTHING: Self = Self {
+        value: None,
+        offset: None,
+    };
+
+    /// The condition that it is still so.
+    fn expect<'a>(&self, key: &'a [u8]) -> Expect<'a> {
+        match self.offset {
+            Some(offset) => Expect::KeyOffset(Some(key), offset),
+            None => Expect::KeyAbsent(Some(key)),
+        }
+    }
+}
+
+/// Reads the record of a key. One that retention has removed says nothing.
+async fn seen<T>(
+    edge: &Arc<Edge>,
+    topic: &str,
+    key: &[u8],
+    read: impl FnOnce(&[u8]) -> Option<T>,
+) -> Result<Seen<T>, Problem> {
+    let store = &edge.shared.store;
+    let page = match store.get_now(topic, key) {
+        Poll::Ready(Current::Record(page)) => Some(page),
+        Poll::Ready(Current::NoKey | Current::NoTopic) => None,
+        Poll::Pending => {
+            let store = Arc::clone(store);
+            let (topic, key) = (topic.to_owned(), key.to_owned());
+            let found = offload::run(move || match store.get(&topic, &key) {
+                Err(StoreError::RecordsGone { .. }) => {
+                    Ok(Err(store.key_offset(&topic, &key).map(|offset| offset.0)))
+                }
+                page => page.map(Ok).map_err(|error| problem::of_store(&error)),
+            });
+            match found.await? {
+                Ok(page) => page,
+                Err(offset) => {
+                    return Ok(Seen {
+                        value: None,
+                        offset,
+                    });
+                }
+            }
+        }
+    };
+    let record = page.as_ref().and_then(|page| page.iter().next());
+    let record = record
+        .transpose()
+        .map_err(|error| problem::of_store(&error))?;
+    Ok(Seen {
+        value: record.and_then(|record| read(record.value)),
+        offset: record.map(|record| record.offset.0),
+    })
+}
+
+/// The values that a body of JSON stands for: the elements of an array, or the
+/// one that it is.
+pub(super) fn values(body: &[u8]) -> Result<Vec<&RawValue>, Problem> {
+    let values = if body.trim_ascii_start().starts_with(b"[") {
+        serde_json::from_slice(body)
+    } else {
+        serde_json::from_slice(body).map(|value| vec![value])
+    };
+    values.map_err(|error| {
+        Problem::bad(format!(
+            "the body is no JSON: line {}, column {}",
+            error.line(),
+            error.column()
+        ))
+    })
+}
+
+/// Data as steps of a transaction: a record for each value, or as few as the
+/// store takes for bytes, whose borders mean nothing.
+pub(super) fn steps<'a>(
+    json: bool,
+    body: &'a [u8],
+    meta: &'a [u8],
+    value_max: usize,
+) -> Result<Vec<TxnOp<'a>>, Problem> {
+    let put = |value: &'a [u8]| TxnOp::Put {
+        key: b"",
+        value,
+        meta,
+    };
+    if !json {
+        return Ok(body.chunks(value_max.max(1)).map(put).collect());
+    }
+    let values = if body.len() > INLINE_WORK_BYTES {
+        offload::inline(|| values(body))?
+    } else {
+        values(body)?
+    };
+    if values.len() > TXN_OPS_MAX - KEYS {
+        return Err(Problem::too_large(
+            "the number of messages",
+            TXN_OPS_MAX - KEYS,
+        ));
+    }
+    let bytes = values.iter().map(|value| value.get().as_bytes());
+    Ok(bytes.map(put).collect())
+}
+
+/// What stands beside the payloads of a stream.
+pub(super) fn meta(json: bool, content_type: &str) -> Result<Vec<u8>, Problem> {
+    let mut meta = MetaWriter::default();
+    if json {
+        meta.json();
+    }
+    if !json || essence(content_type) != "application/json" {
+        meta.field("content-type", content_type)?;
+    }
+    meta.done()
+}
+
+/// POST.
+pub(super) async fn post(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
+    let asked = Asked::read(&call.head)?;
+    if body.is_empty() && !asked.closes {
+        return Err(Problem::bad(
+            "there is nothing to append; a stream is closed by `Stream-Closed: true`",
+        ));
+    }
+    if !body.is_empty() && asked.content_type.is_none() {
+        return Err(Problem::bad("what is appended needs a Content-Type"));
+    }
+    let topic = call.matched.topic.as_str();
+    // Requests of one writer may come on several connections, and together.
+    let ds = &edge.ds;
+    let _producer = match &asked.producer {
+        Some(producer) => {
+            let name = (topic, producer.id.as_bytes());
+            ds.producers.take(edge, name).await?
+        }
+        None => None,
+    };
+    let _order = match &asked.order {
+        Some(_) => ds.orders.take(edge, (topic, b"")).await?,
+        None => None,
+    };
+    for _ in 0..ATTEMPTS_MAX {
+        let view = view::open(edge, topic).await?;
+        if let Some(reply) = attempt(edge, call, &asked, &view, body).await? {
+            ds.used(&view);
+            return Ok(reply);
+        }
+    }
+    Err(Problem::new(
+        Kind::Busy,
+        "the stream changed with each attempt",
+    ))
+}
+
+/// Whether a write may be made, from what the store says now; the answer when
+/// it need not be.
+fn judge(
+    asked: &Asked,
+    view: &View,
+    body: &[u8],
+    producer: &Seen<State>,
+    order: &Seen<Vec<u8>>,
+) -> Result<Option<Reply>, Problem> {
+    let verdict = asked
+        .producer
+        .as_ref()
+        .map(|writer| (writer, writer.judge(producer.value)));
+    match verdict {
+        Some((_, Verdict::Again(last))) => {
+            return Ok(Some(answer(asked, view, 204, view.tail, Some(last))));
+        }
+        Some((writer, verdict @ Verdict::Stale(_))) => return Err(writer.refuse(verdict, view)),
+        _ => {}
+    }
+    if view.closed.is_some() {
+        let idle = asked.closes && body.is_empty() && asked.producer.is_none();
+        if idle {
+            return Ok(Some(answer(asked, view, 204, view.tail, None)));
+        }
+        return Err(view.refuse(Kind::StreamClosed, ""));
+    }
+    let wrong = |content_type: &String| essence(content_type) != essence(&view.config.content_type);
+    // A topic of another door that holds nothing yet has no type either.
+    let typed = !body.is_empty() && !view.untyped;
+    if typed && asked.content_type.as_ref().is_some_and(wrong) {
+        return Err(view
+            .refuse(Kind::StreamType, "")
+            .text("content_type", view.config.content_type.clone()));
+    }
+    if let Some((writer, verdict)) = verdict
+        && verdict != Verdict::New
+    {
+        return Err(writer.refuse(verdict, view));
+    }
+    if let (Some(next), Some(last)) = (&asked.order, &order.value)
+        && next <= last
+    {
+        return Err(view.refuse(
+            Kind::StreamOrder,
+            "Stream-Seq is not above that of an earlier write",
+        ));
+    }
+    Ok(None)
+}
+
+/// One attempt; `None` when the stream changed under it.
+async fn attempt(
+    edge: &Arc<Edge>,
+    call: &Call,
+    asked: &Asked,
+    view: &View,
+    body: &[u8],
+) -> Result<Option<Reply>, Problem> {
+    let topic = view.topic.as_str();
+    let key = asked.producer.as_ref().map(Producer::key);
+    let producer = match &key {
+        Some(key) => seen(edge, topic, key, |value| serde_json::from_slice(value).ok()).await?,
+        None => Seen::NOTHING,
+    };
+    let order = match &asked.order {
+        Some(_) => seen(edge, topic, ORDER, |value| Some(value.to_vec())).await?,
+        None => Seen::NOTHING,
+    };
+    if let Some(reply) = judge(asked, view, body, &producer, &order)? {
+        return Ok(Some(reply));
+    }
+    if asked.producer.is_some() && producer.offset.is_none() {
+        room(edge, topic)?;
+    }
+    let content_type = match &asked.content_type {
+        Some(content_type) if view.untyped => content_type,
+        _ => &view.config.content_type,
+    };
+    let json = is_json(content_type);
+    let meta = meta(json, content_type)?;
+    let value_max = edge.shared.store.limits().value_bytes_max;
+    let mut ops = if body.is_empty() {
+        Vec::new()
+    } else {
+        steps(json, body, &meta, value_max)?
+    };
+    if ops.is_empty() && !body.is_empty() {
+        return Err(Problem::bad("an empty array is nothing to append"));
+    }
+    let mut expect = vec![
+        Expect::Incarnation(view.incarnation),
+        Expect::KeyAbsent(Some(CLOSED)),
+        Expect::KeyAbsent(Some(GONE)),
+    ];
+    let state = asked.producer.as_ref().map(|producer| producer.now);
+    // What is a pair of numbers can always be written.
+    let state_text = state.map(|state| serde_json::to_vec(&state).unwrap_or_default());
+    let put = |key, value| TxnOp::Put {
+        key,
+        value,
+        meta: b"",
+    };
+    if let (Some(key), Some(text)) = (&key, &state_text) {
+        expect.push(producer.expect(key));
+        ops.push(put(key, text));
+    }
+    if let Some(next) = &asked.order {
+        expect.push(order.expect(ORDER));
+        ops.push(put(ORDER, next));
+    }
+    if asked.closes {
+        ops.push(put(CLOSED, b""));
+    }
+    let commit = carry_out(edge, call, topic, &ops, &expect).await?;
+    let Some(commit) = commit else {
+        return Ok(None);
+    };
+    let last = commit.first.0 + u64::from(commit.records).max(1) - 1;
+    let tail = if commit.records == 0 {
+        view.tail
+    } else {
+        view.position(last)
+    };
+    let status = if state.is_some() && !body.is_empty() {
+        200
+    } else {
+        204
+    };
+    let reply = answer(asked, view, status, tail, state);
+    Ok(Some(reply.number("weir-intention", commit.intention.0)))
+}
+
+/// Whether a stream may get to know another producer. The limit itself is an
+/// option of the topic; this keeps some keys below it for other uses.
+fn room(edge: &Edge, topic: &str) -> Result<(), Problem> {
+    let info = edge.shared.store.topic(topic);
+    let full = info.and_then(|info| {
+        let max = info.options.keys_max?.saturating_sub(KEYS_SPARE);
+        (info.keys >= max).then_some(max)
+    });
+    match full {
+        None => Ok(()),
+        Some(max) => Err(
+            Problem::new(Kind::Quota, "the stream knows as many producers as it may")
+                .code(ErrorCode::Quota)
+                .number("limit", max),
+        ),
+    }
+}
+
+/// Writes; `None` when a condition does not hold.
+async fn carry_out(
+    edge: &Arc<Edge>,
+    call: &Call,
+    topic: &str,
+    ops: &[TxnOp<'_>],
+    expect: &[Expect<'_>],
+) -> Result<Option<Commit>, Problem> {
+    let (proposal, permit) = {
+        let (operation, meta) = match ops {
+            [TxnOp::Put { key, value, meta }] => (Operation::Put { key, value }, *meta),
+            ops => (Operation::Txn { ops }, &b""[..]),
+        };
+        let intention = Intention {
+            expect,
+            meta,
+            principal: call.principal.name.as_bytes(),
+            ..Intention::new(topic, operation)
+        };
+        hand_over(edge, std::slice::from_ref(&intention))?
+    };
+    let outcomes = outcomes(edge, proposal, permit).await?;
+    let outcome = outcomes.iter().next();
+    let outcome =
+        outcome.ok_or_else(|| Problem::new(Kind::Internal, "the store answered nothing"))?;
+    charge(edge, call, &outcome);
+    let Some(commit) = outcome.commit() else {
+        return Err(Problem::new(Kind::Internal, "a write was refused"));
+    };
+    match commit.reason {
+        _ if commit.effect == Effect::Valid => Ok(Some(commit.clone())),
+        Some(ErrorCode::Conflict | ErrorCode::NoTopic | ErrorCode::TopicAbsent) => Ok(None),
+        _ => Err(not_valid(commit)),
+    }
+}
+
+/// A verdict that is not VALID. That the write was a transaction is no matter
+/// of the client's: what counts is why its step failed.
+pub(super) fn not_valid(commit: &Commit) -> Problem {
+    let Detail::Operation { reason, .. } = commit.detail else {
+        return problem::of_commit(commit);
+    };
+    let mut problem = Problem::new(problem::kind_of(reason), reason.sentence()).code(reason);
+    problem.intention = Some(commit.intention.0);
+    problem
+}
+
+/// The answer to a write that was made, or need not be.
+fn answer(asked: &Asked, view: &View, status: u16, tail: u64, state: Option<State>) -> Reply {
+    let mut reply = Reply::new(status);
+    reply.add("stream-next-offset", place::write(tail));
+    if asked.closes || view.closed.is_some() {
+        reply.add("stream-closed", "true");
+    }
+    if let Some(state) = state {
+        reply = reply
+            .number("producer-epoch", state.epoch)
+            .number("producer-seq", state.seq);
+    }
+    reply.add("cache-control", "no-store");
+    reply
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::values;
+
+    #[test]
+    fn an_array_is_taken_apart_once() {
+        let texts = |body: &str| {
+            let values = values(body.as_bytes()).ok()?;
+            Some(
+                values
+                    .iter()
+                    .map(|value| value.get().to_owned())
+                    .collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(
+            texts(" [1, [2,3] ,{\"a\" : 1e400}]\n").unwrap(),
+            ["1", "[2,3]", "{\"a\" : 1e400}"]
+        );
+        assert_eq!(texts("[]").unwrap().len(), 0);
+        assert_eq!(texts(" \"[\" ").unwrap(), ["\"[\""]);
+        for wrong in ["", "[1,]", "[1] 2", "{", "[\"\u{1}\"]", "01"] {
+            assert_eq!(texts(wrong), None, "{wrong}");
+        }
+        assert!(values(b"\"\xff\"").is_err());
+    }
+}

@@ -1,0 +1,308 @@
+//! What a stream is made with: what a request asks for, and what is kept.
+
+use serde::{Deserialize, Serialize};
+
+use super::place;
+use super::{FORK_SUB_OFFSET_MAX, TTL_SECONDS_MAX, TYPE_BYTES_MAX, essence, topic_of};
+use crate::http::head::{Head, Known};
+use crate::http::problem::Problem;
+use crate::resources::route::offset_of;
+use crate::security::from_rfc3339;
+
+/// The type of bytes that nobody says a type of.
+pub(super) const TYPE_DEFAULT: &str = "application/octet-stream";
+
+/// When a stream ends by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Expiry {
+    /// Never.
+    #[default]
+    Never,
+    /// When nobody has read or written it for so many seconds.
+    Idle(u64),
+    /// At this moment, in milliseconds since 1970.
+    At(u64),
+}
+
+/// The record under the key `.ds/config`, as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Config {
+    pub(crate) content_type: String,
+    #[serde(default)]
+    pub(crate) expiry: Expiry,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) fork: Option<Fork>,
+}
+
+/// Where a fork comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Fork {
+    /// Topic of the source.
+    pub(crate) from: String,
+    /// Its incarnation.
+    pub(crate) incarnation: u64,
+    /// Position that was asked for.
+    pub(crate) at: u64,
+    /// Bytes or messages behind it that were asked for.
+    pub(crate) sub: u64,
+    /// Position from which on records are the fork's own.
+    pub(crate) base: u64,
+    /// What is read before them, in order.
+    pub(crate) parts: Vec<Part>,
+}
+
+/// Records of one topic that are a part of a stream: those at the positions
+/// above `base`, up to `end`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Part {
+    pub(crate) topic: String,
+    pub(crate) incarnation: u64,
+    /// Offset of the record in the topic that stands at `base`.
+    pub(crate) first: u64,
+    pub(crate) base: u64,
+    pub(crate) end: u64,
+}
+
+/// What a PUT asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) content_type: Option<String>,
+    pub(crate) expiry: Option<Expiry>,
+    pub(crate) closed: bool,
+    pub(crate) fork: Option<AskedFork>,
+}
+
+/// The fork that a PUT asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AskedFork {
+    pub(crate) from: String,
+    /// Its end, when nothing is said.
+    pub(crate) at: Option<u64>,
+    pub(crate) sub: u64,
+}
+
+/// The value of a field that may be given once.
+pub(super) fn single(head: &Head, known: Known) -> Result<Option<&str>, Problem> {
+    if head.is_repeated(known) {
+        return Err(Problem::bad(format!("{} is given twice", known.name())));
+    }
+    if head.has(known) && head.text(known).is_none() {
+        return Err(Problem::bad(format!("{} is no text", known.name())));
+    }
+    Ok(head.text(known))
+}
+
+/// The type that a body is said to have.
+pub(super) fn content_type(head: &Head) -> Result<Option<String>, Problem> {
+    let text = single(head, Known::ContentType)?.filter(|text| !text.is_empty());
+    let Some(text) = text else { return Ok(None) };
+    if text.len() > TYPE_BYTES_MAX {
+        return Err(Problem::bad(format!(
+            "the content type is longer than {TYPE_BYTES_MAX} bytes"
+        )));
+    }
+    let essence = essence(text);
+    let token = |word: &str| {
+        let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+%*'`|~".contains(&byte);
+        !word.is_empty() && word.bytes().all(letter)
+    };
+    let whole = essence.split_once('/');
+    let plain = text.bytes().all(|byte| (0x20..0x7f).contains(&byte));
+    if !plain || !whole.is_some_and(|(family, rest)| token(family) && token(rest)) {
+        return Err(Problem::bad("the content type is no media type"));
+    }
+    Ok(Some(text.to_owned()))
+}
+
+/// Whether a request ends the stream.
+pub(super) fn closes(head: &Head) -> Result<bool, Problem> {
+    match single(head, Known::StreamClosed)? {
+        None => Ok(false),
+        Some(word) if word.eq_ignore_ascii_case("true") => Ok(true),
+        Some(word) if word.eq_ignore_ascii_case("false") => Ok(false),
+        Some(_) => Err(Problem::bad("Stream-Closed is true or false")),
+    }
+}
+
+fn expiry(head: &Head) -> Result<Option<Expiry>, Problem> {
+    let idle = single(head, Known::StreamTtl)?;
+    let at = single(head, Known::StreamExpiresAt)?;
+    match (idle, at) {
+        (None, None) => Ok(None),
+        (Some(text), None) => {
+            let seconds = offset_of(text).filter(|seconds| *seconds <= TTL_SECONDS_MAX);
+            let seconds = seconds.ok_or_else(|| {
+                Problem::bad(format!(
+                    "Stream-TTL is a number of seconds up to {TTL_SECONDS_MAX}"
+                ))
+            })?;
+            Ok(Some(Expiry::Idle(seconds)))
+        }
+        (None, Some(text)) => {
+            let ms = from_rfc3339(text);
+            let ms = ms.ok_or_else(|| {
+                Problem::bad("Stream-Expires-At is a moment as RFC 3339 writes it, from 1970 on")
+            })?;
+            Ok(Some(Expiry::At(ms)))
+        }
+        (Some(_), Some(_)) => Err(Problem::bad(
+            "a stream has Stream-TTL or Stream-Expires-At, not both",
+        )),
+    }
+}
+
+fn fork(head: &Head) -> Result<Option<AskedFork>, Problem> {
+    let at = single(head, Known::StreamForkOffset)?;
+    let sub = single(head, Known::StreamForkSubOffset)?;
+    let Some(from) = single(head, Known::StreamForkedFrom)? else {
+        if at.is_some() || sub.is_some() {
+            return Err(Problem::bad(
+                "Stream-Fork-Offset and Stream-Fork-Sub-Offset go with Stream-Forked-From",
+            ));
+        }
+        return Ok(None);
+    };
+    let path = match from.split_once("://") {
+        Some((_, rest)) => rest.find('/').and_then(|at| rest.get(at..)),
+        None => Some(from),
+    };
+    let path = path.and_then(|path| path.strip_prefix("/ds/").or(path.strip_prefix('/')));
+    let path = path.ok_or_else(|| Problem::bad("Stream-Forked-From is the path of a stream"))?;
+    let at = match at {
+        None => None,
+        Some(text) => Some(
+            place::token(text)
+                .ok_or_else(|| Problem::bad("Stream-Fork-Offset is none of a stream"))?,
+        ),
+    };
+    let number = sub.map_or(Some(0), offset_of);
+    let sub = number.filter(|sub| *sub <= FORK_SUB_OFFSET_MAX);
+    let sub = sub.ok_or_else(|| {
+        Problem::bad(format!(
+            "Stream-Fork-Sub-Offset is a number up to {FORK_SUB_OFFSET_MAX}"
+        ))
+    })?;
+    if sub > 0 && at.is_none() {
+        return Err(Problem::bad(
+            "Stream-Fork-Sub-Offset counts from a Stream-Fork-Offset; there is nothing behind the end",
+        ));
+    }
+    Ok(Some(AskedFork {
+        from: topic_of(path)?,
+        at,
+        sub,
+    }))
+}
+
+impl Asked {
+    pub(crate) fn read(head: &Head) -> Result<Self, Problem> {
+        Ok(Self {
+            content_type: content_type(head)?,
+            expiry: expiry(head)?,
+            closed: closes(head)?,
+            fork: fork(head)?,
+        })
+    }
+
+    /// Whether a stream that is there is the one that is asked for. A fork
+    /// takes over what is not said; any other stream has defaults.
+    pub(crate) fn fits(&self, config: &Config, closed: bool) -> bool {
+        let wanted = self.content_type.as_deref();
+        let of_fork = self.fork.is_some();
+        let same_type = match wanted {
+            None if of_fork => true,
+            wanted => essence(wanted.unwrap_or(TYPE_DEFAULT)) == essence(&config.content_type),
+        };
+        let same_expiry = match self.expiry {
+            None if of_fork => true,
+            expiry => expiry.unwrap_or_default() == config.expiry,
+        };
+        let same_fork = match (&self.fork, &config.fork) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(asked), Some(fork)) => {
+                let same_place = asked
+                    .at
+                    .is_none_or(|at| (at, asked.sub) == (fork.at, fork.sub));
+                asked.from == fork.from && same_place
+            }
+        };
+        same_type && same_expiry && same_fork && self.closed == closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::*;
+    use crate::http::head::parse;
+
+    fn read(fields: &str) -> Option<Asked> {
+        let text = format!("PUT / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
+        Asked::read(&parse(text.as_bytes(), 20).unwrap().head).ok()
+    }
+
+    #[test]
+    fn what_is_asked_is_read_strictly() {
+        assert_eq!(read("Stream-TTL: 0").unwrap().expiry, Some(Expiry::Idle(0)));
+        let at = read("Stream-Expires-At: 1970-01-01T00:00:01.25+00:00");
+        assert_eq!(at.unwrap().expiry, Some(Expiry::At(1250)));
+        let fork = read("Stream-Forked-From: /ds/a/b").unwrap().fork.unwrap();
+        assert_eq!((fork.from.as_str(), fork.at, fork.sub), ("a.b", None, 0));
+        let fork = read("Stream-Forked-From: http://h:1/ds/a/b").unwrap();
+        assert_eq!(fork.fork.unwrap().from, "a.b");
+        for wrong in [
+            "Stream-TTL: 01",
+            "Stream-TTL: +1",
+            "Stream-TTL: 1e3",
+            "Stream-TTL: 3155760001",
+            "Stream-TTL: 1\r\nStream-TTL: 1",
+            "Stream-TTL: 1\r\nStream-Expires-At: 2030-01-01T00:00:00Z",
+            "Stream-Expires-At: 2030-01-01T00:00:00",
+            "Stream-Expires-At: soon",
+            "Stream-Closed: yes",
+            "Stream-Fork-Sub-Offset: 0",
+            "Stream-Forked-From: a",
+            "Stream-Forked-From: /ds/",
+            "Stream-Forked-From: /a\r\nStream-Fork-Offset: now",
+            "Stream-Forked-From: /a\r\nStream-Fork-Sub-Offset: 1",
+            "Content-Type: text",
+            "Content-Type: text/",
+        ] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_put_is_the_same_or_it_is_not() {
+        let config = Config {
+            content_type: "text/plain".to_owned(),
+            expiry: Expiry::Idle(5),
+            fork: None,
+        };
+        for (fields, closed, fits) in [
+            (
+                "Content-Type: TEXT/plain;charset=utf-8\r\nStream-TTL: 5",
+                false,
+                true,
+            ),
+            ("Content-Type: text/plain\r\nStream-TTL: 5", true, false),
+            (
+                "Content-Type: text/plain\r\nStream-TTL: 5\r\nStream-Closed: true",
+                true,
+                true,
+            ),
+            ("Content-Type: text/plain\r\nStream-TTL: 6", false, false),
+            ("Content-Type: text/plain", false, false),
+            ("Stream-TTL: 5", false, false),
+        ] {
+            assert_eq!(
+                read(fields).unwrap().fits(&config, closed),
+                fits,
+                "{fields}"
+            );
+        }
+    }
+}

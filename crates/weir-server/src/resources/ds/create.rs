@@ -1,0 +1,335 @@
+//! PUT: making a stream, empty or with its first data, new or as a fork.
+//!
+//! The topic and what the stream is made with are one entry of the log. A topic
+//! that lives and is empty, because another door made it, becomes the stream.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weir_core::limits::VALUE_BYTES_MAX;
+use weir_core::{Commit, Effect, ErrorCode, Expect, Intention, Operation, TopicOptions, TxnOp};
+
+use super::append::{meta, not_valid, steps};
+use super::config::{Asked, AskedFork, Config, Expiry, Fork, TYPE_DEFAULT};
+use super::registry::{self, Change};
+use super::view::{self, View};
+use super::walk::Walk;
+use super::{
+    CLOSED, CONFIG, FORK_PARTS_MAX, KEYS_SPARE, PRODUCERS_MAX, essence, is_json, place, turn,
+};
+use crate::access::Right;
+use crate::http::offload;
+use crate::http::problem::{self, Kind, Problem};
+use crate::http::reply::Reply;
+use crate::resources::events::read::no_topic;
+use crate::resources::propose::{hand_over, outcomes};
+use crate::service::{Call, Edge, denial};
+
+/// PUT.
+pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
+    let asked = Asked::read(&call.head)?;
+    let topic = call.matched.topic.as_str();
+    let allowed = |right: Right, topic: &str| {
+        let allowed = edge.shared.authorize(&call.principal, right, topic);
+        allowed.map_err(|denied| denial(denied, topic))
+    };
+    if !body.is_empty() || asked.closed {
+        allowed(Right::Put, topic)?;
+    }
+    if let Some(fork) = &asked.fork {
+        allowed(Right::Read, &fork.from)?;
+    }
+    match view::open(edge, topic).await {
+        Ok(view) if !view.is_empty_topic() => return again(&asked, &view),
+        Err(problem) if problem.kind == Kind::StreamGone => return Err(kept()),
+        Err(problem) if problem.kind != Kind::NoTopic => return Err(problem),
+        _ => {}
+    }
+    if let Some(fork) = &asked.fork {
+        // A source that has expired goes before anybody waits for it.
+        source_of(fork, view::open(edge, &fork.from).await)?;
+    }
+    let ordered = asked.fork.is_some() || asked.expiry.is_some();
+    let _turn = if ordered {
+        Some(turn(edge, &edge.ds.structure).await?)
+    } else {
+        None
+    };
+    if let Some(view) = view::look(edge, topic)
+        .await?
+        .filter(|view| !view.is_empty_topic())
+    {
+        return if view.gone {
+            Err(kept())
+        } else {
+            again(&asked, &view)
+        };
+    }
+    let source = match &asked.fork {
+        Some(fork) => Some(source_of(
+            fork,
+            view::look(edge, &fork.from).await?.ok_or_else(no_topic),
+        )?),
+        None => None,
+    };
+    let (config, slice) = plan(edge, &asked, source.as_ref()).await?;
+    let text = serde_json::to_vec(&config);
+    let text = text.map_err(|_| Problem::new(Kind::Internal, "a description cannot be written"))?;
+    let changes = entries(edge, topic, &config, &registry::seal(&text))?;
+    registry::change(edge, changes).await?;
+    if config.expiry != Expiry::Never {
+        edge.ds.lease(topic, config.expiry);
+    }
+    let made = make(edge, call, &asked, (&config, &text), [&slice, body]).await;
+    let Some(commit) = made? else {
+        // Somebody else was faster.
+        let view = view::look(edge, topic).await?.ok_or_else(no_topic)?;
+        return again(&asked, &view);
+    };
+    // The record of the description stands at the position where it begins.
+    let last = commit.first.0 + u64::from(commit.records).max(1) - 1;
+    let tail = match &config.fork {
+        Some(fork) => fork.base + (last - commit.first.0),
+        None => last,
+    };
+    let mut reply = head(201, &config.content_type);
+    reply.add("location", location(edge, call));
+    reply.add("stream-next-offset", place::write(tail));
+    if asked.closed {
+        reply.add("stream-closed", "true");
+    }
+    Ok(reply.number("weir-intention", commit.intention.0))
+}
+
+fn head(status: u16, content_type: &str) -> Reply {
+    let mut reply = Reply::new(status).field("content-type", content_type);
+    reply.add("cache-control", "no-store");
+    reply
+}
+
+/// The answer when there is a stream already.
+fn again(asked: &Asked, view: &View) -> Result<Reply, Problem> {
+    if view.gone {
+        return Err(kept());
+    }
+    if !asked.fits(&view.config, view.closed.is_some()) {
+        return Err(view.refuse(
+            Kind::StreamExists,
+            "its content type, expiry, end or source is not what is asked for",
+        ));
+    }
+    let mut reply = head(200, &view.config.content_type);
+    view.tell(&mut reply);
+    Ok(reply)
+}
+
+/// The answer to a name that is kept for forks.
+fn kept() -> Problem {
+    Problem::new(
+        Kind::StreamExists,
+        "the stream was deleted, and its name is taken until its forks are",
+    )
+}
+
+/// The source of a fork.
+fn source_of(fork: &AskedFork, found: Result<View, Problem>) -> Result<View, Problem> {
+    match found {
+        Ok(view) if !view.gone => Ok(view),
+        Ok(_) => Err(gone_source()),
+        Err(problem) if problem.kind == Kind::StreamGone => Err(gone_source()),
+        Err(problem) => Err(problem.text("source", fork.from.clone())),
+    }
+}
+
+fn gone_source() -> Problem {
+    Problem::new(
+        Kind::StreamExists,
+        "the source was deleted; only the forks that it has go on reading it",
+    )
+}
+
+/// What the stream will be, and what of a record of its source it takes.
+async fn plan(
+    edge: &Arc<Edge>,
+    asked: &Asked,
+    source: Option<&View>,
+) -> Result<(Config, Vec<u8>), Problem> {
+    let (Some(fork), Some(source)) = (&asked.fork, source) else {
+        let content_type = asked.content_type.clone();
+        let config = Config {
+            content_type: content_type.unwrap_or_else(|| TYPE_DEFAULT.to_owned()),
+            expiry: asked.expiry.unwrap_or_default(),
+            fork: None,
+        };
+        return Ok((config, Vec::new()));
+    };
+    let ours = &source.config.content_type;
+    let content_type = asked.content_type.as_ref().unwrap_or(ours);
+    if essence(content_type) != essence(ours) {
+        let problem = Problem::new(Kind::StreamType, "a fork has the type of its source");
+        return Err(problem.text("content_type", ours.clone()));
+    }
+    let at = fork.at.unwrap_or(source.tail);
+    let beyond = || Problem::bad("the place to fork at is behind the end of the source");
+    if at > source.tail {
+        return Err(beyond());
+    }
+    let (base, slice) = if fork.sub == 0 {
+        (at, Vec::new())
+    } else {
+        boundary(edge, source, at, fork.sub)
+            .await?
+            .ok_or_else(beyond)?
+    };
+    let mut parts = source.parts();
+    for part in &mut parts {
+        part.end = part.end.min(base);
+    }
+    parts.retain(|part| part.base < part.end);
+    if parts.len() >= FORK_PARTS_MAX {
+        return Err(Problem::too_large(
+            "the number of streams that this one would be read through",
+            FORK_PARTS_MAX,
+        ));
+    }
+    let config = Config {
+        content_type: content_type.clone(),
+        expiry: asked.expiry.unwrap_or(source.config.expiry),
+        fork: Some(Fork {
+            from: source.topic.clone(),
+            incarnation: source.incarnation,
+            at,
+            sub: fork.sub,
+            base,
+            parts,
+        }),
+    };
+    Ok((config, slice))
+}
+
+/// The position so many bytes or messages behind another one, and what of the
+/// record behind it is still wanted; `None` when there is not so much.
+async fn boundary(
+    edge: &Arc<Edge>,
+    source: &View,
+    at: u64,
+    sub: u64,
+) -> Result<Option<(u64, Vec<u8>)>, Problem> {
+    let json = source.json;
+    let mut walk = Walk::new(&edge.shared.store, source, at);
+    offload::run(move || {
+        let (mut left, mut slice) = (sub, Vec::new());
+        while left > 0 {
+            let done = walk.step(|record| {
+                let size = if json { 1 } else { record.value.len() as u64 };
+                if left == 0 {
+                    return ControlFlow::Break(());
+                }
+                if size > left {
+                    let part = record.value.get(..usize::try_from(left).unwrap_or(0));
+                    slice.extend_from_slice(part.unwrap_or_default());
+                    left = 0;
+                    return ControlFlow::Break(());
+                }
+                left -= size;
+                ControlFlow::Continue(())
+            })?;
+            if done && left > 0 {
+                return Ok(None);
+            }
+        }
+        Ok(Some((walk.position, slice)))
+    })
+    .await
+}
+
+/// What the registry must know before the stream is there.
+fn entries(edge: &Edge, topic: &str, config: &Config, seal: &str) -> Result<Vec<Change>, Problem> {
+    let mut changes = Vec::new();
+    if let Some(fork) = &config.fork {
+        changes.push(registry::forked(&fork.from, topic, seal));
+    }
+    if config.expiry != Expiry::Never {
+        if edge.ds.is_full() {
+            return Err(Problem::new(
+                Kind::Quota,
+                "there are as many streams with an expiry as there may be",
+            )
+            .number("limit", super::EXPIRING_MAX as u64));
+        }
+        changes.push(registry::expiring(topic, config.expiry, seal));
+    }
+    Ok(changes)
+}
+
+/// Makes the topic, and the stream in it; `None` when there is one by now.
+async fn make(
+    edge: &Arc<Edge>,
+    call: &Call,
+    asked: &Asked,
+    (config, text): (&Config, &[u8]),
+    data: [&[u8]; 2],
+) -> Result<Option<Commit>, Problem> {
+    let json = is_json(&config.content_type);
+    let value_max = edge.shared.store.limits().value_bytes_max;
+    let meta = meta(json, &config.content_type)?;
+    let put = |key: &'static [u8], value| TxnOp::Put {
+        key,
+        value,
+        meta: b"",
+    };
+    let mut ops = vec![put(CONFIG, text)];
+    for data in data {
+        if !data.is_empty() {
+            // A slice is bytes in any case: a message is taken as a whole.
+            ops.extend(steps(json, data, &meta, value_max.min(VALUE_BYTES_MAX))?);
+        }
+    }
+    if asked.closed {
+        ops.push(put(CLOSED, b""));
+    }
+    let mut options = TopicOptions::default();
+    options.keys_max = Some(PRODUCERS_MAX + 1 + KEYS_SPARE);
+    let topic = call.matched.topic.as_str();
+    let principal = call.principal.name.as_bytes();
+    let (proposal, permit) = {
+        let expect = [Expect::TopicEmpty];
+        let create = Intention {
+            principal,
+            ..Intention::new(topic, Operation::Create { options: &options })
+        };
+        let fill = Intention {
+            principal,
+            expect: &expect,
+            ..Intention::new(topic, Operation::Txn { ops: &ops })
+        };
+        hand_over(edge, &[create, fill])?
+    };
+    drop(ops);
+    let outcomes = outcomes(edge, proposal, permit).await?;
+    let commits: Vec<Commit> = outcomes
+        .iter()
+        .filter_map(|outcome| outcome.commit().cloned())
+        .collect();
+    let [create, fill] = commits.as_slice() else {
+        return Err(Problem::new(Kind::Internal, "the store did not answer"));
+    };
+    if create.effect != Effect::Valid && create.reason != Some(ErrorCode::TopicExists) {
+        return Err(problem::of_commit(create));
+    }
+    match fill.reason {
+        _ if fill.effect == Effect::Valid => Ok(Some(fill.clone())),
+        Some(ErrorCode::Conflict) => Ok(None),
+        _ => Err(not_valid(fill)),
+    }
+}
+
+/// Where the stream is, as the client called it.
+fn location(edge: &Edge, call: &Call) -> String {
+    let tls = edge.shared.config.tls_cert.is_some();
+    let scheme = if tls { "https" } else { "http" };
+    let host = call.head.host().map(String::from_utf8_lossy);
+    let host = host.unwrap_or("localhost".into());
+    format!("{scheme}://{host}{}", call.head.path())
+}

@@ -1,0 +1,254 @@
+//! Server-sent events of a stream: `data`, and behind each of it a `control`
+//! that says where the reader is.
+//!
+//! A reader is a position and nothing else, as in [`tail`](crate::resources::events::tail).
+//! Lines of text end where a reader of events sees an end: with CR, LF or both;
+//! which of them it was is lost. Bytes come in base64 and lose nothing.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::lease::Held;
+use super::place;
+use super::read::cursor;
+use super::view::{self, View};
+use super::walk::Gathered;
+use crate::access::Principal;
+use crate::http::base64;
+use crate::http::json::Object;
+use crate::http::problem::Problem;
+use crate::http::reply::{Body, Boxed, Reply, Source};
+use crate::limits::TAIL_BYTES;
+use crate::resources::events::hub::Follow;
+use crate::service::{Call, Edge};
+use crate::shared::Phase;
+
+struct Follower {
+    edge: Arc<Edge>,
+    topic: String,
+    incarnation: u64,
+    principal: Arc<Principal>,
+    /// State of the identities at the last look.
+    epoch: u64,
+    _follow: Arc<Follow>,
+    _held: Option<Held>,
+    news: watch::Receiver<u64>,
+    phase: watch::Receiver<Phase>,
+    position: u64,
+    /// What the client was told last.
+    told: Option<u64>,
+    cursor: Option<u64>,
+    ends: Instant,
+    over: bool,
+}
+
+/// Opens a stream of events.
+pub(super) fn open(
+    edge: &Arc<Edge>,
+    call: &Call,
+    view: &View,
+    position: u64,
+    cursor: Option<u64>,
+) -> Reply {
+    let (follow, news) = edge.hub.follow(&view.topic);
+    let age = edge.shared.config.tail_max_age;
+    let spread = RandomState::new().hash_one(position) % 20;
+    // Between nine and eleven tenths, so that they do not all come back at once.
+    let age = age / 100 * u32::try_from(90 + spread).unwrap_or(100);
+    edge.shared.metrics.tails.add(1);
+    let follower = Follower {
+        edge: Arc::clone(edge),
+        topic: view.topic.clone(),
+        incarnation: view.incarnation,
+        principal: Arc::clone(&call.principal),
+        epoch: edge.shared.security.epoch(),
+        news,
+        _follow: follow,
+        _held: Held::new(edge, view),
+        phase: edge.shared.phase.subscribe(),
+        position,
+        told: None,
+        cursor,
+        ends: Instant::now() + age,
+        over: false,
+    };
+    let mut reply = Reply::new(200).field("content-type", "text/event-stream");
+    if view.is_binary() {
+        reply.add("stream-sse-data-encoding", "base64");
+    }
+    reply.add("cache-control", "no-cache, no-store, no-transform");
+    reply.add("x-accel-buffering", "no");
+    reply.body = Body::Source(Box::new(follower));
+    reply
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.edge.shared.metrics.tails.sub(1);
+    }
+}
+
+impl Source for Follower {
+    fn next(&mut self) -> Boxed<'_, Option<Bytes>> {
+        Box::pin(self.piece())
+    }
+
+    fn is_tail(&self) -> bool {
+        true
+    }
+}
+
+impl Follower {
+    /// The next events; `None` at the end. A client that sees the end without
+    /// `streamClosed` comes again from where it is.
+    async fn piece(&mut self) -> Option<Bytes> {
+        loop {
+            self.news.borrow_and_update();
+            let ended = *self.phase.borrow() >= Phase::Draining || Instant::now() >= self.ends;
+            if self.over || ended || !self.is_visible() {
+                return None;
+            }
+            match self.read().await {
+                Ok(Some(bytes)) => return Some(bytes),
+                Ok(None) => {}
+                Err(problem) => {
+                    tracing::warn!(
+                        topic = self.topic,
+                        problem = problem.kind.name(),
+                        "a reader of a stream is sent away"
+                    );
+                    return None;
+                }
+            }
+            if self.over {
+                return None;
+            }
+            let heartbeat = Instant::now() + self.edge.shared.config.heartbeat;
+            let draining = async {
+                drop(self.phase.wait_for(|phase| *phase >= Phase::Draining).await);
+            };
+            tokio::select! {
+                changed = self.news.changed() => if changed.is_err() { return None },
+                () = draining => {}
+                () = tokio::time::sleep_until(heartbeat.min(self.ends)) => {
+                    return Some(Bytes::from_static(b":\n\n"));
+                }
+            }
+        }
+    }
+
+    /// Whether the principal may still read the topic.
+    fn is_visible(&mut self) -> bool {
+        let security = &self.edge.shared.security;
+        let epoch = security.epoch();
+        if epoch != self.epoch {
+            self.epoch = epoch;
+            return security.visible(&self.principal, &self.topic);
+        }
+        security.holds(&self.principal)
+    }
+
+    /// The next events, `None` when there is nothing to tell.
+    async fn read(&mut self) -> Result<Option<Bytes>, Problem> {
+        let store = &self.edge.shared.store;
+        let view = view::look(&self.edge, &self.topic).await?;
+        let same = |view: &View| {
+            let lives = !view.gone && !self.edge.ds.is_expired(view);
+            lives && view.incarnation == self.incarnation
+        };
+        let Some(view) = view.filter(same) else {
+            self.over = true;
+            return Ok(None);
+        };
+        let gathered = Gathered::new(store, &view, self.position, TAIL_BYTES);
+        let gathered = gathered.run().await?;
+        self.position = gathered.next();
+        if gathered.count == 0 && self.told == Some(self.position) {
+            return Ok(None);
+        }
+        let mut out = Vec::new();
+        if gathered.count > 0 {
+            data(&gathered.body(), view.is_binary(), &mut out);
+        }
+        self.control(&view, &mut out);
+        self.told = Some(self.position);
+        self.over = view.ends_at(self.position);
+        Ok(Some(out.into()))
+    }
+
+    fn control(&mut self, view: &View, out: &mut Vec<u8>) {
+        let closed = view.ends_at(self.position);
+        out.extend_from_slice(b"event: control\ndata:");
+        let mut object = Object::new(out);
+        object.text("streamNextOffset", &place::write(self.position));
+        if !closed {
+            let next = cursor(self.cursor.take());
+            object.text("streamCursor", &next.to_string());
+        }
+        if self.position >= view.tail {
+            object.flag("upToDate", true);
+        }
+        if closed {
+            object.flag("streamClosed", true);
+        }
+        object.end();
+        out.extend_from_slice(b"\n\n");
+    }
+}
+
+/// An event with data.
+fn data(body: &[u8], binary: bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"event: data\n");
+    if binary {
+        out.extend_from_slice(b"data:");
+        base64::encode(body, out);
+        out.extend_from_slice(b"\n\n");
+        return;
+    }
+    let mut rest = body;
+    loop {
+        let end = rest.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
+        let line = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
+        out.extend_from_slice(b"data:");
+        // One space is taken off by whoever reads it.
+        if line.first() == Some(&b' ') {
+            out.push(b' ');
+        }
+        out.extend_from_slice(line);
+        out.push(b'\n');
+        let Some(end) = end else { break };
+        let both = rest.get(end..end + 2) == Some(b"\r\n");
+        rest = rest.get(end + 1 + usize::from(both)..).unwrap_or_default();
+    }
+    out.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::data;
+
+    #[test]
+    fn lines_of_data_cannot_become_events() {
+        for (body, binary, want) in [
+            (&b"a\nb"[..], false, "data:a\ndata:b\n"),
+            (
+                b"a\r\n\r\nevent: x\rb",
+                false,
+                "data:a\ndata:\ndata:event: x\ndata:b\n",
+            ),
+            (b" a\n", false, "data:  a\ndata:\n"),
+            (b"\x00\xff", true, "data:AP8=\n"),
+        ] {
+            let mut out = Vec::new();
+            data(body, binary, &mut out);
+            let text = String::from_utf8(out).unwrap();
+            assert_eq!(text, format!("event: data\n{want}\n"));
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! When streams were used last, for those that end when nobody uses them.
+//!
+//! Kept in memory: what it says about writes is in the store as well, and a
+//! server that starts counts its start as a use. So a stream may live longer
+//! than it must, and never shorter.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::config::Expiry;
+use super::view::View;
+use super::{Ds, EXPIRING_MAX};
+use crate::security::now_ms;
+use crate::service::Edge;
+
+/// One stream that expires.
+#[derive(Debug)]
+struct Lease {
+    expiry: Expiry,
+    used: Instant,
+    /// Readers that wait for more of it.
+    readers: usize,
+}
+
+/// All of them, by topic.
+#[derive(Debug, Default)]
+pub(super) struct Leases(HashMap<String, Lease>);
+
+impl Lease {
+    fn new(expiry: Expiry) -> Self {
+        Self {
+            expiry,
+            used: Instant::now(),
+            readers: 0,
+        }
+    }
+
+    fn is_over(&self, expiry: Expiry) -> bool {
+        match expiry {
+            Expiry::Never => false,
+            Expiry::At(ms) => ms <= now_ms(),
+            Expiry::Idle(seconds) => {
+                self.readers == 0 && self.used.elapsed() >= Duration::from_secs(seconds)
+            }
+        }
+    }
+}
+
+impl Ds {
+    fn with_leases<T>(&self, work: impl FnOnce(&mut HashMap<String, Lease>) -> T) -> T {
+        work(&mut self.leases.lock().unwrap_or_else(PoisonError::into_inner).0)
+    }
+
+    /// Whether a stream has reached its end.
+    pub(super) fn is_expired(&self, view: &View) -> bool {
+        let expiry = view.config.expiry;
+        expiry != Expiry::Never
+            && self.with_leases(|leases| {
+                let lease = leases.entry(view.topic.clone());
+                lease.or_insert_with(|| Lease::new(expiry)).is_over(expiry)
+            })
+    }
+
+    /// Notes that a stream was read or written.
+    pub(super) fn used(&self, view: &View) {
+        if matches!(view.config.expiry, Expiry::Idle(_)) {
+            self.lease(&view.topic, view.config.expiry);
+        }
+    }
+
+    /// Notes a stream that expires; an old one is used from now on.
+    pub(super) fn lease(&self, topic: &str, expiry: Expiry) {
+        self.with_leases(|leases| match leases.get_mut(topic) {
+            Some(lease) => {
+                lease.used = Instant::now();
+                lease.expiry = expiry;
+            }
+            None => {
+                leases.insert(topic.to_owned(), Lease::new(expiry));
+            }
+        });
+    }
+
+    /// Whether there are as many streams that expire as there may be.
+    pub(super) fn is_full(&self) -> bool {
+        self.with_leases(|leases| leases.len() >= EXPIRING_MAX)
+    }
+
+    /// Forgets a stream.
+    pub(super) fn forget(&self, topic: &str) {
+        self.with_leases(|leases| leases.remove(topic));
+        self.configs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(topic);
+    }
+
+    /// Streams whose time seems to be over.
+    pub(super) fn due(&self) -> Vec<String> {
+        self.with_leases(|leases| {
+            let due = leases
+                .iter()
+                .filter(|(_, lease)| lease.is_over(lease.expiry));
+            due.map(|(topic, _)| topic.clone()).collect()
+        })
+    }
+}
+
+/// A reader that waits: its stream is in use until this is dropped.
+pub(super) struct Held {
+    edge: Arc<Edge>,
+    topic: String,
+}
+
+impl Held {
+    /// None for a stream that does not mind.
+    pub(super) fn new(edge: &Arc<Edge>, view: &View) -> Option<Self> {
+        if !matches!(view.config.expiry, Expiry::Idle(_)) {
+            return None;
+        }
+        edge.ds.with_leases(|leases| {
+            let lease = leases
+                .entry(view.topic.clone())
+                .or_insert_with(|| Lease::new(view.config.expiry));
+            lease.readers += 1;
+        });
+        Some(Self {
+            edge: Arc::clone(edge),
+            topic: view.topic.clone(),
+        })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.edge.ds.with_leases(|leases| {
+            if let Some(lease) = leases.get_mut(&self.topic) {
+                lease.readers = lease.readers.saturating_sub(1);
+                lease.used = Instant::now();
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ds, Expiry, Lease};
+
+    #[test]
+    fn a_lease_ends_when_nobody_uses_it() {
+        let mut lease = Lease::new(Expiry::Idle(0));
+        assert!(lease.is_over(lease.expiry));
+        lease.readers = 1;
+        assert!(!lease.is_over(lease.expiry), "somebody waits");
+        assert!(!lease.is_over(Expiry::Never));
+        assert!(lease.is_over(Expiry::At(1)));
+        assert!(!lease.is_over(Expiry::At(u64::MAX)));
+    }
+
+    #[test]
+    fn what_is_due_is_listed_until_it_is_forgotten() {
+        let ds = Ds::default();
+        ds.lease("a", Expiry::Idle(0));
+        ds.lease("b", Expiry::Idle(1000));
+        assert_eq!(ds.due(), ["a"]);
+        ds.lease("a", Expiry::Idle(1000));
+        assert!(ds.due().is_empty(), "it was used");
+        ds.lease("a", Expiry::Idle(0));
+        ds.forget("a");
+        assert!(ds.due().is_empty());
+    }
+}

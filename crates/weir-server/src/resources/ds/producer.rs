@@ -1,0 +1,149 @@
+//! Producers: writers whose retries are told from new writes.
+//!
+//! A producer counts its writes from 0 in each of its epochs. What was taken
+//! last is a record of the stream under `.ds/producer/ID`, written in the
+//! transaction of the data; a write is conditioned on the record that its
+//! verdict was made of.
+
+use serde::{Deserialize, Serialize};
+
+use super::config::single;
+use super::view::View;
+use super::{PRODUCER, PRODUCER_ID_BYTES_MAX, PRODUCER_NUMBER_MAX};
+use crate::http::head::{Head, Known};
+use crate::http::problem::{Kind, Problem};
+use crate::resources::route::offset_of;
+
+/// What a producer was at last: the value of its record, as JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct State {
+    pub(super) epoch: u64,
+    pub(super) seq: u64,
+}
+
+/// Who writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Producer {
+    pub(super) id: String,
+    pub(super) now: State,
+}
+
+/// What a write of a producer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The next one.
+    New,
+    /// One that was taken; the last one that was.
+    Again(State),
+    /// Of an epoch that is over; the one that is now.
+    Stale(u64),
+    /// Writes before it are missing, the first of them this one.
+    Gap(u64),
+    /// The first of an epoch, and not 0.
+    NotFirst,
+}
+
+impl Producer {
+    /// Reads the three fields; they come together or not at all.
+    pub(super) fn read(head: &Head) -> Result<Option<Self>, Problem> {
+        let id = single(head, Known::ProducerId)?;
+        let epoch = single(head, Known::ProducerEpoch)?;
+        let seq = single(head, Known::ProducerSeq)?;
+        let (id, epoch, seq) = match (id, epoch, seq) {
+            (None, None, None) => return Ok(None),
+            (Some(id), Some(epoch), Some(seq)) => (id, epoch, seq),
+            _ => {
+                return Err(Problem::bad(
+                    "Producer-Id, Producer-Epoch and Producer-Seq go together",
+                ));
+            }
+        };
+        if id.is_empty() {
+            return Err(Problem::bad("Producer-Id is empty"));
+        }
+        if id.len() > PRODUCER_ID_BYTES_MAX {
+            return Err(Problem::bad(format!(
+                "Producer-Id is longer than {PRODUCER_ID_BYTES_MAX} bytes"
+            )));
+        }
+        let number = |text: &str, name: &str| {
+            let number = offset_of(text).filter(|number| *number <= PRODUCER_NUMBER_MAX);
+            number.ok_or_else(|| {
+                Problem::bad(format!("{name} is a number up to {PRODUCER_NUMBER_MAX}"))
+            })
+        };
+        Ok(Some(Self {
+            id: id.to_owned(),
+            now: State {
+                epoch: number(epoch, "Producer-Epoch")?,
+                seq: number(seq, "Producer-Seq")?,
+            },
+        }))
+    }
+
+    /// The key of its record.
+    pub(super) fn key(&self) -> Vec<u8> {
+        [PRODUCER, self.id.as_bytes()].concat()
+    }
+
+    /// What its write is, behind what was taken last.
+    pub(super) fn judge(&self, last: Option<State>) -> Verdict {
+        let State { epoch, seq } = self.now;
+        match last {
+            None if seq == 0 => Verdict::New,
+            None => Verdict::Gap(0),
+            Some(last) if epoch < last.epoch => Verdict::Stale(last.epoch),
+            Some(last) if epoch > last.epoch && seq != 0 => Verdict::NotFirst,
+            Some(last) if epoch > last.epoch => Verdict::New,
+            Some(last) if seq <= last.seq => Verdict::Again(last),
+            Some(last) if seq == last.seq + 1 => Verdict::New,
+            Some(last) => Verdict::Gap(last.seq + 1),
+        }
+    }
+
+    /// The answer to a write that is not taken.
+    pub(super) fn refuse(&self, verdict: Verdict, view: &View) -> Problem {
+        match verdict {
+            Verdict::Stale(epoch) => view
+                .refuse(Kind::StreamEpoch, "another one writes by this id")
+                .number("epoch", epoch)
+                .field("producer-epoch", epoch.to_string()),
+            Verdict::Gap(expected) => view
+                .refuse(Kind::StreamOrder, "writes of the producer are missing")
+                .number("expected", expected)
+                .field("producer-expected-seq", expected.to_string())
+                .field("producer-received-seq", self.now.seq.to_string()),
+            _ => Problem::bad("the first Producer-Seq of an epoch is 0"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Producer, State, Verdict};
+
+    #[test]
+    fn writes_are_judged_by_what_was_taken() {
+        let judge = |epoch, seq, last: Option<(u64, u64)>| {
+            let producer = Producer {
+                id: "a".to_owned(),
+                now: State { epoch, seq },
+            };
+            producer.judge(last.map(|(epoch, seq)| State { epoch, seq }))
+        };
+        let last = State { epoch: 2, seq: 5 };
+        for (epoch, seq, verdict) in [
+            (1, 9, Verdict::Stale(2)),
+            (2, 0, Verdict::Again(last)),
+            (2, 5, Verdict::Again(last)),
+            (2, 6, Verdict::New),
+            (2, 7, Verdict::Gap(6)),
+            (3, 0, Verdict::New),
+            (3, 1, Verdict::NotFirst),
+        ] {
+            assert_eq!(judge(epoch, seq, Some((2, 5))), verdict, "{epoch} {seq}");
+        }
+        assert_eq!(judge(7, 0, None), Verdict::New);
+        assert_eq!(judge(0, 3, None), Verdict::Gap(0));
+    }
+}

@@ -1,0 +1,213 @@
+//! GET and HEAD: what a stream is, and its data from a position on; at once, or
+//! as soon as there is some.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use weir_core::{ConsequenceOffset, ErrorCode};
+
+use super::config::Expiry;
+use super::lease::Held;
+use super::place::{self, Place};
+use super::view::{self, View};
+use super::walk::Gathered;
+use super::{CURSOR_BEGIN, CURSOR_JITTER, CURSOR_SECONDS, POLL_SECONDS, follow};
+use crate::http::date;
+use crate::http::prefer::Prefer;
+use crate::http::problem::{Kind, Problem};
+use crate::http::reply::{Body, Reply};
+use crate::limits::{PAGE_BYTES, WAIT_SECONDS_MAX};
+use crate::resources::events::read::{is_known, no_topic};
+use crate::security::now_ms;
+use crate::service::{Call, Edge};
+use crate::shared::Phase;
+
+/// How a reader waits for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Live {
+    Poll,
+    Events,
+}
+
+/// The number that keeps caches apart: it moves on with time, and beyond the
+/// one that the client had.
+pub(super) fn cursor(given: Option<u64>) -> u64 {
+    let now = (now_ms() / 1000).saturating_sub(CURSOR_BEGIN) / CURSOR_SECONDS;
+    match given {
+        Some(given) if given >= now => {
+            let jitter = RandomState::new().hash_one(given) % CURSOR_JITTER;
+            given.saturating_add(1 + jitter)
+        }
+        _ => now,
+    }
+}
+
+/// HEAD. It is no use of the stream.
+pub(super) async fn head(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+    let view = view::open(edge, &call.matched.topic).await?;
+    let mut reply = Reply::new(200).field("content-type", &view.config.content_type);
+    view.tell(&mut reply);
+    match view.config.expiry {
+        Expiry::Never => {}
+        Expiry::Idle(seconds) => reply.add("stream-ttl", seconds),
+        Expiry::At(ms) => reply.add("stream-expires-at", date::rfc3339(ms)),
+    }
+    reply.add("cache-control", "no-store");
+    // How long the body of a GET would be is another question.
+    reply.body = Body::Omitted;
+    Ok(reply)
+}
+
+/// GET.
+pub(super) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+    let words = [("long-poll", Live::Poll), ("sse", Live::Events)];
+    let live = call.query.word("live", &words)?;
+    let place = match call.query.text("offset")? {
+        Some(text) => Some(Place::read(text).ok_or_else(|| {
+            Problem::bad("offset is -1, now, or what an answer gave as Stream-Next-Offset")
+        })?),
+        None => None,
+    };
+    if live.is_some() && place.is_none() {
+        return Err(Problem::bad("a live read needs an offset"));
+    }
+    let given = call.query.text("cursor")?;
+    let given = given.and_then(crate::resources::route::offset_of);
+    let view = view::open(edge, &call.matched.topic).await?;
+    edge.ds.used(&view);
+    let place = place.unwrap_or(Place::Start);
+    let position = start(&view, place)?;
+    match live {
+        Some(Live::Events) => Ok(follow::open(edge, call, &view, position, given)),
+        Some(Live::Poll) => poll(edge, call, view, position, given).await,
+        None if place == Place::Now => Ok(now(&view)),
+        None => page(edge, call, &view, position).await,
+    }
+}
+
+/// The position behind which a reader begins.
+fn start(view: &View, place: Place) -> Result<u64, Problem> {
+    match place {
+        Place::Start | Place::After(0) => Ok(0),
+        Place::Now => Ok(view.tail),
+        Place::After(position) if position > view.tail => {
+            Err(Problem::bad("the offset is behind the end of the stream"))
+        }
+        Place::After(position) if view.is_before(position) => Err(Problem::new(
+            Kind::Gone,
+            "the offset is of a stream that had this name before",
+        )
+        .code(ErrorCode::Gone)),
+        Place::After(position) => Ok(position),
+    }
+}
+
+/// The head of an answer that leaves a reader at a position.
+fn at(view: &View, status: u16, position: u64) -> Reply {
+    let mut reply = Reply::new(status);
+    reply.add("stream-next-offset", place::write(position));
+    if position >= view.tail {
+        reply.add("stream-up-to-date", "true");
+    }
+    if view.ends_at(position) {
+        reply.add("stream-closed", "true");
+    }
+    reply
+}
+
+/// The end as it is now, without data.
+fn now(view: &View) -> Reply {
+    let reply = at(view, 200, view.tail).field("cache-control", "no-store");
+    let body: &'static [u8] = if view.json { b"[]" } else { b"" };
+    reply.with(&view.config.content_type, body)
+}
+
+/// What is there.
+async fn page(edge: &Arc<Edge>, call: &Call, view: &View, position: u64) -> Result<Reply, Problem> {
+    let gathered = Gathered::new(&edge.shared.store, view, position, PAGE_BYTES);
+    let gathered = gathered.run().await?;
+    let next = gathered.next();
+    let mut reply = at(view, 200, next);
+    let end = if view.ends_at(next) { "c" } else { "" };
+    let tag = format!("\"{}.{position}-{next}{end}\"", view.incarnation);
+    reply.add("etag", &tag);
+    reply.add("vary", "accept-encoding");
+    let whole = next < view.tail;
+    reply.add(
+        "cache-control",
+        if whole {
+            "private, max-age=60, stale-while-revalidate=300"
+        } else {
+            "private, no-cache"
+        },
+    );
+    if is_known(&call.head, &tag) {
+        reply.status = 304;
+        return Ok(reply);
+    }
+    Ok(reply.with(&view.config.content_type, gathered.body()))
+}
+
+/// What is there as soon as something is, within a time.
+async fn poll(
+    edge: &Arc<Edge>,
+    call: &Call,
+    mut view: View,
+    mut position: u64,
+    given: Option<u64>,
+) -> Result<Reply, Problem> {
+    let wait = Prefer::read(&call.head).wait.unwrap_or(POLL_SECONDS);
+    let due = Instant::now() + Duration::from_secs(wait.min(WAIT_SECONDS_MAX));
+    let mut phase = edge.shared.phase.subscribe();
+    let incarnation = view.incarnation;
+    let _held = Held::new(edge, &view);
+    let mut over = false;
+    loop {
+        let gathered = Gathered::new(&edge.shared.store, &view, position, PAGE_BYTES);
+        let gathered = gathered.run().await?;
+        position = gathered.next();
+        let found = gathered.count > 0;
+        if found || over || view.ends_at(position) {
+            let mut reply = at(&view, if found { 200 } else { 204 }, position);
+            reply.add("stream-cursor", cursor(given));
+            reply.add("cache-control", "no-store");
+            return Ok(if found {
+                reply.with(&view.config.content_type, gathered.body())
+            } else {
+                reply
+            });
+        }
+        let last = ConsequenceOffset(view.offset(view.tail));
+        let reader = edge.shared.store.listen(&view.topic, last);
+        edge.shared.metrics.waiting_polls.add(1);
+        over = tokio::select! {
+            there = reader.changed() => !there,
+            () = tokio::time::sleep_until(due) => true,
+            _ = phase.wait_for(|phase| *phase >= Phase::Draining) => true,
+        };
+        edge.shared.metrics.waiting_polls.sub(1);
+        view = view::open(edge, &view.topic).await?;
+        if view.incarnation != incarnation {
+            return Err(no_topic());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cursor;
+
+    #[test]
+    fn a_cursor_moves_on() {
+        let now = cursor(None);
+        assert!(now > 0);
+        assert!(cursor(Some(now - 1)) >= now);
+        for given in [now, now + 1000] {
+            let next = cursor(Some(given));
+            assert!(next > given && next <= given + 180, "{given} {next}");
+        }
+        assert_eq!(cursor(Some(u64::MAX)), u64::MAX);
+    }
+}

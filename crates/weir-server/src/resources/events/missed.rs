@@ -1,0 +1,117 @@
+//! `Prefer: conflicts=N`: what a writer whose condition failed has not seen.
+//!
+//! The records behind the offset that it expected, up to the one that it met:
+//! with them it can decide anew without a second question. What must never
+//! happen here: a record that the writer has no right to read.
+
+use std::sync::Arc;
+
+use weir_core::{Commit, ConsequenceOffset, Detail, ErrorCode};
+use weir_store::Store;
+
+use crate::http::offload;
+use crate::http::problem::{self, Problem};
+use crate::limits::{PAGE_BYTES, PAGE_RECORDS_MAX};
+use crate::resources::condition::{Conditions, One};
+use crate::resources::records::{Form, Writer};
+use crate::service::{Call, Edge};
+
+/// Records that are not known to a writer.
+#[derive(Debug)]
+pub(crate) struct Missed {
+    store: Arc<Store>,
+    topic: String,
+    /// Only those of this key.
+    key: Option<Vec<u8>>,
+    after: u64,
+    upto: u64,
+    limit: u64,
+}
+
+impl Missed {
+    /// What to look for; `None` when nobody asked, when the verdict is another
+    /// one, or when the writer may not read.
+    pub(crate) fn of(
+        edge: &Edge,
+        call: &Call,
+        conditions: &Conditions,
+        key: &[u8],
+        commit: &Commit,
+        limit: u64,
+    ) -> Option<Self> {
+        let Detail::Actual(actual) = commit.detail else {
+            return None;
+        };
+        if limit == 0 || commit.reason != Some(ErrorCode::Conflict) {
+            return None;
+        }
+        let (after, of_key) = match *conditions.all.first().or(conditions.tags.first())? {
+            One::KeyOffset(n) => (n, true),
+            One::KeyAbsent => (0, true),
+            One::TopicOffset(n) | One::TopicAbsentOr(n) => (n, false),
+            One::TopicEmpty => (0, false),
+            One::KeyPresent | One::Incarnation(_) => return None,
+        };
+        let topic = &call.matched.topic;
+        let may = edge.shared.security.visible(&call.principal, topic);
+        may.then(|| Self {
+            store: Arc::clone(&edge.shared.store),
+            topic: topic.clone(),
+            key: of_key.then(|| key.to_vec()),
+            after,
+            // A key that has no value any more says nothing of where it went.
+            upto: if actual == 0 { u64::MAX } else { actual },
+            limit,
+        })
+    }
+
+    /// Adds the records to the problem; without them if they cannot be read.
+    pub(crate) async fn tell(self, problem: Problem) -> Problem {
+        match offload::run(move || self.read()).await {
+            Ok((records, more)) => {
+                let problem = problem.raw("conflicts", records);
+                if more {
+                    problem.raw("conflicts_more", b"true".to_vec())
+                } else {
+                    problem
+                }
+            }
+            Err(_) => problem,
+        }
+    }
+
+    /// The records as an array, and whether there are more.
+    fn read(&self) -> Result<(Vec<u8>, bool), Problem> {
+        let after = ConsequenceOffset(self.after);
+        let reader = self.store.read(&self.topic, after);
+        let mut reader = reader
+            .map_err(|error| problem::of_store(&error))?
+            .or_earliest();
+        let mut writer = Writer::new(Form::Json);
+        let (mut looked, mut more) = (0, false);
+        'pages: while let Some(page) = reader
+            .next_page()
+            .map_err(|error| problem::of_store(&error))?
+        {
+            for record in &page {
+                let record = record.map_err(|error| problem::of_store(&error))?;
+                if record.offset.0 > self.upto {
+                    break 'pages;
+                }
+                let wanted = self.key.as_ref().is_none_or(|key| key == record.key);
+                let full = writer.count >= self.limit || writer.out.len() >= PAGE_BYTES;
+                if looked >= PAGE_RECORDS_MAX || (wanted && full) {
+                    more = true;
+                    break 'pages;
+                }
+                looked += 1;
+                if wanted {
+                    writer.record(&self.topic, &record);
+                }
+            }
+        }
+        let mut records = writer.end();
+        records.truncate(records.trim_ascii_end().len());
+        Ok((records, more))
+    }
+}

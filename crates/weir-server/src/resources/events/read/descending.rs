@@ -1,0 +1,111 @@
+//! A page of records, the newest first.
+//!
+//! What must never happen here: a window that is as large as the topic. It is
+//! small at first, and smaller again when its records are large.
+
+use std::sync::Arc;
+
+use weir_core::{ConsequenceOffset, Record};
+use weir_store::StoreError;
+
+use super::page::next_page;
+use super::{Filter, LOOK_BYTES_MAX, store_error};
+use crate::http::offload;
+use crate::http::problem::Problem;
+use crate::http::reply::Reply;
+use crate::limits::room::Making;
+use crate::limits::{WINDOW_BYTES, WINDOW_RECORDS_MAX};
+use crate::resources::records::Writer;
+use crate::service::{Call, Edge};
+
+/// The newest records first. There is no reader that goes back, so windows are
+/// read forward and turned round.
+pub(super) async fn descending(
+    edge: &Arc<Edge>,
+    call: &Call,
+    writer: Writer,
+    filter: Filter,
+    limit: u64,
+    max_bytes: usize,
+) -> Result<Reply, Problem> {
+    if call.query.bytes("from").is_some() || call.query.bytes("reset").is_some() {
+        return Err(Problem::bad(
+            "a page in descending order starts at the end or before `after`",
+        ));
+    }
+    let before = call.query.number("after", 1, u64::MAX - 1)?;
+    let mut reader = edge
+        .shared
+        .store
+        .read(&call.matched.topic, ConsequenceOffset::ZERO)
+        .map_err(|error| store_error(&error))?;
+    let topic = call.matched.topic.clone();
+    let (first, last) = (reader.first().0, reader.last().0);
+    let form = writer.form;
+    let mut making = Making::new(&edge.shared.admission);
+    let (writer, next) = offload::run(move || {
+        let mut writer = writer;
+        let mut end = before.unwrap_or(last + 1);
+        // Small at first: nobody knows yet how large the records are.
+        let mut window = 4;
+        let (mut looked, mut full) = (0, false);
+        while end > first && writer.count < limit && writer.out.len() < max_bytes {
+            if full || looked >= LOOK_BYTES_MAX {
+                break;
+            }
+            let begin = end.saturating_sub(window).max(first);
+            reader.seek(ConsequenceOffset(begin.saturating_sub(1)));
+            let mut pages = Vec::new();
+            let written = writer.out.len();
+            while let Some(page) = reader.next_page().map_err(|error| store_error(&error))? {
+                let beyond = page.last().0 + 1 >= end;
+                looked += page.wire_bytes();
+                pages.push(page);
+                if beyond {
+                    break;
+                }
+            }
+            'window: for page in pages.iter().rev() {
+                let records: Result<Vec<Record<'_>>, StoreError> = page.iter().collect();
+                for record in records.map_err(|error| store_error(&error))?.iter().rev() {
+                    if record.offset.0 >= end {
+                        continue;
+                    }
+                    full = writer.count >= limit || writer.out.len() >= max_bytes;
+                    full = (full && writer.count > 0)
+                        || (filter.wants(record) && !writer.fit(&topic, record, &mut making));
+                    if full {
+                        break 'window;
+                    }
+                    end = record.offset.0;
+                }
+            }
+            if !full && writer.count < limit && writer.out.len() < max_bytes {
+                end = end.min(begin);
+            }
+            let heavy = writer.out.len() - written > WINDOW_BYTES;
+            window = if heavy {
+                (window / 2).max(1)
+            } else {
+                (window * 2).min(WINDOW_RECORDS_MAX)
+            };
+        }
+        Ok((writer, end))
+    })
+    .await?;
+    let mut reply = Reply::new(200)
+        .number("weir-next", next)
+        .number("weir-first", first)
+        .number("weir-last", last);
+    reply = reply.number("weir-count", writer.count);
+    reply.add("vary", "accept, accept-encoding");
+    reply.add("cache-control", "no-cache");
+    if writer.reframed {
+        reply.add("weir-reframed", "?1");
+    }
+    if next > first && next > 1 {
+        let target = format!("{}&order=desc", next_page(call, next));
+        reply.add("link", format_args!("<{target}>; rel=\"next\""));
+    }
+    Ok(reply.with(form.media_type(), writer.end()))
+}

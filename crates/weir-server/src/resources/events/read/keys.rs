@@ -1,0 +1,86 @@
+//! The keys of a topic in byte order, with their values if they are wanted.
+
+use std::sync::Arc;
+
+use weir_store::SCAN_KEYS_MAX;
+
+use super::{at_least, first, no_topic, not_acceptable, store_error};
+use crate::http::problem::Problem;
+use crate::http::query::encode;
+use crate::http::reply::Reply;
+use crate::http::{accept, offload};
+use crate::limits::room::Making;
+use crate::limits::{PAGE_BYTES_MAX, PAGE_RECORDS};
+use crate::resources::records::{Form, Writer};
+use crate::service::{Call, Edge};
+
+/// Keys in byte order.
+pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+    at_least(edge, call).await?;
+    let query = &call.query;
+    let form = accept::media(&call.head, Form::OFFERS).ok_or_else(not_acceptable)?;
+    let limit = query
+        .number("limit", 1, SCAN_KEYS_MAX as u64)?
+        .unwrap_or(PAGE_RECORDS);
+    let limit = usize::try_from(limit).unwrap_or(SCAN_KEYS_MAX);
+    let values = query.flag("values")?;
+    let prefix = query.bytes("prefix").unwrap_or_default().to_vec();
+    let after = query.bytes("after").map(<[u8]>::to_vec);
+    let (store, topic) = (Arc::clone(&edge.shared.store), call.matched.topic.clone());
+    if store
+        .standing(&topic)
+        .is_none_or(|topic| topic.incarnation.is_none())
+    {
+        return Err(no_topic());
+    }
+    let mut making = Making::new(&edge.shared.admission);
+    let (writer, next) = offload::run(move || {
+        let found = store
+            .scan(&topic, &prefix, after.as_deref(), limit)
+            .map_err(|error| store_error(&error))?;
+        let mut writer = Writer::new(form);
+        let mut last = None;
+        for entry in &found {
+            if writer.out.len() >= PAGE_BYTES_MAX {
+                break;
+            }
+            if !values {
+                last = Some(entry.key.clone());
+                writer.key(&entry.key, entry.offset.0);
+                continue;
+            }
+            let page = store
+                .value(&topic, entry)
+                .map_err(|error| store_error(&error))?;
+            // A key that was changed meanwhile comes with its new value another time.
+            if let Some(record) = page.as_ref().map(first).transpose()?.flatten()
+                && !writer.fit(&topic, &record, &mut making)
+            {
+                break;
+            }
+            last = Some(entry.key.clone());
+        }
+        let more = found.len() == limit || last.as_ref() != found.last().map(|entry| &entry.key);
+        Ok((writer, last.filter(|_| more)))
+    })
+    .await?;
+    let mut reply = Reply::new(200)
+        .number("weir-count", writer.count)
+        .field("cache-control", "no-cache");
+    reply.add("vary", "accept, accept-encoding");
+    if let Some(next) = next {
+        let mut pairs = vec![format!("after={}", encode(&next))];
+        for name in ["limit", "prefix", "values"] {
+            if let Some(value) = call.query.bytes(name) {
+                pairs.push(format!("{name}={}", encode(value)));
+            }
+        }
+        pairs.sort_unstable();
+        let target = format!("/v1/topics/{}/keys?{}", call.matched.topic, pairs.join("&"));
+        reply.add("link", format_args!("<{target}>; rel=\"next\""));
+    }
+    if writer.reframed {
+        reply.add("weir-reframed", "?1");
+    }
+    Ok(reply.with(form.media_type(), writer.end()))
+}

@@ -1,0 +1,276 @@
+//! One record: that of an offset, and the current one of a key.
+//!
+//! What must never happen here: a payload that is not the bytes that were
+//! written, or one that a browser runs as a page of this server.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use weir_core::{ConsequenceOffset, ErrorCode, Record, RecordKind};
+use weir_store::{Current, Page, TopicReader};
+
+use super::{NO_PAGE, at_least, consistency, first, is_known, no_topic, store_error};
+use crate::http::head::{Head, Known};
+use crate::http::problem::{Kind, Problem};
+use crate::http::reply::{Body, Reply};
+use crate::http::{accept, date, offload};
+use crate::limits::{INLINE_WORK_BYTES, WAIT_SECONDS_MAX};
+use crate::resources::cloudevents;
+use crate::resources::meta::{Meta, Shape, shape};
+use crate::resources::records::key_field;
+use crate::resources::route::Resource;
+use crate::service::{Call, Edge};
+
+/// One record by its offset, if it can be had without waiting.
+pub(super) fn event_now(edge: &Edge, call: &Call) -> Option<Result<Reply, Problem>> {
+    let offset = call.matched.offset;
+    let before = ConsequenceOffset(offset - 1);
+    let reader = edge.shared.store.read_now(&call.matched.topic, before);
+    let mut reader = match reader {
+        Poll::Ready(Ok(reader)) => reader,
+        Poll::Ready(Err(error)) => return Some(Err(store_error(&error))),
+        Poll::Pending => return None,
+    };
+    match reader.next_page_now() {
+        Poll::Ready(page) => Some(found(call, page.as_ref(), offset, &reader)),
+        Poll::Pending => None,
+    }
+}
+
+/// The same on a thread that may wait.
+pub(crate) async fn event(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+    let offset = call.matched.offset;
+    let (store, topic) = (Arc::clone(&edge.shared.store), call.matched.topic.clone());
+    let (reader, page) = offload::run(move || {
+        let reader = store.read(&topic, ConsequenceOffset(offset - 1));
+        let mut reader = reader.map_err(|error| store_error(&error))?;
+        let page = reader.next_page().map_err(|error| store_error(&error))?;
+        Ok((reader, page))
+    })
+    .await?;
+    large(page.as_ref(), || {
+        found(call, page.as_ref(), offset, &reader)
+    })
+}
+
+/// Does what copies a page; with a large one the thread's other work goes on
+/// elsewhere.
+fn large<T>(page: Option<&Page>, work: impl FnOnce() -> T) -> T {
+    if page.is_some_and(|page| page.wire_bytes() > INLINE_WORK_BYTES) {
+        offload::inline(work)
+    } else {
+        work()
+    }
+}
+
+/// The record at this offset, if the page begins with it.
+fn found(
+    call: &Call,
+    page: Option<&Page>,
+    offset: u64,
+    reader: &TopicReader,
+) -> Result<Reply, Problem> {
+    match page.map(first).transpose()?.flatten() {
+        Some(record) if record.offset.0 == offset => payload(call, &record),
+        _ => Err(
+            Problem::new(Kind::NoRecord, ErrorCode::RecordAbsent.sentence())
+                .code(ErrorCode::RecordAbsent)
+                .number("first", reader.first().0)
+                .number("last", reader.last().0),
+        ),
+    }
+}
+
+/// The current value of a key.
+pub(crate) async fn key(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+    at_least(edge, call).await?;
+    if let Some(answer) = key_now(edge, call) {
+        return answer;
+    }
+    let store = Arc::clone(&edge.shared.store);
+    let (topic, key) = (call.matched.topic.clone(), call.matched.key.clone());
+    let current = offload::run(move || {
+        let page = store.get(&topic, &key);
+        Ok(match page.map_err(|error| store_error(&error))? {
+            Some(page) => Current::Record(page),
+            None if store
+                .standing(&topic)
+                .is_some_and(|topic| topic.incarnation.is_some()) =>
+            {
+                Current::NoKey
+            }
+            None => Current::NoTopic,
+        })
+    })
+    .await?;
+    let page = match &current {
+        Current::Record(page) => Some(page),
+        _ => None,
+    };
+    large(page, || current_value(call, &current))
+}
+
+/// The same, if it can be had without waiting.
+pub(super) fn key_now(edge: &Edge, call: &Call) -> Option<Result<Reply, Problem>> {
+    let checked = consistency(call).and_then(|()| call.query.number("wait", 0, WAIT_SECONDS_MAX));
+    if let Err(problem) = checked {
+        return Some(Err(problem));
+    }
+    let store = &edge.shared.store;
+    match store.get_now(&call.matched.topic, &call.matched.key) {
+        Poll::Ready(current) => Some(current_value(call, &current)),
+        Poll::Pending => None,
+    }
+}
+
+fn current_value(call: &Call, current: &Current) -> Result<Reply, Problem> {
+    let no_key =
+        || Problem::new(Kind::NoKey, ErrorCode::KeyAbsent.sentence()).code(ErrorCode::KeyAbsent);
+    match current {
+        Current::Record(page) => payload(call, &first(page)?.ok_or_else(no_key)?),
+        Current::NoKey => Err(no_key()),
+        Current::NoTopic => Err(no_topic()),
+    }
+}
+
+/// A record whose payload is the body.
+fn payload(call: &Call, record: &Record<'_>) -> Result<Reply, Problem> {
+    let head = &call.head;
+    let offset = record.offset.0;
+    let letter = if record.key.is_empty() { 'o' } else { 'k' };
+    let tag = format!("\"{letter}{offset}\"");
+    let enveloped = call.matched.resource == Resource::Event
+        && accept::names(head, "application/cloudevents+json");
+    let mut reply = Reply::new(200);
+    reply.add("etag", &tag);
+    reply = reply
+        .number("weir-offset", offset)
+        .number("weir-intention", record.intention.0)
+        .number("weir-time", record.time_ms);
+    reply.add("weir-type", record.kind.name());
+    if !record.key.is_empty() {
+        let (name, value) = key_field(record.key);
+        reply.add(name, value);
+    }
+    if !record.client.is_none() {
+        reply.add("weir-client", record.client);
+        reply = reply.number("weir-nonce", record.nonce);
+    }
+    reply.add("last-modified", date::http(record.time_ms / 1000));
+    let fixed = call.matched.resource == Resource::Event;
+    reply.add(
+        "cache-control",
+        if fixed {
+            "private, max-age=31536000, immutable"
+        } else {
+            "no-cache"
+        },
+    );
+    reply.add("accept-ranges", "bytes");
+    reply.add("vary", "accept, accept-encoding");
+    if call.query.word("as", &[("cloudevent", ())])?.is_some() {
+        cloudevents::decorate(&call.matched.topic, record, &mut reply);
+    }
+    if is_known(head, &tag) {
+        reply.status = 304;
+        return Ok(reply);
+    }
+    if enveloped {
+        let mut out = Vec::with_capacity(record.value.len() + 256);
+        cloudevents::write(&call.matched.topic, record, &mut out);
+        return Ok(reply.with("application/cloudevents+json", out));
+    }
+    let meta = Meta::read(record.meta);
+    let media_type =
+        meta.media_type()
+            .unwrap_or_else(|| match (record.kind, shape(&meta, record.value)) {
+                (RecordKind::Put, Shape::Json) => "application/json",
+                (RecordKind::Put, Shape::Text) => "text/plain; charset=utf-8",
+                _ => "application/octet-stream",
+            });
+    reply.add("x-content-type-options", "nosniff");
+    reply.add("content-security-policy", NO_PAGE);
+    ranged(head, &tag, record.value, reply.with(media_type, Vec::new()))
+}
+
+/// The payload, or the part of it that was asked for.
+fn ranged(head: &Head, tag: &str, value: &[u8], mut reply: Reply) -> Result<Reply, Problem> {
+    let fits = head.text(Known::IfRange).is_none_or(|known| known == tag);
+    let range = head
+        .text(Known::Range)
+        .filter(|_| fits)
+        .and_then(|text| range_of(text, value.len()));
+    match range {
+        None => reply.body = Body::Bytes(value.to_vec().into()),
+        Some(Some((from, to))) => {
+            reply.status = 206;
+            reply.add(
+                "content-range",
+                format_args!("bytes {from}-{}/{}", to - 1, value.len()),
+            );
+            reply.body = Body::Bytes(value.get(from..to).unwrap_or_default().to_vec().into());
+        }
+        Some(None) => {
+            let problem = Problem::new(Kind::Range, "").number("length", value.len() as u64);
+            return Err(problem.field("content-range", format!("bytes */{}", value.len())));
+        }
+    }
+    Ok(reply)
+}
+
+#[allow(
+    clippy::option_option,
+    reason = "no range, and a range of nothing, differ"
+)]
+/// The bytes of a single range; inner `None`: it lies outside; outer `None`: it
+/// is none that is understood, so it does not count.
+fn range_of(text: &str, length: usize) -> Option<Option<(usize, usize)>> {
+    let (from, to) = text.strip_prefix("bytes=")?.split_once('-')?;
+    let number = |text: &str| -> Option<usize> {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        digits.then(|| text.parse().unwrap_or(usize::MAX))
+    };
+    let (from, to) = if from.is_empty() {
+        let last = number(to)?;
+        if last == 0 {
+            return Some(None);
+        }
+        (length.saturating_sub(last), length)
+    } else {
+        let from = number(from)?;
+        let to = if to.is_empty() {
+            usize::MAX
+        } else {
+            number(to)?
+        };
+        if to < from {
+            return None;
+        }
+        (from, to.saturating_add(1).min(length))
+    };
+    Some((from < length).then_some((from, to)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::range_of;
+
+    #[test]
+    fn ranges_are_cut_to_the_payload() {
+        for (text, want) in [
+            ("bytes=0-3", Some(Some((0, 4)))),
+            ("bytes=5-", Some(Some((5, 10)))),
+            ("bytes=-3", Some(Some((7, 10)))),
+            ("bytes=-30", Some(Some((0, 10)))),
+            ("bytes=8-99999999999999999999", Some(Some((8, 10)))),
+            ("bytes=10-", Some(None)),
+            ("bytes=-0", Some(None)),
+            ("bytes=3-2", None),
+            ("bytes=a-2", None),
+            ("bytes=1-2,4-5", None),
+            ("items=1-2", None),
+        ] {
+            assert_eq!(range_of(text, 10), want, "{text}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! A page of records, in the order of their offsets.
+//!
+//! What must never happen here: a page that ends before its first record while
+//! there is one, or that says it goes on where a record was left out.
+
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use weir_core::Compaction;
+use weir_store::{Page, TopicReader};
+
+use super::descending::descending;
+use super::{Filter, LOOK_BYTES_MAX, at_least, is_known, not_acceptable, start, store_error};
+use crate::http::accept;
+use crate::http::offload;
+use crate::http::prefer::Prefer;
+use crate::http::problem::Problem;
+use crate::http::query::encode;
+use crate::http::reply::Reply;
+use crate::limits::room::Making;
+use crate::limits::{PAGE_BYTES, PAGE_BYTES_MAX, PAGE_RECORDS, PAGE_RECORDS_MAX, WAIT_SECONDS_MAX};
+use crate::resources::records::{Fields, Form, Writer};
+use crate::service::{Call, Edge};
+use crate::shared::Phase;
+
+/// A page of records.
+#[allow(
+    clippy::too_many_lines,
+    reason = "parameters, page, head; in this order"
+)]
+pub(crate) async fn page(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+    at_least(edge, call).await?;
+    let query = &call.query;
+    let form = accept::media(&call.head, Form::OFFERS).ok_or_else(not_acceptable)?;
+    let mut writer = Writer::new(form);
+    if let Some(text) = query.text("fields")? {
+        writer.fields = Fields::read(text)?;
+    }
+    writer.texts = query
+        .word("numbers", &[("string", true), ("number", false)])?
+        .unwrap_or(false);
+    let limit = query
+        .number("limit", 1, PAGE_RECORDS_MAX)?
+        .unwrap_or(PAGE_RECORDS);
+    let max_bytes = query
+        .number("max-bytes", 1, PAGE_BYTES_MAX as u64)?
+        .map_or(PAGE_BYTES, |n| usize::try_from(n).unwrap_or(PAGE_BYTES_MAX));
+    for name in ["live", "last-event-id", "data"] {
+        if query.bytes(name).is_some() {
+            return Err(Problem::bad(format!(
+                "{name} goes with `live=sse` or `Accept: text/event-stream`"
+            )));
+        }
+    }
+    let wait = query.number("wait", 0, WAIT_SECONDS_MAX)?;
+    let wait = wait
+        .or(Prefer::read(&call.head)
+            .wait
+            .map(|seconds| seconds.min(WAIT_SECONDS_MAX)))
+        .unwrap_or(0);
+    let filter = Filter::read(call)?;
+    if query
+        .word("order", &[("asc", false), ("desc", true)])?
+        .unwrap_or(false)
+    {
+        if wait > 0 {
+            return Err(Problem::bad("a page in descending order does not wait"));
+        }
+        return descending(edge, call, writer, filter, limit, max_bytes).await;
+    }
+    let (reader, after, gap) = start(edge, call, wait > 0).await?;
+    let mut collector = Collector {
+        topic: call.matched.topic.clone(),
+        next: after,
+        reader,
+        filter,
+        writer,
+        limit,
+        max_bytes,
+        looked: 0,
+        making: Making::new(&edge.shared.admission),
+    };
+    let due = Instant::now() + Duration::from_secs(wait);
+    let mut phase = edge.shared.phase.subscribe();
+    loop {
+        collector = collector.run().await?;
+        if collector.writer.count > 0 || wait == 0 || collector.is_tired() {
+            break;
+        }
+        edge.shared.metrics.waiting_polls.add(1);
+        let more = tokio::select! {
+            there = collector.reader.changed() => there,
+            () = tokio::time::sleep_until(due) => false,
+            _ = phase.wait_for(|phase| *phase >= Phase::Draining) => false,
+        };
+        edge.shared.metrics.waiting_polls.sub(1);
+        if !more {
+            let reply = Reply::new(204)
+                .number("weir-next", collector.next)
+                .number("weir-last", collector.reader.last().0);
+            return Ok(reply.field("cache-control", "no-store"));
+        }
+    }
+    let (first, last) = (collector.reader.first().0, collector.reader.last().0);
+    let next = collector.next;
+    let up_to_date = next >= last;
+    let compacted = edge
+        .shared
+        .store
+        .standing(&call.matched.topic)
+        .is_some_and(|topic| topic.compaction != Compaction::Off);
+    let tag = format!("\"r{after}-{next}.{}\"", form.letter());
+    let mut reply = Reply::new(200)
+        .number("weir-next", next)
+        .number("weir-first", first)
+        .number("weir-last", last);
+    reply = reply.number("weir-count", collector.writer.count);
+    reply.add("etag", &tag);
+    reply.add("vary", "accept, accept-encoding");
+    reply.add(
+        "cache-control",
+        match () {
+            () if wait > 0 && up_to_date => "no-store",
+            () if up_to_date || compacted => "no-cache",
+            () => "private, max-age=31536000, immutable",
+        },
+    );
+    if up_to_date {
+        reply.add("weir-up-to-date", "?1");
+    } else {
+        reply.add(
+            "link",
+            format_args!("<{}>; rel=\"next\"", next_page(call, next)),
+        );
+    }
+    if gap {
+        reply = reply.number("weir-gap", first);
+    }
+    if collector.writer.reframed {
+        reply.add("weir-reframed", "?1");
+    }
+    if wait == 0 && is_known(&call.head, &tag) {
+        reply.status = 304;
+        return Ok(reply);
+    }
+    Ok(reply.with(form.media_type(), collector.writer.end()))
+}
+
+/// A page that is being read.
+struct Collector {
+    topic: String,
+    reader: TopicReader,
+    filter: Filter,
+    writer: Writer,
+    limit: u64,
+    max_bytes: usize,
+    /// Last record that was looked at.
+    next: u64,
+    /// Bytes that were looked through.
+    looked: usize,
+    making: Making,
+}
+
+impl Collector {
+    /// Reads one block. Returns whether the page is complete.
+    fn step(&mut self) -> Result<bool, Problem> {
+        let page = self.reader.next_page();
+        match page.map_err(|error| store_error(&error))? {
+            Some(page) => self.take(&page),
+            None => Ok(true),
+        }
+    }
+
+    /// Takes what is wanted of a block. Returns whether the page is complete.
+    fn take(&mut self, page: &Page) -> Result<bool, Problem> {
+        for record in page {
+            let record = record.map_err(|error| store_error(&error))?;
+            if self.is_full() {
+                return Ok(true);
+            }
+            let wanted = self.filter.wants(&record);
+            if wanted && !self.writer.fit(&self.topic, &record, &mut self.making) {
+                return Ok(true);
+            }
+            self.next = record.offset.0;
+        }
+        // What a compaction removed behind the last record is behind us too.
+        self.next = self.next.max(page.last().0);
+        self.looked += page.wire_bytes();
+        Ok(self.is_full() || self.is_tired())
+    }
+
+    /// Whether it has looked long enough for what is not there.
+    fn is_tired(&self) -> bool {
+        self.looked >= LOOK_BYTES_MAX && self.next < self.reader.last().0
+    }
+
+    fn is_full(&self) -> bool {
+        self.writer.count > 0
+            && (self.writer.count >= self.limit || self.writer.out.len() >= self.max_bytes)
+    }
+
+    /// Reads the page: its first block in place if it is there, the rest
+    /// elsewhere.
+    async fn run(mut self) -> Result<Self, Problem> {
+        match self.reader.next_page_now() {
+            Poll::Ready(None) => return Ok(self),
+            Poll::Ready(Some(page)) => {
+                if self.take(&page)? || self.next >= self.reader.last().0 {
+                    return Ok(self);
+                }
+            }
+            Poll::Pending => {}
+        }
+        offload::run(move || {
+            while !self.step()? {}
+            Ok(self)
+        })
+        .await
+    }
+}
+
+/// The target of the next page, its parameters in order.
+pub(super) fn next_page(call: &Call, next: u64) -> String {
+    let mut pairs = vec![format!("after={next}")];
+    for name in [
+        "fields",
+        "key",
+        "limit",
+        "max-bytes",
+        "numbers",
+        "prefix",
+        "type",
+        "wait",
+    ] {
+        if let Some(value) = call.query.bytes(name) {
+            pairs.push(format!("{name}={}", encode(value)));
+        }
+    }
+    pairs.sort_unstable();
+    format!(
+        "/v1/topics/{}/events?{}",
+        call.matched.topic,
+        pairs.join("&")
+    )
+}

@@ -1,0 +1,502 @@
+//! Live tails: server-sent events (the HTML standard, 9.2).
+//!
+//! A tail is a position and nothing else: whoever loses the connection comes
+//! again with the last id it saw. It reads behind a slow client from the store,
+//! one piece at a time, and is cut when the client takes nothing for too long.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use weir_core::{ConsequenceOffset, ErrorCode, Record};
+use weir_store::{Page, TopicReader};
+
+use super::hub::{Follow, Piece};
+use super::read::{Filter, gone, start};
+use crate::access::Principal;
+use crate::http::accept;
+use crate::http::base64;
+use crate::http::head::Known;
+use crate::http::json::{Object, number};
+use crate::http::offload;
+use crate::http::problem::{self, Kind, Problem};
+use crate::http::reply::{Body, Boxed, Reply, Source};
+use crate::limits::{PROGRESS_RECORDS, RETRY_MS, TAIL_BYTES};
+use crate::resources::records::{Fields, key_field, object};
+use crate::resources::route::offset_of;
+use crate::service::{Call, Edge};
+use crate::shared::Phase;
+
+/// Whether a request asks for a tail.
+pub(crate) fn is_wanted(call: &Call) -> bool {
+    call.query.bytes("live").is_some() || accept::names(&call.head, "text/event-stream")
+}
+
+/// A position as an id says it: an offset, or incarnation and offset.
+fn read_id(text: &str) -> Option<(Option<u64>, u64)> {
+    match text.split_once('-') {
+        Some((incarnation, offset)) => Some((Some(offset_of(incarnation)?), offset_of(offset)?)),
+        None => Some((None, offset_of(text)?)),
+    }
+}
+
+/// Opens a tail.
+#[allow(
+    clippy::too_many_lines,
+    reason = "parameters, position, answer; in this order"
+)]
+pub(crate) async fn open(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+    let query = &call.query;
+    query.word("live", &[("sse", ())])?;
+    for name in [
+        "order",
+        "limit",
+        "max-bytes",
+        "wait",
+        "at-least",
+        "consistency",
+    ] {
+        if query.bytes(name).is_some() {
+            return Err(Problem::bad(format!("{name} is for pages, not for tails")));
+        }
+    }
+    let fields = query.text("fields")?.map(Fields::read).transpose()?;
+    let texts = query
+        .word("numbers", &[("string", true), ("number", false)])?
+        .unwrap_or(false);
+    let whole = query
+        .word("data", &[("record", true), ("value", false)])?
+        .unwrap_or(false);
+    let filter = Filter::read(call)?;
+    let (mut reader, mut after, mut gap) = start(edge, call, true).await?;
+    let given = match call.head.text(Known::LastEventId) {
+        Some(id) if !id.is_empty() => Some(id),
+        _ => query.text("last-event-id")?,
+    };
+    let incarnation = edge
+        .shared
+        .store
+        .standing(&call.matched.topic)
+        .and_then(|topic| topic.incarnation);
+    if let Some(id) = given {
+        let (of, offset) =
+            read_id(id).ok_or_else(|| Problem::bad("the last event id is none of this topic"))?;
+        // A topic that was made again has other ids, so an old one is over.
+        if of.is_some_and(|of| incarnation.is_some_and(|now| now.0 != of)) {
+            return Err(
+                Problem::new(Kind::Gone, "the id is of an earlier life of the topic")
+                    .code(ErrorCode::Gone)
+                    .number("first", reader.first().0)
+                    .number("last", reader.last().0),
+            );
+        }
+        reader.seek(ConsequenceOffset(offset));
+        let reset = query.bytes("reset").is_some();
+        gap = gone(edge, call, &mut reader, offset, reset)?;
+        after = reader.position().0 - 1;
+    }
+    let (follow, news) = edge.hub.follow(&call.matched.topic);
+    // The first record of a life that is not the first one tells it.
+    let again = edge
+        .shared
+        .store
+        .read(&call.matched.topic, ConsequenceOffset::ZERO)
+        .ok();
+    let again = again.is_some_and(|reader| reader.first().0 > 1);
+    let age = edge.shared.config.tail_max_age;
+    let spread = RandomState::new().build_hasher().finish() % 20;
+    // Between nine and eleven tenths, so that they do not all come back at once.
+    let age = age / 100 * u32::try_from(90 + spread).unwrap_or(100);
+    let mut hello = format!("retry: {RETRY_MS}\nevent: hello\ndata: ").into_bytes();
+    let mut about = Object::new(&mut hello);
+    about
+        .number("first", reader.first().0)
+        .number("last", reader.last().0)
+        .number("after", after);
+    about.end();
+    hello.extend_from_slice(b"\n\n");
+    if gap {
+        control(
+            &mut hello,
+            "gap",
+            &[("first", reader.first().0), ("last", reader.last().0)],
+        );
+    }
+    edge.shared.metrics.tails.add(1);
+    let tail = Tail {
+        edge: Arc::clone(edge),
+        topic: call.matched.topic.clone(),
+        principal: Arc::clone(&call.principal),
+        epoch: edge.shared.security.epoch(),
+        news,
+        phase: edge.shared.phase.subscribe(),
+        follow,
+        style: Style {
+            whole,
+            texts,
+            fields: fields.unwrap_or_default(),
+            life: incarnation.filter(|_| again).map(|offset| offset.0),
+        },
+        plain: filter.is_empty() && fields.is_none(),
+        filter,
+        reader,
+        next: after,
+        told: after,
+        caught_up: false,
+        first: Some(hello.into()),
+        ends: Instant::now() + age,
+        over: false,
+    };
+    let mut reply = Reply::new(200).field("content-type", "text/event-stream");
+    reply.add("cache-control", "no-store, no-transform");
+    reply.add("x-accel-buffering", "no");
+    reply.body = Body::Source(Box::new(tail));
+    Ok(reply)
+}
+
+/// How events look.
+#[derive(Clone, Copy, Debug)]
+struct Style {
+    /// The data is the record, not its payload.
+    whole: bool,
+    texts: bool,
+    fields: Fields,
+    /// Incarnation that ids carry.
+    life: Option<u64>,
+}
+
+impl Style {
+    /// Tells pieces of different looks apart.
+    fn number(self) -> u8 {
+        u8::from(self.whole) | u8::from(self.texts) << 1 | u8::from(self.life.is_some()) << 2
+    }
+}
+
+/// What a wait brought.
+enum News {
+    Some,
+    None,
+    Over,
+}
+
+struct Tail {
+    edge: Arc<Edge>,
+    topic: String,
+    principal: Arc<Principal>,
+    /// State of the identities at the last look.
+    epoch: u64,
+    follow: Arc<Follow>,
+    news: watch::Receiver<u64>,
+    phase: watch::Receiver<Phase>,
+    style: Style,
+    /// What it renders fits other tails as well.
+    plain: bool,
+    filter: Filter,
+    reader: TopicReader,
+    /// Last record that was looked at.
+    next: u64,
+    /// Last position that the client knows.
+    told: u64,
+    caught_up: bool,
+    first: Option<Bytes>,
+    ends: Instant,
+    over: bool,
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        self.edge.shared.metrics.tails.sub(1);
+    }
+}
+
+impl Source for Tail {
+    fn next(&mut self) -> Boxed<'_, Option<Bytes>> {
+        Box::pin(self.piece())
+    }
+
+    fn is_tail(&self) -> bool {
+        true
+    }
+}
+
+impl Tail {
+    async fn piece(&mut self) -> Option<Bytes> {
+        if let Some(hello) = self.first.take() {
+            return Some(hello);
+        }
+        if self.over {
+            return None;
+        }
+        loop {
+            self.news.borrow_and_update();
+            if *self.phase.borrow() >= Phase::Draining {
+                return Some(self.bye("draining"));
+            }
+            if Instant::now() >= self.ends {
+                return Some(self.bye("age"));
+            }
+            if !self.is_visible() {
+                return Some(self.bye("forbidden"));
+            }
+            match self.read().await {
+                Ok(Some(bytes)) => return Some(bytes),
+                Ok(None) => {}
+                Err(problem) => return Some(self.fail(&problem)),
+            }
+            if !self.caught_up {
+                self.caught_up = true;
+                let mut out = Vec::new();
+                control(&mut out, "caught-up", &[("after", self.next)]);
+                return Some(out.into());
+            }
+            match self.wait().await {
+                News::None if Instant::now() < self.ends => return Some(self.alive()),
+                News::Some | News::None => {}
+                News::Over => return Some(self.bye("closed")),
+            }
+        }
+    }
+
+    async fn wait(&mut self) -> News {
+        let heartbeat = Instant::now() + self.edge.shared.config.heartbeat;
+        let draining = async {
+            drop(self.phase.wait_for(|phase| *phase >= Phase::Draining).await);
+        };
+        tokio::select! {
+            changed = self.news.changed() => if changed.is_ok() { News::Some } else { News::Over },
+            () = draining => News::Some,
+            () = tokio::time::sleep_until(heartbeat.min(self.ends)) => News::None,
+        }
+    }
+
+    /// Whether the principal may still read the topic.
+    fn is_visible(&mut self) -> bool {
+        let security = &self.edge.shared.security;
+        let epoch = security.epoch();
+        if epoch != self.epoch {
+            self.epoch = epoch;
+            return security.visible(&self.principal, &self.topic);
+        }
+        security.holds(&self.principal)
+    }
+
+    /// The next events, `None` when there are none.
+    async fn read(&mut self) -> Result<Option<Bytes>, Problem> {
+        if self.next >= self.reader.last().0 {
+            return Ok(None);
+        }
+        let from = (self.next, self.style.number());
+        if self.plain
+            && let Some(piece) = self.follow.shared(from)
+        {
+            self.moved(piece.next);
+            self.told = piece.next;
+            return Ok(Some(piece.bytes));
+        }
+        let mut out = Vec::new();
+        while out.len() < TAIL_BYTES {
+            let Some(page) = self.next_page().await? else {
+                break;
+            };
+            for record in &page {
+                let record = record.map_err(|error| problem::of_store(&error))?;
+                self.next = record.offset.0;
+                if self.filter.wants(&record) {
+                    event(&record, self.style, &mut out);
+                    self.told = self.next;
+                } else if self.next - self.told >= PROGRESS_RECORDS {
+                    control(&mut out, "progress", &[("after", self.next)]);
+                    self.told = self.next;
+                }
+            }
+            self.next = self.next.max(page.last().0);
+        }
+        if out.is_empty() {
+            return Ok(None);
+        }
+        let bytes = Bytes::from(out);
+        if self.plain {
+            self.follow.share(Piece {
+                from,
+                next: self.next,
+                bytes: bytes.clone(),
+            });
+        }
+        Ok(Some(bytes))
+    }
+
+    /// The next block, from where it is: a disk is waited for elsewhere.
+    async fn next_page(&mut self) -> Result<Option<Page>, Problem> {
+        if let Poll::Ready(page) = self.reader.next_page_now() {
+            return Ok(page);
+        }
+        let mut reader = self.reader.clone();
+        let (reader, page) = offload::run(move || {
+            let page = reader.next_page();
+            let page = page.map_err(|error| problem::of_store(&error))?;
+            Ok((reader, page))
+        })
+        .await?;
+        self.reader = reader;
+        Ok(page)
+    }
+
+    fn moved(&mut self, to: u64) {
+        self.next = to;
+        self.reader.seek(ConsequenceOffset(to));
+    }
+
+    /// A sign of life; with a filter also the position.
+    fn alive(&mut self) -> Bytes {
+        if self.next == self.told {
+            return Bytes::from_static(b":\n\n");
+        }
+        let mut out = Vec::new();
+        control(&mut out, "progress", &[("after", self.next)]);
+        self.told = self.next;
+        out.into()
+    }
+
+    /// The end, and when to come back: not all at once.
+    fn bye(&mut self, why: &str) -> Bytes {
+        self.over = true;
+        let retry = RETRY_MS + RandomState::new().build_hasher().finish() % RETRY_MS;
+        let mut out = format!("retry: {retry}\nevent: bye\ndata: ").into_bytes();
+        let mut about = Object::new(&mut out);
+        about.text("why", why).number("after", self.next);
+        about.end();
+        out.extend_from_slice(b"\n\n");
+        out.into()
+    }
+
+    fn fail(&mut self, problem: &Problem) -> Bytes {
+        self.over = true;
+        let mut out = b"event: problem\ndata: ".to_vec();
+        out.extend_from_slice(&problem.json(""));
+        out.extend_from_slice(b"\n\n");
+        out.into()
+    }
+}
+
+/// An event without id.
+fn control(out: &mut Vec<u8>, name: &str, members: &[(&str, u64)]) {
+    out.extend_from_slice(b"event: ");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\ndata: ");
+    let mut object = Object::new(out);
+    for (name, value) in members {
+        object.number(name, *value);
+    }
+    object.end();
+    out.extend_from_slice(b"\n\n");
+}
+
+/// Appends a record as an event.
+fn event(record: &Record<'_>, style: Style, out: &mut Vec<u8>) {
+    if !style.whole && !record.key.is_empty() {
+        let (name, value) = key_field(record.key);
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(value.as_bytes());
+        out.push(b'\n');
+    }
+    out.extend_from_slice(b"id: ");
+    if let Some(life) = style.life {
+        number(out, life);
+        out.push(b'-');
+    }
+    number(out, record.offset.0);
+    out.extend_from_slice(b"\nevent: ");
+    out.extend(
+        record
+            .kind
+            .name()
+            .bytes()
+            .map(|letter| letter.to_ascii_lowercase()),
+    );
+    let value = record.value;
+    // A line end of its own cannot be told from one that splits the data.
+    let exact =
+        std::str::from_utf8(value).is_ok() && !value.contains(&b'\r') && !value.contains(&0);
+    if style.whole {
+        out.extend_from_slice(b"\ndata: ");
+        object(record, style.fields, style.texts, true, out);
+    } else if exact {
+        for line in value.split(|byte| *byte == b'\n') {
+            out.extend_from_slice(b"\ndata: ");
+            out.extend_from_slice(line);
+        }
+    } else {
+        out.extend_from_slice(b"64\ndata: ");
+        base64::encode(value, out);
+    }
+    out.extend_from_slice(b"\n\n");
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::*;
+    use weir_core::{ClientId, IntentionOffset, RecordFlags, RecordKind};
+
+    fn check(value: &[u8], key: &[u8], want: &str) {
+        let record = Record {
+            offset: ConsequenceOffset(7),
+            intention: IntentionOffset(9),
+            term: 0,
+            time_ms: 0,
+            client: ClientId::NONE,
+            nonce: 0,
+            flags: RecordFlags(1),
+            kind: RecordKind::Put,
+            key,
+            value,
+            meta: b"",
+        };
+        let mut out = Vec::new();
+        let style = Style {
+            whole: false,
+            texts: false,
+            fields: Fields::default(),
+            life: None,
+        };
+        event(&record, style, &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), want);
+    }
+
+    #[test]
+    fn payloads_come_exactly() {
+        check(
+            b"{}",
+            b"a",
+            ": weir-key: a\nid: 7\nevent: put\ndata: {}\n\n",
+        );
+        check(
+            b"a\n b\n",
+            b"",
+            "id: 7\nevent: put\ndata: a\ndata:  b\ndata: \n\n",
+        );
+        check(
+            b"a\rb",
+            b"\n",
+            ": weir-key-b64: Cg==\nid: 7\nevent: put64\ndata: YQ1i\n\n",
+        );
+        check(b"\xff", b"", "id: 7\nevent: put64\ndata: /w==\n\n");
+        check(b"", b"", "id: 7\nevent: put\ndata: \n\n");
+    }
+
+    #[test]
+    fn ids_are_strict() {
+        assert_eq!(read_id("7"), Some((None, 7)));
+        assert_eq!(read_id("5-7"), Some((Some(5), 7)));
+        for wrong in ["", "07", "-7", "5-", "a", "5-7-9"] {
+            assert_eq!(read_id(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! A write that was handed over and waits for the store.
+//!
+//! What must never happen here: an answer before the store has given one, but
+//! to those who asked for none; or what is held for a write given back before.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use weir_store::Proposal;
+
+use super::Plan;
+use crate::http::problem::Problem;
+use crate::http::reply::{Boxed, Reply};
+use crate::limits::admission::Permit;
+use crate::resources::propose::{charge, first, timed_out};
+use crate::service::{Call, Edge, Started};
+
+/// A write that waits for the store.
+pub(crate) struct Commit {
+    pub(super) edge: Arc<Edge>,
+    pub(super) call: Box<Call>,
+    pub(super) plan: Plan,
+    pub(super) proposal: Option<Proposal>,
+    pub(super) permit: Option<Permit>,
+    /// A conflict that is told with what was missed, and without it.
+    pub(super) telling: Option<(Boxed<'static, Problem>, Problem)>,
+}
+
+impl Commit {
+    pub(super) fn start(mut self) -> Started {
+        if !self.plan.detached {
+            return Started::Commit(Box::new(self));
+        }
+        self.detach();
+        let reply = Reply::new(202).field("preference-applied", "respond-async");
+        Started::Done(self.edge.finish(&self.call, Ok(reply)))
+    }
+
+    /// Lets the store go on without anybody who waits; what is held for it is
+    /// given back when it has answered.
+    fn detach(&mut self) {
+        let held = (self.permit.take(), self.plan.session.keyed.take());
+        if let Some(proposal) = self.proposal.take() {
+            tokio::spawn(async move {
+                drop(proposal.await);
+                drop(held);
+            });
+        }
+    }
+
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Reply> {
+        if let Some((telling, _)) = &mut self.telling {
+            let Poll::Ready(problem) = telling.as_mut().poll(context) else {
+                return Poll::Pending;
+            };
+            self.telling = None;
+            return Poll::Ready(self.edge.finish(&self.call, Err(problem)));
+        }
+        let Some(proposal) = &mut self.proposal else {
+            return Poll::Pending;
+        };
+        let waker = self.edge.shared.turns.waker(context.waker());
+        let mut turned = Context::from_waker(&waker);
+        let Poll::Ready(result) = Pin::new(proposal).poll(&mut turned) else {
+            return Poll::Pending;
+        };
+        self.proposal = None;
+        self.permit = None;
+        let mut missed = None;
+        let result = match first(result) {
+            Ok(outcome) => {
+                charge(&self.edge, &self.call, &outcome);
+                missed = self.plan.missed(&self.edge, &self.call, &outcome);
+                self.plan.answer(&self.call, &outcome)
+            }
+            Err(problem) => Err(problem),
+        };
+        self.plan.session.keyed = None;
+        let result = match (result, missed) {
+            (Err(problem), Some(missed)) => {
+                let plain = problem.clone();
+                self.telling = Some((Box::pin(missed.tell(problem)), plain));
+                return self.poll(context);
+            }
+            (result, _) => result,
+        };
+        Poll::Ready(self.edge.finish(&self.call, result))
+    }
+
+    /// The answer when the store takes too long.
+    pub(crate) fn expire(&mut self) -> Reply {
+        if let Some((_, conflict)) = self.telling.take() {
+            // The verdict is known; what was missed can be read by itself.
+            return self.edge.finish(&self.call, Err(conflict));
+        }
+        self.detach();
+        self.edge.shared.metrics.timeout("store");
+        self.edge.finish(&self.call, Err(timed_out()))
+    }
+}
+
+impl Drop for Commit {
+    fn drop(&mut self) {
+        // The client went away; its bytes are still in the queue.
+        if self.proposal.is_some() && tokio::runtime::Handle::try_current().is_ok() {
+            self.detach();
+        }
+    }
+}

@@ -1,0 +1,568 @@
+//! Groups of a topic: members share its records and say what became of them.
+//!
+//! Rules are in the store; this reads requests and writes answers. What must
+//! never happen here: records in an answer whose lease is not in the log.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use tokio::time::{Duration, Instant};
+use weir_core::group::Offsets;
+use weir_core::limits::{GROUP_LIST_MAX, GROUP_MEMBER_BYTES_MAX};
+use weir_core::{ErrorCode, GroupMode, GroupSetup, GroupStep, Operation, Outcome};
+use weir_protocol::{CLAIM_RECORDS_MAX, CLAIM_WAIT_MS_MAX};
+use weir_store::{Claimed, GroupInfo, StoreError};
+
+use super::records::{self, Fields};
+use super::route::Resource;
+use super::topics::{execute_plain, json_object};
+use crate::claiming::{Claim, NoLook, reason};
+use crate::http::head::Known;
+use crate::http::json::{Number, Object, some};
+use crate::http::offload;
+use crate::http::problem::{self, Kind, Problem};
+use crate::http::query::encode;
+use crate::http::reply::Reply;
+use crate::limits::{CLAIM_RECORDS, GROUPS_PAGE_MAX, MEMBERS_MAX};
+use crate::service::{Call, Edge, denial};
+use crate::shared::Phase;
+
+/// The body of a PUT.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Setup {
+    #[serde(deserialize_with = "some")]
+    mode: Option<Mode>,
+    start: Start,
+    #[serde(deserialize_with = "some")]
+    lease_ms: Option<Number>,
+    attempts_max: Number,
+    #[serde(deserialize_with = "some")]
+    pending_max: Option<Number>,
+    dead_letters: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    Exclusive,
+    Keyed,
+    Shared,
+}
+
+/// Where a group begins.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Start {
+    /// Behind this offset.
+    Behind(Number),
+    Word(Word),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Word {
+    First,
+    Tail,
+}
+
+impl Default for Start {
+    fn default() -> Self {
+        Self::Behind(Number(0))
+    }
+}
+
+/// One that is over its limit anyway stays over it.
+fn small(number: Number) -> u32 {
+    u32::try_from(number.0).unwrap_or(u32::MAX)
+}
+
+impl Setup {
+    fn made(&self, last: u64) -> GroupSetup<'_> {
+        let mode = match self.mode {
+            Some(Mode::Exclusive) => GroupMode::Exclusive,
+            Some(Mode::Keyed) => GroupMode::Keyed,
+            Some(Mode::Shared) | None => GroupMode::Shared,
+        };
+        let usual = GroupSetup::new(mode);
+        GroupSetup {
+            mode,
+            start: match self.start {
+                Start::Behind(Number(offset)) => offset,
+                Start::Word(Word::First) => 0,
+                Start::Word(Word::Tail) => last,
+            },
+            lease_ms: self.lease_ms.map_or(usual.lease_ms, |number| number.0),
+            attempts_max: small(self.attempts_max),
+            pending_max: self.pending_max.map_or(usual.pending_max, small),
+            dead_letters: &self.dead_letters,
+        }
+    }
+}
+
+fn no_group() -> Problem {
+    Problem::new(Kind::NoGroup, ErrorCode::GroupUnknown.sentence()).code(ErrorCode::GroupUnknown)
+}
+
+/// The group as it is now; reading that may wait for a disk.
+async fn look_up(edge: &Arc<Edge>, call: &Call) -> Result<GroupInfo, Problem> {
+    let store = Arc::clone(&edge.shared.store);
+    let (topic, group) = (call.matched.topic.clone(), call.matched.name.clone());
+    offload::run(move || {
+        let found = store.group(&topic, &group);
+        found.ok_or_else(|| match store.standing(&topic) {
+            Some(_) => no_group(),
+            None => problem::of_store(&StoreError::TopicUnknown { name: topic }),
+        })
+    })
+    .await
+}
+
+/// GET of a group.
+pub(crate) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+    let info = look_up(edge, call).await?;
+    Ok(body_of(Reply::new(200), &info))
+}
+
+/// GET of all groups of a topic, by name.
+pub(crate) async fn list(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+    let after = call.query.text("after")?.unwrap_or_default().to_owned();
+    let limit = call.query.number("limit", 1, GROUPS_PAGE_MAX)?;
+    let limit = usize::try_from(limit.unwrap_or(GROUPS_PAGE_MAX)).unwrap_or(1);
+    let store = Arc::clone(&edge.shared.store);
+    let topic = call.matched.topic.clone();
+    let found = offload::run(move || {
+        let groups = store.groups(&topic);
+        groups.map_err(|error| problem::of_store(&error))
+    });
+    let mut found = found.await?;
+    found.retain(|info| info.name > after);
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let mut reply = Reply::new(200).number("weir-count", found.len() as u64);
+    reply.add("cache-control", "no-cache");
+    reply.add("vary", "accept-encoding");
+    if let Some(last) = found.last().filter(|_| more) {
+        let (topic, after) = (&call.matched.topic, encode(last.name.as_bytes()));
+        reply.add(
+            "link",
+            format_args!("</v1/topics/{topic}/groups?after={after}&limit={limit}>; rel=\"next\""),
+        );
+    }
+    let mut body = b"{\"groups\":[".to_vec();
+    for (at, info) in found.iter().enumerate() {
+        if at > 0 {
+            body.extend_from_slice(b",\n");
+        }
+        describe(info, &mut body);
+    }
+    body.extend_from_slice(b"]}\n");
+    Ok(reply.with("application/json", body))
+}
+
+fn body_of(mut reply: Reply, info: &GroupInfo) -> Reply {
+    reply.add("cache-control", "no-cache");
+    reply.add("vary", "accept-encoding");
+    let mut body = Vec::new();
+    describe(info, &mut body);
+    body.push(b'\n');
+    reply.with("application/json", body)
+}
+
+fn describe(info: &GroupInfo, out: &mut Vec<u8>) {
+    let mut object = Object::new(out);
+    object
+        .text("name", &info.name)
+        .text("mode", info.mode.name());
+    for (name, number) in [
+        ("cursor", info.cursor.0),
+        ("frontier", info.frontier.0),
+        ("last", info.last.0),
+        ("lag", info.lag),
+        ("leased", info.leased),
+        ("waiting", info.waiting),
+        ("redeliveries", info.redeliveries),
+        ("deaths", info.deaths),
+        ("letters", info.letters),
+        ("lease_ms", info.lease_ms),
+        ("attempts_max", info.attempts_max.into()),
+    ] {
+        object.number(name, number);
+    }
+    if info.mode != GroupMode::Exclusive {
+        object.number("pending_max", info.pending_max.into());
+    }
+    if let Some(oldest) = info.oldest_ms {
+        object.number("oldest_ms", oldest);
+    }
+    if !info.dead_letters.is_empty() {
+        object.text("dead_letters", &info.dead_letters);
+    }
+    if let Some(owner) = &info.owner {
+        let mut inner = Object::new(object.place("owner"));
+        put_member(&mut inner, &owner.member);
+        inner
+            .number("generation", owner.generation)
+            .number("until_ms", owner.until_ms);
+        inner.end();
+    }
+    let members = object.place("members");
+    members.push(b'[');
+    for (at, (member, held)) in info.members.iter().take(MEMBERS_MAX).enumerate() {
+        if at > 0 {
+            members.push(b',');
+        }
+        let mut inner = Object::new(members);
+        put_member(&mut inner, member);
+        inner.number("records", *held);
+        inner.end();
+    }
+    members.push(b']');
+    object.end();
+}
+
+fn put_member(object: &mut Object<'_>, member: &[u8]) {
+    match std::str::from_utf8(member) {
+        Ok(text) => object.text("member", text),
+        Err(_) => object.base64("member64", member),
+    };
+}
+
+/// PUT: makes a group, or finds that it is there as it should be.
+pub(crate) async fn open(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
+    let wanted: Setup = if body.trim_ascii().is_empty() {
+        Setup::default()
+    } else {
+        json_object(body)?
+    };
+    let standing = edge.shared.store.standing(&call.matched.topic);
+    let setup = wanted.made(standing.map_or(0, |topic| topic.last.0));
+    let step = GroupStep::Open(setup);
+    let fresh = call.head.list(Known::IfNoneMatch).any(|tag| tag == "*");
+    match cursor(edge, call, step, body).await {
+        Ok(outcome) => {
+            let mut reply = verdict(201, &outcome);
+            let (topic, group) = (&call.matched.topic, &call.matched.name);
+            reply.add(
+                "location",
+                format_args!("/v1/topics/{topic}/groups/{group}"),
+            );
+            Ok(body_of(reply, &look_up(edge, call).await?))
+        }
+        Err(problem) if problem.kind == Kind::GroupExists => {
+            if fresh {
+                let kind = Kind::Conflict;
+                return Err(Problem { kind, ..problem }.text("condition", "group-absent"));
+            }
+            let info = look_up(edge, call).await?;
+            let same = info.mode == setup.mode
+                && info.lease_ms == setup.lease_ms
+                && info.attempts_max == setup.attempts_max
+                && info.dead_letters == setup.dead_letters
+                && (info.mode == GroupMode::Exclusive || info.pending_max == setup.pending_max);
+            if same {
+                Ok(body_of(Reply::new(200), &info))
+            } else {
+                Err(problem)
+            }
+        }
+        Err(problem) => Err(problem),
+    }
+}
+
+/// DELETE: the group ends, its position is forgotten.
+pub(crate) async fn delete(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+    let outcome = cursor(edge, call, GroupStep::Delete, b"").await?;
+    Ok(told(200, &outcome, None))
+}
+
+async fn cursor(
+    edge: &Arc<Edge>,
+    call: &Call,
+    step: GroupStep<'_>,
+    body: &[u8],
+) -> Result<Outcome, Problem> {
+    let group = &call.matched.name;
+    execute_plain(edge, call, Operation::Cursor { group, step }, body).await
+}
+
+/// The head of an answer to a step.
+fn verdict(status: u16, outcome: &Outcome) -> Reply {
+    let mut reply = Reply::new(status);
+    if let Some(commit) = outcome.commit() {
+        reply = reply.number("weir-intention", commit.intention.0);
+        reply.add("weir-effect", "valid");
+    }
+    if matches!(outcome, Outcome::Replayed(_)) {
+        reply.add("weir-replayed", "?1");
+    }
+    reply
+}
+
+/// The whole answer; `named` is what the intention's number is called beside.
+fn told(status: u16, outcome: &Outcome, named: Option<&str>) -> Reply {
+    let mut body = Vec::new();
+    let mut object = Object::new(&mut body);
+    if let Some(commit) = outcome.commit() {
+        object.number("intention", commit.intention.0);
+        if let Some(name) = named {
+            object.number(name, commit.intention.0);
+        }
+    }
+    object.text("effect", "valid");
+    object.end();
+    body.push(b'\n');
+    verdict(status, outcome).with("application/json", body)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ack {
+    claim: Number,
+    offsets: Vec<Number>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nack {
+    claim: Number,
+    offsets: Vec<Number>,
+    #[serde(default)]
+    delay_ms: Number,
+    #[serde(default)]
+    reason: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Extend {
+    claim: Number,
+    offsets: Vec<Number>,
+    lease_ms: Number,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Join {
+    member: String,
+    #[serde(default)]
+    takeover: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Owned {
+    generation: Number,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Moved {
+    #[serde(default)]
+    generation: Number,
+    offset: Number,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reset {
+    offset: Number,
+}
+
+/// In ascending order, each once.
+fn ordered(offsets: Vec<Number>) -> Result<Vec<u64>, Problem> {
+    if offsets.len() > GROUP_LIST_MAX {
+        return Err(Problem::too_large("the number of offsets", GROUP_LIST_MAX));
+    }
+    let mut offsets: Vec<u64> = offsets.into_iter().map(|number| number.0).collect();
+    offsets.sort_unstable();
+    offsets.dedup();
+    Ok(offsets)
+}
+
+/// POST of a step that is a JSON object.
+pub(crate) async fn step(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
+    let mut named = None;
+    let outcome = match call.matched.resource {
+        Resource::GroupAck => {
+            let given: Ack = json_object(body)?;
+            let step = GroupStep::Ack {
+                claim: given.claim.0,
+                offsets: Offsets::Plain(&ordered(given.offsets)?),
+            };
+            cursor(edge, call, step, body).await
+        }
+        Resource::GroupNack => {
+            let given: Nack = json_object(body)?;
+            let step = GroupStep::Nack {
+                claim: given.claim.0,
+                delay_ms: given.delay_ms.0,
+                reason: &given.reason,
+                offsets: Offsets::Plain(&ordered(given.offsets)?),
+            };
+            cursor(edge, call, step, body).await
+        }
+        Resource::GroupExtend => {
+            let given: Extend = json_object(body)?;
+            let step = GroupStep::Extend {
+                claim: given.claim.0,
+                lease_ms: given.lease_ms.0,
+                offsets: Offsets::Plain(&ordered(given.offsets)?),
+            };
+            cursor(edge, call, step, body).await
+        }
+        Resource::GroupJoin => {
+            let Join { member, takeover } = json_object(body)?;
+            let member = member.as_bytes();
+            named = Some("generation");
+            cursor(edge, call, GroupStep::Join { member, takeover }, body).await
+        }
+        Resource::GroupRenew => {
+            let generation = json_object::<Owned>(body)?.generation.0;
+            cursor(edge, call, GroupStep::Renew { generation }, body).await
+        }
+        Resource::GroupLeave => {
+            let generation = json_object::<Owned>(body)?.generation.0;
+            cursor(edge, call, GroupStep::Leave { generation }, body).await
+        }
+        Resource::GroupMove => {
+            let given: Moved = json_object(body)?;
+            let (generation, offset) = (given.generation.0, given.offset.0);
+            cursor(edge, call, GroupStep::Move { generation, offset }, body).await
+        }
+        _ => {
+            let offset = json_object::<Reset>(body)?.offset.0;
+            cursor(edge, call, GroupStep::Reset { offset }, body).await
+        }
+    };
+    Ok(told(200, &outcome?, named))
+}
+
+/// What a claim came to.
+struct Found {
+    reason: Option<ErrorCode>,
+    frontier: u64,
+    due_ms: Option<u64>,
+    claim: u64,
+    count: u64,
+    /// The array of records.
+    records: Vec<u8>,
+}
+
+fn found(claimed: &Claimed) -> Result<Found, StoreError> {
+    let mut found = Found {
+        reason: reason(claimed),
+        frontier: claimed.frontier.0,
+        due_ms: claimed.due_ms,
+        claim: (claimed.commit.as_ref()).map_or(0, |commit| commit.intention.0),
+        count: 0,
+        records: b"[".to_vec(),
+    };
+    for delivery in &claimed.deliveries {
+        let Some(record) = delivery.page.iter().next().transpose()? else {
+            continue;
+        };
+        let out = &mut found.records;
+        out.extend_from_slice(if found.count > 0 { b",\n" } else { b"" });
+        let mut object = Object::new(out);
+        object.number("attempts", delivery.attempts.into());
+        records::members(&record, Fields::default(), false, false, &mut object);
+        object.end();
+        found.count += 1;
+    }
+    found.records.push(b']');
+    Ok(found)
+}
+
+/// POST of a claim: takes records, and waits for one if asked to.
+pub(crate) async fn claim(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+    let query = &call.query;
+    let member = query.bytes("member").unwrap_or_default();
+    if !(1..=GROUP_MEMBER_BYTES_MAX).contains(&member.len()) {
+        return Err(Problem::bad("member is a name of 1 to 64 bytes"));
+    }
+    let max = query.number("max", 1, CLAIM_RECORDS_MAX)?;
+    let wait = query.number("wait", 0, CLAIM_WAIT_MS_MAX / 1000)?;
+    let lease_ms = query.number("lease-ms", 1, weir_core::limits::GROUP_LEASE_MS_MAX)?;
+    let claim = Arc::new(Claim {
+        shared: Arc::clone(&edge.shared),
+        principal: (*call.principal).clone(),
+        topic: call.matched.topic.clone(),
+        group: call.matched.name.clone(),
+        member: member.to_vec(),
+        max: usize::try_from(max.unwrap_or(CLAIM_RECORDS)).unwrap_or(1),
+        lease_ms: lease_ms.unwrap_or(0),
+        until: Instant::now() + Duration::from_secs(wait.unwrap_or(0)),
+    });
+    let mut phase = edge.shared.phase.subscribe();
+    let mut seen = None;
+    loop {
+        let looked = claim.look(found).await.map_err(|error| match error {
+            NoLook::Denied(denied) => denial(denied, &claim.topic),
+            NoLook::Busy => {
+                Problem::new(Kind::Busy, ErrorCode::Busy.sentence()).code(ErrorCode::Busy)
+            }
+            NoLook::Store(error) => problem::of_store(&error),
+        });
+        let (found, room) = looked?;
+        if let Some(code) = found.reason {
+            let mut problem = Problem::new(problem::kind_of(code), code.sentence()).code(code);
+            problem.intention = Some(found.claim);
+            return Err(problem);
+        }
+        let over = Instant::now() >= claim.until || *phase.borrow() >= Phase::Draining;
+        if found.count > 0 || over {
+            return Ok(claimed(&found));
+        }
+        drop(room);
+        tokio::select! {
+            () = claim.pause(&mut seen, found.frontier, found.due_ms) => {}
+            _ = phase.wait_for(|phase| *phase >= Phase::Draining) => {}
+        }
+    }
+}
+
+fn claimed(found: &Found) -> Reply {
+    let mut reply = Reply::new(200).number("weir-count", found.count);
+    reply.add("cache-control", "no-store");
+    reply.add("vary", "accept-encoding");
+    let mut body = Vec::with_capacity(found.records.len() + 128);
+    let mut object = Object::new(&mut body);
+    if found.count > 0 {
+        object.number("claim", found.claim);
+        reply = reply.number("weir-intention", found.claim);
+    }
+    object.number("frontier", found.frontier);
+    if let Some(due) = found.due_ms {
+        object.number("due_ms", due);
+    }
+    object.raw("records", &found.records);
+    object.end();
+    body.push(b'\n');
+    reply.with("application/json", body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_are_put_in_order() {
+        assert_eq!(
+            ordered([3, 1, 3, 2].map(Number).into()).ok(),
+            Some(vec![1, 2, 3])
+        );
+        assert!(ordered(vec![Number(1); GROUP_LIST_MAX + 1]).is_err());
+    }
+
+    #[test]
+    fn a_setup_has_defaults() {
+        let setup: Result<Setup, _> = serde_json::from_str(r#"{"start":"tail","mode":"keyed"}"#);
+        let setup = setup.unwrap_or_default();
+        let made = setup.made(7);
+        assert_eq!((made.mode, made.start), (GroupMode::Keyed, 7));
+        let usual = Setup::default();
+        assert_eq!(usual.made(7), GroupSetup::new(GroupMode::Shared));
+    }
+}

@@ -1,0 +1,225 @@
+//! What the edge keeps beside a payload: its media type, CloudEvents
+//! attributes, the trace it belongs to.
+//!
+//! The metadata of a record is text, a line for each: `json` for a payload that
+//! was checked to be JSON of type `application/json`, else `name: value` with
+//! the name of a header field (docs/formats/meta.md). Whatever else somebody
+//! put there is left alone.
+
+use weir_core::limits::META_BYTES_MAX;
+
+use crate::http::json::{self, Object};
+use crate::http::problem::Problem;
+
+/// The line of checked JSON.
+const JSON: &str = "json";
+
+/// Metadata that was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Meta<'a> {
+    /// The payload was checked to be JSON.
+    pub(crate) json: bool,
+    /// All lines with a name.
+    pub(crate) fields: Vec<(&'a str, &'a str)>,
+    /// It is something else: opaque.
+    pub(crate) foreign: bool,
+}
+
+impl<'a> Meta<'a> {
+    pub(crate) fn read(bytes: &'a [u8]) -> Self {
+        let foreign = Self {
+            foreign: true,
+            ..Self::default()
+        };
+        let Ok(text) = std::str::from_utf8(bytes) else {
+            return foreign;
+        };
+        let mut meta = Self::default();
+        for line in text.split('\n').filter(|line| !line.is_empty()) {
+            match line.split_once(": ") {
+                None if line == JSON => meta.json = true,
+                Some((name, value)) if is_name(name) => meta.fields.push((name, value)),
+                _ => return foreign,
+            }
+        }
+        meta
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
+        let field = self.fields.iter().find(|(one, _)| *one == name)?;
+        Some(field.1)
+    }
+
+    /// Media type of the payload, as far as it is known.
+    pub(crate) fn media_type(&self) -> Option<&'a str> {
+        self.get("content-type")
+            .or(self.json.then_some("application/json"))
+    }
+
+    /// Adds the member `meta` to a record, if there is something to tell.
+    pub(crate) fn describe(&self, bytes: &[u8], object: &mut Object<'_>) {
+        if self.foreign {
+            match std::str::from_utf8(bytes) {
+                Ok(text) => object.text("meta", text),
+                Err(_) => object.base64("meta64", bytes),
+            };
+        } else if !self.fields.is_empty() {
+            let out = object.place("meta");
+            let mut inner = Object::new(out);
+            for (name, value) in &self.fields {
+                inner.text(name, value);
+            }
+            inner.end();
+        }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+}
+
+/// Metadata that is being written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MetaWriter {
+    bytes: Vec<u8>,
+}
+
+impl MetaWriter {
+    fn line(&mut self) {
+        if !self.bytes.is_empty() {
+            self.bytes.push(b'\n');
+        }
+    }
+
+    pub(crate) fn json(&mut self) {
+        self.line();
+        self.bytes.extend_from_slice(JSON.as_bytes());
+    }
+
+    pub(crate) fn field(&mut self, name: &str, value: &str) -> Result<(), Problem> {
+        if value.chars().any(char::is_control) {
+            return Err(Problem::bad(format!("{name} has a control character")));
+        }
+        self.line();
+        self.bytes.extend_from_slice(name.as_bytes());
+        self.bytes.extend_from_slice(b": ");
+        self.bytes.extend_from_slice(value.as_bytes());
+        Ok(())
+    }
+
+    pub(crate) fn done(self) -> Result<Vec<u8>, Problem> {
+        if self.bytes.len() > META_BYTES_MAX {
+            return Err(Problem::too_large(
+                "what is kept beside the payload",
+                META_BYTES_MAX,
+            ));
+        }
+        Ok(self.bytes)
+    }
+}
+
+/// What a media type means for a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Declared {
+    /// Nothing is said.
+    Nothing,
+    /// `application/json` without more.
+    Json,
+    /// Some other type that is JSON.
+    LikeJson,
+    /// Anything else.
+    Other,
+}
+
+/// Reads a media type. What `curl -d` sends when nobody says a type counts as
+/// nothing said.
+pub(crate) fn declared(content_type: Option<&str>) -> Declared {
+    let Some(text) = content_type.map(str::trim).filter(|text| !text.is_empty()) else {
+        return Declared::Nothing;
+    };
+    let (essence, parameters) = text
+        .split_once(';')
+        .map_or((text, ""), |(essence, rest)| (essence.trim(), rest.trim()));
+    let is = |name: &str| essence.eq_ignore_ascii_case(name);
+    let like_json = essence.len() > 5
+        && essence
+            .get(essence.len() - 5..)
+            .is_some_and(|end| end.eq_ignore_ascii_case("+json"));
+    if is("application/x-www-form-urlencoded") {
+        Declared::Nothing
+    } else if is("application/json")
+        && (parameters.is_empty() || parameters.eq_ignore_ascii_case("charset=utf-8"))
+    {
+        Declared::Json
+    } else if is("application/json") || like_json {
+        Declared::LikeJson
+    } else {
+        Declared::Other
+    }
+}
+
+/// How a payload stands in a JSON text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// As it is.
+    Json,
+    /// As a text.
+    Text,
+    /// In base64.
+    Bytes,
+}
+
+/// Decides it: what was checked is JSON, what has another type is not, and what
+/// has none (other doors of the store say none) is looked at.
+pub(crate) fn shape(meta: &Meta<'_>, value: &[u8]) -> Shape {
+    let untyped = meta.media_type().is_none();
+    if meta.json || (untyped && json::check(value).is_none()) {
+        Shape::Json
+    } else if std::str::from_utf8(value).is_ok() {
+        Shape::Text
+    } else {
+        Shape::Bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut writer = MetaWriter::default();
+        writer.json();
+        writer
+            .field("content-type", "application/x+json; a=b")
+            .unwrap();
+        assert!(writer.field("ce-id", "a\nb").is_err());
+        let bytes = writer.done().unwrap();
+        let meta = Meta::read(&bytes);
+        assert!(meta.json && !meta.foreign);
+        assert_eq!(meta.media_type(), Some("application/x+json; a=b"));
+        assert!(Meta::read(b"anything").foreign);
+        assert!(Meta::read(b"\xff").foreign);
+        assert_eq!(Meta::read(b""), Meta::default());
+    }
+
+    #[test]
+    fn media_types_are_understood() {
+        for (text, what) in [
+            ("application/json", Declared::Json),
+            ("Application/JSON; charset=UTF-8", Declared::Json),
+            ("application/json;x=y", Declared::LikeJson),
+            ("application/vnd.a+json", Declared::LikeJson),
+            ("text/plain", Declared::Other),
+            ("application/x-www-form-urlencoded", Declared::Nothing),
+            (" ", Declared::Nothing),
+        ] {
+            assert_eq!(declared(Some(text)), what, "{text}");
+        }
+    }
+}

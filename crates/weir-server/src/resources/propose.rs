@@ -1,0 +1,124 @@
+//! Intentions on their way to the store, and its verdicts on the way back.
+//!
+//! What must never happen here: an intention that whoever calls has no right
+//! to, or one that takes no part in the room of those that wait.
+
+use weir_core::intention::ONCE;
+use weir_core::{ErrorCode, Intention, Outcome, Outcomes};
+use weir_store::{Proposal, StoreError};
+
+use crate::http::problem::{self, Kind, Problem};
+use crate::limits::KEYS_FULL_RETRY_MS;
+use crate::limits::admission::Permit;
+use crate::service::{Call, Edge};
+
+/// Which intention is not taken, if it is one of them, and why.
+pub(crate) type Stopped = Box<(Option<usize>, Problem)>;
+
+/// Hands intentions over if whoever calls may do what they do, and there is
+/// room.
+pub(crate) fn propose(
+    edge: &Edge,
+    call: &Call,
+    intentions: &[Intention<'_>],
+) -> Result<(Proposal, Permit), Problem> {
+    propose_many(edge, call, intentions).map_err(|stopped| stopped.1)
+}
+
+/// The same; says which one is not taken.
+pub(crate) fn propose_many(
+    edge: &Edge,
+    call: &Call,
+    intentions: &[Intention<'_>],
+) -> Result<(Proposal, Permit), Stopped> {
+    let allowed = edge.allow(call, intentions);
+    allowed.map_err(|(index, problem)| Box::new((Some(index), problem)))?;
+    queue(edge, intentions)
+}
+
+/// The same as [`propose`] for steps of a request whose rights were asked about
+/// as a whole, and for what nobody has requested.
+pub(crate) fn hand_over(
+    edge: &Edge,
+    intentions: &[Intention<'_>],
+) -> Result<(Proposal, Permit), Problem> {
+    queue(edge, intentions).map_err(|stopped| stopped.1)
+}
+
+fn queue(edge: &Edge, intentions: &[Intention<'_>]) -> Result<(Proposal, Permit), Stopped> {
+    let bytes = intentions.iter().map(Intention::size_hint).sum();
+    let permit = edge.shared.room(intentions, bytes);
+    let permit = permit.ok_or_else(|| {
+        let busy = Problem::new(Kind::Busy, ErrorCode::Busy.sentence());
+        Box::new((None, busy.code(ErrorCode::Busy)))
+    })?;
+    let proposal = edge.shared.propose(intentions).map_err(|error| {
+        let index = match error {
+            StoreError::Refused { index, .. } => Some(index),
+            _ => None,
+        };
+        Box::new((index, problem::of_store(&error)))
+    })?;
+    let permit = edge.shared.admission.follow(permit, &proposal);
+    Ok((proposal, permit))
+}
+
+/// Waits for the store, within its time.
+pub(crate) async fn outcomes(
+    edge: &Edge,
+    proposal: Proposal,
+    permit: Permit,
+) -> Result<Outcomes, Problem> {
+    let mut proposal = proposal;
+    let limit = edge.shared.config.store_timeout;
+    if let Ok(result) = tokio::time::timeout(limit, &mut proposal).await {
+        return result.map_err(|error| problem::of_store(&error));
+    }
+    edge.shared.metrics.timeout("store");
+    tokio::spawn(async move {
+        drop(proposal.await);
+        drop(permit);
+    });
+    Err(timed_out())
+}
+
+pub(crate) fn first(result: Result<Outcomes, StoreError>) -> Result<Outcome, Problem> {
+    let outcomes = result.map_err(|error| problem::of_store(&error))?;
+    let run = outcomes.runs().first();
+    run.map(|run| run.outcome.clone())
+        .ok_or_else(|| Problem::new(Kind::Internal, "the store answered nothing"))
+}
+
+/// The problem of a write whose outcome did not come in time.
+pub(crate) fn timed_out() -> Problem {
+    Problem::new(Kind::CommitTimeout, "the write may still be carried out; under a nonce or idempotency key the same request asks for its outcome")
+        .code(ErrorCode::Indeterminate)
+}
+
+/// A nonce that was not executed.
+pub(crate) fn refused(code: ErrorCode, expected: u64) -> Problem {
+    let problem = Problem::new(problem::kind_of(code), code.sentence()).code(code);
+    match code {
+        ErrorCode::NonceGap | ErrorCode::NonceReused if expected != ONCE => {
+            problem.number("expected", expected)
+        }
+        // An idempotency key found no room: not before others are forgotten.
+        ErrorCode::Busy if expected == ONCE => {
+            let mut problem = problem;
+            problem.retry_after_ms = Some(KEYS_FULL_RETRY_MS);
+            problem
+        }
+        _ => problem,
+    }
+}
+
+/// Counts the fuel that a program used.
+pub(crate) fn charge(edge: &Edge, call: &Call, outcome: &Outcome) {
+    if let Some(fuel) = outcome
+        .commit()
+        .map(|commit| commit.fuel)
+        .filter(|fuel| *fuel > 0)
+    {
+        edge.shared.security.charge_fuel(&call.principal, fuel);
+    }
+}

@@ -1,0 +1,314 @@
+//! Lists of records, in the forms that can carry them.
+//!
+//! A JSON payload is pasted as it is, but for a raw line end in a form of
+//! lines: there it can only be white space, and becomes a space.
+
+use weir_core::{Record, RecordKind};
+
+use super::cloudevents;
+use super::meta::{Meta, Shape, shape};
+use crate::http::base64;
+use crate::http::json::Object;
+use crate::http::problem::Problem;
+use crate::limits::room::Making;
+
+/// A form of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// One array.
+    Json,
+    /// An object a line.
+    Lines,
+    /// Objects, each behind a record separator (RFC 7464).
+    Sequence,
+    /// An array of `CloudEvents`.
+    Events,
+}
+
+impl Form {
+    /// By media type, the default first.
+    pub(crate) const OFFERS: &'static [(&'static str, Self)] = &[
+        ("application/json", Self::Json),
+        ("application/x-ndjson", Self::Lines),
+        ("application/jsonl", Self::Lines),
+        ("application/json-seq", Self::Sequence),
+        ("application/cloudevents-batch+json", Self::Events),
+    ];
+
+    pub(crate) const fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Lines => "application/x-ndjson",
+            Self::Sequence => "application/json-seq",
+            Self::Events => "application/cloudevents-batch+json",
+        }
+    }
+
+    /// Letter that tells the tags of two forms apart.
+    pub(crate) const fn letter(self) -> char {
+        match self {
+            Self::Json => 'j',
+            Self::Lines => 'n',
+            Self::Sequence => 's',
+            Self::Events => 'c',
+        }
+    }
+}
+
+/// Which members a record object has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fields(u16);
+
+const NAMES: [&str; 11] = [
+    "offset",
+    "intention",
+    "time",
+    "type",
+    "key",
+    "value",
+    "last",
+    "meta",
+    "client",
+    "nonce",
+    "term",
+];
+/// The first eight.
+const USUAL: u16 = 0xff;
+
+impl Default for Fields {
+    fn default() -> Self {
+        Self(USUAL)
+    }
+}
+
+impl Fields {
+    /// Reads a list of names.
+    pub(crate) fn read(text: &str) -> Result<Self, Problem> {
+        let mut bits = 0;
+        for name in text.split(',') {
+            let at = NAMES.iter().position(|known| *known == name);
+            let at = at.ok_or_else(|| {
+                Problem::bad(format!("fields is a list of: {}", NAMES.join(", ")))
+            })?;
+            bits |= 1 << at;
+        }
+        Ok(Self(bits))
+    }
+
+    fn has(self, at: u16) -> bool {
+        self.0 & (1 << at) != 0
+    }
+}
+
+/// Bytes at the end of a list.
+const END_BYTES: usize = 2;
+
+/// Writes a list.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) form: Form,
+    pub(crate) fields: Fields,
+    /// Numbers as texts.
+    pub(crate) texts: bool,
+    pub(crate) out: Vec<u8>,
+    pub(crate) count: u64,
+    /// A payload was changed by the form.
+    pub(crate) reframed: bool,
+}
+
+impl Writer {
+    pub(crate) fn new(form: Form) -> Self {
+        let out = if matches!(form, Form::Json | Form::Events) {
+            b"[".to_vec()
+        } else {
+            Vec::new()
+        };
+        Self {
+            form,
+            fields: Fields::default(),
+            texts: false,
+            out,
+            count: 0,
+            reframed: false,
+        }
+    }
+
+    /// Begins an element.
+    fn before(&mut self) {
+        match self.form {
+            Form::Json | Form::Events if self.count > 0 => self.out.extend_from_slice(b",\n"),
+            Form::Sequence => self.out.push(0x1e),
+            _ => {}
+        }
+    }
+
+    fn after(&mut self) {
+        if matches!(self.form, Form::Lines | Form::Sequence) {
+            self.out.push(b'\n');
+        }
+        self.count += 1;
+    }
+
+    /// Adds a record.
+    pub(crate) fn record(&mut self, topic: &str, record: &Record<'_>) {
+        self.before();
+        if self.form == Form::Events {
+            cloudevents::write(topic, record, &mut self.out);
+        } else {
+            let lines = self.form == Form::Lines;
+            self.reframed |= object(record, self.fields, self.texts, lines, &mut self.out);
+        }
+        self.after();
+    }
+
+    /// Adds a record if there is room for it, or it is the first one.
+    pub(crate) fn fit(&mut self, topic: &str, record: &Record<'_>, making: &mut Making) -> bool {
+        let (size, reframed) = (self.out.len(), self.reframed);
+        self.record(topic, record);
+        if self.count == 1 || making.covers(self.out.len() + END_BYTES) {
+            return true;
+        }
+        self.out.truncate(size);
+        self.count -= 1;
+        self.reframed = reframed;
+        false
+    }
+
+    /// Adds a key without its value.
+    pub(crate) fn key(&mut self, key: &[u8], offset: u64) {
+        self.before();
+        let mut object = Object::new(&mut self.out);
+        put_key(&mut object, key);
+        object.number("offset", offset);
+        object.end();
+        self.after();
+    }
+
+    /// The finished list.
+    pub(crate) fn end(mut self) -> Vec<u8> {
+        if matches!(self.form, Form::Json | Form::Events) {
+            self.out.extend_from_slice(b"]\n");
+        }
+        self.out
+    }
+}
+
+fn put_key(object: &mut Object<'_>, key: &[u8]) {
+    match std::str::from_utf8(key) {
+        Ok(text) => object.text("key", text),
+        Err(_) => object.base64("key64", key),
+    };
+}
+
+/// Writes a record as an object; with `line`, without a raw line end. Returns
+/// whether that changed it.
+pub(crate) fn object(
+    record: &Record<'_>,
+    fields: Fields,
+    texts: bool,
+    line: bool,
+    out: &mut Vec<u8>,
+) -> bool {
+    let mut object = Object::new(out);
+    let reframed = members(record, fields, texts, line, &mut object);
+    object.end();
+    reframed
+}
+
+/// The same into an object that has other members, too.
+pub(crate) fn members(
+    record: &Record<'_>,
+    fields: Fields,
+    texts: bool,
+    line: bool,
+    object: &mut Object<'_>,
+) -> bool {
+    let mut reframed = false;
+    let number = |object: &mut Object<'_>, name: &str, value: u64| {
+        if texts {
+            object.text(name, &value.to_string());
+        } else {
+            object.number(name, value);
+        }
+    };
+    for (at, value) in [
+        (0, record.offset.0),
+        (1, record.intention.0),
+        (2, record.time_ms),
+    ] {
+        if fields.has(at) {
+            number(object, NAMES.get(usize::from(at)).unwrap_or(&""), value);
+        }
+    }
+    if fields.has(3) {
+        object.text("type", record.kind.name());
+    }
+    if fields.has(4) && !record.key.is_empty() {
+        put_key(object, record.key);
+    }
+    let meta = Meta::read(record.meta);
+    if fields.has(5) {
+        reframed = put_value(object, record, &meta, line);
+    }
+    if fields.has(6) {
+        object.flag("last", record.flags.last());
+    }
+    if fields.has(7) {
+        meta.describe(record.meta, object);
+    }
+    if fields.has(8) && !record.client.is_none() {
+        object.text("client", &record.client.to_string());
+    }
+    if fields.has(9) && record.nonce != 0 {
+        number(object, "nonce", record.nonce);
+    }
+    if fields.has(10) {
+        number(object, "term", record.term);
+    }
+    reframed
+}
+
+fn put_value(object: &mut Object<'_>, record: &Record<'_>, meta: &Meta<'_>, line: bool) -> bool {
+    if record.kind != RecordKind::Put {
+        if !record.value.is_empty() {
+            object.base64("value64", record.value);
+        }
+        return false;
+    }
+    match (shape(meta, record.value), std::str::from_utf8(record.value)) {
+        (Shape::Json, _) => {
+            let out = object.place("value");
+            let from = out.len();
+            out.extend_from_slice(record.value);
+            if !line {
+                return false;
+            }
+            let mut changed = false;
+            for byte in out
+                .iter_mut()
+                .skip(from)
+                .filter(|byte| matches!(byte, b'\n' | b'\r'))
+            {
+                *byte = b' ';
+                changed = true;
+            }
+            return changed;
+        }
+        (Shape::Text, Ok(text)) => object.text("text", text),
+        _ => object.base64("value64", record.value),
+    };
+    false
+}
+
+/// A key as a header field: as it is, or in base64.
+pub(crate) fn key_field(key: &[u8]) -> (&'static str, String) {
+    let plain = |byte: &u8| (0x21..0x7f).contains(byte);
+    if key.iter().all(plain)
+        && let Ok(text) = std::str::from_utf8(key)
+    {
+        return ("weir-key", text.to_owned());
+    }
+    let mut out = Vec::new();
+    base64::encode(key, &mut out);
+    ("weir-key-b64", String::from_utf8(out).unwrap_or_default())
+}

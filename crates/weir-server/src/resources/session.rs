@@ -1,0 +1,210 @@
+//! Who writes, for writes that are carried out once however often they come.
+//!
+//! What must never happen here: two requests in flight under one idempotency
+//! key, or one key that stands for two requests.
+
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+use weir_core::intention::ONCE;
+use weir_core::{ClientId, ErrorCode};
+
+use super::propose::refused;
+use super::route::offset_of;
+use crate::http::head::Known;
+use crate::http::problem::{Kind, Problem};
+use crate::limits::{IDEMPOTENCY_KEY_MAX, KEYS_FULL_RETRY_MS};
+use crate::service::{Call, Edge, Keyed};
+use crate::sessions::{InUse, SESSIONS_FULL, Shut};
+
+/// Who writes, for writes that are carried out once however often they come.
+#[derive(Debug, Default)]
+pub(crate) struct Session {
+    pub(crate) client: ClientId,
+    pub(crate) nonce: u64,
+    pub(crate) fingerprint: Option<u64>,
+    /// Held while the request is in flight.
+    pub(crate) keyed: Option<Keyed>,
+    /// The same for a session.
+    pub(crate) entered: Option<InUse>,
+}
+
+impl Session {
+    /// Reads `Weir-Client` with `Weir-Nonce`, or `Idempotency-Key`.
+    pub(crate) fn read(edge: &Arc<Edge>, call: &Call, body: &[u8]) -> Result<Self, Problem> {
+        let head = &call.head;
+        let named = [Known::WeirClient, Known::WeirNonce, Known::IdempotencyKey];
+        let [client, nonce, key] = named.map(|known| head.raw(known));
+        if named.iter().any(|known| head.is_repeated(*known)) {
+            return Err(Problem::bad(
+                "a client, nonce or idempotency key is given twice",
+            ));
+        }
+        match (client, nonce, key) {
+            (None, None, None) => Ok(Self::default()),
+            (Some(client), Some(nonce), None) => {
+                let client = read_client(client).ok_or_else(|| {
+                    Problem::bad("Weir-Client is 32 hexadecimal digits, not all 0")
+                })?;
+                let nonce = std::str::from_utf8(nonce)
+                    .ok()
+                    .and_then(offset_of)
+                    .filter(|nonce| (1..ONCE).contains(nonce));
+                let nonce = nonce.ok_or_else(|| Problem::bad("Weir-Nonce is a number from 1"))?;
+                let sessions = &edge.shared.sessions;
+                let known = |id| edge.shared.store.last_nonce(id);
+                let entered = sessions.enter(&call.principal, client, Some(nonce), known);
+                let entered = entered.map_err(|shut| shut_out(shut, nonce))?;
+                Ok(Self {
+                    client: entered.client,
+                    nonce,
+                    entered: Some(entered),
+                    ..Self::default()
+                })
+            }
+            (None, None, Some(key)) => Self::of_key(edge, call, key, body),
+            _ => Err(Problem::bad(
+                "a write has Weir-Client and Weir-Nonce, or an Idempotency-Key",
+            )),
+        }
+    }
+
+    /// The same for a request that is many intentions, one behind the other.
+    pub(crate) fn counted(edge: &Arc<Edge>, call: &Call, body: &[u8]) -> Result<Self, Problem> {
+        let mut session = Self::read(edge, call, body)?;
+        if session.nonce == ONCE {
+            session.nonce = 1;
+            let known = |id| edge.shared.store.last_nonce(id);
+            let sessions = &edge.shared.sessions;
+            let entered = sessions.enter_own(&call.principal, session.client, known);
+            session.entered = Some(entered.map_err(|shut| shut_out(shut, 1))?);
+        }
+        Ok(session)
+    }
+
+    /// What an idempotency key stands for: an id that is a hash of principal,
+    /// topic and key, and good for one intention.
+    fn of_key(edge: &Arc<Edge>, call: &Call, key: &[u8], body: &[u8]) -> Result<Self, Problem> {
+        let key = read_idempotency_key(key).ok_or_else(|| {
+            Problem::bad("Idempotency-Key is a text of 1 to 255 characters in double quotes")
+        })?;
+        let mut hash = Sha256::new();
+        for part in [
+            call.principal.name.as_bytes(),
+            call.matched.topic.as_bytes(),
+            &key,
+        ] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let hash = hash.finalize();
+        let mut id = [0_u8; 16];
+        id.iter_mut().zip(hash).for_each(|(to, from)| *to = from);
+        let client = ClientId(id);
+        let fingerprint = fingerprint(call, body);
+        let keyed = edge
+            .enter(client)
+            .ok_or_else(|| Problem::new(Kind::InProgress, ""))?;
+        Ok(Self {
+            client,
+            nonce: ONCE,
+            fingerprint: Some(fingerprint),
+            keyed: Some(keyed),
+            entered: None,
+        })
+    }
+}
+
+/// Why a session may not be used.
+fn shut_out(shut: Shut, nonce: u64) -> Problem {
+    match shut {
+        Shut::Expired => refused(ErrorCode::SessionExpired, nonce),
+        Shut::Full => {
+            let mut problem = Problem::new(Kind::Busy, SESSIONS_FULL).code(ErrorCode::Busy);
+            problem.retry_after_ms = Some(KEYS_FULL_RETRY_MS);
+            problem
+        }
+    }
+}
+
+/// What tells one request from another under the same key: method, target, key
+/// and body.
+fn fingerprint(call: &Call, body: &[u8]) -> u64 {
+    let head = &call.head;
+    let seed = twox_hash::XxHash3_64::oneshot(body);
+    let mut text = Vec::with_capacity(128);
+    for part in [
+        head.method.name().as_bytes(),
+        head.path().as_bytes(),
+        head.query().unwrap_or_default().as_bytes(),
+        head.raw(Known::WeirKey).unwrap_or_default(),
+        head.raw(Known::WeirKeyB64).unwrap_or_default(),
+    ] {
+        text.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        text.extend_from_slice(part);
+    }
+    twox_hash::XxHash3_64::oneshot_with_seed(seed, &text)
+}
+
+fn read_client(text: &[u8]) -> Option<ClientId> {
+    let mut id = [0_u8; 16];
+    if text.len() != 32 {
+        return None;
+    }
+    for (byte, digits) in id.iter_mut().zip(text.chunks(2)) {
+        let digits = std::str::from_utf8(digits)
+            .ok()
+            .filter(|text| !text.starts_with('+'))?;
+        *byte = u8::from_str_radix(digits, 16).ok()?;
+    }
+    Some(ClientId(id)).filter(|client| !client.is_none())
+}
+
+/// A text in quotes (RFC 9651), or a bare word, as many clients send it.
+fn read_idempotency_key(text: &[u8]) -> Option<Vec<u8>> {
+    let mut key = Vec::with_capacity(text.len());
+    if let [b'"', inner @ .., b'"'] = text {
+        let mut bytes = inner.iter();
+        while let Some(byte) = bytes.next() {
+            match byte {
+                b'\\' => key.push(*bytes.next().filter(|next| matches!(next, b'"' | b'\\'))?),
+                b'"' => return None,
+                0x20..0x7f => key.push(*byte),
+                _ => return None,
+            }
+        }
+    } else {
+        let word = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:~+/=".contains(byte);
+        if !text.iter().all(word) {
+            return None;
+        }
+        key.extend_from_slice(text);
+    }
+    (1..=IDEMPOTENCY_KEY_MAX)
+        .contains(&key.len())
+        .then_some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{read_client, read_idempotency_key};
+
+    #[test]
+    fn keys_and_clients_are_strict() {
+        let key = |text: &str| read_idempotency_key(text.as_bytes());
+        assert_eq!(key("\"a b\\\"c\""), Some(b"a b\"c".to_vec()));
+        assert_eq!(key("\"a\""), key("a"));
+        for wrong in ["", "\"\"", "\"a", "\"a\"b\"", "a b", "\"\\a\"", "\"é\""] {
+            assert_eq!(key(wrong), None, "{wrong}");
+        }
+        assert_eq!(key(&format!("\"{}\"", "x".repeat(256))), None);
+        assert!(read_client(b"0123456789abcdefABCDEF0123456789").is_some());
+        for wrong in [
+            &b"00000000000000000000000000000000"[..],
+            b"+123456789abcdefABCDEF0123456789",
+            b"0",
+        ] {
+            assert!(read_client(wrong).is_none());
+        }
+    }
+}

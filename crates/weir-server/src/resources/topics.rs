@@ -1,0 +1,449 @@
+//! Topics: making, changing, ending, describing, listing.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use weir_core::{
+    Compaction, Detail, Effect, ErrorCode, GroupName, Intention, Operation, Outcome, StateMode,
+    TopicOptions,
+};
+use weir_store::TopicInfo;
+
+use super::condition::{About, Conditions};
+use super::propose::{outcomes, refused};
+use super::session::Session;
+use crate::http::base64;
+use crate::http::head::Known;
+use crate::http::json::Object;
+use crate::http::offload;
+use crate::http::problem::{self, Kind, Problem};
+use crate::http::query::encode;
+use crate::http::reply::Reply;
+use crate::limits::{TOPICS_PAGE, TOPICS_PAGE_MAX};
+use crate::listing;
+use crate::resources::events::read::{is_known, no_topic};
+use crate::resources::programs;
+use crate::service::{Call, Edge};
+use crate::shared::Shared;
+
+/// The body of a PUT.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Create {
+    options: serde_json::Map<String, serde_json::Value>,
+}
+
+/// Applies a merge patch (RFC 7396): null takes an option back.
+fn patch(
+    options: &mut TopicOptions,
+    members: &serde_json::Map<String, serde_json::Value>,
+) -> Result<(), Problem> {
+    let wrong = |name: &str, what: &str| {
+        Problem::new(Kind::InvalidOption, format!("the option {name} {what}"))
+            .code(ErrorCode::BadOption)
+            .text("option", name)
+    };
+    for (name, value) in members {
+        let number = match value {
+            serde_json::Value::Null => Ok(None),
+            serde_json::Value::Number(number) => number.as_u64().map(Some).ok_or(()),
+            _ => Err(()),
+        };
+        let number = || number.map_err(|()| wrong(name, "is a whole number, or null"));
+        match name.as_str() {
+            "compaction" => {
+                options.compaction = match value.as_str() {
+                    Some("latest") => Compaction::Latest,
+                    Some("off") => Compaction::Off,
+                    None if value.is_null() => Compaction::Off,
+                    _ => return Err(wrong(name, "is off or latest")),
+                };
+            }
+            "state" => {
+                let modes = [StateMode::None, StateMode::Kv, StateMode::Memory];
+                let mode = match value.as_str() {
+                    None if value.is_null() => Some(StateMode::default()),
+                    text => modes.into_iter().find(|mode| Some(mode.name()) == text),
+                };
+                options.program.state = mode.ok_or_else(|| wrong(name, "is none, kv or memory"))?;
+            }
+            "hold_for_groups" => {
+                let names = held(value);
+                let list = || wrong(name, "is a list of groups, or null");
+                options.retention.hold_for_groups = names.ok_or_else(list)?;
+            }
+            "retention_age_ms" => options.retention.age_ms = number()?,
+            "retention_bytes" => options.retention.bytes = number()?,
+            "retention_records" => options.retention.records = number()?,
+            "tombstone_ttl_ms" => options.tombstone_ttl_ms = number()?,
+            "compaction_lag_ms" => options.compaction_lag_ms = number()?,
+            "key_bytes_max" => options.key_bytes_max = number()?,
+            "value_bytes_max" => options.value_bytes_max = number()?,
+            "keys_max" => options.keys_max = number()?,
+            "fuel_max" => options.program.fuel_max = number()?,
+            "memory_bytes_max" => options.program.memory_bytes_max = number()?,
+            "emits_max" => options.program.emits_max = number()?,
+            "emit_bytes_max" => options.program.emit_bytes_max = number()?,
+            "state_entries_max" => options.program.state_entries_max = number()?,
+            "state_bytes_max" => options.program.state_bytes_max = number()?,
+            _ => return Err(wrong(name, "is not known")),
+        }
+    }
+    options
+        .check()
+        .map_err(|name| wrong(name, "is over its limit, or zero where that means nothing"))
+}
+
+/// Groups that retention waits for, in order, each once.
+fn held(value: &serde_json::Value) -> Option<Vec<GroupName>> {
+    if value.is_null() {
+        return Some(Vec::new());
+    }
+    let names = value.as_array()?.iter();
+    let names: Option<Vec<_>> = names.map(|name| GroupName::new(name.as_str()?)).collect();
+    let mut names = names?;
+    names.sort_unstable();
+    names.dedup();
+    Some(names)
+}
+
+/// The options that are set.
+fn describe(options: &TopicOptions, out: &mut Vec<u8>) {
+    let mut object = Object::new(out);
+    object.text(
+        "compaction",
+        if options.compaction == Compaction::Latest {
+            "latest"
+        } else {
+            "off"
+        },
+    );
+    let program = &options.program;
+    for (name, value) in [
+        ("tombstone_ttl_ms", options.tombstone_ttl_ms),
+        ("compaction_lag_ms", options.compaction_lag_ms),
+        ("key_bytes_max", options.key_bytes_max),
+        ("value_bytes_max", options.value_bytes_max),
+        ("keys_max", options.keys_max),
+        ("retention_age_ms", options.retention.age_ms),
+        ("retention_bytes", options.retention.bytes),
+        ("retention_records", options.retention.records),
+        ("fuel_max", program.fuel_max),
+        ("memory_bytes_max", program.memory_bytes_max),
+        ("emits_max", program.emits_max),
+        ("emit_bytes_max", program.emit_bytes_max),
+        ("state_entries_max", program.state_entries_max),
+        ("state_bytes_max", program.state_bytes_max),
+    ] {
+        if let Some(value) = value {
+            object.number(name, value);
+        }
+    }
+    let hold = &options.retention.hold_for_groups;
+    if !hold.is_empty() {
+        let names = object.place("hold_for_groups");
+        names.push(b'[');
+        for (at, name) in hold.iter().enumerate() {
+            names.extend_from_slice(if at > 0 { b"," } else { b"" });
+            crate::http::json::text(names, name.as_str());
+        }
+        names.push(b']');
+    }
+    if program.state != StateMode::default() {
+        object.text("state", program.state.name());
+    }
+    object.end();
+}
+
+/// Reads a body that is a JSON object.
+pub(crate) fn json_object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+    serde_json::from_slice(body)
+        .map_err(|error| Problem::bad(format!("the body cannot be read: {error}")))
+}
+
+/// Carries out one intention without a payload.
+pub(crate) async fn execute(
+    edge: &Arc<Edge>,
+    call: &Call,
+    operation: Operation<'_>,
+    body: &[u8],
+) -> Result<Outcome, Problem> {
+    let conditions = Conditions::read(&call.head, About::Topic)?;
+    with(edge, call, operation, body, conditions).await
+}
+
+/// The same without the conditions of the topic.
+pub(crate) async fn execute_plain(
+    edge: &Arc<Edge>,
+    call: &Call,
+    operation: Operation<'_>,
+    body: &[u8],
+) -> Result<Outcome, Problem> {
+    with(edge, call, operation, body, Conditions::default()).await
+}
+
+async fn with(
+    edge: &Arc<Edge>,
+    call: &Call,
+    operation: Operation<'_>,
+    body: &[u8],
+    conditions: Conditions,
+) -> Result<Outcome, Problem> {
+    if !conditions.tags.is_empty() {
+        return Err(Problem::bad("this takes one tag"));
+    }
+    let session = Session::read(edge, call, body)?;
+    let expects = conditions.expects(None);
+    let intention = Intention {
+        client: session.client,
+        nonce: session.nonce,
+        expect: &expects,
+        principal: call.principal.name.as_bytes(),
+        fingerprint: session.fingerprint,
+        ..Intention::new(&call.matched.topic, operation)
+    };
+    let (proposal, permit) = programs::propose(edge, call, &intention, expects.clone()).await?;
+    let outcomes = outcomes(edge, proposal, permit).await?;
+    let outcome = outcomes.runs().first().map(|run| run.outcome.clone());
+    match outcome {
+        None => Err(Problem::new(Kind::Internal, "the store answered nothing")),
+        Some(Outcome::Refused { code, expected }) => Err(refused(code, expected)),
+        Some(outcome) => {
+            let commit = outcome
+                .commit()
+                .filter(|commit| commit.effect != Effect::Valid);
+            match commit {
+                Some(commit) => {
+                    let problem = problem::of_commit(commit);
+                    let problem = if problem.kind == Kind::Conflict {
+                        conditions.explain(problem)
+                    } else {
+                        problem
+                    };
+                    Err(match &commit.detail {
+                        Detail::Actual(now) if problem.kind == Kind::Conflict && *now != 0 => {
+                            problem.field("etag", format!("\"i{now}\""))
+                        }
+                        _ => problem,
+                    })
+                }
+                None => Ok(outcome),
+            }
+        }
+    }
+}
+
+/// The head of an answer to a write to a topic itself.
+pub(crate) fn done(status: u16, outcome: &Outcome) -> Reply {
+    let mut reply = Reply::new(status);
+    if let Some(commit) = outcome.commit() {
+        reply = reply
+            .number("weir-offset", commit.first.0)
+            .number("weir-intention", commit.intention.0);
+        reply.add("weir-effect", "valid");
+    }
+    if matches!(outcome, Outcome::Replayed(_)) {
+        reply.add("weir-replayed", "?1");
+    }
+    reply
+}
+
+/// PUT: makes a topic, or finds that it is there as it should be.
+pub(crate) async fn create(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
+    let wanted: Create = if body.trim_ascii().is_empty() {
+        Create::default()
+    } else {
+        json_object(body)?
+    };
+    let mut options = TopicOptions::default();
+    patch(&mut options, &wanted.options)?;
+    let fresh = call.head.list(Known::IfNoneMatch).any(|tag| tag == "*");
+    let outcome = execute(edge, call, Operation::Create { options: &options }, body).await;
+    let store = &edge.shared.store;
+    match outcome {
+        Ok(outcome) => {
+            let mut reply = done(201, &outcome);
+            reply.add(
+                "location",
+                format_args!("/v1/topics/{}", call.matched.topic),
+            );
+            let info = store.topic(&call.matched.topic).ok_or_else(no_topic)?;
+            Ok(body_of(edge, reply, &info))
+        }
+        Err(problem) if problem.kind == Kind::TopicExists => {
+            let info = store
+                .topic(&call.matched.topic)
+                .filter(|info| info.live)
+                .ok_or_else(no_topic)?;
+            if fresh {
+                let mut problem = Problem {
+                    kind: Kind::Conflict,
+                    ..problem
+                };
+                problem.fields.push(("etag", tag(&info)));
+                return Err(problem.text("condition", "topic-absent"));
+            }
+            if info.options != options || store.program(&info.name).is_some() {
+                return Err(problem);
+            }
+            Ok(body_of(edge, Reply::new(200), &info))
+        }
+        Err(problem) => Err(problem),
+    }
+}
+
+/// PATCH: changes options.
+pub(crate) async fn alter(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
+    let media = call.head.text(Known::ContentType).unwrap_or_default();
+    let essence = media.split(';').next().unwrap_or_default().trim();
+    let known = ["application/merge-patch+json", "application/json"];
+    if !known
+        .iter()
+        .any(|known| essence.eq_ignore_ascii_case(known))
+    {
+        return Err(
+            Problem::new(Kind::MediaType, "options are changed by a merge patch")
+                .raw("accept", b"[\"application/merge-patch+json\"]".to_vec()),
+        );
+    }
+    let members: Create = json_object(body)?;
+    let info = edge
+        .shared
+        .store
+        .topic(&call.matched.topic)
+        .filter(|info| info.live)
+        .ok_or_else(no_topic)?;
+    let mut options = info.options;
+    patch(&mut options, &members.options)?;
+    let outcome = execute(edge, call, Operation::Alter { options: &options }, body).await?;
+    let info = edge
+        .shared
+        .store
+        .topic(&call.matched.topic)
+        .ok_or_else(no_topic)?;
+    Ok(body_of(edge, done(200, &outcome), &info))
+}
+
+/// DELETE: ends a topic.
+pub(crate) async fn destroy(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+    let outcome = execute(edge, call, Operation::Destroy, b"").await?;
+    let mut body = Vec::new();
+    let mut object = Object::new(&mut body);
+    if let Some(commit) = outcome.commit() {
+        object
+            .number("last", commit.first.0)
+            .number("intention", commit.intention.0);
+    }
+    object.end();
+    Ok(done(200, &outcome).with("application/json", body))
+}
+
+fn tag(info: &TopicInfo) -> String {
+    format!(
+        "\"i{}.o{}\"",
+        info.incarnation.map_or(0, |offset| offset.0),
+        info.last.0
+    )
+}
+
+fn write_info(shared: &Shared, info: &TopicInfo, object: &mut Object<'_>) {
+    object.text("name", &info.name);
+    if let Some(incarnation) = info.incarnation {
+        object.number("incarnation", incarnation.0);
+    }
+    object
+        .number("first", info.first.0)
+        .number("last", info.last.0)
+        .number("keys", info.keys)
+        .number("bytes", info.bytes);
+    describe(&info.options, object.place("options"));
+    if let Some(program) = shared.store.program(&info.name) {
+        let mut inner = Object::new(object.place("program"));
+        inner
+            .text("sha256", &program.code.to_string())
+            .text("state", program.mode.name());
+        let mut args = Vec::new();
+        base64::encode(&program.args, &mut args);
+        inner.text("args64", &String::from_utf8(args).unwrap_or_default());
+        inner
+            .number("state_entries", program.state_entries)
+            .number("state_bytes", program.state_bytes);
+        inner.end();
+    }
+}
+
+fn body_of(edge: &Edge, mut reply: Reply, info: &TopicInfo) -> Reply {
+    reply.add("etag", tag(info));
+    reply.add("cache-control", "no-cache");
+    reply.add("vary", "accept-encoding");
+    let mut body = Vec::new();
+    let mut object = Object::new(&mut body);
+    write_info(&edge.shared, info, &mut object);
+    object.end();
+    body.push(b'\n');
+    reply.with("application/json", body)
+}
+
+/// GET of a topic.
+pub(crate) fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+    let info = edge
+        .shared
+        .store
+        .topic(&call.matched.topic)
+        .filter(|info| info.live)
+        .ok_or_else(no_topic)?;
+    let tag = tag(&info);
+    if is_known(&call.head, &tag) {
+        return Ok(Reply::new(304)
+            .field("etag", tag)
+            .field("vary", "accept-encoding"));
+    }
+    Ok(body_of(edge, Reply::new(200), &info))
+}
+
+/// GET of all topics.
+pub(crate) async fn list(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
+    let prefix = call.query.text("prefix")?.unwrap_or_default().to_owned();
+    let after = call.query.text("after")?.unwrap_or_default().to_owned();
+    let limit = call
+        .query
+        .number("limit", 1, TOPICS_PAGE_MAX)?
+        .unwrap_or(TOPICS_PAGE);
+    let limit = usize::try_from(limit).unwrap_or(1);
+    let shared = Arc::clone(&edge.shared);
+    let principal = Arc::clone(&call.principal);
+    let (found, more, body) = offload::run(move || {
+        let mut found = listing::topics(&shared, &principal, &after, &prefix, limit + 1, false);
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let mut body = b"{\"topics\":[".to_vec();
+        for (at, info) in found.iter().enumerate() {
+            if at > 0 {
+                body.extend_from_slice(b",\n");
+            }
+            let mut object = Object::new(&mut body);
+            write_info(&shared, info, &mut object);
+            object.end();
+        }
+        body.extend_from_slice(b"]}\n");
+        Ok((found, more, body))
+    })
+    .await?;
+    let mut reply = Reply::new(200).number("weir-count", found.len() as u64);
+    reply.add("cache-control", "no-cache");
+    reply.add("vary", "accept-encoding");
+    if let Some(last) = found.last().filter(|_| more) {
+        let mut pairs = vec![format!("after={}", last.name)];
+        for name in ["limit", "prefix"] {
+            if let Some(value) = call.query.bytes(name) {
+                pairs.push(format!("{name}={}", encode(value)));
+            }
+        }
+        reply.add(
+            "link",
+            format_args!("</v1/topics?{}>; rel=\"next\"", pairs.join("&")),
+        );
+    }
+    Ok(reply.with("application/json", body))
+}

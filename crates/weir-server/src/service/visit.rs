@@ -1,0 +1,50 @@
+//! The edge behind one connection of HTTP/1.1.
+
+use std::sync::Arc;
+
+use crate::config::ServerConfig;
+use crate::http::h1::Responder;
+use crate::http::head::{Bad, Head};
+use crate::http::problem::{Kind, Problem};
+use crate::http::reply::Reply;
+use crate::limits::admission::Admission;
+use crate::service::{Edge, Input, Peer, Started};
+
+/// Somebody's requests to the edge.
+#[derive(Clone, Debug)]
+pub(crate) struct Visit {
+    pub(crate) edge: Arc<Edge>,
+    pub(crate) peer: Peer,
+}
+
+impl Responder for Visit {
+    fn config(&self) -> &ServerConfig {
+        &self.edge.shared.config
+    }
+
+    fn start(&self, head: Head, body: &[u8]) -> Started {
+        self.edge.start(head, self.peer.clone(), body)
+    }
+
+    async fn call(&self, head: Head, input: Input<'_>, length: Option<u64>) -> Reply {
+        let peer = self.peer.clone();
+        self.edge.call(head, peer, input, length).await
+    }
+
+    fn refuse(&self, bad: Bad) -> Reply {
+        self.edge.refuse(bad)
+    }
+
+    fn too_slow(&self) -> Reply {
+        let problem = Problem::new(Kind::TooSlow, "the header fields took too long");
+        self.edge.finish_bare(problem)
+    }
+
+    fn admission(&self) -> Option<&Admission> {
+        Some(&self.edge.shared.admission)
+    }
+
+    fn timed_out(&self, what: &'static str) {
+        self.edge.shared.metrics.timeout(what);
+    }
+}
