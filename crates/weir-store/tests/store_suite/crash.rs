@@ -3,16 +3,17 @@
 //! a prefix of what was sent that holds everything that was answered.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_core::{Digest, Outcome};
 use weir_store::disk::{Disk, SimDisk};
 use weir_store::{Durability, OpenOptions, Store};
 
-use crate::disks::Gate;
+use crate::disks::{Gate, Op, PATIENCE};
 use crate::model::{Act, Expected, check_topic, script, with_intentions};
-use crate::world::{options, state, times};
+use crate::world::{create, execute, options, put, state, times};
 
 /// What had happened when an image was taken.
 #[derive(Clone, Debug, Default)]
@@ -320,6 +321,52 @@ fn weaker_levels_lose_a_tail_and_never_leave_a_hole() {
         count += sweep(seed, 36, 2, level);
     }
     assert!(count > 500, "the scripts do too little: {count}");
+}
+
+/// At levels that do not wait for a sync, the log syncs a full segment on a
+/// thread of its own while the commit thread writes on. An image of that moment
+/// must not hold more than the progress that belongs to it.
+#[test]
+fn the_disk_stands_still_while_a_moment_is_observed() {
+    let disk = SimDisk::new();
+    let gate = Gate::new(disk.clone());
+    let options = OpenOptions {
+        durability: Durability::Memory,
+        ..options()
+    };
+    let store = Store::open_disk(gate.disk(), &options).unwrap();
+    create(&store, "t");
+    let sent = Arc::new(AtomicU64::new(0));
+    let observed = Arc::new(AtomicBool::new(false));
+    let (now, done, image_of, waits) = (sent.clone(), observed.clone(), disk, gate.clone());
+    let (sender, images) = mpsc::channel();
+    gate.observe(move |op, _| {
+        let beside = std::thread::current().name() == Some("weir-log-sync");
+        if op != Op::Sync || !beside || done.load(Ordering::SeqCst) {
+            return;
+        }
+        let before = now.load(Ordering::SeqCst);
+        // The writer needs no help to go on: it is stopped at the gate, or two
+        // more are sent, of which the first was answered.
+        let start = Instant::now();
+        while waits.waiting() == 0 && now.load(Ordering::SeqCst) < before + 2 {
+            assert!(start.elapsed() < PATIENCE, "nobody writes");
+            std::thread::yield_now();
+        }
+        sender.send((image_of.killed(), before)).unwrap();
+        done.store(true, Ordering::SeqCst);
+    });
+    while !observed.load(Ordering::SeqCst) {
+        sent.fetch_add(1, Ordering::SeqCst);
+        execute(&store, &[put("t", b"key", &[7; 1000])]);
+    }
+    store.close().unwrap();
+    gate.observe(|_, _| {});
+    let (image, sent) = images.recv().unwrap();
+    let store = Store::open_disk(Arc::new(image), &options).unwrap();
+    // The creation is one more.
+    let found = store.applied().0 - 1;
+    assert!(found <= sent, "{found} of {sent}: from the future");
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub const ENOSPC: i32 = 28;
 /// Far beyond what any operation takes.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
-type Observer = Box<dyn FnMut(Op, &str) + Send>;
+type Observer = Arc<Mutex<dyn FnMut(Op, &str) + Send>>;
 
 #[derive(Default)]
 struct State {
@@ -60,6 +60,11 @@ struct State {
     open: usize,
     most_open: usize,
     observer: Option<Observer>,
+    /// Operations that are being done on the disk.
+    acting: usize,
+    /// A thread has the observer: no operation begins.
+    observing: bool,
+    waiting: usize,
 }
 
 #[derive(Default)]
@@ -111,22 +116,64 @@ impl Shared {
         fate
     }
 
-    fn done(&self, op: Op, path: &str) {
-        let mut state = self.state();
-        state.done.push((op, path.to_owned()));
-        if let Some(mut observer) = state.observer.take() {
-            // It may set rules.
-            drop(state);
-            observer(op, path);
-            self.state().observer = Some(observer);
+    /// Waits for the observer of another thread's operation.
+    fn until_observed<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        while state.observing {
+            state.waiting += 1;
+            state = self.wait(state);
+            state.waiting -= 1;
         }
+        state
+    }
+
+    fn wait<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let waited = self.changed.wait(state);
+        waited.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls the observer while no thread does anything on the disk: what it
+    /// finds there and what it finds in the test belong to one moment.
+    fn observe(&self, op: Op, path: &str) {
+        let mut state = self.until_observed(self.state());
+        let Some(observer) = state.observer.clone() else {
+            return;
+        };
+        state.observing = true;
+        while state.acting > 0 {
+            state = self.wait(state);
+        }
+        // It may set rules.
+        drop(state);
+        let _ended = Observing(self);
+        let mut observer = observer.lock().unwrap_or_else(PoisonError::into_inner);
+        observer(op, path);
     }
 
     fn run<T>(&self, op: Op, path: &str, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         self.meet(op, path)?;
-        let result = act()?;
-        self.done(op, path);
-        Ok(result)
+        self.until_observed(self.state()).acting += 1;
+        let result = act();
+        let mut state = self.state();
+        state.acting -= 1;
+        if result.is_ok() {
+            state.done.push((op, path.to_owned()));
+        }
+        drop(state);
+        self.changed.notify_all();
+        if result.is_ok() {
+            self.observe(op, path);
+        }
+        result
+    }
+}
+
+/// Ends an observation, also when the observer panics.
+struct Observing<'a>(&'a Shared);
+
+impl Drop for Observing<'_> {
+    fn drop(&mut self) {
+        self.0.state().observing = false;
+        self.0.changed.notify_all();
     }
 }
 
@@ -185,14 +232,20 @@ impl Gate {
         state.done.iter().filter(same).count()
     }
 
+    /// Threads that wait until the observer has returned.
+    pub fn waiting(&self) -> usize {
+        self.shared.state().waiting
+    }
+
     /// Most files that were open at a time.
     pub fn most_open(&self) -> usize {
         self.shared.state().most_open
     }
 
-    /// Calls `observer` after each operation, on the thread that did it.
+    /// Calls `observer` after each operation, on the thread that did it. All
+    /// other threads wait meanwhile before they touch the disk.
     pub fn observe(&self, observer: impl FnMut(Op, &str) + Send + 'static) {
-        self.shared.state().observer = Some(Box::new(observer));
+        self.shared.state().observer = Some(Arc::new(Mutex::new(observer)));
     }
 }
 
