@@ -192,7 +192,8 @@ impl<T, E: Into<WeirError>> Answered<T> for Result<T, E> {
             // It may be in the log or not.
             WeirError::Store(
                 store @ (StoreError::Io { .. }
-                | StoreError::Poisoned
+                | StoreError::Poisoned { .. }
+                | StoreError::Panicked { .. }
                 | StoreError::Far {
                     code: ErrorCode::Indeterminate,
                     ..
@@ -330,7 +331,7 @@ pub(crate) fn store_code(error: &StoreError) -> ErrorCode {
         }
         StoreError::Missing { .. } => ErrorCode::NotAStore,
         StoreError::Locked { .. } => ErrorCode::Locked,
-        StoreError::Poisoned => ErrorCode::IoFatal,
+        StoreError::Poisoned { .. } => ErrorCode::IoFatal,
         StoreError::DiskFull { .. } => ErrorCode::DiskFull,
         StoreError::LimitExceeded { .. } => ErrorCode::TooLarge,
         StoreError::IndexOutOfRange { .. } => ErrorCode::BadRequest,
@@ -358,6 +359,8 @@ fn refusal_code(error: &IntentionError) -> ErrorCode {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use weir::{ErrorCode, StoreError};
 
     use super::{Answered, Failure};
@@ -369,7 +372,10 @@ mod tests {
             let error = result.err();
             error.and_then(|error| error.downcast_ref::<Failure>().map(|found| found.code))
         };
-        assert_eq!(code(StoreError::Poisoned), Some(ErrorCode::Indeterminate));
+        let thread = "a thread";
+        let cause = Arc::new(StoreError::Panicked { thread });
+        let poisoned = StoreError::Poisoned { cause };
+        assert_eq!(code(poisoned), Some(ErrorCode::Indeterminate));
         assert_eq!(ErrorCode::Indeterminate.exit_code(), 6);
         assert_eq!(code(StoreError::Closed), Some(ErrorCode::Closed));
     }

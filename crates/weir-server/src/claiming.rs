@@ -96,7 +96,9 @@ impl Claim {
             let store = &claim.shared.store;
             make(&store.claim(&claim.topic, &claim.group, &ask)?)
         });
-        let looked = looked.await.unwrap_or(Err(StoreError::Poisoned));
+        let looked = looked.await.unwrap_or(Err(StoreError::Panicked {
+            thread: "a thread that claims",
+        }));
         Ok((looked.map_err(NoLook::Store)?, room))
     }
 

@@ -66,12 +66,13 @@ struct Doorkeeper(Arc<Engine>);
 
 impl Drop for Doorkeeper {
     fn drop(&mut self) {
-        let why = if std::thread::panicking() || self.0.is_poisoned() {
-            Shut::Poisoned
-        } else {
-            Shut::Closed
-        };
-        self.0.queue.leave(why);
+        if std::thread::panicking() {
+            let thread = "the commit thread";
+            self.0.poison(StoreError::Panicked { thread });
+        }
+        let cause = self.0.poison.get().map(Arc::clone);
+        let why = cause.map_or(Shut::Closed, Shut::Poisoned);
+        self.0.queue.leave(&why);
     }
 }
 
@@ -124,7 +125,7 @@ impl Committer {
             let idle = work.is_empty();
             if let Some(judging) = work.judged {
                 let settled = self.applier.lock_ok().judged(judging);
-                self.check(&settled);
+                self.check(settled);
                 self.run_tasks();
                 self.checkpoint_when_due();
             }
@@ -137,9 +138,9 @@ impl Committer {
             self.tasks.extend(work.tasks);
             self.run_tasks();
             self.sync_when_due(idle);
-            if idle && work.shut == Some(Shut::Closed) {
+            if idle && work.shut.as_ref().is_some_and(Shut::is_closed) {
                 let finished = self.applier.lock_ok().finish_away();
-                self.check(&finished);
+                self.check(finished);
                 self.run_tasks();
                 break;
             }
@@ -187,14 +188,14 @@ impl Committer {
     fn apply_ready(&mut self) {
         let ready = std::mem::take(&mut self.ready);
         let applied = self.applier.lock_ok().apply_all(ready);
-        self.check(&applied);
+        self.check(applied);
     }
 
     /// Stops everything after a failed apply: what was encoded here cannot be
     /// read here, or a program cannot be run.
-    fn check(&mut self, applied: &Result<(), StoreError>) {
-        if applied.is_err() {
-            self.poison();
+    fn check(&mut self, applied: Result<(), StoreError>) {
+        if let Err(error) = applied {
+            self.poison(error);
             self.ready.clear();
             self.applier.lock_ok().give_up();
         }
@@ -217,8 +218,8 @@ impl Committer {
             _ if self.is_poisoned() => {}
             Durability::Group | Durability::Each if idle && self.unsealed => {
                 self.unsealed = false;
-                if self.log.seal().is_err() {
-                    self.poison();
+                if let Err(error) = self.log.seal() {
+                    self.poison(error);
                 }
             }
             Durability::Interval(every) if self.unsynced && self.last_sync.elapsed() >= every => {
@@ -229,17 +230,25 @@ impl Committer {
         }
     }
 
-    pub(crate) fn poison(&mut self) {
-        self.engine.poison();
+    /// Stops all writes if the log did. An error that left the log as it was
+    /// (no space, no descriptor) stops nothing: the next write may succeed.
+    pub(crate) fn fail(&self, error: StoreError) -> StoreError {
+        match error {
+            StoreError::Poisoned { .. } => self.poison(error),
+            other => other,
+        }
+    }
+
+    /// See [`Engine::poison`].
+    fn poison(&self, error: StoreError) -> StoreError {
+        self.engine.poison(error)
     }
 
     /// Makes every logged entry durable.
     pub(crate) fn sync(&mut self) -> Result<(), StoreError> {
-        if self.is_poisoned() {
-            return Err(StoreError::Poisoned);
-        }
+        self.engine.writable()?;
         let start = Instant::now();
-        self.log.sync().inspect_err(|_| self.engine.poison())?;
+        self.log.sync().map_err(|error| self.engine.poison(error))?;
         self.unsynced = false;
         self.unsealed = true;
         self.last_sync = Instant::now();
@@ -292,26 +301,9 @@ impl Committer {
         let time_ms = now_ms().max(self.engine.machine.read_ok().time_ms());
         let (logged, failed) = self.append_all(&batches, time_ms);
         if let Some(error) = failed {
-            // All that failed together hear the same; only the first can have
-            // the error itself.
-            let again = match &error {
-                StoreError::DiskFull {
-                    needed_bytes,
-                    free_bytes,
-                } => Some((*needed_bytes, *free_bytes)),
-                _ => None,
-            };
-            let mut error = Some(error);
             for mut pending in batches.split_off(logged) {
                 for (_, slot) in pending.waiters.drain(..) {
-                    let same = || match again {
-                        Some((needed_bytes, free_bytes)) => StoreError::DiskFull {
-                            needed_bytes,
-                            free_bytes,
-                        },
-                        None => StoreError::Poisoned,
-                    };
-                    slot.complete(Err(error.take().unwrap_or_else(same)));
+                    slot.complete(Err(error.for_another()));
                 }
                 self.engine.queue.recycle(pending);
             }
@@ -325,11 +317,9 @@ impl Committer {
         if self.engine.durability.is_synced()
             && let Err(error) = self.sync_beside(before)
         {
-            self.poison();
-            let mut error = Some(error);
             for mut pending in batches {
                 for (_, slot) in pending.waiters.drain(..) {
-                    slot.complete(Err(error.take().unwrap_or(StoreError::Poisoned)));
+                    slot.complete(Err(error.for_another()));
                 }
             }
             return;
@@ -354,11 +344,11 @@ impl Committer {
         let begun = self.helper.begin(&self.applier, before);
         let synced = self.sync();
         let applied = begun.end();
-        self.check(&applied);
+        // After a failed apply the machine stands in the middle of a batch:
+        // nothing more may be applied to it.
+        self.check(applied);
         synced?;
-        // The machine stands in the middle of a batch: nothing more may be
-        // applied to it.
-        applied.map_err(|_| StoreError::Poisoned)
+        self.engine.writable()
     }
 
     /// Appends until one fails; returns how many are logged.
@@ -378,17 +368,14 @@ impl Committer {
             return (0, Some(full));
         }
         for (done, pending) in batches.iter().enumerate() {
-            if self.is_poisoned() {
-                return (done, Some(StoreError::Poisoned));
+            if let Err(error) = self.engine.writable() {
+                return (done, Some(error));
             }
             let head = pending.builder.head(time_ms);
             let items = pending.builder.items();
             let count = u32::try_from(pending.builder.len()).unwrap_or(u32::MAX);
             if let Err(error) = self.log.append(LOCAL_TERM, count, &[&head, items]) {
-                if !matches!(error, StoreError::DiskFull { .. }) {
-                    self.poison();
-                }
-                return (done, Some(error));
+                return (done, Some(self.fail(error)));
             }
             let counters = &self.engine.counters;
             counters.batches.add(1);
@@ -400,12 +387,15 @@ impl Committer {
     /// Takes the state for a snapshot. Afterwards it can be written by any
     /// thread while this one goes on.
     pub(crate) fn begin_checkpoint(&mut self) -> Result<Checkpoint, StoreError> {
+        let taken = self.take_checkpoint();
+        taken.inspect_err(|error| self.engine.checkpoint_failed(error))
+    }
+
+    fn take_checkpoint(&mut self) -> Result<Checkpoint, StoreError> {
         if self.unsynced {
             self.sync()?;
         }
-        if self.is_poisoned() {
-            return Err(StoreError::Poisoned);
-        }
+        self.engine.writable()?;
         let mut applier = self.applier.lock_ok();
         applier.topics.flush_all()?;
         let mut lists = Vec::new();
@@ -436,9 +426,7 @@ impl Committer {
     fn finish(mut self) -> Result<(), StoreError> {
         self.helper.end();
         self.applier.lock_ok().end();
-        if self.is_poisoned() {
-            return Err(StoreError::Poisoned);
-        }
+        self.engine.writable()?;
         // A failed mark leaves an unclean log, which the next open repairs.
         self.log.close()
     }

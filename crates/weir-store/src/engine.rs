@@ -1,7 +1,7 @@
 //! What the commit thread and all readers share.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use weir_core::{Intention, Machine, Operation, ProgramHost, Refusal, Setup, StateMode, TopicId};
 
@@ -9,7 +9,7 @@ use weir_core::limits::{MEMORY_BYTES_MAX, METER};
 
 use crate::error::StoreError;
 use crate::identity::Identity;
-use crate::lock_ext::RwLockExt;
+use crate::lock_ext::{LockExt, RwLockExt};
 use crate::log::LogIndex;
 use crate::options::Durability;
 use crate::queue::{Prepared, Queue, Shut};
@@ -32,8 +32,10 @@ pub(crate) struct Engine {
     pub(crate) host: Option<Arc<dyn ProgramHost>>,
     /// Fuel of a call that options may ask for.
     pub(crate) fuel_max: u64,
-    /// Set after a failed write or sync; nothing is written any more.
-    pub(crate) poisoned: AtomicBool,
+    /// Why nothing is written any more: the first failed write or sync.
+    pub(crate) poison: OnceLock<Arc<StoreError>>,
+    /// Why the last checkpoint failed; `None` after one that succeeded.
+    pub(crate) checkpoint_failure: Mutex<Option<String>>,
 }
 
 /// Numbers that only grow, readable at any time.
@@ -127,16 +129,67 @@ impl Engine {
         self.files(id?)
     }
 
-    pub(crate) fn poison(&self) {
-        self.poisoned.store(true, Ordering::SeqCst);
-        self.queue.shut(Shut::Poisoned);
+    /// Stops all writes for good. The first cause is kept and logged once.
+    /// Returns it as the error that every later write gets.
+    pub(crate) fn poison(&self, error: StoreError) -> StoreError {
+        let mut first = false;
+        let cause = self.poison.get_or_init(|| {
+            first = true;
+            error.into_cause()
+        });
+        if first {
+            log_poison(cause);
+        }
+        self.queue.shut(&Shut::Poisoned(Arc::clone(cause)));
+        let cause = Arc::clone(cause);
+        StoreError::Poisoned { cause }
+    }
+
+    /// Fails with the cause when the store is poisoned.
+    pub(crate) fn writable(&self) -> Result<(), StoreError> {
+        match self.poison.get() {
+            None => Ok(()),
+            Some(cause) => Err(StoreError::Poisoned {
+                cause: Arc::clone(cause),
+            }),
+        }
+    }
+
+    /// Keeps why a checkpoint failed; logged when the one before succeeded.
+    pub(crate) fn checkpoint_failed(&self, error: &StoreError) {
+        let mut failure = self.checkpoint_failure.lock_ok();
+        if failure.is_none() {
+            tracing::warn!(%error, "a checkpoint failed; the log grows until one succeeds");
+        }
+        *failure = Some(error.to_string());
+    }
+
+    pub(crate) fn checkpoint_succeeded(&self) {
+        *self.checkpoint_failure.lock_ok() = None;
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {
-        self.poisoned.load(Ordering::SeqCst)
+        self.poison.get().is_some()
     }
 
     pub(crate) fn applied_index(&self) -> LogIndex {
         LogIndex(self.counters.applied_index.get())
     }
+}
+
+fn log_poison(cause: &StoreError) {
+    let (mut operation, mut file, mut offset, mut errno) = (None, None, None, None);
+    if let StoreError::Io {
+        subject,
+        offset: at,
+        verb,
+        source,
+    } = cause
+    {
+        operation = Some(tracing::field::display(verb));
+        file = Some(subject.as_str());
+        offset = *at;
+        errno = source.raw_os_error();
+    }
+    tracing::error!(operation, file, offset, errno, %cause, "the store takes no more writes");
 }

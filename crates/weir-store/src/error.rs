@@ -7,6 +7,7 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use weir_core::intention::IntentionError;
 use weir_core::{ApplyError, ErrorCode, IntentionOffset};
@@ -137,10 +138,19 @@ pub enum StoreError {
         /// unless there is none; a server that was killed leaves one behind.
         socket: Option<PathBuf>,
     },
-    /// A write or sync failed before; nothing more can be written through this
-    /// handle. Reads go on.
-    #[error("an earlier write or sync failed; close and open the store again")]
-    Poisoned,
+    /// A write or sync failed; nothing more can be written through this handle.
+    /// Reads continue. Every later write returns the same cause.
+    #[error("the store takes no more writes: {cause}; close and open the store again")]
+    Poisoned {
+        /// The first failure. Never itself `Poisoned`.
+        cause: Arc<StoreError>,
+    },
+    /// A thread of this process panicked before it answered.
+    #[error("{thread} panicked before it answered")]
+    Panicked {
+        /// What the thread did.
+        thread: &'static str,
+    },
     /// Not enough space; nothing was written. Reads go on.
     #[error("disk full: {needed_bytes} bytes needed with the reserve of 16 MiB, {free_bytes} free")]
     DiskFull {
@@ -258,10 +268,12 @@ pub enum StoreError {
         directory: String,
     },
     /// The system refused.
-    #[error("cannot {verb} {subject}: {source}")]
+    #[error("cannot {verb} {subject}{}: {source}", at_byte(*offset))]
     Io {
         /// File or directory.
         subject: String,
+        /// Byte offset of a read or write, where it is known.
+        offset: Option<u64>,
         /// What was being done.
         verb: IoVerb,
         /// The answer of the system.
@@ -269,13 +281,100 @@ pub enum StoreError {
     },
 }
 
+fn at_byte(offset: Option<u64>) -> String {
+    offset.map_or_else(String::new, |offset| format!(" at byte {offset}"))
+}
+
 impl StoreError {
     /// Builds [`StoreError::Io`]; made for `map_err`.
     pub fn io(verb: IoVerb, subject: &str) -> impl FnOnce(io::Error) -> Self + use<'_> {
         move |source| Self::Io {
             subject: subject.to_owned(),
+            offset: None,
             verb,
             source,
+        }
+    }
+
+    /// Builds [`StoreError::Io`] for a read or write at a byte offset.
+    pub fn io_at(
+        verb: IoVerb,
+        subject: &str,
+        offset: u64,
+    ) -> impl FnOnce(io::Error) -> Self + use<'_> {
+        move |source| Self::Io {
+            subject: subject.to_owned(),
+            offset: Some(offset),
+            verb,
+            source,
+        }
+    }
+
+    /// The failure that poisoned the store, or this error itself.
+    #[must_use]
+    pub fn root(&self) -> &Self {
+        match self {
+            Self::Poisoned { cause } => cause,
+            other => other,
+        }
+    }
+
+    /// The same failure for another one of the callers that share a batch.
+    pub(crate) fn for_another(&self) -> Self {
+        match self {
+            Self::DiskFull {
+                needed_bytes,
+                free_bytes,
+            } => Self::DiskFull {
+                needed_bytes: *needed_bytes,
+                free_bytes: *free_bytes,
+            },
+            Self::Poisoned { cause } => Self::Poisoned {
+                cause: Arc::clone(cause),
+            },
+            Self::Io {
+                subject,
+                offset,
+                verb,
+                source,
+            } => Self::Io {
+                subject: subject.clone(),
+                offset: *offset,
+                verb: *verb,
+                source: match source.raw_os_error() {
+                    Some(errno) => io::Error::from_raw_os_error(errno),
+                    None => io::Error::new(source.kind(), source.to_string()),
+                },
+            },
+            Self::LimitExceeded { what, limit, value } => Self::LimitExceeded {
+                what,
+                limit: *limit,
+                value: *value,
+            },
+            other => Self::Io {
+                subject: "the log".to_owned(),
+                offset: None,
+                verb: IoVerb::Write,
+                source: io::Error::other(other.to_string()),
+            },
+        }
+    }
+
+    /// This error as the cause of a poisoned store.
+    pub(crate) fn into_cause(self) -> Arc<Self> {
+        match self {
+            Self::Poisoned { cause } => cause,
+            other => Arc::new(other),
+        }
+    }
+
+    /// [`root`](Self::root) by value, if nobody else keeps the cause.
+    pub(crate) fn into_root(self) -> Self {
+        match self {
+            Self::Poisoned { cause } => {
+                Arc::try_unwrap(cause).unwrap_or_else(|cause| Self::Poisoned { cause })
+            }
+            other => other,
         }
     }
 
@@ -297,7 +396,8 @@ impl StoreError {
             Self::NewerFormat { .. } | Self::UnknownContent { .. } => ErrorCode::FormatNewer,
             Self::Missing { .. } => ErrorCode::NotAStore,
             Self::Locked { .. } => ErrorCode::Locked,
-            Self::Poisoned => ErrorCode::IoFatal,
+            Self::Poisoned { .. } => ErrorCode::IoFatal,
+            Self::Panicked { .. } => ErrorCode::Internal,
             Self::DiskFull { .. } => ErrorCode::DiskFull,
             Self::LimitExceeded { .. } => ErrorCode::TooLarge,
             Self::IndexOutOfRange { .. } => ErrorCode::BadRequest,
@@ -342,7 +442,8 @@ impl StoreError {
             | Self::NewerFormat { .. }
             | Self::UnknownContent { .. } => Fault::Caller,
             Self::Locked { .. }
-            | Self::Poisoned
+            | Self::Poisoned { .. }
+            | Self::Panicked { .. }
             | Self::DiskFull { .. }
             | Self::Io { .. }
             | Self::ProgramUnable { .. }
@@ -354,7 +455,7 @@ impl StoreError {
     pub fn retry(&self) -> Retry {
         match self {
             Self::Locked { .. } | Self::DiskFull { .. } => Retry::Later,
-            Self::Poisoned | Self::Io { .. } => Retry::Reopen,
+            Self::Poisoned { .. } | Self::Panicked { .. } | Self::Io { .. } => Retry::Reopen,
             _ => Retry::Never,
         }
     }

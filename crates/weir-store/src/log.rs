@@ -19,6 +19,7 @@ mod segment;
 mod verify;
 mod view;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use self::format::{
     BATCH_HEADER, BatchHeader, FIRST_POSITION, Kind, SECTOR, SECTOR_BYTES, SegmentHeader,
     StartMark, extent_bytes,
 };
+use self::recover::analyse::Unproven;
 use self::recover::{Recovered, recover};
 use self::sectors::{SectorCount, apply_mask, count_sectors, crc_parts, mask_to_try};
 use self::segment::{LOG_DIR, build_segment, next_segment_bytes, write_start};
@@ -125,7 +127,8 @@ pub struct Log {
     open_mark_due: bool,
     /// The sync of the segment before, running behind.
     behind: Option<Behind>,
-    poisoned: bool,
+    /// The failure after which nothing is written any more.
+    poison: Option<Arc<StoreError>>,
     stats: LogStats,
     /// Bytes of a payload under a mask; empty nearly always.
     masked: Vec<u8>,
@@ -184,31 +187,45 @@ impl Log {
             next_segment_id,
             open_mark_due: true,
             behind: None,
-            poisoned: false,
+            poison: None,
             stats: LogStats::default(),
             masked: Vec::new(),
         };
+        if let Err(error) = log.prove(&segments, &analysis.unproven) {
+            drop(log);
+            return Err(error.into_root());
+        }
+        Ok((log, report))
+    }
+
+    /// Makes what an earlier process may not have synced durable, and marks the
+    /// open.
+    fn prove(
+        &mut self,
+        segments: &[Arc<SegmentView>],
+        marks: &VecDeque<Unproven>,
+    ) -> Result<(), StoreError> {
+        let file = Arc::clone(&self.file);
         let mut touched = Vec::new();
-        for unproven in &analysis.unproven {
+        for unproven in marks {
             if let Some(segment) = segments.get(unproven.segment) {
-                if Arc::ptr_eq(segment, &log.segment) {
-                    log.rewrite_mark(&file, segment, &unproven.header)?;
+                if Arc::ptr_eq(segment, &self.segment) {
+                    self.rewrite_mark(&file, segment, &unproven.header)?;
                 } else {
-                    let file = open_for_writing(&*log.disk, segment)?;
-                    log.rewrite_mark(&file, segment, &unproven.header)?;
+                    let file = open_for_writing(&*self.disk, segment)?;
+                    self.rewrite_mark(&file, segment, &unproven.header)?;
                     touched.push((file, segment));
                 }
             }
         }
         for (file, segment) in touched {
-            log.sync_file(&file, &segment.path)?;
+            self.sync_file(&file, &segment.path)?;
         }
-        match log.write_open_mark() {
+        match self.write_open_mark() {
             // Everything that was unproven is durable all the same.
-            Err(StoreError::DiskFull { .. }) => log.sync()?,
-            result => result?,
+            Err(StoreError::DiskFull { .. }) => self.sync(),
+            result => result,
         }
-        Ok((log, report))
     }
 
     /// Appends one entry, whose payload is `parts` one behind the other, and
@@ -547,10 +564,19 @@ struct Draft {
 
 impl Log {
     fn writable(&self) -> Result<(), StoreError> {
-        if self.poisoned {
-            Err(StoreError::Poisoned)
-        } else {
-            Ok(())
+        match &self.poison {
+            None => Ok(()),
+            Some(cause) => Err(StoreError::Poisoned {
+                cause: Arc::clone(cause),
+            }),
+        }
+    }
+
+    /// Stops all writes for good; the first cause is kept.
+    fn poison(&mut self, error: StoreError) -> StoreError {
+        let cause = self.poison.get_or_insert_with(|| error.into_cause());
+        StoreError::Poisoned {
+            cause: Arc::clone(cause),
         }
     }
 
@@ -561,27 +587,19 @@ impl Log {
         &mut self,
         act: impl FnOnce(&mut Self) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let result = act(self);
-        if let Err(error) = &result
-            && !matches!(
-                error,
-                StoreError::DiskFull { .. }
-                    | StoreError::Io {
-                        verb: IoVerb::Open,
-                        ..
-                    }
-            )
-        {
-            self.poisoned = true;
-        }
-        result
+        act(self).map_err(|error| match error {
+            StoreError::DiskFull { .. }
+            | StoreError::Io {
+                verb: IoVerb::Open, ..
+            } => error,
+            other => self.poison(other),
+        })
     }
 
     fn sync_file(&mut self, file: &Arc<dyn DiskFile>, path: &str) -> Result<(), StoreError> {
         self.stats.syncs += 1;
         let result = file.sync_data().map_err(StoreError::io(IoVerb::Sync, path));
-        self.poisoned |= result.is_err();
-        result
+        result.map_err(|error| self.poison(error))
     }
 
     /// Waits for the sync that runs behind.
@@ -593,8 +611,9 @@ impl Log {
             .thread
             .join()
             .unwrap_or_else(|_| Err(std::io::Error::other("the sync thread panicked")));
-        self.poisoned |= result.is_err();
-        result.map_err(StoreError::io(IoVerb::Sync, &behind.path))?;
+        result
+            .map_err(StoreError::io(IoVerb::Sync, &behind.path))
+            .map_err(|error| self.poison(error))?;
         if self.durable_sequence < behind.sequence {
             self.durable_sequence = behind.sequence;
             self.durable_index = self.durable_index.max(behind.index.min(self.last_index));
@@ -699,8 +718,8 @@ impl Log {
         self.stats.writes += 1;
         if let Err(error) = self.file.write_all_at(&mut slices, position) {
             // Nobody knows what is there now.
-            self.poisoned = true;
-            return Err(StoreError::io(IoVerb::Write, &segment.path)(error));
+            let error = StoreError::io_at(IoVerb::Write, &segment.path, position)(error);
+            return Err(self.poison(error));
         }
         self.zeroed = self.zeroed.max(written_end);
         Ok(())
@@ -745,7 +764,11 @@ impl Log {
         self.final_(|_| {
             let parts = &mut [IoSlice::new(&sector)];
             let written = file.write_all_at(parts, header.position);
-            written.map_err(StoreError::io(IoVerb::Write, &segment.path))
+            written.map_err(StoreError::io_at(
+                IoVerb::Write,
+                &segment.path,
+                header.position,
+            ))
         })
     }
 

@@ -63,16 +63,33 @@ impl Committer {
         let (engine, disk) = (Arc::clone(&self.engine), Arc::clone(&self.disk));
         let work = move || drop(finish(&engine, &*disk, &checkpoint, &permit));
         let name = "weir-checkpoint".to_owned();
-        drop(std::thread::Builder::new().name(name).spawn(work));
+        let spawned = std::thread::Builder::new().name(name).spawn(work);
+        if let Err(error) = spawned.map_err(StoreError::io(IoVerb::Open, "a thread")) {
+            self.engine.checkpoint_failed(&error);
+        }
     }
 }
 
-/// Writes a checkpoint and removes snapshots that are no longer needed.
+/// Writes a checkpoint and removes snapshots that are no longer needed. A
+/// failure is kept until a later checkpoint succeeds.
 pub(crate) fn finish(
     engine: &Engine,
     disk: &dyn Disk,
     checkpoint: &Checkpoint,
     _permit: &Permit,
+) -> Result<LogIndex, StoreError> {
+    let written = write_and_tidy(engine, disk, checkpoint);
+    match &written {
+        Ok(_) => engine.checkpoint_succeeded(),
+        Err(error) => engine.checkpoint_failed(error),
+    }
+    written
+}
+
+fn write_and_tidy(
+    engine: &Engine,
+    disk: &dyn Disk,
+    checkpoint: &Checkpoint,
 ) -> Result<LogIndex, StoreError> {
     let index = checkpoint.snapshot.index;
     let written = checkpoint.write(disk, engine.identity.store_id);
@@ -85,7 +102,7 @@ pub(crate) fn finish(
             }
         ) {
             // What the failed sync covered may never reach the disk (DF1).
-            engine.poison();
+            return Err(engine.poison(error));
         }
         return Err(error);
     }
@@ -119,7 +136,8 @@ impl Store {
         let index = self.checkpoint_under(&permit)?;
         self.read_back(index)?;
         let after = self.ask(move |committer| {
-            committer.log.purge_through(index)?;
+            let purged = committer.log.purge_through(index);
+            purged.map_err(|error| committer.fail(error))?;
             Ok::<u64, StoreError>(committer.log.stats().bytes)
         })??;
         Ok(CompactReport {

@@ -154,6 +154,7 @@ impl Answer {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        self.give(Err(StoreError::Poisoned));
+        let thread = "the commit thread";
+        self.give(Err(StoreError::Panicked { thread }));
     }
 }

@@ -7,7 +7,7 @@
 //! it full waits.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use weir_core::batch::{Action, Author, BatchBuilder, Items};
@@ -95,18 +95,24 @@ impl std::fmt::Debug for Prepared {
 }
 
 /// Why the queue takes nothing more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Shut {
     Closed,
-    Poisoned,
+    Poisoned(Arc<StoreError>),
 }
 
 impl Shut {
-    pub(crate) fn error(self) -> StoreError {
+    pub(crate) fn error(&self) -> StoreError {
         match self {
             Self::Closed => StoreError::Closed,
-            Self::Poisoned => StoreError::Poisoned,
+            Self::Poisoned(cause) => StoreError::Poisoned {
+                cause: Arc::clone(cause),
+            },
         }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self, Self::Closed)
     }
 }
 
@@ -242,7 +248,8 @@ impl Inner {
     /// Why a call is not taken.
     fn refuses(&self, tell: Tell) -> Option<Shut> {
         let closing = self.closing && tell != Tell::Last;
-        self.shut.or(closing.then_some(Shut::Closed))
+        let closing = closing.then_some(Shut::Closed);
+        self.shut.clone().or(closing)
     }
 
     /// Takes out what waits behind costly calls; nobody waits for it any more.
@@ -441,8 +448,8 @@ impl Queue {
     pub(crate) fn task(&self, when: When, task: Task) -> Result<(), StoreError> {
         let mut inner = self.inner.lock_ok();
         // A poisoned store still serves reads and tasks.
-        if inner.gone || inner.shut == Some(Shut::Closed) {
-            return Err(inner.shut.unwrap_or(Shut::Closed).error());
+        if inner.gone || inner.shut.as_ref().is_some_and(Shut::is_closed) {
+            return Err(inner.shut.as_ref().unwrap_or(&Shut::Closed).error());
         }
         match when {
             When::AtOnce => inner.tasks_at_once.push_back(task),
@@ -487,7 +494,7 @@ impl Queue {
             && inner.tasks_at_once.is_empty()
             && inner.judged.is_none()
             && (inner.slow.is_empty() || !slow_too)
-            && inner.shut != Some(Shut::Closed)
+            && !inner.shut.as_ref().is_some_and(Shut::is_closed)
         {
             inner.asleep = true;
             match patience {
@@ -519,7 +526,7 @@ impl Queue {
             judged: inner.judged.take(),
             tasks: std::mem::take(&mut inner.tasks),
             tasks_at_once: std::mem::take(&mut inner.tasks_at_once),
-            shut: inner.shut,
+            shut: inner.shut.clone(),
         };
         drop(inner);
         self.room.notify_all();
@@ -592,17 +599,19 @@ impl Queue {
 
     /// The commit thread ends: what still waits is answered with an error, and
     /// nothing is taken any more.
-    pub(crate) fn leave(&self, why: Shut) {
+    pub(crate) fn leave(&self, why: &Shut) {
         let mut inner = self.inner.lock_ok();
         inner.gone = true;
-        inner.shut = Some(why);
+        inner.shut = Some(why.clone());
         let batches = std::mem::take(&mut inner.batches);
         let slow = std::mem::take(&mut inner.slow);
         let tasks = std::mem::take(&mut inner.tasks);
         let at_once = std::mem::take(&mut inner.tasks_at_once);
         drop(inner);
         self.room.notify_all();
-        drop((batches, slow, tasks, at_once));
+        refuse(batches, why);
+        refuse(slow, why);
+        drop((tasks, at_once));
     }
 
     /// The store is going to be closed: nobody but the store itself proposes
@@ -613,16 +622,16 @@ impl Queue {
         inner.closing = true;
         let slow = inner.refuse_slow();
         drop(inner);
-        refuse(slow, Shut::Closed);
+        refuse(slow, &Shut::Closed);
         self.room.notify_all();
     }
 
     /// Takes no more calls. Closing replaces any earlier reason. Batches that
     /// are not logged because costly ones are before them are not waited for.
-    pub(crate) fn shut(&self, why: Shut) {
+    pub(crate) fn shut(&self, why: &Shut) {
         let mut inner = self.inner.lock_ok();
-        if inner.shut.is_none() || why == Shut::Closed {
-            inner.shut = Some(why);
+        if inner.shut.is_none() || why.is_closed() {
+            inner.shut = Some(why.clone());
         }
         let slow = inner.refuse_slow();
         drop(inner);
@@ -632,7 +641,7 @@ impl Queue {
     }
 }
 
-fn refuse(batches: VecDeque<Pending>, why: Shut) {
+fn refuse(batches: VecDeque<Pending>, why: &Shut) {
     for pending in batches {
         for (_, answer) in pending.waiters {
             answer.complete(Err(why.error()));

@@ -8,8 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use weir_core::batch::BATCH_VERSION;
 use weir_core::limits::FUEL_DEFAULT;
@@ -242,7 +241,8 @@ fn engine(identity: &Identity, options: &OpenOptions, machine: Machine) -> Arc<E
         host: options.host.clone(),
         fuel_max: options.program_fuel_max.max(FUEL_DEFAULT),
         arrivals: Signal::default(),
-        poisoned: AtomicBool::new(false),
+        poison: OnceLock::new(),
+        checkpoint_failure: Mutex::default(),
     })
 }
 

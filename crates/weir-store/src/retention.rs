@@ -105,6 +105,7 @@ pub(crate) fn retain(
         let path = path.to_owned();
         move |source| StoreError::Io {
             subject: path,
+            offset: None,
             verb,
             source,
         }

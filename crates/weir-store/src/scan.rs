@@ -68,6 +68,19 @@ impl Store {
         })
     }
 
+    /// Why nothing is written any more: the first write or sync that failed.
+    #[must_use]
+    pub fn poison_cause(&self) -> Option<Arc<StoreError>> {
+        self.engine.poison.get().map(Arc::clone)
+    }
+
+    /// Why the last checkpoint failed; `None` when it succeeded. Until one
+    /// succeeds the log is not purged.
+    #[must_use]
+    pub fn checkpoint_failure(&self) -> Option<String> {
+        self.engine.checkpoint_failure.lock_ok().clone()
+    }
+
     /// Whether a write or sync has failed, so that nothing is written any more.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {

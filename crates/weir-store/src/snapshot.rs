@@ -310,12 +310,13 @@ fn read_list(bytes: &[u8]) -> Option<Vec<(TopicId, SegmentList)>> {
 }
 
 fn storage(error: SnapshotError) -> StoreError {
+    let write_error = StoreError::io(IoVerb::Write, DIRECTORY);
     match error {
         SnapshotError::Storage(source) => match source.downcast::<StoreError>() {
             Ok(error) => *error,
-            Err(_) => StoreError::Poisoned,
+            Err(source) => write_error(std::io::Error::other(source)),
         },
-        _ => StoreError::Poisoned,
+        other => write_error(std::io::Error::other(other)),
     }
 }
 

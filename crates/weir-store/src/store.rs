@@ -530,7 +530,7 @@ impl Store {
         self.upkeep.begin_stop();
         self.engine.queue.begin_close();
         self.upkeep.stop(&self.hands());
-        self.engine.queue.shut(Shut::Closed);
+        self.engine.queue.shut(&Shut::Closed);
         // Held to the end: whoever comes second must not let go of the
         // directory while the first one still waits for the thread.
         let mut thread = self.thread.lock_ok();
@@ -543,7 +543,8 @@ impl Store {
         drop(self.maintenance.acquire());
         drop(self.lock.lock_ok().take());
         // A panic on the thread has already answered everybody who waited.
-        ended.unwrap_or(Err(StoreError::Poisoned))
+        let thread = "the commit thread";
+        ended.unwrap_or(Err(StoreError::Panicked { thread }))
     }
 
     /// Waits until a record behind `after` can be read from the topic, at

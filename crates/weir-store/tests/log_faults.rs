@@ -13,7 +13,7 @@ mod log_sim;
 
 use log_sim::{Draw, Step, allowed, entries, know, open, options, payload, run, scale, script};
 use weir_store::disk::{SimDisk, SimFailure, SimOp};
-use weir_store::error::{Retry, StoreError};
+use weir_store::error::{IoVerb, Retry, StoreError};
 use weir_store::log::{Log, LogIndex};
 
 fn log() -> (SimDisk, Log) {
@@ -23,7 +23,42 @@ fn log() -> (SimDisk, Log) {
 }
 
 fn is_poisoned(result: &Result<(), StoreError>) -> bool {
-    matches!(result, Err(StoreError::Poisoned))
+    matches!(result, Err(StoreError::Poisoned { .. }))
+}
+
+/// Whether the cause that is kept is a failed sync of the log.
+fn is_failed_sync(error: &StoreError) -> bool {
+    let StoreError::Io { subject, verb, .. } = error.root() else {
+        return false;
+    };
+    subject.starts_with("log/") && *verb == IoVerb::Sync
+}
+
+#[test]
+fn a_failed_write_is_kept_with_its_place_and_its_number() {
+    let (disk, mut log) = log();
+    log.append(1, 1, &[b"one"]).unwrap();
+    disk.fail(SimOp::Write, 1, SimFailure::Io);
+    let first = log.append(1, 1, &[b"two"]).unwrap_err();
+    for error in [first, log.append(1, 1, &[b"three"]).unwrap_err()] {
+        let StoreError::Io {
+            subject,
+            offset,
+            verb,
+            source,
+        } = error.root()
+        else {
+            panic!("{error}");
+        };
+        assert!(subject.starts_with("log/0"), "{subject}");
+        assert!(offset.is_some_and(|offset| offset >= 4096 && offset % 512 == 0));
+        assert_eq!((*verb, source.raw_os_error()), (IoVerb::Write, Some(5)));
+        let text = error.to_string();
+        assert!(
+            text.contains("cannot write log/0") && text.contains(" at byte "),
+            "{text}"
+        );
+    }
 }
 
 #[test]
@@ -34,7 +69,8 @@ fn a_failed_sync_poisons_for_ever_and_reading_goes_on() {
     log.append(1, 1, &[b"in doubt"]).unwrap();
     disk.fail(SimOp::Sync, 1, SimFailure::Io);
     let error = log.sync().unwrap_err();
-    assert!(matches!(error, StoreError::Io { .. }) && error.retry() == Retry::Reopen);
+    assert_eq!(error.retry(), Retry::Reopen);
+    assert!(is_failed_sync(&error));
     assert_eq!(log.durable_index(), LogIndex(1));
     let syncs = disk.counts().syncs;
     assert!(is_poisoned(&log.sync()) && is_poisoned(&log.seal()));
@@ -93,7 +129,7 @@ fn a_mark_whose_sync_failed_is_written_again_by_the_next_open() {
             // All that is left to sync is the mark.
             disk.fail(SimOp::Sync, 1, SimFailure::Io);
             let failed = if clean { log.close() } else { log.seal() };
-            assert!(matches!(failed, Err(StoreError::Io { .. })));
+            assert!(failed.is_err_and(|error| is_failed_sync(&error)));
             // The cache shows the mark, the disk does not have it.
             let again = disk.killed();
             let (mut log, recovery) = open(&again, &options()).unwrap();

@@ -75,11 +75,13 @@ impl<T> Future for Handed<T> {
 /// Lets a thread do it that may wait for the disk.
 ///
 /// # Errors
-/// `LimitExceeded` when too many wait already; `Poisoned` when it has panicked.
+/// `LimitExceeded` when too many wait already; `Panicked` when it has panicked.
 pub(crate) async fn run<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, StoreError> {
-    hand_over(work)?.await.ok_or(StoreError::Poisoned)
+    hand_over(work)?.await.ok_or(StoreError::Panicked {
+        thread: "a thread that reads",
+    })
 }
 
 /// The same; what is returned is awaited.

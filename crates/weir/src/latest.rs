@@ -58,6 +58,9 @@ impl fmt::Debug for NearReplay {
     }
 }
 
+/// Who does not answer after a panic.
+const READS: &str = "a thread that reads";
+
 impl NearReplay {
     async fn next(&mut self, store: &Arc<Store>) -> Result<Option<Page>, StoreError> {
         if let Self::Here(_) = self
@@ -71,11 +74,11 @@ impl NearReplay {
             *self = Self::Away(hands::hand_over(work)?);
         }
         let Self::Away(handed) = self else {
-            return Err(StoreError::Poisoned);
+            return Err(StoreError::Panicked { thread: READS });
         };
         let Some((latest, page)) = handed.await else {
             *self = Self::Lost;
-            return Err(StoreError::Poisoned);
+            return Err(StoreError::Panicked { thread: READS });
         };
         *self = Self::Here(latest);
         page

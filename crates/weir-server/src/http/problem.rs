@@ -333,7 +333,10 @@ pub(crate) fn of_store(error: &StoreError) -> Problem {
                 .number("last", *last);
         }
         StoreError::Closed => (ErrorCode::Draining, ""),
-        StoreError::Poisoned => (ErrorCode::ReadOnly, "an earlier write or sync failed"),
+        StoreError::Poisoned { .. } => {
+            let code = ErrorCode::IoFatal;
+            return Problem::new(kind_of(code), error.to_string()).code(code);
+        }
         StoreError::DiskFull { .. } => (ErrorCode::DiskFull, ""),
         StoreError::ProgramsOff | StoreError::ProgramUnable { .. } => {
             (ErrorCode::EngineMissing, "")

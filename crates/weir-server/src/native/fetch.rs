@@ -22,6 +22,9 @@ use super::buffer::OUT_BYTES_HIGH;
 use super::refuse::Refused;
 use super::sift::{Found, Sifter};
 
+/// Who does not answer after a panic.
+const READS: &str = "a thread that reads";
+
 /// Keys of a `latest` listener that are looked up at a time.
 const REPLAY_KEYS: usize = 256;
 
@@ -160,7 +163,7 @@ impl Fetch {
     pub(super) fn take_found(&mut self, listener: u64) -> Option<Result<Box<Found>, StoreError>> {
         match self.take(listener)? {
             Brought::Found(found) => Some(found),
-            Brought::Lost => Some(Err(StoreError::Poisoned)),
+            Brought::Lost => Some(Err(StoreError::Panicked { thread: READS })),
             Brought::Page(..) | Brought::Keys(_) => None,
         }
     }
@@ -195,7 +198,7 @@ impl Fetch {
     ) -> Option<Result<(TopicReader, Option<Page>), StoreError>> {
         match self.take(listener)? {
             Brought::Page(reader, page) => Some(page.map(|page| (reader, page))),
-            Brought::Lost => Some(Err(StoreError::Poisoned)),
+            Brought::Lost => Some(Err(StoreError::Panicked { thread: READS })),
             Brought::Keys(_) | Brought::Found(_) => None,
         }
     }
@@ -218,7 +221,7 @@ impl Fetch {
     pub(super) fn take_keys(&mut self, listener: u64) -> Option<Result<Keys, StoreError>> {
         match self.take(listener)? {
             Brought::Keys(keys) => Some(keys),
-            Brought::Lost => Some(Err(StoreError::Poisoned)),
+            Brought::Lost => Some(Err(StoreError::Panicked { thread: READS })),
             Brought::Page(..) | Brought::Found(_) => None,
         }
     }

@@ -243,7 +243,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let store = Arc::clone(&self.port.shared.store);
         let worked = tokio::task::spawn_blocking(move || work(&store)).await;
         worked
-            .unwrap_or(Err(StoreError::Poisoned))
+            .unwrap_or(Err(StoreError::Panicked {
+                thread: "a thread that asks the store",
+            }))
             .map_err(|error| refuse::of_store(&error))
     }
 }

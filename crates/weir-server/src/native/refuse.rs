@@ -42,7 +42,8 @@ impl Refused {
 }
 
 /// What a client is told about an error of the store. Paths and texts of the
-/// system stay here.
+/// system stay here, but for what stopped all writes: the operator asks for it
+/// from where the clients are.
 pub(super) fn of_store(error: &StoreError) -> Refused {
     match error {
         StoreError::Refused { index, error } => {
@@ -69,7 +70,7 @@ pub(super) fn of_store(error: &StoreError) -> Refused {
             refused
         }
         StoreError::DiskFull { .. } => Refused::plain(ErrorCode::ReadOnly),
-        StoreError::Poisoned => Refused::plain(ErrorCode::IoFatal),
+        StoreError::Poisoned { .. } => Refused::new(ErrorCode::IoFatal, error.to_string()),
         StoreError::Closed => Refused::plain(ErrorCode::Draining),
         StoreError::ProgramsOff | StoreError::ProgramUnable { .. } => {
             Refused::plain(ErrorCode::EngineMissing)

@@ -96,7 +96,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 move || propose_items(&store, [client, stored], count, &items, &principal);
             match tokio::task::spawn_blocking(propose).await {
                 Ok(proposal) => proposal,
-                Err(_) => Err(StoreError::Poisoned),
+                Err(_) => Err(StoreError::Panicked {
+                    thread: "a thread that compiles",
+                }),
             }
         } else {
             self.port.shared.propose(&intentions)

@@ -116,7 +116,8 @@ fn judge(engine: &Engine, calls: &mpsc::Receiver<Call>) {
     impl Drop for Alarm<'_> {
         fn drop(&mut self) {
             if std::thread::panicking() {
-                self.0.poison();
+                let thread = "the thread of costly programs";
+                self.0.poison(StoreError::Panicked { thread });
                 self.0.queue.judged(Err(JudgeDied));
             }
         }
@@ -391,7 +392,8 @@ impl Applier {
     pub(super) fn judged(&mut self, judging: Judged) -> Result<(), StoreError> {
         self.judging = false;
         let (Some(mut away), Ok(judging)) = (self.away.pop_front(), judging) else {
-            return Err(StoreError::Poisoned);
+            let thread = "the thread of costly programs";
+            return Err(StoreError::Panicked { thread });
         };
         let index = away.index;
         let settled = self.settle(&mut away, *judging);

@@ -74,6 +74,9 @@ impl Helper {
 impl Begun {
     /// Waits for them.
     pub(super) fn end(self) -> Result<(), StoreError> {
-        self.0.recv().unwrap_or(Err(StoreError::Poisoned))
+        let thread = "the thread that applies";
+        self.0
+            .recv()
+            .unwrap_or(Err(StoreError::Panicked { thread }))
     }
 }

@@ -100,6 +100,7 @@ impl Store {
             let path = path.to_owned();
             move |source| StoreError::Io {
                 subject: path,
+                offset: None,
                 verb,
                 source,
             }

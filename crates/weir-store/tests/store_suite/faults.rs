@@ -136,7 +136,7 @@ fn a_failed_sync_is_final_for_the_handle_and_reads_go_on() {
     let first = in_flight.wait();
     let is_sync = |e: &StoreError| {
         matches!(
-            e,
+            e.root(),
             StoreError::Io {
                 verb: IoVerb::Sync,
                 ..
@@ -144,15 +144,20 @@ fn a_failed_sync_is_final_for_the_handle_and_reads_go_on() {
         )
     };
     assert!(first.as_ref().is_err_and(is_sync), "{first:?}");
-    assert!(matches!(queued.wait(), Err(StoreError::Poisoned)));
+    assert!(queued.wait().is_err_and(|error| is_sync(&error)));
     let later = try_execute(&store, &[put("t", b"k", b"4")]);
-    assert!(matches!(later, Err(StoreError::Poisoned)));
+    assert!(later.is_err_and(|error| is_sync(&error)));
+    let cause = store.poison_cause().expect("the cause is kept");
+    assert!(is_sync(&cause), "{cause}");
     for refused in [
         store.sync().err(),
         store.checkpoint().err(),
         store.compact_log().err(),
     ] {
-        assert!(matches!(refused, Some(StoreError::Poisoned)), "{refused:?}");
+        assert!(
+            matches!(refused, Some(StoreError::Poisoned { .. })),
+            "{refused:?}"
+        );
     }
     assert_eq!(
         gate.count(Op::Write, "log/"),
@@ -161,7 +166,7 @@ fn a_failed_sync_is_final_for_the_handle_and_reads_go_on() {
     );
     assert_eq!(keys(&store, "t")[&b"k"[..]].1, b"1");
     assert_eq!(records(&store, "t").len(), 2);
-    assert!(matches!(store.close(), Err(StoreError::Poisoned)));
+    assert!(matches!(store.close(), Err(StoreError::Poisoned { .. })));
     // What the failed sync covered was in the cache; it may be there or not,
     // and sending it again gives one execution.
     for left in [disk.killed(), disk.power_cut(1), disk.power_cut(2)] {
@@ -348,13 +353,16 @@ fn heals(op: Op, path: &str, rule: Rule) {
     let before = state(&store);
     gate.rule(op, path, rule);
     let failed = store.checkpoint();
-    assert!(failed.is_err(), "{op:?} {path}");
+    let failed = failed.expect_err("the checkpoint meets the fault");
+    assert_eq!(store.checkpoint_failure(), Some(failed.to_string()));
     gate.release();
     let poisoned = match store.checkpoint() {
         Ok(_) => false,
-        Err(StoreError::Poisoned) => true,
+        Err(StoreError::Poisoned { .. }) => true,
         Err(other) => panic!("{op:?} {path}: {other}"),
     };
+    assert_eq!(store.checkpoint_failure().is_some(), poisoned);
+    assert_eq!(store.poison_cause().is_some(), poisoned);
     let purged = store.compact_log();
     assert_eq!(purged.is_err(), poisoned, "{op:?} {path}: {purged:?}");
     for seed in 0..6 {
