@@ -5,6 +5,7 @@
 
 use crate::steps::{self, Step, cargo, succeed};
 use crate::suites;
+use std::time::Instant;
 
 /// Cheap steps first: a wrong import should not wait for a build.
 const STEPS: &[Step] = &[
@@ -45,20 +46,15 @@ pub(crate) fn test() -> anyhow::Result<bool> {
     crate::setup::setup()?;
     let mut summary = suites::Summary::default();
     for step in STEPS {
+        let start = Instant::now();
         let result = steps::one(step);
+        summary.took(step.name, start.elapsed());
         if let Err(error) = &result {
             println!("{error:#}");
         }
         summary.step(step.name, result.is_ok());
     }
-    suites::rust(&mut summary)?;
-    suites::programs(&mut summary);
-    suites::api(&mut summary);
-    suites::durable_streams(&mut summary);
-    suites::json(&mut summary);
-    suites::bindings(&mut summary);
-    suites::python(&mut summary);
-    suites::node(&mut summary);
+    suites::all(&mut summary)?;
     Ok(summary.close())
 }
 

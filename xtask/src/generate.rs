@@ -1,8 +1,10 @@
 //! Files made from others: what is made, and whether what stands in the tree is what would be made.
 //!
-//! Invariant: making is a pure function of `vectors/errors.toml`; two runs give equal bytes.
+//! Invariant: making is a pure function of `vectors/errors.toml`, of `lab/figures.md` and the
+//! records in `lab/record`; two runs give equal bytes.
 
 mod c;
+mod figures;
 mod go;
 mod java;
 mod page;
@@ -35,6 +37,11 @@ pub(crate) fn write() -> anyhow::Result<()> {
             println!("wrote {name}");
         }
     }
+    let page = figures::make()?;
+    if tree::text(figures::PAGE)? != page {
+        std::fs::write(tree::root().join(figures::PAGE), page)?;
+        println!("wrote {}", figures::PAGE);
+    }
     Ok(())
 }
 
@@ -48,6 +55,11 @@ pub(crate) fn compare() -> anyhow::Result<()> {
             error_table::PATH
         );
     }
+    ensure!(
+        tree::text(figures::PAGE)? == figures::make()?,
+        "the figures of {} are not those of the records in lab/record; run `cargo xtask gen`",
+        figures::PAGE
+    );
     println!("{} errors, {} files up to date", entries.len(), MADE.len());
     Ok(())
 }

@@ -39,7 +39,8 @@ cargo xtask COMMAND
   test           check, then every test of every language; one line a suite and a total
   test-rust      the tests of the Rust workspace alone
   tidy           import directions, forbidden things, documents, data
-  gen [--check]  write the files made from vectors/errors.toml, or compare them
+  gen [--check]  write the files made from vectors/errors.toml, and the figures of the README from
+                 lab/record; or compare them
   fmt            formatting (cargo fmt --check)
   clippy         lints of all targets, warnings denied
   doc            rustdoc, warnings denied

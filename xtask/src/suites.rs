@@ -13,15 +13,12 @@ use crate::json_suites;
 use crate::node;
 use crate::python;
 use crate::schemathesis;
-use crate::steps::{cargo, shown};
 use crate::tree;
 use crate::wasm::{self, Verdict};
-use anyhow::Context as _;
-use serde_json::Value;
-use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+mod rust;
 
 /// Counts of one suite.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -37,9 +34,29 @@ pub(crate) struct Summary {
     suites: Vec<(String, Counts)>,
     failures: Vec<String>,
     skips: Vec<String>,
+    /// Wall time of each part, in the order of their ends.
+    times: Vec<(String, Duration)>,
 }
 
 impl Summary {
+    /// Notes how long a part took.
+    pub(crate) fn took(&mut self, part: &str, time: Duration) {
+        self.times.push((part.to_owned(), time));
+    }
+
+    /// Adds what another thread counted.
+    fn merge(&mut self, other: Self) {
+        for (name, counts) in other.suites {
+            let suite = self.suite(&name);
+            suite.passed += counts.passed;
+            suite.failed += counts.failed;
+            suite.skipped += counts.skipped;
+        }
+        self.failures.extend(other.failures);
+        self.skips.extend(other.skips);
+        self.times.extend(other.times);
+    }
+
     /// Counts one step of the gate in the suite `check`.
     pub(crate) fn step(&mut self, name: &str, passed: bool) {
         let counts = self.suite("check");
@@ -51,8 +68,15 @@ impl Summary {
         }
     }
 
-    /// Prints failures, skips, one line a suite and the total; true if nothing failed.
+    /// Prints wall times (slowest first), failures, skips, one line a suite and the total; true if
+    /// nothing failed.
     pub(crate) fn close(&self) -> bool {
+        println!();
+        let mut times: Vec<_> = self.times.iter().collect();
+        times.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+        for (part, time) in times {
+            println!("{:8.1} s  {part}", time.as_secs_f32());
+        }
         println!();
         for failure in &self.failures {
             println!("FAILED  {failure}");
@@ -201,193 +225,61 @@ fn line(counts: &Counts) -> String {
     )
 }
 
-/// All tests of the Rust workspace: one suite a crate, documentation examples included.
-pub(crate) fn rust(summary: &mut Summary) -> anyhow::Result<()> {
-    println!("-- building the tests of the workspace");
-    let Some(owners) = build()? else {
-        summary.fail("rust", "the tests do not build");
-        return Ok(());
-    };
-    println!("-- running the tests of the workspace");
-    let (reader, writer) = std::io::pipe()?;
-    let mut command = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
-    // Colours would stand in the middle of what is parsed.
-    command
-        .env("CARGO_TERM_COLOR", "never")
-        .stdin(Stdio::null())
-        .stdout(writer.try_clone()?)
-        .stderr(writer);
-    let shown = shown(&command);
-    let mut child = command
-        .spawn()
-        .with_context(|| format!("cannot start `{shown}`"))?;
-    // The command holds both ends of the pipe for writing; the loop ends when the child's close.
-    drop(command);
-    let failures_before = summary.failures.len();
-    let mut report = Report {
-        owners: &owners,
-        summary,
-        current: None,
-    };
-    for line in BufReader::new(reader).split(b'\n') {
-        let line = line?;
-        let line = String::from_utf8_lossy(&line);
-        println!("{line}");
-        report.line(&line);
-    }
-    report.end();
-    let status = child.wait()?;
-    if !status.success() && summary.failures.len() == failures_before {
-        summary.fail("rust", &format!("`{shown}` ended with {status}"));
-    }
+/// Counts the suites of one language or published suite.
+type Suite = fn(&mut Summary);
+
+/// What `all` runs beside the Rust workspace.
+const LANGUAGES: &[(&str, Suite)] = &[
+    ("programs from source", programs),
+    ("HTTP edge by its description", api),
+    ("Durable Streams", durable_streams),
+    ("JSON and JSONPath", json),
+    ("C, Go, Java", bindings),
+    ("Python package", python),
+    ("Node package", node),
+];
+
+/// Runs every suite: the languages one after the other on this thread, the binaries of the Rust
+/// workspace on another one; when the languages are done, this thread takes binaries too.
+///
+/// Two binaries at a time keep two cores busy while tests wait for disks and processes.
+pub(crate) fn all(summary: &mut Summary) -> anyhow::Result<()> {
+    let queue = rust::queue(summary)?;
+    let mut beside = Summary::default();
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| queue.work(&mut beside));
+        for (name, run) in LANGUAGES {
+            let start = Instant::now();
+            run(summary);
+            summary.took(name, start.elapsed());
+        }
+        queue.work(summary);
+        if worker.join().is_err() {
+            summary.fail("rust", "the second worker panicked");
+        }
+    });
+    summary.merge(beside);
     Ok(())
 }
 
-/// Builds the tests; the package of each test binary, by file name; `None` if they do not build.
-fn build() -> anyhow::Result<Option<BTreeMap<String, String>>> {
-    let mut child = cargo(&[
-        "test",
-        "--workspace",
-        "--locked",
-        "--no-run",
-        "--quiet",
-        "--message-format=json-render-diagnostics",
-    ])
-    .stdin(Stdio::null())
-    .stdout(Stdio::piped())
-    .spawn()
-    .context("cannot start cargo test")?;
-    let stdout = child
-        .stdout
-        .take()
-        .context("cargo test has no standard output")?;
-    let mut owners = BTreeMap::new();
-    for line in BufReader::new(stdout).lines() {
-        let Ok(message) = serde_json::from_str::<Value>(&line?) else {
-            continue;
-        };
-        let part = |path: &Value| path.as_str().map(|path| Path::new(path).to_path_buf());
-        let (Some(binary), Some(manifest)) = (
-            part(&message["executable"]),
-            part(&message["manifest_path"]),
-        ) else {
-            continue;
-        };
-        if let (Some(file), Some(folder)) = (binary.file_name(), manifest.parent())
-            && let Some(package) = folder.file_name()
-        {
-            let package = package.to_string_lossy().into_owned();
-            owners.insert(file.to_string_lossy().into_owned(), package);
+/// All tests of the Rust workspace: one suite a crate, documentation examples included.
+pub(crate) fn rust(summary: &mut Summary) -> anyhow::Result<()> {
+    let queue = rust::queue(summary)?;
+    let mut beside = Summary::default();
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| queue.work(&mut beside));
+        queue.work(summary);
+        if worker.join().is_err() {
+            summary.fail("rust", "the second worker panicked");
         }
-    }
-    Ok(child.wait()?.success().then_some(owners))
-}
-
-/// Reader of what `cargo test` prints.
-struct Report<'a> {
-    owners: &'a BTreeMap<String, String>,
-    summary: &'a mut Summary,
-    /// Package and name of the binary that runs now, and whether it has reported.
-    current: Option<(String, String, bool)>,
-}
-
-impl Report<'_> {
-    fn line(&mut self, line: &str) {
-        let line = line.trim_start();
-        if let Some(rest) = line.strip_prefix("Running ") {
-            // `Running tests/crash.rs (target/debug/deps/crash-0123456789abcdef)`
-            let Some((name, path)) = rest.rsplit_once(" (") else {
-                return;
-            };
-            let file = path
-                .trim_end_matches(')')
-                .rsplit('/')
-                .next()
-                .unwrap_or_default();
-            let Some(package) = self.owners.get(file).cloned() else {
-                return;
-            };
-            self.begin(package, name.to_owned());
-        } else if let Some(name) = line.strip_prefix("Doc-tests ") {
-            self.begin(
-                name.trim().replace('_', "-"),
-                "documentation examples".to_owned(),
-            );
-        } else if let Some(counts) = line.strip_prefix("test result: ").and_then(result) {
-            let Some((package, _, reported)) = &mut self.current else {
-                return;
-            };
-            *reported = true;
-            let suite = self.summary.suite(package);
-            suite.passed += counts.passed;
-            suite.failed += counts.failed;
-            suite.skipped += counts.skipped;
-        } else if let Some(rest) = line.strip_prefix("test ")
-            && let Some((package, _, _)) = &self.current
-            && let Some((name, verdict)) = rest.rsplit_once(" ... ")
-        {
-            if verdict.starts_with("FAILED") {
-                self.summary.failures.push(format!("{package}: {name}"));
-            } else if let Some(reason) = verdict.strip_prefix("ignored") {
-                self.summary
-                    .skips
-                    .push(format!("{package}: {name}{reason}"));
-            }
-        }
-    }
-
-    fn begin(&mut self, package: String, name: String) {
-        self.end();
-        self.current = Some((package, name, false));
-    }
-
-    fn end(&mut self) {
-        if let Some((package, name, false)) = self.current.take() {
-            self.summary
-                .fail(&package, &format!("{name} ended without a report"));
-        }
-    }
-}
-
-/// `ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s`
-fn result(text: &str) -> Option<Counts> {
-    let (_, text) = text.split_once(". ")?;
-    let mut counts = Counts::default();
-    for part in text.split("; ") {
-        let Some((number, what)) = part.split_once(' ') else {
-            continue;
-        };
-        match what {
-            "passed" => counts.passed = number.parse().ok()?,
-            "failed" => counts.failed = number.parse().ok()?,
-            "ignored" => counts.skipped = number.parse().ok()?,
-            _ => {}
-        }
-    }
-    Some(counts)
+    });
+    summary.merge(beside);
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Counts, Report, Summary, Verdict};
-    use std::collections::BTreeMap;
-
-    fn read(text: &str) -> Summary {
-        let mut owners = BTreeMap::new();
-        owners.insert("crash-0a".to_owned(), "weir-store".to_owned());
-        owners.insert("weir_core-0b".to_owned(), "weir-core".to_owned());
-        let mut summary = Summary::default();
-        let mut report = Report {
-            owners: &owners,
-            summary: &mut summary,
-            current: None,
-        };
-        for line in text.lines() {
-            report.line(line);
-        }
-        report.end();
-        summary
-    }
+    use super::{Counts, Summary, Verdict};
 
     fn counts(passed: u64, failed: u64, skipped: u64) -> Counts {
         Counts {
@@ -398,28 +290,22 @@ mod tests {
     }
 
     #[test]
-    fn binaries_of_one_crate_add_up() {
-        let summary = read(
-            "     Running unittests src/lib.rs (target/debug/deps/weir_core-0b)\n\
-             test a ... ok\n\
-             test b ... ignored, needs a second disk\n\
-             test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out\n\
-             \x20    Running tests/crash.rs (target/debug/deps/crash-0a)\n\
-             test c ... FAILED\n\
-             test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out\n\
-             \x20  Doc-tests weir_core\n\
-             test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n",
-        );
+    fn what_two_threads_counted_adds_up() {
+        let mut summary = Summary::default();
+        summary.suite("weir-core").passed = 2;
+        let mut beside = Summary::default();
+        beside.suite("weir-core").passed = 3;
+        beside.fail("weir-store", "c");
+        summary.merge(beside);
         let expected = [
-            ("weir-core", counts(5, 0, 1)),
-            ("weir-store", counts(2, 1, 0)),
+            ("weir-core", counts(5, 0, 0)),
+            ("weir-store", counts(0, 1, 0)),
         ];
         assert_eq!(
             summary.suites,
             expected.map(|(name, counts)| (name.to_owned(), counts))
         );
         assert_eq!(summary.failures, ["weir-store: c"]);
-        assert_eq!(summary.skips, ["weir-core: b, needs a second disk"]);
         assert!(!summary.close());
     }
 
@@ -434,16 +320,6 @@ mod tests {
         assert!(summary.close());
         summary.verdict("programs", "c", Verdict::Failed(why()));
         assert_eq!(summary.failures, ["programs: c: no compiler"]);
-        assert!(!summary.close());
-    }
-
-    #[test]
-    fn a_binary_that_dies_counts_as_a_failure() {
-        let summary = read(
-            "     Running tests/crash.rs (target/debug/deps/crash-0a)\n\
-             test c ... error: test failed, to rerun pass `--test crash`\n",
-        );
-        assert_eq!(summary.suites, [("weir-store".to_owned(), counts(0, 1, 0))]);
         assert!(!summary.close());
     }
 }

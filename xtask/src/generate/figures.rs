@@ -1,0 +1,264 @@
+//! The table of figures in the README, made from the records of the lab.
+//!
+//! `lab/figures.md` is the table with a reference in braces at the place of each figure:
+//! `{EXPERIMENT: COMPARED | WORKLOAD}` for a claim of the record (median and 95 % interval),
+//! `{EXPERIMENT: CONTENDER@WORKLOAD:METRIC}` for a claim or, where there is none, the median of a
+//! row, and `{record EXPERIMENT}` for the command and a link to the report.
+//!
+//! Invariants: each figure comes from the newest committed record of its experiment; a reference
+//! that the record does not have is an error; a figure that was not measured is printed as such.
+
+use crate::tree;
+use anyhow::{Context as _, bail, ensure};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The table with references.
+const TEMPLATE: &str = "lab/figures.md";
+/// Where the table goes.
+pub(super) const PAGE: &str = "README.md";
+/// The lines around the table in the page.
+const MARKS: (&str, &str) = ("<!-- figures: begin -->\n", "<!-- figures: end -->\n");
+
+/// The page with the table as the records have it.
+pub(super) fn make() -> anyhow::Result<String> {
+    let page = tree::text(PAGE)?;
+    let (head, rest) = page
+        .split_once(MARKS.0)
+        .context("the README has no place for figures")?;
+    let (_, tail) = rest
+        .split_once(MARKS.1)
+        .context("the README has no end of figures")?;
+    let mut records = Records::default();
+    let table = filled(&tree::text(TEMPLATE)?, &mut |reference| {
+        records.figure(reference)
+    })?;
+    let machines = records.machines()?;
+    Ok(format!(
+        "{head}{}\n{table}\n{machines}\n\n{}{tail}",
+        MARKS.0, MARKS.1
+    ))
+}
+
+/// The template with each reference replaced.
+fn filled(
+    template: &str,
+    figure: &mut dyn FnMut(&str) -> anyhow::Result<String>,
+) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('{') {
+        let (reference, after) = after
+            .split_once('}')
+            .with_context(|| format!("{TEMPLATE}: an open brace has no end"))?;
+        text.push_str(before);
+        text.push_str(&figure(reference).with_context(|| format!("{TEMPLATE}: {{{reference}}}"))?);
+        rest = after;
+    }
+    text.push_str(rest);
+    Ok(text)
+}
+
+/// The newest record of each experiment that was asked for.
+#[derive(Default)]
+struct Records(BTreeMap<String, Record>);
+
+/// One record.
+struct Record {
+    /// Its folder, relative to the root.
+    folder: String,
+    summary: Value,
+}
+
+impl Records {
+    fn figure(&mut self, reference: &str) -> anyhow::Result<String> {
+        if let Some(experiment) = reference.strip_prefix("record ") {
+            let record = self.record(experiment)?;
+            return Ok(format!(
+                "[`make lab LAB={experiment}`]({}/report.md)",
+                record.folder
+            ));
+        }
+        let (experiment, asked) = reference
+            .split_once(": ")
+            .context("expected `EXPERIMENT: FIGURE` or `record EXPERIMENT`")?;
+        figure(&self.record(experiment)?.summary, asked)
+    }
+
+    fn record(&mut self, experiment: &str) -> anyhow::Result<&Record> {
+        if !self.0.contains_key(experiment) {
+            let end = format!("/{experiment}/summary.json");
+            // Paths have the date behind the machine, so the last one is the newest.
+            let path = tree::files()?
+                .into_iter()
+                .rfind(|path| path.starts_with("lab/record/") && path.ends_with(&end))
+                .with_context(|| format!("no record of {experiment}"))?;
+            let summary: Value = serde_json::from_str(&tree::text(&path)?)
+                .with_context(|| format!("{path} is not JSON"))?;
+            ensure!(
+                summary["quick"] == Value::Bool(false),
+                "{path} is of a quick run"
+            );
+            let folder = path.trim_end_matches("/summary.json").to_owned();
+            self.0
+                .insert(experiment.to_owned(), Record { folder, summary });
+        }
+        self.0
+            .get(experiment)
+            .context("a record that was just read")
+    }
+
+    /// A sentence that says where and when the records were made.
+    fn machines(&self) -> anyhow::Result<String> {
+        let mut dates: BTreeMap<(String, String), u64> = BTreeMap::new();
+        for record in self.0.values() {
+            let mut parts = record.folder.split('/').skip(2);
+            let (Some(machine), Some(date)) = (parts.next(), parts.next()) else {
+                bail!("{} is no folder of a record", record.folder);
+            };
+            let blocks = record.summary["blocks"].as_u64().unwrap_or(0);
+            let least = dates
+                .entry((machine.to_owned(), date.to_owned()))
+                .or_insert(blocks);
+            *least = blocks.min(*least);
+        }
+        let origins: Vec<String> = dates
+            .iter()
+            .map(|((machine, date), blocks)| {
+                format!("{machine} on {date} ({blocks} blocks or more)")
+            })
+            .collect();
+        Ok(format!(
+            "Medians over interleaved blocks with 95 % intervals: {}. A figure without\nan interval \
+             is the median of a row. `cargo xtask gen` makes this table from the records in\n\
+             [lab/record](lab/record).",
+            origins.join("; ")
+        ))
+    }
+}
+
+/// The figure `asked` in words.
+fn figure(summary: &Value, asked: &str) -> anyhow::Result<String> {
+    let (compared, workload) = asked.split_once(" | ").unwrap_or((asked, ""));
+    let claims = summary["claims"].as_array().context("no claims")?;
+    let claim = claims
+        .iter()
+        .find(|claim| claim["compared"] == compared && claim["workload"] == workload);
+    if let Some(claim) = claim {
+        return in_words(claim);
+    }
+    let (contender, rest) = compared
+        .split_once('@')
+        .context("no such claim, and no row is named (CONTENDER@WORKLOAD:METRIC)")?;
+    let (workload, metric) = rest.split_once(':').context("a row wants its metric")?;
+    let rows = summary["rows"].as_array().context("no rows")?;
+    let row = rows
+        .iter()
+        .find(|row| {
+            row["contender"] == contender && row["workload"] == workload && row["metric"] == metric
+        })
+        .context("no such row")?;
+    let median = row["blocks"]["median"].as_f64().context("no median")?;
+    Ok(quantity(median, metric))
+}
+
+/// Median and interval of a claim.
+fn in_words(claim: &Value) -> anyhow::Result<String> {
+    let metric = claim["metric"].as_str().context("no metric")?;
+    let interval = &claim["interval"];
+    if interval.is_null() {
+        return Ok("not measured".to_owned());
+    }
+    let part = |name: &str| interval[name].as_f64().context("half an interval");
+    let (centre, low, high) = (part("centre")?, part("low")?, part("high")?);
+    if claim["ratio"] == Value::Bool(true) {
+        return Ok(format!(
+            "{}x [{}, {}]",
+            short(centre),
+            short(low),
+            short(high)
+        ));
+    }
+    let (unit, divisor) = unit(centre, metric);
+    Ok(format!(
+        "{}{unit} [{}, {}]",
+        short(centre / divisor),
+        short(low / divisor),
+        short(high / divisor)
+    ))
+}
+
+fn quantity(value: f64, metric: &str) -> String {
+    let (unit, divisor) = unit(value, metric);
+    format!("{}{unit}", short(value / divisor))
+}
+
+/// The unit that suits a value of the metric, and how many of the metric's own units it has.
+fn unit(value: f64, metric: &str) -> (&'static str, f64) {
+    let scaled = |steps: &[(&'static str, f64)]| {
+        let fits = steps.iter().rev().find(|(_, size)| value.abs() >= *size);
+        *fits.or(steps.first()).unwrap_or(&("", 1.0))
+    };
+    let time = [(" ns", 1.0), (" us", 1e3), (" ms", 1e6), (" s", 1e9)];
+    match metric {
+        "wall" | "cpu" | "wall_total" | "worst" | "p50" | "cpu_per_kib" => scaled(&time),
+        "server_us" | "p99_us" => scaled(&[(" ns", 1e-3), (" us", 1.0), (" ms", 1e3)]),
+        "worst_ms" => (" ms", 1.0),
+        "rss" | "server_rss" | "bytes_each" | "bytes_per_topic" | "peak" => {
+            scaled(&[(" B", 1.0), (" kB", 1e3), (" MB", 1e6), (" GB", 1e9)])
+        }
+        _ => ("", 1.0),
+    }
+}
+
+/// Three digits that count, or all in front of the point.
+fn short(value: f64) -> String {
+    let digits = match value.abs() {
+        large if large >= 100.0 => 0,
+        large if large >= 10.0 => 1,
+        large if large >= 0.1 => 2,
+        large if large >= 0.01 => 3,
+        _ => 4,
+    };
+    format!("{value:.digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+    use super::{figure, filled};
+    use serde_json::json;
+
+    #[test]
+    fn a_figure_is_that_of_the_record() {
+        let summary = json!({
+            "claims": [
+                {"compared": "a / b", "workload": "w", "metric": "wall", "ratio": true,
+                 "interval": {"centre": 1.3131, "low": 1.2433, "high": 1.4389}},
+                {"compared": "a - b", "workload": "", "metric": "cpu", "ratio": false,
+                 "interval": {"centre": 1_162.5, "low": 990.0, "high": 1_209.0}},
+                {"compared": "a / c", "workload": "w", "metric": "wall", "ratio": true,
+                 "interval": null},
+            ],
+            "rows": [
+                {"contender": "a", "workload": "w", "metric": "rss",
+                 "blocks": {"median": 61_810_688.0}},
+            ],
+        });
+        assert_eq!(figure(&summary, "a / b | w").unwrap(), "1.31x [1.24, 1.44]");
+        assert_eq!(figure(&summary, "a - b").unwrap(), "1.16 us [0.99, 1.21]");
+        assert_eq!(figure(&summary, "a / c | w").unwrap(), "not measured");
+        assert_eq!(figure(&summary, "a@w:rss").unwrap(), "61.8 MB");
+        assert!(figure(&summary, "a / b | other").is_err());
+        assert!(figure(&summary, "a@w:wall").is_err());
+    }
+
+    #[test]
+    fn a_reference_without_figure_names_itself() {
+        let mut none = |_: &str| anyhow::bail!("nothing");
+        let error = filled("a {e: x} b", &mut none).unwrap_err();
+        assert!(format!("{error:#}").contains("{e: x}"));
+        assert!(filled("a {e: x", &mut none).is_err());
+    }
+}

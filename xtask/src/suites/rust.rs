@@ -1,0 +1,318 @@
+//! The test binaries of the Rust workspace, built once and run two at a time.
+//!
+//! Invariants: a binary that ends without a report, and one that fails without naming a failed
+//! test, count as one failure each; the output of a binary that failed is printed whole.
+
+use super::{Counts, Summary};
+use crate::steps::{cargo, shown};
+use anyhow::Context as _;
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// What is run: a test binary, or the documentation examples of all crates.
+enum Job {
+    Binary(Binary),
+    Examples,
+}
+
+/// A test binary.
+struct Binary {
+    /// The folder of its crate, which names the suite.
+    package: String,
+    /// The target within the crate.
+    target: String,
+    path: PathBuf,
+    /// Where cargo would run it.
+    directory: PathBuf,
+}
+
+/// What is still to be run; both workers take from its front.
+pub(super) struct Queue(Mutex<VecDeque<Job>>);
+
+/// Builds the tests of the workspace.
+pub(super) fn queue(summary: &mut Summary) -> anyhow::Result<Queue> {
+    println!("-- building the tests of the workspace");
+    let start = Instant::now();
+    let binaries = build()?;
+    summary.took("building the tests", start.elapsed());
+    let Some(binaries) = binaries else {
+        summary.fail("rust", "the tests do not build");
+        return Ok(Queue(Mutex::default()));
+    };
+    let mut jobs: VecDeque<Job> = binaries.into_iter().map(Job::Binary).collect();
+    jobs.push_back(Job::Examples);
+    Ok(Queue(Mutex::new(jobs)))
+}
+
+impl Queue {
+    /// Runs jobs until none is left.
+    pub(super) fn work(&self, summary: &mut Summary) {
+        loop {
+            let job = self
+                .0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .pop_front();
+            let Some(job) = job else {
+                return;
+            };
+            let start = Instant::now();
+            let name = job.name();
+            println!("running  {name}");
+            let before = summary.failures.len();
+            let output = match job.run(summary) {
+                Ok(output) => output,
+                Err(error) => {
+                    summary.fail("rust", &format!("{name}: {error:#}"));
+                    String::new()
+                }
+            };
+            let time = start.elapsed();
+            let failed = summary.failures.len() > before;
+            if failed {
+                println!("{output}");
+            }
+            let verdict = if failed { "FAILED" } else { "passed" };
+            println!("{verdict}   {name} ({:.1} s)", time.as_secs_f32());
+            summary.took(&name, time);
+        }
+    }
+}
+
+impl Job {
+    fn name(&self) -> String {
+        match self {
+            Self::Binary(binary) => format!("{} {}", binary.package, binary.target),
+            Self::Examples => "documentation examples".to_owned(),
+        }
+    }
+
+    /// Runs it, counts what it reports, and returns what it printed.
+    fn run(self, summary: &mut Summary) -> anyhow::Result<String> {
+        let (mut command, suite) = match self {
+            Self::Binary(binary) => {
+                let mut command = Command::new(&binary.path);
+                command.current_dir(&binary.directory);
+                (command, Some((binary.package, binary.target)))
+            }
+            Self::Examples => (
+                cargo(&["test", "--workspace", "--doc", "--locked", "--no-fail-fast"]),
+                None,
+            ),
+        };
+        let (reader, writer) = std::io::pipe()?;
+        command
+            .env("CARGO_TERM_COLOR", "never")
+            .stdin(Stdio::null())
+            .stdout(writer.try_clone()?)
+            .stderr(writer);
+        let shown = shown(&command);
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("cannot start `{shown}`"))?;
+        // The command holds both ends of the pipe for writing; reading ends when the child's close.
+        drop(command);
+        let before = summary.failures.len();
+        let mut report = Report {
+            summary: &mut *summary,
+            current: None,
+        };
+        if let Some((package, target)) = suite {
+            report.begin(package, target);
+        }
+        let mut output = String::new();
+        for line in BufReader::new(reader).split(b'\n') {
+            let line = line?;
+            let line = String::from_utf8_lossy(&line);
+            output.push_str(&line);
+            output.push('\n');
+            report.line(&line);
+        }
+        report.end();
+        let status = child.wait()?;
+        if !status.success() && summary.failures.len() == before {
+            summary.fail("rust", &format!("`{shown}` ended with {status}"));
+        }
+        Ok(output)
+    }
+}
+
+/// Builds the tests; `None` if they do not build.
+fn build() -> anyhow::Result<Option<Vec<Binary>>> {
+    let mut child = cargo(&[
+        "test",
+        "--workspace",
+        "--locked",
+        "--no-run",
+        "--quiet",
+        "--message-format=json-render-diagnostics",
+    ])
+    .stdin(Stdio::null())
+    .stdout(Stdio::piped())
+    .spawn()
+    .context("cannot start cargo test")?;
+    let stdout = child
+        .stdout
+        .take()
+        .context("cargo test has no standard output")?;
+    let mut binaries = Vec::new();
+    for line in BufReader::new(stdout).lines() {
+        let Ok(message) = serde_json::from_str::<Value>(&line?) else {
+            continue;
+        };
+        if message["profile"]["test"] != Value::Bool(true) {
+            continue;
+        }
+        let (Some(path), Some(manifest)) = (
+            message["executable"].as_str(),
+            message["manifest_path"].as_str(),
+        ) else {
+            continue;
+        };
+        let directory = Path::new(manifest).parent().context("a bare manifest")?;
+        let package = directory.file_name().context("a crate without folder")?;
+        let target = &message["target"];
+        let kind = target["kind"][0].as_str().unwrap_or_default();
+        let name = target["name"].as_str().unwrap_or_default();
+        binaries.push(Binary {
+            package: package.to_string_lossy().into_owned(),
+            target: format!("{kind} {name}"),
+            path: path.into(),
+            directory: directory.to_path_buf(),
+        });
+    }
+    Ok(child.wait()?.success().then_some(binaries))
+}
+
+/// Reader of what a test binary, or `cargo test --doc`, prints.
+struct Report<'a> {
+    summary: &'a mut Summary,
+    /// Package and name of the binary that runs now, and whether it has reported.
+    current: Option<(String, String, bool)>,
+}
+
+impl Report<'_> {
+    fn line(&mut self, line: &str) {
+        let line = line.trim_start();
+        if let Some(name) = line.strip_prefix("Doc-tests ") {
+            self.begin(
+                name.trim().replace('_', "-"),
+                "documentation examples".to_owned(),
+            );
+        } else if let Some(counts) = line.strip_prefix("test result: ").and_then(result) {
+            let Some((package, _, reported)) = &mut self.current else {
+                return;
+            };
+            *reported = true;
+            let suite = self.summary.suite(package);
+            suite.passed += counts.passed;
+            suite.failed += counts.failed;
+            suite.skipped += counts.skipped;
+        } else if let Some(rest) = line.strip_prefix("test ")
+            && let Some((package, _, _)) = &self.current
+            && let Some((name, verdict)) = rest.rsplit_once(" ... ")
+        {
+            if verdict.starts_with("FAILED") {
+                self.summary.failures.push(format!("{package}: {name}"));
+            } else if let Some(reason) = verdict.strip_prefix("ignored") {
+                self.summary
+                    .skips
+                    .push(format!("{package}: {name}{reason}"));
+            }
+        }
+    }
+
+    fn begin(&mut self, package: String, name: String) {
+        self.end();
+        self.current = Some((package, name, false));
+    }
+
+    fn end(&mut self) {
+        if let Some((package, name, false)) = self.current.take() {
+            self.summary
+                .fail(&package, &format!("{name} ended without a report"));
+        }
+    }
+}
+
+/// `ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s`
+fn result(text: &str) -> Option<Counts> {
+    let (_, text) = text.split_once(". ")?;
+    let mut counts = Counts::default();
+    for part in text.split("; ") {
+        let Some((number, what)) = part.split_once(' ') else {
+            continue;
+        };
+        match what {
+            "passed" => counts.passed = number.parse().ok()?,
+            "failed" => counts.failed = number.parse().ok()?,
+            "ignored" => counts.skipped = number.parse().ok()?,
+            _ => {}
+        }
+    }
+    Some(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Counts, Summary};
+    use super::Report;
+
+    fn read(binaries: &[(&str, &str)], examples: &str) -> Summary {
+        let mut summary = Summary::default();
+        let mut report = Report {
+            summary: &mut summary,
+            current: None,
+        };
+        for (package, text) in binaries {
+            report.begin((*package).to_owned(), "a target".to_owned());
+            text.lines().for_each(|line| report.line(line));
+        }
+        examples.lines().for_each(|line| report.line(line));
+        report.end();
+        summary
+    }
+
+    fn counts(passed: u64, failed: u64, skipped: u64) -> Counts {
+        Counts {
+            passed,
+            failed,
+            skipped,
+        }
+    }
+
+    #[test]
+    fn binaries_of_one_crate_add_up() {
+        let core = "test a ... ok\n\
+             test b ... ignored, needs a second disk\n\
+             test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out\n";
+        let store = "test c ... FAILED\n\
+             test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out\n";
+        let examples = "\x20  Doc-tests weir_core\n\
+             test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n";
+        let summary = read(&[("weir-core", core), ("weir-store", store)], examples);
+        let expected = [
+            ("weir-core", counts(5, 0, 1)),
+            ("weir-store", counts(2, 1, 0)),
+        ];
+        assert_eq!(
+            summary.suites,
+            expected.map(|(name, counts)| (name.to_owned(), counts))
+        );
+        assert_eq!(summary.failures, ["weir-store: c"]);
+        assert_eq!(summary.skips, ["weir-core: b, needs a second disk"]);
+        assert!(!summary.close());
+    }
+
+    #[test]
+    fn a_binary_that_dies_counts_as_a_failure() {
+        let summary = read(&[("weir-store", "test c ... ")], "");
+        assert_eq!(summary.suites, [("weir-store".to_owned(), counts(0, 1, 0))]);
+        assert!(!summary.close());
+    }
+}
