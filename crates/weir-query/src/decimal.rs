@@ -124,6 +124,16 @@ struct Wide {
 }
 
 impl Sum {
+    /// Whether a literal is in the range of what is added up.
+    pub(crate) fn takes(literal: &[u8]) -> bool {
+        small(literal).is_some() || Self::in_range(&Number::parse(literal))
+    }
+
+    fn in_range(number: &Number<'_>) -> bool {
+        let count = signed(number.digits().count());
+        number.is_zero() || (number.exponent <= EXPONENT_MAX && number.exponent - count >= LOWEST)
+    }
+
     /// Adds a literal; false, and nothing added, when it is out of range.
     #[must_use]
     pub(crate) fn add(&mut self, literal: &[u8]) -> bool {
@@ -132,14 +142,12 @@ impl Sum {
             return true;
         }
         let number = Number::parse(literal);
-        if number.is_zero() {
-            return true;
-        }
-        let count = signed(number.digits().count());
-        if number.exponent > EXPONENT_MAX || number.exponent - count < LOWEST {
+        if !Self::in_range(&number) {
             return false;
         }
-        self.restore(&number);
+        if !number.is_zero() {
+            self.restore(&number);
+        }
         true
     }
 

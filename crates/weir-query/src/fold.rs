@@ -58,7 +58,15 @@ impl Tally {
         }
     }
 
-    /// Adds a value; false when a number is out of range.
+    /// Whether the value can be added: a number may be out of range.
+    fn takes(&self, told: &Told<'_>) -> bool {
+        match self {
+            Self::Sum { .. } if told.kind == Kind::Number => Sum::takes(told.literal),
+            _ => true,
+        }
+    }
+
+    /// Adds a value; false, and nothing is added, when a number is out of range.
     fn add(&mut self, function: Function, told: &Told<'_>, strings: Strings) -> bool {
         if told.kind == Kind::Undefined {
             return true;
@@ -67,8 +75,11 @@ impl Tally {
             Self::Count(count) => *count = count.saturating_add(told.count),
             Self::Sum { sum, count, spoilt } => {
                 if told.kind == Kind::Number {
-                    *count = count.saturating_add(told.count);
-                    return sum.add(told.literal);
+                    let added = sum.add(told.literal);
+                    if added {
+                        *count = count.saturating_add(told.count);
+                    }
+                    return added;
                 }
                 *spoilt = true;
             }
@@ -185,7 +196,7 @@ pub(crate) struct Fold {
     groups_max: usize,
     groups: Vec<Group>,
     places: BTreeMap<Box<[u8]>, usize>,
-    /// Groups that were handed out after the end.
+    /// Of groups in no order, those that were handed out after the end.
     out: usize,
     parts: Option<PathSet>,
     scratch: Vec<u8>,
@@ -223,8 +234,8 @@ impl Fold {
         row: usize,
         complete: &mut Option<Vec<u8>>,
     ) -> Result<(), QueryError> {
-        let at = if plan.group.is_empty() {
-            0
+        let (at, fresh) = if plan.group.is_empty() {
+            (0, false)
         } else {
             self.key(plan, source, page, row)?;
             self.place(plan, complete)?
@@ -232,14 +243,19 @@ impl Fold {
         let Some(group) = self.groups.get_mut(at) else {
             return Ok(());
         };
-        if source.partial
+        let added = if source.partial
             && let Some(parts) = &self.parts
         {
             let item = page.bytes(page.head(row).span);
             group.add_partial(plan, item, parts, &mut self.found)
         } else {
             group.add(plan, page, row)
+        };
+        if added.is_err() && fresh {
+            // A token of the page that the complete one is on knows of no other.
+            self.groups.pop();
         }
+        added
     }
 
     /// Writes the group key of an item into the scratch.
@@ -275,18 +291,22 @@ impl Fold {
         Ok(())
     }
 
-    /// Where the group of the scratch is.
-    fn place(&mut self, plan: &Plan, complete: &mut Option<Vec<u8>>) -> Result<usize, QueryError> {
+    /// Where the group of the scratch is, and whether it begins now in the place of another one.
+    fn place(
+        &mut self,
+        plan: &Plan,
+        complete: &mut Option<Vec<u8>>,
+    ) -> Result<(usize, bool), QueryError> {
         if self.in_order {
             let same = self.groups.first().is_some_and(|g| *g.key == *self.scratch);
             if !same {
                 *complete = self.groups.pop().and_then(|group| group.write(plan));
                 self.groups.push(Group::new(plan, &self.scratch));
             }
-            return Ok(0);
+            return Ok((0, !same));
         }
         if let Some(at) = self.places.get(self.scratch.as_slice()) {
-            return Ok(*at);
+            return Ok((*at, false));
         }
         let at = self.groups.len();
         if at >= self.groups_max {
@@ -300,11 +320,15 @@ impl Fold {
         }
         self.places.insert(self.scratch.as_slice().into(), at);
         self.groups.push(Group::new(plan, &self.scratch));
-        Ok(at)
+        Ok((at, false))
     }
 
     /// The next group after the end of the items.
     pub(crate) fn drain(&mut self, plan: &Plan) -> Option<Vec<u8>> {
+        if self.places.is_empty() {
+            // There is only the one under way, and after it none.
+            return self.groups.pop().and_then(|group| group.write(plan));
+        }
         loop {
             let group = self.groups.get(self.out)?;
             self.out += 1;
@@ -315,11 +339,9 @@ impl Fold {
         }
     }
 
-    /// The one group under way, for a token; false when there are more.
-    pub(crate) fn save(&self, out: &mut Vec<u8>) -> bool {
-        if self.groups.len() > 1 || !self.places.is_empty() || self.out > 0 {
-            return false;
-        }
+    /// The one group under way, or that it was handed out, for a token. Groups in no order have
+    /// none.
+    pub(crate) fn save(&self, out: &mut Vec<u8>) {
         out.push(u8::from(!self.groups.is_empty()));
         for group in &self.groups {
             put_bytes(out, &group.key);
@@ -327,7 +349,6 @@ impl Fold {
                 tally.save(out);
             }
         }
-        true
     }
 
     /// Takes back what `save` wrote.
@@ -355,20 +376,38 @@ impl Group {
     }
 
     fn add(&mut self, plan: &Plan, page: &Loaded, row: usize) -> Result<(), QueryError> {
+        let value = |what: Aggregate| what.path.map(|path| page.value(row, path));
+        let told = |value: Option<Value>| Told {
+            kind: value.map_or(Kind::Null, |value| kind(value.tag)),
+            literal: value.map_or(&[], |value| page.bytes(value.span)),
+            count: 1,
+        };
+        let refused = self.add_all(plan, |named| told(value(named)));
+        refused.map_or(Ok(()), |what| {
+            let offset = value(what).map_or(0, |value| value.span.offset as usize);
+            Err(QueryError::new(ErrorCode::NumberRange).at(offset))
+        })
+    }
+
+    /// Adds a value to each aggregate, or to none: the first that cannot take its own.
+    fn add_all<'a>(
+        &mut self,
+        plan: &Plan,
+        told: impl Fn(Aggregate) -> Told<'a>,
+    ) -> Option<Aggregate> {
+        let many = self.tallies.len() > 1;
+        let mut tallies = self.tallies.iter().zip(&plan.aggregates);
+        let refused = tallies.find(|(tally, named)| many && !tally.takes(&told(named.what)));
+        if let Some((_, named)) = refused {
+            return Some(named.what);
+        }
         for (tally, named) in self.tallies.iter_mut().zip(&plan.aggregates) {
-            let Aggregate { function, path } = named.what;
-            let value = path.map(|path| page.value(row, path));
-            let told = Told {
-                kind: value.map_or(Kind::Null, |value| kind(value.tag)),
-                literal: value.map_or(&[], |value| page.bytes(value.span)),
-                count: 1,
-            };
-            if !tally.add(function, &told, plan.strings) {
-                let offset = value.map_or(0, |value| value.span.offset as usize);
-                return Err(QueryError::new(ErrorCode::NumberRange).at(offset));
+            let what = named.what;
+            if !tally.add(what.function, &told(what), plan.strings) {
+                return Some(what);
             }
         }
-        Ok(())
+        None
     }
 
     /// Takes an item that is `{"count":..,"sum":..,"min":..,"max":..}`.
@@ -391,9 +430,8 @@ impl Group {
         if count == Some(0) {
             return Ok(());
         }
-        for (tally, named) in self.tallies.iter_mut().zip(&plan.aggregates) {
-            let function = named.what.function;
-            let value = match function {
+        let told = |what: Aggregate| {
+            let value = match what.function {
                 Function::Count => part(0),
                 Function::Sum | Function::Avg => part(1),
                 Function::Min => part(2),
@@ -404,16 +442,16 @@ impl Group {
                 (Kind::Undefined, Some(1..)) => Kind::Object,
                 (kind, _) => kind,
             };
-            let told = Told {
+            Told {
                 kind,
                 literal: value.span.of(item),
                 count: count.unwrap_or(1),
-            };
-            if !tally.add(function, &told, plan.strings) {
-                return Err(QueryError::new(ErrorCode::NumberRange));
             }
+        };
+        match self.add_all(plan, told) {
+            None => Ok(()),
+            Some(_) => Err(QueryError::new(ErrorCode::NumberRange)),
         }
-        Ok(())
     }
 
     fn write(&self, plan: &Plan) -> Option<Vec<u8>> {

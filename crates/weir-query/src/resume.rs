@@ -58,9 +58,6 @@ impl Query {
 
     /// Why there can be no token now.
     fn token_obstacle(&self) -> Option<&'static str> {
-        if self.fault.is_some() && self.stages.fold.is_some() {
-            return Some("a part of an item was added to a group");
-        }
         let retired = |source: &&Source| source.left.is_some() && !source.pages.is_empty();
         for source in self.sources.iter().filter(retired) {
             let page = source.pages.front();
@@ -139,10 +136,8 @@ impl Query {
         };
         if mode != Mode::Sort
             && let Some(fold) = &self.stages.fold
-            && !fold.save(&mut token.fold)
         {
-            let what = "groups are being handed out";
-            return Err(QueryError::new(ErrorCode::NoToken).because(what));
+            fold.save(&mut token.fold);
         }
         if mode == Mode::Merge {
             token.boundary = match self.last() {

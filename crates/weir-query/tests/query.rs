@@ -25,5 +25,7 @@ mod properties;
 mod script;
 #[path = "query/splits.rs"]
 mod splits;
+#[path = "query/stops.rs"]
+mod stops;
 #[path = "query/transcripts.rs"]
 mod transcripts;

@@ -143,7 +143,7 @@ pub(crate) struct Case {
     filter: Filter,
     sources: Vec<Vec<Known>>,
     order: (&'static str, Keys),
-    cuts: Vec<usize>,
+    pub(crate) cuts: Vec<usize>,
     shape: usize,
     pub(crate) offset: u64,
     pub(crate) limit: Option<u64>,
@@ -252,7 +252,7 @@ impl Case {
     }
 
     /// Sources with a tie, in lines.
-    fn tied(&self, cuts: &[usize], stable: bool) -> Vec<Supply> {
+    pub(crate) fn tied(&self, cuts: &[usize], stable: bool) -> Vec<Supply> {
         let supply = |items: &Vec<Known>| {
             let mut items = items.clone();
             // Numbers ascend as they were made; `$.none` is equal for all, so
