@@ -10,6 +10,9 @@
 const EXPONENT_MAX: i64 = 401;
 /// Power of ten of the lowest digit a sum can hold.
 const LOWEST: i64 = -405;
+/// Powers of ten below this are counted in an integer of the machine, the place of the point
+/// included, which is at most the length of a literal.
+const EXACT_BELOW: u64 = 1 << 60;
 /// Digits in a limb.
 const LIMB_DIGITS: i64 = 9;
 /// A limb is below this, in magnitude.
@@ -31,7 +34,7 @@ const PLAIN_BEHIND: i64 = 6;
 pub(crate) struct Number<'a> {
     /// Whether it is below zero; never for a zero.
     pub(crate) negative: bool,
-    /// Power of ten; saturates far outside of what is added up.
+    /// Power of ten, exact where its magnitude is below [`EXACT_BELOW`]; saturates beyond.
     pub(crate) exponent: i64,
     /// From the first to the last digit that is not 0, a point in between.
     digits: &'a [u8],
@@ -197,6 +200,34 @@ fn small(literal: &[u8]) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
+/// Appends a literal as a JSON number; equal values give equal bytes.
+pub(crate) fn write_literal(literal: &[u8], out: &mut Vec<u8>) {
+    let number = Number::parse(literal);
+    if number.exponent.unsigned_abs() < EXACT_BELOW {
+        return Decimal::of(&number).write(out);
+    }
+    // The power of ten may be any number, as the scanner counts.
+    let Some(whole) = weir_scan::Number::parse(literal) else {
+        return;
+    };
+    if number.negative {
+        out.push(b'-');
+    }
+    put_scientific(number.digits().map(|digit| digit + b'0'), out);
+    whole.write_power(out);
+}
+
+/// Appends digits, the first before the point, and `e`.
+fn put_scientific(mut digits: impl Iterator<Item = u8>, out: &mut Vec<u8>) {
+    out.extend(digits.next());
+    let point = out.len();
+    out.extend(digits);
+    if out.len() > point {
+        out.insert(point, b'.');
+    }
+    out.push(b'e');
+}
+
 impl Wide {
     fn add(&mut self, number: &Number<'_>) {
         let mut power = number.exponent - 1 - LOWEST;
@@ -358,12 +389,7 @@ impl Decimal {
             ));
             out.extend(digits(0, usize::MAX));
         } else {
-            out.extend(digits(0, 1));
-            if count > 1 {
-                out.push(b'.');
-                out.extend(digits(1, usize::MAX));
-            }
-            out.push(b'e');
+            put_scientific(digits(0, usize::MAX), out);
             out.extend_from_slice((point - 1).to_string().as_bytes());
         }
     }
@@ -371,7 +397,7 @@ impl Decimal {
 
 #[cfg(test)]
 mod tests {
-    use super::{Number, Sum};
+    use super::Sum;
 
     fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
         let mut out = Vec::new();
@@ -434,9 +460,7 @@ mod tests {
     #[test]
     fn equal_numbers_are_written_alike() {
         let check = |literal: &str, expect: &str| {
-            let number = Number::parse(literal.as_bytes());
-            let decimal = super::Decimal::of(&number);
-            assert_eq!(text(|out| decimal.write(out)), expect, "{literal}");
+            assert_eq!(text_of(literal), expect, "{literal}");
         };
         check("1", "1");
         check("1.0", "1");
@@ -448,5 +472,56 @@ mod tests {
         check("12.5e60", "1.25e61");
         check("1E3", "1000");
         check("-1.50", "-1.5");
+        // Powers that no integer of the machine holds.
+        check("1e2305843009213693953", "1e2305843009213693953");
+        check("-1e-2305843009213693953", "-1e-2305843009213693953");
+        check("10e9223372036854775807", "1e9223372036854775808");
+        check("0.001e9223372036854775809", "1e9223372036854775806");
+        check("1e9223372036854775806", "1e9223372036854775806");
+        check("0.12e-9223372036854775808", "1.2e-9223372036854775809");
+        check("0e99999999999999999999999", "0");
+        check("1e00000000000000000000000000002", "100");
+    }
+
+    /// A value written with its point in any place, and its power accordingly.
+    #[test]
+    fn numbers_of_any_size_are_written_alike_and_apart() {
+        let mut power: i128 = 1;
+        for step in 0..120_i128 {
+            power = power * 7 + step;
+            if power.abs() > 1 << 110 {
+                power = step;
+            }
+            for power in [power, -power] {
+                for (digits, text) in [
+                    ("1", "1"),
+                    ("25", "2.5"),
+                    ("9007199254740993", "9.007199254740993"),
+                ] {
+                    let expect = format!("{text}e{power}");
+                    let plain = (-6..=39).contains(&power);
+                    for before in 0..=digits.len() {
+                        let (whole, fraction) = digits.split_at(before);
+                        let point = i128::try_from(before).unwrap_or(0);
+                        let dot = if fraction.is_empty() { "" } else { "." };
+                        let whole = if whole.is_empty() { "0" } else { whole };
+                        let literal = format!("{whole}{dot}{fraction}e{}", power + 1 - point);
+                        let written = text_of(&literal);
+                        assert!(plain || written == expect, "{literal}: {written}, {expect}");
+                        // And with a zero that says nothing.
+                        let less = i128::from(dot.is_empty());
+                        let padded =
+                            format!("{whole}{dot}{fraction}0e{}", power + 1 - point - less);
+                        assert_eq!(written, text_of(&padded), "{padded}");
+                        let other = format!("{whole}{dot}{fraction}e{}", power + 2 - point);
+                        assert_ne!(written, text_of(&other), "{literal}");
+                    }
+                }
+            }
+        }
+    }
+
+    fn text_of(literal: &str) -> String {
+        text(|out| super::write_literal(literal.as_bytes(), out))
     }
 }

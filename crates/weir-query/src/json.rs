@@ -82,10 +82,7 @@ pub(crate) fn canonical(kind: Kind, literal: &[u8], out: &mut Vec<u8>) {
         Kind::Null => out.extend_from_slice(b"null"),
         Kind::False => out.extend_from_slice(b"false"),
         Kind::True => out.extend_from_slice(b"true"),
-        Kind::Number => {
-            let number = crate::decimal::Number::parse(literal);
-            crate::decimal::Decimal::of(&number).write(out);
-        }
+        Kind::Number => crate::decimal::write_literal(literal, out),
         Kind::String => {
             out.push(b'"');
             for unit in Text::new(literal).chars() {

@@ -89,11 +89,26 @@ impl<'a> Number<'a> {
         (!self.is_zero()).then(|| exponent.checked_add(self.shift()))?
     }
 
+    /// Appends the power such that the value is `d.ddd… × 10^power` with the first digit not 0, in
+    /// decimal, of whatever size. Not for 0.
+    pub fn write_power(&self, out: &mut Vec<u8>) {
+        let before = out.len();
+        self.write_exponent_and(self.shift().saturating_sub(1), out);
+        if out.len() == before {
+            out.push(b'0');
+        }
+    }
+
     /// Appends the magnitude in decimal, of whatever size: the same bytes for the same magnitude.
     pub(crate) fn write_magnitude(&self, out: &mut Vec<u8>) {
+        self.write_exponent_and(self.shift(), out);
+    }
+
+    /// Appends the sum of the exponent and the shift; nothing where it is 0.
+    fn write_exponent_and(&self, shift: i64, out: &mut Vec<u8>) {
         // The exponent as digits, least significant first; then the shift is added with its sign.
-        let same_sign = self.exponent_negative == (self.shift() < 0);
-        let mut shift = self.shift().unsigned_abs();
+        let same_sign = self.exponent_negative == (shift < 0);
+        let mut shift = shift.unsigned_abs();
         let mut digits: Vec<i8> = Vec::with_capacity(self.exponent.len() + 20);
         let mut places = self.exponent.iter().rev();
         let mut carry = 0_i8;
@@ -268,6 +283,21 @@ mod tests {
         check("0.0012e1", &[1, 2], Some(-1));
         check("0.0", &[], None);
         check("1e99999999999999999999", &[1], None);
+        let power = |literal: &str| {
+            let mut out = Vec::new();
+            Number::parse(literal.as_bytes())
+                .unwrap()
+                .write_power(&mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(power("10e-1"), "0");
+        assert_eq!(power("-120.5"), "2");
+        assert_eq!(power("0.001e100000000000000000000"), "99999999999999999997");
+        assert_eq!(
+            power("1000e-100000000000000000000"),
+            "-99999999999999999997"
+        );
+        assert_eq!(power("0.0001e1"), "-3");
         assert!(Number::parse(b"01").is_none() && Number::parse(b"1.").is_none());
         assert!(Number::parse(b"").is_none() && Number::parse(b"-").is_none());
         assert_eq!(compare_numbers(b"x", b"1"), Ordering::Less);
