@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use weir_capi::raw::{Loan, Loans, Query};
 use weir_capi::*;
@@ -289,4 +289,90 @@ fn bytes_that_change_while_they_are_lent_do_no_harm_but_to_results() {
         }
         weir_query_free(query);
     }
+}
+
+/// Lent bytes change while a sort compares them: each item still comes once.
+#[test]
+fn bytes_that_change_under_a_sort_end_in_no_panic() {
+    const ITEMS: usize = 20_000;
+    let text: String = (0..ITEMS)
+        .map(|at| format!("{{\"n\":\"common prefix {:06}\"}}\n", at * 7_919 % ITEMS))
+        .collect();
+    let lent: Vec<AtomicU8> = text.bytes().map(AtomicU8::new).collect();
+    let width = text.len() / ITEMS;
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut at = 1_usize;
+            while !over.load(Ordering::Relaxed) {
+                at = at
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695);
+                // One of the digits.
+                let digit = (at >> 20) % ITEMS * width + width - 8 + (at >> 40) % 5;
+                lent[digit].store(
+                    b'0' + u8::try_from((at >> 50) % 10).unwrap(),
+                    Ordering::Relaxed,
+                );
+            }
+        });
+        let _end = End(&over);
+        for _ in 0..5 {
+            unsafe {
+                let (query, source) = query_of_lines("$.n");
+                let loan = Loan {
+                    release: Some(nothing),
+                    user: null_mut(),
+                    loans: null_mut(),
+                    cookie: 0,
+                };
+                let page = weir_capi::raw::Slice {
+                    ptr: lent.as_ptr().cast(),
+                    len: lent.len(),
+                };
+                let none = null_mut();
+                let loan = &raw const loan;
+                let taken =
+                    weir_query_enqueue_loan(query, source, page, null(), NOTHING, 0, loan, none);
+                assert_eq!(taken, OK);
+                let mut found = 0;
+                loop {
+                    let (kind, page) = next(query);
+                    if kind != READY {
+                        assert_eq!((kind, found), (DONE, ITEMS));
+                        break;
+                    }
+                    found += items(page).len();
+                }
+                weir_query_free(query);
+            }
+        }
+    });
+}
+
+/// Sets the flag however a test ends.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A query with one source of lines, which are not sorted.
+fn query_of_lines(order: &str) -> (*mut weir_capi::raw::Query, u32) {
+    let mut options = sized!(weir_capi::raw::QueryOptions);
+    options.order = slice(order.as_bytes());
+    let (mut query, mut source) = (null_mut(), 9);
+    let mut lines = sized!(weir_capi::raw::SourceOptions);
+    lines.shape = 2;
+    unsafe {
+        assert_eq!(
+            weir_query_open(&raw const options, &raw mut query, null_mut()),
+            OK
+        );
+        let added = weir_query_source(query, &raw const lines, &raw mut source, null_mut());
+        assert_eq!(added, OK);
+    }
+    (query, source)
 }
