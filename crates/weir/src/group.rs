@@ -16,8 +16,8 @@ pub(crate) use self::at::Got;
 pub use self::work::{Claim, Settle, Work, Works};
 
 use self::work::Word;
+use crate::backend::Backend;
 use crate::error::WeirError;
-use crate::place::Place;
 use crate::reader::TopicReader;
 use crate::topic::Topic;
 use crate::verdict::Verdict;
@@ -32,7 +32,7 @@ const ITER_RECORDS: usize = 100;
 /// under its name is the same one.
 #[derive(Debug)]
 pub struct Group {
-    place: Place,
+    backend: Backend,
     topic: String,
     name: String,
     mode: GroupMode,
@@ -66,19 +66,19 @@ impl Topic {
     /// # Errors
     /// As for [`group`](Self::group).
     pub fn group_with(&self, name: &str, setup: &GroupSetup<'_>) -> Result<Group, WeirError> {
-        let place = self.place().clone();
+        let backend = self.backend().clone();
         let topic = self.name().as_str().to_owned();
-        let known = place.group(&topic, name)?;
+        let known = backend.group(&topic, name)?;
         let info = if let Some(info) = known {
             info
         } else {
-            let opened = place.group_step(&topic, name, GroupStep::Open(*setup))?;
+            let opened = backend.group_step(&topic, name, GroupStep::Open(*setup))?;
             // Somebody else may have been faster.
             if let Some(code) = opened.reason.filter(|code| *code != ErrorCode::GroupExists) {
                 return Err(WeirError::Group { code });
             }
             let code = ErrorCode::GroupUnknown;
-            let made = place.group(&topic, name)?;
+            let made = backend.group(&topic, name)?;
             made.ok_or(WeirError::Group { code })?
         };
         if info.mode != setup.mode {
@@ -89,7 +89,7 @@ impl Topic {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let nanos = since.map_or(0, |since| since.as_nanos());
         Ok(Group {
-            place,
+            backend,
             topic,
             name: name.to_owned(),
             mode: info.mode,
@@ -108,7 +108,7 @@ impl Topic {
     /// # Errors
     /// Those of a server.
     pub fn group_info(&self, name: &str) -> Result<Option<GroupInfo>, WeirError> {
-        Ok(self.place().group(self.name().as_str(), name)?)
+        Ok(self.backend().group(self.name().as_str(), name)?)
     }
 
     /// The groups of the topic, by name. Behind a server a group names its
@@ -117,7 +117,7 @@ impl Topic {
     /// # Errors
     /// `TopicUnknown`; those of a server.
     pub fn groups(&self) -> Result<Vec<GroupInfo>, WeirError> {
-        Ok(self.place().groups(self.name().as_str())?)
+        Ok(self.backend().groups(self.name().as_str())?)
     }
 }
 
@@ -144,7 +144,7 @@ impl Group {
     /// # Errors
     /// `GroupUnknown` when it was deleted.
     pub fn info(&self) -> Result<GroupInfo, WeirError> {
-        let found = self.place.group(&self.topic, &self.name)?;
+        let found = self.backend.group(&self.topic, &self.name)?;
         found.ok_or_else(|| {
             WeirError::Store(StoreError::GroupUnknown {
                 topic: self.topic.clone(),
@@ -170,7 +170,7 @@ impl Group {
     }
 
     fn step(&self, step: GroupStep<'_>) -> Result<Verdict, WeirError> {
-        let commit = self.place.group_step(&self.topic, &self.name, step)?;
+        let commit = self.backend.group_step(&self.topic, &self.name, step)?;
         Ok(Verdict::of(commit))
     }
 
@@ -191,7 +191,7 @@ impl Group {
                 lease_ms: self.lease_ms,
                 bytes_max: usize::MAX,
             };
-            return self.place.claim(&self.topic, &self.name, &ask, deadline);
+            return self.backend.claim(&self.topic, &self.name, &ask, deadline);
         }
         loop {
             let due = if self.generation != 0 || self.join(false)? {
@@ -246,7 +246,7 @@ impl Group {
     fn read(&mut self, max: usize) -> Result<Vec<Work>, WeirError> {
         let (mut reader, mut page) = match self.reader.take() {
             Some(reading) => reading,
-            None => (self.place.read_left(&self.topic, self.after)?, None),
+            None => (self.backend.read_left(&self.topic, self.after)?, None),
         };
         let mut found = Vec::new();
         while found.len() < max {
@@ -281,7 +281,7 @@ impl Group {
             // Nothing behind what is done but records that groups pass.
             self.done = self.after;
             let generation = self.generation;
-            self.place
+            self.backend
                 .move_cursor(&self.topic, &self.name, generation, self.after)?;
         }
         Ok(found)
@@ -355,7 +355,7 @@ impl Group {
                     return Ok(Vec::new());
                 };
                 self.done = self.done.max(last.offset);
-                self.place
+                self.backend
                     .move_cursor(&self.topic, &self.name, last.claim, last.offset)?;
                 Ok(Vec::new())
             }
@@ -392,9 +392,9 @@ impl Group {
         let Some(last) = claims.iter().max_by_key(|claim| claim.offset) else {
             return Ok(Vec::new());
         };
-        let moved = self
-            .place
-            .move_cursor_now(&self.topic, &self.name, last.claim, last.offset)?;
+        let moved =
+            self.backend
+                .move_cursor_now(&self.topic, &self.name, last.claim, last.offset)?;
         match moved.reason {
             None => {
                 self.done = self.done.max(last.offset);
@@ -476,7 +476,7 @@ impl Group {
         let generation = std::mem::take(&mut self.generation);
         if generation != 0 {
             // What waits to be written is the owner's to write.
-            self.place.flush_cursor(&self.topic, &self.name);
+            self.backend.flush_cursor(&self.topic, &self.name);
             self.step(GroupStep::Leave { generation })?;
         }
         Ok(())

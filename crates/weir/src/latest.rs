@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use weir_core::ConsequenceOffset;
 use weir_store::{Page, Store, StoreError};
 
+use crate::backend::Backend;
+use crate::blocking_pool::{self, Submitted};
 use crate::error::WeirError;
-use crate::far;
-use crate::hands::{self, Handed};
-use crate::place::Place;
 use crate::reader::TopicReader;
+use crate::remote;
 use crate::reply::block_on;
 use crate::topic::Topic;
 use crate::value::Value;
@@ -40,28 +40,28 @@ pub struct Latest {
 /// The part that comes first.
 #[derive(Debug)]
 enum Replay {
-    Near(Arc<Store>, NearReplay),
-    Far(far::replay::Replay),
+    Local(Arc<Store>, LocalReplay),
+    Remote(remote::replay::Replay),
 }
 
 /// It is here, or reads on another thread; then what is dropped meanwhile is
 /// waited for by the next call.
-enum NearReplay {
+enum LocalReplay {
     Here(weir_store::Latest),
-    Away(Handed<(weir_store::Latest, Result<Option<Page>, StoreError>)>),
+    Away(Submitted<(weir_store::Latest, Result<Option<Page>, StoreError>)>),
     Lost,
 }
 
-impl fmt::Debug for NearReplay {
+impl fmt::Debug for LocalReplay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("NearReplay")
+        f.write_str("LocalReplay")
     }
 }
 
 /// Who does not answer after a panic.
 const READS: &str = "a thread that reads";
 
-impl NearReplay {
+impl LocalReplay {
     async fn next(&mut self, store: &Arc<Store>) -> Result<Option<Page>, StoreError> {
         if let Self::Here(_) = self
             && let Self::Here(mut latest) = std::mem::replace(self, Self::Lost)
@@ -71,7 +71,7 @@ impl NearReplay {
                 let page = latest.next(&store);
                 (latest, page)
             };
-            *self = Self::Away(hands::hand_over(work)?);
+            *self = Self::Away(blocking_pool::submit(work)?);
         }
         let Self::Away(handed) = self else {
             return Err(StoreError::Panicked { thread: READS });
@@ -88,16 +88,16 @@ impl NearReplay {
 impl Replay {
     fn next(&mut self) -> Result<Option<Page>, StoreError> {
         match self {
-            Self::Near(store, NearReplay::Here(latest)) => latest.next(store),
-            Self::Near(store, latest) => block_on(latest.next(store)),
-            Self::Far(replay) => block_on(replay.next()),
+            Self::Local(store, LocalReplay::Here(latest)) => latest.next(store),
+            Self::Local(store, latest) => block_on(latest.next(store)),
+            Self::Remote(replay) => block_on(replay.next()),
         }
     }
 
     async fn next_async(&mut self) -> Result<Option<Page>, StoreError> {
         match self {
-            Self::Near(store, latest) => latest.next(store).await,
-            Self::Far(replay) => replay.next().await,
+            Self::Local(store, latest) => latest.next(store).await,
+            Self::Remote(replay) => replay.next().await,
         }
     }
 }
@@ -116,20 +116,20 @@ impl Topic {
 impl Latest {
     pub(crate) async fn new(topic: &Topic, patience: Duration) -> Result<Self, WeirError> {
         let name = topic.name().as_str();
-        let (replay, live) = match topic.place() {
-            Place::Near(store) => {
+        let (replay, live) = match topic.backend() {
+            Backend::Local(store) => {
                 let latest = store.latest(name);
-                let live = TopicReader::near(latest.live(store));
+                let live = TopicReader::local(latest.live(store));
                 (
-                    Replay::Near(Arc::clone(store), NearReplay::Here(latest)),
+                    Replay::Local(Arc::clone(store), LocalReplay::Here(latest)),
                     live,
                 )
             }
-            Place::Far(remote) => {
-                let replay = far::replay::Replay::new(Arc::clone(remote), name).await?;
-                let mut live = topic.place().listen(name);
+            Backend::Remote(remote) => {
+                let replay = remote::replay::Replay::new(Arc::clone(remote), name).await?;
+                let mut live = topic.backend().listen(name);
                 live.seek(ConsequenceOffset(replay.position().saturating_sub(1)));
-                (Replay::Far(replay), live)
+                (Replay::Remote(replay), live)
             }
         };
         Ok(Self {

@@ -1,4 +1,4 @@
-//! The front door: one API for an event store, near or far.
+//! The front door: one API for an event store, in this process or at a server.
 //!
 //! ```
 //! use weir::{Expect, ReadFrom, Weir};
@@ -58,19 +58,19 @@
 //! and said no. An error means that nobody knows, or that nothing was tried.
 //!
 //! What must never happen here: a semantic of its own. This crate names things
-//! and keeps nonces; the rules are in `weir-core`, the disk in `weir-store`; near and far are told apart
-//! in one private place.
+//! and keeps nonces; the rules are in `weir-core`, the disk in `weir-store`; local and remote are told apart
+//! in one private enum (`backend.rs`).
 #![forbid(unsafe_code)]
 
+mod backend;
+mod blocking_pool;
 mod clock;
 mod error;
-mod far;
 mod group;
-mod hands;
 mod latest;
-mod place;
 mod query_topics;
 mod reader;
+mod remote;
 mod reply;
 mod session;
 mod topic;
@@ -79,12 +79,12 @@ mod verdict;
 mod weir;
 
 pub use error::WeirError;
-pub use far::{AddressError, ConnectOptions};
 pub use group::{Claim, Group, Settle, Work, Works};
 pub use latest::{Current, Latest};
 pub use query_topics::options::{TopicEnd, TopicQueryOptions, TopicView, pattern_matches};
 pub use query_topics::{TopicQuery, TopicQueryCanceller, TopicQueryNews, TopicStep};
 pub use reader::TopicReader;
+pub use remote::{AddressError, ConnectOptions};
 pub use reply::{Reply, interruptible};
 pub use session::{Pending, Session};
 pub use topic::{Pages, ReadFrom, Topic};

@@ -1,4 +1,4 @@
-//! Queries over topics, near and far: filter, order, merge and aggregate their
+//! Queries over topics, local and remote: filter, order, merge and aggregate their
 //! records without parsing them.
 //!
 //! The engine is that of [`crate::query`]; this module fetches the pages that
@@ -20,10 +20,10 @@ use weir_query::{
 pub use self::follow::TopicQueryNews;
 use self::follow::{Follow, Idle};
 use self::options::{TopicEnd, TopicQueryOptions, TopicView, pattern_matches};
-use self::reading::{Given, Reading, Shared};
+use self::reading::{Fetched, Reading, Shared};
+use crate::backend::Backend;
 use crate::error::WeirError;
-use crate::far::asking::{Asking, Sifting};
-use crate::place::Place;
+use crate::remote::pushdown::{PushdownRequest, QueryPart};
 use crate::topic::Topic;
 use crate::weir::Weir;
 
@@ -61,7 +61,7 @@ enum Served {
 /// between threads. Result pages outlive it.
 #[derive(Debug)]
 pub struct TopicQuery {
-    place: Place,
+    backend: Backend,
     options: TopicQueryOptions,
     shared: Shared,
     query: Query,
@@ -93,8 +93,8 @@ impl Weir {
     /// not for a pattern, that never was created; those of a server.
     pub fn query(&self, options: TopicQueryOptions) -> Result<TopicQuery, WeirError> {
         // What it waits for is bounded by its own patience.
-        let place = self.within(options.patience).place().clone();
-        TopicQuery::new(place, options)
+        let backend = self.within(options.patience).backend().clone();
+        TopicQuery::new(backend, options)
     }
 
     /// What a query over topics would do, without its data.
@@ -155,7 +155,7 @@ fn own_order(order: &str) -> &str {
 }
 
 impl TopicQuery {
-    fn new(place: Place, options: TopicQueryOptions) -> Result<Self, WeirError> {
+    fn new(backend: Backend, options: TopicQueryOptions) -> Result<Self, WeirError> {
         let text = completed(&options)?;
         let plan = text.compile()?.over(&sources(&options));
         Properties::of(&plan)?;
@@ -170,23 +170,23 @@ impl TopicQuery {
                 return Err(QueryError::about(ErrorCode::TokenMismatch, what).into());
             }
             (None, TopicEnd::AsOf(cut)) => Some(cut),
-            (None, TopicEnd::Now) => Some(place.applied()?),
+            (None, TopicEnd::Now) => Some(backend.applied()?),
         };
         if let Some(cut) = cut {
-            place.reach(cut, until)?;
+            backend.reach(cut, until)?;
         }
         let kinds = options.kinds.iter().map(|kind| 1_u8 << *kind as u8);
         let kinds = kinds.fold(0, |all, kind| all | kind);
         let is_log = options.view == TopicView::Log;
-        let helped = options.push_down && place.queries(is_log)?;
-        let sifting = if helped && plan.may_sift() && limits_are_usual(&options.budgets) {
-            Sifting::new(&text, plan.may_cut())
+        let helped = options.push_down && backend.queries(is_log)?;
+        let query_part = if helped && plan.may_sift() && limits_are_usual(&options.budgets) {
+            QueryPart::new(&text, plan.may_cut())
         } else {
             None
         };
         let whole = Arc::new(plan);
-        let plan = match &sifting {
-            Some(sifting) => Arc::new(whole.behind_sieve(&text, sifting.cuts())?),
+        let plan = match &query_part {
+            Some(query_part) => Arc::new(whole.behind_sieve(&text, query_part.cuts())?),
             None => Arc::clone(&whole),
         };
         let run = |plan: &Arc<Plan>| match &resumed {
@@ -196,8 +196,8 @@ impl TopicQuery {
         let mut query = run(&plan)?;
         // Nobody there would know which of them count.
         let is_strict = text.on_bad_item == BadItem::Skip && text.level == Level::Strict;
-        let leaves_out = sifting.is_none() && (whole.may_sift() || is_strict);
-        let asking = Asking {
+        let leaves_out = query_part.is_none() && (whole.may_sift() || is_strict);
+        let asking = PushdownRequest {
             kinds,
             // What is dropped at a boundary would be counted there.
             limit: query.wanted().filter(|_| {
@@ -206,8 +206,8 @@ impl TopicQuery {
             }),
             until: cut.filter(|_| helped && is_log),
             marks: cut.is_none(),
-            begins: !is_log && place.queries(is_log)?,
-            sifting: sifting.map(Arc::new),
+            begins: !is_log && backend.queries(is_log)?,
+            query_part: query_part.map(Arc::new),
         };
         let shared = Shared {
             properties: Properties::of(&plan)?,
@@ -215,16 +215,16 @@ impl TopicQuery {
             cut,
             view: options.view,
             reset_earliest: options.reset_earliest,
-            asking,
+            pushdown: asking,
         };
-        let whole = match &shared.asking.sifting {
+        let whole = match &shared.pushdown.query_part {
             Some(_) => Some(run(&whole)?),
             None => None,
         };
         let cancelled = Arc::<AtomicBool>::default();
         query.stop_by(Arc::clone(&cancelled));
         let mut new = Self {
-            place,
+            backend,
             shared,
             query,
             whole,
@@ -244,7 +244,7 @@ impl TopicQuery {
         let follows = self.options.end == TopicEnd::Follow;
         // Before they are listed.
         let known = if follows {
-            self.place.newest_topic()?
+            self.backend.newest_topic()?
         } else {
             IntentionOffset::ZERO
         };
@@ -254,7 +254,7 @@ impl TopicQuery {
         let mut names = before.unwrap_or_default();
         let is_pattern = |name: &&String| name.contains('*');
         if !known_all && self.options.from.iter().any(|name| is_pattern(&name)) {
-            for info in self.place.topics(false)? {
+            for info in self.backend.topics(false)? {
                 if self
                     .options
                     .from
@@ -268,7 +268,7 @@ impl TopicQuery {
         }
         for name in self.options.from.iter().filter(|name| !is_pattern(name)) {
             if !known_all && !names.contains(name) {
-                if !follows && self.place.topic(name)?.is_none() {
+                if !follows && self.backend.topic(name)?.is_none() {
                     return Err(weir_store::StoreError::TopicUnknown { name: name.clone() }.into());
                 }
                 names.push(name.clone());
@@ -297,7 +297,7 @@ impl TopicQuery {
     /// Adds a topic, with a lower bound for the intentions of its records when
     /// it comes late.
     fn add(&mut self, name: &str, bound: Option<IntentionOffset>) -> Result<(), WeirError> {
-        let topic = Topic::new(self.place.clone(), weir_core::TopicName::new(name)?);
+        let topic = Topic::new(self.backend.clone(), weir_core::TopicName::new(name)?);
         let resumed = self.options.token.is_some();
         let reading = Reading::new(&topic, &self.shared, bound, resumed)?;
         let sorts = self.query.plan().is_ordered() && !is_sorted(&self.options)
@@ -355,9 +355,9 @@ impl TopicQuery {
                 Step::Need(needs) => needs,
             };
             // Before the records are looked for.
-            let seen = self.place.deliveries();
+            let seen = self.backend.deliveries();
             let mark = match &self.follow {
-                Some(_) => follow::mark(&self.place)?,
+                Some(_) => follow::mark(&self.backend)?,
                 None => None,
             };
             // So that a cancelled query ends soon.
@@ -402,16 +402,16 @@ impl TopicQuery {
         }
         let given = reading.give(need.continuation.as_deref(), &self.shared, deadline);
         let mut came = match given? {
-            Given::Nothing => return Ok(Served::Nothing),
-            Given::Fault(fault) => {
+            Fetched::Nothing => return Ok(Served::Nothing),
+            Fetched::Fault(fault) => {
                 reading.fault = Some(fault);
                 return Ok(Served::Fault);
             }
-            Given::End => {
+            Fetched::End => {
                 self.query.finish(need.source)?;
                 return Ok(Served::Came);
             }
-            Given::Page(came) => came,
+            Fetched::Page(came) => came,
         };
         let mut next = came.next.take();
         loop {
@@ -467,7 +467,7 @@ impl TopicQuery {
         idle: &[SourceId],
     ) -> Result<bool, WeirError> {
         let mut moved = false;
-        for name in follow.new_topics(&self.place)? {
+        for name in follow.new_topics(&self.backend)? {
             let known = self.readings.values().any(|reading| reading.name == name);
             if !known {
                 self.add(&name, Some(follow.passed()))?;
@@ -501,13 +501,13 @@ impl TopicQuery {
             seen,
             tells,
         };
-        let far = match &self.place {
-            Place::Near(store) => {
+        let far = match &self.backend {
+            Backend::Local(store) => {
                 let behind = mark.unwrap_or_default().plus(1);
                 let _ = store.wait_settled(behind, until);
                 return;
             }
-            Place::Far(remote) => Arc::clone(remote),
+            Backend::Remote(remote) => Arc::clone(remote),
         };
         if self.follow.is_none() {
             far.wait_news(seen, true, until);
@@ -594,8 +594,8 @@ impl TopicQuery {
     /// the query.
     #[must_use]
     pub fn news(&self) -> TopicQueryNews {
-        let (place, idle) = (self.place.clone(), self.idle);
-        TopicQueryNews { place, idle }
+        let (backend, idle) = (self.backend.clone(), self.idle);
+        TopicQueryNews { backend, idle }
     }
 
     /// Ends the query from another thread.

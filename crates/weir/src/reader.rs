@@ -1,4 +1,4 @@
-//! Reading a topic, near or far.
+//! Reading a topic, of a local store or at a server.
 
 use std::task::Poll;
 use std::time::Instant;
@@ -7,9 +7,9 @@ use weir_core::{ConsequenceOffset, IntentionOffset};
 use weir_protocol::After;
 use weir_store::{Page, StoreError};
 
-use crate::far::asking::{Asking, Fault};
-use crate::far::listener::{Listener, Next};
-use crate::hands;
+use crate::blocking_pool;
+use crate::remote::listener::{Listener, Next};
+use crate::remote::pushdown::{Fault, PushdownRequest};
 use crate::reply::block_on;
 
 /// Reads the records of one topic in ascending offset, each once, from any
@@ -22,20 +22,20 @@ pub struct TopicReader {
 
 #[derive(Clone, Debug)]
 enum Source {
-    Near(weir_store::TopicReader),
-    Far(Box<Listener>),
+    Local(weir_store::TopicReader),
+    Remote(Box<Listener>),
 }
 
 impl TopicReader {
-    pub(crate) fn near(reader: weir_store::TopicReader) -> Self {
+    pub(crate) fn local(reader: weir_store::TopicReader) -> Self {
         Self {
-            source: Source::Near(reader),
+            source: Source::Local(reader),
         }
     }
 
-    pub(crate) fn far(listener: Listener) -> Self {
+    pub(crate) fn remote(listener: Listener) -> Self {
         Self {
-            source: Source::Far(Box::new(listener)),
+            source: Source::Remote(Box::new(listener)),
         }
     }
 
@@ -43,16 +43,16 @@ impl TopicReader {
     #[must_use]
     pub fn position(&self) -> ConsequenceOffset {
         match &self.source {
-            Source::Near(reader) => reader.position(),
-            Source::Far(listener) => listener.position(),
+            Source::Local(reader) => reader.position(),
+            Source::Remote(listener) => listener.position(),
         }
     }
 
     /// Continues at the first record behind `after`.
     pub fn seek(&mut self, after: ConsequenceOffset) {
         match &mut self.source {
-            Source::Near(reader) => reader.seek(after),
-            Source::Far(listener) => listener.seek(after),
+            Source::Local(reader) => reader.seek(after),
+            Source::Remote(listener) => listener.seek(after),
         }
     }
 
@@ -61,8 +61,8 @@ impl TopicReader {
     #[must_use]
     pub fn last(&self) -> ConsequenceOffset {
         match &self.source {
-            Source::Near(reader) => reader.last(),
-            Source::Far(listener) => block_on(listener.last()).unwrap_or_default(),
+            Source::Local(reader) => reader.last(),
+            Source::Remote(listener) => block_on(listener.last()).unwrap_or_default(),
         }
     }
 
@@ -70,16 +70,16 @@ impl TopicReader {
     /// record.
     pub fn next_page(&mut self) -> Result<Option<Page>, StoreError> {
         match &mut self.source {
-            Source::Near(reader) => reader.next_page(),
-            Source::Far(listener) => block_on(listener.next_page()),
+            Source::Local(reader) => reader.next_page(),
+            Source::Remote(listener) => block_on(listener.next_page()),
         }
     }
 
     /// The same; waits for a server until then at most.
     pub(crate) fn next_by(&mut self, deadline: Option<Instant>) -> Result<Next, StoreError> {
         match &mut self.source {
-            Source::Near(reader) => Ok(reader.next_page()?.map_or(Next::End, Next::Page)),
-            Source::Far(listener) => block_on(listener.next_by(deadline)),
+            Source::Local(reader) => Ok(reader.next_page()?.map_or(Next::End, Next::Page)),
+            Source::Remote(listener) => block_on(listener.next_by(deadline)),
         }
     }
 
@@ -89,8 +89,8 @@ impl TopicReader {
     #[must_use]
     pub fn wait(&mut self, deadline: Option<Instant>) -> bool {
         match &mut self.source {
-            Source::Near(reader) => reader.wait(deadline),
-            Source::Far(listener) => block_on(listener.wait(deadline)).unwrap_or(true),
+            Source::Local(reader) => reader.wait(deadline),
+            Source::Remote(listener) => block_on(listener.wait(deadline)).unwrap_or(true),
         }
     }
 
@@ -101,8 +101,8 @@ impl TopicReader {
     /// As for [`next_page`](Self::next_page); `Closed` when the store is.
     pub async fn next(&mut self) -> Result<Page, StoreError> {
         let reader = match &mut self.source {
-            Source::Near(reader) => reader,
-            Source::Far(listener) => loop {
+            Source::Local(reader) => reader,
+            Source::Remote(listener) => loop {
                 if let Some(page) = listener.next_or_wait().await? {
                     return Ok(page);
                 }
@@ -114,7 +114,7 @@ impl TopicReader {
                 Poll::Ready(None) => {}
                 Poll::Pending => {
                     let mut beside = reader.clone();
-                    let read = hands::run(move || (beside.next_page(), beside));
+                    let read = blocking_pool::run(move || (beside.next_page(), beside));
                     let (page, beside) = read.await?;
                     *reader = beside;
                     if let Some(page) = page? {
@@ -131,8 +131,8 @@ impl TopicReader {
     /// Moves to where a server says; nothing near.
     pub(crate) async fn seek_far(&mut self, after: After) -> Result<(), StoreError> {
         match &mut self.source {
-            Source::Near(_) => Ok(()),
-            Source::Far(listener) => listener.seek_to(after).await,
+            Source::Local(_) => Ok(()),
+            Source::Remote(listener) => listener.seek_to(after).await,
         }
     }
 
@@ -140,33 +140,33 @@ impl TopicReader {
     /// retention has removed those it would read next.
     pub(crate) fn or_earliest(self) -> Self {
         let source = match self.source {
-            Source::Near(reader) => Source::Near(reader.or_earliest()),
-            Source::Far(listener) => Source::Far(Box::new(listener.or_earliest())),
+            Source::Local(reader) => Source::Local(reader.or_earliest()),
+            Source::Remote(listener) => Source::Remote(Box::new(listener.or_earliest())),
         };
         Self { source }
     }
 
     /// Asks a server for what a query wants, so that it is on its way.
-    pub(crate) fn prepare(&mut self, asking: Asking) -> Result<(), StoreError> {
+    pub(crate) fn prepare(&mut self, pushdown: PushdownRequest) -> Result<(), StoreError> {
         match &mut self.source {
-            Source::Near(_) => Ok(()),
-            Source::Far(listener) => listener.prepare(asking),
+            Source::Local(_) => Ok(()),
+            Source::Remote(listener) => listener.prepare(pushdown),
         }
     }
 
     /// Values that were not JSON and were left out by a server.
     pub(crate) fn skipped(&self) -> u64 {
         match &self.source {
-            Source::Near(_) => 0,
-            Source::Far(listener) => listener.skipped(),
+            Source::Local(_) => 0,
+            Source::Remote(listener) => listener.skipped(),
         }
     }
 
     /// The record at which the server's part of a query stopped.
     pub(crate) fn fault(&self) -> Option<Fault> {
         match &self.source {
-            Source::Near(_) => None,
-            Source::Far(listener) => listener.fault(),
+            Source::Local(_) => None,
+            Source::Remote(listener) => listener.fault(),
         }
     }
 
@@ -174,27 +174,27 @@ impl TopicReader {
     /// is what holds for a store of this process.
     pub(crate) fn mark(&self, near: IntentionOffset) -> Option<IntentionOffset> {
         match &self.source {
-            Source::Near(_) => Some(near),
-            Source::Far(listener) => listener.mark(),
+            Source::Local(_) => Some(near),
+            Source::Remote(listener) => listener.mark(),
         }
     }
 
     /// Moves to the first record that was stamped at `time_ms` or later.
     pub fn seek_time(&mut self, time_ms: u64) -> Result<(), StoreError> {
         match &mut self.source {
-            Source::Near(reader) => reader.seek_time(time_ms),
-            Source::Far(listener) => block_on(listener.seek_to(After::Time(time_ms))),
+            Source::Local(reader) => reader.seek_time(time_ms),
+            Source::Remote(listener) => block_on(listener.seek_to(After::Time(time_ms))),
         }
     }
 
     /// Moves behind the newest record, or so many offsets before that.
     pub(crate) fn seek_back(&mut self, records: u64) -> Result<(), StoreError> {
         match &mut self.source {
-            Source::Near(reader) => {
+            Source::Local(reader) => {
                 reader.seek_last(records);
                 Ok(())
             }
-            Source::Far(listener) => block_on(listener.seek_to(After::Last(records))),
+            Source::Remote(listener) => block_on(listener.seek_to(After::Last(records))),
         }
     }
 }

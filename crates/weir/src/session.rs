@@ -5,9 +5,9 @@ use std::sync::Arc;
 use weir_core::{ClientId, ErrorCode, Intention};
 use weir_store::{Proposal, Store, StoreError};
 
+use crate::backend::Backend;
 use crate::error::WeirError;
-use crate::far::link::{Link, far};
-use crate::place::Place;
+use crate::remote::link::{Link, far};
 use crate::verdict::Verdict;
 
 /// A writer whose intentions are executed exactly once. One at a time per
@@ -15,16 +15,16 @@ use crate::verdict::Verdict;
 #[derive(Debug)]
 pub struct Session {
     client: ClientId,
-    way: Way,
+    route: Route,
 }
 
 /// How the session's intentions travel.
 #[derive(Debug)]
-enum Way {
+enum Route {
     /// Straight to the store; the session counts them.
-    Near { store: Arc<Store>, next: u64 },
+    Local { store: Arc<Store>, next: u64 },
     /// Over a connection of its own, which counts them.
-    Far(Result<Link, (ErrorCode, String)>),
+    Remote(Result<Link, (ErrorCode, String)>),
 }
 
 /// Verdicts that are on their way.
@@ -35,18 +35,20 @@ pub struct Pending {
 }
 
 impl Session {
-    pub(crate) fn new(place: &Place, client: ClientId) -> Self {
-        let way = match place {
-            Place::Near(store) => Way::Near {
+    pub(crate) fn new(backend: &Backend, client: ClientId) -> Self {
+        let route = match backend {
+            Backend::Local(store) => Route::Local {
                 next: store.last_nonce(client) + 1,
                 store: Arc::clone(store),
             },
-            Place::Far(remote) => Way::Far(remote.session(client).map_err(|error| match error {
-                StoreError::Far { code, text } => (code, text),
-                other => (ErrorCode::Io, other.to_string()),
-            })),
+            Backend::Remote(remote) => {
+                Route::Remote(remote.session(client).map_err(|error| match error {
+                    StoreError::Far { code, text } => (code, text),
+                    other => (ErrorCode::Io, other.to_string()),
+                }))
+            }
         };
-        Self { client, way }
+        Self { client, route }
     }
 
     /// The client id.
@@ -59,10 +61,10 @@ impl Session {
     /// sent, or that the store knows. 1 while a server cannot be asked.
     #[must_use]
     pub fn next_nonce(&self) -> u64 {
-        match &self.way {
-            Way::Near { next, .. } => *next,
-            Way::Far(Ok(link)) => link.next(),
-            Way::Far(Err(_)) => 1,
+        match &self.route {
+            Route::Local { next, .. } => *next,
+            Route::Remote(Ok(link)) => link.next(),
+            Route::Remote(Err(_)) => 1,
         }
     }
 
@@ -71,10 +73,10 @@ impl Session {
     /// # Errors
     /// When a server cannot be reached; never for a store of this process.
     pub fn try_next_nonce(&self) -> Result<u64, WeirError> {
-        match &self.way {
-            Way::Near { next, .. } => Ok(*next),
-            Way::Far(Ok(link)) => Ok(link.try_next()?),
-            Way::Far(Err((code, text))) => Err(far(*code, text.clone()).into()),
+        match &self.route {
+            Route::Local { next, .. } => Ok(*next),
+            Route::Remote(Ok(link)) => Ok(link.try_next()?),
+            Route::Remote(Err((code, text))) => Err(far(*code, text.clone()).into()),
         }
     }
 
@@ -91,10 +93,10 @@ impl Session {
     /// `Far` with `Cancelled` when the wait was broken off
     /// ([`interruptible`](crate::interruptible)).
     pub fn try_resume(&mut self, nonce: u64) -> Result<(), WeirError> {
-        match &mut self.way {
-            Way::Near { next, .. } => *next = nonce,
-            Way::Far(Ok(link)) => link.rewind(nonce)?,
-            Way::Far(Err(_)) => {}
+        match &mut self.route {
+            Route::Local { next, .. } => *next = nonce,
+            Route::Remote(Ok(link)) => link.rewind(nonce)?,
+            Route::Remote(Err(_)) => {}
         }
         Ok(())
     }
@@ -102,13 +104,13 @@ impl Session {
     /// Sends intentions under the next nonces without waiting. What the
     /// intentions say of client and nonce is replaced.
     pub fn send(&mut self, intentions: &[Intention<'_>]) -> Result<Pending, WeirError> {
-        let (store, next) = match &mut self.way {
-            Way::Near { store, next } => (store, next),
-            Way::Far(Ok(link)) => {
+        let (store, next) = match &mut self.route {
+            Route::Local { store, next } => (store, next),
+            Route::Remote(Ok(link)) => {
                 let (proposal, first) = link.propose(intentions)?;
                 return Ok(Pending { proposal, first });
             }
-            Way::Far(Err((code, text))) => {
+            Route::Remote(Err((code, text))) => {
                 return Err(far(*code, text.clone()).into());
             }
         };

@@ -6,8 +6,8 @@ use weir_core::intention::{Expect, Intention, Operation, TxnOp};
 use weir_core::{CodeHash, ConsequenceOffset, ErrorCode, TopicName, TopicOptions};
 use weir_store::{KeyEntry, Page, StoreError, TopicInfo};
 
+use crate::backend::Backend;
 use crate::error::WeirError;
-use crate::place::Place;
 use crate::reader::TopicReader;
 use crate::reply::block_on;
 use crate::value::Value;
@@ -36,7 +36,7 @@ pub enum ReadFrom {
 /// [`Session::send`](crate::Session::send) to go on without waiting.
 #[derive(Clone, Debug)]
 pub struct Topic {
-    place: Place,
+    backend: Backend,
     name: TopicName,
 }
 
@@ -48,12 +48,12 @@ pub struct Pages {
 }
 
 impl Topic {
-    pub(crate) fn new(place: Place, name: TopicName) -> Self {
-        Self { place, name }
+    pub(crate) fn new(backend: Backend, name: TopicName) -> Self {
+        Self { backend, name }
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+    pub(crate) fn backend(&self) -> &Backend {
+        &self.backend
     }
 
     /// The name.
@@ -64,11 +64,11 @@ impl Topic {
 
     fn one(&self, operation: Operation<'_>, expect: &[Expect<'_>]) -> Result<Verdict, WeirError> {
         let intention = Intention::new(self.name.as_str(), operation).expecting(expect);
-        let proposal = self.place.propose(&[intention])?;
-        let outcomes = match &self.place {
-            Place::Near(_) => proposal.wait()?,
+        let proposal = self.backend.propose(&[intention])?;
+        let outcomes = match &self.backend {
+            Backend::Local(_) => proposal.wait()?,
             // Can be broken off.
-            Place::Far(_) => block_on(proposal)?,
+            Backend::Remote(_) => block_on(proposal)?,
         };
         Verdict::first(&outcomes)
     }
@@ -187,7 +187,7 @@ impl Topic {
 
     /// The record with the key's current value.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, WeirError> {
-        match self.place.get(self.name.as_str(), key.as_ref())? {
+        match self.backend.get(self.name.as_str(), key.as_ref())? {
             Some(page) => Ok(Value::new(page)?),
             None => Ok(None),
         }
@@ -195,7 +195,7 @@ impl Topic {
 
     /// The record at an offset, if it is there.
     pub fn at(&self, offset: ConsequenceOffset) -> Result<Option<Value>, WeirError> {
-        match self.place.record(self.name.as_str(), offset)? {
+        match self.backend.record(self.name.as_str(), offset)? {
             Some(page) => Ok(Value::new(page)?),
             None => Ok(None),
         }
@@ -208,12 +208,14 @@ impl Topic {
         after: Option<&[u8]>,
         limit: usize,
     ) -> Result<Vec<KeyEntry>, WeirError> {
-        Ok(self.place.scan(self.name.as_str(), prefix, after, limit)?)
+        Ok(self
+            .backend
+            .scan(self.name.as_str(), prefix, after, limit)?)
     }
 
     /// The value of a scanned key; `None` when it was changed since.
     pub fn value(&self, entry: &KeyEntry) -> Result<Option<Value>, WeirError> {
-        match self.place.value(self.name.as_str(), entry)? {
+        match self.backend.value(self.name.as_str(), entry)? {
             Some(page) => Ok(Value::new(page)?),
             None => Ok(None),
         }
@@ -221,13 +223,13 @@ impl Topic {
 
     /// A reader that starts there. The topic must have been created once.
     pub fn reader(&self, from: ReadFrom) -> Result<TopicReader, WeirError> {
-        start(self.place.read(self.name.as_str())?, from)
+        start(self.backend.read(self.name.as_str())?, from)
     }
 
     /// The same for a topic that may not be there yet: the first record is then
     /// that of its creation.
     pub fn listener(&self, from: ReadFrom) -> Result<TopicReader, WeirError> {
-        start(self.place.listen(self.name.as_str()), from)
+        start(self.backend.listen(self.name.as_str()), from)
     }
 
     /// Pages from there to the newest record.
@@ -259,7 +261,7 @@ impl Topic {
     /// # Errors
     /// When a server cannot be asked; never for a store of this process.
     pub fn try_info(&self) -> Result<Option<TopicInfo>, WeirError> {
-        Ok(self.place.topic(self.name.as_str())?)
+        Ok(self.backend.topic(self.name.as_str())?)
     }
 }
 

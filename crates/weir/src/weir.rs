@@ -10,10 +10,10 @@ use weir_store::{
     VerifyReport,
 };
 
+use crate::backend::Backend;
+use crate::blocking_pool;
 use crate::error::WeirError;
-use crate::far::{ConnectOptions, Remote};
-use crate::hands;
-use crate::place::Place;
+use crate::remote::{ConnectOptions, Remote};
 use crate::reply::{Reply, block_on};
 use crate::session::Session;
 use crate::topic::Topic;
@@ -22,7 +22,7 @@ use crate::topic::Topic;
 /// server. Clones share it; the last one closes it.
 #[derive(Clone, Debug)]
 pub struct Weir {
-    place: Place,
+    backend: Backend,
 }
 
 impl Weir {
@@ -46,7 +46,7 @@ impl Weir {
             _ => Store::open(directory.as_ref(), options)?,
         };
         Ok(Self {
-            place: Place::Near(Arc::new(store)),
+            backend: Backend::Local(Arc::new(store)),
         })
     }
 
@@ -82,7 +82,7 @@ impl Weir {
             return None;
         };
         // Left by a server that is gone, or by one that is about to be there.
-        if !crate::far::answers(socket) {
+        if !crate::remote::answers(socket) {
             return None;
         }
         Some(Self::connect_with(
@@ -108,7 +108,7 @@ impl Weir {
     pub fn connect_with(url: &str, options: &ConnectOptions) -> Result<Self, WeirError> {
         let remote = Remote::connect(url, options)?;
         Ok(Self {
-            place: Place::Far(Arc::new(remote)),
+            backend: Backend::Remote(Arc::new(remote)),
         })
     }
 
@@ -117,10 +117,10 @@ impl Weir {
         let (url, options) = (url.to_owned(), options.clone());
         Reply::new(async move {
             // It may read files.
-            let remote = hands::run(move || Remote::begin(&url, &options)).await??;
+            let remote = blocking_pool::run(move || Remote::begin(&url, &options)).await??;
             remote.link.ready().await?;
             Ok(Self {
-                place: Place::Far(Arc::new(remote)),
+                backend: Backend::Remote(Arc::new(remote)),
             })
         })
     }
@@ -129,7 +129,7 @@ impl Weir {
     #[must_use]
     pub fn with_store(store: Arc<Store>) -> Self {
         Self {
-            place: Place::Near(store),
+            backend: Backend::Local(store),
         }
     }
 
@@ -139,23 +139,23 @@ impl Weir {
     /// disk only. What is written is not concerned.
     #[must_use]
     pub fn within(&self, patience: Duration) -> Self {
-        let place = match &self.place {
-            Place::Near(store) => Place::Near(Arc::clone(store)),
-            Place::Far(remote) => Place::Far(Arc::new(remote.within(patience))),
+        let backend = match &self.backend {
+            Backend::Local(store) => Backend::Local(Arc::clone(store)),
+            Backend::Remote(remote) => Backend::Remote(Arc::new(remote.within(patience))),
         };
-        Self { place }
+        Self { backend }
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+    pub(crate) fn backend(&self) -> &Backend {
+        &self.backend
     }
 
     /// The store underneath, when it is open in this process: maintenance.
     #[must_use]
     pub fn local(&self) -> Option<&Store> {
-        match &self.place {
-            Place::Near(store) => Some(store),
-            Place::Far(_) => None,
+        match &self.backend {
+            Backend::Local(store) => Some(store),
+            Backend::Remote(_) => None,
         }
     }
 
@@ -177,49 +177,49 @@ impl Weir {
     /// is behind a server itself.
     #[must_use]
     pub fn shared_store(&self) -> Option<Arc<Store>> {
-        match &self.place {
-            Place::Near(store) => Some(Arc::clone(store)),
-            Place::Far(_) => None,
+        match &self.backend {
+            Backend::Local(store) => Some(Arc::clone(store)),
+            Backend::Remote(_) => None,
         }
     }
 
     /// The store's id.
     pub fn store_id(&self) -> Result<[u8; 16], WeirError> {
-        match &self.place {
-            Place::Near(store) => Ok(store.identity().store_id),
-            Place::Far(remote) => Ok(remote.store_id()?),
+        match &self.backend {
+            Backend::Local(store) => Ok(store.identity().store_id),
+            Backend::Remote(remote) => Ok(remote.store_id()?),
         }
     }
 
     /// What an answer to a write means for the disk.
     pub fn durability(&self) -> Result<Durability, WeirError> {
-        match &self.place {
-            Place::Near(store) => Ok(store.durability()),
-            Place::Far(remote) => Ok(remote.durability()?),
+        match &self.backend {
+            Backend::Local(store) => Ok(store.durability()),
+            Backend::Remote(remote) => Ok(remote.durability()?),
         }
     }
 
     /// All topics that live, or all that ever did, by name.
     pub fn topics(&self, dead_too: bool) -> Result<Vec<TopicInfo>, WeirError> {
-        match &self.place {
-            Place::Near(store) => Ok(store.topics(dead_too)),
-            Place::Far(remote) => Ok(block_on(remote.topics(dead_too))?),
+        match &self.backend {
+            Backend::Local(store) => Ok(store.topics(dead_too)),
+            Backend::Remote(remote) => Ok(block_on(remote.topics(dead_too))?),
         }
     }
 
     /// The program of a topic; `None` for a plain one.
     pub fn program(&self, topic: &str) -> Result<Option<ProgramInfo>, WeirError> {
-        match &self.place {
-            Place::Near(store) => Ok(store.program(topic)),
-            Place::Far(remote) => Ok(block_on(remote.program(topic))?),
+        match &self.backend {
+            Backend::Local(store) => Ok(store.program(topic)),
+            Backend::Remote(remote) => Ok(block_on(remote.program(topic))?),
         }
     }
 
     /// All topics that have a program, with it, by name.
     pub fn programs(&self) -> Result<Vec<(String, ProgramInfo)>, WeirError> {
-        let remote = match &self.place {
-            Place::Near(store) => return Ok(store.programs()),
-            Place::Far(remote) => remote,
+        let remote = match &self.backend {
+            Backend::Local(store) => return Ok(store.programs()),
+            Backend::Remote(remote) => remote,
         };
         let mut found = Vec::new();
         for info in block_on(remote.topics(false))? {
@@ -230,32 +230,32 @@ impl Weir {
 
     /// Counts since the store was opened.
     pub fn stats(&self) -> Result<Stats, WeirError> {
-        match &self.place {
-            Place::Near(store) => Ok(store.stats()),
-            Place::Far(remote) => Ok(block_on(remote.stats())?),
+        match &self.backend {
+            Backend::Local(store) => Ok(store.stats()),
+            Backend::Remote(remote) => Ok(block_on(remote.stats())?),
         }
     }
 
     /// Makes everything answered so far durable, at any level. It does not wait
     /// for programs whose calls are not answered yet.
     pub fn sync(&self) -> Result<(), WeirError> {
-        match &self.place {
-            Place::Near(store) => store.sync().map(drop)?,
-            Place::Far(remote) => block_on(remote.sync())?,
+        match &self.backend {
+            Backend::Local(store) => store.sync().map(drop)?,
+            Backend::Remote(remote) => block_on(remote.sync())?,
         }
         Ok(())
     }
 
     /// A handle on a topic, whether it lives or not. Costs nothing.
     pub fn topic(&self, name: &str) -> Result<Topic, WeirError> {
-        Ok(Topic::new(self.place.clone(), TopicName::new(name)?))
+        Ok(Topic::new(self.backend.clone(), TopicName::new(name)?))
     }
 
     /// A writer whose intentions are executed exactly once, even if they are
     /// sent again after a crash: the store remembers its nonces. The id must
     /// not be used by two writers at once.
     pub fn session(&self, client: ClientId) -> Session {
-        Session::new(&self.place, client)
+        Session::new(&self.backend, client)
     }
 
     /// Hands over intentions without waiting for them.
@@ -265,14 +265,14 @@ impl Weir {
     /// numbers are those of a connection of a [`session`](Self::session).
     pub fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, WeirError> {
         let numbered = |intention: &Intention<'_>| intention.nonce > 0;
-        if matches!(self.place, Place::Far(_)) && intentions.iter().any(numbered) {
+        if matches!(self.backend, Backend::Remote(_)) && intentions.iter().any(numbered) {
             return Err(StoreError::Far {
                 code: ErrorCode::BadRequest,
                 text: "intentions with a nonce go through Weir::session at a server".to_owned(),
             }
             .into());
         }
-        Ok(self.place.propose(intentions)?)
+        Ok(self.backend.propose(intentions)?)
     }
 
     /// Finishes what is queued and closes the store, whoever else still holds
@@ -282,9 +282,9 @@ impl Weir {
     /// A connection to a server is closed when everything that was sent is
     /// answered; the store stays open there.
     pub fn close(self) -> Result<(), WeirError> {
-        match &self.place {
-            Place::Near(store) => store.shut_down()?,
-            Place::Far(remote) => remote.close(),
+        match &self.backend {
+            Backend::Local(store) => store.shut_down()?,
+            Backend::Remote(remote) => remote.close(),
         }
         Ok(())
     }

@@ -11,10 +11,10 @@ use weir_store::{Ask, GroupInfo, Store, StoreError};
 
 use super::work::Work;
 use super::{LOOK_EVERY, left};
+use crate::backend::Backend;
 use crate::error::WeirError;
-use crate::far::listener::Listener;
-use crate::place::Place;
 use crate::reader::TopicReader;
+use crate::remote::listener::Listener;
 use crate::reply::block_on;
 
 /// Times that a step is sent whose answers were lost.
@@ -33,7 +33,7 @@ fn repeats(step: &GroupStep<'_>) -> bool {
     !matches!(step, GroupStep::Delete | GroupStep::Reset { .. })
 }
 
-impl Place {
+impl Backend {
     /// Does one step and waits for the verdict.
     pub(super) fn group_step(
         &self,
@@ -45,9 +45,9 @@ impl Place {
         let mut tries = 1;
         loop {
             let answered = self.propose(&[intention]).and_then(|proposal| match self {
-                Self::Near(_) => proposal.wait(),
+                Self::Local(_) => proposal.wait(),
                 // Can be broken off.
-                Self::Far(_) => block_on(proposal),
+                Self::Remote(_) => block_on(proposal),
             });
             let outcomes = match answered {
                 Err(StoreError::Far {
@@ -68,15 +68,15 @@ impl Place {
 
     pub(super) fn group(&self, topic: &str, group: &str) -> Result<Option<GroupInfo>, StoreError> {
         match self {
-            Self::Near(store) => Ok(store.group(topic, group)),
-            Self::Far(remote) => remote.group(topic, group),
+            Self::Local(store) => Ok(store.group(topic, group)),
+            Self::Remote(remote) => remote.group(topic, group),
         }
     }
 
     pub(super) fn groups(&self, topic: &str) -> Result<Vec<GroupInfo>, StoreError> {
         match self {
-            Self::Near(store) => store.groups(topic),
-            Self::Far(remote) => remote.groups(topic),
+            Self::Local(store) => store.groups(topic),
+            Self::Remote(remote) => remote.groups(topic),
         }
     }
 
@@ -87,10 +87,10 @@ impl Place {
         after: ConsequenceOffset,
     ) -> Result<TopicReader, StoreError> {
         Ok(match self {
-            Self::Near(store) => TopicReader::near(store.read(topic, after)?.or_earliest()),
-            Self::Far(remote) => {
+            Self::Local(store) => TopicReader::local(store.read(topic, after)?.or_earliest()),
+            Self::Remote(remote) => {
                 let listener = Listener::new(Arc::clone(remote), topic, after);
-                TopicReader::far(listener.or_earliest())
+                TopicReader::remote(listener.or_earliest())
             }
         })
     }
@@ -104,8 +104,8 @@ impl Place {
         offset: ConsequenceOffset,
     ) -> Result<(), StoreError> {
         match self {
-            Self::Near(store) => store.move_cursor(topic, group, generation, offset),
-            Self::Far(_) => {
+            Self::Local(store) => store.move_cursor(topic, group, generation, offset),
+            Self::Remote(_) => {
                 let offset = offset.0;
                 let step = GroupStep::Move { generation, offset };
                 let intention = Intention::new(topic, Operation::Cursor { group, step });
@@ -124,8 +124,8 @@ impl Place {
         offset: ConsequenceOffset,
     ) -> Result<Commit, StoreError> {
         match self {
-            Self::Near(store) => store.move_cursor_now(topic, group, generation, offset),
-            Self::Far(_) => {
+            Self::Local(store) => store.move_cursor_now(topic, group, generation, offset),
+            Self::Remote(_) => {
                 let offset = offset.0;
                 self.group_step(topic, group, GroupStep::Move { generation, offset })
             }
@@ -133,7 +133,7 @@ impl Place {
     }
 
     pub(super) fn flush_cursor(&self, topic: &str, group: &str) {
-        if let Self::Near(store) = self {
+        if let Self::Local(store) = self {
             store.flush_cursor(topic, group);
         }
     }
@@ -149,8 +149,8 @@ impl Place {
         let mut seen = None;
         loop {
             let got = match self {
-                Self::Near(store) => near(store, topic, group, ask)?,
-                Self::Far(remote) => {
+                Self::Local(store) => near(store, topic, group, ask)?,
+                Self::Remote(remote) => {
                     let wait = deadline.map_or(Duration::MAX, |deadline| {
                         deadline.saturating_duration_since(Instant::now())
                     });
@@ -164,7 +164,7 @@ impl Place {
             if !got.works.is_empty() || deadline.is_some_and(|deadline| deadline <= now) {
                 return Ok(got.works);
             }
-            let Self::Near(store) = self else { continue };
+            let Self::Local(store) = self else { continue };
             let due = got.due_ms.map_or(LOOK_EVERY, left);
             let soon = now.checked_add(due.min(LOOK_EVERY));
             let until = [deadline, soon].into_iter().flatten().min();

@@ -12,8 +12,8 @@ use weir_core::IntentionOffset;
 use weir_query::{Query, QueryError, Shape, SourceId, SourceOptions};
 
 use super::options::pattern_matches;
+use crate::backend::Backend;
 use crate::error::WeirError;
-use crate::place::Place;
 
 /// How far a query that follows has got.
 #[derive(Debug)]
@@ -57,13 +57,13 @@ impl Follow {
 
     /// Names of topics that may be new. Those of patterns that were made up to
     /// a mark are found by a call behind it.
-    pub(super) fn new_topics(&mut self, place: &Place) -> Result<Vec<String>, WeirError> {
+    pub(super) fn new_topics(&mut self, backend: &Backend) -> Result<Vec<String>, WeirError> {
         if self.patterns.is_empty() {
             return Ok(Vec::new());
         }
-        let newest = match place {
-            Place::Near(store) => store.newest_topic(),
-            Place::Far(remote) => match remote.marks()? {
+        let newest = match backend {
+            Backend::Local(store) => store.newest_topic(),
+            Backend::Remote(remote) => match remote.marks()? {
                 Some((_, created)) => created,
                 None => return Ok(Vec::new()),
             },
@@ -71,7 +71,7 @@ impl Follow {
         if newest <= self.listed {
             return Ok(Vec::new());
         }
-        let topics = place.topics(false)?;
+        let topics = backend.topics(false)?;
         self.listed = newest;
         let patterns = &self.patterns;
         let meant = |name: &str| patterns.iter().any(|p| pattern_matches(p, name));
@@ -123,10 +123,10 @@ impl Follow {
 }
 
 /// Up to where everything is there to be read.
-pub(super) fn mark(place: &Place) -> Result<Option<IntentionOffset>, WeirError> {
-    match place {
-        Place::Near(store) => Ok(Some(store.settled())),
-        Place::Far(remote) => Ok(remote.marks()?.map(|(settled, _)| settled)),
+pub(super) fn mark(backend: &Backend) -> Result<Option<IntentionOffset>, WeirError> {
+    match backend {
+        Backend::Local(store) => Ok(Some(store.settled())),
+        Backend::Remote(remote) => Ok(remote.marks()?.map(|(settled, _)| settled)),
     }
 }
 
@@ -134,7 +134,7 @@ pub(super) fn mark(place: &Place) -> Result<Option<IntentionOffset>, WeirError> 
 /// for; see [`TopicQuery::news`](crate::TopicQuery::news).
 #[derive(Clone, Debug)]
 pub struct TopicQueryNews {
-    pub(super) place: Place,
+    pub(super) backend: Backend,
     pub(super) idle: Idle,
 }
 
@@ -154,14 +154,14 @@ impl TopicQueryNews {
     /// worth asking before that, which may turn out to be for nothing.
     #[must_use]
     pub fn wait(&self, until: Instant) -> bool {
-        match &self.place {
-            Place::Near(store) => {
+        match &self.backend {
+            Backend::Local(store) => {
                 let _ = store.wait_settled(self.idle.mark.plus(1), Some(until));
             }
-            Place::Far(remote) if self.idle.tells => {
+            Backend::Remote(remote) if self.idle.tells => {
                 remote.wait_news(self.idle.seen, true, Some(until));
             }
-            Place::Far(_) => {
+            Backend::Remote(_) => {
                 let left = until.saturating_duration_since(Instant::now());
                 std::thread::sleep(left);
             }
@@ -173,7 +173,7 @@ impl TopicQueryNews {
     /// is found out by asking the query.
     #[must_use]
     pub fn is_near(&self) -> bool {
-        matches!(self.place, Place::Near(_))
+        matches!(self.backend, Backend::Local(_))
     }
 
     /// Whether it hears of what comes; else the query is to be asked now and then.

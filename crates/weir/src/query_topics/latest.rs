@@ -13,10 +13,10 @@ use weir_core::{ConsequenceOffset, IntentionOffset};
 use weir_query::{Frames, Meta, QueryError, Span, item_of};
 use weir_store::{Store, StoreError, key_behind};
 
-use super::reading::{Came, Given, Shared};
+use super::reading::{Came, Fetched, Shared};
+use crate::backend::Backend;
 use crate::error::WeirError;
-use crate::far::listener::{Listener, Next};
-use crate::place::Place;
+use crate::remote::listener::{Listener, Next};
 use crate::reply::block_on;
 
 /// Bytes of values that make a page.
@@ -34,29 +34,29 @@ pub(super) struct Latest {
 
 #[derive(Debug)]
 enum Source {
-    Near(Arc<Store>, Box<str>, weir_store::Latest),
-    Far(Box<Listener>),
+    Local(Arc<Store>, Box<str>, weir_store::Latest),
+    Remote(Box<Listener>),
 }
 
 impl Latest {
     /// Begins; `now`: at the first key, which may be asked for already.
     pub(super) fn new(
-        place: &Place,
+        backend: &Backend,
         topic: &str,
         shared: &Shared,
         now: bool,
     ) -> Result<Self, WeirError> {
-        let source = match place {
-            Place::Near(store) => {
-                Source::Near(Arc::clone(store), topic.into(), store.current(topic, b""))
+        let source = match backend {
+            Backend::Local(store) => {
+                Source::Local(Arc::clone(store), topic.into(), store.current(topic, b""))
             }
-            Place::Far(remote) => {
+            Backend::Remote(remote) => {
                 let listener = Listener::new(Arc::clone(remote), topic, ConsequenceOffset::ZERO);
-                let mut listener = listener.latest(shared.asking.clone(), b"");
+                let mut listener = listener.latest(shared.pushdown.clone(), b"");
                 if now {
-                    listener.prepare(shared.asking.clone())?;
+                    listener.prepare(shared.pushdown.clone())?;
                 }
-                Source::Far(listener.into())
+                Source::Remote(listener.into())
             }
         };
         Ok(Self {
@@ -69,30 +69,32 @@ impl Latest {
     fn seek(&mut self, from: &[u8]) {
         self.at = from.to_vec();
         match &mut self.source {
-            Source::Near(store, topic, latest) => *latest = store.current(topic, from),
-            Source::Far(listener) => listener.seek_key(from),
+            Source::Local(store, topic, latest) => *latest = store.current(topic, from),
+            Source::Remote(listener) => listener.seek_key(from),
         }
     }
 
     /// The next value; `waits`: for a server, until then at most.
     fn next(&mut self, waits: bool, deadline: Option<Instant>) -> Result<Next, StoreError> {
         match &mut self.source {
-            Source::Near(store, _, latest) => Ok(latest.next(store)?.map_or(Next::End, Next::Page)),
-            Source::Far(listener) if waits => block_on(listener.next_by(deadline)),
-            Source::Far(listener) => block_on(listener.next_ready()),
+            Source::Local(store, _, latest) => {
+                Ok(latest.next(store)?.map_or(Next::End, Next::Page))
+            }
+            Source::Remote(listener) if waits => block_on(listener.next_by(deadline)),
+            Source::Remote(listener) => block_on(listener.next_ready()),
         }
     }
 
     /// Values that were not JSON and were left out by a server.
     pub(super) fn skipped(&self) -> u64 {
         match &self.source {
-            Source::Near(..) => 0,
-            Source::Far(listener) => listener.skipped(),
+            Source::Local(..) => 0,
+            Source::Remote(listener) => listener.skipped(),
         }
     }
 
     fn fault(&self, topic: &str) -> Option<QueryError> {
-        let Source::Far(listener) = &self.source else {
+        let Source::Remote(listener) = &self.source else {
             return None;
         };
         let fault = listener.fault()?;
@@ -111,7 +113,7 @@ impl Latest {
         from: &[u8],
         shared: &Shared,
         deadline: Option<Instant>,
-    ) -> Result<Given, WeirError> {
+    ) -> Result<Fetched, WeirError> {
         if *from != *self.at {
             self.seek(from);
         }
@@ -154,10 +156,10 @@ impl Latest {
         let fault = self.fault(topic).filter(|_| ended);
         let next = (!ended || fault.is_some()).then(|| Bytes::from(self.at.clone()));
         Ok(match (records.is_empty(), fault) {
-            (true, Some(fault)) => Given::Fault(fault),
-            (true, None) if ended => Given::End,
-            (true, None) => Given::Nothing,
-            (false, _) => Given::Page(Came {
+            (true, Some(fault)) => Fetched::Fault(fault),
+            (true, None) if ended => Fetched::End,
+            (true, None) => Fetched::Nothing,
+            (false, _) => Fetched::Page(Came {
                 bytes: Bytes::from(bytes),
                 frames,
                 next,

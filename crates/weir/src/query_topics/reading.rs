@@ -16,9 +16,9 @@ use super::faults::FaultKey;
 use super::latest::Latest;
 use super::options::TopicView;
 use crate::error::WeirError;
-use crate::far::asking::Asking;
-use crate::far::listener::Next;
 use crate::reader::TopicReader;
+use crate::remote::listener::Next;
+use crate::remote::pushdown::PushdownRequest;
 use crate::topic::{ReadFrom, Topic};
 
 /// What all topics of a query have in common.
@@ -32,7 +32,7 @@ pub(super) struct Shared {
     pub(super) view: TopicView,
     pub(super) reset_earliest: bool,
     /// What a server is asked for.
-    pub(super) asking: Asking,
+    pub(super) pushdown: PushdownRequest,
 }
 
 impl Shared {
@@ -66,7 +66,7 @@ enum Records {
 }
 
 /// What a topic gives.
-pub(super) enum Given {
+pub(super) enum Fetched {
     /// Items, perhaps none.
     Page(Came),
     /// There are no more.
@@ -115,12 +115,12 @@ impl Reading {
                 if shared.reset_earliest {
                     reader = reader.or_earliest();
                 }
-                reader.prepare(shared.asking.clone())?;
+                reader.prepare(shared.pushdown.clone())?;
                 Records::Log(reader)
             }
             TopicView::Latest => {
                 let name = topic.name().as_str();
-                Records::Latest(Latest::new(topic.place(), name, shared, !resumed)?.into())
+                Records::Latest(Latest::new(topic.backend(), name, shared, !resumed)?.into())
             }
         };
         Ok(Self {
@@ -148,7 +148,7 @@ impl Reading {
         behind: Option<&[u8]>,
         shared: &Shared,
         deadline: Option<Instant>,
-    ) -> Result<Given, WeirError> {
+    ) -> Result<Fetched, WeirError> {
         let reader = match &mut self.records {
             Records::Latest(latest) => {
                 let from = behind.unwrap_or_default();
@@ -164,19 +164,19 @@ impl Reading {
         let page = match reader.next_by(deadline)? {
             Next::Page(page) => Some(page),
             Next::End => None,
-            Next::Late => return Ok(Given::Nothing),
+            Next::Late => return Ok(Fetched::Nothing),
         };
         if page.is_none()
             && let Some(fault) = reader.fault()
         {
             let (code, record) = (fault.code, fault.record);
             let error = QueryError::of_record(code, &self.name, record, fault.byte);
-            return Ok(Given::Fault(error));
+            return Ok(Fetched::Fault(error));
         }
         match page {
             Some(page) => Ok(frames(&page, shared, self.bound)?),
-            None if shared.cut.is_some() => Ok(Given::End),
-            None => Ok(Given::Nothing),
+            None if shared.cut.is_some() => Ok(Fetched::End),
+            None => Ok(Fetched::Nothing),
         }
     }
 
@@ -203,7 +203,7 @@ impl Reading {
 }
 
 /// A page as it lies there.
-fn frames(page: &Page, shared: &Shared, bound: IntentionOffset) -> Result<Given, WeirError> {
+fn frames(page: &Page, shared: &Shared, bound: IntentionOffset) -> Result<Fetched, WeirError> {
     let bytes = page.bytes();
     let mut frames = Frames::default();
     let mut ended = false;
@@ -224,7 +224,7 @@ fn frames(page: &Page, shared: &Shared, bound: IntentionOffset) -> Result<Given,
         let properties = &shared.properties;
         properties.push(&record, value, key, start, &mut frames);
     }
-    Ok(Given::Page(Came {
+    Ok(Fetched::Page(Came {
         bytes,
         frames,
         next: (!ended).then(|| Bytes::from(page.last().0.to_string())),

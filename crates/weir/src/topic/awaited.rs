@@ -14,10 +14,10 @@ use weir_core::ConsequenceOffset;
 use weir_store::{Current, KeyEntry, Page, Store, StoreError, TopicInfo};
 
 use super::{ReadFrom, Topic, start};
+use crate::backend::Backend;
+use crate::blocking_pool;
 use crate::error::WeirError;
-use crate::hands;
 use crate::latest::Latest;
-use crate::place::Place;
 use crate::reader::TopicReader;
 use crate::reply::Reply;
 use crate::value::Value;
@@ -37,12 +37,12 @@ impl Topic {
 
     /// As [`get`](Self::get), to be awaited.
     pub fn get_async(&self, key: impl AsRef<[u8]>) -> Reply<Option<Value>> {
-        let (place, name) = (self.place.clone(), self.name.clone());
+        let (backend, name) = (self.backend.clone(), self.name.clone());
         let key: Box<[u8]> = key.as_ref().into();
         Self::page(async move {
-            let store = match place {
-                Place::Far(remote) => return remote.get(name.as_str(), &key).await,
-                Place::Near(store) => store,
+            let store = match backend {
+                Backend::Remote(remote) => return remote.get(name.as_str(), &key).await,
+                Backend::Local(store) => store,
             };
             match store.get_now(name.as_str(), &key) {
                 Poll::Ready(Current::Record(page)) => Ok(Some(page)),
@@ -55,23 +55,23 @@ impl Topic {
 
     /// As [`at`](Self::at), to be awaited.
     pub fn at_async(&self, offset: ConsequenceOffset) -> Reply<Option<Value>> {
-        let (place, name) = (self.place.clone(), self.name.clone());
+        let (backend, name) = (self.backend.clone(), self.name.clone());
         Self::page(async move {
-            if let Place::Far(remote) = &place {
+            if let Backend::Remote(remote) = &backend {
                 return remote.record(name.as_str(), offset).await;
             }
-            hands::run(move || place.record(name.as_str(), offset)).await?
+            blocking_pool::run(move || backend.record(name.as_str(), offset)).await?
         })
     }
 
     /// As [`value`](Self::value), to be awaited.
     pub fn value_async(&self, entry: &KeyEntry) -> Reply<Option<Value>> {
-        let (place, name, entry) = (self.place.clone(), self.name.clone(), entry.clone());
+        let (backend, name, entry) = (self.backend.clone(), self.name.clone(), entry.clone());
         Self::page(async move {
-            if let Place::Far(remote) = &place {
+            if let Backend::Remote(remote) = &backend {
                 return remote.record(name.as_str(), entry.offset).await;
             }
-            hands::run(move || place.value(name.as_str(), &entry)).await?
+            blocking_pool::run(move || backend.value(name.as_str(), &entry)).await?
         })
     }
 
@@ -82,26 +82,28 @@ impl Topic {
         after: Option<&[u8]>,
         limit: usize,
     ) -> Reply<Vec<KeyEntry>> {
-        let (place, name) = (self.place.clone(), self.name.clone());
+        let (backend, name) = (self.backend.clone(), self.name.clone());
         let prefix: Box<[u8]> = prefix.into();
         let after: Option<Box<[u8]>> = after.map(Into::into);
         Reply::new(async move {
             let (prefix, after) = (&*prefix, after.as_deref());
-            match &place {
+            match &backend {
                 // From memory.
-                Place::Near(store) => Ok(store.scan(name.as_str(), prefix, after, limit)?),
-                Place::Far(remote) => Ok(remote.scan(name.as_str(), prefix, after, limit).await?),
+                Backend::Local(store) => Ok(store.scan(name.as_str(), prefix, after, limit)?),
+                Backend::Remote(remote) => {
+                    Ok(remote.scan(name.as_str(), prefix, after, limit).await?)
+                }
             }
         })
     }
 
     /// As [`try_info`](Self::try_info), to be awaited.
     pub fn info_async(&self) -> Reply<Option<TopicInfo>> {
-        let (place, name) = (self.place.clone(), self.name.clone());
+        let (backend, name) = (self.backend.clone(), self.name.clone());
         Reply::new(async move {
-            match &place {
-                Place::Near(store) => Ok(store.topic(name.as_str())),
-                Place::Far(remote) => Ok(remote.topic(name.as_str()).await?),
+            match &backend {
+                Backend::Local(store) => Ok(store.topic(name.as_str())),
+                Backend::Remote(remote) => Ok(remote.topic(name.as_str()).await?),
             }
         })
     }
@@ -109,12 +111,12 @@ impl Topic {
     /// As [`listener`](Self::listener), to be awaited; its records are awaited
     /// with [`TopicReader::next`].
     pub fn listener_async(&self, from: ReadFrom) -> Reply<TopicReader> {
-        let (place, name) = (self.place.clone(), self.name.clone());
+        let (backend, name) = (self.backend.clone(), self.name.clone());
         Reply::new(async move {
-            let reader = place.listen(name.as_str());
-            match place {
-                Place::Far(_) => reader.started(from).await,
-                Place::Near(_) => hands::run(move || start(reader, from)).await?,
+            let reader = backend.listen(name.as_str());
+            match backend {
+                Backend::Remote(_) => reader.started(from).await,
+                Backend::Local(_) => blocking_pool::run(move || start(reader, from)).await?,
             }
         })
     }
@@ -133,7 +135,7 @@ async fn near<T: Send + 'static>(
     read: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
     let store = Arc::clone(store);
-    hands::run(move || read(&store)).await?
+    blocking_pool::run(move || read(&store)).await?
 }
 
 impl TopicReader {

@@ -8,9 +8,9 @@ use weir_core::{ConsequenceOffset, IntentionOffset};
 use weir_protocol::{After, Listen, ListenQuery, Message, Packet};
 use weir_store::{Page, StoreError, key_behind};
 
-use super::asking::{Asking, Fault};
 use super::link::{Asked, Received, packet_of};
 use super::pause::BackOff;
+use super::pushdown::{Fault, PushdownRequest};
 use super::{Remote, other, refused};
 
 /// Bytes of pages that may be on their way.
@@ -34,7 +34,7 @@ pub(crate) struct Listener {
     /// Whether it goes on at the first record that is left.
     earliest: bool,
     /// What a query asks for.
-    asking: Asking,
+    pushdown: PushdownRequest,
     /// Values that were not JSON and were left out.
     skipped: u64,
     /// The same, in front of what comes next.
@@ -88,7 +88,7 @@ impl Clone for Listener {
             asked: None,
             found: self.found.clone(),
             earliest: self.earliest,
-            asking: self.asking.clone(),
+            pushdown: self.pushdown.clone(),
             skipped: self.skipped,
             bad: 0,
             fault: self.fault,
@@ -114,7 +114,7 @@ impl Listener {
             asked: None,
             found: None,
             earliest: false,
-            asking: Asking::default(),
+            pushdown: PushdownRequest::default(),
             skipped: 0,
             bad: 0,
             fault: None,
@@ -132,9 +132,9 @@ impl Listener {
 
     /// Reads what each key has when it is read, from a key on (empty: the first
     /// one), a page each, in place of records; nothing behind them.
-    pub(crate) fn latest(mut self, asking: Asking, from: &[u8]) -> Self {
+    pub(crate) fn latest(mut self, pushdown: PushdownRequest, from: &[u8]) -> Self {
         self.key = Some(from.into());
-        self.asking = asking;
+        self.pushdown = pushdown;
         self
     }
 
@@ -150,9 +150,9 @@ impl Listener {
     }
 
     /// Asks for what a query wants, so that it is on its way.
-    pub(crate) fn prepare(&mut self, asking: Asking) -> Result<(), StoreError> {
-        self.asking = asking;
-        self.start(self.asking.marks)
+    pub(crate) fn prepare(&mut self, pushdown: PushdownRequest) -> Result<(), StoreError> {
+        self.pushdown = pushdown;
+        self.start(self.pushdown.marks)
     }
 
     /// Values that were not JSON and were left out.
@@ -300,9 +300,9 @@ impl Listener {
             records: CREDIT_RECORDS,
             key: None,
             prefix: None,
-            kinds: self.asking.kinds(),
+            kinds: self.pushdown.kinds(),
             reset_earliest: self.earliest,
-            query: self.asking.query(follow, self.key()),
+            query: self.pushdown.query(follow, self.key()),
         });
         let asked = self.remote.link.begin(&message)?;
         self.asked = Some(Listening {
@@ -336,7 +336,7 @@ impl Listener {
             return Ok(Next::End);
         }
         if self.asked.is_none() && self.resting.is_none() {
-            self.start(self.asking.marks)?;
+            self.start(self.pushdown.marks)?;
         }
         let follows = self.resting.is_some_and(|resting| resting.follow)
             || self.asked.as_ref().is_some_and(|asked| asked.follow);
@@ -443,7 +443,7 @@ impl Listener {
                         continue;
                     };
                     self.key = Some(key_behind(first.key));
-                    if let Some(limit) = &mut self.asking.limit {
+                    if let Some(limit) = &mut self.pushdown.limit {
                         *limit = limit.saturating_sub(1);
                     }
                     return Ok(Fetched::Page(read));
@@ -458,7 +458,7 @@ impl Listener {
                     }
                     self.next = read.last().0.saturating_add(1);
                     self.skipped += std::mem::take(&mut self.bad);
-                    if let Some(limit) = &mut self.asking.limit {
+                    if let Some(limit) = &mut self.pushdown.limit {
                         *limit = limit.saturating_sub(read.iter().count() as u64);
                     }
                     return Ok(Fetched::Page(read));

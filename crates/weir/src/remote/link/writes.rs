@@ -13,9 +13,9 @@ use weir_core::{ClientId, ErrorCode, Outcome, OutcomeRun, Outcomes};
 use weir_protocol::{CHAIN, Message, Packet, RefusalMessage, is_for_now};
 use weir_store::{Answer, Proposal, StoreError};
 
-use super::lock::{Given, Guard};
+use super::lock::{Guard, PendingWake};
 use super::{Link, OUT_BYTES_MAX, State, far};
-use crate::far::pause::{PAUSE_FIRST, PAUSE_MAX, chance};
+use crate::remote::pause::{PAUSE_FIRST, PAUSE_MAX, chance};
 use crate::reply::{look, next_look};
 
 /// Bytes of intentions that wait to be sent before callers wait themselves.
@@ -250,7 +250,7 @@ impl State {
             };
             let left = u64::from(call.count - call.done);
             self.given
-                .push(Given::Answer(call.answer, Err(error(items))));
+                .push(PendingWake::Answer(call.answer, Err(error(items))));
             items = items.saturating_sub(left);
         }
     }
@@ -261,12 +261,13 @@ impl State {
         self.open_bytes = 0;
         self.open_items = 0;
         for call in self.calls.drain(..) {
-            self.given.push(Given::Answer(call.answer, Err(error())));
+            self.given
+                .push(PendingWake::Answer(call.answer, Err(error())));
         }
     }
 
     /// A run of answers to intentions.
-    pub(in crate::far) fn answered(
+    pub(in crate::remote) fn answered(
         &mut self,
         nonce: u64,
         run: &OutcomeRun,
@@ -293,7 +294,7 @@ impl State {
                 && let Some(call) = self.calls.pop_front()
             {
                 self.given
-                    .push(Given::Answer(call.answer, Ok(call.outcomes)));
+                    .push(PendingWake::Answer(call.answer, Ok(call.outcomes)));
             }
         }
         Ok(())
@@ -301,7 +302,7 @@ impl State {
 
     /// A write was refused as a whole. It is kept, to be sent again, if nothing
     /// was taken, not behind it either, and there is time.
-    pub(in crate::far) fn refused(
+    pub(in crate::remote) fn refused(
         &mut self,
         refusal: &RefusalMessage<'_>,
         code: ErrorCode,
@@ -387,7 +388,7 @@ impl State {
                 } else {
                     Err(far(code, text))
                 };
-                self.given.push(Given::Answer(call.answer, result));
+                self.given.push(PendingWake::Answer(call.answer, result));
             }
         } else {
             self.fail_calls(items, |_| far(code, text));

@@ -14,10 +14,10 @@ use weir_core::{ErrorCode, IntentionOffset};
 use weir_protocol::{Deframer, Encoder, Message, Packet};
 use weir_store::StoreError;
 
-use super::lock::{Given, Inner};
+use super::lock::{Inner, PendingWake};
 use super::{Link, OUT_BYTES_MAX, State, far};
 use crate::clock::{Alarm, Until};
-use crate::far::pause::BackOff;
+use crate::remote::pause::BackOff;
 
 /// Requests of a connection that are on their way, or listened to.
 const REQUESTS_MAX: usize = 100_000;
@@ -66,12 +66,12 @@ impl Link {
     }
 
     /// The error for an answer that did not come in time.
-    pub(in crate::far) fn late(&self) -> StoreError {
+    pub(in crate::remote) fn late(&self) -> StoreError {
         self.inner.lock().late()
     }
 
     /// Waits so long; fails when the connection has ended for good.
-    pub(in crate::far) async fn rest(&self, time: Duration) -> Result<(), StoreError> {
+    pub(in crate::remote) async fn rest(&self, time: Duration) -> Result<(), StoreError> {
         if let Some(until) = Instant::now().checked_add(time) {
             Until::new(until).await;
         }
@@ -84,7 +84,7 @@ impl Link {
     /// Sends a request, or keeps it until there is a connection. Its answers
     /// are fetched with [`receive`](Self::receive), as long as what is returned
     /// lives.
-    pub(in crate::far) fn begin(&self, message: &Message<'_>) -> Result<Asked, StoreError> {
+    pub(in crate::remote) fn begin(&self, message: &Message<'_>) -> Result<Asked, StoreError> {
         let mut state = self.inner.lock();
         if let Some(dead) = &state.dead {
             return Err(dead.error());
@@ -123,7 +123,7 @@ impl Link {
     }
 
     /// Sends something more about a request, if its connection is still there.
-    pub(in crate::far) fn add(&self, tag: u64, message: &Message<'_>) {
+    pub(in crate::remote) fn add(&self, tag: u64, message: &Message<'_>) {
         let mut state = self.inner.lock();
         let is_there = |inbox: &Inbox| !inbox.lost && inbox.unsent.is_none();
         if state.inboxes.get(&tag).is_some_and(is_there) {
@@ -133,7 +133,7 @@ impl Link {
     }
 
     /// The next answer to a request, at most until `until`.
-    pub(in crate::far) async fn receive(
+    pub(in crate::remote) async fn receive(
         &self,
         tag: u64,
         until: Option<Instant>,
@@ -167,7 +167,7 @@ impl Link {
     }
 
     /// Up to where the records of a listener came, if all that came were taken.
-    pub(in crate::far) fn mark(&self, tag: u64) -> Option<u64> {
+    pub(in crate::remote) fn mark(&self, tag: u64) -> Option<u64> {
         let state = self.inner.lock();
         let inbox = state.inboxes.get(&tag)?;
         let taken = inbox.packets.is_empty() && !inbox.lost;
@@ -175,12 +175,12 @@ impl Link {
     }
 
     /// What the server said last about how far it has got.
-    pub(in crate::far) fn marks(&self) -> Option<(IntentionOffset, IntentionOffset)> {
+    pub(in crate::remote) fn marks(&self) -> Option<(IntentionOffset, IntentionOffset)> {
         let marks = self.inner.lock().marks;
         marks.map(|(settled, created)| (IntentionOffset(settled), IntentionOffset(created)))
     }
 
-    pub(in crate::far) fn set_marks(&self, settled: IntentionOffset, created: IntentionOffset) {
+    pub(in crate::remote) fn set_marks(&self, settled: IntentionOffset, created: IntentionOffset) {
         self.inner.lock().marks = Some((settled.0, created.0));
     }
 
@@ -190,7 +190,7 @@ impl Link {
     }
 
     /// Waits until more packets have come than these, until `until` at most.
-    pub(in crate::far) fn wait_news(&self, seen: u64, until: Option<Instant>) {
+    pub(in crate::remote) fn wait_news(&self, seen: u64, until: Option<Instant>) {
         let mut state = self.inner.lock();
         while state.deliveries <= seen && state.dead.is_none() {
             let (next, goes_on) = self.inner.wait(state, until);
@@ -204,9 +204,9 @@ impl Link {
 
 /// A request; nobody waits for its answers when this is dropped.
 #[derive(Debug)]
-pub(in crate::far) struct Asked {
+pub(in crate::remote) struct Asked {
     inner: Arc<Inner>,
-    pub(in crate::far) tag: u64,
+    pub(in crate::remote) tag: u64,
 }
 
 impl Drop for Asked {
@@ -216,7 +216,7 @@ impl Drop for Asked {
 }
 
 /// What came for a request.
-pub(in crate::far) enum Received {
+pub(in crate::remote) enum Received {
     Packet(Vec<u8>),
     /// The connection broke: ask again.
     Lost,
@@ -244,23 +244,23 @@ impl State {
     }
 
     /// Whether anybody waits for answers with this tag.
-    pub(in crate::far) fn is_asked(&self, tag: &[u8]) -> bool {
+    pub(in crate::remote) fn is_asked(&self, tag: &[u8]) -> bool {
         number(tag).is_some_and(|tag| self.inboxes.contains_key(&tag))
     }
 
     /// Puts a packet into the inbox that its tag names, if anybody waits.
-    pub(in crate::far) fn deliver(&mut self, tag: &[u8], packet: &[u8]) {
+    pub(in crate::remote) fn deliver(&mut self, tag: &[u8], packet: &[u8]) {
         if let Some(inbox) = number(tag).and_then(|tag| self.inboxes.get_mut(&tag)) {
             inbox.answered = true;
             inbox.packets.push_back(packet.to_vec());
-            self.given.extend(inbox.waker.take().map(Given::Wake));
+            self.given.extend(inbox.waker.take().map(PendingWake::Wake));
         }
         self.deliveries += 1;
     }
 
     /// The server has sent everything up to this intention, but to these
     /// listeners.
-    pub(in crate::far) fn marked(&mut self, settled: u64, created: u64, behind: &[u8]) {
+    pub(in crate::remote) fn marked(&mut self, settled: u64, created: u64, behind: &[u8]) {
         let behind = behind.split(|&byte| byte == b'\n');
         let behind: HashSet<u64> = behind
             .filter_map(|tag| std::str::from_utf8(tag).ok()?.parse().ok())
@@ -288,7 +288,7 @@ fn number(tag: &[u8]) -> Option<u64> {
 }
 
 /// Reads a packet that was received whole.
-pub(in crate::far) fn packet_of(bytes: &[u8]) -> Result<Packet<'_>, StoreError> {
+pub(in crate::remote) fn packet_of(bytes: &[u8]) -> Result<Packet<'_>, StoreError> {
     let wrong = |_| far(ErrorCode::Protocol, "the server sent a packet that is none");
     let mut deframer = Deframer::default();
     deframer.find(bytes).map_err(wrong)?;

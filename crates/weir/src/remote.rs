@@ -24,11 +24,11 @@ use self::link::{Link, far, packet_of};
 use crate::reply::block_on;
 
 mod address;
-pub(crate) mod asking;
 mod groups;
 pub(crate) mod link;
 pub(crate) mod listener;
 mod pause;
+pub(crate) mod pushdown;
 pub(crate) mod replay;
 mod run;
 #[cfg(feature = "tls")]
@@ -97,7 +97,7 @@ const LIST_PAUSE: Duration = Duration::from_millis(100);
 
 /// How far a server has got.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
+pub(crate) struct Progress {
     /// Newest intention.
     pub(crate) applied: IntentionOffset,
     /// All records up to this one are there.
@@ -347,12 +347,12 @@ impl Remote {
     }
 
     /// How far the store has got.
-    pub(crate) async fn applied(&self) -> Result<Told, StoreError> {
+    pub(crate) async fn applied(&self) -> Result<Progress, StoreError> {
         if !self.link.ready().await?.queries {
             // An older server says it when it greets.
             let link = Link::new(self.address.clone(), ClientId::NONE, &self.options)?;
             let applied = IntentionOffset(link.ready().await?.applied);
-            return Ok(Told {
+            return Ok(Progress {
                 applied,
                 settled: applied,
                 created: IntentionOffset::ZERO,
@@ -365,7 +365,7 @@ impl Remote {
                 settled,
                 created,
                 ..
-            } => Ok(Told {
+            } => Ok(Progress {
                 applied: IntentionOffset(applied),
                 settled: IntentionOffset(settled),
                 created: IntentionOffset(created),

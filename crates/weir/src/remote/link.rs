@@ -19,8 +19,8 @@ use weir_core::{ClientId, ErrorCode};
 use weir_protocol::{ClientConnection, Encoder, Message, Packet};
 use weir_store::StoreError;
 
-use self::lock::Given;
 pub(super) use self::lock::Inner;
+use self::lock::PendingWake;
 use self::requests::Inbox;
 pub(super) use self::requests::{Asked, Received, packet_of};
 use self::writes::{Call, Hold};
@@ -83,7 +83,7 @@ pub(super) struct State {
     open_bytes: usize,
     calls: VecDeque<Call>,
     /// Answers to be given when the state is unlocked.
-    given: Vec<Given>,
+    given: Vec<PendingWake>,
     /// Who waits for the first connection.
     watchers: Vec<Waker>,
     /// Requests that were not sent, some of them not wanted any more.
@@ -310,9 +310,9 @@ impl State {
     fn wake_all(&mut self) {
         let inboxes = self.inboxes.values_mut();
         let wakers = inboxes.filter_map(|inbox| inbox.waker.take());
-        self.given.extend(wakers.map(Given::Wake));
+        self.given.extend(wakers.map(PendingWake::Wake));
         let watchers = self.watchers.drain(..);
-        self.given.extend(watchers.map(Given::Wake));
+        self.given.extend(watchers.map(PendingWake::Wake));
     }
 
     fn unreachable(&self) -> StoreError {

@@ -6,23 +6,23 @@ use std::time::Instant;
 use weir_core::{ConsequenceOffset, ErrorCode, Intention, IntentionOffset};
 use weir_store::{KeyEntry, Page, Proposal, Store, StoreError, TopicInfo};
 
-use crate::far::Remote;
-use crate::far::listener::Listener;
 use crate::reader::TopicReader;
+use crate::remote::Remote;
+use crate::remote::listener::Listener;
 use crate::reply::block_on;
 
-/// The one place where near and far are told apart.
+/// The one place where local and remote are told apart.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
-    Near(Arc<Store>),
-    Far(Arc<Remote>),
+pub(crate) enum Backend {
+    Local(Arc<Store>),
+    Remote(Arc<Remote>),
 }
 
-impl Place {
+impl Backend {
     pub(crate) fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
         match self {
-            Self::Near(store) => store.propose(intentions),
-            Self::Far(remote) => remote
+            Self::Local(store) => store.propose(intentions),
+            Self::Remote(remote) => remote
                 .link
                 .propose(intentions)
                 .map(|(proposal, _)| proposal),
@@ -31,8 +31,8 @@ impl Place {
 
     pub(crate) fn get(&self, topic: &str, key: &[u8]) -> Result<Option<Page>, StoreError> {
         match self {
-            Self::Near(store) => store.get(topic, key),
-            Self::Far(remote) => block_on(remote.get(topic, key)),
+            Self::Local(store) => store.get(topic, key),
+            Self::Remote(remote) => block_on(remote.get(topic, key)),
         }
     }
 
@@ -46,8 +46,8 @@ impl Place {
             return Ok(None);
         };
         let store = match self {
-            Self::Near(store) => store,
-            Self::Far(remote) => return block_on(remote.record(topic, offset)),
+            Self::Local(store) => store,
+            Self::Remote(remote) => return block_on(remote.record(topic, offset)),
         };
         let mut reader = store.read(topic, ConsequenceOffset(before))?;
         let Some(page) = reader.next_page()? else {
@@ -65,30 +65,30 @@ impl Place {
         limit: usize,
     ) -> Result<Vec<KeyEntry>, StoreError> {
         match self {
-            Self::Near(store) => store.scan(topic, prefix, after, limit),
-            Self::Far(remote) => block_on(remote.scan(topic, prefix, after, limit)),
+            Self::Local(store) => store.scan(topic, prefix, after, limit),
+            Self::Remote(remote) => block_on(remote.scan(topic, prefix, after, limit)),
         }
     }
 
     pub(crate) fn value(&self, topic: &str, entry: &KeyEntry) -> Result<Option<Page>, StoreError> {
         match self {
-            Self::Near(store) => store.value(topic, entry),
-            Self::Far(remote) => block_on(remote.record(topic, entry.offset)),
+            Self::Local(store) => store.value(topic, entry),
+            Self::Remote(remote) => block_on(remote.record(topic, entry.offset)),
         }
     }
 
     pub(crate) fn topic(&self, topic: &str) -> Result<Option<TopicInfo>, StoreError> {
         match self {
-            Self::Near(store) => Ok(store.topic(topic)),
-            Self::Far(remote) => block_on(remote.topic(topic)),
+            Self::Local(store) => Ok(store.topic(topic)),
+            Self::Remote(remote) => block_on(remote.topic(topic)),
         }
     }
 
     /// Newest intention; everything that was answered is at or before it.
     pub(crate) fn applied(&self) -> Result<IntentionOffset, StoreError> {
         match self {
-            Self::Near(store) => Ok(store.applied()),
-            Self::Far(remote) => block_on(remote.applied()).map(|told| told.applied),
+            Self::Local(store) => Ok(store.applied()),
+            Self::Remote(remote) => block_on(remote.applied()).map(|told| told.applied),
         }
     }
 
@@ -102,8 +102,8 @@ impl Place {
         until: Option<Instant>,
     ) -> Result<(), StoreError> {
         let reached = match self {
-            Self::Near(store) => store.wait_settled(intention, until),
-            Self::Far(remote) => remote.reach(intention, until)?,
+            Self::Local(store) => store.wait_settled(intention, until),
+            Self::Remote(remote) => remote.reach(intention, until)?,
         };
         if reached {
             return Ok(());
@@ -117,7 +117,7 @@ impl Place {
     /// Whether a server does parts of queries, over logs or over the latest values;
     /// never for a store of this process.
     pub(crate) fn queries(&self, is_log: bool) -> Result<bool, StoreError> {
-        let Self::Far(remote) = self else {
+        let Self::Remote(remote) = self else {
             return Ok(false);
         };
         let facts = remote.link.facts()?;
@@ -131,33 +131,33 @@ impl Place {
     /// Intention that made the newest topic; only for queries that follow.
     pub(crate) fn newest_topic(&self) -> Result<IntentionOffset, StoreError> {
         match self {
-            Self::Near(store) => Ok(store.newest_topic()),
-            Self::Far(remote) => block_on(remote.applied()).map(|told| told.created),
+            Self::Local(store) => Ok(store.newest_topic()),
+            Self::Remote(remote) => block_on(remote.applied()).map(|told| told.created),
         }
     }
 
     /// Packets that came so far, of a server.
     pub(crate) fn deliveries(&self) -> u64 {
         match self {
-            Self::Near(_) => 0,
-            Self::Far(remote) => remote.link.deliveries(),
+            Self::Local(_) => 0,
+            Self::Remote(remote) => remote.link.deliveries(),
         }
     }
 
     /// Topics that live, or all that ever did.
     pub(crate) fn topics(&self, dead_too: bool) -> Result<Vec<TopicInfo>, StoreError> {
         match self {
-            Self::Near(store) => Ok(store.topics(dead_too)),
-            Self::Far(remote) => block_on(remote.topics(dead_too)),
+            Self::Local(store) => Ok(store.topics(dead_too)),
+            Self::Remote(remote) => block_on(remote.topics(dead_too)),
         }
     }
 
     /// A reader of a topic that was created once.
     pub(crate) fn read(&self, topic: &str) -> Result<TopicReader, StoreError> {
-        if let Self::Near(store) = self {
+        if let Self::Local(store) = self {
             return store
                 .read(topic, ConsequenceOffset::ZERO)
-                .map(TopicReader::near);
+                .map(TopicReader::local);
         }
         match self.topic(topic)? {
             Some(_) => Ok(self.listen(topic)),
@@ -171,8 +171,10 @@ impl Place {
     pub(crate) fn listen(&self, topic: &str) -> TopicReader {
         let start = ConsequenceOffset::ZERO;
         match self {
-            Self::Near(store) => TopicReader::near(store.listen(topic, start)),
-            Self::Far(remote) => TopicReader::far(Listener::new(Arc::clone(remote), topic, start)),
+            Self::Local(store) => TopicReader::local(store.listen(topic, start)),
+            Self::Remote(remote) => {
+                TopicReader::remote(Listener::new(Arc::clone(remote), topic, start))
+            }
         }
     }
 }

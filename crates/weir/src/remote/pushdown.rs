@@ -10,13 +10,13 @@ use weir_query::{Complex, Level, Missing, QueryText, Strings};
 
 /// The part of a query that the server does.
 #[derive(Clone, Debug)]
-pub(crate) struct Sifting {
+pub(crate) struct QueryPart {
     text: QueryText,
     params: Vec<u8>,
     cut: bool,
 }
 
-impl Sifting {
+impl QueryPart {
     /// The part of this query; nothing where a text is too long to be sent.
     pub(crate) fn new(text: &QueryText, cut: bool) -> Option<Self> {
         let mut params = Vec::new();
@@ -58,9 +58,9 @@ impl Sifting {
 
 /// What a listener asks for.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asking {
+pub(crate) struct PushdownRequest {
     /// Records are looked into there.
-    pub(crate) sifting: Option<std::sync::Arc<Sifting>>,
+    pub(crate) query_part: Option<std::sync::Arc<QueryPart>>,
     /// Kinds of records that are wanted, a bit each.
     pub(crate) kinds: u8,
     /// At most so many are wanted.
@@ -73,11 +73,11 @@ pub(crate) struct Asking {
     pub(crate) begins: bool,
 }
 
-impl Asking {
+impl PushdownRequest {
     /// Kinds that are chosen there, a bit each; 0 for all: pages that need not be
     /// looked through are sent as they lie.
     pub(crate) fn kinds(&self) -> u8 {
-        if self.sifting.is_some() || self.limit.is_some() {
+        if self.query_part.is_some() || self.limit.is_some() {
             self.kinds
         } else {
             0
@@ -86,7 +86,7 @@ impl Asking {
 
     pub(crate) fn query<'a>(&'a self, follow: bool, from: &'a [u8]) -> ListenQuery<'a> {
         ListenQuery {
-            sift: self.sifting.as_deref().map(Sifting::sift),
+            sift: self.query_part.as_deref().map(QueryPart::sift),
             limit: self.limit,
             until: self.until.map(|until| until.0),
             marks: self.marks && follow,

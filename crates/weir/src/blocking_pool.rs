@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use weir_store::StoreError;
 
 /// Threads of the process that read for tasks.
-const HANDS_MAX: usize = 4;
+const THREADS_MAX: usize = 4;
 /// Jobs that wait for one of them.
 const JOBS_MAX: usize = 65_536;
 
@@ -20,13 +20,13 @@ type Job = Box<dyn FnOnce() + Send>;
 
 struct Line {
     jobs: VecDeque<Job>,
-    hands: usize,
+    threads: usize,
     idle: usize,
 }
 
 static LINE: Mutex<Line> = Mutex::new(Line {
     jobs: VecDeque::new(),
-    hands: 0,
+    threads: 0,
     idle: 0,
 });
 static MORE: Condvar = Condvar::new();
@@ -40,7 +40,7 @@ struct Slot<T> {
 }
 
 /// A job that is done elsewhere.
-pub(crate) struct Handed<T>(Arc<Mutex<Slot<T>>>);
+pub(crate) struct Submitted<T>(Arc<Mutex<Slot<T>>>);
 
 /// Tells the task that the job is gone, whatever became of it.
 struct Done<T>(Arc<Mutex<Slot<T>>>);
@@ -58,7 +58,7 @@ impl<T> Drop for Done<T> {
     }
 }
 
-impl<T> Future for Handed<T> {
+impl<T> Future for Submitted<T> {
     /// None when the job has panicked.
     type Output = Option<T>;
 
@@ -79,7 +79,7 @@ impl<T> Future for Handed<T> {
 pub(crate) async fn run<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, StoreError> {
-    hand_over(work)?.await.ok_or(StoreError::Panicked {
+    submit(work)?.await.ok_or(StoreError::Panicked {
         thread: "a thread that reads",
     })
 }
@@ -88,9 +88,9 @@ pub(crate) async fn run<T: Send + 'static>(
 ///
 /// # Errors
 /// `LimitExceeded` when too many wait already.
-pub(crate) fn hand_over<T: Send + 'static>(
+pub(crate) fn submit<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<Handed<T>, StoreError> {
+) -> Result<Submitted<T>, StoreError> {
     let slot = Arc::new(Mutex::new(Slot {
         found: None,
         waker: None,
@@ -112,15 +112,15 @@ pub(crate) fn hand_over<T: Send + 'static>(
         });
     }
     line.jobs.push_back(Box::new(job));
-    if line.idle < line.jobs.len() && line.hands < HANDS_MAX {
+    if line.idle < line.jobs.len() && line.threads < THREADS_MAX {
         let thread = std::thread::Builder::new().name("weir-hand".into());
         if thread.spawn(work_off).is_ok() {
-            line.hands += 1;
+            line.threads += 1;
         }
     }
     drop(line);
     MORE.notify_one();
-    Ok(Handed(slot))
+    Ok(Submitted(slot))
 }
 
 fn work_off() {

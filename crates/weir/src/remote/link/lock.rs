@@ -13,26 +13,26 @@ use weir_core::{ClientId, Outcomes};
 use weir_store::{Answer, StoreError};
 
 use super::State;
-use crate::far::ConnectOptions;
-use crate::far::address::Address;
+use crate::remote::ConnectOptions;
+use crate::remote::address::Address;
 
 /// What is done when the state is unlocked.
 #[derive(Debug)]
-pub(super) enum Given {
+pub(super) enum PendingWake {
     Answer(Answer, Result<Outcomes, StoreError>),
     Wake(Waker),
 }
 
-pub(in crate::far) struct Inner {
-    pub(in crate::far) client: ClientId,
-    pub(in crate::far) options: ConnectOptions,
+pub(in crate::remote) struct Inner {
+    pub(in crate::remote) client: ClientId,
+    pub(in crate::remote) options: ConnectOptions,
     /// The address that the caller named.
-    pub(in crate::far) home: Address,
+    pub(in crate::remote) home: Address,
     state: Mutex<State>,
     /// There is something to be sent.
-    pub(in crate::far) work: Condvar,
+    pub(in crate::remote) work: Condvar,
     /// Something has changed for those who wait.
-    pub(in crate::far) news: Condvar,
+    pub(in crate::remote) news: Condvar,
 }
 
 impl std::fmt::Debug for Inner {
@@ -58,7 +58,7 @@ impl Inner {
         }
     }
 
-    pub(in crate::far) fn lock(&self) -> Guard<'_> {
+    pub(in crate::remote) fn lock(&self) -> Guard<'_> {
         // A panic under the lock is one of ours; what it left is still whole.
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         Guard {
@@ -68,7 +68,7 @@ impl Inner {
     }
 
     /// Waits for news, at most until `until`; false when it is over.
-    pub(in crate::far) fn wait<'a>(
+    pub(in crate::remote) fn wait<'a>(
         &'a self,
         state: Guard<'a>,
         until: Option<Instant>,
@@ -81,7 +81,7 @@ impl Inner {
     }
 
     /// Waits for something to be sent.
-    pub(in crate::far) fn idle<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
+    pub(in crate::remote) fn idle<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
         let due = state.due();
         let time = due.map(|due| due.saturating_duration_since(Instant::now()));
         state.idles = true;
@@ -102,7 +102,7 @@ impl Inner {
 
 /// The state, locked. Answers are given when it is unlocked again: whoever they
 /// wake may come straight back.
-pub(in crate::far) struct Guard<'a> {
+pub(in crate::remote) struct Guard<'a> {
     inner: &'a Inner,
     state: Option<MutexGuard<'a, State>>,
 }
@@ -137,8 +137,8 @@ impl Drop for Guard<'_> {
         // Who waits for the oldest is woken once for all of them.
         for given in given.into_iter().flatten().rev() {
             match given {
-                Given::Answer(answer, result) => answer.complete(result),
-                Given::Wake(waker) => {
+                PendingWake::Answer(answer, result) => answer.complete(result),
+                PendingWake::Wake(waker) => {
                     // Foreign code: a panic in it must not end this thread.
                     let woken = AssertUnwindSafe(|| waker.wake());
                     drop(std::panic::catch_unwind(woken));
