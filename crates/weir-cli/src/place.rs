@@ -7,7 +7,6 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use weir::limits::FUEL_MAX;
 use weir::{
     ConnectOptions, Durability, ErrorCode, OpenOptions, Store, StoreError, Weir, WeirError,
 };
@@ -61,7 +60,7 @@ pub(crate) fn open_as(
     let weir = match place(caller)? {
         Where::Server(url) => connect(caller, url)?,
         Where::Directory(at) => {
-            open_at(caller, Path::new(at), access, program, wait, true, FUEL_MAX)?
+            open_at(caller, Path::new(at), access, program, wait, true, |_| {})?
         }
     };
     if let Some(store) = weir.local() {
@@ -83,15 +82,7 @@ pub(crate) fn open_files(
 ) -> anyhow::Result<Weir> {
     let at = directory(caller, verb, instead)?;
     let at = Path::new(at);
-    let weir = open_at(
-        caller,
-        at,
-        access,
-        PROGRAM,
-        caller.lock_wait,
-        false,
-        FUEL_MAX,
-    )?;
+    let weir = open_at(caller, at, access, PROGRAM, caller.lock_wait, false, |_| {})?;
     if let Some(store) = weir.local() {
         said(caller, access, store);
     }
@@ -177,8 +168,8 @@ fn can_be_read(url: &str) -> bool {
 }
 
 /// Opens the store in a directory; waits a little when another process has it.
-/// With `served`, a process that serves it is asked instead. Topics may ask for
-/// `program_fuel_max` a call at most.
+/// With `served`, a process that serves it is asked instead. `tune` changes the
+/// options that no flag of this command sets.
 #[allow(clippy::fn_params_excessive_bools, reason = "one of them")]
 pub(crate) fn open_at(
     caller: &Caller,
@@ -187,16 +178,16 @@ pub(crate) fn open_at(
     program: &str,
     wait: Duration,
     served: bool,
-    program_fuel_max: u64,
+    tune: impl FnOnce(&mut OpenOptions),
 ) -> anyhow::Result<Weir> {
-    let options = OpenOptions {
+    let mut options = OpenOptions {
         create: access == Access::Write,
         durability: caller.settings.durability.value,
         limits: caller.limits,
         program: program.to_owned(),
-        program_fuel_max,
         ..OpenOptions::default()
     };
+    tune(&mut options);
     if access == Access::Read && !is_store(at) {
         let missing = StoreError::Missing { what: "store" };
         return Err(cannot_open(caller, at, &missing));

@@ -12,7 +12,6 @@ use std::time::Instant;
 
 use clap::Args;
 use weir::ErrorCode;
-use weir::limits::FUEL_MAX;
 
 use crate::cli::Caller;
 use crate::output::{Cell, Field, Shape, field};
@@ -100,7 +99,7 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
         place::PROGRAM,
         caller.lock_wait,
         false,
-        FUEL_MAX,
+        |_| {},
     )?;
     out.row(&[
         Cell::Text(shown.as_str().into()),

@@ -192,7 +192,7 @@ fn socket(caller: &Caller) -> Option<PathBuf> {
     (path.as_os_str().len() <= SOCKET_NAME_BYTES_MAX).then_some(path)
 }
 
-fn open(caller: &Caller, at: &str, program_fuel_max: u64) -> anyhow::Result<Weir> {
+fn open(caller: &Caller, at: &str, config: &ServerConfig) -> anyhow::Result<Weir> {
     let weir = place::open_at(
         caller,
         Path::new(at),
@@ -200,7 +200,7 @@ fn open(caller: &Caller, at: &str, program_fuel_max: u64) -> anyhow::Result<Weir
         "weir serve",
         caller.lock_wait,
         false,
-        program_fuel_max,
+        |options| config.tune(options),
     )?;
     if let Some(store) = weir.local() {
         place::said(caller, Access::Write, store);
@@ -233,7 +233,7 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
     let early = (!place::is_store(Path::new(at)))
         .then(|| bind(&config))
         .transpose()?;
-    let weir = open(caller, at, config.program_fuel_max as u64)?;
+    let weir = open(caller, at, &config)?;
     let level = if caller.verbose {
         tracing::Level::DEBUG
     } else {

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use weir_store::OpenOptions;
+
 use crate::error::{Missing, ServerError};
 use crate::security::ClientCertificates;
 
@@ -368,10 +370,19 @@ config! {
     lame_duck: Duration = Duration::from_secs(2), "Time between not ready and not accepting when the server is told to end";
     drain: Duration = Duration::from_secs(30), "Time for open requests when the server is told to end";
     backups: Option<PathBuf> = None, "Directory below which weir serve makes a copy of the store on SIGUSR1; none: it makes none";
+    snapshot_log: Size = Size(1 << 30), "Bytes of log after a snapshot that make the next one";
+    log_keep: Size = Size(256 << 20), "Newest bytes of log that stay when a snapshot lets the older ones go";
     access_log: bool = false, "Log each request";
 }
 
 impl ServerConfig {
+    /// Sets what the store of the server is opened with.
+    pub fn tune(&self, options: &mut OpenOptions) {
+        options.program_fuel_max = self.program_fuel_max as u64;
+        options.snapshot_log_bytes = self.snapshot_log.0 as u64;
+        options.log_keep_bytes = Some(self.log_keep.0 as u64);
+    }
+
     /// Checks what no single key can tell.
     pub(crate) fn check(&self) -> Result<(), ServerError> {
         for address in [self.http, self.native].into_iter().flatten() {

@@ -448,6 +448,16 @@ fn store(page: &mut Page, shared: &Shared) {
             stats.durable_index,
         ),
         (
+            "weir_log_purged_index",
+            "Newest log entry that was purged",
+            stats.purged_index,
+        ),
+        (
+            "weir_log_bytes",
+            "Bytes of the files of the log",
+            stats.log_bytes,
+        ),
+        (
             "weir_in_flight_bytes",
             "Bytes of writes that wait for the store",
             shared.admission.bytes() as u64,

@@ -19,6 +19,7 @@ use crate::lock_ext::LockExt;
 use crate::log::Log;
 use crate::options::Durability;
 use crate::permit::Single;
+use crate::purge::ReadBack;
 use crate::queue::{Pending, Shut, Task};
 use crate::snapshot::{Checkpoint, Snapshot};
 use crate::topic::sink::Topics;
@@ -53,12 +54,15 @@ pub(crate) struct Committer {
     last_sync: Instant,
     /// Something was synced since the log was sealed.
     unsealed: bool,
-    /// Payload bytes of this process at the newest snapshot.
+    /// Log bytes of this process at the newest snapshot.
     snapshot_at: u64,
-    /// Payload bytes behind the newest snapshot when the store was opened.
+    /// Log bytes after the newest snapshot when the store was opened.
     pub(crate) replayed_bytes: u64,
     pub(crate) snapshot_log_bytes: u64,
     pub(crate) maintenance: Arc<Single>,
+    pub(crate) read_back: Arc<ReadBack>,
+    /// Newest bytes of log that stay; `None`: no purge by itself.
+    pub(crate) log_keep_bytes: Option<u64>,
 }
 
 /// Shuts the queue when the thread ends, however it ends.
@@ -101,6 +105,8 @@ impl Committer {
             replayed_bytes: 0,
             snapshot_log_bytes,
             maintenance: Arc::default(),
+            read_back: Arc::default(),
+            log_keep_bytes: None,
         }
     }
 
@@ -269,6 +275,8 @@ impl Committer {
         } else {
             self.commit_group(batches);
         }
+        let log_bytes = self.log.stats().bytes;
+        self.engine.counters.log_bytes.set(log_bytes);
         self.checkpoint_when_due();
     }
 
@@ -282,7 +290,7 @@ impl Committer {
         if whole && !self.is_poisoned() {
             // Also when it fails: the next try comes after as much log again.
             self.replayed_bytes = 0;
-            self.snapshot_at = self.log.stats().payload_bytes;
+            self.snapshot_at = self.log.stats().batch_bytes;
             self.checkpoint_in_background();
         }
     }
@@ -292,7 +300,7 @@ impl Committer {
             + self
                 .log
                 .stats()
-                .payload_bytes
+                .batch_bytes
                 .saturating_sub(self.snapshot_at)
     }
 
@@ -409,7 +417,7 @@ impl Committer {
         }
         drop(applier);
         let index = self.engine.applied_index();
-        self.snapshot_at = self.log.stats().payload_bytes;
+        self.snapshot_at = self.log.stats().batch_bytes;
         self.replayed_bytes = 0;
         self.engine.machine.write_ok().freeze();
         let machine = self.engine.machine.read_ok().clone();

@@ -54,6 +54,8 @@ pub(crate) struct Counters {
     pub(crate) derived_write_errors: Counter,
     pub(crate) applied_index: Counter,
     pub(crate) durable_index: Counter,
+    pub(crate) purged_index: Counter,
+    pub(crate) log_bytes: Counter,
 }
 
 /// A counter that one thread writes and any thread reads.

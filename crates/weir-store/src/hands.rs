@@ -13,7 +13,9 @@ use crate::log::LogIndex;
 use crate::maintain;
 use crate::permit::{Permit, Single};
 use crate::proposal::Proposal;
+use crate::purge::ReadBack;
 use crate::queue::{Tell, When};
+use crate::snapshot::Checkpoint;
 use crate::store::Store;
 
 /// The parts of an open store that a thread of its own needs.
@@ -22,6 +24,7 @@ pub(crate) struct Hands {
     pub(crate) engine: Arc<Engine>,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) maintenance: Arc<Single>,
+    pub(crate) read_back: Arc<ReadBack>,
 }
 
 impl Hands {
@@ -69,10 +72,36 @@ impl Hands {
             .propose(Author::Client, intentions, prepared, tell)
     }
 
-    /// Writes a snapshot of the state as it is now.
+    /// Writes a snapshot of the state as it is now, and purges the log before
+    /// the snapshot that precedes it.
     pub(crate) fn checkpoint(&self, permit: &Permit) -> Result<LogIndex, StoreError> {
         let checkpoint = self.ask(Committer::begin_checkpoint)??;
-        maintain::finish(&self.engine, &*self.disk, &checkpoint, permit)
+        self.finish_checkpoint(&checkpoint, permit)
+    }
+
+    /// The same for a state that was taken. A purge that fails is tried again
+    /// after the next snapshot.
+    pub(crate) fn finish_checkpoint(
+        &self,
+        checkpoint: &Checkpoint,
+        permit: &Permit,
+    ) -> Result<LogIndex, StoreError> {
+        let index = maintain::finish(&self.engine, &*self.disk, checkpoint, permit)?;
+        if let Err(error) = self.purge_log(permit) {
+            tracing::warn!(%error, "the log was not purged");
+        }
+        Ok(index)
+    }
+}
+
+impl Committer {
+    pub(crate) fn hands(&self) -> Hands {
+        Hands {
+            engine: Arc::clone(&self.engine),
+            disk: Arc::clone(&self.disk),
+            maintenance: Arc::clone(&self.maintenance),
+            read_back: Arc::clone(&self.read_back),
+        }
     }
 }
 
@@ -82,6 +111,7 @@ impl Store {
             engine: Arc::clone(&self.engine),
             disk: Arc::clone(&self.disk),
             maintenance: Arc::clone(&self.maintenance),
+            read_back: Arc::clone(&self.read_back),
         }
     }
 

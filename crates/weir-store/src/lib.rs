@@ -28,6 +28,7 @@ mod now;
 mod options;
 mod permit;
 mod proposal;
+mod purge;
 mod queue;
 mod recovery;
 mod retention;

@@ -44,6 +44,11 @@ use crate::error::{IoVerb, StoreError};
 
 /// Longest payload. CRC-32C sees every two flipped bits below this length.
 pub const PAYLOAD_BYTES_MAX: u64 = (256 << 20) - 512;
+/// Bytes that a batch with a payload of this length takes in a segment.
+pub(crate) fn batch_bytes(payload: usize) -> u64 {
+    extent_bytes(payload as u64).unwrap_or(u64::MAX)
+}
+
 /// Bytes at the end of a segment which entries leave to marks.
 const MARK_ROOM: u64 = 8 * SECTOR_BYTES;
 /// Masks tried for a payload before giving up; one nearly always does.
@@ -86,6 +91,8 @@ pub struct LogStats {
     pub entries: u64,
     /// Payload bytes appended.
     pub payload_bytes: u64,
+    /// Bytes of the batches written, headers and padding included.
+    pub batch_bytes: u64,
     /// Batches written, marks included.
     pub batches: u64,
     /// Write calls to segment files.
@@ -431,6 +438,29 @@ impl Log {
         self.remove_segments(&gone)
     }
 
+    /// Highest index up to `limit` that a purge can take while the newest
+    /// `keep_bytes` of segments stay; `None` when no segment would go.
+    pub fn purgeable_through(&self, limit: LogIndex, keep_bytes: u64) -> Option<LogIndex> {
+        let view = self.shared.read();
+        let mut kept_bytes = 0;
+        let mut through = 0;
+        for (age, segment) in view.segments.iter().rev().enumerate() {
+            if age > 0 && kept_bytes >= keep_bytes {
+                break;
+            }
+            // The rest of the newest one is reserved, and holds no entry yet.
+            kept_bytes += if age == 0 {
+                self.position
+            } else {
+                segment.header.file_bytes
+            };
+            through = segment.header.next_index - 1;
+        }
+        let through = through.min(limit.0).min(self.durable_index);
+        let goes = through > view.purged_index && view.purgeable(through) > 0;
+        goes.then_some(LogIndex(through))
+    }
+
     /// Drops every entry; the next one will be `next_index`, behind one of the
     /// term `term`. For a log that a snapshot from elsewhere replaces.
     pub fn reset(&mut self, next_index: LogIndex, term: u64) -> Result<(), StoreError> {
@@ -682,6 +712,7 @@ impl Log {
         self.sequence = sequence;
         self.last_kind = Some(draft.kind);
         self.stats.batches += 1;
+        self.stats.batch_bytes += end - position;
         Ok(position)
     }
 

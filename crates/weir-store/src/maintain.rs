@@ -15,7 +15,6 @@ use crate::disk::{Disk, FileDisk, OpenMode};
 use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
 use crate::identity::{self, Identity};
-use crate::lock_ext::RwLockExt;
 use crate::log::{Log, LogOptions};
 use crate::permit::Permit;
 use crate::snapshot::{self, Checkpoint, Snapshot};
@@ -60,8 +59,8 @@ impl Committer {
         let Ok(checkpoint) = self.begin_checkpoint() else {
             return;
         };
-        let (engine, disk) = (Arc::clone(&self.engine), Arc::clone(&self.disk));
-        let work = move || drop(finish(&engine, &*disk, &checkpoint, &permit));
+        let hands = self.hands();
+        let work = move || drop(hands.finish_checkpoint(&checkpoint, &permit));
         let name = "weir-checkpoint".to_owned();
         let spawned = std::thread::Builder::new().name(name).spawn(work);
         if let Err(error) = spawned.map_err(StoreError::io(IoVerb::Open, "a thread")) {
@@ -124,8 +123,7 @@ impl Store {
     }
 
     pub(crate) fn checkpoint_under(&self, permit: &Permit) -> Result<LogIndex, StoreError> {
-        let checkpoint = self.ask(Committer::begin_checkpoint)??;
-        finish(&self.engine, &*self.disk, &checkpoint, permit)
+        self.hands().checkpoint(permit)
     }
 
     /// Writes a snapshot and purges the log up to it. From then on the topic
@@ -134,10 +132,9 @@ impl Store {
         let permit = self.maintenance.acquire();
         let before = (self.hands()).ask_at_once(|committer| committer.log.stats().bytes)?;
         let index = self.checkpoint_under(&permit)?;
-        self.read_back(index)?;
+        self.hands().read_back(index, &permit)?;
         let after = self.ask(move |committer| {
-            let purged = committer.log.purge_through(index);
-            purged.map_err(|error| committer.fail(error))?;
+            committer.purge(index)?;
             Ok::<u64, StoreError>(committer.log.stats().bytes)
         })??;
         Ok(CompactReport {
@@ -145,28 +142,6 @@ impl Store {
             log_bytes_before: before,
             log_bytes_after: after,
         })
-    }
-
-    /// Reads a snapshot and every block it lists from disk, before they become
-    /// the only copy.
-    fn read_back(&self, index: LogIndex) -> Result<(), StoreError> {
-        let snapshot = Snapshot::read(
-            &*self.disk,
-            self.engine.identity.store_id,
-            index,
-            0,
-            self.engine.host.as_ref(),
-        )?;
-        for (id, _) in &snapshot.topics {
-            let Some(files) = self.engine.files(*id) else {
-                continue;
-            };
-            let blocks = files.contents.read_ok().blocks.clone();
-            for block in &blocks {
-                files.load(block)?;
-            }
-        }
-        Ok(())
     }
 
     /// Copies the store as it is now into `target`, which must not exist or be
@@ -186,7 +161,7 @@ impl Store {
             return Err(StoreError::NotEmpty { directory: text });
         }
         let index = self.checkpoint_under(&permit)?;
-        self.read_back(index)?;
+        self.hands().read_back(index, &permit)?;
         let partial = partial_name(target, &self.engine.identity);
         if [identity::NEW, identity::PATH]
             .iter()

@@ -58,6 +58,11 @@ pub struct OpenOptions {
     /// Bytes of log behind the newest snapshot that make a new one; default
     /// 1 GiB (docs/decisions/0008).
     pub snapshot_log_bytes: u64,
+    /// Newest bytes of log that stay when the log is purged after a snapshot;
+    /// default 256 MiB. A purge removes whole segments that the snapshot before
+    /// the newest one covers. `None`: only
+    /// [`Store::compact_log`](crate::Store::compact_log) purges.
+    pub log_keep_bytes: Option<u64>,
     /// Name of the program, for the message a second opener gets.
     pub program: String,
     /// Bytes of one ordinary log segment; default 64 MiB.
@@ -90,6 +95,7 @@ impl Default for OpenOptions {
             create: true,
             limits: IntentionLimits::default(),
             snapshot_log_bytes: 1 << 30,
+            log_keep_bytes: Some(256 << 20),
             program: name.map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
             log_segment_bytes: 64 << 20,
             seed: None,

@@ -20,7 +20,7 @@ use crate::engine::{Counters, Engine};
 use crate::error::{IoVerb, StoreError};
 use crate::identity::{self, Identity};
 use crate::lock_ext::RwLockExt;
-use crate::log::{Log, LogIndex, LogOptions, Recovery};
+use crate::log::{Log, LogIndex, LogOptions, Recovery, batch_bytes};
 use crate::options::{Durability, OpenOptions};
 use crate::queue::Queue;
 use crate::snapshot::{self, Snapshot};
@@ -85,6 +85,7 @@ pub(crate) fn recover(
     let Start { engine, topics, .. } = start;
     let mut committer = Committer::new(engine, disk, log, topics, options.snapshot_log_bytes);
     committer.replayed_bytes = replayed_bytes;
+    committer.log_keep_bytes = options.log_keep_bytes;
     Ok((committer, report))
 }
 
@@ -404,7 +405,7 @@ fn replay(log: &Log, start: &mut Start, report: &mut OpenReport) -> Result<u64, 
                 0,
             ));
         }
-        replayed += entry.payload.len() as u64;
+        replayed += batch_bytes(entry.payload.len());
         unpublished += entry.payload.len();
         if unpublished > PUBLISH_BYTES {
             start.topics.publish();
@@ -418,5 +419,7 @@ fn replay(log: &Log, start: &mut Start, report: &mut OpenReport) -> Result<u64, 
     let counters = &start.engine.counters;
     counters.applied_index.set(last.0);
     counters.durable_index.set(last.0);
+    counters.purged_index.set(log.first_index().0 - 1);
+    counters.log_bytes.set(log.stats().bytes);
     Ok(replayed)
 }

@@ -23,6 +23,7 @@ const MAGIC: &[u8; 8] = b"WEIRSNAP";
 const FORMAT: u16 = 1;
 const HEADER_BYTES: usize = 512;
 const CHUNK_BYTES: usize = 64 << 10;
+const VARINT_BYTES_MAX: usize = 10;
 /// Directory of the snapshots.
 pub(crate) const DIRECTORY: &str = "snapshots";
 
@@ -194,53 +195,12 @@ impl Snapshot {
     ) -> Result<Self, StoreError> {
         let name = path(index);
         let damage = |position, what| StoreError::damage(&name, position, what, 0);
-        let file = disk
-            .open(&name, OpenMode::Read)
-            .map_err(StoreError::io(IoVerb::Open, &name))?;
-        let mut header = [0; HEADER_BYTES];
-        let len = file.len().map_err(StoreError::io(IoVerb::Read, &name))?;
-        if len < HEADER_BYTES as u64 {
-            return Err(damage(len, "header of a snapshot"));
-        }
-        file.read_exact_at(&mut header, 0)
-            .map_err(StoreError::io(IoVerb::Read, &name))?;
-        let (body, crc) = header.split_at(HEADER_BYTES - 4);
-        if crc != crc_fast::crc32_iscsi(body).to_le_bytes() || !body.starts_with(MAGIC) {
-            return Err(damage(0, "header of a snapshot"));
-        }
-        let word = |at: usize| {
-            let bytes = body.get(at..at + 8).and_then(|b| b.first_chunk::<8>());
-            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
-        };
-        let format = u16::from_le_bytes([header[8], header[9]]);
-        let reserved = body
-            .get(10..16)
-            .into_iter()
-            .chain(body.get(56..))
-            .flatten()
-            .any(|b| *b != 0);
-        if format != FORMAT || reserved {
-            let file = name.clone();
-            return Err(StoreError::NewerFormat {
-                file,
-                found: format,
-                supported: FORMAT,
-            });
-        }
-        if body.get(16..32) != Some(&store_id[..]) {
-            return Err(StoreError::ForeignStore { file: name.clone() });
-        }
-        if word(32) != index.0 {
-            return Err(damage(32, "log index of a snapshot"));
-        }
-        let content = read_chunks(&*file, &name, len, own_crc(&header))?;
-        let mut source = Reader::new(&content);
-        let list = source
-            .bytes()
-            .map_err(|_| damage(512, "list of topic segments"))?;
-        let topics = read_list(list).ok_or_else(|| damage(512, "list of topic segments"))?;
-        let mut rest = source.rest();
-        let machine = load(&mut rest, seed, host.cloned()).map_err(|error| match error {
+        let (file, len, header) = open(disk, store_id, index, &name)?;
+        Chunks::new(&*file, &name, len, &header).check()?;
+        let mut source = Chunks::new(&*file, &name, len, &header);
+        let list = source.framed()?;
+        let topics = read_list(&list).ok_or_else(|| damage(512, "list of topic segments"))?;
+        let machine = load(&mut source, seed, host.cloned()).map_err(|error| match error {
             SnapshotError::Version { found, known } => StoreError::NewerFormat {
                 file: name.clone(),
                 found,
@@ -248,18 +208,85 @@ impl Snapshot {
             },
             SnapshotError::ProgramNeeded => StoreError::ProgramsOff,
             SnapshotError::Program(why) => StoreError::ProgramUnable { why },
+            SnapshotError::Storage(_) => storage(error),
             _ => damage(512, "machine state"),
         })?;
-        if !rest.is_empty() || machine.applied() != IntentionOffset(word(48)) {
+        if !source.is_over()? || machine.applied() != IntentionOffset(word(&header, 48)) {
             return Err(damage(48, "machine state"));
         }
         Ok(Self {
             index,
-            term: word(40),
+            term: word(&header, 40),
             machine,
             topics,
         })
     }
+}
+
+/// Checks every byte of a snapshot; makes nothing of it.
+pub(crate) fn check(
+    disk: &dyn Disk,
+    store_id: [u8; 16],
+    index: LogIndex,
+) -> Result<(), StoreError> {
+    let name = path(index);
+    let (file, len, header) = open(disk, store_id, index, &name)?;
+    Chunks::new(&*file, &name, len, &header).check()
+}
+
+type Header = [u8; HEADER_BYTES];
+
+fn word(header: &Header, at: usize) -> u64 {
+    let bytes = header.get(at..at + 8).and_then(|b| b.first_chunk::<8>());
+    bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// Opens a snapshot and checks its header; returns its length too.
+fn open(
+    disk: &dyn Disk,
+    store_id: [u8; 16],
+    index: LogIndex,
+    name: &str,
+) -> Result<(Arc<dyn DiskFile>, u64, Header), StoreError> {
+    let damage = |position, what| StoreError::damage(name, position, what, 0);
+    let file = disk
+        .open(name, OpenMode::Read)
+        .map_err(StoreError::io(IoVerb::Open, name))?;
+    let mut header = [0; HEADER_BYTES];
+    let len = file.len().map_err(StoreError::io(IoVerb::Read, name))?;
+    if len < HEADER_BYTES as u64 {
+        return Err(damage(len, "header of a snapshot"));
+    }
+    file.read_exact_at(&mut header, 0)
+        .map_err(StoreError::io(IoVerb::Read, name))?;
+    let (body, crc) = header.split_at(HEADER_BYTES - 4);
+    if crc != crc_fast::crc32_iscsi(body).to_le_bytes() || !body.starts_with(MAGIC) {
+        return Err(damage(0, "header of a snapshot"));
+    }
+    let format = u16::from_le_bytes([header[8], header[9]]);
+    let reserved = body
+        .get(10..16)
+        .into_iter()
+        .chain(body.get(56..))
+        .flatten()
+        .any(|b| *b != 0);
+    if format != FORMAT || reserved {
+        let file = name.to_owned();
+        return Err(StoreError::NewerFormat {
+            file,
+            found: format,
+            supported: FORMAT,
+        });
+    }
+    if body.get(16..32) != Some(&store_id[..]) {
+        return Err(StoreError::ForeignStore {
+            file: name.to_owned(),
+        });
+    }
+    if word(&header, 32) != index.0 {
+        return Err(damage(32, "log index of a snapshot"));
+    }
+    Ok((file, len, header))
 }
 
 fn load(
@@ -320,7 +347,7 @@ fn storage(error: SnapshotError) -> StoreError {
     }
 }
 
-fn own_crc(header: &[u8; HEADER_BYTES]) -> u32 {
+fn own_crc(header: &Header) -> u32 {
     header
         .last_chunk::<4>()
         .map_or(0, |crc| u32::from_le_bytes(*crc))
@@ -400,50 +427,141 @@ impl SnapshotSink for ChunkWriter<'_> {
     }
 }
 
-/// The joined content of all chunks, every checksum checked.
-fn read_chunks(
-    file: &dyn DiskFile,
-    name: &str,
+/// The content of a snapshot, chunk by chunk. Each chunk is checked before
+/// it is handed out; one of them is in memory.
+struct Chunks<'a> {
+    file: &'a dyn DiskFile,
+    name: &'a str,
     len: u64,
-    mut before: u32,
-) -> Result<Vec<u8>, StoreError> {
-    let damage = |position: usize, what| StoreError::damage(name, position as u64, what, 0);
-    let size = usize::try_from(len).map_err(|_| damage(0, "a snapshot that fits memory"))?;
-    let mut bytes = Vec::new();
-    if bytes.try_reserve_exact(size).is_err() {
-        return Err(damage(0, "a snapshot that fits memory"));
-    }
-    bytes.resize(size, 0);
-    file.read_exact_at(&mut bytes, 0)
-        .map_err(StoreError::io(IoVerb::Read, name))?;
-    let mut content = Vec::with_capacity(size);
-    let mut at = HEADER_BYTES;
-    for number in 0.. {
-        let head = bytes
-            .get(at..at + 8)
-            .and_then(|head| head.first_chunk::<8>());
-        let [l0, l1, l2, l3, crc @ ..] = head.ok_or_else(|| damage(at, "a chunk"))?;
-        let chunk_len = u32::from_le_bytes([*l0, *l1, *l2, *l3]);
-        let stored = if chunk_len == 0 {
-            8
-        } else {
-            chunk_len as usize
-        };
-        let chunk = bytes
-            .get(at + 8..at + 8 + stored)
-            .ok_or_else(|| damage(at, "a chunk"))?;
-        before = chunk_crc(before, number, chunk_len, chunk);
-        if stored > CHUNK_BYTES || before.to_le_bytes() != *crc {
-            return Err(damage(at, "checksum of a chunk"));
+    position: u64,
+    number: u64,
+    before: u32,
+    /// Bytes of content in the chunks so far.
+    content: u64,
+    chunk: Vec<u8>,
+    /// Bytes of `chunk` that were taken.
+    taken: usize,
+    ended: bool,
+}
+
+impl<'a> Chunks<'a> {
+    fn new(file: &'a dyn DiskFile, name: &'a str, len: u64, header: &Header) -> Self {
+        Self {
+            file,
+            name,
+            len,
+            position: HEADER_BYTES as u64,
+            number: 0,
+            before: own_crc(header),
+            content: 0,
+            chunk: Vec::new(),
+            taken: 0,
+            ended: false,
         }
-        at += 8 + stored;
-        if chunk_len == 0 {
-            if chunk != (content.len() as u64).to_le_bytes() || at != size {
-                return Err(damage(at, "end of a snapshot"));
+    }
+
+    fn damage(&self, what: &'static str) -> StoreError {
+        StoreError::damage(self.name, self.position, what, 0)
+    }
+
+    /// Reads the next chunk; false at the end of the file.
+    fn advance(&mut self) -> Result<bool, StoreError> {
+        if self.ended {
+            return Ok(false);
+        }
+        let left = self.len - self.position;
+        if left < 8 {
+            return Err(self.damage("a chunk"));
+        }
+        let mut head = [0; 8];
+        let read = self.file.read_exact_at(&mut head, self.position);
+        read.map_err(StoreError::io(IoVerb::Read, self.name))?;
+        let [l0, l1, l2, l3, crc @ ..] = head;
+        let len = u32::from_le_bytes([l0, l1, l2, l3]);
+        let stored = if len == 0 { 8 } else { len as usize };
+        if left - 8 < stored as u64 {
+            return Err(self.damage("a chunk"));
+        }
+        if stored > CHUNK_BYTES {
+            return Err(self.damage("checksum of a chunk"));
+        }
+        self.chunk.resize(stored, 0);
+        let read = self.file.read_exact_at(&mut self.chunk, self.position + 8);
+        read.map_err(StoreError::io(IoVerb::Read, self.name))?;
+        self.before = chunk_crc(self.before, self.number, len, &self.chunk);
+        if self.before.to_le_bytes() != crc {
+            return Err(self.damage("checksum of a chunk"));
+        }
+        self.taken = 0;
+        self.number += 1;
+        self.position += 8 + stored as u64;
+        self.ended = len == 0;
+        if self.ended {
+            if self.chunk != self.content.to_le_bytes() || self.position != self.len {
+                return Err(self.damage("end of a snapshot"));
             }
-            return Ok(content);
+            self.chunk.clear();
+            return Ok(false);
         }
-        content.extend_from_slice(chunk);
+        self.content += stored as u64;
+        Ok(true)
     }
-    Err(damage(at, "end of a snapshot"))
+
+    /// Reads and checks the file to its end, as a whole.
+    fn check(mut self) -> Result<(), StoreError> {
+        while self.advance()? {}
+        Ok(())
+    }
+
+    fn fill(&mut self, mut buffer: &mut [u8]) -> Result<(), StoreError> {
+        while !buffer.is_empty() {
+            let there = self.chunk.get(self.taken..).unwrap_or_default();
+            if there.is_empty() {
+                if !self.advance()? {
+                    return Err(self.damage("more bytes of the snapshot"));
+                }
+                continue;
+            }
+            let len = there.len().min(buffer.len());
+            let (now, later) = buffer.split_at_mut(len);
+            now.copy_from_slice(there.get(..len).unwrap_or_default());
+            self.taken += len;
+            buffer = later;
+        }
+        Ok(())
+    }
+
+    /// Bytes with their length before them.
+    fn framed(&mut self) -> Result<Vec<u8>, StoreError> {
+        let mut number = Vec::new();
+        let len = loop {
+            let mut byte = [0];
+            self.fill(&mut byte)?;
+            number.extend_from_slice(&byte);
+            match Reader::new(&number).varint() {
+                Ok(len) => break len,
+                Err(_) if number.len() < VARINT_BYTES_MAX => {}
+                Err(_) => return Err(self.damage("a length")),
+            }
+        };
+        if len > self.len {
+            return Err(self.damage("a length"));
+        }
+        let len = usize::try_from(len).map_err(|_| self.damage("a length"))?;
+        let mut bytes = vec![0; len];
+        self.fill(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Whether all content was taken, and the end is as written.
+    fn is_over(&mut self) -> Result<bool, StoreError> {
+        Ok(self.taken == self.chunk.len() && !self.advance()?)
+    }
+}
+
+impl SnapshotSource for Chunks<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<(), SnapshotError> {
+        self.fill(buffer)
+            .map_err(|error| SnapshotError::Storage(Box::new(error)))
+    }
 }

@@ -23,6 +23,7 @@ use crate::log::LogIndex;
 use crate::options::{Durability, OpenOptions};
 use crate::permit::Single;
 use crate::proposal::Proposal;
+use crate::purge::ReadBack;
 use crate::queue::{Shut, Tell};
 use crate::recovery::{OpenReport, recover};
 use crate::scan::KeyOrder;
@@ -36,6 +37,7 @@ pub struct Store {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) report: OpenReport,
     pub(crate) maintenance: Arc<Single>,
+    pub(crate) read_back: Arc<ReadBack>,
     pub(crate) orders: Mutex<Vec<Option<Arc<Mutex<KeyOrder>>>>>,
     pub(crate) upkeep: Upkeep,
     /// One claim of a group at a time.
@@ -122,6 +124,10 @@ pub struct Stats {
     pub applied_index: u64,
     /// Newest log entry known to be synced.
     pub durable_index: u64,
+    /// Newest log entry that was purged.
+    pub purged_index: u64,
+    /// Bytes of the files of the log.
+    pub log_bytes: u64,
 }
 
 impl Store {
@@ -154,6 +160,7 @@ impl Store {
         let (committer, report) = recover(Arc::clone(&disk), options)?;
         let engine = Arc::clone(&committer.engine);
         let maintenance = committer.maintenance();
+        let read_back = Arc::clone(&committer.read_back);
         let thread = std::thread::Builder::new()
             .name("weir-commit".into())
             .spawn(move || committer.run())
@@ -163,6 +170,7 @@ impl Store {
             disk,
             report,
             maintenance,
+            read_back,
             orders: Mutex::default(),
             upkeep: Upkeep::new(options.cursor_flush, options.retention_every),
             turns: Turns::default(),
@@ -496,6 +504,8 @@ impl Store {
             derived_write_errors: counters.derived_write_errors.get(),
             applied_index: counters.applied_index.get(),
             durable_index: counters.durable_index.get(),
+            purged_index: counters.purged_index.get(),
+            log_bytes: counters.log_bytes.get(),
         }
     }
 

@@ -338,6 +338,8 @@ impl Remote {
                 "derived_write_errors" => &mut stats.derived_write_errors,
                 "applied_index" => &mut stats.applied_index,
                 "durable_index" => &mut stats.durable_index,
+                "purged_index" => &mut stats.purged_index,
+                "log_bytes" => &mut stats.log_bytes,
                 // Of a newer server.
                 _ => continue,
             };

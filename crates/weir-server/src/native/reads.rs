@@ -331,6 +331,8 @@ fn status(stats: &Stats) -> Vec<u8> {
         ("derived_write_errors", stats.derived_write_errors),
         ("applied_index", stats.applied_index),
         ("durable_index", stats.durable_index),
+        ("purged_index", stats.purged_index),
+        ("log_bytes", stats.log_bytes),
     ];
     let lines: Vec<String> = counts
         .iter()

@@ -12,7 +12,7 @@ use weir_store::disk::{Disk, SimDisk};
 use weir_store::{Durability, OpenOptions, Store};
 
 use crate::disks::{Gate, Op, PATIENCE};
-use crate::model::{Act, Expected, check_topic, script, with_intentions};
+use crate::model::{Act, Expected, Item, check_topic, script, with_intentions};
 use crate::world::{create, execute, options, put, state, times};
 
 /// What had happened when an image was taken.
@@ -279,16 +279,27 @@ fn sweep(seed: u64, len: usize, images: u64, level: Durability) -> usize {
         ..options()
     };
     let (items, acts) = script(seed, len);
+    sweep_acts(seed, (items, acts), images, &options, |_| {})
+}
+
+fn sweep_acts(
+    seed: u64,
+    (items, acts): (Vec<Item>, Vec<Act>),
+    images: u64,
+    options: &OpenOptions,
+    mut each: impl FnMut(&Image),
+) -> usize {
     let expected = Expected::of(items);
     let (sender, receiver) = mpsc::sync_channel(8);
     std::thread::scope(|scope| {
         let runner = scope.spawn(|| {
             let sender = sender;
-            run(seed, (&expected, &acts), &options, images, &sender);
+            run(seed, (&expected, &acts), options, images, &sender);
         });
         let mut count = 0;
         for image in receiver {
-            check(&image, &expected, &acts, &options);
+            each(&image);
+            check(&image, &expected, &acts, options);
             count += 1;
         }
         runner.join().unwrap();
@@ -321,6 +332,32 @@ fn weaker_levels_lose_a_tail_and_never_leave_a_hole() {
         count += sweep(seed, 36, 2, level);
     }
     assert!(count > 500, "the scripts do too little: {count}");
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_while_the_log_is_purged_by_itself() {
+    let options = OpenOptions {
+        log_segment_bytes: 8 << 10,
+        snapshot_log_bytes: 10 << 10,
+        log_keep_bytes: Some(0),
+        ..options()
+    };
+    let (mut purged, mut between) = (0, 0);
+    for seed in 70..70 + 2 * times() {
+        let (items, mut acts) = script(seed, 60);
+        // Nobody asks for a purge or a snapshot.
+        acts.retain(|act| !matches!(act, Act::CompactLog | Act::Checkpoint));
+        let count = sweep_acts(seed, (items, acts), 2, &options, |image| {
+            let logs = |path: &String| path.starts_with("log/0");
+            let Some(first) = image.disk.files().into_iter().find(logs) else {
+                return;
+            };
+            purged += u64::from(!first.ends_with("/00000000000000000001.log"));
+            between += u64::from(image.what.contains("(Remove log/"));
+        });
+        assert!(count > 500, "the script does too little: {count}");
+    }
+    assert!(purged > 100 && between > 5, "{purged}, {between}");
 }
 
 /// At levels that do not wait for a sync, the log syncs a full segment on a

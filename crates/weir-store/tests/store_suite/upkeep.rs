@@ -124,6 +124,85 @@ fn snapshots_come_by_themselves_with_the_log() {
     assert!(store.report().replayed_intentions < log + 250);
 }
 
+/// Bytes of the log's files.
+fn log_bytes(disk: &SimDisk) -> u64 {
+    let paths = disk.files().into_iter();
+    let log = paths.filter(|path| path.starts_with("log/"));
+    log.map(|path| {
+        disk.content(&path)
+            .map_or(0, |content| content.len() as u64)
+    })
+    .sum()
+}
+
+#[test]
+fn the_log_is_bounded_while_the_store_is_open() {
+    const SEGMENT: u64 = 32 << 10;
+    const SNAPSHOT: u64 = 64 << 10;
+    const KEEP: u64 = 96 << 10;
+    /// A batch with one record of 100 bytes takes one sector, a few more share
+    /// one: no call below writes more than this.
+    const STEP: u64 = 40 * 512;
+    let bounded = OpenOptions {
+        log_segment_bytes: SEGMENT,
+        snapshot_log_bytes: SNAPSHOT,
+        log_keep_bytes: Some(KEEP),
+        ..options()
+    };
+    let disk = SimDisk::new();
+    let store = Store::open_disk(Arc::new(disk.clone()), &bounded).unwrap();
+    create(&store, "t");
+    // Entries since the older snapshot, the segment that begins before them, and
+    // the one whose space is reserved; or what has to stay, rounded up.
+    let bound = (2 * (SNAPSHOT + STEP)).max(KEEP) + 3 * SEGMENT;
+    let mut most = 0;
+    for part in 0..200 {
+        fill(&store, "t", part * 40, part * 40 + 40);
+        // A snapshot that is due begins before this, and ends before that.
+        store.sync().unwrap();
+        store.retain(None).unwrap();
+        let bytes = log_bytes(&disk);
+        assert!(bytes <= bound, "{bytes} of {bound} after {part} parts");
+        most = most.max(bytes);
+    }
+    assert!(most >= KEEP, "{most}: less than what has to stay");
+    let stats = store.stats();
+    assert!(stats.snapshots > 10, "{stats:?}");
+    assert!(0 < stats.purged_index && stats.purged_index < stats.applied_index);
+    let (wanted, digest) = (state(&store), store.digest());
+    store.close().unwrap();
+    let store = Store::open_disk(Arc::new(disk), &bounded).unwrap();
+    assert_eq!((state(&store), store.digest()), (wanted, digest));
+    assert_eq!(store.stats().purged_index, stats.purged_index);
+}
+
+#[test]
+fn a_block_that_cannot_be_read_back_keeps_the_log() {
+    let bounded = OpenOptions {
+        snapshot_log_bytes: u64::MAX,
+        log_keep_bytes: Some(0),
+        ..options()
+    };
+    let disk = SimDisk::new();
+    let store = Store::open_disk(Arc::new(disk.clone()), &bounded).unwrap();
+    create(&store, "t");
+    fill(&store, "t", 0, 1_000);
+    store.checkpoint().unwrap();
+    disk.flip("topics/00000000/0000000001.seg", 200, 3);
+    fill(&store, "t", 1_000, 1_100);
+    store.checkpoint().unwrap();
+    assert_eq!(store.stats().purged_index, 0);
+    let (keys, digest) = (store.topic("t").unwrap().keys, store.digest());
+    store.close().unwrap();
+    // The log has everything that the block had.
+    let store = Store::open_disk(Arc::new(disk), &bounded).unwrap();
+    assert_eq!(
+        (store.topic("t").unwrap().keys, store.digest()),
+        (keys, digest)
+    );
+    assert_eq!(records(&store, "t").len(), 1_101);
+}
+
 /// A store that is writing a snapshot in the background, held in its middle.
 fn held_checkpoint(disk: &SimDisk) -> (Gate, Arc<Store>) {
     let gate = Gate::new(disk.clone());

@@ -1,0 +1,103 @@
+//! Purges the log after a snapshot, so that it does not grow for ever.
+//!
+//! Two snapshots are kept. The log goes up to the older one, in whole segments,
+//! and keeps at least `OpenOptions::log_keep_bytes`. So the newest snapshot can
+//! be lost and the state still be derived.
+//!
+//! Invariants: purged ≤ snapshot ≤ applied ≤ last (I3); nothing is purged before
+//! both snapshots, and every block that they list, were read from disk and
+//! checked.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use weir_core::TopicId;
+
+use crate::commit::Committer;
+use crate::error::StoreError;
+use crate::hands::Hands;
+use crate::lock_ext::{LockExt, RwLockExt};
+use crate::log::LogIndex;
+use crate::permit::Permit;
+use crate::snapshot;
+use crate::topic::block::HEADER_BYTES;
+use crate::topic::files::{BlockRef, Home, TopicFiles};
+
+/// How far each topic segment was read back since the store was opened. A
+/// segment is only appended to, and its number is never used again.
+#[derive(Debug, Default)]
+pub(crate) struct ReadBack(Mutex<BTreeMap<(TopicId, u32), u64>>);
+
+/// Where a block ends, by its segment; `None` while it is only in memory.
+fn end_of(files: &TopicFiles, block: &BlockRef) -> Option<((TopicId, u32), u64)> {
+    let Home::File(segment, position) = &block.home else {
+        return None;
+    };
+    let end = position + HEADER_BYTES as u64 + u64::from(block.bytes);
+    Some(((files.id, segment.number), end))
+}
+
+impl Committer {
+    /// Purges the log up to an entry.
+    pub(crate) fn purge(&mut self, through: LogIndex) -> Result<(), StoreError> {
+        let purged = self.log.purge_through(through);
+        purged.map_err(|error| self.fail(error))?;
+        let counters = &self.engine.counters;
+        counters.purged_index.set(through.0);
+        counters.log_bytes.set(self.log.stats().bytes);
+        Ok(())
+    }
+}
+
+impl Hands {
+    /// Purges the log before the older one of the snapshots that are kept, if
+    /// a segment goes by that.
+    pub(crate) fn purge_log(&self, permit: &Permit) -> Result<(), StoreError> {
+        let snapshots = snapshot::list(&*self.disk)?;
+        let [_, .., older] = snapshots.as_slice() else {
+            return Ok(());
+        };
+        let older = *older;
+        let through = self.ask_at_once(move |committer| {
+            let keep_bytes = committer.log_keep_bytes?;
+            committer.log.purgeable_through(older, keep_bytes)
+        })?;
+        let Some(through) = through else {
+            return Ok(());
+        };
+        for index in snapshots {
+            snapshot::check(&*self.disk, self.engine.identity.store_id, index)?;
+        }
+        self.read_back_blocks(permit)?;
+        self.ask_at_once(move |committer| committer.purge(through))?
+    }
+
+    /// Reads every block from disk that was not read back before.
+    fn read_back_blocks(&self, _permit: &Permit) -> Result<(), StoreError> {
+        let topics = self.engine.topics.read_ok().clone();
+        let mut found = BTreeMap::new();
+        for files in &topics {
+            let blocks = files.contents.read_ok().blocks.clone();
+            for block in &blocks {
+                let Some((segment, end)) = end_of(files, block) else {
+                    continue;
+                };
+                let before = self.read_back.0.lock_ok().get(&segment).copied();
+                if before.is_none_or(|before| before < end) {
+                    files.load(block)?;
+                }
+                found.insert(segment, end);
+            }
+        }
+        *self.read_back.0.lock_ok() = found;
+        Ok(())
+    }
+
+    /// Reads a snapshot and every block from disk, before they become the only
+    /// copy.
+    pub(crate) fn read_back(&self, index: LogIndex, permit: &Permit) -> Result<(), StoreError> {
+        snapshot::check(&*self.disk, self.engine.identity.store_id, index)?;
+        self.read_back.0.lock_ok().clear();
+        self.read_back_blocks(permit)
+    }
+}
