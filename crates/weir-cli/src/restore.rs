@@ -85,11 +85,11 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
             ))
             .into());
     }
-    let report = verify::check(&args.backup)?;
+    let report = verify::check(&args.backup, caller.quiet)?;
     verify::sound(&args.backup, &report)?;
     let mut copied = Copied::default();
     copy(&args.backup, &partial, 0, &mut copied).map_err(failed)?;
-    let report = verify::check(&partial)?;
+    let report = verify::check(&partial, caller.quiet)?;
     verify::sound(&partial, &report)?;
     place_it(&partial, &args.target).map_err(failed)?;
     let weir = place::open_at(

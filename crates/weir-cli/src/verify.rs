@@ -3,15 +3,19 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use weir::{ErrorCode, Finding, Severity, VerifyReport};
+use weir::{ErrorCode, Finding, Severity, VerifyProgress, VerifyReport};
 
 use crate::bytes::json_string;
 use crate::cli::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::place;
 use crate::report::{Failure, note};
+
+/// Time between two lines about the progress of a check.
+const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -53,6 +57,11 @@ pub(crate) const FIELDS: &[Field] = &[
         "list",
         "what is wrong: severity, file, position, what; worst first",
     ),
+    field(
+        "left_out",
+        "number",
+        "findings beyond 1,000, which are not listed",
+    ),
 ];
 
 /// Carries out `weir verify`.
@@ -68,7 +77,7 @@ pub(crate) fn run(caller: &Caller, args: &VerifyArgs) -> anyhow::Result<ExitCode
             "check one topic from here: `weir topic verify NAME`; the files, where they are: `--at DIR`",
         )?),
     };
-    let report = check(at)?;
+    let report = check(at, caller.quiet)?;
     let findings = report
         .findings
         .iter()
@@ -87,6 +96,7 @@ pub(crate) fn run(caller: &Caller, args: &VerifyArgs) -> anyhow::Result<ExitCode
             Cell::Text(Cow::Owned(digest.to_string()))
         }),
         Cell::Many(findings.collect()),
+        Cell::Count(report.left_out),
     ])?;
     out.finish()?;
     sound(at, &report)?;
@@ -100,9 +110,18 @@ pub(crate) fn run(caller: &Caller, args: &VerifyArgs) -> anyhow::Result<ExitCode
 }
 
 /// Checks the store in a directory.
-pub(crate) fn check(at: &Path) -> anyhow::Result<VerifyReport> {
+pub(crate) fn check(at: &Path, quiet: bool) -> anyhow::Result<VerifyReport> {
     let what = || format!("cannot check the store in {}", at.display());
-    Ok(weir::verify(at).map_err(|error| Failure::store(what(), &error).tool())?)
+    let mut next = Instant::now() + PROGRESS_EVERY;
+    let mut watch = |progress: VerifyProgress| {
+        if Instant::now() >= next {
+            next = Instant::now() + PROGRESS_EVERY;
+            let (done, total) = (progress.done_bytes >> 20, progress.total_bytes >> 20);
+            note(quiet, &format!("checked {done} of about {total} MiB"));
+        }
+    };
+    let report = weir::verify_watched(at, &mut watch);
+    Ok(report.map_err(|error| Failure::store(what(), &error).tool())?)
 }
 
 /// An error unless the store is sound.
@@ -111,7 +130,7 @@ pub(crate) fn sound(at: &Path, report: &VerifyReport) -> anyhow::Result<()> {
         .findings
         .iter()
         .filter(|found| found.severity == Severity::Damage);
-    let count = worst.clone().count();
+    let count = worst.clone().count() as u64 + report.left_out;
     match worst.into_iter().next() {
         None => Ok(()),
         Some(first) => {

@@ -57,4 +57,6 @@ pub use store::{ProgramInfo, Stats, Store, TopicInfo};
 pub use topic::compact::TopicCompactReport;
 pub use topic::reader::wire::PageBuilder;
 pub use topic::reader::{Changed, Page, Records, TopicReader};
-pub use verify::{Finding, Severity, VerifyReport, verify, verify_disk, verify_with};
+pub use verify::{
+    FINDINGS_MAX, Finding, Severity, VerifyProgress, VerifyReport, verify, verify_disk, verify_with,
+};

@@ -28,6 +28,7 @@ use std::thread::JoinHandle;
 pub use self::options::LogOptions;
 pub use self::reader::{Entry, LogReader, LogReaders};
 pub use self::recover::{Cut, Recovery};
+pub(crate) use self::verify::verify_watched;
 pub use self::verify::{Finding, Severity, VerifyReport, read_only, verify};
 
 use self::format::{

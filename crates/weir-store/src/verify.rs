@@ -1,5 +1,8 @@
 //! Checking a closed store: every checksum of every file, and whether what is
 //! derived agrees with the log. Changes nothing.
+//!
+//! Memory: one state at a time (keys, sessions, states of programs), as an open
+//! needs it, and a few blocks; nothing in proportion to log or topics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,7 +21,12 @@ use crate::log::{self, LogIndex, LogReaders};
 use crate::snapshot::{self, Snapshot};
 use crate::topic::block::{BlockCursor, HEADER_BYTES, Header, Place};
 use crate::topic::files::{directory, parse_directory, parse_segment, path as segment_path};
-use crate::topic::writer::SegmentEntry;
+use crate::topic::writer::{SegmentEntry, SegmentList};
+
+/// Findings that a report lists; the others are counted.
+pub const FINDINGS_MAX: usize = 1_000;
+/// Bytes between two reports of progress.
+const PROGRESS_BYTES: u64 = 1 << 20;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,8 +55,10 @@ pub struct Finding {
 /// Result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// Everything that was found, worst first.
+    /// What was found, worst first; at most [`FINDINGS_MAX`].
     pub findings: Vec<Finding>,
+    /// Findings beyond that, each no worse than those listed.
+    pub left_out: u64,
     /// Files read.
     pub files: u64,
     /// Bytes read.
@@ -82,12 +92,21 @@ impl VerifyReport {
 
     fn add(&mut self, severity: Severity, file: &str, position: u64, what: &str) {
         let (file, what) = (file.to_owned(), what.to_owned());
-        self.findings.push(Finding {
+        let finding = Finding {
             severity,
             file,
             position,
             what,
-        });
+        };
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(finding);
+            return;
+        }
+        self.left_out += 1;
+        let least = self.findings.iter_mut().min_by_key(|known| known.severity);
+        if let Some(least) = least.filter(|known| known.severity < severity) {
+            *least = finding;
+        }
     }
 
     /// Takes an error about content as a finding; others are passed on.
@@ -131,16 +150,45 @@ impl VerifyReport {
 /// Only when it cannot be read at all (no store, locked, not permitted); what
 /// is wrong with a store that can be read is in the report.
 pub fn verify(directory: &Path) -> Result<VerifyReport, StoreError> {
-    verify_with(directory, None)
+    verify_with(directory, None, &mut |_| {})
 }
 
-/// The same for a store whose topics may have programs, which run on `host`.
+/// How far a check has got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VerifyProgress {
+    /// Bytes read and checked.
+    pub done_bytes: u64,
+    /// Bytes to read; the log counts twice, because it is read once to check
+    /// it and once to apply it.
+    pub total_bytes: u64,
+}
+
+/// The caller who hears of progress.
+struct Watch<'a> {
+    progress: VerifyProgress,
+    told_bytes: u64,
+    each: &'a mut dyn FnMut(VerifyProgress),
+}
+
+impl Watch<'_> {
+    fn add(&mut self, bytes: u64) {
+        self.progress.done_bytes += bytes;
+        if self.progress.done_bytes >= self.told_bytes + PROGRESS_BYTES {
+            self.told_bytes = self.progress.done_bytes;
+            (self.each)(self.progress);
+        }
+    }
+}
+
+/// Checks a store whose topics may have programs, which run on `host`. Calls
+/// `watch` about once for each MiB that was checked.
 ///
 /// # Errors
 /// As [`verify`]; `ProgramsOff` without a host.
 pub fn verify_with(
     directory: &Path,
     host: Option<&Arc<dyn ProgramHost>>,
+    watch: &mut dyn FnMut(VerifyProgress),
 ) -> Result<VerifyReport, StoreError> {
     if !directory.is_dir() {
         return Err(StoreError::Missing { what: "store" });
@@ -163,19 +211,46 @@ pub fn verify_with(
         }
         lock => Some(lock?),
     };
-    verify_disk_with(&(Arc::new(disk) as Arc<dyn Disk>), host)
+    verify_disk_with(&(Arc::new(disk) as Arc<dyn Disk>), host, watch)
 }
 
 /// The same on any disk.
 pub fn verify_disk(disk: &Arc<dyn Disk>) -> Result<VerifyReport, StoreError> {
-    verify_disk_with(disk, None)
+    verify_disk_with(disk, None, &mut |_| {})
+}
+
+/// Bytes of the files that are read, the log's twice.
+fn total_bytes(disk: &dyn Disk) -> Result<u64, StoreError> {
+    let list = |dir: &str| disk.list(dir).map_err(StoreError::io(IoVerb::List, dir));
+    let mut directories = vec![("log".to_owned(), 2), (snapshot::DIRECTORY.to_owned(), 1)];
+    for name in list("topics")? {
+        directories.push((format!("topics/{name}"), 1));
+    }
+    let mut total = 0;
+    for (dir, times) in directories {
+        // What cannot be opened is a finding later.
+        for name in list(&dir).unwrap_or_default() {
+            let file = disk.open(&format!("{dir}/{name}"), OpenMode::Read);
+            total += times * file.and_then(|file| file.len()).unwrap_or(0);
+        }
+    }
+    Ok(total)
 }
 
 fn verify_disk_with(
     disk: &Arc<dyn Disk>,
     host: Option<&Arc<dyn ProgramHost>>,
+    each: &mut dyn FnMut(VerifyProgress),
 ) -> Result<VerifyReport, StoreError> {
     let mut report = VerifyReport::default();
+    let mut watch = Watch {
+        progress: VerifyProgress {
+            done_bytes: 0,
+            total_bytes: total_bytes(&**disk)?,
+        },
+        told_bytes: 0,
+        each,
+    };
     let read = Identity::read(&**disk, identity::PATH);
     let Some(found) = report.take(Severity::Damage, identity::PATH, read)? else {
         return Ok(report);
@@ -185,7 +260,8 @@ fn verify_disk_with(
         return Ok(report);
     };
     report.files += 1;
-    let log = log::verify(disk, &identity.store_id)?;
+    let log = log::verify_watched(disk, &identity.store_id, &mut |bytes| watch.add(bytes))?;
+    report.left_out += log.left_out;
     report.files += log.segments + 1;
     report.bytes += log.bytes;
     let readers = log::read_only(disk, &identity.store_id);
@@ -210,7 +286,7 @@ fn verify_disk_with(
     } else {
         Severity::Damage
     };
-    let snapshots = read_snapshots(&**disk, &identity, derived, host, &mut report)?;
+    let snapshots = read_snapshots(&**disk, &identity, derived, host, &mut report, &mut watch)?;
     if let Some(readers) = readers.as_ref().filter(|_| !whole)
         && !snapshots
             .iter()
@@ -224,14 +300,25 @@ fn verify_disk_with(
             "no snapshot where the log begins",
         );
     }
-    topics(&**disk, &identity, snapshots.first(), derived, &mut report)?;
+    let newest = snapshots.first();
+    topics(&**disk, &identity, newest, derived, &mut report, &mut watch)?;
     if let Some(readers) = &readers {
-        replay(&snapshots, readers, host, &mut report)?;
+        let base = (&**disk, identity.store_id, host);
+        replay(base, &snapshots, readers, &mut report, &mut watch)?;
     }
+    (watch.each)(watch.progress);
     report
         .findings
         .sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     Ok(report)
+}
+
+/// What is kept of a snapshot that was checked.
+struct Checked {
+    index: LogIndex,
+    digest: Digest,
+    /// Of the newest one only.
+    topics: Vec<(TopicId, SegmentList)>,
 }
 
 fn read_snapshots(
@@ -240,14 +327,29 @@ fn read_snapshots(
     derived: Severity,
     host: Option<&Arc<dyn ProgramHost>>,
     report: &mut VerifyReport,
-) -> Result<Vec<Snapshot>, StoreError> {
+    watch: &mut Watch<'_>,
+) -> Result<Vec<Checked>, StoreError> {
     let mut found = Vec::new();
     for (age, index) in snapshot::list(disk)?.into_iter().enumerate() {
         report.files += 1;
         // An older snapshot is only a second copy.
         let severity = if age == 0 { derived } else { Severity::Derived };
+        let path = snapshot::path(index);
         let read = Snapshot::read(disk, identity.store_id, index, 0, host);
-        found.extend(report.take(severity, &snapshot::path(index), read)?);
+        let file = disk.open(&path, OpenMode::Read);
+        watch.add(file.and_then(|file| file.len()).unwrap_or(0));
+        let Some(snapshot) = report.take(severity, &path, read)? else {
+            continue;
+        };
+        found.push(Checked {
+            index,
+            digest: snapshot.machine.digest(),
+            topics: if found.is_empty() {
+                snapshot.topics
+            } else {
+                Vec::new()
+            },
+        });
     }
     Ok(found)
 }
@@ -257,9 +359,10 @@ fn read_snapshots(
 fn topics(
     disk: &dyn Disk,
     identity: &Identity,
-    snapshot: Option<&Snapshot>,
+    snapshot: Option<&Checked>,
     derived: Severity,
     report: &mut VerifyReport,
+    watch: &mut Watch<'_>,
 ) -> Result<(), StoreError> {
     let mut listed = BTreeMap::new();
     for (id, list) in snapshot.map(|s| s.topics.as_slice()).unwrap_or_default() {
@@ -270,7 +373,7 @@ fn topics(
         );
     }
     for ((id, number), entry) in &listed {
-        let read = segment(disk, identity, (*id, *number), Some(entry), report);
+        let read = segment(disk, identity, (*id, *number), Some(entry), report, watch);
         report.take(derived, &segment_path(*id, *number), read)?;
     }
     let list = |dir: &str| disk.list(dir).map_err(StoreError::io(IoVerb::List, dir));
@@ -286,7 +389,7 @@ fn topics(
                 continue;
             };
             if !listed.contains_key(&(id, number)) {
-                let read = segment(disk, identity, (id, number), None, report);
+                let read = segment(disk, identity, (id, number), None, report, watch);
                 report.take(Severity::Derived, &segment_path(id, number), read)?;
             }
         }
@@ -319,6 +422,7 @@ fn segment(
     (id, number): (TopicId, u32),
     listed: Option<&SegmentEntry>,
     report: &mut VerifyReport,
+    watch: &mut Watch<'_>,
 ) -> Result<(), StoreError> {
     let path = segment_path(id, number);
     let file = disk
@@ -365,6 +469,7 @@ fn segment(
         if last != header.last {
             return Err(damage("last record of a block"));
         }
+        watch.add(HEADER_BYTES as u64 + u64::from(header.bytes));
         position = at + u64::from(header.bytes);
         let entry = seen.unwrap_or(SegmentEntry {
             number,
@@ -396,10 +501,11 @@ fn segment(
 
 /// Applies the log and compares with every snapshot on the way.
 fn replay(
-    snapshots: &[Snapshot],
+    (disk, store_id, host): (&dyn Disk, [u8; 16], Option<&Arc<dyn ProgramHost>>),
+    snapshots: &[Checked],
     readers: &LogReaders,
-    host: Option<&Arc<dyn ProgramHost>>,
     report: &mut VerifyReport,
+    watch: &mut Watch<'_>,
 ) -> Result<(), StoreError> {
     struct Nothing;
     impl ConsequenceSink for Nothing {
@@ -413,14 +519,17 @@ fn replay(
         .find(|snapshot| snapshot.index.next() >= first);
     let (mut machine, mut index) = match base {
         _ if first <= LogIndex(1) => (Machine::new(1).with_host(host.cloned()), LogIndex::ZERO),
-        Some(snapshot) => (snapshot.machine.clone(), snapshot.index),
+        Some(snapshot) => {
+            let read = Snapshot::read(disk, store_id, snapshot.index, 0, host)?;
+            (read.machine, snapshot.index)
+        }
         None => return Ok(()),
     };
     let mut reader = readers.reader(index.next());
     let mut outcomes = Outcomes::default();
     loop {
         if let Some(snapshot) = snapshots.iter().find(|snapshot| snapshot.index == index)
-            && snapshot.machine.digest() != machine.digest()
+            && snapshot.digest != machine.digest()
         {
             let what = "not the state that the log leads to";
             report.add(Severity::Damage, &snapshot::path(index), 512, what);
@@ -430,6 +539,7 @@ fn replay(
             break;
         };
         report.entries += 1;
+        watch.add(log::batch_bytes(entry.payload.len()));
         let applied = Batch::read(&entry.payload, entry.term)
             .map_err(Into::into)
             .and_then(|batch| machine.apply(&batch, &mut Nothing, &mut outcomes))

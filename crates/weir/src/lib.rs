@@ -90,7 +90,7 @@ pub use session::{Pending, Session};
 pub use topic::{Pages, ReadFrom, Topic};
 pub use value::Value;
 pub use verdict::Verdict;
-pub use weir::{Weir, verify};
+pub use weir::{Weir, verify, verify_watched};
 
 /// Checking and testing programs.
 #[cfg(feature = "programs")]
@@ -114,5 +114,5 @@ pub use weir_store::{
     Agreement, BackupReport, CompactReport, Durability, Finding, GroupInfo, History, Identity,
     KeyEntry, LogIndex, OpenOptions, OpenReport, OwnedRecord, Page, ProgramInfo, Proposal, Records,
     Replayed, RetainReport, SCAN_KEYS_MAX, Severity, Stats, Store, StoreError, TopicCompactReport,
-    TopicInfo, VerifyReport,
+    TopicInfo, VerifyProgress, VerifyReport,
 };

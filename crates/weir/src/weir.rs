@@ -7,7 +7,7 @@ use std::time::Duration;
 use weir_core::{ClientId, ErrorCode, Intention, ProgramHost, TopicName};
 use weir_store::{
     Durability, OpenOptions, ProgramInfo, Proposal, Stats, Store, StoreError, TopicInfo,
-    VerifyReport,
+    VerifyProgress, VerifyReport,
 };
 
 use crate::backend::Backend;
@@ -296,7 +296,18 @@ impl Weir {
 /// Only when it cannot be read at all (no store, locked, not permitted); what
 /// is wrong with a store that can be read is in the report.
 pub fn verify(directory: &Path) -> Result<VerifyReport, StoreError> {
-    weir_store::verify_with(directory, program_host().as_ref())
+    verify_watched(directory, &mut |_| {})
+}
+
+/// The same; `watch` is called about once for each MiB that was checked.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_watched(
+    directory: &Path,
+    watch: &mut dyn FnMut(VerifyProgress),
+) -> Result<VerifyReport, StoreError> {
+    weir_store::verify_with(directory, program_host().as_ref(), watch)
 }
 
 /// The engine of this process: one, so that a module is compiled once however

@@ -216,7 +216,12 @@ fn the_parity_script_survives_a_kill_between_any_two_steps() {
         digest = Some(store.digest());
     }
     store.close().unwrap();
-    let report = verify_with(dir.path(), Some(&(host as Arc<dyn ProgramHost>))).unwrap();
+    let report = verify_with(
+        dir.path(),
+        Some(&(host as Arc<dyn ProgramHost>)),
+        &mut |_| {},
+    )
+    .unwrap();
     assert!(report.is_clean() && report.digest == digest, "{report:?}");
 }
 

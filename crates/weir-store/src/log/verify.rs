@@ -20,6 +20,9 @@ use super::view::Shared;
 use crate::disk::{Disk, OpenMode};
 use crate::error::{IoVerb, StoreError};
 
+/// Findings that a report lists; the others are counted.
+const FINDINGS_MAX: usize = 1_000;
+
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
@@ -48,6 +51,8 @@ pub struct Finding {
 pub struct VerifyReport {
     /// Everything found, in the order of files.
     pub findings: Vec<Finding>,
+    /// Findings that are not listed, because there are too many.
+    pub left_out: u64,
     /// Segment files read.
     pub segments: u64,
     /// Valid batches read, marks included.
@@ -72,8 +77,18 @@ impl VerifyReport {
             severity,
         };
         let known = |other: &Finding| other.file == file && other.position == position;
-        if !self.findings.iter().any(known) {
+        if self.findings.iter().any(known) {
+            return;
+        }
+        if self.findings.len() < FINDINGS_MAX {
             self.findings.push(finding);
+            return;
+        }
+        self.left_out += 1;
+        let mut notes = self.findings.iter_mut();
+        let note = notes.find(|known| known.severity == Severity::Note);
+        if let Some(note) = note.filter(|_| severity == Severity::Damage) {
+            *note = finding;
         }
     }
 
@@ -116,12 +131,21 @@ impl VerifyReport {
 /// Reads every file of the log in `disk`, which no process has open for
 /// writing. Only failures of the disk are errors.
 pub fn verify(disk: &Arc<dyn Disk>, store_id: &[u8; 16]) -> Result<VerifyReport, StoreError> {
+    verify_watched(disk, store_id, &mut |_| {})
+}
+
+/// The same; `watch` hears of the bytes of each file that was checked.
+pub(crate) fn verify_watched(
+    disk: &Arc<dyn Disk>,
+    store_id: &[u8; 16],
+    watch: &mut dyn FnMut(u64),
+) -> Result<VerifyReport, StoreError> {
     let disk = &**disk;
     let mut report = VerifyReport::default();
     let files = report.take(sort_out(disk, store_id))?.flatten();
     let mut torn = None;
     if let Some(files) = &files
-        && let Some(analysis) = report.take(Analysis::of(disk, files))?
+        && let Some(analysis) = report.take(Analysis::to_read(disk, files))?
     {
         torn = analysis.cuts.first().and_then(|cut| {
             let segment = files.segments.get(cut.segment)?;
@@ -163,6 +187,7 @@ pub fn verify(disk: &Arc<dyn Disk>, store_id: &[u8; 16]) -> Result<VerifyReport,
             if let Some(segment) = report.take(open_segment(disk, sequence, store_id))? {
                 let behind = counted.iter().find(|other| other.first_sequence > sequence);
                 check_segment(disk, &segment, behind, torn, &mut report)?;
+                watch(segment.len);
             }
         } else if name.ends_with(BUILDING) {
             report.add(
@@ -193,7 +218,7 @@ pub fn read_only(
     let Some(files) = sort_out(&**disk, store_id)? else {
         return Ok(None);
     };
-    let analysis = Analysis::of(&**disk, &files)?;
+    let analysis = Analysis::to_read(&**disk, &files)?;
     Ok(Some(LogReaders {
         shared: Arc::new(Shared::new(Arc::clone(disk), analysis.view)),
     }))

@@ -29,4 +29,5 @@ mod model;
 mod retention;
 mod storm;
 mod upkeep;
+mod verify;
 mod world;

@@ -45,6 +45,8 @@ pub(crate) struct Analysis {
     pub(crate) proven_index: u64,
     pub(crate) proven_term: u64,
     pub(crate) unproven: VecDeque<Unproven>,
+    /// Whether they are kept: for those who repair, and nobody who only reads.
+    keeps_unproven: bool,
     /// The log ends in a torn batch.
     pub(crate) torn: bool,
     pub(crate) cuts: Vec<CutRange>,
@@ -65,12 +67,23 @@ impl Analysis {
                 .any(|batch| batch.header.kind.matters())
     }
 
-    /// Reads all segments.
+    /// Reads all segments, for a repair.
     pub(crate) fn of(disk: &dyn Disk, files: &Files) -> Result<Self, StoreError> {
+        Self::read(disk, files, true)
+    }
+
+    /// The same for a reader: without what is unproven, which would take memory
+    /// in proportion to the log where nothing waits for syncs.
+    pub(crate) fn to_read(disk: &dyn Disk, files: &Files) -> Result<Self, StoreError> {
+        Self::read(disk, files, false)
+    }
+
+    fn read(disk: &dyn Disk, files: &Files, keeps_unproven: bool) -> Result<Self, StoreError> {
         let Some(first) = files.segments.first() else {
             return Err(StoreError::damage("log", 0, "there is no segment", 0));
         };
         let mut this = Self::before(files, first);
+        this.keeps_unproven = keeps_unproven;
         for number in 0..files.segments.len() {
             if !this.read_segment(disk, &files.segments, number)? {
                 break;
@@ -98,6 +111,7 @@ impl Analysis {
             proven_index: last_index,
             proven_term: header.last_term,
             unproven: VecDeque::new(),
+            keeps_unproven: true,
             torn: false,
             cuts: Vec::new(),
             reset: None,
@@ -211,10 +225,12 @@ impl Analysis {
         self.last_kind = Some(header.kind);
         self.batches += 1;
         self.bytes += header.end() - header.position;
-        self.unproven.push_back(Unproven {
-            segment: number,
-            header: *header,
-        });
+        if self.keeps_unproven {
+            self.unproven.push_back(Unproven {
+                segment: number,
+                header: *header,
+            });
+        }
         match header.kind {
             Kind::Data => self
                 .view
