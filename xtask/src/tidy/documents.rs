@@ -52,10 +52,29 @@ pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result
             }
         }
     }
+    index(files, findings)?;
     if files.iter().any(|name| name == "CHANGELOG.md") {
         change_log(&tree::text("CHANGELOG.md")?, findings);
     } else {
         findings.wrong("CHANGELOG.md", "is missing");
+    }
+    Ok(())
+}
+
+/// The page that lists all others.
+const INDEX: &str = "docs/README.md";
+
+/// Every page of the documentation is linked from the index; of the decisions, the first one is.
+fn index(files: &[String], findings: &mut Findings) -> anyhow::Result<()> {
+    let text = tree::text(INDEX)?;
+    let linked: Vec<&str> = text.lines().flat_map(targets).collect();
+    for name in files.iter().filter(|name| tree::is(name, "md")) {
+        let Some(page) = name.strip_prefix("docs/") else {
+            continue;
+        };
+        if name != INDEX && !page.starts_with("decisions/") && !linked.contains(&page) {
+            findings.wrong(name, &format!("{INDEX} does not link to it"));
+        }
     }
     Ok(())
 }
