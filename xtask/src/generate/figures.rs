@@ -30,7 +30,12 @@ pub(super) fn make() -> anyhow::Result<String> {
         .split_once(MARKS.1)
         .context("the README has no end of figures")?;
     let mut records = Records::default();
-    let table = filled(&tree::text(TEMPLATE)?, &mut |reference| {
+    let template = tree::text(TEMPLATE)?;
+    let start = template
+        .find("\n|")
+        .context("lab/figures.md has no table")?
+        + 1;
+    let table = filled(&template[start..], &mut |reference| {
         records.figure(reference)
     })?;
     let machines = records.machines()?;
