@@ -567,36 +567,8 @@ impl<'a> Batch<'a> {
             client: ClientId::NONE,
             nonce: 0,
             topic: &[],
-            topic_at: 0,
         }
     }
-
-    /// Goes on where [`Items::mark`] was asked, in the same batch.
-    #[must_use]
-    pub fn items_from(&self, mark: &Mark) -> Items<'a> {
-        let topic = Reader::behind(self.items, mark.topic_at).rest();
-        Items {
-            reader: Reader::behind(self.items, mark.at),
-            left: mark.left,
-            index: mark.index,
-            client: mark.client,
-            nonce: mark.nonce,
-            topic: topic.get(..mark.topic_bytes).unwrap_or_default(),
-            topic_at: mark.topic_at,
-        }
-    }
-}
-
-/// A place between two items of a batch.
-#[derive(Clone, Copy, Debug)]
-pub struct Mark {
-    at: usize,
-    left: u32,
-    index: u32,
-    client: ClientId,
-    nonce: u64,
-    topic_at: usize,
-    topic_bytes: usize,
 }
 
 /// An item of a batch. Slices point into the batch.
@@ -759,8 +731,6 @@ pub struct Items<'a> {
     client: ClientId,
     nonce: u64,
     topic: &'a [u8],
-    /// Where it was read.
-    topic_at: usize,
 }
 
 impl<'a> Iterator for Items<'a> {
@@ -792,20 +762,6 @@ impl<'a> Iterator for Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// The place in front of the next item.
-    #[must_use]
-    pub fn mark(&self) -> Mark {
-        Mark {
-            at: self.reader.at(),
-            left: self.left,
-            index: self.index,
-            client: self.client,
-            nonce: self.nonce,
-            topic_at: self.topic_at,
-            topic_bytes: self.topic.len(),
-        }
-    }
-
     /// Number of items that come.
     #[must_use]
     pub fn left(&self) -> u32 {
@@ -852,7 +808,6 @@ impl<'a> Items<'a> {
         }
         if flags & flag::TOPIC != 0 {
             self.topic = r.short_bytes().map_err(|Short| "a topic name")?;
-            self.topic_at = r.at() - self.topic.len();
             if !self.topic.iter().copied().all(name_byte) {
                 return Err("a topic name");
             }

@@ -37,12 +37,16 @@ pub const ARGUMENT_BYTES_MAX: usize = 1 << 20;
 pub const REJECT_TEXT_BYTES_MAX: usize = 256;
 /// Bytes of a text that explains a verdict.
 pub const DETAIL_TEXT_BYTES_MAX: usize = 1024;
-/// Fuel of one call of a program, unless the topic's options say otherwise.
-pub const FUEL_DEFAULT: u64 = 10_000_000;
+/// Fuel of one call of a program, unless the topic's options say otherwise:
+/// some 0.5 ms of a fast machine (docs/decisions/0053).
+pub const FUEL_DEFAULT: u64 = 2_000_000;
+/// Fuel of one call that options may ask for, unless the operator of the store
+/// allows more: some 2.5 ms. Other topics wait while a call runs.
+pub const FUEL_ASKED_DEFAULT: u64 = 10_000_000;
 /// Fuel of a start, of an upgrade, and of all steps of a transaction together;
 /// that of one call if it is more.
 pub const START_FUEL: u64 = 100_000_000;
-/// Fuel that options may allow for one call.
+/// Fuel that options may allow for one call, whatever the operator allows.
 pub const FUEL_MAX: u64 = 1_000_000_000;
 /// Records of one intention by a program, unless the options say otherwise.
 pub const EMITS_DEFAULT: u64 = 1024;
@@ -141,6 +145,7 @@ pub const HOLD_GROUPS_MAX: usize = 16;
 /// Topic names that a store ever knows.
 pub const TOPICS_MAX: usize = 1 << 20;
 
+const _: () = assert!(FUEL_DEFAULT <= FUEL_ASKED_DEFAULT && FUEL_ASKED_DEFAULT <= FUEL_MAX);
 const _: () = assert!(BATCH_BYTES_MAX + ITEM_BYTES_MAX <= BATCH_BYTES_HARD_MAX);
 const _: () = assert!(CALL_ITEMS_MAX <= BATCH_ITEMS_MAX);
 const _: () = assert!(KEY_BYTES_DEFAULT <= KEY_BYTES_MAX);

@@ -6,10 +6,8 @@
 //! repeated nonce is answered and not executed (I6).
 
 mod change;
-pub mod deferred;
 pub mod groups;
 mod names;
-mod pace;
 mod programs;
 mod saved;
 mod snapshot;
@@ -17,7 +15,7 @@ mod start;
 mod view;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -35,10 +33,6 @@ use crate::record::{ConsequenceSink, RecordFlags, RecordKind};
 use crate::session::{Seen, SessionTable};
 use crate::topic::{Live, No, Topic, holds};
 use change::{change, emit};
-pub(crate) use deferred::Away;
-use deferred::{COSTLY_FUEL, Touches};
-use pace::Pace;
-pub use pace::{Costly, Slice, Watch};
 use programs::Codes;
 pub(crate) use programs::Running;
 pub use view::TopicView;
@@ -74,6 +68,24 @@ pub struct Applied {
     pub last: IntentionOffset,
 }
 
+/// How much of a batch [`Machine::apply_some`] applies in one piece.
+#[derive(Clone, Copy, Debug)]
+pub struct Portion {
+    /// Items, at most.
+    pub items_max: u32,
+    /// Ends after the item with which the programs of this portion have used
+    /// as much fuel.
+    pub fuel_max: u64,
+}
+
+impl Portion {
+    /// All that is left of a batch.
+    pub const WHOLE: Self = Self {
+        items_max: u32::MAX,
+        fuel_max: u64::MAX,
+    };
+}
+
 /// The state of a store's model. Cloning it takes time and memory linear in
 /// the number of keys, unless it was [frozen](Self::freeze), topics and sessions.
 #[derive(Clone, Debug)]
@@ -90,9 +102,6 @@ pub struct Machine {
     codes: Codes,
     /// Entries of all groups.
     pending: usize,
-    /// The newest intention before each batch that is deferred, and what that
-    /// touches, in their order.
-    settled: VecDeque<(IntentionOffset, Arc<Touches>)>,
     /// Intention that made the newest topic.
     newest: IntentionOffset,
 }
@@ -127,7 +136,6 @@ impl Machine {
             host: None,
             codes: Codes::default(),
             pending: 0,
-            settled: VecDeque::new(),
             newest: IntentionOffset::ZERO,
         }
     }
@@ -150,26 +158,6 @@ impl Machine {
     #[must_use]
     pub fn applied(&self) -> IntentionOffset {
         self.applied
-    }
-
-    /// Newest intention up to which every record is there: below
-    /// [`applied`](Self::applied) while a batch is [deferred](Self::defer).
-    #[must_use]
-    pub fn settled(&self) -> IntentionOffset {
-        self.settled
-            .front()
-            .map_or(self.applied, |(before, _)| *before)
-    }
-
-    /// The same for the records of one topic: whatever waits for others does
-    /// not count.
-    #[must_use]
-    pub fn settled_of(&self, topic: &str) -> IntentionOffset {
-        let id = self.by_name.get(topic).copied();
-        let mut parts = self.settled.iter();
-        parts
-            .find(|(_, touches)| touches.concerns(topic, id))
-            .map_or(self.applied, |(before, _)| *before)
     }
 
     /// The newest CREATE that a topic which lives came from; what has listed
@@ -218,100 +206,42 @@ impl Machine {
         outcomes: &mut Outcomes,
     ) -> Result<Applied, ApplyError> {
         let before = self.applied;
-        let no_limit = Slice {
-            items_max: u32::MAX,
-            fuel_max: u64::MAX,
-            stops: false,
-        };
         let mut items = batch.items();
-        self.apply_slice(batch, &mut items, &no_limit, &mut || 0, sink, outcomes)?;
+        self.apply_some(batch, &mut items, &Portion::WHOLE, sink, outcomes)?;
         Ok(Applied {
             executed: self.applied.0 - before.0,
             last: self.applied,
         })
     }
 
-    /// The same for some of a batch's items: takes them from `items` until
-    /// there are none, a limit of the slice is reached, or a call was
-    /// [costly](deferred::COSTLY_FUEL); then it says which one. The rest must
-    /// be applied before any other batch, or be [deferred](Self::defer).
-    ///
-    /// `watch` tells the nanoseconds since the slice began. Much that a call
-    /// makes a host do costs no fuel: a fresh instance, a memory put back. So a
-    /// nanosecond counts like a unit of fuel here. That decides when a call is
-    /// judged and by which thread, and never what comes of it.
-    pub fn apply_slice<S: ConsequenceSink + ?Sized>(
+    /// Applies the next items of a batch, for a caller that lets readers in
+    /// between two portions. Takes items from `items` until it is empty or the
+    /// portion is used up. The rest of the batch must be applied before any
+    /// other batch. The outcome does not depend on the portions.
+    pub fn apply_some<S: ConsequenceSink + ?Sized>(
         &mut self,
         batch: &Batch<'_>,
         items: &mut Items<'_>,
-        slice: &Slice,
-        watch: Watch<'_>,
+        portion: &Portion,
         sink: &mut S,
         outcomes: &mut Outcomes,
-    ) -> Result<Option<Costly>, ApplyError> {
+    ) -> Result<(), ApplyError> {
         self.time_ms = self.time_ms.max(batch.time_ms);
-        let (mut topic, mut left, mut fuel) = (None, slice.items_max, 0_u64);
-        let mut pace = Pace::new(watch);
-        while left > 0 && fuel.max(pace.now) < slice.fuel_max {
-            let watched = slice.stops && !self.codes.is_empty();
-            let before = watched.then(|| items.clone());
+        let (mut topic, mut left, mut fuel) = (None, portion.items_max, 0_u64);
+        while left > 0 && fuel < portion.fuel_max {
             let Some(item) = items.next() else { break };
             let item = item?;
             if !item.same_topic || topic.is_none() {
                 topic = self.topic_number(&item);
             }
-            if let Some(before) = before {
-                let writes = topic.filter(|_| item.action.is_write());
-                let running = writes.and_then(|topic| self.running(topic));
-                if running.is_some() {
-                    pace.before_call();
-                }
-                let waits = running.is_some_and(|running| running.is_costly());
-                if waits || start::is_start(&item.action) {
-                    *items = before;
-                    let topic = writes;
-                    return Ok(Some(Costly { topic, fuel: 0 }));
-                }
-            }
             let outcome = self.item(&item, topic, batch.term, sink)?;
-            let spent = match &outcome {
-                Outcome::Committed(commit) => commit.fuel,
-                _ => 0,
-            };
+            if let Outcome::Committed(commit) = &outcome {
+                fuel = fuel.saturating_add(commit.fuel);
+            }
             outcomes.push(outcome);
-            let used = spent;
-            let spent = pace.of_call(used);
-            if spent > 0 {
-                self.used(topic, spent);
-            }
-            if spent >= COSTLY_FUEL && slice.stops && self.was_costly(topic, used) {
-                return Ok(Some(Costly { topic, fuel: spent }));
-            }
-            fuel = fuel.saturating_add(spent);
             left -= 1;
         }
-        Ok(None)
-    }
-
-    #[inline]
-    fn running(&mut self, topic: TopicId) -> Option<&mut Running> {
-        let live = self.topics.get_mut(topic.index())?.live.as_mut()?;
-        live.program.as_deref_mut()
-    }
-
-    #[inline]
-    fn used(&mut self, topic: Option<TopicId>, spent: u64) {
-        if let Some(running) = topic.and_then(|topic| self.running(topic)) {
-            running.used(spent);
-        }
-    }
-
-    /// Whether a call that used this fuel, and looked costly, was. By time alone
-    /// one call is not believed: this thread may not have run for a moment. Then
-    /// others of its program must have looked so, too.
-    fn was_costly(&mut self, topic: Option<TopicId>, fuel: u64) -> bool {
-        let running = topic.and_then(|topic| self.running(topic));
-        fuel >= COSTLY_FUEL && topic.is_some() || running.is_some_and(|running| running.is_costly())
+        Ok(())
     }
 
     fn topic_number(&self, item: &Item<'_>) -> Option<TopicId> {
@@ -524,7 +454,6 @@ impl Machine {
             options: TopicOptions::decode(options).unwrap_or_default(),
             keys: KeyIndex::new(seed),
             program: None,
-            away: None,
             stopped: false,
         });
         Ok(Ok((offset, 1)))

@@ -257,8 +257,7 @@ pub struct ProgramView<'a> {
     pub meter: u32,
     /// What it keeps.
     pub mode: StateMode,
-    /// The entries of mode `kv`; none to be seen while it judges beside the
-    /// machine.
+    /// The entries of mode `kv`.
     pub state: Option<&'a KvMap>,
     /// Their number.
     pub state_entries: u64,

@@ -120,4 +120,10 @@ pub trait ConsequenceSink {
     fn executed(&mut self, intention: IntentionOffset, effect: Effect) {
         let _ = (intention, effect);
     }
+    /// State that nothing refers to any more: the keys and the program state of
+    /// a destroyed topic or of a replaced program. Dropping it may take long; an
+    /// implementation may do so on another thread. The default drops it here.
+    fn discard(&mut self, state: Box<dyn Send + Sync>) {
+        drop(state);
+    }
 }

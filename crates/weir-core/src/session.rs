@@ -224,26 +224,6 @@ impl SessionTable {
         (time_ms.saturating_sub(used_ms) >= SESSION_TTL_MS).then_some(oldest.1)
     }
 
-    /// Whether so many new clients fit without one that goes.
-    pub(crate) fn has_room(&self, clients: usize) -> bool {
-        self.sessions.len() + clients <= SESSIONS_MAX
-    }
-
-    /// Whether an id of this name is kept.
-    pub(crate) fn has_id(&self, client: ClientId) -> bool {
-        self.once.contains(client)
-    }
-
-    /// Whether there is an id of this name that the next one may end.
-    pub(crate) fn has_ended_id(&self, client: ClientId, time_ms: u64) -> bool {
-        self.once.has_ended(client, time_ms)
-    }
-
-    /// Puts the outcome in place of the one that an id was kept with.
-    pub(crate) fn fill(&mut self, id: ClientId, commit: Commit) {
-        self.once.fill(id, commit);
-    }
-
     /// Keeps the outcome of the client's next nonce. A new client in a full
     /// table takes the place of the session whose time is over (I6).
     #[inline]

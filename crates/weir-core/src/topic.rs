@@ -9,8 +9,8 @@ use crate::ids::{ConsequenceOffset, IntentionOffset, TopicName};
 use crate::intention::{Expect, TxnOp};
 use crate::keys::KeyIndex;
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::machine::Running;
 use crate::machine::groups::Groups;
-use crate::machine::{Away, Running};
 use crate::options::TopicOptions;
 
 /// A name that was created at least once.
@@ -39,8 +39,6 @@ pub(crate) struct Live {
     pub(crate) keys: KeyIndex,
     /// What judges each write; none in a plain topic.
     pub(crate) program: Option<Box<Running>>,
-    /// What can be told of the program while it judges elsewhere.
-    pub(crate) away: Option<Box<Away>>,
     /// In quarantine (P8): no write is taken.
     pub(crate) stopped: bool,
 }

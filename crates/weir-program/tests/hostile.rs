@@ -119,7 +119,7 @@ fn each_way_to_trap_has_its_name() {
 fn loops_and_recursion_end() {
     puts(
         &module("", "(loop br 0) unreachable"),
-        "ERROR OUT_OF_FUEL limit 10000000",
+        "ERROR OUT_OF_FUEL limit 2000000",
     );
     let deep = r#"(module (memory (export "memory") 1 1)
         (func $deep (param i64 i64 i64 i64) (result i32)

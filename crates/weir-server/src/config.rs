@@ -344,7 +344,7 @@ config! {
     rate_requests: Rate = Rate::Auto, "Requests a second of one principal or address; auto: no limit for this machine";
     rate_bytes: Rate = Rate::Auto, "Bytes a second of the requests of one principal or address";
     rate_fuel: Rate = Rate::Auto, "Fuel a second that programs use for one principal or address";
-    program_fuel_max: usize = 1_000_000_000, "Fuel of one call that a topic with a program may ask for; 10,000,000, which topics have that ask for nothing, is the least";
+    program_fuel_max: usize = 10_000_000, "Fuel of one call that a topic with a program may ask for; at least 2,000,000, the default of a topic, and at most 1,000,000,000";
     sessions_per_principal_max: usize = 1024, "Sessions of one principal within a day, of the 4,096 that a store keeps";
     insecure_no_auth: bool = false, "Serve other machines without identities";
     insecure_no_tls: bool = false, "Serve other machines without TLS";

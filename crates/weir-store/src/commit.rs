@@ -6,11 +6,15 @@
 //! through this handle.
 
 mod apply;
+mod discard;
 mod helper;
+mod turn;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use weir_core::machine::TopicView;
 
 use crate::disk::Disk;
 use crate::engine::Engine;
@@ -20,12 +24,14 @@ use crate::log::Log;
 use crate::options::Durability;
 use crate::permit::Single;
 use crate::purge::ReadBack;
-use crate::queue::{Pending, Shut, Task};
+use crate::queue::{Pending, Shut, fuel_of_a_call};
 use crate::snapshot::{Checkpoint, Snapshot};
 use crate::topic::sink::Topics;
 pub(crate) use apply::Applier;
 use apply::Logged;
+pub(crate) use discard::Discard;
 use helper::Helper;
+use turn::SlowTurn;
 
 /// Idle time after which the log is sealed, so that a later open can prove its
 /// last batch durable.
@@ -47,8 +53,8 @@ pub(crate) struct Committer {
     /// Batches that are synced and not applied: they are while the next ones
     /// are synced.
     ready: Logged,
-    /// Tasks that wait until no batch is away.
-    tasks: Vec<Task>,
+    /// When the slow lane may be admitted.
+    slow_turn: SlowTurn,
     /// Entries that are logged and not synced.
     unsynced: bool,
     last_sync: Instant,
@@ -97,7 +103,7 @@ impl Committer {
             applier,
             helper: Helper::default(),
             ready: Logged::new(),
-            tasks: Vec::new(),
+            slow_turn: SlowTurn::default(),
             unsynced: false,
             last_sync: Instant::now(),
             unsealed: false,
@@ -122,32 +128,26 @@ impl Committer {
     /// The body of the commit thread.
     pub(crate) fn run(mut self) -> Result<(), StoreError> {
         let door = Doorkeeper(Arc::clone(&self.engine));
-        self.suspect_programs();
+        self.learn_programs();
         loop {
-            if !self.ready.is_empty() && self.nothing_to_sync_beside() {
+            if !self.ready.is_empty() && !self.engine.queue.has_batches() {
                 self.apply_ready();
             }
-            let work = self.engine.queue.take(self.patience(), self.takes_slow());
+            let slow_in = self.slow_turn.due_in(Instant::now());
+            let work = self.engine.queue.take(self.patience(), slow_in);
             let idle = work.is_empty();
-            if let Some(judging) = work.judged {
-                let settled = self.applier.lock_ok().judged(judging);
-                self.check(settled);
-                self.run_tasks();
-                self.checkpoint_when_due();
-            }
             if !work.batches.is_empty() {
                 self.commit(work.batches);
             }
-            for task in work.tasks_at_once {
-                task(&mut self);
+            if !work.tasks.is_empty() {
+                self.apply_ready();
+                for task in work.tasks {
+                    task(&mut self);
+                }
             }
-            self.tasks.extend(work.tasks);
-            self.run_tasks();
             self.sync_when_due(idle);
             if idle && work.shut.as_ref().is_some_and(Shut::is_closed) {
-                let finished = self.applier.lock_ok().finish_away();
-                self.check(finished);
-                self.run_tasks();
+                self.apply_ready();
                 break;
             }
         }
@@ -156,43 +156,25 @@ impl Committer {
         ended
     }
 
-    fn suspect_programs(&self) {
+    /// Nothing is known yet of what the programs of the topics cost.
+    fn learn_programs(&self) {
         let machine = self.engine.machine.read_ok();
         let programmed = machine.topics().filter(|topic| topic.program.is_some());
-        let names: Vec<_> = programmed.map(|topic| topic.name.clone()).collect();
+        let limit = |topic: &TopicView<'_>| topic.options.map(fuel_of_a_call);
+        let known: Vec<_> = programmed
+            .filter_map(|topic| Some((topic.name.clone(), limit(&topic)?)))
+            .collect();
         drop(machine);
-        for name in names {
-            self.engine.queue.suspect(name.as_str());
+        for (name, fuel_max) in known {
+            self.engine.queue.started(name.as_str(), fuel_max);
         }
-    }
-
-    /// Runs what waits for the whole machine, once nothing is deferred.
-    fn run_tasks(&mut self) {
-        if self.tasks.is_empty() {
-            return;
-        }
-        self.apply_ready();
-        if !self.applier.lock_ok().is_away() {
-            for task in std::mem::take(&mut self.tasks) {
-                task(self);
-            }
-        }
-    }
-
-    /// Nothing comes that would be synced while what is ready is applied; or
-    /// a slow batch has waited for its turn.
-    fn nothing_to_sync_beside(&self) -> bool {
-        let queue = &self.engine.queue;
-        !queue.has_batches() || (queue.has_slow() && !self.applier.lock_ok().is_away())
-    }
-
-    /// Slow batches are applied one by one.
-    fn takes_slow(&self) -> bool {
-        self.ready.is_empty() && !self.applier.lock_ok().is_away()
     }
 
     fn apply_ready(&mut self) {
         let ready = std::mem::take(&mut self.ready);
+        if ready.is_empty() {
+            return;
+        }
         let applied = self.applier.lock_ok().apply_all(ready);
         self.check(applied);
     }
@@ -203,8 +185,9 @@ impl Committer {
         if let Err(error) = applied {
             self.poison(error);
             self.ready.clear();
-            self.applier.lock_ok().give_up();
         }
+        let slow = std::mem::take(&mut self.applier.lock_ok().slow_time);
+        self.slow_turn.used(slow, Instant::now());
     }
 
     /// How long the thread may sleep without work.
@@ -268,6 +251,9 @@ impl Committer {
     }
 
     fn commit(&mut self, batches: VecDeque<Pending>) {
+        if batches.iter().any(|pending| pending.slow.is_none()) {
+            self.slow_turn.others(Instant::now());
+        }
         if self.engine.durability == Durability::Each {
             for pending in batches {
                 self.commit_group(VecDeque::from([pending]));
@@ -280,14 +266,13 @@ impl Committer {
         self.checkpoint_when_due();
     }
 
-    /// Begins a checkpoint behind enough log, once nothing is deferred.
+    /// Begins a checkpoint after enough log.
     fn checkpoint_when_due(&mut self) {
         if self.log_since_snapshot() <= self.snapshot_log_bytes {
             return;
         }
         self.apply_ready();
-        let whole = !self.applier.lock_ok().is_away();
-        if whole && !self.is_poisoned() {
+        if !self.is_poisoned() {
             // Also when it fails: the next try comes after as much log again.
             self.replayed_bytes = 0;
             self.snapshot_at = self.log.stats().batch_bytes;
@@ -433,7 +418,6 @@ impl Committer {
     /// Clean end: everything synced, the clean mark behind it.
     fn finish(mut self) -> Result<(), StoreError> {
         self.helper.end();
-        self.applier.lock_ok().end();
         self.engine.writable()?;
         // A failed mark leaves an unclean log, which the next open repairs.
         self.log.close()

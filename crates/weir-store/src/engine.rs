@@ -8,6 +8,7 @@ use weir_core::{Intention, Machine, Operation, ProgramHost, Refusal, Setup, Stat
 use weir_core::limits::{MEMORY_BYTES_MAX, METER};
 
 use crate::error::StoreError;
+use crate::fair_lock::FairRwLock;
 use crate::identity::Identity;
 use crate::lock_ext::{LockExt, RwLockExt};
 use crate::log::LogIndex;
@@ -15,14 +16,13 @@ use crate::options::Durability;
 use crate::queue::{Prepared, Queue, Shut};
 use crate::topic::files::TopicFiles;
 use crate::topic::signal::Signal;
-use crate::turnstile::Turnstile;
 
 /// The shared state of an open store. Lock order: queue, machine, topics,
 /// contents of a topic; none is held across I/O while the store is open.
 pub(crate) struct Engine {
     pub(crate) identity: Identity,
     pub(crate) durability: Durability,
-    pub(crate) machine: Turnstile<Machine>,
+    pub(crate) machine: FairRwLock<Machine>,
     pub(crate) topics: RwLock<Vec<Arc<TopicFiles>>>,
     pub(crate) queue: Queue,
     /// Told when a topic is made.
@@ -76,6 +76,15 @@ impl Counter {
     }
 }
 
+/// The setup that admits every module which some topic may run.
+fn widest() -> Setup {
+    Setup {
+        mode: StateMode::Kv,
+        memory_bytes_max: MEMORY_BYTES_MAX,
+        meter: METER,
+    }
+}
+
 impl Engine {
     pub(crate) fn files(&self, id: TopicId) -> Option<Arc<TopicFiles>> {
         self.topics.read_ok().get(id.index()).cloned()
@@ -97,12 +106,14 @@ impl Engine {
         Err(StoreError::LimitExceeded { what, limit, value })
     }
 
-    /// Compiles the programs that intentions bring, before they are logged:
-    /// afterwards everything waits for it. A module that breaks a rule is no
-    /// matter here; it becomes an effect. Whoever waits for the compiler is a
-    /// caller's own thread.
+    /// Compiles the programs that intentions bring, on the caller's thread,
+    /// before they are logged: afterwards everything would wait for it. A module
+    /// that breaks a rule is not refused here; that becomes an effect.
     pub(crate) fn prepare(&self, intentions: &[Intention<'_>]) -> Result<Prepared, StoreError> {
-        let mut prepared = Prepared::default();
+        let mut prepared = Prepared {
+            programs: Vec::new(),
+            starts_refused: self.refuses_starts(intentions),
+        };
         for intention in intentions {
             self.allows(intention)?;
             let (Operation::CreateProgram { code, .. } | Operation::Replace { code, .. }) =
@@ -111,18 +122,34 @@ impl Engine {
                 continue;
             };
             let host = self.host.as_ref().ok_or(StoreError::ProgramsOff)?;
-            let widest = Setup {
-                mode: StateMode::Kv,
-                memory_bytes_max: MEMORY_BYTES_MAX,
-                meter: METER,
-            };
-            match host.admit(code, &widest) {
-                Ok(program) => prepared.0.push(program),
+            match host.admit(code, &widest()) {
+                Ok(program) => prepared.programs.push(program),
                 Err(Refusal::Bad(_)) => {}
                 Err(Refusal::Unable(why)) => return Err(StoreError::ProgramUnable { why }),
             }
         }
         Ok(prepared)
+    }
+
+    /// Whether, as the state is now, every program start among these intentions
+    /// will be refused before its program is called: its topic lives already, or
+    /// has no program to replace. Then it need not wait in the slow lane.
+    pub(crate) fn refuses_starts(&self, intentions: &[Intention<'_>]) -> bool {
+        let mut machine = None;
+        intentions.iter().all(|intention| {
+            let is_create = match intention.operation {
+                Operation::CreateProgram { .. } => true,
+                Operation::Replace { .. } => false,
+                // What it leaves is not known yet.
+                Operation::Create { .. } | Operation::Destroy => return false,
+                _ => return true,
+            };
+            let machine = machine.get_or_insert_with(|| self.machine.read_ok());
+            let topic = machine.topic(intention.topic);
+            let lives = topic.is_some_and(|topic| topic.incarnation.is_some());
+            let programmed = topic.is_some_and(|topic| topic.program.is_some());
+            if is_create { lives } else { !programmed }
+        })
     }
 
     /// The records of a topic that was created once.

@@ -14,7 +14,7 @@ use crate::maintain;
 use crate::permit::{Permit, Single};
 use crate::proposal::Proposal;
 use crate::purge::ReadBack;
-use crate::queue::{Tell, When};
+use crate::queue::Notify;
 use crate::snapshot::Checkpoint;
 use crate::store::Store;
 
@@ -28,27 +28,9 @@ pub(crate) struct Hands {
 }
 
 impl Hands {
-    /// Runs `work` on the commit thread, between two batches and when nothing
-    /// is deferred, and waits for it.
+    /// Runs `work` on the commit thread, between two batches, and waits for it.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Committer) -> T + Send + 'static,
-    ) -> Result<T, StoreError> {
-        self.ask_when(When::Whole, work)
-    }
-
-    /// The same for work that does not look at the machine: it waits for no
-    /// program.
-    pub(crate) fn ask_at_once<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut Committer) -> T + Send + 'static,
-    ) -> Result<T, StoreError> {
-        self.ask_when(When::AtOnce, work)
-    }
-
-    fn ask_when<T: Send + 'static>(
-        &self,
-        when: When,
         work: impl FnOnce(&mut Committer) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
         let (sender, answer) = mpsc::sync_channel(1);
@@ -56,7 +38,7 @@ impl Hands {
             // The asker may be gone; then nobody wants to know.
             drop(sender.send(work(committer)));
         });
-        self.engine.queue.task(when, task)?;
+        self.engine.queue.task(task)?;
         answer.recv().map_err(|_| StoreError::Closed)
     }
 
@@ -64,12 +46,12 @@ impl Hands {
     pub(crate) fn propose(
         &self,
         intentions: &[Intention<'_>],
-        tell: Tell,
+        notify: Notify,
     ) -> Result<Proposal, StoreError> {
         let prepared = self.engine.prepare(intentions)?;
         self.engine
             .queue
-            .propose(Author::Client, intentions, prepared, tell)
+            .propose(Author::Client, intentions, prepared, notify)
     }
 
     /// Writes a snapshot of the state as it is now, and purges the log before

@@ -14,6 +14,7 @@ mod commit;
 pub mod disk;
 mod engine;
 pub mod error;
+mod fair_lock;
 mod groups;
 mod hands;
 mod history;
@@ -36,7 +37,6 @@ mod scan;
 mod snapshot;
 mod store;
 mod topic;
-mod turnstile;
 mod upkeep;
 mod verify;
 

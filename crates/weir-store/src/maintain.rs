@@ -130,7 +130,7 @@ impl Store {
     /// segments are the only copy of the purged records.
     pub fn compact_log(&self) -> Result<CompactReport, StoreError> {
         let permit = self.maintenance.acquire();
-        let before = (self.hands()).ask_at_once(|committer| committer.log.stats().bytes)?;
+        let before = self.ask(|committer| committer.log.stats().bytes)?;
         let index = self.checkpoint_under(&permit)?;
         self.hands().read_back(index, &permit)?;
         let after = self.ask(move |committer| {

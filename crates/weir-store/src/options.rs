@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use weir_core::ProgramHost;
 use weir_core::intention::IntentionLimits;
+use weir_core::limits::FUEL_ASKED_DEFAULT;
 #[cfg(doc)]
 use weir_core::limits::FUEL_DEFAULT;
-use weir_core::limits::FUEL_MAX;
 
 /// When an intention is answered. What survives a crash is a prefix of the log
 /// at every level.
@@ -80,7 +80,7 @@ pub struct OpenOptions {
     /// opened, and none can be created.
     pub host: Option<Arc<dyn ProgramHost>>,
     /// Fuel of one call that the options of a topic may ask for (`fuel_max`)
-    /// when they are handed over; default [`FUEL_MAX`]. What is less than
+    /// when they are handed over; default [`FUEL_ASKED_DEFAULT`]. What is less than
     /// [`FUEL_DEFAULT`], which topics have that ask for nothing, counts as that.
     /// Topics that have more already keep it, and replays ask nobody.
     pub program_fuel_max: u64,
@@ -102,7 +102,7 @@ impl Default for OpenOptions {
             cursor_flush: Duration::from_millis(500),
             retention_every: Some(Duration::from_mins(1)),
             host: None,
-            program_fuel_max: FUEL_MAX,
+            program_fuel_max: FUEL_ASKED_DEFAULT,
         }
     }
 }

@@ -28,6 +28,13 @@ struct Slot {
 #[derive(Debug, Default)]
 struct State {
     result: Option<Result<Outcomes, StoreError>>,
+    /// Outcomes of the parts that are answered, while others are not.
+    gathered: Outcomes,
+    /// Parts that are not answered yet.
+    parts: usize,
+    /// A part is admitted to the log.
+    begun: bool,
+    failed: bool,
     waker: Option<Waker>,
     waiting: bool,
 }
@@ -42,6 +49,7 @@ impl Proposal {
 
     pub(crate) fn new(costly: bool) -> (Self, Answer) {
         let slot = Arc::new(Slot::default());
+        slot.state.lock_ok().parts = 1;
         let proposal = Self {
             slot: Arc::clone(&slot),
             costly,
@@ -49,10 +57,9 @@ impl Proposal {
         (proposal, Answer(Some(slot)))
     }
 
-    /// Whether the intentions wait in the line of costly calls, because of
-    /// their own topics or of what stands there already. It may take long until
-    /// they are answered; whoever bounds what is on its way should count them
-    /// apart.
+    /// Whether the intentions wait in the slow lane, because they are expected
+    /// to be costly or must not overtake a call there. The answer may take long:
+    /// a caller that bounds its proposals in flight should count these apart.
     #[must_use]
     pub fn is_costly(&self) -> bool {
         self.costly
@@ -124,20 +131,71 @@ impl Future for Proposal {
     }
 }
 
-/// The duty to answer a proposal. Whoever drops it without an answer has died.
+/// The duty to answer a proposal, or one part of it. Dropping it answers with
+/// `Panicked`.
 #[derive(Debug)]
 pub struct Answer(Option<Arc<Slot>>);
 
 impl Answer {
-    /// Answers it, and wakes whoever waits.
+    /// Answers the proposal, and wakes its waiter. Parts are answered in order.
     pub fn complete(mut self, result: Result<Outcomes, StoreError>) {
         self.give(result);
+    }
+
+    /// One answer for each part of the proposal: the waiter gets the outcomes of
+    /// all together, or the first error.
+    pub(crate) fn split(mut self, parts: usize) -> Vec<Self> {
+        let Some(slot) = self.0.take() else {
+            return Vec::new();
+        };
+        slot.state.lock_ok().parts = parts;
+        (0..parts).map(|_| Self(Some(Arc::clone(&slot)))).collect()
+    }
+
+    /// A part is admitted to the log.
+    pub(crate) fn begin(&self) {
+        if let Some(slot) = &self.0 {
+            slot.state.lock_ok().begun = true;
+        }
+    }
+
+    /// Whether a part was admitted to the log.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.0
+            .as_ref()
+            .is_some_and(|slot| slot.state.lock_ok().begun)
+    }
+
+    /// Whether a part was answered with an error.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.0
+            .as_ref()
+            .is_some_and(|slot| slot.state.lock_ok().failed)
     }
 
     fn give(&mut self, result: Result<Outcomes, StoreError>) {
         let Some(slot) = self.0.take() else { return };
         let mut state = slot.state.lock_ok();
-        state.result = Some(result);
+        state.parts = state.parts.saturating_sub(1);
+        if state.failed {
+            return;
+        }
+        state.result = Some(match result {
+            Err(error) => {
+                state.failed = true;
+                Err(error)
+            }
+            Ok(outcomes) if state.parts == 0 && state.gathered.is_empty() => Ok(outcomes),
+            Ok(outcomes) => {
+                for run in outcomes.runs() {
+                    state.gathered.push_run(run.clone());
+                }
+                if state.parts > 0 {
+                    return;
+                }
+                Ok(std::mem::take(&mut state.gathered))
+            }
+        });
         let waker = state.waker.take();
         let waiting = state.waiting;
         drop(state);

@@ -58,7 +58,7 @@ impl Hands {
             return Ok(());
         };
         let older = *older;
-        let through = self.ask_at_once(move |committer| {
+        let through = self.ask(move |committer| {
             let keep_bytes = committer.log_keep_bytes?;
             committer.log.purgeable_through(older, keep_bytes)
         })?;
@@ -69,7 +69,7 @@ impl Hands {
             snapshot::check(&*self.disk, self.engine.identity.store_id, index)?;
         }
         self.read_back_blocks(permit)?;
-        self.ask_at_once(move |committer| committer.purge(through))?
+        self.ask(move |committer| committer.purge(through))?
     }
 
     /// Reads every block from disk that was not read back before.

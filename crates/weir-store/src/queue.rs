@@ -1,97 +1,80 @@
 //! What waits for the commit thread.
 //!
 //! Callers encode their intentions straight into the batch that will be
-//! logged, so a value is copied once. Everything that is there when the commit
-//! thread comes back from a sync goes into the next one: that is all there is
-//! to group commit, no timer. The queue is bounded in bytes; a caller who finds
-//! it full waits.
+//! logged, so a value is copied once. Everything in the quick lane when the
+//! commit thread returns from a sync goes into the next one: group commit
+//! without a timer. Calls that are expected to be costly wait in the slow lane
+//! (docs/decisions/0053), which is admitted in small batches. Both lanes are
+//! bounded in bytes; a caller blocks while its lane is full.
+//!
+//! Invariant: calls that share a topic or a client are logged in the order in
+//! which they were proposed. Group steps keep their order with writes of their
+//! client and with the start of their topic's program, not with other writes of
+//! their topic.
 
-use std::collections::{BTreeMap, VecDeque};
+mod cost;
+mod lane;
+
+use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use weir_core::batch::{Action, Author, BatchBuilder, Items};
+use weir_core::Program;
+use weir_core::batch::{Author, BatchBuilder};
 use weir_core::intention::{Intention, IntentionLimits, Operation};
-use weir_core::limits::{BATCH_BYTES_MAX, BATCH_ITEMS_MAX, CALL_ITEMS_MAX};
-use weir_core::machine::deferred::{COSTLY_FUEL, Judging};
-use weir_core::{ClientId, Program};
+use weir_core::limits::{BATCH_BYTES_MAX, BATCH_ITEMS_MAX, CALL_ITEMS_MAX, FUEL_DEFAULT};
 
 use crate::error::StoreError;
 use crate::lock_ext::LockExt;
 use crate::proposal::{Answer, Proposal};
+pub(crate) use cost::{COSTLY_FUEL, Used, fuel_of_a_call};
+use cost::{CostModel, Expected};
+use lane::{Lane, Names};
 
-/// Bytes of encoded intentions that may wait. One call may exceed it.
+/// Bytes of encoded intentions that may wait in the quick lane. One call may
+/// exceed it.
 pub(crate) const QUEUE_BYTES_MAX: usize = 64 << 20;
-/// The same for those behind costly programs. A server admits less there, but
-/// topics of calls that it let in with the others may turn out to be costly.
+/// Bytes of encoded intentions that may wait in the slow lane. A server admits
+/// less there.
 pub(crate) const SLOW_BYTES_MAX: usize = 96 << 20;
-/// Fuel that the calls of such a batch are expected to use together: some
-/// milliseconds. One call may exceed it.
-const SLOW_BATCH_FUEL: u64 = 100 * COSTLY_FUEL;
-/// What the start of a program counts for there: nobody knows what it uses.
-const START_EXPECTED_FUEL: u64 = SLOW_BATCH_FUEL / 10;
-/// Topics that are known to be costly.
-const COSTLY_TOPICS_MAX: usize = 1024;
+/// Fuel that the calls of one slow batch are expected to use together: one call
+/// at the default limit. One intention may exceed it.
+pub(crate) const SLOW_BATCH_FUEL: u64 = FUEL_DEFAULT;
+/// Calls of programs in one slow batch. It bounds for how long calls that turn
+/// out to be costlier than expected delay others.
+const SLOW_BATCH_CALLS_MAX: usize = 256;
+/// Calls of programs in the batches of the quick lane that share a sync, for
+/// the same reason. One call may exceed it.
+const QUICK_CALLS_MAX: usize = 1024;
 /// Memory that an emptied batch keeps.
 const SPARE_BYTES: usize = BATCH_BYTES_MAX + (64 << 10);
 
-/// Work for the commit thread that is no intention.
+/// Work for the commit thread that is no intention. It runs between two batches.
 pub(crate) type Task = Box<dyn FnOnce(&mut crate::commit::Committer) + Send>;
 
 /// A batch being filled, and who waits for its items, in order.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Pending {
     pub(crate) builder: BatchBuilder,
     pub(crate) waiters: Vec<(u32, Answer)>,
     /// Compiled programs that its items bring: they stay known until then.
-    pub(crate) prepared: Prepared,
-    /// Holds calls of costly programs, and what must not overtake them.
-    pub(crate) is_slow: bool,
-    /// Whom it makes wait: those of a slow batch.
-    holds: Holds,
-    /// Fuel that it is expected to use.
-    fuel: u64,
+    pub(crate) prepared: Vec<Box<dyn Program>>,
+    /// It came from the slow lane: its flow there, and its expected fuel.
+    pub(crate) slow: Option<(Box<str>, u64)>,
+    /// Calls of programs in it; more than none also when programs start or end.
+    pub(crate) calls: usize,
+    /// DESTROYs in it.
+    destroys: usize,
 }
 
-impl Pending {
-    /// Topics that it makes wait.
-    pub(crate) fn held_topics(&self) -> impl Iterator<Item = &str> {
-        self.holds.calls.iter().map(|(topic, _)| &**topic)
-    }
-}
-
-/// What must not overtake a batch: topics and clients of its calls, and topics
-/// that are made while it makes some.
-#[derive(Debug, Default)]
-struct Holds {
-    calls: Vec<(Box<str>, ClientId)>,
-    makes: usize,
-}
-
-/// Whether a program begins with it.
-fn is_start(operation: &Operation<'_>) -> bool {
-    matches!(
-        operation,
-        Operation::CreateProgram { .. } | Operation::Replace { .. }
-    )
-}
-
-/// Whether a topic is made.
-fn makes(operation: &Operation<'_>) -> bool {
-    matches!(
-        operation,
-        Operation::Create { .. } | Operation::CreateProgram { .. }
-    )
-}
-
-/// Programs that were compiled when they were received.
+/// What was found out about intentions before they are queued.
 #[derive(Default)]
-pub(crate) struct Prepared(pub(crate) Vec<Box<dyn Program>>);
-
-impl std::fmt::Debug for Prepared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} programs", self.0.len())
-    }
+pub(crate) struct Prepared {
+    /// Programs that were compiled.
+    pub(crate) programs: Vec<Box<dyn Program>>,
+    /// As the state is now, every program start among them will be refused
+    /// before its program is called.
+    pub(crate) starts_refused: bool,
 }
 
 /// Why the queue takes nothing more.
@@ -120,22 +103,12 @@ impl Shut {
 struct Inner {
     batches: VecDeque<Pending>,
     bytes: usize,
-    /// Batches that are logged one by one, each when the one before it is
-    /// applied.
-    slow: VecDeque<Pending>,
+    slow: Lane<Pending>,
     slow_bytes: usize,
-    /// Topics with costly programs: fuel of a call, lately.
-    costly: BTreeMap<Box<str>, u64>,
-    /// Topics and clients with calls in slow batches: how many.
-    held_topics: BTreeMap<Box<str>, usize>,
-    held_clients: BTreeMap<ClientId, usize>,
-    /// Calls there that make topics.
-    held_makes: usize,
-    /// The call that was judged beside.
-    judged: Option<Judged>,
+    costs: CostModel,
+    /// DESTROYs that are not applied yet: what a start will meet is not known.
+    destroys: usize,
     tasks: VecDeque<Task>,
-    /// Those that need not wait until nothing is deferred.
-    tasks_at_once: VecDeque<Task>,
     spare: Vec<Pending>,
     /// Only the store itself may still propose something.
     closing: bool,
@@ -154,151 +127,228 @@ pub(crate) struct Queue {
     apart: bool,
 }
 
-/// When the commit thread hears of something new, if it sleeps.
+/// When the commit thread is woken, if it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tell {
+pub(crate) enum Notify {
     Now,
-    Later,
+    Deferred,
     /// Now, and also while the store is being closed.
     Last,
 }
 
-/// When a task runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
-    /// Between two batches.
-    AtOnce,
-    /// When nothing is deferred, so that the machine stands where the log does.
-    Whole,
-}
-
-/// A call that was judged beside the commit thread.
-pub(crate) type Judged = Result<Box<Judging>, JudgeDied>;
-
-/// The thread that judged it has panicked.
-#[derive(Debug)]
-pub(crate) struct JudgeDied;
-
 /// What the commit thread finds.
 pub(crate) struct Work {
     pub(crate) batches: VecDeque<Pending>,
-    pub(crate) judged: Option<Judged>,
     pub(crate) tasks: VecDeque<Task>,
-    pub(crate) tasks_at_once: VecDeque<Task>,
     pub(crate) shut: Option<Shut>,
 }
 
 impl Work {
     pub(crate) fn is_empty(&self) -> bool {
-        self.batches.is_empty()
-            && self.tasks.is_empty()
-            && self.tasks_at_once.is_empty()
-            && self.judged.is_none()
+        self.batches.is_empty() && self.tasks.is_empty()
     }
 }
 
-impl Inner {
-    /// Fuel that a call is expected to use when it must go with the slow ones:
-    /// a program begins, its topics are costly, or something waits there
-    /// already that it must not overtake.
-    fn slow_fuel(&self, intentions: &[Intention<'_>]) -> Option<u64> {
-        let is_quiet = self.costly.is_empty() && self.held_topics.is_empty();
-        if is_quiet && !intentions.iter().any(|one| is_start(&one.operation)) {
-            return None;
+/// What was done to the program of a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Change {
+    None,
+    /// The topic was destroyed, or an attempt to start a program was refused.
+    Tried,
+    /// The topic was created, or its program replaced.
+    Program,
+}
+
+/// Program calls of one topic that were applied, one after the other.
+#[derive(Debug)]
+pub(crate) struct Lesson<'a> {
+    pub(crate) topic: &'a str,
+    used: Used,
+    pub(crate) change: Change,
+    /// After a change: fuel that a call of the program may use which the topic
+    /// has now; none without a program.
+    pub(crate) fuel_max: Option<u64>,
+}
+
+impl<'a> Lesson<'a> {
+    pub(crate) fn new(topic: &'a str, used: Used, change: Change) -> Self {
+        Self {
+            topic,
+            used,
+            change,
+            fuel_max: None,
         }
-        let mut slow = false;
-        let mut sum = 0_u64;
-        for intention in intentions {
-            let fuel = if is_start(&intention.operation) {
-                Some(START_EXPECTED_FUEL)
-            } else {
-                self.costly.get(intention.topic).copied()
-            };
-            sum = sum.saturating_add(fuel.unwrap_or(0));
-            slow |= fuel.is_some()
-                || self.held_topics.contains_key(intention.topic)
-                || self.held_clients.contains_key(&intention.client)
-                || (self.held_makes > 0 && makes(&intention.operation));
-        }
-        slow.then_some(sum)
     }
 
-    /// Makes others wait behind these: calls, with whether they make a topic.
-    fn hold<'a>(&mut self, calls: impl Iterator<Item = (&'a str, ClientId, bool)>) -> Holds {
-        let mut holds = Holds::default();
-        for (topic, client, makes) in calls {
-            holds.makes += usize::from(makes);
-            let calls = &mut holds.calls;
-            if calls
-                .last()
-                .is_some_and(|last| *last.0 == *topic && last.1 == client)
-            {
-                continue;
-            }
-            *self.held_topics.entry(Box::from(topic)).or_default() += 1;
-            if !client.is_none() {
-                *self.held_clients.entry(client).or_default() += 1;
-            }
-            calls.push((Box::from(topic), client));
+    /// More calls of the topic.
+    pub(crate) fn add(&mut self, used: Used, change: Change) {
+        self.used.calls = self.used.calls.saturating_add(used.calls);
+        self.used.fuel = self.used.fuel.saturating_add(used.fuel);
+        self.used.most = self.used.most.max(used.most);
+        self.change = self.change.max(change);
+    }
+}
+
+/// What a call is expected to cost, and where it waits.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    may_start: bool,
+    fuel: u64,
+    calls: usize,
+    is_slow: bool,
+}
+
+impl Inner {
+    fn plan(&self, intentions: &[Intention<'_>], starts_refused: bool) -> Plan {
+        let mut plan = Plan {
+            may_start: !starts_refused || self.destroys > 0,
+            fuel: 0,
+            calls: 0,
+            is_slow: false,
+        };
+        let is_idle = self.slow.is_empty();
+        for intention in intentions {
+            let one = self.costs.expected(intention, plan.may_start);
+            plan.fuel = plan.fuel.saturating_add(one.fuel);
+            plan.calls += one.calls;
+            plan.is_slow |= one.is_slow || (!is_idle && self.must_follow(intention));
         }
-        self.held_makes += holds.makes;
-        holds
+        plan.is_slow |= plan.calls > 0 && plan.fuel > SLOW_BATCH_FUEL;
+        plan
+    }
+
+    /// Whether something waits in the slow lane that an intention must not
+    /// overtake.
+    fn must_follow(&self, intention: &Intention<'_>) -> bool {
+        let topic = intention.topic;
+        let by_topic = match intention.operation {
+            Operation::Cursor { .. } => self.slow.has_start(topic),
+            _ => self.slow.has_topic(topic),
+        };
+        by_topic || self.slow.has_client(intention.client)
     }
 
     /// Why a call is not taken.
-    fn refuses(&self, tell: Tell) -> Option<Shut> {
-        let closing = self.closing && tell != Tell::Last;
+    fn refuses(&self, notify: Notify) -> Option<Shut> {
+        let closing = self.closing && notify != Notify::Last;
         let closing = closing.then_some(Shut::Closed);
         self.shut.clone().or(closing)
     }
 
-    /// Takes out what waits behind costly calls; nobody waits for it any more.
-    fn refuse_slow(&mut self) -> VecDeque<Pending> {
-        self.slow_bytes = 0;
-        let slow = std::mem::take(&mut self.slow);
-        for pending in &slow {
-            self.release(&pending.holds);
+    /// Takes out what waits in the slow lane. A call of which a part was
+    /// admitted already stays, if it is `begun_too` that is false.
+    fn refuse_slow(&mut self, begun_too: bool) -> Vec<Pending> {
+        let begun = |pending: &Pending| pending.waiters.iter().any(|(_, slot)| slot.has_begun());
+        let refused = self.slow.take_if(|pending| begun_too || !begun(pending));
+        for pending in &refused {
+            self.slow_bytes -= pending.builder.bytes();
+            self.destroys -= pending.destroys;
         }
-        slow
+        refused
     }
 
-    fn suspect(&mut self, topic: &str, fuel: u64) {
-        if let Some(known) = self.costly.get_mut(topic) {
-            *known = fuel.max(*known);
-            return;
-        }
-        // Whoever is dropped is found out again by its next call.
-        if self.costly.len() >= COSTLY_TOPICS_MAX {
-            let cheapest = self.costly.iter().min_by_key(|(_, fuel)| **fuel);
-            if let Some(cheapest) = cheapest.map(|(topic, _)| topic.clone()) {
-                self.costly.remove(&cheapest);
+    /// The next batches of the slow lane, for one sync.
+    fn take_slow(&mut self, batches: &mut VecDeque<Pending>) {
+        let mut fuel = 0_u64;
+        while let Some(cost) = self.slow.next_cost() {
+            if fuel > 0 && fuel.saturating_add(cost) > SLOW_BATCH_FUEL {
+                break;
             }
+            let Some(pending) = self.slow.pop() else {
+                break;
+            };
+            self.slow_bytes -= pending.builder.bytes();
+            // A part of this call failed: the rest must not be executed.
+            if pending.waiters.iter().any(|(_, slot)| slot.has_failed()) {
+                self.destroys -= pending.destroys;
+                continue;
+            }
+            for (_, slot) in &pending.waiters {
+                slot.begin();
+            }
+            fuel = fuel.saturating_add(cost);
+            batches.push_back(pending);
         }
-        self.costly.insert(Box::from(topic), fuel);
     }
 
-    fn release(&mut self, holds: &Holds) {
-        self.held_makes -= holds.makes;
-        for (topic, client) in &holds.calls {
-            release(&mut self.held_topics, topic);
-            if !client.is_none() {
-                release(&mut self.held_clients, client);
-            }
-        }
+    fn spare(&mut self) -> Pending {
+        self.spare.pop().unwrap_or_default()
     }
 }
 
-fn release<K, Q>(counts: &mut BTreeMap<K, usize>, key: &Q)
-where
-    K: Ord + std::borrow::Borrow<Q>,
-    Q: Ord + ?Sized,
-{
-    if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(key);
+/// A part of a call that is to be a batch of the slow lane.
+struct Part<'a> {
+    intentions: &'a [Intention<'a>],
+    names: Names,
+    flow: &'a str,
+    fuel: u64,
+    calls: usize,
+    destroys: usize,
+}
+
+impl<'a> Part<'a> {
+    fn new(lane: &Lane<Pending>, intentions: &'a [Intention<'a>], costs: &[Expected]) -> Self {
+        let mut part = Self {
+            intentions,
+            names: Names::default(),
+            flow: "",
+            fuel: 0,
+            calls: 0,
+            destroys: destroys(intentions),
+        };
+        let mut most = 0;
+        for (intention, cost) in intentions.iter().zip(costs) {
+            // A group step keeps its order with the start of a program alone:
+            // the name of its topic would make writes wait for it.
+            let is_group_step = matches!(intention.operation, Operation::Cursor { .. });
+            let topic = intention.topic;
+            if !is_group_step || lane.has_start(topic) {
+                part.names.topics.insert(Box::from(topic));
+            }
+            if cost.is_slow && is_start(&intention.operation) {
+                part.names.starts.insert(Box::from(topic));
+            }
+            if !intention.client.is_none() {
+                part.names.clients.insert(intention.client);
+            }
+            if cost.fuel > most {
+                (most, part.flow) = (cost.fuel, topic);
+            }
+            part.fuel = part.fuel.saturating_add(cost.fuel);
+            part.calls += cost.calls;
         }
+        part.calls += part.destroys;
+        part
     }
+
+    fn size_hint(&self) -> usize {
+        self.intentions.iter().map(Intention::size_hint).sum()
+    }
+}
+
+fn is_start(operation: &Operation<'_>) -> bool {
+    matches!(
+        operation,
+        Operation::CreateProgram { .. } | Operation::Replace { .. }
+    )
+}
+
+fn destroys(intentions: &[Intention<'_>]) -> usize {
+    let is_destroy = |one: &&Intention<'_>| matches!(one.operation, Operation::Destroy);
+    intentions.iter().filter(is_destroy).count()
+}
+
+/// How many of these intentions make up one slow batch: at least one.
+fn part_len(intentions: &[Intention<'_>], costs: &[Expected]) -> usize {
+    let (mut fuel, mut calls, mut bytes) = (0_u64, 0, 0);
+    let fits = |(intention, cost): &(&Intention<'_>, &Expected)| {
+        fuel = fuel.saturating_add(cost.fuel);
+        calls += cost.calls;
+        bytes += intention.size_hint();
+        fuel <= SLOW_BATCH_FUEL && calls <= SLOW_BATCH_CALLS_MAX && bytes <= BATCH_BYTES_MAX
+    };
+    let len = intentions.iter().zip(costs).take_while(fits).count();
+    len.max(1)
 }
 
 impl Queue {
@@ -318,14 +368,14 @@ impl Queue {
         self.limits
     }
 
-    /// Adds intentions that are answered together. Waits while the queue is
-    /// full. The commit thread is woken now, or by [`wake`](Self::wake).
+    /// Adds intentions that are answered together. Blocks while the lane is
+    /// full.
     pub(crate) fn propose(
         &self,
         author: Author,
         intentions: &[Intention<'_>],
         prepared: Prepared,
-        tell: Tell,
+        notify: Notify,
     ) -> Result<Proposal, StoreError> {
         if intentions.len() > CALL_ITEMS_MAX {
             return Err(StoreError::LimitExceeded {
@@ -339,20 +389,19 @@ impl Queue {
             answer.complete(Ok(weir_core::Outcomes::default()));
             return Ok(proposal);
         }
-        // A call that is too large for company gets a batch of its own.
-        let size = intentions.iter().map(Intention::size_hint).sum::<usize>();
         let mut inner = self.inner.lock_ok();
-        let slow_fuel = loop {
-            let slow_fuel = inner.slow_fuel(intentions);
-            let is_full = match slow_fuel {
-                Some(_) => inner.slow_bytes >= SLOW_BYTES_MAX,
-                None => inner.bytes >= QUEUE_BYTES_MAX,
+        let plan = loop {
+            let plan = inner.plan(intentions, prepared.starts_refused);
+            let is_full = if plan.is_slow {
+                inner.slow_bytes >= SLOW_BYTES_MAX
+            } else {
+                inner.bytes >= QUEUE_BYTES_MAX
             };
-            if !is_full || inner.refuses(tell).is_some() {
-                break slow_fuel;
+            if !is_full || inner.refuses(notify).is_some() {
+                break plan;
             }
             if std::mem::take(&mut inner.asleep) {
-                // What was handed over quietly makes the room.
+                // What was proposed without waking the thread makes the room.
                 self.work.notify_one();
             }
             inner = self
@@ -360,72 +409,155 @@ impl Queue {
                 .wait(inner)
                 .unwrap_or_else(PoisonError::into_inner);
         };
-        if let Some(shut) = inner.refuses(tell) {
+        if let Some(shut) = inner.refuses(notify) {
             return Err(shut.error());
         }
-        let (proposal, answer) = Proposal::new(slow_fuel.is_some());
-        let fuel = slow_fuel.unwrap_or(0);
-        let lane = match slow_fuel {
-            Some(_) => &inner.slow,
-            None => &inner.batches,
-        };
-        let fits = lane.back().is_some_and(|last| {
-            !self.apart
-                && last.builder.bytes() + size <= BATCH_BYTES_MAX
-                && last.builder.len() + intentions.len() <= BATCH_ITEMS_MAX
-                && last.fuel.saturating_add(fuel) <= SLOW_BATCH_FUEL
-        });
-        let fresh = if fits { None } else { inner.spare.pop() };
-        let holds = match slow_fuel {
-            Some(_) => inner.hold(
-                intentions
-                    .iter()
-                    .map(|one| (one.topic, one.client, makes(&one.operation))),
-            ),
-            None => Holds::default(),
-        };
-        let lane = match slow_fuel {
-            Some(_) => &mut inner.slow,
-            None => &mut inner.batches,
-        };
-        if !fits {
-            lane.push_back(fresh.unwrap_or_default());
-        }
-        let Some(last) = lane.back_mut() else {
-            return Err(StoreError::Closed);
-        };
-        let before = last.builder.bytes();
-        if let Err((index, error)) = last.builder.push_all_from(author, intentions, &self.limits) {
-            if last.waiters.is_empty() {
-                lane.pop_back();
-            }
-            inner.release(&holds);
-            return Err(StoreError::Refused { index, error });
-        }
-        let added = last.builder.bytes() - before;
-        let count = u32::try_from(intentions.len()).unwrap_or(u32::MAX);
-        last.waiters.push((count, answer));
-        last.prepared.0.extend(prepared.0);
-        last.is_slow = slow_fuel.is_some();
-        last.fuel = last.fuel.saturating_add(fuel);
-        last.holds.calls.extend(holds.calls);
-        last.holds.makes += holds.makes;
-        if slow_fuel.is_some() {
-            inner.slow_bytes += added;
+        let (proposal, answer) = Proposal::new(plan.is_slow);
+        if plan.is_slow {
+            self.push_slow(&mut inner, author, intentions, prepared, plan, answer)?;
         } else {
-            inner.bytes += added;
+            self.push_quick(&mut inner, author, intentions, prepared, plan, answer)?;
         }
-        for intention in intentions {
-            if is_start(&intention.operation) {
-                inner.suspect(intention.topic, COSTLY_FUEL);
-            }
-        }
-        let asleep = tell != Tell::Later && std::mem::take(&mut inner.asleep);
+        inner.destroys += destroys(intentions);
+        let asleep = notify != Notify::Deferred && std::mem::take(&mut inner.asleep);
         drop(inner);
         if asleep {
             self.work.notify_one();
         }
         Ok(proposal)
+    }
+
+    fn push_quick(
+        &self,
+        inner: &mut Inner,
+        author: Author,
+        intentions: &[Intention<'_>],
+        prepared: Prepared,
+        plan: Plan,
+        answer: Answer,
+    ) -> Result<(), StoreError> {
+        let size = intentions.iter().map(Intention::size_hint).sum::<usize>();
+        // A call that is too large for company gets a batch of its own.
+        let fits = inner.batches.back().is_some_and(|last| {
+            !self.apart
+                && last.builder.bytes() + size <= BATCH_BYTES_MAX
+                && last.builder.len() + intentions.len() <= BATCH_ITEMS_MAX
+                && last.calls + plan.calls <= QUICK_CALLS_MAX
+        });
+        if !fits {
+            let fresh = inner.spare();
+            inner.batches.push_back(fresh);
+        }
+        let Some(last) = inner.batches.back_mut() else {
+            unreachable!("a batch was just pushed");
+        };
+        let before = last.builder.bytes();
+        if let Err(error) = encode(&mut last.builder, author, intentions, &self.limits, 0) {
+            if last.waiters.is_empty() {
+                inner.batches.pop_back();
+            }
+            return Err(error);
+        }
+        let added = last.builder.bytes() - before;
+        last.waiters.push((count(intentions), answer));
+        last.prepared.extend(prepared.programs);
+        let destroys = destroys(intentions);
+        last.calls += plan.calls + destroys;
+        last.destroys += destroys;
+        inner.bytes += added;
+        Ok(())
+    }
+
+    fn push_slow(
+        &self,
+        inner: &mut Inner,
+        author: Author,
+        intentions: &[Intention<'_>],
+        prepared: Prepared,
+        plan: Plan,
+        answer: Answer,
+    ) -> Result<(), StoreError> {
+        let expected = |one| inner.costs.expected(one, plan.may_start);
+        let costs: Vec<Expected> = intentions.iter().map(expected).collect();
+        let mut parts = Vec::new();
+        let mut rest = (intentions, &costs[..]);
+        while !rest.0.is_empty() {
+            let len = part_len(rest.0, rest.1);
+            let (part, costs) = (rest.0.split_at(len), rest.1.split_at(len));
+            parts.push(Part::new(&inner.slow, part.0, costs.0));
+            rest = (part.1, costs.1);
+        }
+        let begins: Vec<(&str, u64)> = intentions
+            .iter()
+            .zip(&costs)
+            .filter(|(_, cost)| cost.is_slow)
+            .filter_map(|(one, _)| match one.operation {
+                Operation::CreateProgram { options, .. } => {
+                    Some((one.topic, fuel_of_a_call(options)))
+                }
+                _ => None,
+            })
+            .collect();
+        if let [part] = &parts[..]
+            && let Some(number) = self.joinable(inner, part)
+        {
+            let last = inner.slow.get_mut(number);
+            let before = last.builder.bytes();
+            encode(&mut last.builder, author, part.intentions, &self.limits, 0)?;
+            let added = last.builder.bytes() - before;
+            last.waiters.push((count(part.intentions), answer));
+            last.calls += part.calls;
+            last.destroys += part.destroys;
+            if let Some((_, expected)) = &mut last.slow {
+                *expected += part.fuel;
+            }
+            inner.slow_bytes += added;
+            inner.slow.join(number, &part.names, part.flow, part.fuel);
+            return Ok(());
+        }
+        let mut batches = Vec::new();
+        let mut done = 0;
+        for part in parts {
+            let mut pending = inner.spare();
+            encode(
+                &mut pending.builder,
+                author,
+                part.intentions,
+                &self.limits,
+                done,
+            )?;
+            done += part.intentions.len();
+            pending.calls = part.calls;
+            pending.destroys = part.destroys;
+            pending.slow = Some((Box::from(part.flow), part.fuel));
+            batches.push((pending, part));
+        }
+        // Parts are applied in order: the programs stay known until the last one.
+        if let Some((last, _)) = batches.last_mut() {
+            last.prepared.extend(prepared.programs);
+        }
+        let answers = answer.split(batches.len());
+        for ((mut pending, part), answer) in batches.into_iter().zip(answers) {
+            pending.waiters.push((count(part.intentions), answer));
+            inner.slow_bytes += pending.builder.bytes();
+            inner.slow.push(pending, part.names, part.flow, part.fuel);
+        }
+        for (topic, fuel_max) in begins {
+            inner.costs.starting(topic, fuel_max);
+        }
+        Ok(())
+    }
+
+    /// The batch of the slow lane that a call can be added to.
+    fn joinable(&self, inner: &mut Inner, part: &Part<'_>) -> Option<u64> {
+        let number = (!self.apart)
+            .then(|| inner.slow.joinable(&part.names, part.fuel, SLOW_BATCH_FUEL))
+            .flatten()?;
+        let last = inner.slow.get_mut(number);
+        let fits = last.builder.bytes() + part.size_hint() <= BATCH_BYTES_MAX
+            && last.builder.len() + part.intentions.len() <= BATCH_ITEMS_MAX
+            && last.calls + part.calls <= SLOW_BATCH_CALLS_MAX;
+        fits.then_some(number)
     }
 
     /// Wakes the commit thread if it sleeps beside work.
@@ -439,93 +571,83 @@ impl Queue {
         self.work.notify_one();
     }
 
-    /// Whether these intentions would go with the slow ones now.
-    pub(crate) fn is_slow(&self, intentions: &[Intention<'_>]) -> bool {
-        self.inner.lock_ok().slow_fuel(intentions).is_some()
+    /// Whether these intentions would go to the slow lane now.
+    pub(crate) fn is_slow(&self, intentions: &[Intention<'_>], starts_refused: bool) -> bool {
+        self.inner
+            .lock_ok()
+            .plan(intentions, starts_refused)
+            .is_slow
     }
 
     /// Hands work to the commit thread.
-    pub(crate) fn task(&self, when: When, task: Task) -> Result<(), StoreError> {
+    pub(crate) fn task(&self, task: Task) -> Result<(), StoreError> {
         let mut inner = self.inner.lock_ok();
         // A poisoned store still serves reads and tasks.
         if inner.gone || inner.shut.as_ref().is_some_and(Shut::is_closed) {
             return Err(inner.shut.as_ref().unwrap_or(&Shut::Closed).error());
         }
-        match when {
-            When::AtOnce => inner.tasks_at_once.push_back(task),
-            When::Whole => inner.tasks.push_back(task),
-        }
+        inner.tasks.push_back(task);
         drop(inner);
         self.work.notify_one();
         Ok(())
     }
 
-    /// Makes others wait behind what is left of a batch that was not slow and
-    /// is deferred, until it is [recycled](Self::recycle).
-    pub(crate) fn hold_back(&self, pending: &mut Pending, items: &Items<'_>) {
-        let calls = items.clone().filter_map(Result::ok);
-        let mut inner = self.inner.lock_ok();
-        let holds = inner.hold(calls.filter_map(|item| {
-            let topic = std::str::from_utf8(item.topic).ok()?;
-            let makes = matches!(item.action, Action::Create { .. });
-            Some((topic, item.client, makes))
-        }));
-        pending.holds.calls.extend(holds.calls);
-        pending.holds.makes += holds.makes;
-    }
-
-    /// Whether slow batches wait.
-    pub(crate) fn has_slow(&self) -> bool {
-        !self.inner.lock_ok().slow.is_empty()
-    }
-
-    /// Whether batches wait that [`take`](Self::take) gives in any case.
+    /// Whether batches wait in the quick lane.
     pub(crate) fn has_batches(&self) -> bool {
         !self.inner.lock_ok().batches.is_empty()
     }
 
-    /// Takes everything that waits; sleeps while there is nothing, at most for
-    /// `patience`. Of the slow batches at most one comes, and only to one who
-    /// is ready for it.
-    pub(crate) fn take(&self, patience: Option<Duration>, slow_too: bool) -> Work {
+    /// Takes everything in the quick lane (of calls of programs no more than
+    /// [`QUICK_CALLS_MAX`]) and, when `slow_in` is over, one batch of the slow
+    /// lane. Blocks while there is neither, for `patience` at most.
+    pub(crate) fn take(&self, patience: Option<Duration>, slow_in: Duration) -> Work {
+        let since = Instant::now();
         let mut inner = self.inner.lock_ok();
+        let slow_is_due = |inner: &Inner| {
+            !inner.slow.is_empty() && (inner.shut.is_some() || since.elapsed() >= slow_in)
+        };
         while inner.batches.is_empty()
             && inner.tasks.is_empty()
-            && inner.tasks_at_once.is_empty()
-            && inner.judged.is_none()
-            && (inner.slow.is_empty() || !slow_too)
+            && !slow_is_due(&inner)
             && !inner.shut.as_ref().is_some_and(Shut::is_closed)
         {
-            inner.asleep = true;
-            match patience {
-                None => {
-                    inner = self
-                        .work
-                        .wait(inner)
-                        .unwrap_or_else(PoisonError::into_inner);
-                }
-                Some(time) => {
-                    let waited = self.work.wait_timeout(inner, time);
-                    let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-                    inner = guard;
-                    if timeout.timed_out() {
-                        break;
-                    }
-                }
+            let slow_in = (!inner.slow.is_empty()).then_some(slow_in);
+            let passed = since.elapsed();
+            let is_over = patience.is_some_and(|patience| passed >= patience);
+            if is_over {
+                break;
             }
+            let time = [patience, slow_in].into_iter().flatten().min();
+            inner.asleep = true;
+            inner = match time {
+                None => self
+                    .work
+                    .wait(inner)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(time) => {
+                    let waited = self.work.wait_timeout(inner, time.saturating_sub(passed));
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         }
         inner.asleep = false;
-        inner.bytes = 0;
-        let mut batches = std::mem::take(&mut inner.batches);
-        if slow_too && let Some(slow) = inner.slow.pop_front() {
-            inner.slow_bytes = inner.slow_bytes.saturating_sub(slow.builder.bytes());
-            batches.push_back(slow);
+        let mut batches = VecDeque::new();
+        let mut calls = 0;
+        while let Some(next) = inner.batches.front() {
+            if calls > 0 && calls + next.calls > QUICK_CALLS_MAX {
+                break;
+            }
+            calls += next.calls;
+            inner.bytes -= next.builder.bytes();
+            batches.extend(inner.batches.pop_front());
+        }
+        // Not before a call of the quick lane that came earlier.
+        if inner.batches.is_empty() && slow_is_due(&inner) {
+            inner.take_slow(&mut batches);
         }
         let work = Work {
             batches,
-            judged: inner.judged.take(),
             tasks: std::mem::take(&mut inner.tasks),
-            tasks_at_once: std::mem::take(&mut inner.tasks_at_once),
             shut: inner.shut.clone(),
         };
         drop(inner);
@@ -535,65 +657,42 @@ impl Queue {
 
     /// Gives the memory of a batch back.
     pub(crate) fn recycle(&self, mut pending: Pending) {
-        pending.builder.clear(SPARE_BYTES);
-        pending.waiters.clear();
-        pending.prepared.0.clear();
-        pending.is_slow = false;
-        pending.fuel = 0;
         let mut inner = self.inner.lock_ok();
-        inner.release(&pending.holds);
-        pending.holds.calls.clear();
-        pending.holds.makes = 0;
+        inner.destroys -= pending.destroys;
         if inner.spare.len() < 4 {
+            pending.builder.clear(SPARE_BYTES);
+            pending.waiters.clear();
+            pending.prepared.clear();
+            (pending.slow, pending.calls, pending.destroys) = (None, 0, 0);
             inner.spare.push(pending);
         }
     }
 
-    /// A program of this topic used so much fuel in a call. Topics that need
-    /// much are kept apart from the others until they need less.
-    pub(crate) fn spent(&self, topic: &str, fuel: u64) {
+    /// A topic has a program that nothing is known of, with this limit of fuel
+    /// for a call.
+    pub(crate) fn started(&self, topic: &str, fuel_max: u64) {
+        self.inner.lock_ok().costs.started(topic, fuel_max);
+    }
+
+    /// Learns from a batch that was applied. `slow` is its flow in the slow
+    /// lane and its expected fuel, `fuel` what it used.
+    pub(crate) fn learn(&self, lessons: &[Lesson<'_>], slow: Option<&(Box<str>, u64)>, fuel: u64) {
         let mut inner = self.inner.lock_ok();
-        let Some(known) = inner.costly.get_mut(topic) else {
-            if fuel >= COSTLY_FUEL {
-                inner.suspect(topic, fuel);
+        for lesson in lessons {
+            match lesson.fuel_max {
+                Some(fuel_max) if lesson.change == Change::Program => {
+                    inner.costs.started(lesson.topic, fuel_max);
+                }
+                Some(fuel_max) => inner.costs.starting(lesson.topic, fuel_max),
+                None if lesson.change != Change::None && !inner.slow.has_start(lesson.topic) => {
+                    inner.costs.ended(lesson.topic);
+                }
+                None => {}
             }
-            return;
-        };
-        *known = *known / 4 * 3 + fuel / 4;
-        if *known < COSTLY_FUEL / 2 {
-            inner.costly.remove(topic);
+            inner.costs.learn(lesson.topic, lesson.used);
         }
-    }
-
-    /// What a program needs is not known: its first calls are judged apart.
-    pub(crate) fn suspect(&self, topic: &str) {
-        self.inner.lock_ok().suspect(topic, COSTLY_FUEL);
-    }
-
-    /// A topic cannot be costly any more.
-    pub(crate) fn forget(&self, topic: &str) {
-        self.inner.lock_ok().costly.remove(topic);
-    }
-
-    /// A call was judged, or its judge died.
-    pub(crate) fn judged(&self, judging: Judged) {
-        let mut inner = self.inner.lock_ok();
-        inner.judged = Some(judging);
-        drop(inner);
-        self.work.notify_one();
-    }
-
-    /// Waits for the call that is being judged.
-    pub(crate) fn wait_judged(&self) -> Judged {
-        let mut inner = self.inner.lock_ok();
-        loop {
-            if let Some(judging) = inner.judged.take() {
-                return judging;
-            }
-            inner = self
-                .work
-                .wait(inner)
-                .unwrap_or_else(PoisonError::into_inner);
+        if let Some((flow, expected)) = slow {
+            inner.slow.correct(flow, *expected, fuel);
         }
     }
 
@@ -604,36 +703,33 @@ impl Queue {
         inner.gone = true;
         inner.shut = Some(why.clone());
         let batches = std::mem::take(&mut inner.batches);
-        let slow = std::mem::take(&mut inner.slow);
+        let slow = inner.refuse_slow(true);
         let tasks = std::mem::take(&mut inner.tasks);
-        let at_once = std::mem::take(&mut inner.tasks_at_once);
         drop(inner);
         self.room.notify_all();
         refuse(batches, why);
         refuse(slow, why);
-        drop((tasks, at_once));
+        drop(tasks);
     }
 
-    /// The store is going to be closed: nobody but the store itself proposes
-    /// anything any more, and what is not logged because costly calls are
-    /// before it is refused.
+    /// The store is going to be closed: only the store itself still proposes,
+    /// and calls of the slow lane that have not begun are refused.
     pub(crate) fn begin_close(&self) {
         let mut inner = self.inner.lock_ok();
         inner.closing = true;
-        let slow = inner.refuse_slow();
+        let slow = inner.refuse_slow(false);
         drop(inner);
         refuse(slow, &Shut::Closed);
         self.room.notify_all();
     }
 
-    /// Takes no more calls. Closing replaces any earlier reason. Batches that
-    /// are not logged because costly ones are before them are not waited for.
+    /// Takes no more calls. Closing replaces any earlier reason.
     pub(crate) fn shut(&self, why: &Shut) {
         let mut inner = self.inner.lock_ok();
         if inner.shut.is_none() || why.is_closed() {
             inner.shut = Some(why.clone());
         }
-        let slow = inner.refuse_slow();
+        let slow = inner.refuse_slow(!why.is_closed());
         drop(inner);
         refuse(slow, why);
         self.work.notify_one();
@@ -641,7 +737,26 @@ impl Queue {
     }
 }
 
-fn refuse(batches: VecDeque<Pending>, why: &Shut) {
+fn count(intentions: &[Intention<'_>]) -> u32 {
+    u32::try_from(intentions.len()).unwrap_or(u32::MAX)
+}
+
+/// Adds intentions to a batch; in an error they are counted from `done` on.
+fn encode(
+    builder: &mut BatchBuilder,
+    author: Author,
+    intentions: &[Intention<'_>],
+    limits: &IntentionLimits,
+    done: usize,
+) -> Result<(), StoreError> {
+    let encoded = builder.push_all_from(author, intentions, limits);
+    encoded.map_err(|(index, error)| {
+        let index = done + index;
+        StoreError::Refused { index, error }
+    })
+}
+
+fn refuse(batches: impl IntoIterator<Item = Pending>, why: &Shut) {
     for pending in batches {
         for (_, answer) in pending.waiters {
             answer.complete(Err(why.error()));

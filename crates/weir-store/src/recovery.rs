@@ -18,6 +18,7 @@ use crate::commit::{Committer, now_ms};
 use crate::disk::Disk;
 use crate::engine::{Counters, Engine};
 use crate::error::{IoVerb, StoreError};
+use crate::fair_lock::FairRwLock;
 use crate::identity::{self, Identity};
 use crate::lock_ext::RwLockExt;
 use crate::log::{Log, LogIndex, LogOptions, Recovery, batch_bytes};
@@ -29,7 +30,6 @@ use crate::topic::files::{REBUILD_MARK, directory};
 use crate::topic::signal::Signal;
 use crate::topic::sink::Topics;
 use crate::topic::writer::SegmentList;
-use crate::turnstile::Turnstile;
 
 /// Bytes of replayed payload after which records are published and written.
 const PUBLISH_BYTES: usize = 1 << 20;
@@ -235,7 +235,7 @@ fn engine(identity: &Identity, options: &OpenOptions, machine: Machine) -> Arc<E
     Arc::new(Engine {
         identity: *identity,
         durability: options.durability,
-        machine: Turnstile::new(machine),
+        machine: FairRwLock::new(machine),
         topics: RwLock::default(),
         queue: Queue::new(options.limits, options.durability == Durability::Each),
         counters: Counters::default(),

@@ -24,7 +24,7 @@ use crate::options::{Durability, OpenOptions};
 use crate::permit::Single;
 use crate::proposal::Proposal;
 use crate::purge::ReadBack;
-use crate::queue::{Shut, Tell};
+use crate::queue::{Notify, Shut};
 use crate::recovery::{OpenReport, recover};
 use crate::scan::KeyOrder;
 use crate::topic::reader::{Page, TopicReader};
@@ -216,7 +216,7 @@ impl Store {
     /// `Refused` for an intention that is over a limit: then none of them is
     /// queued. `Poisoned` after a failed write or sync.
     pub fn propose(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
-        self.hand_over(intentions, Tell::Now)
+        self.hand_over(intentions, Notify::Now)
     }
 
     /// The same, for callers who hand over more in a moment: the intentions
@@ -225,24 +225,29 @@ impl Store {
     /// # Errors
     /// As for [`propose`](Self::propose).
     pub fn propose_quietly(&self, intentions: &[Intention<'_>]) -> Result<Proposal, StoreError> {
-        self.hand_over(intentions, Tell::Later)
+        self.hand_over(intentions, Notify::Deferred)
     }
 
-    fn hand_over(&self, intentions: &[Intention<'_>], tell: Tell) -> Result<Proposal, StoreError> {
+    fn hand_over(
+        &self,
+        intentions: &[Intention<'_>],
+        notify: Notify,
+    ) -> Result<Proposal, StoreError> {
         let prepared = self.engine.prepare(intentions)?;
         if upkeep::sets_limits(intentions) {
             self.upkeep.watch_retention(&self.hands());
         }
         self.engine
             .queue
-            .propose(Author::Client, intentions, prepared, tell)
+            .propose(Author::Client, intentions, prepared, notify)
     }
 
-    /// Whether these intentions would wait in the line of costly calls if they
-    /// were handed over now; see [`Proposal::is_costly`].
+    /// Whether these intentions would wait in the slow lane if they were proposed
+    /// now; see [`Proposal::is_costly`].
     #[must_use]
     pub fn is_costly(&self, intentions: &[Intention<'_>]) -> bool {
-        self.engine.queue.is_slow(intentions)
+        let refused = self.engine.refuses_starts(intentions);
+        self.engine.queue.is_slow(intentions, refused)
     }
 
     /// Tells the commit thread, if it sleeps, that something was handed over.
@@ -261,27 +266,13 @@ impl Store {
         let prepared = self.engine.prepare(intentions)?;
         self.engine
             .queue
-            .propose(Author::Store, intentions, prepared, Tell::Now)
+            .propose(Author::Store, intentions, prepared, Notify::Now)
     }
 
     /// Offset of the newest intention.
     #[must_use]
     pub fn applied(&self) -> IntentionOffset {
         self.engine.machine.read_ok().applied()
-    }
-
-    /// Newest intention up to which the records of all are there: below
-    /// [`applied`](Self::applied) only while costly calls of programs are
-    /// judged.
-    #[must_use]
-    pub fn settled(&self) -> IntentionOffset {
-        self.engine.machine.read_ok().settled()
-    }
-
-    /// The same for the records of one topic, whatever is judged for others.
-    #[must_use]
-    pub fn settled_of(&self, topic: &str) -> IntentionOffset {
-        self.engine.machine.read_ok().settled_of(topic)
     }
 
     /// Intention that made the newest topic: whoever has listed the topics
@@ -291,12 +282,11 @@ impl Store {
         self.engine.machine.read_ok().newest_topic()
     }
 
-    /// Waits until [`settled`](Self::settled) is at least there, until
-    /// `deadline` at most; also ends when the store is closed. Returns whether
-    /// it is.
+    /// Blocks until [`applied`](Self::applied) is at least `intention`, until
+    /// `deadline` at most, or until the store is closed. Returns whether it is.
     #[must_use]
-    pub fn wait_settled(&self, intention: IntentionOffset, deadline: Option<Instant>) -> bool {
-        let there = || self.settled() >= intention;
+    pub fn wait_applied(&self, intention: IntentionOffset, deadline: Option<Instant>) -> bool {
+        let there = || self.applied() >= intention;
         self.engine.arrivals.wait(there, deadline)
     }
 
@@ -328,9 +318,8 @@ impl Store {
         programs
     }
 
-    /// Hash of the whole history; equal for equal histories. While costly calls
-    /// are judged ([`settled`](Self::settled) is below
-    /// [`applied`](Self::applied)) it is that of no prefix of the log.
+    /// Hash of the intentions that are applied, a prefix of the log; equal for
+    /// equal histories.
     #[must_use]
     pub fn digest(&self) -> Digest {
         self.engine.machine.read_ok().digest()
@@ -509,21 +498,20 @@ impl Store {
         }
     }
 
-    /// Makes everything answered so far durable, at any level. Waits for
-    /// batches that were handed over before, and not for what stands in the
-    /// line of costly calls: that is not answered yet. Returns the newest log
-    /// entry that is applied.
+    /// Makes everything answered so far durable, at any level. Does not wait for
+    /// the slow lane: what waits there is not answered yet. Returns the newest
+    /// log entry that is applied.
     pub fn sync(&self) -> Result<LogIndex, StoreError> {
-        self.hands().ask_at_once(|committer| {
+        self.ask(|committer| {
             committer.sync()?;
             Ok(committer.engine.applied_index())
         })?
     }
 
     /// Finishes what is queued and closes the log cleanly. Dropping does the
-    /// same but cannot tell of an error. What stands in the line of costly calls
-    /// is answered with `Closed` and not executed; the one batch of it that is
-    /// in the log already is waited for.
+    /// same but cannot return an error. Calls that wait in the slow lane are
+    /// answered with `Closed` and not executed, unless a part of them is in the
+    /// log already.
     pub fn close(self) -> Result<(), StoreError> {
         self.stop()
     }
@@ -535,8 +523,7 @@ impl Store {
     }
 
     fn stop(&self) -> Result<(), StoreError> {
-        // Cursors that wait are written while something is still taken, and
-        // behind nothing but what is logged.
+        // Cursors that wait are written while something is still taken.
         self.upkeep.begin_stop();
         self.engine.queue.begin_close();
         self.upkeep.stop(&self.hands());

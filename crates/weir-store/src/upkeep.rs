@@ -3,11 +3,9 @@
 //!
 //! A cursor that is moved without waiting becomes an intention at the latest
 //! `cursor_flush` later, together with all others that are due, and each group
-//! only with its newest offset. Those of topics with costly programs may wait
-//! long for their answer; a thread of their own does, one round at a time, so
-//! that others do not wait with them. Closing the store writes what is left.
+//! only with its newest offset. Closing the store writes what is left.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -19,7 +17,7 @@ use crate::error::StoreError;
 use crate::hands::Hands;
 use crate::lock_ext::LockExt;
 use crate::proposal::Proposal;
-use crate::queue::Tell;
+use crate::queue::Notify;
 use crate::retention;
 
 /// Cursors that may wait to be written; one more is written at once.
@@ -55,11 +53,8 @@ impl Rounds {
 struct State {
     cursors: BTreeMap<Name, Waiting>,
     retention_due: Option<Instant>,
-    /// Of the thread; of the one for costly topics; of those who flush.
-    quick: Rounds,
-    slow: Rounds,
-    /// Whose cursors the latter writes.
-    slow_names: BTreeSet<Name>,
+    /// Rounds of the thread, and of callers waiting for a flush.
+    rounds: Rounds,
     flushes: Rounds,
     stops: bool,
     started: bool,
@@ -170,19 +165,15 @@ impl Upkeep {
             None => std::mem::take(&mut state.cursors).into_iter().collect(),
             Some(name) => state.cursors.remove_entry(name).into_iter().collect(),
         };
-        let quick = state.quick.begun;
-        let slow = match &only {
-            Some(name) if !state.slow_names.contains(name) => 0,
-            _ => state.slow.begun,
-        };
+        let begun = state.rounds.begun;
         state.flushes.begun += 1;
         drop(state);
-        let refused = write(hands, waiting, Tell::Now);
+        let refused = write(hands, waiting, Notify::Now);
         let mut state = self.shared.state.lock_ok();
         state.put_back(refused);
         state.flushes.ended += 1;
         self.shared.changed.notify_all();
-        while state.quick.ended < quick || state.slow.ended < slow {
+        while state.rounds.ended < begun {
             state = wait(&self.shared, state, None);
         }
     }
@@ -194,9 +185,9 @@ impl Upkeep {
             return;
         }
         let (shared, hands) = (Arc::clone(&self.shared), hands.clone());
-        let (flush, every) = (self.cursor_flush, self.retention_every);
+        let every = self.retention_every;
         let work = move || {
-            run(&shared, &hands, flush, every);
+            run(&shared, &hands, every);
             shared.state.lock_ok().started = false;
             shared.changed.notify_all();
         };
@@ -224,12 +215,12 @@ impl Upkeep {
             drop(thread.join());
         }
         let mut state = self.shared.state.lock_ok();
-        while state.slow.runs() || state.flushes.runs() {
+        while state.flushes.runs() {
             state = wait(&self.shared, state, None);
         }
         let left = std::mem::take(&mut state.cursors);
         drop(state);
-        drop(write(hands, left.into_iter().collect(), Tell::Last));
+        drop(write(hands, left.into_iter().collect(), Notify::Last));
     }
 }
 
@@ -251,7 +242,7 @@ fn wait<'a>(
     }
 }
 
-fn run(shared: &Arc<Shared>, hands: &Hands, flush: Duration, every: Option<Duration>) {
+fn run(shared: &Shared, hands: &Hands, every: Option<Duration>) {
     let mut state = shared.state.lock_ok();
     while !state.stops {
         let now = Instant::now();
@@ -261,7 +252,7 @@ fn run(shared: &Arc<Shared>, hands: &Hands, flush: Duration, every: Option<Durat
             let (now_due, later): (Vec<_>, Vec<_>) =
                 cursors.into_iter().partition(|(_, waiting)| due(waiting));
             state.cursors = later.into_iter().collect();
-            state = round(shared, hands, flush, state, now_due);
+            state = round(shared, hands, state, now_due);
             continue;
         }
         if state.retention_due.is_some_and(|due| due <= now) {
@@ -281,58 +272,21 @@ fn run(shared: &Arc<Shared>, hands: &Hands, flush: Duration, every: Option<Durat
     }
 }
 
-/// Writes cursors that are due: those of costly topics beside the others.
+/// Writes cursors that are due.
 fn round<'a>(
-    shared: &'a Arc<Shared>,
+    shared: &'a Shared,
     hands: &Hands,
-    flush: Duration,
     mut state: MutexGuard<'a, State>,
     cursors: Vec<Cursor>,
 ) -> MutexGuard<'a, State> {
-    let (slow, quick): (Vec<_>, Vec<_>) = cursors
-        .into_iter()
-        .partition(|cursor| hands.engine.queue.is_slow(&[intention(cursor)]));
-    // Not before the last round of these is answered.
-    let waits = !slow.is_empty() && (state.slow.runs() || !apart(shared, hands, &mut state, &slow));
-    if waits {
-        let due = Instant::now().checked_add(flush);
-        for (name, waiting) in slow {
-            let due = due.unwrap_or(waiting.due);
-            state.cursors.insert(name, Waiting { due, ..waiting });
-        }
-    }
-    state.quick.begun += 1;
+    state.rounds.begun += 1;
     drop(state);
-    let refused = write(hands, quick, Tell::Now);
+    let refused = write(hands, cursors, Notify::Now);
     let mut state = shared.state.lock_ok();
     state.put_back(refused);
-    state.quick.ended += 1;
+    state.rounds.ended += 1;
     shared.changed.notify_all();
     state
-}
-
-/// Writes cursors on a thread of its own; false if there is none to be had.
-fn apart(shared: &Arc<Shared>, hands: &Hands, state: &mut State, cursors: &[Cursor]) -> bool {
-    let (shared, hands) = (Arc::clone(shared), hands.clone());
-    let cursors = cursors.to_vec();
-    let names: BTreeSet<_> = cursors.iter().map(|(name, _)| name.clone()).collect();
-    let work = move || {
-        let refused = write(&hands, cursors, Tell::Now);
-        let mut state = shared.state.lock_ok();
-        state.put_back(refused);
-        state.slow.ended += 1;
-        state.slow_names.clear();
-        drop(state);
-        shared.changed.notify_all();
-    };
-    let thread = std::thread::Builder::new().name("weir-upkeep-slow".to_owned());
-    // Begun before the thread can end it: the state is locked.
-    let begun = thread.spawn(work).is_ok();
-    if begun {
-        state.slow.begun += 1;
-        state.slow_names = names;
-    }
-    begun
 }
 
 fn intention(((topic, group), waiting): &Cursor) -> Intention<'_> {
@@ -343,20 +297,15 @@ fn intention(((topic, group), waiting): &Cursor) -> Intention<'_> {
     Intention::new(topic, Operation::Cursor { group, step })
 }
 
-/// Writes cursors as intentions and waits for their answers; no call has both
-/// cursors of costly topics and others. A verdict that is not VALID means that
-/// somebody else owns the group: nothing to be done. Returns those that a store
-/// did not take because it is being closed.
-fn write(hands: &Hands, cursors: Vec<Cursor>, tell: Tell) -> Vec<Cursor> {
-    let (slow, quick): (Vec<_>, Vec<_>) = cursors
-        .into_iter()
-        .partition(|cursor| hands.engine.queue.is_slow(&[intention(cursor)]));
-    let parts = quick.chunks(CALL_ITEMS_MAX);
-    let parts = parts.chain(slow.chunks(CALL_ITEMS_MAX));
+/// Writes cursors as intentions and waits for their answers. A verdict that is
+/// not VALID means that another member owns the group: there is nothing to do.
+/// Returns those that the store did not take because it is being closed.
+fn write(hands: &Hands, cursors: Vec<Cursor>, notify: Notify) -> Vec<Cursor> {
+    let parts = cursors.chunks(CALL_ITEMS_MAX);
     let sent: Vec<_> = parts
         .map(|part| {
             let moves: Vec<_> = part.iter().map(intention).collect();
-            (part, hands.propose(&moves, tell))
+            (part, hands.propose(&moves, notify))
         })
         .collect();
     let mut refused = Vec::new();

@@ -102,7 +102,7 @@ impl Backend {
         until: Option<Instant>,
     ) -> Result<(), StoreError> {
         let reached = match self {
-            Self::Local(store) => store.wait_settled(intention, until),
+            Self::Local(store) => store.wait_applied(intention, until),
             Self::Remote(remote) => remote.reach(intention, until)?,
         };
         if reached {

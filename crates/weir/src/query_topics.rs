@@ -504,7 +504,7 @@ impl TopicQuery {
         let far = match &self.backend {
             Backend::Local(store) => {
                 let behind = mark.unwrap_or_default().plus(1);
-                let _ = store.wait_settled(behind, until);
+                let _ = store.wait_applied(behind, until);
                 return;
             }
             Backend::Remote(remote) => Arc::clone(remote),

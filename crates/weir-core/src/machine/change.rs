@@ -43,7 +43,9 @@ pub(super) fn change<S: ConsequenceSink + ?Sized>(
             let offset = emit(id, topic, stamp, sink, RecordKind::Destroy, last, |r| {
                 r.meta = item.meta;
             });
-            topic.live = None;
+            if let Some(live) = topic.live.take() {
+                sink.discard(Box::new(live));
+            }
             Ok((offset, 1))
         }
         Action::Alter { options } => {

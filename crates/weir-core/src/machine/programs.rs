@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::change::{delete, put};
-use super::deferred::COSTLY_FUEL;
 use super::{ApplyError, Emitted, Stamp};
 use crate::batch::{Action, Item};
 use crate::desk::{CallInfo, Desk, Emit, Source, op};
@@ -38,11 +37,6 @@ pub(crate) struct Running {
     /// The topic's keys are kept on the desk.
     pub(crate) watches: bool,
     pub(crate) counts: ProgramCounts,
-    /// What the intention did is kept, or taken back.
-    is_settled: bool,
-    /// What its calls used lately, for scheduling: no part of the state. A
-    /// program that nobody knows yet is taken for costly.
-    lately: u64,
 }
 
 impl Clone for Running {
@@ -57,8 +51,6 @@ impl Clone for Running {
             desk: Box::new(self.desk.kept()),
             watches: self.watches,
             counts: self.counts,
-            is_settled: self.is_settled,
-            lately: self.lately,
         }
     }
 }
@@ -91,19 +83,7 @@ impl Running {
             desk: Box::new(desk),
             watches,
             counts: ProgramCounts::default(),
-            is_settled: false,
-            lately: COSTLY_FUEL,
         }
-    }
-
-    /// Whether its next call should be judged where nobody waits for it.
-    pub(super) fn is_costly(&self) -> bool {
-        self.lately >= COSTLY_FUEL / 2
-    }
-
-    /// Learns what an intention used, in fuel or in time.
-    pub(super) fn used(&mut self, spent: u64) {
-        self.lately = self.lately / 4 * 3 + spent / 4;
     }
 
     /// One call; everything but VALID is an `Err`.
@@ -151,17 +131,12 @@ impl Running {
 
     /// Makes ready for an intention whose first record has this offset.
     pub(super) fn open(&mut self, first: ConsequenceOffset, item: &Item<'_>) {
-        self.is_settled = false;
         self.desk.open(first);
         self.desk.lay_principal(item.principal);
     }
 
-    /// Keeps what the calls of an intention did, or takes it back. Only the
-    /// first time counts: whoever judged elsewhere may have done it there.
+    /// Keeps what the calls of an intention did, or takes it back.
     pub(super) fn settle(&mut self, kept: bool) {
-        if std::mem::replace(&mut self.is_settled, true) {
-            return;
-        }
         self.program.settle(kept, &mut self.desk);
         if kept {
             self.desk.keep();

@@ -22,7 +22,6 @@ use crate::topic::{Live, Topic};
 impl Machine {
     /// Writes the state. Equal states give equal bytes, whatever the seeds.
     pub fn save(&self, to: &mut dyn SnapshotSink) -> Result<(), SnapshotError> {
-        assert!(!self.is_waiting(), "no snapshot while a program is away");
         let mut out = Writer::new(to);
         out.number(u64::from(MACHINE_VERSION))?;
         out.number(self.applied.0)?;
@@ -221,7 +220,6 @@ fn load_topic(
         options,
         keys,
         program: None,
-        away: None,
         stopped,
     });
     Ok((topic, program))

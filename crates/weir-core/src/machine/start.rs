@@ -1,11 +1,10 @@
-//! How programs begin: CREATE with a program, and REPLACE.
+//! How programs start: CREATE with a program, and REPLACE.
 //!
-//! What the machine decides comes first ([`Machine::begin`]), then the program
-//! is admitted and judges its own start ([`Start::run`], which needs no machine
-//! and may take long), then the machine draws the consequences
-//! ([`Machine::begun`]). A start that is not VALID leaves nothing behind: no
-//! topic, no module, no state. What must never happen here: a verdict that
-//! depends on which thread the program ran on.
+//! [`Machine::begin`] checks what does not depend on the program, [`Start::run`]
+//! admits the program and runs its `weir_init` or `weir_upgrade`, and
+//! [`Machine::begun`] writes the records and keeps the program.
+//!
+//! Invariant: a start that is not VALID leaves no topic, no module and no state.
 
 use std::sync::Arc;
 
@@ -32,14 +31,6 @@ pub(super) fn is_start(action: &Action<'_>) -> bool {
         Action::Create { code, .. } => !code.is_empty(),
         Action::Replace { .. } => true,
         _ => false,
-    }
-}
-
-/// Bytes of the module that an item brings.
-pub(super) fn module_bytes(action: &Action<'_>) -> u64 {
-    match action {
-        Action::Create { code, .. } | Action::Replace { code, .. } => code.len() as u64,
-        _ => 0,
     }
 }
 
@@ -71,8 +62,6 @@ struct Old {
     running: Box<Running>,
     /// The topic has keys now.
     has_keys: bool,
-    /// The new program may be refused for the number of keys.
-    counts_keys: bool,
     image: Image,
 }
 
@@ -84,14 +73,6 @@ struct Begun {
 }
 
 impl Start {
-    /// The program that is replaced.
-    pub(super) fn old(&self) -> Option<&Running> {
-        match &self.place {
-            Place::New(_) => None,
-            Place::Old(old) => Some(&old.running),
-        }
-    }
-
     /// Lets the program begin, for as long as that takes.
     pub(super) fn run(
         &mut self,
@@ -222,9 +203,6 @@ impl Brought {
             old.take_back(running);
             return Ok(Err(no));
         }
-        if !old.counts_keys {
-            running.settle(true);
-        }
         Ok(Ok(Box::new(running)))
     }
 }
@@ -281,7 +259,6 @@ impl Machine {
                     options: options.clone(),
                     keys: KeyIndex::new(self.seed),
                     program: None,
-                    away: None,
                     stopped: false,
                 });
                 (options, has_room(code), Place::New(live))
@@ -314,7 +291,6 @@ impl Machine {
                 let old = Box::new(Old {
                     running,
                     has_keys: !live.keys.is_empty(),
-                    counts_keys: live.options.keys_max.is_some(),
                     image: Image::default(),
                 });
                 (live.options.clone(), has_room, Place::Old(old))
@@ -397,6 +373,7 @@ impl Machine {
                 live.stopped = false;
                 self.codes.take(begun.running.code, begun.code);
                 self.codes.release(old.running.code);
+                sink.discard(old);
                 let kind = RecordKind::Replace;
                 Ok(Ok(announce(
                     (id, topic),

@@ -71,9 +71,6 @@ pub(super) fn view(id: TopicId, topic: &Topic) -> TopicView<'_> {
 }
 
 fn program_view(live: &Live) -> Option<ProgramView<'_>> {
-    if let Some(away) = &live.away {
-        return Some(away.view());
-    }
     let running = live.program.as_deref()?;
     Some(ProgramView {
         code: running.code,

@@ -42,12 +42,6 @@ impl<T: Clone> Queue<T> {
         self.pieces.get(at / PIECE)?.get(at % PIECE)
     }
 
-    pub(super) fn get_mut(&mut self, at: usize) -> Option<&mut T> {
-        let at = self.gone + at;
-        let piece = self.pieces.get_mut(at / PIECE)?;
-        Arc::make_mut(piece).get_mut(at % PIECE)
-    }
-
     pub(super) fn front(&self) -> Option<&T> {
         self.get(0)
     }
@@ -152,9 +146,6 @@ mod tests {
         let (before, numbers) = (queue.clone(), index.clone());
         queue.drop_front();
         queue.push_back(9_999);
-        if let Some(entry) = queue.get_mut(700) {
-            *entry = 0;
-        }
         index.insert(id(5), 0);
         index.remove(id(6));
         assert!(before.iter().copied().eq(0..2_000));

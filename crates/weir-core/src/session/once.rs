@@ -7,13 +7,12 @@
 //! if it is older than [`ONCE_MS_MIN`], else a new id is refused. An id that is
 //! asked for again does not get younger.
 //!
-//! What must never happen here: an id forgotten before [`ONCE_MS_MIN`], one
-//! that is found by the index and not in the queue, or a place in the queue that
-//! depends on a verdict, which may come after later ids have.
+//! What must never happen here: an id forgotten before [`ONCE_MS_MIN`], or one
+//! that is found by the index and not in the queue.
 
 use super::chunks::{Index, Queue};
 use super::{Seen, load_commit, save_commit};
-use crate::effect::{Commit, Detail, Effect};
+use crate::effect::{Commit, Detail};
 use crate::error_code::ErrorCode;
 use crate::ids::{ClientId, IntentionOffset};
 use crate::intention::ONCE;
@@ -75,10 +74,7 @@ impl OnceTable {
     }
 
     pub(crate) fn outcome(&self, client: ClientId) -> Option<Commit> {
-        let entry = self.find(client)?;
-        // One that is being judged has an error without a reason.
-        let known = entry.commit.effect != Effect::Error || entry.commit.reason.is_some();
-        known.then(|| entry.commit.clone())
+        Some(self.find(client)?.commit.clone())
     }
 
     /// What to do with an id. Changes nothing.
@@ -139,21 +135,6 @@ impl OnceTable {
             self.index.remove(entry.client);
             self.gone += 1;
             self.entries.drop_front();
-        }
-    }
-
-    /// Whether the id is kept only because nobody came after its time.
-    pub(crate) fn has_ended(&self, client: ClientId, time_ms: u64) -> bool {
-        let entry = self.find(client);
-        entry.is_some_and(|entry| is_over(entry, time_ms, ONCE_MS_MAX))
-    }
-
-    /// Puts the outcome in place of the one that an id was kept with.
-    pub(crate) fn fill(&mut self, client: ClientId, commit: Commit) {
-        let place = self.place(client);
-        let entry = place.and_then(|at| self.entries.get_mut(at));
-        if let Some(entry) = entry {
-            entry.commit = kept(commit);
         }
     }
 
@@ -309,8 +290,6 @@ mod tests {
         for (n, len) in [(1, 127), (2, 128), (3, 129), (4, 256)] {
             table.executed(id(n), &commit(n, len), n, 1);
             let short = commit(n, len.min(ONCE_TEXT_BYTES_MAX));
-            assert_eq!(table.outcome(id(n)), Some(short.clone()));
-            table.fill(id(n), commit(n, len));
             assert_eq!(table.outcome(id(n)), Some(short));
         }
     }

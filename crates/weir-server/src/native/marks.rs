@@ -46,7 +46,7 @@ impl Marks {
     pub(super) fn begin(&self, store: &Store) -> Option<Mark> {
         self.wanted.then(|| Mark {
             // What is made later may be known earlier, not the other way.
-            settled: store.settled(),
+            settled: store.applied(),
             created: store.newest_topic(),
             applied: store.applied(),
         })

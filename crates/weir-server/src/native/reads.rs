@@ -113,7 +113,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(Read::Wait);
         }
         let store = Arc::clone(&self.port.shared.store);
-        let behind = (applied > 0 && store.settled_of(topic).0 < applied)
+        let behind = (applied > 0 && store.applied().0 < applied)
             || (at_least > 0 && store.topic(topic).is_none_or(|info| info.last.0 < at_least));
         if behind {
             let until = *self.waits_until.get_or_insert(Instant::now() + LAGGING);
@@ -288,7 +288,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 /// How far the node has got, but for these listeners.
 pub(super) fn applied<'a>(store: &Store, behind: &'a [u8]) -> Message<'a> {
     // In this order, so that each may only be ahead of the one before.
-    let settled = store.settled().0;
+    let settled = store.applied().0;
     Message::AppliedIs {
         applied: store.applied().0,
         settled,

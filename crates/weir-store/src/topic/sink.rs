@@ -8,6 +8,7 @@ use weir_core::{ConsequenceSink, Record, TopicId, TopicName};
 use super::cache::FileCache;
 use super::files::TopicFiles;
 use super::writer::{FLUSH_BYTES, TopicWriter};
+use crate::commit::Discard;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::lock_ext::RwLockExt;
@@ -34,6 +35,7 @@ pub(crate) struct Topics {
     /// Topics with enough closed blocks for a write.
     full: Vec<TopicId>,
     unwritten_bytes: usize,
+    discard: Discard,
     /// Highest segment number on disk of topics without writer.
     skip: BTreeMap<TopicId, u32>,
 }
@@ -47,6 +49,7 @@ impl Topics {
             touched: Vec::new(),
             full: Vec::new(),
             unwritten_bytes: 0,
+            discard: Discard::default(),
             skip: BTreeMap::new(),
         }
     }
@@ -162,5 +165,9 @@ impl ConsequenceSink for Topics {
             self.touched.push(id);
         }
         writer.push(record);
+    }
+
+    fn discard(&mut self, state: Box<dyn Send + Sync>) {
+        self.discard.add(state);
     }
 }

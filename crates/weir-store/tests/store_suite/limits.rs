@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use weir_core::intention::{Intention, IntentionError, IntentionLimits, Operation};
 use weir_core::limits::{
-    BATCH_BYTES_HARD_MAX, CALL_ITEMS_MAX, FUEL_DEFAULT, FUEL_MAX, KEY_BYTES_DEFAULT, KEY_BYTES_MAX,
-    META_BYTES_MAX, TOPIC_NAME_BYTES_MAX, VALUE_BYTES_DEFAULT, VALUE_BYTES_MAX,
+    BATCH_BYTES_HARD_MAX, CALL_ITEMS_MAX, FUEL_ASKED_DEFAULT, FUEL_DEFAULT, FUEL_MAX,
+    KEY_BYTES_DEFAULT, KEY_BYTES_MAX, META_BYTES_MAX, TOPIC_NAME_BYTES_MAX, VALUE_BYTES_DEFAULT,
+    VALUE_BYTES_MAX,
 };
 use weir_core::{ConsequenceOffset, TopicOptions, TxnOp};
 use weir_store::disk::{FileDisk, SimDisk};
@@ -64,11 +65,17 @@ fn fuel_that_topics_may_ask_for() {
     };
     let (most, before) = (20_000_000, ask(FUEL_MAX));
     let create = Intention::new("t", Operation::Create { options: &before });
-    let store = Store::open_disk(disk(), &options()).unwrap();
+    let all = OpenOptions {
+        program_fuel_max: FUEL_MAX,
+        ..options()
+    };
+    let store = Store::open_disk(disk(), &all).unwrap();
     execute(&store, &[create]);
     store.close().unwrap();
     // Nobody can be kept below what a topic has that asks for nothing.
-    for (cap, limit) in [(most, most), (5, FUEL_DEFAULT)] {
+    let usual = options().program_fuel_max;
+    assert_eq!(usual, FUEL_ASKED_DEFAULT);
+    for (cap, limit) in [(most, most), (usual, usual), (5, FUEL_DEFAULT)] {
         let capped = OpenOptions {
             program_fuel_max: cap,
             ..options()

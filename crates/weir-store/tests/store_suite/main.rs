@@ -14,7 +14,6 @@
 )]
 
 mod commit;
-mod costly;
 mod crash;
 mod damage;
 mod disks;
@@ -27,6 +26,7 @@ mod limits;
 mod listen;
 mod model;
 mod retention;
+mod slow_lane;
 mod storm;
 mod upkeep;
 mod verify;

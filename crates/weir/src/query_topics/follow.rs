@@ -125,7 +125,7 @@ impl Follow {
 /// Up to where everything is there to be read.
 pub(super) fn mark(backend: &Backend) -> Result<Option<IntentionOffset>, WeirError> {
     match backend {
-        Backend::Local(store) => Ok(Some(store.settled())),
+        Backend::Local(store) => Ok(Some(store.applied())),
         Backend::Remote(remote) => Ok(remote.marks()?.map(|(settled, _)| settled)),
     }
 }
@@ -156,7 +156,7 @@ impl TopicQueryNews {
     pub fn wait(&self, until: Instant) -> bool {
         match &self.backend {
             Backend::Local(store) => {
-                let _ = store.wait_settled(self.idle.mark.plus(1), Some(until));
+                let _ = store.wait_applied(self.idle.mark.plus(1), Some(until));
             }
             Backend::Remote(remote) if self.idle.tells => {
                 remote.wait_news(self.idle.seen, true, Some(until));

@@ -1,26 +1,25 @@
-//! The lock of the machine: one writer that comes again and again, many
-//! readers.
+//! A reader-writer lock whose writer lets waiting readers in.
 //!
-//! The writer lets the lock go every so often while it works through a batch.
-//! That helps a reader only if the reader gets it then: a waiting thread takes
-//! longer to wake than the writer to come back. So the writer asks whether
-//! somebody waits, and stays outside until they are in, for a bounded time.
+//! The writer releases the lock every so often while it works through a batch.
+//! That alone does not help a reader: a waiting thread takes longer to wake than
+//! the writer to lock again. So the writer asks whether readers wait, and does
+//! not lock again until they have the lock, for a bounded time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::{Duration, Instant};
 
-/// How long the writer stays outside for readers, at most.
-const WAY_MAX: Duration = Duration::from_millis(1);
+/// For how long the writer waits for readers, at most.
+const READERS_WAIT_MAX: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
-pub(crate) struct Turnstile<T> {
+pub(crate) struct FairRwLock<T> {
     lock: RwLock<T>,
-    /// Readers that found it locked and are not in yet.
+    /// Readers that found it locked and do not have it yet.
     waiting: AtomicUsize,
 }
 
-impl<T> Turnstile<T> {
+impl<T> FairRwLock<T> {
     pub(crate) fn new(value: T) -> Self {
         Self {
             lock: RwLock::new(value),
@@ -28,7 +27,7 @@ impl<T> Turnstile<T> {
         }
     }
 
-    /// For reading. Like all locks of the store it carries on after a panic.
+    /// For reading. Like all locks of the store it goes on after a panic of another holder.
     pub(crate) fn read_ok(&self) -> RwLockReadGuard<'_, T> {
         match self.lock.try_read() {
             Ok(guard) => return guard,
@@ -41,7 +40,7 @@ impl<T> Turnstile<T> {
         guard
     }
 
-    /// For reading, if nobody has to be waited for.
+    /// For reading, if that does not block.
     pub(crate) fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         match self.lock.try_read() {
             Ok(guard) => Some(guard),
@@ -55,13 +54,14 @@ impl<T> Turnstile<T> {
         self.lock.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Called by the writer between two turns: lets those in who wait.
-    pub(crate) fn give_way(&self) {
+    /// Called by the writer between two turns: waits until the readers that wait
+    /// have the lock.
+    pub(crate) fn yield_to_readers(&self) {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
         }
         let start = Instant::now();
-        while self.waiting.load(Ordering::SeqCst) != 0 && start.elapsed() < WAY_MAX {
+        while self.waiting.load(Ordering::SeqCst) != 0 && start.elapsed() < READERS_WAIT_MAX {
             std::thread::yield_now();
         }
     }

@@ -1,0 +1,400 @@
+//! A machine gives the same outcomes, records, digest and snapshot however a
+//! batch is divided into portions, and whether or not its state was saved and
+//! loaded between two batches (I4).
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use weir_core::batch::{Batch, BatchBuilder};
+use weir_core::desk::{Desk, Image};
+use weir_core::intention::{Intention, IntentionLimits, ONCE};
+use weir_core::machine::Portion;
+use weir_core::program::{Entry, Trap, Verdict};
+use weir_core::record::ConsequenceSink;
+use weir_core::{
+    ClientId, CodeHash, ErrorCode, Expect, Facts, GroupMode, GroupSetup, GroupStep, Machine,
+    Operation, Outcomes, Program, ProgramHost, Record, Refusal, Setup, TopicId, TopicName,
+    TopicOptions, TxnOp,
+};
+
+/// Counts in its state and in a record. The first byte of a value, or of the
+/// arguments when it begins, says what a call costs and whether it is refused.
+#[derive(Debug)]
+struct Counting;
+
+impl ProgramHost for Counting {
+    fn hash(&self, code: &[u8]) -> CodeHash {
+        CodeHash([code[0]; 32])
+    }
+
+    fn admit(&self, code: &[u8], _: &Setup) -> Result<Box<dyn Program>, Refusal> {
+        if code[0] == b'!' {
+            return Err(Refusal::Bad("no module".to_owned()));
+        }
+        Ok(Box::new(Self))
+    }
+
+    fn fingerprint(&self) -> String {
+        "counting".to_owned()
+    }
+}
+
+impl Program for Counting {
+    fn facts(&self) -> Facts {
+        Facts {
+            reads_input: true,
+            has_init: true,
+            has_upgrade: true,
+            ..Facts::default()
+        }
+    }
+
+    fn fits(&self, _: &Setup) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn accepts(&self, _: &Image) -> bool {
+        true
+    }
+
+    fn judge(&mut self, entry: Entry, _: u64, desk: &mut Box<Desk>) -> Result<Verdict, Trap> {
+        let what = if entry == Entry::Apply { 1 } else { 2 };
+        let kind = desk.input(what, 0).unwrap().first().copied().unwrap_or(0);
+        desk.burn(if kind >= 100 { 1_000 } else { 10 });
+        let count = desk.state_get(b"n").unwrap().map_or(0, |n| n[0]);
+        let free = |_| Ok(());
+        desk.state_put(b"n", &[count.wrapping_add(1)], free)
+            .unwrap();
+        if kind % 5 == 4 {
+            desk.reject_text(&[b'a' + count % 26]).unwrap();
+            return Ok(Verdict::Reject(7));
+        }
+        if entry == Entry::Apply {
+            desk.emit_input(free).unwrap();
+        }
+        desk.emit_put(b"count", &[count], free).unwrap();
+        if kind % 7 == 6 {
+            desk.emit_put(b"more", &[count], free).unwrap();
+        }
+        Ok(Verdict::Valid)
+    }
+
+    fn settle(&mut self, _: bool, _: &mut Desk) {}
+
+    fn fork(&self) -> Box<dyn Program> {
+        Box::new(Self)
+    }
+}
+
+/// The records of each topic, as they would be read.
+#[derive(Debug, Default, PartialEq)]
+struct Records(BTreeMap<u32, Vec<String>>);
+
+impl ConsequenceSink for Records {
+    fn topic(&mut self, _: TopicId, _: &TopicName) {}
+
+    fn record(&mut self, id: TopicId, record: &Record<'_>) {
+        self.0.entry(id.0).or_default().push(format!("{record:?}"));
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Wish {
+    topic: usize,
+    client: u8,
+    kind: u8,
+    what: u8,
+}
+
+const TOPICS: [&str; 8] = [
+    "judged.a", "judged.b", "plain.a", "plain.b", "none", "none.b", "none.c", "none.d",
+];
+
+fn wish() -> impl Strategy<Value = Wish> {
+    (0..TOPICS.len(), 0_u8..5, 0_u8..200, 0_u8..40).prop_map(|(topic, client, kind, what)| Wish {
+        topic,
+        client,
+        kind,
+        what,
+    })
+}
+
+fn start() -> Machine {
+    let mut machine = Machine::new(1).with_host(Some(Arc::new(Counting)));
+    let options = TopicOptions::default();
+    let mut builder = BatchBuilder::default();
+    for (name, judged) in [
+        (TOPICS[0], true),
+        (TOPICS[1], true),
+        (TOPICS[2], false),
+        (TOPICS[3], false),
+    ] {
+        let operation = if judged {
+            Operation::CreateProgram {
+                options: &options,
+                code: b"code",
+                args: b"",
+            }
+        } else {
+            Operation::Create { options: &options }
+        };
+        let intention = Intention::new(name, operation);
+        builder
+            .push(&intention, &IntentionLimits::default())
+            .unwrap();
+    }
+    let bytes = builder.to_bytes(1);
+    let batch = Batch::read(&bytes, 1).unwrap();
+    let mut outcomes = Outcomes::default();
+    machine
+        .apply(&batch, &mut Records::default(), &mut outcomes)
+        .unwrap();
+    machine
+}
+
+/// Sessions count up; some nonces come again, some leave a gap.
+fn encode(wishes: &[Wish], nonces: &mut BTreeMap<u8, u64>, once: &mut u8) -> BatchBuilder {
+    let mut builder = BatchBuilder::default();
+    for wish in wishes {
+        let value = [wish.kind];
+        let steps = [
+            TxnOp::Put {
+                key: b"a",
+                value: &value,
+                meta: &[],
+            },
+            TxnOp::Delete {
+                key: b"k",
+                meta: &[],
+            },
+        ];
+        let mut options = TopicOptions::default();
+        if wish.kind % 3 == 0 {
+            options.keys_max = Some(u64::from(1 + wish.kind % 2));
+        }
+        let code = [b"code", b"more", b"!bad"][usize::from(wish.kind % 8 / 3)];
+        let operation = match wish.what {
+            0..=2 => Operation::Delete { key: b"k" },
+            3..=5 => Operation::Txn { ops: &steps },
+            6 | 18 | 19 if wish.topic >= 2 => Operation::Create { options: &options },
+            7 if wish.topic >= 2 => Operation::Destroy,
+            8 => Operation::Quarantine {
+                stopped: wish.kind % 2 == 0,
+            },
+            10 => Operation::Alter { options: &options },
+            11 => Operation::Cursor {
+                group: "g",
+                step: match wish.kind % 4 {
+                    0 => GroupStep::Delete,
+                    1 => GroupStep::Reset {
+                        offset: u64::from(wish.kind),
+                    },
+                    _ => GroupStep::Open(GroupSetup::new(GroupMode::Shared)),
+                },
+            },
+            12 if wish.kind < 20 => Operation::ExpireSessions {
+                idle_ms: u64::from(wish.kind),
+            },
+            13 | 16 => Operation::Replace {
+                expected: (wish.kind % 5 == 0).then_some(CodeHash([b'c'; 32])),
+                code,
+                args: &value,
+            },
+            14 | 17 | 23..=25 => Operation::CreateProgram {
+                options: &options,
+                code,
+                args: &value,
+            },
+            15 if wish.kind % 2 == 0 => Operation::Destroy,
+            _ => Operation::Put {
+                key: b"k",
+                value: &value,
+            },
+        };
+        let topic = match operation {
+            Operation::ExpireSessions { .. } => "",
+            _ => TOPICS[wish.topic],
+        };
+        let mut intention = Intention::new(topic, operation);
+        match wish.client {
+            0 | 1 => {
+                let last = nonces.entry(wish.client).or_default();
+                let step = [1, 1, 1, 1, 1, 1, 0, 2][usize::from(wish.what) % 8];
+                intention.client = ClientId([wish.client + 1; 16]);
+                intention.nonce = (*last + step).max(1);
+                if step == 1 {
+                    *last += 1;
+                }
+            }
+            2 => {
+                if wish.what % 4 != 0 {
+                    *once += 1;
+                }
+                // Some are ids that a session has, or once had.
+                intention.client = ClientId([1 + *once % 100; 16]);
+                intention.nonce = ONCE;
+            }
+            _ => {}
+        }
+        let expects = [Expect::KeyPresent(Some(b"count"))];
+        if wish.what == 9 {
+            intention.expect = &expects;
+        }
+        builder
+            .push(&intention, &IntentionLimits::default())
+            .unwrap();
+    }
+    builder
+}
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// What one batch after the other came to.
+#[derive(Debug, PartialEq)]
+struct History {
+    outcomes: Vec<Outcomes>,
+    records: Records,
+    digest: weir_core::Digest,
+    state: Vec<u8>,
+}
+
+fn saved(machine: &Machine) -> Vec<u8> {
+    let mut state = Vec::new();
+    machine.save(&mut state).unwrap();
+    state
+}
+
+/// Applies batches, each in such portions; before some of them the machine is
+/// loaded again from its saved state.
+fn history(batches: &[Vec<u8>], portions: &[Portion], reload: &[bool]) -> History {
+    let mut machine = start();
+    let mut records = Records::default();
+    let mut all = Vec::new();
+    for (number, bytes) in batches.iter().enumerate() {
+        if reload.get(number).copied().unwrap_or(false) {
+            let state = saved(&machine);
+            let host: Arc<dyn ProgramHost> = Arc::new(Counting);
+            machine = Machine::load_with(&mut &state[..], 2, Some(host)).unwrap();
+        }
+        let batch = Batch::read(bytes, 1).unwrap();
+        let mut outcomes = Outcomes::default();
+        let mut items = batch.items();
+        for portion in portions.iter().cycle() {
+            machine
+                .apply_some(&batch, &mut items, portion, &mut records, &mut outcomes)
+                .unwrap();
+            if items.left() == 0 {
+                break;
+            }
+        }
+        all.push(outcomes);
+    }
+    History {
+        outcomes: all,
+        records,
+        digest: machine.digest(),
+        state: saved(&machine),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn portions_and_reloads_change_nothing(
+        script in prop::collection::vec(prop::collection::vec(wish(), 1..12), 1..10),
+        // Ids end after a day.
+        jumps in prop::collection::vec(prop_oneof![Just(1), Just(DAY_MS)], 1..10),
+        sizes in prop::collection::vec((1_u32..5, 1_u64..3_000), 1..6),
+        reload in prop::collection::vec(any::<bool>(), 10),
+    ) {
+        let (mut nonces, mut once) = (BTreeMap::new(), 0);
+        let mut time = 1;
+        let batches: Vec<Vec<u8>> = script
+            .iter()
+            .zip(jumps.iter().cycle())
+            .map(|(wishes, jump)| {
+                time += jump;
+                encode(wishes, &mut nonces, &mut once).to_bytes(time)
+            })
+            .collect();
+        let portions: Vec<_> = sizes
+            .into_iter()
+            .map(|(items_max, fuel_max)| Portion { items_max, fuel_max })
+            .collect();
+        let whole = history(&batches, &[Portion::WHOLE], &[]);
+        prop_assert_eq!(history(&batches, &portions, &reload), whole);
+    }
+}
+
+#[test]
+fn a_portion_ends_where_its_items_or_its_fuel_are_used_up() {
+    let put = |value: &'static [u8]| {
+        let operation = Operation::Put { key: b"k", value };
+        Intention::new(TOPICS[0], operation)
+    };
+    let mut builder = BatchBuilder::default();
+    for value in [&[0][..], &[0], &[100], &[0], &[0]] {
+        let limits = IntentionLimits::default();
+        builder.push(&put(value), &limits).unwrap();
+    }
+    let bytes = builder.to_bytes(1);
+    let batch = Batch::read(&bytes, 1).unwrap();
+    let mut machine = start();
+    let mut items = batch.items();
+    let mut left = |items_max, fuel_max| {
+        let portion = Portion {
+            items_max,
+            fuel_max,
+        };
+        let (mut records, mut outcomes) = (Records::default(), Outcomes::default());
+        machine
+            .apply_some(&batch, &mut items, &portion, &mut records, &mut outcomes)
+            .unwrap();
+        items.left()
+    };
+    assert_eq!(left(1, u64::MAX), 4);
+    assert_eq!(left(u32::MAX, 11), 2, "a cheap call and a costly one");
+    assert_eq!(left(0, u64::MAX), 2);
+    assert_eq!(left(u32::MAX, u64::MAX), 0);
+}
+
+#[test]
+fn what_an_upgrade_did_is_taken_back_for_too_many_keys() {
+    let mut options = TopicOptions::default();
+    options.keys_max = Some(1);
+    let mut builder = BatchBuilder::default();
+    for operation in [
+        Operation::Alter { options: &options },
+        Operation::Replace {
+            expected: None,
+            code: b"other",
+            args: &[6],
+        },
+    ] {
+        let intention = Intention::new("judged.a", operation);
+        let limits = IntentionLimits::default();
+        builder.push(&intention, &limits).unwrap();
+    }
+    let bytes = builder.to_bytes(1);
+    let count = |machine: &Machine| {
+        let program = machine.topic("judged.a").unwrap().program.unwrap();
+        assert_eq!(program.code, CodeHash([b'c'; 32]));
+        program.state.unwrap().get(b"n").unwrap().to_vec()
+    };
+    let mut machine = start();
+    let before = count(&machine);
+    let batch = Batch::read(&bytes, 1).unwrap();
+    let mut outcomes = Outcomes::default();
+    machine
+        .apply(&batch, &mut Records::default(), &mut outcomes)
+        .unwrap();
+    let reasons: Vec<_> = outcomes
+        .iter()
+        .map(|outcome| outcome.commit().unwrap().reason)
+        .collect();
+    assert_eq!(reasons, [None, Some(ErrorCode::Quota)]);
+    assert_eq!(count(&machine), before);
+}

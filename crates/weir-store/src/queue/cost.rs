@@ -1,0 +1,240 @@
+//! What calls are expected to cost: fuel, learned for each topic that has a
+//! program.
+//!
+//! It decides when a call is admitted to the log, never what comes of it.
+
+use std::collections::HashMap;
+
+use weir_core::TopicOptions;
+use weir_core::intention::{Intention, Operation};
+use weir_core::limits::{FUEL_DEFAULT, START_FUEL};
+
+/// Fuel from which on a call is costly: some 50 us of a fast machine.
+pub(crate) const COSTLY_FUEL: u64 = 100_000;
+/// What an intention counts for that calls no program.
+pub(super) const PLAIN_FUEL: u64 = 1_000;
+/// What the start of a program counts for beside its compilation: nobody knows
+/// what it uses.
+pub(super) const START_EXPECTED_FUEL: u64 = 1_000_000;
+/// What each byte of a module counts for: some 0.4 us of compilation.
+const COMPILE_FUEL_PER_BYTE: u64 = 1_000;
+/// Cheap calls in a row after which a topic leaves the slow lane. The number
+/// doubles each time that a call of a topic outside the lane was costly.
+const PROBATION_CALLS: u32 = 16;
+/// How often it doubles.
+const STRIKES_MAX: u8 = 16;
+
+/// What is known of a topic's program.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    /// Fuel of a call, lately; the limit of one while nothing is known.
+    fuel: u64,
+    /// Cheap calls since the last costly one.
+    cheap: u32,
+    strikes: u8,
+    /// Whether the topic has a program: strikes outlive it.
+    is_live: bool,
+}
+
+impl Cost {
+    fn is_trusted(&self) -> bool {
+        self.cheap >= PROBATION_CALLS << self.strikes
+    }
+}
+
+/// What calls of one topic used, as it was applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Used {
+    /// Calls of the program: each step of a transaction is one.
+    pub(crate) calls: u32,
+    /// Fuel of all.
+    pub(crate) fuel: u64,
+    /// Fuel a call of the intention that used most.
+    pub(crate) most: u64,
+}
+
+/// What an intention is expected to cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Expected {
+    pub(super) fuel: u64,
+    /// Calls of a program.
+    pub(super) calls: usize,
+    /// It belongs to the slow lane whatever its fuel is.
+    pub(super) is_slow: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct CostModel {
+    topics: HashMap<Box<str>, Cost>,
+}
+
+impl CostModel {
+    /// What an intention is expected to cost. `may_start` is false for a
+    /// program start that will be refused before the program is called.
+    pub(super) fn expected(&self, intention: &Intention<'_>, may_start: bool) -> Expected {
+        let plain = Expected {
+            fuel: PLAIN_FUEL,
+            ..Expected::default()
+        };
+        let refused = Expected { calls: 1, ..plain };
+        let steps = match &intention.operation {
+            Operation::CreateProgram { code, .. } | Operation::Replace { code, .. } => {
+                // Its topic may get a program before.
+                let is_known = matches!(intention.operation, Operation::Replace { .. })
+                    && self
+                        .topics
+                        .get(intention.topic)
+                        .is_some_and(|cost| cost.is_live);
+                if !may_start && !is_known {
+                    return refused;
+                }
+                let compile = (code.len() as u64).saturating_mul(COMPILE_FUEL_PER_BYTE);
+                return Expected {
+                    fuel: START_EXPECTED_FUEL + compile.min(START_FUEL),
+                    calls: 1,
+                    is_slow: true,
+                };
+            }
+            Operation::Put { .. } | Operation::Delete { .. } => 1,
+            Operation::Txn { ops } => ops.len(),
+            _ => return plain,
+        };
+        let Some(cost) = self.topics.get(intention.topic).filter(|cost| cost.is_live) else {
+            return plain;
+        };
+        let fuel = cost.fuel.saturating_mul(steps as u64).min(START_FUEL);
+        Expected {
+            fuel: fuel.max(PLAIN_FUEL),
+            calls: steps,
+            is_slow: !cost.is_trusted(),
+        }
+    }
+
+    /// A program is about to start in a topic. What is known of one that the
+    /// topic has stays.
+    pub(super) fn starting(&mut self, topic: &str, fuel_max: u64) {
+        match self.topics.get_mut(topic) {
+            Some(cost) if cost.is_live => {}
+            _ => self.started(topic, fuel_max),
+        }
+    }
+
+    /// A topic has a program that nothing is known of.
+    pub(super) fn started(&mut self, topic: &str, fuel_max: u64) {
+        let strikes = self.topics.get(topic).map_or(0, |cost| cost.strikes);
+        let cost = Cost {
+            fuel: fuel_max,
+            cheap: 0,
+            strikes,
+            is_live: true,
+        };
+        self.topics.insert(Box::from(topic), cost);
+    }
+
+    /// A topic has no program any more.
+    pub(super) fn ended(&mut self, topic: &str) {
+        if let Some(cost) = self.topics.get_mut(topic) {
+            cost.is_live = false;
+            if cost.strikes == 0 {
+                self.topics.remove(topic);
+            }
+        }
+    }
+
+    /// Learns what calls used.
+    pub(super) fn learn(&mut self, topic: &str, used: Used) {
+        let Some(cost) = self.topics.get_mut(topic).filter(|_| used.calls > 0) else {
+            return;
+        };
+        let average = used.fuel / u64::from(used.calls);
+        for _ in 0..used.calls.min(16) {
+            cost.fuel = cost.fuel / 4 * 3 + average / 4;
+        }
+        if used.most < COSTLY_FUEL {
+            cost.cheap = cost.cheap.saturating_add(used.calls);
+            return;
+        }
+        if cost.is_trusted() {
+            cost.strikes = STRIKES_MAX.min(cost.strikes + 1);
+        }
+        cost.cheap = 0;
+        cost.fuel = cost.fuel.max(used.most);
+    }
+}
+
+/// Fuel that one call of a program may use in a topic with these options.
+pub(crate) fn fuel_of_a_call(options: &TopicOptions) -> u64 {
+    options.program.fuel_max.unwrap_or(FUEL_DEFAULT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(model: &CostModel) -> Expected {
+        let operation = Operation::Put {
+            key: b"k",
+            value: b"v",
+        };
+        model.expected(&Intention::new("t", operation), true)
+    }
+
+    fn used(calls: u32, each: u64) -> Used {
+        Used {
+            calls,
+            fuel: each * u64::from(calls),
+            most: each,
+        }
+    }
+
+    #[test]
+    fn a_program_is_slow_until_its_calls_were_cheap() {
+        let mut model = CostModel::default();
+        assert!(!put(&model).is_slow, "no program");
+        model.started("t", 1_000_000);
+        assert_eq!(put(&model).fuel, 1_000_000);
+        for _ in 0..PROBATION_CALLS {
+            assert!(put(&model).is_slow);
+            model.learn("t", used(1, 2_000));
+        }
+        assert!(!put(&model).is_slow);
+        assert!(put(&model).fuel < COSTLY_FUEL);
+    }
+
+    #[test]
+    fn each_surprise_doubles_the_probation() {
+        let mut model = CostModel::default();
+        model.started("t", 1_000_000);
+        for strikes in 0..4 {
+            let calls = PROBATION_CALLS << strikes;
+            model.learn("t", used(calls - 1, 10));
+            assert!(put(&model).is_slow);
+            model.learn("t", used(1, 10));
+            assert!(!put(&model).is_slow, "after {calls} cheap calls");
+            model.learn("t", used(1, COSTLY_FUEL));
+            assert!(put(&model).is_slow);
+            assert!(put(&model).fuel >= COSTLY_FUEL);
+            // Neither another program nor another topic of the name helps.
+            model.ended("t");
+            assert!(!put(&model).is_slow);
+            model.started("t", 1_000_000);
+        }
+    }
+
+    #[test]
+    fn a_start_counts_with_its_module_and_a_refused_one_does_not() {
+        let model = CostModel::default();
+        let code = [0; 2_000];
+        let operation = Operation::Replace {
+            expected: None,
+            code: &code,
+            args: b"",
+        };
+        let start = Intention::new("t", operation);
+        let expected = model.expected(&start, true);
+        assert_eq!(expected.fuel, START_EXPECTED_FUEL + 2_000_000);
+        assert!(expected.is_slow);
+        let refused = model.expected(&start, false);
+        assert_eq!((refused.fuel, refused.is_slow), (PLAIN_FUEL, false));
+    }
+}

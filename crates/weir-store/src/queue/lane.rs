@@ -1,0 +1,345 @@
+//! The slow lane: calls that are expected to be costly, in a fair order.
+//!
+//! Each call belongs to one flow (a topic) and has an expected cost in fuel.
+//! The lane is a start-time fair queue: a call gets a start tag when it
+//! arrives, and the lane hands out the call with the smallest one. So each flow
+//! gets an equal share of fuel, however many calls another flow has waiting.
+//!
+//! Invariant: calls that share a topic or a client leave in the order in which
+//! they came.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use weir_core::ClientId;
+
+/// Flows whose debt is remembered although they have no call here; more are
+/// looked through for those that have none.
+const IDLE_FLOWS_MAX: usize = 1024;
+
+/// What a call names: it must not overtake an earlier call that names the same.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names {
+    pub(super) topics: BTreeSet<Box<str>>,
+    pub(super) clients: BTreeSet<ClientId>,
+    /// Topics that a program start is for.
+    pub(super) starts: BTreeSet<Box<str>>,
+}
+
+/// The calls that name one topic or client, in order, and how many of them
+/// start a program.
+#[derive(Debug, Default)]
+struct Line {
+    calls: VecDeque<u64>,
+    starts: usize,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    work: T,
+    names: Names,
+    /// Lines in which another call is before this one.
+    blocked: usize,
+    start: u64,
+    cost: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Lane<T> {
+    entries: BTreeMap<u64, Entry<T>>,
+    next: u64,
+    topics: HashMap<Box<str>, Line>,
+    clients: HashMap<ClientId, Line>,
+    /// Start tag and number of each call that is first in all its lines.
+    ready: BTreeSet<(u64, u64)>,
+    /// Where each flow's next call would start.
+    finish: HashMap<Box<str>, u64>,
+    /// Start tag of the call that was handed out last.
+    clock: u64,
+}
+
+impl<T> Default for Lane<T> {
+    fn default() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            next: 0,
+            topics: HashMap::new(),
+            clients: HashMap::new(),
+            ready: BTreeSet::new(),
+            finish: HashMap::new(),
+            clock: 0,
+        }
+    }
+}
+
+impl<T> Lane<T> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether a call that names this topic waits here.
+    pub(super) fn has_topic(&self, topic: &str) -> bool {
+        self.topics.contains_key(topic)
+    }
+
+    /// Whether a program start for this topic waits here.
+    pub(super) fn has_start(&self, topic: &str) -> bool {
+        self.topics.get(topic).is_some_and(|line| line.starts > 0)
+    }
+
+    /// Whether a call of this client waits here.
+    pub(super) fn has_client(&self, client: ClientId) -> bool {
+        self.clients.contains_key(&client)
+    }
+
+    /// The call that another one may be added to: the last one in each line
+    /// that the other one would wait in, if the sum of both costs is at most
+    /// `cost_max`. A program start is added to none.
+    pub(super) fn joinable(&mut self, names: &Names, cost: u64, cost_max: u64) -> Option<u64> {
+        if !names.starts.is_empty() {
+            return None;
+        }
+        let topics = names.topics.iter().filter_map(|name| self.topics.get(name));
+        let clients = names.clients.iter().filter_map(|id| self.clients.get(id));
+        let mut last = topics.chain(clients).map(|line| line.calls.back().copied());
+        let number = last.next()??;
+        let entry = self.entries.get(&number)?;
+        (last.all(|other| other == Some(number)) && entry.cost.saturating_add(cost) <= cost_max)
+            .then_some(number)
+    }
+
+    fn entry(&mut self, number: u64) -> &mut Entry<T> {
+        let entry = self.entries.get_mut(&number);
+        entry.unwrap_or_else(|| unreachable!("a call that can be joined is in the lane"))
+    }
+
+    /// A call that is [joinable](Self::joinable).
+    pub(super) fn get_mut(&mut self, number: u64) -> &mut T {
+        &mut self.entry(number).work
+    }
+
+    /// Counts what was added to a call that is [joinable](Self::joinable).
+    pub(super) fn join(&mut self, number: u64, names: &Names, flow: &str, cost: u64) {
+        let finish = self.finish.entry(Box::from(flow)).or_default();
+        *finish = finish.saturating_add(cost);
+        self.enter(number, names);
+        let entry = self.entry(number);
+        entry.cost = entry.cost.saturating_add(cost);
+        entry.names.topics.extend(names.topics.iter().cloned());
+        entry.names.clients.extend(&names.clients);
+    }
+
+    /// Adds a call.
+    pub(super) fn push(&mut self, work: T, names: Names, flow: &str, cost: u64) {
+        let number = self.next;
+        self.next += 1;
+        let finish = self.finish.entry(Box::from(flow)).or_default();
+        let start = self.clock.max(*finish);
+        *finish = start.saturating_add(cost);
+        let blocked = self.enter(number, &names);
+        if blocked == 0 {
+            self.ready.insert((start, number));
+        }
+        let entry = Entry {
+            work,
+            names,
+            blocked,
+            start,
+            cost,
+        };
+        self.entries.insert(number, entry);
+    }
+
+    /// Puts a call at the end of its lines. Returns in how many of them another
+    /// call is before it.
+    fn enter(&mut self, number: u64, names: &Names) -> usize {
+        let mut blocked = 0;
+        let mut enter = |line: &mut Line| {
+            if line.calls.back() != Some(&number) {
+                line.calls.push_back(number);
+            }
+            blocked += usize::from(line.calls.front() != Some(&number));
+        };
+        for topic in &names.topics {
+            let line = self.topics.entry(topic.clone()).or_default();
+            enter(line);
+            line.starts += usize::from(names.starts.contains(topic));
+        }
+        for client in &names.clients {
+            enter(self.clients.entry(*client).or_default());
+        }
+        blocked
+    }
+
+    /// Cost of the call that [`pop`](Self::pop) would hand out.
+    pub(super) fn next_cost(&self) -> Option<u64> {
+        let (_, number) = self.ready.first()?;
+        self.entries.get(number).map(|entry| entry.cost)
+    }
+
+    /// Hands out the next call in the fair order.
+    pub(super) fn pop(&mut self) -> Option<T> {
+        let (start, number) = self.ready.first().copied()?;
+        self.clock = self.clock.max(start);
+        let work = self.remove(number)?;
+        let is_large = self.finish.len() > 2 * self.entries.len() + IDLE_FLOWS_MAX;
+        if is_large {
+            let clock = self.clock;
+            self.finish.retain(|_, finish| *finish > clock);
+        }
+        Some(work)
+    }
+
+    /// Takes out the calls for which `wanted` is true, in the order in which
+    /// they came.
+    pub(super) fn take_if(&mut self, wanted: impl Fn(&T) -> bool) -> Vec<T> {
+        let found = self.entries.iter().filter(|(_, entry)| wanted(&entry.work));
+        let numbers: Vec<u64> = found.map(|(number, _)| *number).collect();
+        numbers
+            .into_iter()
+            .filter_map(|number| self.remove(number))
+            .collect()
+    }
+
+    fn remove(&mut self, number: u64) -> Option<T> {
+        let entry = self.entries.remove(&number)?;
+        self.ready.remove(&(entry.start, number));
+        let mut unblocked = Vec::new();
+        let mut leave = |line: &mut Line| {
+            if line.calls.front() == Some(&number) {
+                line.calls.pop_front();
+                unblocked.extend(line.calls.front().copied());
+            } else {
+                line.calls.retain(|other| *other != number);
+            }
+            line.calls.is_empty()
+        };
+        for topic in &entry.names.topics {
+            if let Some(line) = self.topics.get_mut(topic) {
+                line.starts -= usize::from(entry.names.starts.contains(topic));
+                if leave(line) {
+                    self.topics.remove(topic);
+                }
+            }
+        }
+        for client in &entry.names.clients {
+            if self.clients.get_mut(client).is_some_and(&mut leave) {
+                self.clients.remove(client);
+            }
+        }
+        for number in unblocked {
+            if let Some(entry) = self.entries.get_mut(&number) {
+                entry.blocked -= 1;
+                if entry.blocked == 0 {
+                    self.ready.insert((entry.start, number));
+                }
+            }
+        }
+        Some(entry.work)
+    }
+
+    /// A call of this flow cost more or less than expected: its next calls pay
+    /// the difference, or get it back.
+    pub(super) fn correct(&mut self, flow: &str, expected: u64, actual: u64) {
+        if let Some(finish) = self.finish.get_mut(flow) {
+            *finish = finish.saturating_add(actual).saturating_sub(expected);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(topics: &[&str], clients: &[u8]) -> Names {
+        Names {
+            topics: topics.iter().map(|name| Box::from(*name)).collect(),
+            clients: clients.iter().map(|id| ClientId([*id; 16])).collect(),
+            starts: BTreeSet::new(),
+        }
+    }
+
+    fn order(lane: &mut Lane<&'static str>) -> Vec<&'static str> {
+        std::iter::from_fn(|| lane.pop()).collect()
+    }
+
+    #[test]
+    fn a_flow_with_one_call_does_not_wait_for_all_calls_of_another() {
+        let mut lane = Lane::default();
+        for _ in 0..300 {
+            lane.push("loop", names(&["hostile"], &[]), "hostile", 1_000_000);
+        }
+        lane.push("start", names(&["fresh"], &[]), "fresh", 1_500_000);
+        lane.push("write", names(&["fresh"], &[]), "fresh", 1_000);
+        let order = order(&mut lane);
+        let place = |what| order.iter().position(|one| *one == what).unwrap();
+        assert!(place("start") <= 1, "{}", place("start"));
+        assert!(place("write") <= 4, "{}", place("write"));
+        assert_eq!(order.len(), 302);
+    }
+
+    #[test]
+    fn each_flow_gets_the_same_fuel_whatever_its_calls_cost() {
+        let mut lane = Lane::default();
+        for _ in 0..100 {
+            lane.push("dear", names(&["dear"], &[]), "dear", 900);
+            lane.push("cheap", names(&["cheap"], &[]), "cheap", 100);
+        }
+        let first: Vec<_> = std::iter::from_fn(|| lane.pop()).take(50).collect();
+        let dear = first.iter().filter(|one| **one == "dear").count();
+        assert_eq!(dear, 5, "nine cheap ones for each dear one: {first:?}");
+    }
+
+    #[test]
+    fn a_flow_that_used_less_than_expected_gets_the_rest_back() {
+        let mut lane = Lane::default();
+        lane.push("refused", names(&["a"], &[]), "a", 1_000);
+        assert_eq!(lane.pop(), Some("refused"));
+        lane.correct("a", 1_000, 0);
+        lane.push("b", names(&["b"], &[]), "b", 10);
+        lane.push("b", names(&["b"], &[]), "b", 10);
+        lane.push("a", names(&["a"], &[]), "a", 10);
+        assert_eq!(order(&mut lane), ["b", "a", "b"]);
+    }
+
+    #[test]
+    fn what_shares_a_topic_or_a_client_keeps_its_order() {
+        let mut lane = Lane::default();
+        lane.push("0", names(&["z"], &[]), "a", 1_000);
+        lane.push("1", names(&["a"], &[1]), "a", 1_000);
+        lane.push("2", names(&["b"], &[1]), "b", 1);
+        lane.push("3", names(&["b", "c"], &[]), "c", 1);
+        lane.push("4", names(&["d"], &[]), "d", 1);
+        assert!(lane.has_topic("c") && lane.has_client(ClientId([1; 16])));
+        assert_eq!(order(&mut lane), ["0", "4", "1", "2", "3"]);
+        assert!(lane.is_empty());
+        assert!(!lane.has_topic("c") && !lane.has_client(ClientId([1; 16])));
+    }
+
+    #[test]
+    fn a_call_joins_only_one_that_it_would_follow_directly() {
+        let mut lane = Lane::default();
+        lane.push("first", names(&["a"], &[]), "a", 10);
+        lane.push("other", names(&["b"], &[7]), "b", 10);
+        let both = names(&["a"], &[7]);
+        assert_eq!(lane.joinable(&both, 1, 100), None, "after two calls");
+        let one = names(&["a"], &[8]);
+        assert_eq!(lane.joinable(&one, 91, 100), None, "too costly together");
+        let number = lane.joinable(&one, 90, 100).unwrap();
+        *lane.get_mut(number) = "joined";
+        lane.join(number, &one, "a", 90);
+        assert_eq!(lane.joinable(&names(&["new"], &[]), 1, 100), None);
+        assert_eq!(lane.next_cost(), Some(100));
+        assert_eq!(order(&mut lane), ["joined", "other"]);
+        assert!(!lane.has_client(ClientId([8; 16])));
+    }
+
+    #[test]
+    fn what_is_taken_out_lets_the_calls_after_it_go() {
+        let mut lane = Lane::default();
+        lane.push("1", names(&["a"], &[]), "a", 1);
+        lane.push("2", names(&["a"], &[]), "a", 1);
+        lane.push("3", names(&["a"], &[]), "a", 1);
+        assert_eq!(lane.take_if(|work| *work != "3"), ["1", "2"]);
+        assert_eq!(order(&mut lane), ["3"]);
+    }
+}

@@ -1,0 +1,685 @@
+//! The slow lane: in which order calls of costly programs and calls of others
+//! are logged. The tests hold the disk while calls are proposed and compare the
+//! intention offsets that they got; nothing depends on time.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use weir_core::desk::{Desk, Image};
+use weir_core::intention::{Intention, Operation};
+use weir_core::program::{Entry, Trap, Verdict};
+use weir_core::{
+    ClientId, CodeHash, ConsequenceOffset, Effect, ErrorCode, Facts, GroupMode, GroupSetup,
+    GroupStep, Outcome, Program, ProgramHost, Refusal, Setup, TopicOptions,
+};
+use weir_store::disk::{Disk, FileDisk, SimDisk};
+use weir_store::{OpenOptions, Proposal, Store, StoreError};
+
+use crate::disks::{ENOSPC, Gate as Gates, Op, PATIENCE, Rule};
+use crate::world::{CLIENT, Draw, create, execute, options, put};
+
+/// Holds calls whose value says so.
+#[derive(Debug, Default)]
+struct Gate {
+    state: Mutex<Held>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    arrived: usize,
+    open: bool,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let mut held = self.state.lock().unwrap();
+        held.arrived += 1;
+        self.changed.notify_all();
+        drop(self.changed.wait_while(held, |held| !held.open).unwrap());
+    }
+
+    /// Waits until so many calls have come.
+    fn await_calls(&self, number: usize) {
+        let held = self.state.lock().unwrap();
+        let enough = |held: &mut Held| held.arrived < number;
+        drop(self.changed.wait_while(held, enough).unwrap());
+    }
+
+    fn open(&self) {
+        self.state.lock().unwrap().open = true;
+        self.changed.notify_all();
+    }
+}
+
+/// Fuel of a call from which on it is costly.
+const COSTLY_FUEL: u64 = 100_000;
+/// Fuel of a call at the default limit.
+const LOOP_FUEL: u64 = 1_000_000;
+
+/// Costly unless the value is "cheap", at the limit for "loop"; waits at the
+/// gate for "hold", panics for "die". Writes what it was given, unless that is
+/// "loop". Starts by its arguments, as by a value.
+#[derive(Clone, Debug)]
+struct Slow(Arc<Gate>);
+
+impl ProgramHost for Slow {
+    fn hash(&self, code: &[u8]) -> CodeHash {
+        CodeHash([code[0]; 32])
+    }
+
+    fn admit(&self, _: &[u8], _: &Setup) -> Result<Box<dyn Program>, Refusal> {
+        Ok(Box::new(self.clone()))
+    }
+
+    fn fingerprint(&self) -> String {
+        "slow".to_owned()
+    }
+}
+
+impl Program for Slow {
+    fn facts(&self) -> Facts {
+        Facts {
+            reads_input: true,
+            has_init: true,
+            has_upgrade: true,
+            ..Facts::default()
+        }
+    }
+
+    fn fits(&self, _: &Setup) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn accepts(&self, _: &Image) -> bool {
+        true
+    }
+
+    fn judge(&mut self, entry: Entry, _: u64, desk: &mut Box<Desk>) -> Result<Verdict, Trap> {
+        let what = if entry == Entry::Apply { 1 } else { 2 };
+        let value = desk.input(what, 0).unwrap().to_vec();
+        match &value[..] {
+            b"hold" => self.0.pass(),
+            b"die" => panic!("the test wants it"),
+            _ => {}
+        }
+        desk.burn(match &value[..] {
+            b"cheap" => 1,
+            b"loop" => LOOP_FUEL,
+            _ => COSTLY_FUEL,
+        });
+        if value == b"loop" {
+            return Err(Trap::OutOfFuel);
+        }
+        if entry == Entry::Apply {
+            desk.emit_input(|_| Ok(())).unwrap();
+        }
+        Ok(Verdict::Valid)
+    }
+
+    fn settle(&mut self, _: bool, _: &mut Desk) {}
+
+    fn fork(&self) -> Box<dyn Program> {
+        Box::new(self.clone())
+    }
+}
+
+struct World {
+    dir: tempfile::TempDir,
+    gate: Arc<Gate>,
+    options: OpenOptions,
+}
+
+impl World {
+    fn new() -> Self {
+        let gate = Arc::new(Gate::default());
+        let options = OpenOptions {
+            host: Some(Arc::new(Slow(Arc::clone(&gate)))),
+            ..options()
+        };
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            gate,
+            options,
+        }
+    }
+
+    /// A store as of [`start`](Self::start), and its disk.
+    fn gated(&self) -> (Gates, Store) {
+        let disk = Gates::new(SimDisk::new());
+        let store = Store::open_disk(disk.disk(), &self.options).unwrap();
+        fill(&store);
+        (disk, store)
+    }
+
+    fn open(&self) -> Store {
+        let disk: Arc<dyn Disk> = Arc::new(FileDisk::open(self.dir.path()).unwrap());
+        Store::open_disk(disk, &self.options).unwrap()
+    }
+
+    /// A store whose topics `slow` and `slower` are known to be costly, and
+    /// `plain` has no program.
+    fn start(&self) -> Store {
+        let store = self.open();
+        fill(&store);
+        store
+    }
+
+    /// The digest after a replay of the whole log.
+    fn reopened(&self) -> weir_core::Digest {
+        let store = self.open();
+        let digest = store.digest();
+        store.close().unwrap();
+        digest
+    }
+}
+
+/// Makes the topics of a [`World::start`].
+fn fill(store: &Store) {
+    create(store, "plain");
+    for topic in ["slow", "slower"] {
+        let options = TopicOptions::default();
+        let operation = Operation::CreateProgram {
+            options: &options,
+            code: b"code",
+            args: b"",
+        };
+        let made = execute(store, &[Intention::new(topic, operation)]);
+        assert_eq!(made[0].effect, Effect::Valid);
+        execute(store, &[put(topic, b"k", b"costly")]);
+    }
+}
+
+fn send(store: &Store, topic: &str, value: &str) -> Proposal {
+    store
+        .propose(&[put(topic, b"k", value.as_bytes())])
+        .unwrap()
+}
+
+/// A topic whose program is taken for cheap.
+fn cheap(store: &Store, topic: &str) {
+    let options = TopicOptions::default();
+    let operation = Operation::CreateProgram {
+        options: &options,
+        code: b"code",
+        args: b"",
+    };
+    execute(store, &[Intention::new(topic, operation)]);
+    while store.is_costly(&[put(topic, b"k", b"cheap")]) {
+        execute(store, &[put(topic, b"k", b"cheap")]);
+    }
+}
+
+/// A CREATE or REPLACE whose program begins by these arguments.
+fn begin(store: &Store, topic: &str, replace: bool, args: &[u8]) -> Proposal {
+    let options = TopicOptions::default();
+    let (code, expected) = (&b"code"[..], None);
+    let operation = if replace {
+        Operation::Replace {
+            expected,
+            code,
+            args,
+        }
+    } else {
+        Operation::CreateProgram {
+            options: &options,
+            code,
+            args,
+        }
+    };
+    store.propose(&[Intention::new(topic, operation)]).unwrap()
+}
+
+/// An exclusive group of a topic, and the generation of its owner.
+fn group(store: &Store, topic: &str) -> u64 {
+    let setup = GroupSetup::new(GroupMode::Exclusive);
+    let made = store
+        .group_step(topic, "g", GroupStep::Open(setup))
+        .unwrap();
+    assert_eq!(made.effect, Effect::Valid);
+    let (member, takeover) = (&b"anna"[..], false);
+    let joined = store.group_step(topic, "g", GroupStep::Join { member, takeover });
+    joined.unwrap().intention.0
+}
+
+fn valid(proposal: Proposal) {
+    let outcomes = proposal.wait().unwrap();
+    assert!(
+        outcomes
+            .iter()
+            .all(|o| o.commit().is_some_and(|c| c.effect == Effect::Valid))
+    );
+}
+
+/// Offsets of the intentions of a call, whatever came of them.
+fn offsets(proposal: Proposal) -> Vec<u64> {
+    let outcomes = proposal.wait().unwrap();
+    let commit = |o: Outcome| o.commit().expect("executed").intention.0;
+    outcomes.iter().map(commit).collect()
+}
+
+/// Holds the commit thread in a sync while calls are proposed.
+fn while_held<T>(disk: &Gates, store: &Store, propose: impl FnOnce() -> T) -> T {
+    disk.rule(Op::Sync, "log/", Rule::Hold);
+    let first = send(store, "plain", "first");
+    disk.wait_held();
+    let proposals = propose();
+    disk.release();
+    valid(first);
+    proposals
+}
+
+fn loops(store: &Store, topic: &str, number: usize) -> Vec<Proposal> {
+    (0..number).map(|_| send(store, topic, "loop")).collect()
+}
+
+/// How many of these calls were logged before an offset.
+fn before(calls: Vec<Proposal>, offset: u64) -> usize {
+    let all = calls.into_iter().flat_map(offsets);
+    all.filter(|one| *one < offset).count()
+}
+
+#[test]
+fn a_neighbour_overtakes_costly_calls_that_wait() {
+    let world = World::new();
+    let (disk, store) = world.gated();
+    let (waiting, neighbour) = while_held(&disk, &store, || {
+        let waiting = loops(&store, "slow", 300);
+        assert!(waiting.iter().all(Proposal::is_costly));
+        (waiting, send(&store, "plain", "value"))
+    });
+    assert!(!neighbour.is_costly());
+    let offset = offsets(neighbour)[0];
+    assert_eq!(before(waiting, offset), 0);
+    store.close().unwrap();
+}
+
+#[test]
+fn a_neighbour_overtakes_one_call_of_many_costly_intentions() {
+    let world = World::new();
+    let (disk, store) = world.gated();
+    let many = vec![put("slow", b"k", b"costly"); 1_000];
+    let (call, neighbour) = while_held(&disk, &store, || {
+        let call = store.propose(&many).unwrap();
+        (call, send(&store, "plain", "value"))
+    });
+    let offset = offsets(neighbour)[0];
+    let all = offsets(call);
+    assert!(all.iter().all(|one| *one > offset));
+    assert_eq!(all.len(), 1_000, "answered together");
+    assert!(all.is_sorted());
+    let stats = store.stats();
+    assert!(stats.batches >= 100, "in small batches: {}", stats.batches);
+    let digest = store.digest();
+    let found = store.topic("slow").unwrap().last.0;
+    store.close().unwrap();
+    let store = Store::open_disk(disk.disk(), &world.options).unwrap();
+    assert_eq!(
+        (store.digest(), store.topic("slow").unwrap().last.0),
+        (digest, found)
+    );
+}
+
+#[test]
+fn a_costly_topic_gets_its_turn_among_the_calls_of_another() {
+    let world = World::new();
+    let (disk, store) = world.gated();
+    let (waiting, other) = while_held(&disk, &store, || {
+        (loops(&store, "slow", 300), send(&store, "slower", "costly"))
+    });
+    assert!(other.is_costly());
+    let offset = offsets(other)[0];
+    let before = before(waiting, offset);
+    assert!(before <= 2, "{before}");
+    store.close().unwrap();
+}
+
+#[test]
+fn a_start_that_is_refused_delays_nobody() {
+    // TOPIC_EXISTS for a plain topic and for one with a program, and a REPLACE
+    // of a program that is not there.
+    for (topic, replace) in [("plain", false), ("cheap", false), ("plain", true)] {
+        let world = World::new();
+        let (disk, store) = world.gated();
+        cheap(&store, "cheap");
+        let (waiting, start, write) = while_held(&disk, &store, || {
+            let waiting = loops(&store, "slow", 300);
+            let start = begin(&store, topic, replace, b"loop");
+            (waiting, start, send(&store, topic, "cheap"))
+        });
+        assert!(!start.is_costly() && !write.is_costly());
+        let outcomes = start.wait().unwrap();
+        let reason = outcomes.iter().next().and_then(|o| o.commit()?.reason);
+        let expected = if replace {
+            ErrorCode::BadProgram
+        } else {
+            ErrorCode::TopicExists
+        };
+        assert_eq!(reason, Some(expected));
+        let offset = offsets(write)[0];
+        assert_eq!(before(waiting, offset), 0);
+        assert!(!send(&store, topic, "cheap").is_costly());
+        store.close().unwrap();
+    }
+}
+
+#[test]
+fn a_program_that_is_replaced_gets_its_turn_among_the_calls_of_another() {
+    let world = World::new();
+    let (disk, store) = world.gated();
+    cheap(&store, "cheap");
+    let (waiting, start, write) = while_held(&disk, &store, || {
+        let waiting = loops(&store, "slow", 300);
+        let start = begin(&store, "cheap", true, b"cheap");
+        (waiting, start, send(&store, "cheap", "cheap"))
+    });
+    let (start, write) = (offsets(start)[0], offsets(write)[0]);
+    assert!(start < write);
+    let before = before(waiting, write);
+    assert!(before <= 4, "{before}");
+    store.close().unwrap();
+}
+
+#[test]
+fn a_start_behind_a_destroy_is_no_refused_one() {
+    let world = World::new();
+    let (disk, store) = world.gated();
+    let (destroy, start, write) = while_held(&disk, &store, || {
+        let destroy = store.propose(&[Intention::new("plain", Operation::Destroy)]);
+        let start = begin(&store, "plain", false, b"cheap");
+        (destroy.unwrap(), start, send(&store, "plain", "cheap"))
+    });
+    assert!(start.is_costly() && write.is_costly());
+    for proposal in [destroy, start, write] {
+        valid(proposal);
+    }
+    assert!(store.program("plain").is_some());
+    store.close().unwrap();
+}
+
+#[test]
+fn calls_of_a_client_and_of_a_topic_keep_their_order() {
+    let world = World::new();
+    let (disk, store) = world.gated();
+    let session = |topic, nonce, value| Intention {
+        client: CLIENT,
+        nonce,
+        ..put(topic, b"k", value)
+    };
+    let (sent, other) = while_held(&disk, &store, || {
+        let mut sent = vec![
+            store.propose(&[session("slow", 1, b"loop")]).unwrap(),
+            store.propose(&[session("slower", 2, b"costly")]).unwrap(),
+            store.propose(&[session("plain", 3, b"value")]).unwrap(),
+        ];
+        sent.push(send(&store, "plain", "value"));
+        (sent, send(&store, "slow", "cheap"))
+    });
+    assert!(
+        sent.iter().all(Proposal::is_costly),
+        "the last for its topic"
+    );
+    let offsets_of: Vec<_> = sent.into_iter().map(|one| offsets(one)[0]).collect();
+    assert!(offsets_of.is_sorted(), "{offsets_of:?}");
+    assert!(offsets(other)[0] > offsets_of[0]);
+    assert_eq!(store.last_nonce(CLIENT), 3);
+    store.close().unwrap();
+}
+
+#[test]
+fn group_steps_overtake_the_writes_of_a_costly_topic() {
+    let world = World::new();
+    let (disk, store) = world.gated();
+    let generation = group(&store, "slow");
+    let step = GroupStep::Move {
+        generation,
+        offset: 1,
+    };
+    let (waiting, moved) = while_held(&disk, &store, || {
+        let waiting = loops(&store, "slow", 100);
+        let operation = Operation::Cursor { group: "g", step };
+        let moved = store.propose(&[Intention::new("slow", operation)]);
+        (waiting, moved.unwrap())
+    });
+    assert!(!moved.is_costly());
+    let offset = offsets(moved)[0];
+    assert_eq!(before(waiting, offset), 0);
+    store.close().unwrap();
+}
+
+#[test]
+fn a_group_step_waits_for_the_start_of_its_topic() {
+    let world = World::new();
+    let (disk, store) = world.gated();
+    let setup = GroupSetup::new(GroupMode::Exclusive);
+    let (start, opened) = while_held(&disk, &store, || {
+        let start = begin(&store, "new", false, b"cheap");
+        let operation = Operation::Cursor {
+            group: "g",
+            step: GroupStep::Open(setup),
+        };
+        let opened = store.propose(&[Intention::new("new", operation)]);
+        (start, opened.unwrap())
+    });
+    valid(start);
+    valid(opened);
+    store.close().unwrap();
+}
+
+#[test]
+fn a_call_of_which_a_part_failed_is_not_executed_further() {
+    let world = World::new();
+    let (disk, store) = world.gated();
+    let before = store.applied().0;
+    let many = vec![put("slow", b"k", b"loop"); 20];
+    let full = disk.clone();
+    disk.observe(move |op, path| {
+        if op == Op::Sync && path.starts_with("log/") {
+            full.rule(Op::Write, "log/", Rule::Fail(ENOSPC));
+        }
+    });
+    let failed = store.propose(&many).unwrap().wait();
+    assert!(failed.is_err(), "{failed:?}");
+    disk.observe(|_, _| {});
+    disk.release();
+    assert_eq!(store.applied().0, before + 1, "the first part alone");
+}
+
+#[test]
+fn what_waits_in_the_slow_lane_is_known_before_and_afterwards() {
+    let world = World::new();
+    let (disk, store) = world.gated();
+    let costly = |intention: Intention<'_>| {
+        let known = store.is_costly(&[intention]);
+        let proposal = store.propose(&[intention]).unwrap();
+        assert_eq!(proposal.is_costly(), known);
+        (known, proposal)
+    };
+    let session = |topic, nonce, value| Intention {
+        client: CLIENT,
+        nonce,
+        ..put(topic, b"k", value)
+    };
+    let sent = while_held(&disk, &store, || {
+        [
+            (costly(put("plain", b"k", b"v")), false),
+            (costly(session("slow", 1, b"costly")), true),
+            (costly(put("plain", b"k", b"v")), false),
+            (costly(session("plain", 2, b"v")), true),
+            // It must not overtake the call before it.
+            (costly(put("plain", b"k", b"v")), true),
+        ]
+    });
+    for ((known, proposal), expected) in sent {
+        assert_eq!(known, expected);
+        valid(proposal);
+    }
+    store.close().unwrap();
+}
+
+#[test]
+fn closing_answers_what_is_logged_and_refuses_what_waits() {
+    let mut world = World::new();
+    world.options.cursor_flush = Duration::ZERO;
+    let store = world.start();
+    let slow = group(&store, "slow");
+    let held = send(&store, "slow", "hold");
+    world.gate.await_calls(1);
+    let waiting: Vec<_> = (0..2).map(|_| send(&store, "slower", "hold")).collect();
+    store
+        .move_cursor("slow", "g", slow, ConsequenceOffset(2))
+        .unwrap();
+    std::thread::scope(|scope| {
+        let closing = scope.spawn(|| store.close());
+        let refused: Vec<_> = waiting
+            .into_iter()
+            .map(|waiting| waiting.wait_for(PATIENCE))
+            .collect();
+        world.gate.open();
+        for refused in refused {
+            let refused = refused.expect("closing does not wait for it");
+            assert!(matches!(refused, Err(StoreError::Closed)));
+        }
+        valid(held);
+        closing.join().unwrap().unwrap();
+    });
+    let judged = world.gate.state.lock().unwrap().arrived;
+    assert_eq!(judged, 1, "the others were not executed");
+    let store = world.open();
+    assert_eq!(
+        store.group("slow", "g").unwrap().cursor.0,
+        2,
+        "the close has written it"
+    );
+    store.close().unwrap();
+}
+
+#[test]
+fn a_close_finishes_a_call_that_has_begun() {
+    let world = World::new();
+    let store = world.start();
+    let mut many = vec![put("slow", b"k", b"costly"); 50];
+    many[0] = put("slow", b"k", b"hold");
+    let call = store.propose(&many).unwrap();
+    world.gate.await_calls(1);
+    let waiting = send(&store, "slower", "costly");
+    std::thread::scope(|scope| {
+        let closing = scope.spawn(|| store.close());
+        assert!(matches!(waiting.wait(), Err(StoreError::Closed)));
+        world.gate.open();
+        assert_eq!(offsets(call).len(), 50);
+        closing.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_program_that_panics_poisons_the_store() {
+    let world = World::new();
+    let store = world.start();
+    let dead = send(&store, "slow", "die");
+    assert!(dead.wait().is_err());
+    let refused = store.propose(&[put("plain", b"k", b"v")]);
+    let refused = refused.and_then(Proposal::wait);
+    assert!(matches!(refused, Err(StoreError::Poisoned { .. })));
+}
+
+/// Whatever came of them.
+fn executed(proposal: Proposal) {
+    let outcomes = proposal.wait().unwrap();
+    assert!(outcomes.iter().all(|outcome| outcome.commit().is_some()));
+}
+
+#[test]
+fn any_mix_of_writers_is_replayed_alike() {
+    let world = World::new();
+    let store = world.start();
+    std::thread::scope(|scope| {
+        for writer in 0..4_u8 {
+            let store = &store;
+            scope.spawn(move || {
+                let mut draw = Draw(u64::from(writer));
+                let mut sent = VecDeque::new();
+                for nonce in 1..=600 {
+                    let topic = ["slow", "slower", "plain", "more"][draw.below(4) as usize];
+                    // Mostly cheap, so that topics are taken for cheap and are not.
+                    let value: &[u8] = if draw.below(20) == 0 {
+                        b"costly"
+                    } else {
+                        b"cheap"
+                    };
+                    let options = TopicOptions::default();
+                    let mut intention = put(topic, b"k", value);
+                    match draw.below(40) {
+                        0 => intention.operation = Operation::Destroy,
+                        1..3 => {
+                            intention.operation = Operation::CreateProgram {
+                                options: &options,
+                                code: b"code",
+                                args: value,
+                            }
+                        }
+                        3 => {
+                            intention.operation = Operation::Replace {
+                                expected: None,
+                                code: b"other",
+                                args: value,
+                            }
+                        }
+                        4 => intention.operation = Operation::Create { options: &options },
+                        _ => {}
+                    }
+                    intention.client = ClientId([writer + 1; 16]);
+                    intention.nonce = nonce;
+                    sent.push_back(store.propose(&[intention]).unwrap());
+                    if sent.len() > 10 {
+                        executed(sent.pop_front().unwrap());
+                    }
+                }
+                sent.into_iter().for_each(executed);
+            });
+        }
+    });
+    let digest = store.digest();
+    store.close().unwrap();
+    assert_eq!(world.reopened(), digest);
+}
+
+#[test]
+fn a_large_batch_is_applied_while_the_next_one_is_synced() {
+    let world = World::new();
+    let disk = Gates::new(SimDisk::new());
+    let store = Store::open_disk(disk.disk(), &world.options).unwrap();
+    let options = TopicOptions::default();
+    let operation = Operation::CreateProgram {
+        options: &options,
+        code: b"code",
+        args: b"",
+    };
+    execute(&store, &[Intention::new("fresh", operation)]);
+    let mut many = vec![put("fresh", b"k", b"cheap"); 1000];
+    while store.is_costly(&many) {
+        execute(&store, &[put("fresh", b"k", b"cheap")]);
+    }
+    disk.rule(Op::Sync, "log/", Rule::Hold);
+    many[0] = put("fresh", b"k", b"hold");
+    let first = store.propose(&many).unwrap();
+    disk.wait_held();
+    let second = store.propose(&many[1..]).unwrap();
+    let (sender, syncs) = std::sync::mpsc::channel();
+    disk.observe(move |op, path| {
+        if op == Op::Sync && path.starts_with("log/") {
+            sender.send(()).ok();
+        }
+    });
+    disk.release();
+    world.gate.await_calls(1);
+    // The program still judges in the first batch, and both are synced.
+    for _ in 0..2 {
+        syncs.recv_timeout(PATIENCE).unwrap();
+    }
+    assert!(!first.is_done() && !second.is_done());
+    world.gate.open();
+    valid(first);
+    valid(second);
+}
