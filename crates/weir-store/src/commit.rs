@@ -39,6 +39,8 @@ const SEAL_AFTER: Duration = Duration::from_millis(100);
 /// Batches with at least as many items are applied beside the next sync, if
 /// there is one. To wake a thread takes as long as to apply a few dozen.
 const BESIDE_ITEMS: usize = 128;
+/// Time between two tries to open a file while the process has no free descriptor.
+const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(10);
 /// The term of a store without a cluster.
 const LOCAL_TERM: u64 = 1;
 
@@ -350,7 +352,12 @@ impl Committer {
         batches: &VecDeque<Pending>,
         time_ms: u64,
     ) -> (usize, Option<StoreError>) {
-        let stuck = self.applier.lock_ok().topics.stuck_bytes();
+        let stuck = self.with_descriptors(|this| {
+            let mut applier = this.applier.lock_ok();
+            let stuck = applier.topics.stuck_bytes();
+            let short = stuck.is_some() && applier.topics.lack_descriptors();
+            (stuck, short)
+        });
         if let Some(needed_bytes) = stuck {
             // Memory is bounded too: read only until topics can be written.
             let free_bytes = self.disk.free_bytes().unwrap_or(0);
@@ -367,7 +374,12 @@ impl Committer {
             let head = pending.builder.head(time_ms);
             let items = pending.builder.items();
             let count = u32::try_from(pending.builder.len()).unwrap_or(u32::MAX);
-            if let Err(error) = self.log.append(LOCAL_TERM, count, &[&head, items]) {
+            let appended = self.with_descriptors(|this| {
+                let appended = this.log.append(LOCAL_TERM, count, &[&head, items]);
+                let short = appended.as_ref().is_err_and(StoreError::lacks_descriptors);
+                (appended, short)
+            });
+            if let Err(error) = appended {
                 return (done, Some(self.fail(error)));
             }
             let counters = &self.engine.counters;
@@ -375,6 +387,18 @@ impl Committer {
             counters.items.add(u64::from(count));
         }
         (batches.len(), None)
+    }
+
+    /// Repeats `act` until it reports that it did not lack descriptors, or the store is closed.
+    /// Writes wait for it: others hold the descriptors, and will close some.
+    fn with_descriptors<T>(&mut self, mut act: impl FnMut(&mut Self) -> (T, bool)) -> T {
+        loop {
+            let (done, short) = act(self);
+            if !short || self.engine.queue.is_shut() {
+                return done;
+            }
+            std::thread::sleep(DESCRIPTOR_PAUSE);
+        }
     }
 
     /// Takes the state for a snapshot. Afterwards it can be written by any

@@ -415,9 +415,7 @@ impl StoreError {
                     ErrorCode::NotPermitted
                 }
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorCode::DiskFull,
-                _ if source.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => {
-                    ErrorCode::TooFewDescriptors
-                }
+                _ if lacks_descriptors(source) => ErrorCode::TooFewDescriptors,
                 _ => ErrorCode::Io,
             },
         }
@@ -460,6 +458,12 @@ impl StoreError {
         }
     }
 
+    /// True when the process or the system has no free descriptor (EMFILE, ENFILE). Another try
+    /// can succeed.
+    pub(crate) fn lacks_descriptors(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if lacks_descriptors(source))
+    }
+
     /// True when a file that should be there is not.
     pub fn is_missing_file(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
@@ -469,4 +473,12 @@ impl StoreError {
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damage { .. })
     }
+}
+
+fn lacks_descriptors(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let number = error.raw_os_error();
+    [Errno::MFILE, Errno::NFILE]
+        .map(|errno| Some(errno.raw_os_error()))
+        .contains(&number)
 }

@@ -563,6 +563,7 @@ impl Log {
         match self.make_room(SECTOR_BYTES, SECTOR_BYTES) {
             // All entries are durable; the next open only looks closer.
             Err(StoreError::DiskFull { .. }) => return Ok(()),
+            Err(error) if error.lacks_descriptors() => return Ok(()),
             result => result?,
         }
         self.write_mark(Kind::Clean, self.epoch)?;
@@ -612,8 +613,8 @@ impl Log {
     }
 
     /// Runs something after which, if it fails, nothing may be written any more;
-    /// unless it failed for space or before a file was there (too many open
-    /// files, say), which changes nothing.
+    /// unless it failed for want of space or of a descriptor, or before a file
+    /// was there, which changes nothing.
     fn final_<T>(
         &mut self,
         act: impl FnOnce(&mut Self) -> Result<T, StoreError>,
@@ -623,6 +624,7 @@ impl Log {
             | StoreError::Io {
                 verb: IoVerb::Open, ..
             } => error,
+            error if error.lacks_descriptors() => error,
             other => self.poison(other),
         })
     }

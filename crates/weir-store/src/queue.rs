@@ -723,6 +723,11 @@ impl Queue {
         self.room.notify_all();
     }
 
+    /// Whether calls are taken no more.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.inner.lock_ok().shut.is_some()
+    }
+
     /// Takes no more calls. Closing replaces any earlier reason.
     pub(crate) fn shut(&self, why: &Shut) {
         let mut inner = self.inner.lock_ok();

@@ -109,11 +109,19 @@ pub(crate) fn build_segment(
     fill: impl FnOnce(&dyn DiskFile, &str) -> Result<(), StoreError>,
 ) -> Result<Arc<dyn DiskFile>, StoreError> {
     let path = segment_path(header.first_sequence);
-    build_file(disk, &path, header.file_bytes, |file, building| {
+    let built = build_file(disk, &path, header.file_bytes, |file, building| {
         let bytes = header.encode();
         file.write_all_at(&mut [IoSlice::new(&bytes)], 0)
             .map_err(StoreError::io(IoVerb::Write, building))?;
         fill(file, building)
+    });
+    // Without a descriptor for the directory its sync did not begin. The name
+    // is taken back, so that the caller can try again; recovery removes it if
+    // that fails too.
+    built.inspect_err(|error| {
+        if error.lacks_descriptors() {
+            let _ = disk.remove(&path);
+        }
     })
 }
 

@@ -18,12 +18,15 @@ const UNWRITTEN_BYTES_MAX: usize = 64 << 20;
 /// The same while they cannot be written: then no more is taken.
 const STUCK_BYTES_MAX: usize = 2 * UNWRITTEN_BYTES_MAX;
 
-fn flush(engine: &Engine, writer: &mut TopicWriter, unwritten_bytes: &mut usize) {
+/// Writes the closed blocks of one topic. Returns whether it failed for want of a descriptor.
+fn flush(engine: &Engine, writer: &mut TopicWriter, unwritten_bytes: &mut usize) -> bool {
     *unwritten_bytes -= writer.unwritten_bytes();
-    if writer.flush().is_err() {
+    let flushed = writer.flush();
+    if flushed.is_err() {
         engine.counters.derived_write_errors.add(1);
     }
     *unwritten_bytes += writer.unwritten_bytes();
+    flushed.is_err_and(|error| error.lacks_descriptors())
 }
 
 /// All topic writers, by topic number.
@@ -36,6 +39,8 @@ pub(crate) struct Topics {
     full: Vec<TopicId>,
     unwritten_bytes: usize,
     discard: Discard,
+    /// A write of the last round failed for want of a descriptor.
+    lack_descriptors: bool,
     /// Highest segment number on disk of topics without writer.
     skip: BTreeMap<TopicId, u32>,
 }
@@ -50,6 +55,7 @@ impl Topics {
             full: Vec::new(),
             unwritten_bytes: 0,
             discard: Discard::default(),
+            lack_descriptors: false,
             skip: BTreeMap::new(),
         }
     }
@@ -105,18 +111,20 @@ impl Topics {
     pub(crate) fn write_out(&mut self) {
         let all = self.unwritten_bytes > UNWRITTEN_BYTES_MAX;
         let full = std::mem::take(&mut self.full);
+        let mut lack = false;
         for id in &full {
             if let Some(writer) = self.writers.get_mut(id.index()) {
-                flush(&self.engine, writer, &mut self.unwritten_bytes);
+                lack |= flush(&self.engine, writer, &mut self.unwritten_bytes);
             }
         }
         self.full = full;
         self.full.clear();
         if all {
             for writer in &mut self.writers {
-                flush(&self.engine, writer, &mut self.unwritten_bytes);
+                lack |= flush(&self.engine, writer, &mut self.unwritten_bytes);
             }
         }
+        self.lack_descriptors = lack;
     }
 
     /// Bytes that wait because nothing can be written, when there are too many
@@ -127,6 +135,11 @@ impl Topics {
         }
         self.write_out();
         (self.unwritten_bytes > STUCK_BYTES_MAX).then_some(self.unwritten_bytes as u64)
+    }
+
+    /// Whether the last round of writes failed for want of a descriptor.
+    pub(crate) fn lack_descriptors(&self) -> bool {
+        self.lack_descriptors
     }
 
     /// Closes, publishes and writes everything.

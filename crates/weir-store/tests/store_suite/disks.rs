@@ -39,11 +39,14 @@ pub enum Rule {
     HoldOne,
     /// Fails with this error number of the system.
     Fail(i32),
+    /// Fails so many times with this error number, then passes.
+    FailTimes(i32, u32),
     /// The thread panics.
     Panic,
 }
 
 pub const EIO: i32 = 5;
+pub const ENFILE: i32 = 23;
 pub const EMFILE: i32 = 24;
 pub const ENOSPC: i32 = 28;
 
@@ -84,10 +87,18 @@ impl Shared {
         let fate = loop {
             let rule = state
                 .rules
-                .iter()
+                .iter_mut()
                 .find(|(o, p, _)| *o == op && path.contains(p.as_str()));
-            match rule.map(|(_, _, rule)| *rule) {
-                None => break Ok(()),
+            let rule = rule.map(|(_, _, rule)| match rule {
+                Rule::FailTimes(_, 0) => None,
+                Rule::FailTimes(error, left) => {
+                    *left -= 1;
+                    Some(Rule::Fail(*error))
+                }
+                rule => Some(*rule),
+            });
+            match rule.flatten() {
+                None | Some(Rule::FailTimes(..)) => break Ok(()),
                 Some(Rule::Fail(error)) => break Err(io::Error::from_raw_os_error(error)),
                 Some(Rule::Panic) => {
                     drop(state);

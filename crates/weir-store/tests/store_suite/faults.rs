@@ -4,13 +4,13 @@
 use std::io;
 use std::sync::{Arc, mpsc};
 
-use weir_core::{ConsequenceOffset, Effect};
+use weir_core::{ConsequenceOffset, Effect, ErrorCode};
 use weir_store::disk::{FileDisk, SimDisk, SimFailure, SimOp};
 use weir_store::error::IoVerb;
 use weir_store::{OpenOptions, Store, StoreError};
 
 use crate::crash::{Image, Progress, check};
-use crate::disks::{EIO, EMFILE, ENOSPC, Gate, Op, Rule};
+use crate::disks::{EIO, EMFILE, ENFILE, ENOSPC, Gate, Op, Rule};
 use crate::model::{Act, Expected, script, with_intentions};
 use crate::world::{
     CLIENT, create, create_with, execute, keys, latest, open, options, outcomes, put, put_many,
@@ -557,4 +557,43 @@ fn a_read_error_is_the_answer_to_that_read_only() {
     let store = open(gate.disk());
     assert!(store.report().set_aside.is_empty());
     assert_eq!(records(&store, "a").len(), 102);
+}
+
+/// Invariant of OV7: a process without free descriptors delays a write and never fails it.
+#[test]
+fn a_write_waits_for_descriptors_and_does_not_fail() {
+    for error in [EMFILE, ENFILE] {
+        for (op, path) in [
+            (Op::Create, "log/"),
+            (Op::SyncDir, "log"),
+            (Op::Create, "topics/"),
+        ] {
+            let gate = Gate::new(SimDisk::new());
+            let store = open(gate.disk());
+            create(&store, "t");
+            gate.rule(op, path, Rule::FailTimes(error, 3));
+            // Each write fills more than a segment of the log, so each needs a new one.
+            let value = vec![7; 40 << 10];
+            for n in 0..3_u32 {
+                execute(&store, &[put("t", &n.to_be_bytes(), &value)]);
+            }
+            assert!(!store.is_poisoned(), "{op:?} of {path}");
+            let before = state(&store);
+            drop(store);
+            assert_eq!(state(&open(gate.disk())), before, "{op:?} of {path}");
+        }
+    }
+}
+
+#[test]
+fn a_store_without_descriptors_closes() {
+    let gate = Gate::new(SimDisk::new());
+    let store = Arc::new(open(gate.disk()));
+    create(&store, "t");
+    gate.rule(Op::Create, "log/", Rule::Fail(EMFILE));
+    let value = vec![7; 40 << 10];
+    let answer = store.propose(&[put("t", b"k", &value)]).unwrap();
+    store.shut_down().unwrap();
+    let refused = answer.wait().unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::TooFewDescriptors, "{refused}");
 }
