@@ -200,6 +200,8 @@ pub(crate) struct Scan {
     line: usize,
     begun: bool,
     blank: usize,
+    /// Where the fields begin, once the request line is there.
+    fields: Option<usize>,
 }
 
 /// Sizes that a head must keep.
@@ -227,7 +229,10 @@ impl Scan {
                 return Err(Bad::Target);
             }
             self.seen = end + usize::from(found.is_some());
-            if self.seen > limits.line_max + limits.head_max {
+            if self
+                .fields
+                .is_some_and(|at| self.seen - at > limits.head_max)
+            {
                 return Err(Bad::Fields);
             }
             if found.is_none() {
@@ -246,7 +251,10 @@ impl Scan {
                         return Err(Bad::Syntax("blank lines before the request"));
                     }
                 }
-                (false, _) => self.begun = true,
+                (false, _) => {
+                    self.begun = true;
+                    self.fields.get_or_insert(self.seen);
+                }
             }
         }
     }
@@ -303,11 +311,14 @@ pub(crate) fn parse(input: &[u8], fields_max: usize) -> Result<Parsed, Bad> {
         close |= token.eq_ignore_ascii_case("close");
         keep |= token.eq_ignore_ascii_case("keep-alive");
     }
-    if version == Version::H11 && !head.is_single(Known::Host) {
+    if !head.has(Known::Host) {
         return Err(Bad::Syntax("exactly one Host is needed"));
     }
     if head.is_repeated(Known::Host) {
         return Err(Bad::Syntax("more than one Host"));
+    }
+    if !head.has_one_host() {
+        return Err(Bad::Syntax("the target and Host name different hosts"));
     }
     let expects = head
         .raw(Known::Expect)
@@ -460,6 +471,14 @@ impl Head {
         std::str::from_utf8(cut(&self.text, query)).ok()
     }
 
+    /// Whether the target and the field `Host` name the same host, where both do.
+    pub(crate) fn has_one_host(&self) -> bool {
+        match (&self.host, self.raw(Known::Host)) {
+            (Some(span), Some(host)) => cut(&self.text, span).eq_ignore_ascii_case(host),
+            _ => true,
+        }
+    }
+
     /// Host and port as the client called them.
     pub(crate) fn host(&self) -> Option<&[u8]> {
         match &self.host {
@@ -487,10 +506,6 @@ impl Head {
 
     pub(crate) fn is_repeated(&self, known: Known) -> bool {
         self.repeated & (1 << known as u8) != 0
-    }
-
-    fn is_single(&self, known: Known) -> bool {
-        self.has(known) && !self.is_repeated(known)
     }
 
     /// Elements of a list, over all fields of this name.
@@ -639,8 +654,8 @@ mod tests {
     }
 
     #[test]
-    fn the_authority_of_the_target_wins() {
-        let parsed = read("GET http://b:1?x HTTP/1.1\r\nHost: a\r\nConnection: x, Close\r\n\r\n")
+    fn a_target_with_a_host_names_that_of_the_field() {
+        let parsed = read("GET http://b:1?x HTTP/1.1\r\nHost: B:1\r\nConnection: x, Close\r\n\r\n")
             .unwrap()
             .unwrap();
         assert_eq!(parsed.head.host(), Some(&b"b:1"[..]));

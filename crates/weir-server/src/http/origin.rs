@@ -31,10 +31,7 @@ pub(crate) fn check_host(head: &Head, config: &ServerConfig) -> Result<(), Probl
             "the host is none of the names of this server",
         )
     };
-    let Some(host) = head.host() else {
-        // Only HTTP/1.0 may do without.
-        return Ok(());
-    };
+    let host = head.host().ok_or_else(wrong)?;
     let host = std::str::from_utf8(host).map_err(|_| wrong())?;
     let name = match host.strip_prefix('[') {
         Some(rest) => rest
@@ -101,7 +98,22 @@ pub(crate) fn page(head: &Head, config: &ServerConfig) -> Page {
     if is_allowed(origin, config) {
         return Page::Allowed(origin.to_owned());
     }
+    if is_own(origin, head, config) {
+        return Page::None;
+    }
     Page::Foreign
+}
+
+/// Whether the origin is the host of the request, which is checked by [`check_host`]. A proxy
+/// may have ended TLS before a server that speaks in clear.
+fn is_own(origin: &str, head: &Head, config: &ServerConfig) -> bool {
+    let host = match origin.split_once("://") {
+        Some(("https", host)) => host,
+        Some(("http", host)) if config.tls_cert.is_none() => host,
+        _ => return false,
+    };
+    let called = head.host().unwrap_or_default();
+    called.eq_ignore_ascii_case(host.as_bytes())
 }
 
 /// Refuses writes of pages that may not use the server; without this, any page
@@ -178,6 +190,28 @@ mod tests {
                 check_host(&head(&format!("Host: {wrong}")), &config).is_err(),
                 "{wrong}"
             );
+        }
+    }
+
+    #[test]
+    fn a_page_of_the_server_itself_may_write() {
+        let plain = ServerConfig::default();
+        let tls = ServerConfig {
+            tls_cert: Some("cert.pem".into()),
+            ..ServerConfig::default()
+        };
+        for (origin, config, own) in [
+            ("http://localhost:7070", &plain, true),
+            ("https://LOCALHOST:7070", &plain, true),
+            ("https://localhost:7070", &tls, true),
+            ("http://localhost:7070", &tls, false),
+            ("http://localhost", &plain, false),
+            ("http://localhost:7071", &plain, false),
+            ("null", &plain, false),
+        ] {
+            let head = head(&format!("Host: localhost:7070\r\nOrigin: {origin}"));
+            let may = check_write(&page(&head, config), Method::Post).is_ok();
+            assert_eq!(may, own, "{origin}");
         }
     }
 

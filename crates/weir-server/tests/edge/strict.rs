@@ -3,6 +3,15 @@
 use crate::client::Client;
 use crate::world::{request, with, world};
 
+/// The limit of a request's header fields, with their line ends.
+const HEAD_BYTES: usize = 32 << 10;
+
+/// A field, so that it and `Host: localhost` have this many bytes.
+fn fields(bytes: usize) -> String {
+    let host = "Host: localhost\r\n".len();
+    format!("a: {}\r\n", "x".repeat(bytes - host - "a: \r\n".len()))
+}
+
 #[test]
 fn requests_that_could_be_read_in_two_ways_are_refused() {
     let world = world();
@@ -37,7 +46,16 @@ fn requests_that_could_be_read_in_two_ways_are_refused() {
         ("method", "BREW /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 405),
         ("connect", "CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 404),
         ("options", "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 204),
-        ("1.0", "GET /healthz HTTP/1.0\r\n\r\n".to_owned(), 200),
+        ("1.0", "GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n".to_owned(), 200),
+        ("1.0 without host", "GET /healthz HTTP/1.0\r\n\r\n".to_owned(), 400),
+        ("1.0 without host, absolute", "GET http://localhost/healthz HTTP/1.0\r\n\r\n".to_owned(), 400),
+        ("absolute", "GET http://localhost/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 200),
+        ("absolute, foreign", "GET http://evil.example/healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n".to_owned(), 421),
+        ("absolute, foreign target", "GET http://evil.example/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 400),
+        ("absolute, foreign field", "GET http://localhost/healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n".to_owned(), 400),
+        ("32 KiB of fields", format!("{get}{}\r\n", fields(HEAD_BYTES - 2)), 200),
+        ("more than 32 KiB of fields", format!("{get}{}\r\n", fields(HEAD_BYTES - 1)), 431),
+        ("chunk size and a space", "POST /v1/topics/t/events HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1 \r\n1\r\n0\r\n\r\n".to_owned(), 400),
     ];
     for (name, bytes, status) in cases {
         // A good request before it is answered all the same.

@@ -128,7 +128,6 @@ fn size(line: &[u8]) -> Result<u64, BadChunk> {
         .take_while(|byte| byte.is_ascii_hexdigit())
         .count();
     let (digits, rest) = line.split_at(digits);
-    let rest = rest.trim_ascii_start();
     if digits.is_empty() || digits.len() > 15 || !(rest.is_empty() || rest.first() == Some(&b';')) {
         return Err(BadChunk);
     }
@@ -184,6 +183,8 @@ mod tests {
             "3\nabc\r\n",
             "3\r\nabcd",
             "3 4\r\n",
+            "1 \r\n",
+            "1 ;x\r\n",
             "1000000000000000\r\n",
             "0\r\nx\r\n\r\n",
             "0\r\na: b\n\r\n",
