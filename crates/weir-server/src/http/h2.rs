@@ -4,6 +4,7 @@
 //! the edge, which knows one service only. Its times are those of HTTP/1.1: a
 //! client that takes nothing of an answer, or asks for nothing, is let go.
 
+mod calm;
 mod streams;
 
 use std::convert::Infallible;
@@ -21,6 +22,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 
+use self::calm::Calm;
 use self::streams::{Look, Open, Streams};
 use super::h1::Rewound;
 use super::head::{Builder, Head, Known, Method, Version};
@@ -53,7 +55,7 @@ pub(crate) async fn serve<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let io = TokioIo::new(Rewound::new(first, io));
+    let io = TokioIo::new(Calm::new(Rewound::new(first, io)));
     let config = &edge.shared.config;
     let head_max = u32::try_from(config.head_max.0).unwrap_or(u32::MAX);
     let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -168,6 +170,9 @@ fn head(
     let head = builder.done();
     if head.host().is_none() {
         return Err(Problem::bad("the request names no host"));
+    }
+    if head.is_repeated(Known::Host) || !head.has_one_host() {
+        return Err(Problem::bad("the request names different hosts"));
     }
     Ok(head)
 }

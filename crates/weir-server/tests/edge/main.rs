@@ -23,6 +23,7 @@ mod drain;
 mod ds;
 mod ds_kill;
 mod exact;
+mod flood;
 mod greedy;
 mod groups;
 mod guarded;

@@ -1,0 +1,278 @@
+//! Ends a connection of HTTP/2 whose control frames cost more than they bring (reliability OV4).
+//!
+//! The library below answers each SETTINGS and PING and bounds resets, continuations and empty
+//! DATA frames, but not the number of SETTINGS, PING, PRIORITY, `WINDOW_UPDATE` and unknown frames.
+//! This stream counts them under it: each takes one unit of a budget that grows with time, with
+//! requests and with the bytes that the client is sent. A client without budget gets GOAWAY with
+//! `ENHANCE_YOUR_CALM`, and nothing more of it is read.
+//!
+//! Invariant: GOAWAY begins where a frame ends.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use crate::limits::LINGER_SECONDS;
+
+/// Control frames that a client may send at any time, and the most that it can save up.
+const CONTROL_FRAMES_MAX: u32 = 1000;
+/// Control frames that it may send in a second besides.
+const CONTROL_FRAMES_PER_SECOND: u32 = 100;
+/// Control frames for each request.
+const CONTROL_FRAMES_PER_REQUEST: u32 = 4;
+/// Bytes sent to the client for each of which it may send one control frame.
+const BYTES_PER_CONTROL_FRAME: usize = 512;
+/// Bytes before the first frame of a client.
+const PREFACE_BYTES: usize = 24;
+const HEADER_BYTES: usize = 9;
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+/// GOAWAY for stream 0: no stream was processed for certain, error 11 (`ENHANCE_YOUR_CALM`).
+const GOAWAY: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 11];
+
+/// A stream of bytes under HTTP/2.
+#[derive(Debug)]
+pub(super) struct Calm<S> {
+    io: S,
+    read: Frames,
+    written: Frames,
+    budget: Budget,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Serving,
+    /// So many bytes of GOAWAY are written.
+    Leaving(usize),
+    /// What the client still sends is dropped, so that GOAWAY arrives.
+    Lingering(Pin<Box<Sleep>>),
+}
+
+/// Where frames begin and end in a stream of bytes.
+#[derive(Debug, Default)]
+struct Frames {
+    header: [u8; HEADER_BYTES],
+    seen: usize,
+    /// Bytes of the preface or of a payload that are still to come.
+    skip: usize,
+}
+
+impl Frames {
+    /// Looks at the next bytes; `found` gets the type of each frame that begins.
+    fn look(&mut self, mut bytes: &[u8], mut found: impl FnMut(u8)) {
+        while !bytes.is_empty() {
+            if self.skip > 0 {
+                let skip = self.skip.min(bytes.len());
+                self.skip -= skip;
+                bytes = bytes.get(skip..).unwrap_or_default();
+                continue;
+            }
+            let (open, rest) = (self.header.get_mut(self.seen..), bytes);
+            let open = open.unwrap_or_default();
+            let take = open.len().min(rest.len());
+            let (head, rest) = rest.split_at(take);
+            for (to, from) in open.iter_mut().zip(head) {
+                *to = *from;
+            }
+            self.seen += take;
+            bytes = rest;
+            if self.seen == HEADER_BYTES {
+                let [a, b, c, kind, ..] = self.header;
+                self.skip = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+                self.seen = 0;
+                found(kind);
+            }
+        }
+    }
+
+    fn is_between(&self) -> bool {
+        self.seen == 0 && self.skip == 0
+    }
+}
+
+#[derive(Debug)]
+struct Budget {
+    left: u32,
+    since: Instant,
+    /// Bytes that were sent and have not bought a frame.
+    bytes: usize,
+}
+
+impl Budget {
+    fn add(&mut self, frames: u32) {
+        self.left = self.left.saturating_add(frames).min(CONTROL_FRAMES_MAX);
+    }
+
+    fn sent(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        let frames = self.bytes / BYTES_PER_CONTROL_FRAME;
+        self.bytes %= BYTES_PER_CONTROL_FRAME;
+        self.add(u32::try_from(frames).unwrap_or(u32::MAX));
+    }
+
+    /// Pays for a frame; false: it is one too many.
+    fn pay(&mut self, kind: u8) -> bool {
+        match kind {
+            HEADERS => self.add(CONTROL_FRAMES_PER_REQUEST),
+            DATA | CONTINUATION => {}
+            _ => {
+                if self.left == 0 {
+                    let now = Instant::now();
+                    let time = now.saturating_duration_since(self.since);
+                    let ms = u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+                    let frames = ms.saturating_mul(CONTROL_FRAMES_PER_SECOND) / 1000;
+                    if frames == 0 {
+                        return false;
+                    }
+                    self.since = now;
+                    self.add(frames);
+                }
+                self.left -= 1;
+            }
+        }
+        true
+    }
+}
+
+impl<S> Calm<S> {
+    pub(super) fn new(io: S) -> Self {
+        Self {
+            io,
+            read: Frames {
+                skip: PREFACE_BYTES,
+                ..Frames::default()
+            },
+            written: Frames::default(),
+            budget: Budget {
+                left: CONTROL_FRAMES_MAX,
+                since: Instant::now(),
+                bytes: 0,
+            },
+            state: State::Serving,
+        }
+    }
+
+    /// So many bytes of these were written.
+    fn wrote<'a>(&mut self, count: usize, slices: impl Iterator<Item = &'a [u8]>) {
+        let mut left = count;
+        for slice in slices {
+            let take = left.min(slice.len());
+            left -= take;
+            self.written
+                .look(slice.get(..take).unwrap_or_default(), |_| {});
+        }
+        self.budget.sent(count);
+    }
+}
+
+fn calm() -> io::Error {
+    io::Error::new(ErrorKind::ConnectionAborted, "too many control frames")
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Calm<S> {
+    /// Says goodbye and waits until the client has heard it, for a while.
+    fn leave(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        loop {
+            match &mut self.state {
+                State::Serving => return Poll::Ready(calm()),
+                State::Leaving(sent) => {
+                    let rest = GOAWAY.get(*sent..).unwrap_or_default();
+                    if rest.is_empty() {
+                        // It may be gone already.
+                        let _ = ready!(Pin::new(&mut self.io).poll_shutdown(context));
+                        let wait = tokio::time::sleep(Duration::from_secs(LINGER_SECONDS));
+                        self.state = State::Lingering(Box::pin(wait));
+                        continue;
+                    }
+                    match ready!(Pin::new(&mut self.io).poll_write(context, rest)) {
+                        Ok(written) if written > 0 => *sent += written,
+                        _ => return Poll::Ready(calm()),
+                    }
+                }
+                State::Lingering(wait) => {
+                    if wait.as_mut().poll(context).is_ready() {
+                        return Poll::Ready(calm());
+                    }
+                    let mut waste = [0; 4096];
+                    let mut waste = ReadBuf::new(&mut waste);
+                    let read = ready!(Pin::new(&mut self.io).poll_read(context, &mut waste));
+                    if read.is_err() || waste.filled().is_empty() {
+                        return Poll::Ready(calm());
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Calm<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if matches!(this.state, State::Serving) {
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut this.io).poll_read(context, buffer))?;
+            let (read, budget) = (&mut this.read, &mut this.budget);
+            let mut calm = true;
+            let new = buffer.filled().get(before..).unwrap_or_default();
+            read.look(new, |kind| calm &= budget.pay(kind));
+            if calm {
+                return Poll::Ready(Ok(()));
+            }
+            buffer.set_filled(before);
+            this.state = State::Leaving(0);
+        }
+        if matches!(this.state, State::Leaving(0)) && !this.written.is_between() {
+            // The rest of a frame comes first; its writer wakes this task.
+            return Poll::Pending;
+        }
+        this.leave(context).map(Err)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Calm<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = &mut *self;
+        if !matches!(this.state, State::Serving)
+            && (this.written.is_between() || !matches!(this.state, State::Leaving(0)))
+        {
+            return this.leave(context).map(Err);
+        }
+        let written = ready!(Pin::new(&mut this.io).poll_write_vectored(context, slices))?;
+        this.wrote(written, slices.iter().map(|slice| &**slice));
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
