@@ -1,7 +1,7 @@
 # The commands one types in a fresh clone. Everything else is in `cargo xtask`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust check wasm lab
+.PHONY: help demo test test-rust abuse check wasm lab
 
 XTASK = cargo run --quiet --locked --package xtask --
 
@@ -18,6 +18,9 @@ test: ## every check and every test of the project (minutes; the first time more
 
 test-rust: ## the tests of the Rust workspace alone
 	@$(XTASK) test-rust
+
+abuse: ## what hostile clients do to a server of 256 MiB and 1,024 descriptors (part of `make test`)
+	@cargo test --quiet --locked --package weir-cli --test abuse -- --nocapture
 
 check: ## the gate without the tests: format, rules, licences, lints, docs
 	@$(XTASK) check

@@ -226,6 +226,7 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
         return Ok(ExitCode::SUCCESS);
     }
     backups::check(config.backups.as_deref())?;
+    weir_server::raise_descriptor_limit().map_err(|error| refusal(&error, &config))?;
     let signals = Signals::watch().failed(|| "cannot watch for signals".to_owned())?;
     let at = place::directory(caller, "weir serve", "give a directory: `--at DIR`")?;
     // A start that fails leaves no new store behind. Where there is one already,
@@ -292,6 +293,7 @@ fn refusal(error: &ServerError, config: &ServerConfig) -> anyhow::Error {
         ServerError::Listen { address, source } => port(address, source, config),
         ServerError::Runtime { .. } => failure(ErrorCode::Io),
         ServerError::Died => failure(ErrorCode::Internal),
+        ServerError::Descriptors { .. } => failure(ErrorCode::TooFewDescriptors),
         _ => failure(ErrorCode::BadOption),
     };
     failure.tool().into()

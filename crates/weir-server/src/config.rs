@@ -351,6 +351,7 @@ config! {
     hosts: Vec<String> = Vec::new(), "Names by which clients may call the server, besides those of loopback";
     cors_origins: Vec<String> = Vec::new(), "Origins of web pages that may use the server";
     connections_max: usize = 10_000, "Open connections of each port";
+    connections_unauthenticated_max: usize = 256, "Open connections of all ports on which no request passed its checks yet; one more closes the oldest of them";
     connections_per_address_max: usize = 1024, "Open connections of each port from one address";
     request_line_max: Size = Size(8 << 10), "Size of a request line";
     head_max: Size = Size(32 << 10), "Size of all header fields";

@@ -45,6 +45,14 @@ pub enum ServerError {
         /// The answer of the system.
         source: io::Error,
     },
+    /// The process may not open enough files.
+    #[error("the limit of open files is {limit}; the server needs {need}")]
+    Descriptors {
+        /// Descriptors that the process may have.
+        limit: usize,
+        /// Descriptors that are the least.
+        need: usize,
+    },
     /// The server's thread ended by a panic.
     #[error("the server ended unexpectedly")]
     Died,

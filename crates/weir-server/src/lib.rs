@@ -34,6 +34,7 @@ mod turns;
 
 pub use config::{Address, Key, KeyError, Rate, ServerConfig, Size};
 pub use error::{Missing, ServerError};
+pub use limits::descriptors::raise_descriptor_limit;
 pub use server::{Bound, Server};
 
 /// For fuzzers and tests; no part of the interface.

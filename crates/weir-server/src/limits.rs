@@ -1,7 +1,8 @@
 //! Limits that nobody can set, and the budgets that connections share.
 
 pub(crate) mod admission;
-pub(crate) mod guests;
+pub(crate) mod connections;
+pub(crate) mod descriptors;
 pub(crate) mod pace;
 pub(crate) mod room;
 

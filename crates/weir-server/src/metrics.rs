@@ -72,6 +72,8 @@ pub(crate) struct Metrics {
     pub(crate) native_connections: Gauge,
     /// Those of them that were refused because there were too many.
     pub(crate) native_refused: Gauge,
+    /// Connections closed for newer ones before a request on them passed its checks.
+    pub(crate) evicted: Gauge,
     /// Server-sent event streams.
     pub(crate) tails: Gauge,
     /// Requests that wait for a record.
@@ -93,6 +95,7 @@ impl Default for Metrics {
             http_refused: Gauge::default(),
             native_connections: Gauge::default(),
             native_refused: Gauge::default(),
+            evicted: Gauge::default(),
             tails: Gauge::default(),
             waiting_polls: Gauge::default(),
             requests,
@@ -157,6 +160,7 @@ impl Metrics {
         store(&mut page, shared);
         groups::groups(&mut page, shared);
         groups::sessions(&mut page, shared);
+        connections(&mut page, shared);
         security(&mut page, shared);
         page.family("weir_build_info", "gauge", "Version of the server");
         page.sample(
@@ -274,6 +278,11 @@ impl Metrics {
         page.family("weir_http_connections", "gauge", "Open connections");
         page.sample("weir_http_connections", "", self.http_connections.get());
         self.native(page);
+        page.counter(
+            "weir_connections_evicted",
+            "Connections closed for newer ones before they were authenticated",
+        );
+        page.sample("weir_connections_evicted_total", "", self.evicted.get());
         page.family("weir_http_tails", "gauge", "Requests that follow a topic");
         page.sample("weir_http_tails", "{kind=\"sse\"}", self.tails.get());
         page.sample(
@@ -295,6 +304,24 @@ impl Metrics {
             "Open native connections",
         );
         page.sample("weir_native_connections", "", self.native_connections.get());
+    }
+}
+
+fn connections(page: &mut Page, shared: &Shared) {
+    for (name, help, count) in [
+        (
+            "weir_connections_unauthenticated",
+            "Open connections on which no request passed its checks yet",
+            shared.connections.unauthenticated(),
+        ),
+        (
+            "weir_connections_max",
+            "Connections of all TCP ports that the limit of open files allows",
+            shared.descriptors.connections_max,
+        ),
+    ] {
+        page.family(name, "gauge", help);
+        page.sample(name, "", count as u64);
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use weir_core::ClientId;
 
 use crate::access::Principal;
-use crate::limits::guests::{Guests, Seat};
+use crate::limits::connections::{ConnectionTable, Slot};
 use crate::local::LocalSocket;
 use crate::security::Door;
 use crate::shared::{Phase, Shared};
@@ -115,28 +115,27 @@ pub(crate) async fn serve(
 ) {
     let port = Arc::new(Port::new(shared));
     let mut connections = JoinSet::new();
-    let guests = Guests::new(&port.shared, |shared| &shared.metrics.native_connections);
-    let seat = |address| {
-        let seat = guests.seat(&port.shared.config, address);
-        if seat.is_none() {
+    let slot = |address| {
+        let slot = ConnectionTable::slot(&port.shared, Door::Native, address);
+        if slot.is_none() {
             port.shared.metrics.native_refused.add(1);
         }
-        seat
+        slot
     };
     loop {
         tokio::select! {
             accepted = of_other(listener.as_ref()) => match accepted {
-                Ok((stream, peer)) => if let Some(seat) = seat(Some(peer.ip())) {
+                Ok((stream, peer)) => if let Some(slot) = slot(Some(peer.ip())) {
                     // Answers are whole when they are written: nothing to wait for.
                     drop(stream.set_nodelay(true));
-                    connections.spawn(accept(Arc::clone(&port), stream, peer, seat));
+                    connections.spawn(accept(Arc::clone(&port), stream, peer, slot));
                 },
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
             accepted = of_this(local.as_ref()) => match accepted {
-                Ok(stream) => if let Some(seat) = seat(None) {
+                Ok(stream) => if let Some(slot) = slot(None) {
                     let principal = port.shared.security.owner();
-                    connections.spawn(welcome(Arc::clone(&port), stream, principal, seat));
+                    connections.spawn(welcome(Arc::clone(&port), stream, principal, slot));
                 },
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
@@ -165,19 +164,24 @@ async fn of_this(local: Option<&LocalSocket>) -> std::io::Result<UnixStream> {
 }
 
 /// Makes the connection, encrypted if the server has TLS, and serves it.
-async fn accept(port: Arc<Port>, socket: TcpStream, peer: SocketAddr, seat: Seat) {
-    let security = &port.shared.security;
-    let accepted = security.accept(socket, Some(peer), Door::Native).await;
-    if let Ok((stream, principal)) = accepted {
-        connect(port, stream, principal).await;
+async fn accept(port: Arc<Port>, socket: TcpStream, peer: SocketAddr, slot: Arc<Slot>) {
+    let served = async {
+        let security = &port.shared.security;
+        let accepted = security.accept(socket, Some(peer), Door::Native).await;
+        if let Ok((stream, principal)) = accepted {
+            connect(&port, stream, principal, Some(&slot)).await;
+        }
+    };
+    tokio::select! {
+        () = served => {}
+        () = slot.evicted() => {}
     }
-    drop(seat);
 }
 
 /// Serves a connection from this machine.
-async fn welcome(port: Arc<Port>, stream: UnixStream, principal: Principal, seat: Seat) {
-    connect(port, stream, principal).await;
-    drop(seat);
+async fn welcome(port: Arc<Port>, stream: UnixStream, principal: Principal, slot: Arc<Slot>) {
+    connect(&port, stream, principal, None).await;
+    drop(slot);
 }
 
 /// Waits until the end of the server has come so far.
@@ -187,12 +191,17 @@ async fn reached(phase: &mut watch::Receiver<Phase>, least: Phase) {
 }
 
 /// Serves one connection; also for sockets that others have accepted.
-pub(crate) async fn connect<S>(port: Arc<Port>, stream: S, principal: Principal)
-where
+pub(crate) async fn connect<S>(
+    port: &Arc<Port>,
+    stream: S,
+    principal: Principal,
+    slot: Option<&Arc<Slot>>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let number = port.last.fetch_add(1, Ordering::Relaxed) + 1;
-    let mut connection = Connection::new(port, number, stream, principal);
+    let mut connection = Connection::new(Arc::clone(port), number, stream, principal);
+    connection.slot = slot.map(Arc::clone);
     connection.run().await;
 }
 

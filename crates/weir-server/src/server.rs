@@ -16,6 +16,7 @@ use weir_store::Store;
 
 use crate::config::{Address, ServerConfig};
 use crate::error::ServerError;
+use crate::limits::descriptors::{self, Descriptors};
 use crate::local::LocalSocket;
 use crate::security::{LOOK_EVERY, Security};
 use crate::shared::{Phase, Shared};
@@ -45,6 +46,7 @@ pub struct Server {
 pub struct Bound {
     config: ServerConfig,
     security: Security,
+    descriptors: Descriptors,
     runtime: Runtime,
     http: Option<TcpSocket>,
     native: Option<TcpSocket>,
@@ -62,12 +64,14 @@ impl Server {
     }
 
     /// Checks the settings, reads the files they name and takes the ports,
-    /// which needs no store. Nobody can connect yet.
+    /// which needs no store. Raises the soft limit of open files of the process
+    /// to its hard limit. Nobody can connect yet.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
     pub fn bind(config: ServerConfig) -> Result<Bound, ServerError> {
         config.check()?;
+        let descriptors = descriptors::raise()?;
         let security = Security::open(&config)?;
         let runtime = runtime(config.threads)?;
         let http = bind(config.http.as_ref())?;
@@ -75,6 +79,7 @@ impl Server {
         Ok(Bound {
             config,
             security,
+            descriptors,
             runtime,
             http,
             native,
@@ -185,6 +190,7 @@ impl Bound {
         let Self {
             config,
             security,
+            descriptors,
             runtime,
             http,
             native,
@@ -200,7 +206,7 @@ impl Bound {
             listener.local_addr().ok()
         };
         let (http_addr, native_addr) = (address(&http), address(&native));
-        let shared = Arc::new(Shared::new(config, store, security));
+        let shared = Arc::new(Shared::new(config, store, security, descriptors));
         let serving = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("weir-serve".into())

@@ -26,6 +26,7 @@ use crate::http::origin::{self, Page};
 use crate::http::problem::{Kind, Problem};
 use crate::http::query::Query;
 use crate::http::reply::{Body, Boxed, Reply};
+use crate::limits::connections::Slot;
 use crate::limits::room::{self, NoRoom, Room};
 use crate::resources::events::hub::Hub;
 use crate::resources::events::write::Commit;
@@ -41,6 +42,8 @@ use crate::shared::{Phase, Shared};
 pub(crate) struct Peer {
     /// Whoever the connection itself proves.
     pub(crate) principal: Arc<Principal>,
+    /// Its connection.
+    pub(crate) slot: Arc<Slot>,
 }
 
 /// What all connections of the HTTP port share.
@@ -237,7 +240,11 @@ impl Edge {
             begun,
             id,
         });
-        match self.check(&mut call, length) {
+        let checked = self.check(&mut call, length);
+        if checked.is_ok() && (right(&call).is_some() || !self.shared.security.required()) {
+            peer.slot.authenticated();
+        }
+        match checked {
             Ok(None) => Ok(call),
             Ok(Some(reply)) => Err(self.finish(&call, Ok(reply))),
             Err(problem) => {

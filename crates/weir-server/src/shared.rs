@@ -10,6 +10,8 @@ use weir_store::{Proposal, Store, StoreError};
 
 use crate::config::ServerConfig;
 use crate::limits::admission::{Admission, Permit};
+use crate::limits::connections::ConnectionTable;
+use crate::limits::descriptors::Descriptors;
 use crate::metrics::Metrics;
 use crate::security::{Denied, Principal, Right, Security};
 use crate::sessions::Sessions;
@@ -42,6 +44,10 @@ pub(crate) struct Shared {
     pub(crate) turns: Arc<Turns>,
     /// Room for writes. Ask before each `Store::propose`.
     pub(crate) admission: Admission,
+    /// Connections of all ports.
+    pub(crate) connections: ConnectionTable,
+    /// How many descriptors they may take.
+    pub(crate) descriptors: Descriptors,
     /// Who may come in, and do what.
     pub(crate) security: Security,
     /// Whose the sessions are.
@@ -55,7 +61,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(config: ServerConfig, store: Arc<Store>, security: Security) -> Self {
+    pub(crate) fn new(
+        config: ServerConfig,
+        store: Arc<Store>,
+        security: Security,
+        descriptors: Descriptors,
+    ) -> Self {
         Self {
             sessions: Arc::new(Sessions::new(config.sessions_per_principal_max)),
             store,
@@ -63,6 +74,8 @@ impl Shared {
             metrics: Metrics::default(),
             turns: Arc::default(),
             admission: Admission::default(),
+            connections: ConnectionTable::default(),
+            descriptors,
             security,
             beats: AtomicU64::new(0),
             started: Instant::now(),

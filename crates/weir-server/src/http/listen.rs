@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::http::{h1, h2};
-use crate::limits::guests::{Guests, Seat};
+use crate::limits::connections::{ConnectionTable, Slot};
 use crate::resources::ds;
 use crate::security::Door;
 use crate::service::visit::Visit;
@@ -27,7 +27,6 @@ pub(crate) async fn serve(
     mut phase: watch::Receiver<Phase>,
 ) {
     let edge = Arc::new(Edge::new(Arc::clone(&shared)));
-    let guests = Guests::new(&shared, |shared| &shared.metrics.http_connections);
     let sweeper = tokio::spawn(ds::sweep(Arc::clone(&edge), phase.clone()));
     let mut connections = JoinSet::new();
     loop {
@@ -41,11 +40,17 @@ pub(crate) async fn serve(
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let Some(seat) = guests.seat(&shared.config, Some(address.ip())) else {
+        let Some(slot) = ConnectionTable::slot(&shared, Door::Http, Some(address.ip())) else {
             shared.metrics.http_refused.add(1);
             continue;
         };
-        connections.spawn(connection(stream, Arc::clone(&edge), address, seat));
+        let served = connection(stream, Arc::clone(&edge), address, Arc::clone(&slot));
+        connections.spawn(async move {
+            tokio::select! {
+                () = served => {}
+                () = slot.evicted() => {}
+            }
+        });
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
@@ -53,7 +58,7 @@ pub(crate) async fn serve(
     drop(sweeper.await);
 }
 
-async fn connection(stream: TcpStream, edge: Arc<Edge>, address: SocketAddr, seat: Seat) {
+async fn connection(stream: TcpStream, edge: Arc<Edge>, address: SocketAddr, slot: Arc<Slot>) {
     // Without it small answers wait for the acknowledgement of the one before.
     if stream.set_nodelay(true).is_err() {
         return;
@@ -65,6 +70,7 @@ async fn connection(stream: TcpStream, edge: Arc<Edge>, address: SocketAddr, sea
     let phase = edge.shared.phase.subscribe();
     let peer = Peer {
         principal: Arc::new(principal),
+        slot,
     };
     let visit = Visit {
         edge: Arc::clone(&edge),
@@ -74,7 +80,6 @@ async fn connection(stream: TcpStream, edge: Arc<Edge>, address: SocketAddr, sea
     if let Some((io, first)) = other {
         h2::serve(io, first, edge, peer, phase).await;
     }
-    drop(seat);
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ use super::refuse::Refused;
 use super::writes::Taken;
 use super::{Port, reached};
 use crate::access::{Principal, Right};
+use crate::limits::connections::Slot;
 use crate::sessions::InUse;
 use crate::shared::Phase;
 
@@ -66,6 +67,8 @@ pub(super) struct Connection<S> {
     received: Option<Received>,
     pub(super) out: Outgoing,
     pub(super) encoder: Encoder,
+    /// Its slot among the connections of other machines.
+    pub(super) slot: Option<Arc<Slot>>,
     greeted: bool,
     /// The other side has said all it will.
     ended: bool,
@@ -135,6 +138,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             listeners,
             claims: Claims::default(),
             encoder: Encoder::default(),
+            slot: None,
             greeted: false,
             ended: false,
             closing: Closing::No,
@@ -319,7 +323,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             (_, Message::Empty) => return Dealt::Yes,
             (State::Fresh, Message::Hello(hello)) => {
                 return match self.hello(hello).await {
-                    Ok(()) => Dealt::Yes,
+                    Ok(()) => {
+                        if let Some(slot) = &self.slot {
+                            slot.authenticated();
+                        }
+                        Dealt::Yes
+                    }
                     Err(refused) => Dealt::Refused(refused.fatal()),
                 };
             }

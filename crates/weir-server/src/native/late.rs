@@ -44,7 +44,12 @@ fn port(folder: &std::path::Path) -> Arc<Port> {
     }
     let config = ServerConfig::default();
     let security = Security::open(&config).unwrap();
-    Arc::new(Port::new(Arc::new(Shared::new(config, store, security))))
+    Arc::new(Port::new(Arc::new(Shared::new(
+        config,
+        store,
+        security,
+        crate::limits::descriptors::raise().unwrap(),
+    ))))
 }
 
 /// Both sides of TLS.
@@ -84,7 +89,7 @@ fn an_answer_over_tls_arrives_to_its_end_though_it_is_taken_late() {
         let owner = port.shared.security.owner();
         let served = tokio::spawn(async move {
             let stream = acceptor.accept(near).await.unwrap();
-            connect(port, stream, owner).await;
+            connect(&port, stream, owner, None).await;
         });
         let name = "localhost".try_into().unwrap();
         let mut client = connector.connect(name, far).await.unwrap();

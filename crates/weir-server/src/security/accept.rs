@@ -30,7 +30,7 @@ const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain
     Content-Length: 37\r\nConnection: close\r\n\r\nThis port speaks TLS: use https://.\r\n";
 
 /// For which protocol a connection comes in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Door {
     /// HTTP/1.1 or HTTP/2.
     Http,

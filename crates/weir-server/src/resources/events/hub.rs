@@ -201,7 +201,12 @@ mod tests {
         write(Operation::Create { options: &options });
         let config = ServerConfig::default();
         let security = Security::open(&config).unwrap();
-        let hub = Hub::new(Arc::new(Shared::new(config, Arc::clone(&store), security)));
+        let hub = Hub::new(Arc::new(Shared::new(
+            config,
+            Arc::clone(&store),
+            security,
+            crate::limits::descriptors::raise().unwrap(),
+        )));
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_time().build().unwrap();
         let test = async {

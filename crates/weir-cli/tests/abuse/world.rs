@@ -1,0 +1,235 @@
+//! A server that may use little: 1,024 descriptors, and 256 MiB where a control group can be made.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Far beyond what any step takes: only a hang reaches it.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+/// Memory of the server.
+pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
+/// Descriptors of the server, soft and hard.
+pub(crate) const DESCRIPTORS: usize = 1024;
+
+/// One server at a time: the machine is small.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A server under limits. Ends with the test.
+pub(crate) struct World {
+    pub(crate) child: Child,
+    pub(crate) address: String,
+    _stderr: BufReader<ChildStderr>,
+    group: Option<Group>,
+    _directory: tempfile::TempDir,
+    _alone: MutexGuard<'static, ()>,
+}
+
+/// A memory control group, removed when dropped.
+struct Group(PathBuf);
+
+impl Group {
+    /// A group of [`MEMORY_BYTES`]; `None` without the right to make one.
+    fn new() -> Option<Self> {
+        let name = format!("weir-abuse-{}", std::process::id());
+        for (parent, limit) in [
+            ("/sys/fs/cgroup", "memory.max"),
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        ] {
+            let group = Path::new(parent).join(&name);
+            if fs::create_dir(&group).is_err() {
+                continue;
+            }
+            let made = Self(group);
+            if fs::write(made.0.join(limit), MEMORY_BYTES.to_string()).is_ok() {
+                // Absent where there is no swap.
+                let _ = fs::write(made.0.join("memory.swap.max"), "0");
+                return Some(made);
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// The server's command under a limit of descriptors, in a control group if there is one.
+fn limited(directory: &Path, descriptors: usize, group: Option<&Group>) -> Command {
+    let script = "if [ -n \"$GROUP\" ]; then echo $$ >\"$GROUP/cgroup.procs\" || exit 99; fi
+        ulimit -n \"$DESCRIPTORS\" && exec \"$@\"";
+    let mut command = Command::new("/bin/sh");
+    let path = group.map(|group| group.0.as_os_str().to_owned());
+    command
+        .args(["-c", script, "sh", env!("CARGO_BIN_EXE_weir")])
+        .args(["serve", "--at", "data", "--http", ":0", "--native", "off"])
+        .current_dir(directory)
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("HOME", directory)
+        .env("GROUP", path.unwrap_or_default())
+        .env("DESCRIPTORS", descriptors.to_string())
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// How a server ends that gets so many descriptors; `None`: it serves, and was told to end.
+pub(crate) fn start_with(descriptors: usize) -> Option<(ExitStatus, String)> {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().unwrap();
+    let mut child = limited(directory.path(), descriptors, None)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    while lines.read_line(&mut said).unwrap() > 0 {
+        if let Some(address) = address(&said) {
+            assert_eq!(put(&address, "PUT /v1/topics/t", b""), 201);
+            assert_eq!(put(&address, "PUT /v1/topics/t/keys/k", b"1"), 201);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return None;
+        }
+    }
+    Some((child.wait().unwrap(), said))
+}
+
+fn address(said: &str) -> Option<String> {
+    let (_, address) = said.split_once("HTTP at http://")?;
+    let (address, _) = address.split_once('\n')?;
+    said.contains("acknowledged")
+        .then(|| address.trim().to_owned())
+}
+
+impl World {
+    /// A server with a topic `t`.
+    pub(crate) fn new() -> Self {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let directory = tempfile::tempdir().unwrap();
+        let group = Group::new();
+        let mut command = limited(directory.path(), DESCRIPTORS, group.as_ref());
+        if group.is_none() {
+            println!("no control group can be made here: memory is set by flag and measured");
+            command.args(["--memory-max", "256MiB"]);
+        }
+        let mut child = command.spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        let address = loop {
+            assert!(stderr.read_line(&mut said).unwrap() > 0, "{said}");
+            if let Some(address) = address(&said) {
+                break address;
+            }
+        };
+        let world = Self {
+            child,
+            address,
+            _stderr: stderr,
+            group,
+            _directory: directory,
+            _alone: alone,
+        };
+        assert_eq!(put(&world.address, "PUT /v1/topics/t", b""), 201);
+        world
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        connect(&self.address)
+    }
+
+    /// Writes a key of the topic `t`, and asserts that it is acknowledged.
+    pub(crate) fn write(&self, key: usize, value: &[u8]) {
+        let line = format!("PUT /v1/topics/t/keys/k{key}");
+        let status = put(&self.address, &line, value);
+        assert!(matches!(status, 200 | 201), "{status} to {line}");
+    }
+
+    /// A line of `/proc/PID/status` in bytes.
+    pub(crate) fn memory(&self, field: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+        let kib = line.split_ascii_whitespace().nth(1).unwrap();
+        kib.parse::<u64>().unwrap() << 10
+    }
+
+    /// Asserts that the server lives and used no more memory than it may.
+    pub(crate) fn survived(&mut self, what: &str) {
+        assert_eq!(self.child.try_wait().unwrap(), None, "{what}: it ended");
+        let most = self.memory("VmHWM");
+        println!(
+            "{what}: at most {} MiB resident{}",
+            most >> 20,
+            if self.group.is_some() {
+                ", in a control group of 256 MiB"
+            } else {
+                ""
+            }
+        );
+        assert!(most <= MEMORY_BYTES, "{what}: {most} bytes resident");
+    }
+
+    /// Waits until a number that the server reports is as wanted.
+    pub(crate) fn wait_metric(&self, name: &str, wanted: impl Fn(u64) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let page = get(&self.address, "/metrics");
+            let value = page
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+            if value.is_some_and(&wanted) {
+                return;
+            }
+            assert!(Instant::now() < end, "{name} is {value:?}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn connect(address: &str) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+fn ask(address: &str, line: &str, body: &[u8]) -> std::io::Result<String> {
+    let mut stream = connect(address);
+    let length = body.len();
+    let head = format!(
+        "{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(body)?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// The status of an answer; 0: the connection was refused or cut.
+pub(crate) fn put(address: &str, line: &str, body: &[u8]) -> u16 {
+    let answer = ask(address, line, body).unwrap_or_default();
+    let status = answer
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    status.unwrap_or(0)
+}
+
+/// The answer to a GET, head and body.
+pub(crate) fn get(address: &str, path: &str) -> String {
+    ask(address, &format!("GET {path}"), b"").unwrap()
+}
