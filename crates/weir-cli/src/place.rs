@@ -5,10 +5,12 @@
 //! a weaker durability than asked for without a word.
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use weir::{
-    ConnectOptions, Durability, ErrorCode, OpenOptions, Store, StoreError, Weir, WeirError,
+    ConnectOptions, Durability, ErrorCode, OnProgress, OpenOptions, Store, StoreError, Weir,
+    WeirError,
 };
 
 use crate::cli::Caller;
@@ -20,6 +22,10 @@ pub(crate) const PROGRAM: &str = "weir";
 pub(crate) const FOLLOWER: &str = "weir tail -f";
 /// How often a held lock is tried again.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
+/// Time after which an open prints how far it is.
+const PROGRESS_AFTER: Duration = Duration::from_millis(300);
+/// Time between two such lines.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// Least time for a first connection.
 const CONNECT_MIN: Duration = Duration::from_millis(100);
@@ -187,6 +193,9 @@ pub(crate) fn open_at(
         program: program.to_owned(),
         ..OpenOptions::default()
     };
+    if !caller.quiet {
+        options.on_progress = Some(progress(at));
+    }
     tune(&mut options);
     if access == Access::Read && !is_store(at) {
         let missing = StoreError::Missing { what: "store" };
@@ -212,6 +221,25 @@ pub(crate) fn open_at(
             }
         }
     }
+}
+
+/// Prints how far an open is that takes long.
+fn progress(at: &Path) -> OnProgress {
+    let at = at.display().to_string();
+    let next: Mutex<Option<Instant>> = Mutex::new(None);
+    OnProgress::new(move |progress| {
+        let now = Instant::now();
+        let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = *next.get_or_insert(now + PROGRESS_AFTER);
+        if now >= due {
+            *next = Some(now + PROGRESS_EVERY);
+            let percent = progress.percent();
+            note(
+                false,
+                &format!("opening {at}: {percent} % of the log is replayed"),
+            );
+        }
+    })
 }
 
 /// The server that has the directory open, if there is one.

@@ -8,6 +8,7 @@
 mod apply;
 mod discard;
 mod helper;
+mod replay_cost;
 mod turn;
 
 use std::collections::VecDeque;
@@ -21,16 +22,18 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::lock_ext::LockExt;
 use crate::log::Log;
+use crate::maintain::finish;
 use crate::options::Durability;
 use crate::permit::Single;
 use crate::purge::ReadBack;
 use crate::queue::{Pending, Shut, fuel_of_a_call};
 use crate::snapshot::{Checkpoint, Snapshot};
 use crate::topic::sink::Topics;
-pub(crate) use apply::Applier;
 use apply::Logged;
+pub(crate) use apply::{Applier, fuel_of};
 pub(crate) use discard::Discard;
 use helper::Helper;
+pub(crate) use replay_cost::ReplayCost;
 use turn::SlowTurn;
 
 /// Idle time after which the log is sealed, so that a later open can prove its
@@ -94,9 +97,10 @@ impl Committer {
         disk: Arc<dyn Disk>,
         log: Log,
         topics: Topics,
+        replayed: ReplayCost,
         snapshot_log_bytes: u64,
     ) -> Self {
-        let applier = Applier::new(Arc::clone(&engine), topics);
+        let applier = Applier::new(Arc::clone(&engine), topics, replayed);
         let applier = Arc::new(Mutex::new(applier));
         Self {
             engine,
@@ -268,15 +272,17 @@ impl Committer {
         self.checkpoint_when_due();
     }
 
-    /// Begins a checkpoint after enough log.
+    /// Begins a checkpoint after enough log, or when a replay would cost enough.
     fn checkpoint_when_due(&mut self) {
-        if self.log_since_snapshot() <= self.snapshot_log_bytes {
+        let cost = self.applier.lock_ok().cost;
+        if self.log_since_snapshot() <= self.snapshot_log_bytes && !cost.is_due() {
             return;
         }
         self.apply_ready();
         if !self.is_poisoned() {
             // Also when it fails: the next try comes after as much log again.
             self.replayed_bytes = 0;
+            self.applier.lock_ok().cost = ReplayCost::default();
             self.snapshot_at = self.log.stats().batch_bytes;
             self.checkpoint_in_background();
         }
@@ -424,6 +430,7 @@ impl Committer {
                 lists.push((writer.files.id, list));
             }
         }
+        applier.cost = ReplayCost::default();
         drop(applier);
         let index = self.engine.applied_index();
         self.snapshot_at = self.log.stats().batch_bytes;
@@ -439,10 +446,20 @@ impl Committer {
         Ok(Checkpoint { snapshot, unsynced })
     }
 
-    /// Clean end: everything synced, the clean mark behind it.
+    /// Clean end: everything synced, a snapshot if the next open would pay much
+    /// without one, then the clean mark.
     fn finish(mut self) -> Result<(), StoreError> {
         self.helper.end();
         self.engine.writable()?;
+        if self.applier.lock_ok().cost.is_due_at_close() {
+            // A checkpoint that is being written ends before.
+            let permit = self.maintenance.acquire();
+            if let Ok(checkpoint) = self.begin_checkpoint() {
+                // A failure costs the next open its time; it was logged.
+                drop(finish(&self.engine, &*self.disk, &checkpoint, &permit));
+            }
+            self.engine.writable()?;
+        }
         // A failed mark leaves an unclean log, which the next open repairs.
         self.log.close()
     }

@@ -48,7 +48,7 @@ pub use latest::Latest;
 pub use log::LogIndex;
 pub use maintain::{BackupReport, CompactReport};
 pub use now::Current;
-pub use options::{Durability, OpenOptions};
+pub use options::{Durability, OnProgress, OpenOptions, OpenProgress};
 pub use proposal::{Answer, Proposal};
 pub use recovery::OpenReport;
 pub use retention::RetainReport;

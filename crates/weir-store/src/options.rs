@@ -1,5 +1,6 @@
 //! How a store is opened.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,7 +57,8 @@ pub struct OpenOptions {
     /// Limits for keys and values, below those of the model.
     pub limits: IntentionLimits,
     /// Bytes of log behind the newest snapshot that make a new one; default
-    /// 1 GiB (docs/decisions/0008).
+    /// 1 GiB (docs/decisions/0008). One is made earlier, and at a close, when
+    /// the programs in it would make a replay take long (docs/decisions/0058).
     pub snapshot_log_bytes: u64,
     /// Newest bytes of log that stay when the log is purged after a snapshot;
     /// default 256 MiB. A purge removes whole segments that the snapshot before
@@ -84,6 +86,50 @@ pub struct OpenOptions {
     /// [`FUEL_DEFAULT`], which topics have that ask for nothing, counts as that.
     /// Topics that have more already keep it, and replays ask nobody.
     pub program_fuel_max: u64,
+    /// Hears how far an open is with the replay of the log, after each entry of
+    /// it, on the thread that opens.
+    pub on_progress: Option<OnProgress>,
+}
+
+/// How far an open is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenProgress {
+    /// Log entries that are replayed.
+    pub entries_done: u64,
+    /// Log entries to replay, these included.
+    pub entries: u64,
+}
+
+impl OpenProgress {
+    /// The share of the entries that are replayed, in percent.
+    #[must_use]
+    pub fn percent(&self) -> u64 {
+        let done = u128::from(self.entries_done) * 100;
+        let share = done.checked_div(u128::from(self.entries)).unwrap_or(100);
+        u64::try_from(share).unwrap_or(100)
+    }
+}
+
+/// An observer of an open; see [`OpenOptions::on_progress`].
+#[derive(Clone)]
+pub struct OnProgress(Arc<dyn Fn(OpenProgress) + Send + Sync>);
+
+impl OnProgress {
+    /// Calls `observer`, which should return soon.
+    #[must_use]
+    pub fn new(observer: impl Fn(OpenProgress) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(observer))
+    }
+
+    pub(crate) fn call(&self, progress: OpenProgress) {
+        (self.0)(progress);
+    }
+}
+
+impl fmt::Debug for OnProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnProgress")
+    }
 }
 
 impl Default for OpenOptions {
@@ -103,6 +149,7 @@ impl Default for OpenOptions {
             retention_every: Some(Duration::from_mins(1)),
             host: None,
             program_fuel_max: FUEL_ASKED_DEFAULT,
+            on_progress: None,
         }
     }
 }

@@ -10,11 +10,13 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
+use std::time::Instant;
+
 use weir_core::batch::BATCH_VERSION;
 use weir_core::limits::FUEL_DEFAULT;
 use weir_core::{Batch, BatchError, Machine, Outcomes, TopicId};
 
-use crate::commit::{Committer, now_ms};
+use crate::commit::{Committer, ReplayCost, fuel_of, now_ms};
 use crate::disk::Disk;
 use crate::engine::{Counters, Engine};
 use crate::error::{IoVerb, StoreError};
@@ -22,7 +24,7 @@ use crate::fair_lock::FairRwLock;
 use crate::identity::{self, Identity};
 use crate::lock_ext::RwLockExt;
 use crate::log::{Log, LogIndex, LogOptions, Recovery, batch_bytes};
-use crate::options::{Durability, OpenOptions};
+use crate::options::{Durability, OnProgress, OpenOptions, OpenProgress};
 use crate::queue::Queue;
 use crate::snapshot::{self, Snapshot};
 use crate::topic::cache::FileCache;
@@ -51,6 +53,8 @@ pub struct OpenReport {
     pub replayed_entries: u64,
     /// Intentions in them.
     pub replayed_intentions: u64,
+    /// Fuel that programs used for them.
+    pub replayed_fuel: u64,
 }
 
 /// Makes the state of a directory and everything the commit thread owns.
@@ -80,10 +84,21 @@ pub(crate) fn recover(
     let mut start = start(&disk, &identity, &log, options, &mut report)?;
     let found = segments_on_disk(&*disk)?;
     start.skip_numbers(&found);
-    let replayed_bytes = replay(&log, &mut start, &mut report)?;
+    let begun = Instant::now();
+    let on_progress = options.on_progress.as_ref();
+    let replayed_bytes = replay(&log, &mut start, &mut report, on_progress)?;
+    let mut replayed = ReplayCost::default();
+    replayed.add(report.replayed_fuel, begun.elapsed());
     sweep(&*disk, &start.lists, &found, &report)?;
     let Start { engine, topics, .. } = start;
-    let mut committer = Committer::new(engine, disk, log, topics, options.snapshot_log_bytes);
+    let mut committer = Committer::new(
+        engine,
+        disk,
+        log,
+        topics,
+        replayed,
+        options.snapshot_log_bytes,
+    );
     committer.replayed_bytes = replayed_bytes;
     committer.log_keep_bytes = options.log_keep_bytes;
     Ok((committer, report))
@@ -368,8 +383,23 @@ fn sweep(
 }
 
 /// Applies the log entries behind the state.
-fn replay(log: &Log, start: &mut Start, report: &mut OpenReport) -> Result<u64, StoreError> {
+fn replay(
+    log: &Log,
+    start: &mut Start,
+    report: &mut OpenReport,
+    on_progress: Option<&OnProgress>,
+) -> Result<u64, StoreError> {
     let last = log.last_index();
+    let entries = last.0 - start.index.0;
+    let progress = |entries_done| {
+        if let Some(on_progress) = on_progress {
+            on_progress.call(OpenProgress {
+                entries_done,
+                entries,
+            });
+        }
+    };
+    progress(0);
     let mut reader = log.reader(start.index.next());
     let mut outcomes = Outcomes::default();
     let mut unpublished = 0;
@@ -396,6 +426,8 @@ fn replay(log: &Log, start: &mut Start, report: &mut OpenReport) -> Result<u64, 
             .map_err(unreadable)?;
         report.replayed_entries += 1;
         report.replayed_intentions += u64::from(batch.count);
+        report.replayed_fuel = report.replayed_fuel.saturating_add(fuel_of(&outcomes));
+        progress(report.replayed_entries);
         if entry.count != batch.count {
             let file = format!("log, entry {}", entry.index);
             return Err(StoreError::damage(

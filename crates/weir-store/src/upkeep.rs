@@ -168,7 +168,7 @@ impl Upkeep {
         let begun = state.rounds.begun;
         state.flushes.begun += 1;
         drop(state);
-        let refused = write(hands, waiting, Notify::Now);
+        let refused = write(hands, &waiting, Notify::Now);
         let mut state = self.shared.state.lock_ok();
         state.put_back(refused);
         state.flushes.ended += 1;
@@ -220,7 +220,8 @@ impl Upkeep {
         }
         let left = std::mem::take(&mut state.cursors);
         drop(state);
-        drop(write(hands, left.into_iter().collect(), Notify::Last));
+        let left: Vec<Cursor> = left.into_iter().collect();
+        drop(write(hands, &left, Notify::Last));
     }
 }
 
@@ -252,7 +253,7 @@ fn run(shared: &Shared, hands: &Hands, every: Option<Duration>) {
             let (now_due, later): (Vec<_>, Vec<_>) =
                 cursors.into_iter().partition(|(_, waiting)| due(waiting));
             state.cursors = later.into_iter().collect();
-            state = round(shared, hands, state, now_due);
+            state = round(shared, hands, state, &now_due);
             continue;
         }
         if state.retention_due.is_some_and(|due| due <= now) {
@@ -277,7 +278,7 @@ fn round<'a>(
     shared: &'a Shared,
     hands: &Hands,
     mut state: MutexGuard<'a, State>,
-    cursors: Vec<Cursor>,
+    cursors: &[Cursor],
 ) -> MutexGuard<'a, State> {
     state.rounds.begun += 1;
     drop(state);
@@ -300,7 +301,7 @@ fn intention(((topic, group), waiting): &Cursor) -> Intention<'_> {
 /// Writes cursors as intentions and waits for their answers. A verdict that is
 /// not VALID means that another member owns the group: there is nothing to do.
 /// Returns those that the store did not take because it is being closed.
-fn write(hands: &Hands, cursors: Vec<Cursor>, notify: Notify) -> Vec<Cursor> {
+fn write(hands: &Hands, cursors: &[Cursor], notify: Notify) -> Vec<Cursor> {
     let parts = cursors.chunks(CALL_ITEMS_MAX);
     let sent: Vec<_> = parts
         .map(|part| {

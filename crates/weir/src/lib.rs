@@ -112,7 +112,7 @@ pub use weir_query as query;
 pub use weir_store::lock::SOCKET_FILE;
 pub use weir_store::{
     Agreement, BackupReport, CompactReport, Durability, Finding, GroupInfo, History, Identity,
-    KeyEntry, LogIndex, OpenOptions, OpenReport, OwnedRecord, Page, ProgramInfo, Proposal, Records,
-    Replayed, RetainReport, SCAN_KEYS_MAX, Severity, Stats, Store, StoreError, TopicCompactReport,
-    TopicInfo, VerifyProgress, VerifyReport,
+    KeyEntry, LogIndex, OnProgress, OpenOptions, OpenProgress, OpenReport, OwnedRecord, Page,
+    ProgramInfo, Proposal, Records, Replayed, RetainReport, SCAN_KEYS_MAX, Severity, Stats, Store,
+    StoreError, TopicCompactReport, TopicInfo, VerifyProgress, VerifyReport,
 };

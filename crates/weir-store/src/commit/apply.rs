@@ -13,7 +13,7 @@ use weir_core::batch::Action;
 use weir_core::machine::Portion;
 use weir_core::{Batch, Effect, Outcome, OutcomeRun, Outcomes};
 
-use super::LOCAL_TERM;
+use super::{LOCAL_TERM, ReplayCost};
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::log::LogIndex;
@@ -38,30 +38,38 @@ pub(crate) struct Applier {
     applied: LogIndex,
     /// Time that batches of the slow lane took since it was looked at.
     pub(super) slow_time: Duration,
+    /// What a replay from the newest snapshot would cost.
+    pub(super) cost: ReplayCost,
 }
 
 impl Applier {
-    pub(super) fn new(engine: Arc<Engine>, topics: Topics) -> Self {
+    pub(super) fn new(engine: Arc<Engine>, topics: Topics, cost: ReplayCost) -> Self {
         Self {
             applied: engine.applied_index(),
             engine,
             topics,
             outcomes: Outcomes::default(),
             slow_time: Duration::ZERO,
+            cost,
         }
     }
 
     /// Applies batches of the log, in their order, and answers them.
     pub(super) fn apply_all(&mut self, batches: Logged) -> Result<(), StoreError> {
         for (pending, time_ms) in batches {
-            let start = pending.slow.is_some().then(Instant::now);
-            self.apply(pending, time_ms)?;
-            self.slow_time += start.map_or(Duration::ZERO, |start| start.elapsed());
+            let (is_slow, start) = (pending.slow.is_some(), Instant::now());
+            let fuel = self.apply(pending, time_ms)?;
+            let time = start.elapsed();
+            self.cost.add(fuel, time);
+            if is_slow {
+                self.slow_time += time;
+            }
         }
         Ok(())
     }
 
-    fn apply(&mut self, mut pending: Pending, time_ms: u64) -> Result<(), StoreError> {
+    /// Returns the fuel that programs used.
+    fn apply(&mut self, mut pending: Pending, time_ms: u64) -> Result<u64, StoreError> {
         let batch = Batch {
             count: u32::try_from(pending.builder.len()).unwrap_or(u32::MAX),
             time_ms,
@@ -87,18 +95,19 @@ impl Applier {
         self.engine.counters.applied_index.set(index.0);
         self.engine.arrivals.notify();
         self.count(&outcomes);
+        let fuel = fuel_of(&outcomes);
         if pending.calls > 0 {
-            self.learn(&batch, &outcomes, &pending);
+            self.learn(&batch, &outcomes, &pending, fuel);
         }
         answer(&outcomes, &mut pending);
         self.outcomes = outcomes;
         self.engine.queue.recycle(pending);
         self.topics.write_out();
-        Ok(())
+        Ok(fuel)
     }
 
     /// Tells the queue what the calls of a batch used.
-    fn learn(&self, batch: &Batch<'_>, outcomes: &Outcomes, pending: &Pending) {
+    fn learn(&self, batch: &Batch<'_>, outcomes: &Outcomes, pending: &Pending, fuel_of_all: u64) {
         let runs = outcomes.runs().iter();
         let results = runs.flat_map(|run| {
             let result = match &run.outcome {
@@ -108,10 +117,8 @@ impl Applier {
             (0..run.count).map(move |_| result)
         });
         let mut lessons: Vec<Lesson<'_>> = Vec::new();
-        let mut sum = 0_u64;
         for (item, (fuel, is_valid)) in batch.items().zip(results) {
             let Ok(item) = item else { break };
-            sum = sum.saturating_add(fuel);
             let calls = match item.action {
                 Action::Txn(steps) if fuel > 0 => steps.len().max(1),
                 _ => u32::from(fuel > 0),
@@ -146,7 +153,7 @@ impl Applier {
         }
         self.engine
             .queue
-            .learn(&lessons, pending.slow.as_ref(), sum);
+            .learn(&lessons, pending.slow.as_ref(), fuel_of_all);
     }
 
     fn count(&self, outcomes: &Outcomes) {
@@ -164,6 +171,19 @@ impl Applier {
             }
         }
     }
+}
+
+/// Fuel that programs used for these outcomes.
+pub(crate) fn fuel_of(outcomes: &Outcomes) -> u64 {
+    let fuel = |run: &OutcomeRun| match &run.outcome {
+        Outcome::Committed(commit) => commit.fuel.saturating_mul(u64::from(run.count)),
+        Outcome::Replayed(_) | Outcome::Refused { .. } => 0,
+    };
+    outcomes
+        .runs()
+        .iter()
+        .map(fuel)
+        .fold(0, u64::saturating_add)
 }
 
 /// Hands each waiter the outcomes of its own items.

@@ -247,6 +247,7 @@ impl<T> Lane<T> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 

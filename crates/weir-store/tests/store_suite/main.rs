@@ -25,6 +25,7 @@ mod kill;
 mod limits;
 mod listen;
 mod model;
+mod replay_cost;
 mod retention;
 mod slow_lane;
 mod storm;

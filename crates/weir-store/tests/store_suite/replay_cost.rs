@@ -1,0 +1,176 @@
+//! What an open replays after histories whose programs used much fuel.
+
+use std::sync::{Arc, Mutex};
+
+use weir_core::desk::{Desk, Image};
+use weir_core::intention::{Intention, Operation};
+use weir_core::program::{Entry, Trap, Verdict};
+use weir_core::{
+    CodeHash, Effect, Facts, Program, ProgramHost, Refusal, Setup, StateMode, TopicOptions,
+};
+use weir_store::disk::{Disk, SimDisk};
+use weir_store::{OnProgress, OpenOptions, Store};
+
+use crate::world::{create, execute, options, put};
+
+/// Fuel of each call.
+const CALL_FUEL: u64 = 1_000_000_000;
+/// Fuel after which a snapshot is due.
+const SNAPSHOT_FUEL: u64 = 10 * CALL_FUEL;
+
+/// Accepts each write and uses much fuel for it.
+#[derive(Debug)]
+struct Burner;
+
+impl ProgramHost for Burner {
+    fn hash(&self, code: &[u8]) -> CodeHash {
+        CodeHash([code[0]; 32])
+    }
+
+    fn admit(&self, _: &[u8], _: &Setup) -> Result<Box<dyn Program>, Refusal> {
+        Ok(Box::new(Self))
+    }
+
+    fn fingerprint(&self) -> String {
+        "burner".to_owned()
+    }
+}
+
+impl Program for Burner {
+    fn facts(&self) -> Facts {
+        Facts::default()
+    }
+
+    fn fits(&self, _: &Setup) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn accepts(&self, _: &Image) -> bool {
+        true
+    }
+
+    fn judge(&mut self, _: Entry, _: u64, desk: &mut Box<Desk>) -> Result<Verdict, Trap> {
+        desk.burn(CALL_FUEL);
+        desk.emit_input(|_| Ok(())).unwrap();
+        Ok(Verdict::Valid)
+    }
+
+    fn settle(&mut self, _: bool, _: &mut Desk) {}
+
+    fn fork(&self) -> Box<dyn Program> {
+        Box::new(Self)
+    }
+}
+
+fn burning() -> OpenOptions {
+    OpenOptions {
+        host: Some(Arc::new(Burner)),
+        ..options()
+    }
+}
+
+fn open(disk: &SimDisk) -> Store {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    Store::open_disk(disk, &burning()).unwrap()
+}
+
+fn write(store: &Store) {
+    let done = execute(store, &[put("t", b"k", b"v")]);
+    assert_eq!(done[0].effect, Effect::Valid);
+    assert_eq!(done[0].fuel, CALL_FUEL);
+}
+
+/// A store with a topic whose calls cost much, and so many of them.
+fn burn(store: &Store, calls: u64) {
+    let mut topic = TopicOptions::default();
+    topic.program.state = StateMode::None;
+    let operation = Operation::CreateProgram {
+        options: &topic,
+        code: b"code",
+        args: b"",
+    };
+    execute(store, &[Intention::new("t", operation)]);
+    for _ in 0..calls {
+        write(store);
+    }
+}
+
+#[test]
+fn nothing_costly_is_replayed_after_a_close() {
+    let disk = SimDisk::new();
+    let store = open(&disk);
+    burn(&store, 10);
+    let digest = store.digest();
+    store.close().unwrap();
+    let store = open(&disk);
+    let report = store.report();
+    assert_eq!((report.replayed_intentions, report.replayed_fuel), (0, 0));
+    assert_eq!(store.digest(), digest);
+    // Nor by the one after it, which had nothing to do.
+    store.close().unwrap();
+    let store = open(&disk);
+    assert_eq!(store.report().replayed_intentions, 0);
+    store.close().unwrap();
+}
+
+#[test]
+fn a_cheap_history_is_closed_without_a_snapshot() {
+    let disk = SimDisk::new();
+    let store = open(&disk);
+    create(&store, "plain");
+    execute(&store, &[put("plain", b"k", b"v")]);
+    store.close().unwrap();
+    let store = open(&disk);
+    assert_eq!(store.report().snapshot, None);
+    assert_eq!(store.report().replayed_intentions, 2);
+    store.close().unwrap();
+}
+
+#[test]
+fn what_a_kill_leaves_to_replay_is_bounded_by_its_fuel() {
+    let disk = SimDisk::new();
+    let store = open(&disk);
+    burn(&store, 0);
+    let mut snapshots = 0;
+    for n in 1..=40_u64 {
+        write(&store);
+        if n % 11 == 0 {
+            // The write that went over the bound has begun a snapshot.
+            snapshots += 1;
+            while store.stats().snapshots < snapshots {
+                std::thread::yield_now();
+            }
+        }
+        let killed = open(&disk.killed());
+        let fuel = killed.report().replayed_fuel;
+        assert!(fuel <= SNAPSHOT_FUEL + CALL_FUEL, "after {n}: {fuel}");
+        assert_eq!(killed.digest(), store.digest());
+    }
+    store.close().unwrap();
+}
+
+#[test]
+fn an_open_tells_how_far_it_is() {
+    let disk = SimDisk::new();
+    let store = open(&disk);
+    create(&store, "plain");
+    for _ in 0..9 {
+        execute(&store, &[put("plain", b"k", b"v")]);
+    }
+    store.close().unwrap();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let list = Arc::clone(&heard);
+    let options = OpenOptions {
+        on_progress: Some(OnProgress::new(move |progress| {
+            list.lock()
+                .unwrap()
+                .push((progress.entries_done, progress.entries));
+            assert_eq!(progress.percent(), progress.entries_done * 10);
+        })),
+        ..burning()
+    };
+    let again: Arc<dyn Disk> = Arc::new(disk.clone());
+    Store::open_disk(again, &options).unwrap().close().unwrap();
+    let expected: Vec<_> = (0..=10).map(|done| (done, 10)).collect();
+    assert_eq!(*heard.lock().unwrap(), expected);
+}
