@@ -80,6 +80,8 @@ const (
 	ErrBadName Code = 321
 	// ErrGroupUnknown: The topic has no group of this name.
 	ErrGroupUnknown Code = 322
+	// ErrOpening: The server is opening its store and serves nothing yet.
+	ErrOpening Code = 323
 	// ErrIO: The operating system could not carry out an operation on a file of the store.
 	ErrIO Code = 401
 	// ErrIOFatal: A write or sync of the log failed, so this handle writes no more.
@@ -477,6 +479,13 @@ var table = map[Code]row{
 		advice:   "Check the name with `weir group ls`.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
+	},
+	ErrOpening: {
+		name:     "OPENING",
+		sentence: "The server is opening its store and serves nothing yet.",
+		advice:   "Send the same again after the pause that is named; /readyz answers 200 when the store is open.",
+		fault:    FaultEnvironment,
+		retry:    RetryAfter,
 	},
 	ErrIO: {
 		name:     "IO",

@@ -48,6 +48,7 @@ enum {
     WEIR_E_DRAINING = -320,
     WEIR_E_BAD_NAME = -321,
     WEIR_E_GROUP_UNKNOWN = -322,
+    WEIR_E_OPENING = -323,
     WEIR_E_IO = -401,
     WEIR_E_IO_FATAL = -402,
     WEIR_E_DISK_FULL = -403,

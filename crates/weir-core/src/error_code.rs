@@ -133,6 +133,8 @@ pub enum ErrorCode {
     BadName = 321,
     /// The topic has no group of this name.
     GroupUnknown = 322,
+    /// The server is opening its store and serves nothing yet.
+    Opening = 323,
     /// The operating system could not carry out an operation on a file of the store.
     Io = 401,
     /// A write or sync of the log failed, so this handle writes no more.
@@ -265,7 +267,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All codes, by ascending number.
-    pub const ALL: [Self; 102] = [
+    pub const ALL: [Self; 103] = [
         Self::TopicExists,
         Self::TopicAbsent,
         Self::Rejected,
@@ -304,6 +306,7 @@ impl ErrorCode {
         Self::Draining,
         Self::BadName,
         Self::GroupUnknown,
+        Self::Opening,
         Self::Io,
         Self::IoFatal,
         Self::DiskFull,
@@ -417,6 +420,7 @@ impl ErrorCode {
             320 => Some(Self::Draining),
             321 => Some(Self::BadName),
             322 => Some(Self::GroupUnknown),
+            323 => Some(Self::Opening),
             401 => Some(Self::Io),
             402 => Some(Self::IoFatal),
             403 => Some(Self::DiskFull),
@@ -527,6 +531,7 @@ impl ErrorCode {
             Self::Draining => "DRAINING",
             Self::BadName => "BAD_NAME",
             Self::GroupUnknown => "GROUP_UNKNOWN",
+            Self::Opening => "OPENING",
             Self::Io => "IO",
             Self::IoFatal => "IO_FATAL",
             Self::DiskFull => "DISK_FULL",
@@ -646,6 +651,7 @@ impl ErrorCode {
                 "The topic name is empty, too long, reserved, or has a character outside its alphabet."
             }
             Self::GroupUnknown => "The topic has no group of this name.",
+            Self::Opening => "The server is opening its store and serves nothing yet.",
             Self::Io => {
                 "The operating system could not carry out an operation on a file of the store."
             }
@@ -805,6 +811,9 @@ impl ErrorCode {
             Self::Draining => "Send the same again to another node, or after the restart.",
             Self::BadName => "Use 1 to 255 of A-Z a-z 0-9 . _ - and do not begin with a dot.",
             Self::GroupUnknown => "Check the name with `weir group ls`.",
+            Self::Opening => {
+                "Send the same again after the pause that is named; /readyz answers 200 when the store is open."
+            }
             Self::Io => "Look at the operation, file and cause that are named.",
             Self::IoFatal => {
                 "Check the disk, then close and reopen the store; everything acknowledged is kept."
@@ -942,6 +951,7 @@ impl ErrorCode {
             Self::Draining => "_failure_draining",
             Self::BadName => "_error_name_bad",
             Self::GroupUnknown => "_error_group_unknown",
+            Self::Opening => "_failure_opening",
             Self::Io => "_failure_io",
             Self::IoFatal => "_failure_io_fatal",
             Self::DiskFull => "_failure_disk_full",
@@ -1050,7 +1060,8 @@ impl ErrorCode {
             | Self::Lagging
             | Self::Draining
             | Self::BadName
-            | Self::GroupUnknown => Class::Refusal,
+            | Self::GroupUnknown
+            | Self::Opening => Class::Refusal,
             Self::Io
             | Self::IoFatal
             | Self::DiskFull
@@ -1211,6 +1222,7 @@ impl ErrorCode {
             | Self::ReadOnly
             | Self::Lagging
             | Self::Draining
+            | Self::Opening
             | Self::Io
             | Self::IoFatal
             | Self::DiskFull
@@ -1320,6 +1332,7 @@ impl ErrorCode {
             | Self::RecordAbsent
             | Self::Lagging
             | Self::Draining
+            | Self::Opening
             | Self::Io
             | Self::DiskFull
             | Self::Locked
@@ -1384,6 +1397,7 @@ impl ErrorCode {
             | Self::Busy
             | Self::ReadOnly
             | Self::Draining
+            | Self::Opening
             | Self::DiskFull
             | Self::Locked
             | Self::TooFewDescriptors
@@ -1464,6 +1478,7 @@ impl ErrorCode {
             | Self::ReadOnly
             | Self::Lagging
             | Self::Draining
+            | Self::Opening
             | Self::DiskFull
             | Self::Locked
             | Self::Deadline
@@ -1568,6 +1583,7 @@ impl ErrorCode {
             | Self::Rate
             | Self::Lagging
             | Self::Draining
+            | Self::Opening
             | Self::Deadline => 5,
             Self::NoLeader | Self::Unreachable => 69,
             Self::NonceGap

@@ -34,8 +34,8 @@ impl Unanswered {
 /// later or elsewhere.
 #[must_use]
 pub const fn is_for_now(code: ErrorCode) -> bool {
-    use ErrorCode::{Busy, Draining, NoLeader, Rate, Redirect};
-    matches!(code, Busy | Draining | NoLeader | Rate | Redirect)
+    use ErrorCode::{Busy, Draining, NoLeader, Opening, Rate, Redirect};
+    matches!(code, Busy | Draining | NoLeader | Opening | Rate | Redirect)
 }
 
 /// What one side learns that the other must not have said.

@@ -14,6 +14,7 @@ use weir_store::OpenOptions;
 
 use crate::error::{Missing, ServerError};
 use crate::security::ClientCertificates;
+use crate::units::{self, UnitError};
 
 /// An address to listen on: `HOST:PORT`, `PORT` or `:PORT` on loopback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,15 +47,22 @@ impl fmt::Display for Address {
 
 /// A value that a key does not take.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it takes {wanted}")]
-pub struct KeyError {
-    /// What it takes.
-    pub wanted: &'static str,
+#[non_exhaustive]
+pub enum KeyError {
+    /// It takes values of another kind.
+    #[error("it takes {wanted}")]
+    Wanted {
+        /// What it takes.
+        wanted: &'static str,
+    },
+    /// It takes a duration or a size.
+    #[error(transparent)]
+    Unit(#[from] UnitError),
 }
 
 impl KeyError {
     const fn new(wanted: &'static str) -> Self {
-        Self { wanted }
+        Self::Wanted { wanted }
     }
 }
 
@@ -119,21 +127,7 @@ impl Setting for Option<Address> {
 
 impl Setting for Duration {
     fn read(text: &str) -> Result<Self, KeyError> {
-        let wrong = KeyError::new("a time like 500ms, 30s, 10m or 1h");
-        let split = text
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(text.len());
-        let (number, unit) = text.split_at(split);
-        let number: u64 = number.parse().map_err(|_| wrong.clone())?;
-        let unit_ms = match unit.trim() {
-            "ms" => 1,
-            "s" => 1000,
-            "m" | "min" => 60_000,
-            "h" => 3_600_000,
-            _ => return Err(wrong),
-        };
-        let ms = number.checked_mul(unit_ms).ok_or(wrong)?;
-        Ok(Self::from_millis(ms))
+        Ok(units::duration(text)?)
     }
 
     fn show(&self) -> String {
@@ -150,20 +144,10 @@ pub struct Size(pub usize);
 
 impl Setting for Size {
     fn read(text: &str) -> Result<Self, KeyError> {
-        let wrong = KeyError::new("a size like 65536, 64KiB, 16MiB or 1GiB");
-        let split = text
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(text.len());
-        let (number, unit) = text.split_at(split);
-        let number: usize = number.parse().map_err(|_| wrong.clone())?;
-        let unit: usize = match unit.trim() {
-            "" | "B" => 1,
-            "KiB" | "K" | "k" => 1 << 10,
-            "MiB" | "M" => 1 << 20,
-            "GiB" | "G" => 1 << 30,
-            _ => return Err(wrong),
-        };
-        number.checked_mul(unit).map(Self).ok_or(wrong)
+        let bytes = usize::try_from(units::size(text)?);
+        bytes
+            .map(Self)
+            .map_err(|_| KeyError::new("a size that fits into memory"))
     }
 
     fn show(&self) -> String {
@@ -368,7 +352,7 @@ config! {
     write_timeout: Duration = Duration::from_secs(30), "Time in which a client must read some of its answer";
     heartbeat: Duration = Duration::from_secs(15), "Time between two signs of life of a quiet tail";
     tail_max_age: Duration = Duration::from_mins(10), "Time after which a tail is asked to come again";
-    lame_duck: Duration = Duration::from_secs(2), "Time between not ready and not accepting when the server is told to end";
+    lame_duck: Duration = Duration::ZERO, "Time between not ready and not accepting after SIGTERM, for a load balancer that polls /readyz";
     drain: Duration = Duration::from_secs(30), "Time for open requests when the server is told to end";
     backups: Option<PathBuf> = None, "Directory below which weir serve makes a copy of the store on SIGUSR1; none: it makes none";
     snapshot_log: Size = Size(1 << 30), "Bytes of log after a snapshot that make the next one";

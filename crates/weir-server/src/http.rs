@@ -7,6 +7,7 @@
 //! | `coding`, `json`, `base64`, `date` | encodings |
 //! | `problem`, `reply` | answers |
 //! | `offload` | work that would block the reactor |
+//! | `opening` | what is answered before the store is open |
 //! | `stack` | the connections alone, for the lab |
 
 pub(crate) mod accept;
@@ -19,6 +20,7 @@ pub(crate) mod head;
 pub(crate) mod json;
 pub(crate) mod listen;
 pub(crate) mod offload;
+pub(crate) mod opening;
 pub(crate) mod origin;
 pub(crate) mod prefer;
 pub(crate) mod problem;

@@ -23,6 +23,7 @@ mod local;
 pub mod logs;
 mod metrics;
 mod native;
+mod opening;
 mod resources;
 #[allow(dead_code, reason = "some of it is for tests and tools")]
 pub mod security;
@@ -31,11 +32,12 @@ mod service;
 mod sessions;
 mod shared;
 mod turns;
+pub mod units;
 
 pub use config::{Address, Key, KeyError, Rate, ServerConfig, Size};
 pub use error::{Missing, ServerError};
 pub use limits::descriptors::raise_descriptor_limit;
-pub use server::{Bound, Server};
+pub use server::{Bound, Opening, Server};
 
 /// For fuzzers and tests; no part of the interface.
 #[doc(hidden)]

@@ -13,7 +13,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
-use tokio::runtime::Runtime;
+use tokio::runtime::Handle;
 
 use crate::error::ServerError;
 
@@ -28,7 +28,7 @@ pub(crate) struct LocalSocket {
 
 impl LocalSocket {
     /// Listens at this path.
-    pub(crate) fn bind(runtime: &Runtime, path: &Path) -> Result<Self, ServerError> {
+    pub(crate) fn bind(runtime: &Handle, path: &Path) -> Result<Self, ServerError> {
         let _entered = runtime.enter();
         let bound = || {
             match fs::symlink_metadata(path) {

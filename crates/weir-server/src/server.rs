@@ -7,11 +7,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::oneshot;
 use weir_store::Store;
 
 use crate::config::{Address, ServerConfig};
@@ -20,7 +22,7 @@ use crate::limits::descriptors::{self, Descriptors};
 use crate::local::LocalSocket;
 use crate::security::{LOOK_EVERY, Security};
 use crate::shared::{Phase, Shared};
-use crate::{http, native};
+use crate::{http, native, opening};
 
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: u32 = 4096;
@@ -50,6 +52,28 @@ pub struct Bound {
     runtime: Runtime,
     http: Option<TcpSocket>,
     native: Option<TcpSocket>,
+}
+
+/// A server whose store is still opening. Dropping it closes its ports.
+#[derive(Debug)]
+pub struct Opening {
+    config: ServerConfig,
+    security: Arc<Security>,
+    descriptors: Descriptors,
+    handle: Handle,
+    open: oneshot::Sender<Ready>,
+    http: Option<SocketAddr>,
+    native: Option<SocketAddr>,
+    thread: JoinHandle<()>,
+}
+
+/// What there is when the store is open.
+#[derive(Debug)]
+struct Ready {
+    shared: Arc<Shared>,
+    local: Option<LocalSocket>,
+    /// Hears when no connection is accepted any more that would be told to wait.
+    switched: mpsc::Sender<()>,
 }
 
 impl Server {
@@ -187,6 +211,31 @@ impl Bound {
     /// When somebody else listens at a port by now, the socket cannot be had,
     /// or there are no threads. Then nothing was started.
     pub fn start(self, store: Arc<Store>) -> Result<Server, ServerError> {
+        // The store is open: nobody has to be told to wait.
+        self.launch(|| 0, false)?.start(store)
+    }
+
+    /// Starts to answer that the store is opening: HTTP with 503, `percent_done`
+    /// and a time to try again, a HELLO with the refusal `OPENING`; `/healthz`
+    /// with 200. Returns when clients can connect.
+    ///
+    /// # Errors
+    /// When somebody else listens at a port by now, or there are no threads.
+    /// Then nothing was started.
+    pub fn open(
+        self,
+        percent_done: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Result<Opening, ServerError> {
+        self.launch(percent_done, true)
+    }
+
+    /// Starts the thread of the server; connections are accepted before the store
+    /// is there if they are to be answered.
+    fn launch(
+        self,
+        percent_done: impl Fn() -> u64 + Send + Sync + 'static,
+        answers: bool,
+    ) -> Result<Opening, ServerError> {
         let Self {
             config,
             security,
@@ -197,30 +246,93 @@ impl Bound {
         } = self;
         let http = listen(&runtime, http, config.http.as_ref())?;
         let native = listen(&runtime, native, config.native.as_ref())?;
-        let local = config.socket.as_deref();
-        let local = local
-            .map(|path| LocalSocket::bind(&runtime, path))
-            .transpose()?;
-        let address = |listener: &Option<TcpListener>| {
-            let listener = listener.as_ref()?;
-            listener.local_addr().ok()
-        };
+        let address = |listener: &Option<TcpListener>| listener.as_ref()?.local_addr().ok();
         let (http_addr, native_addr) = (address(&http), address(&native));
-        let shared = Arc::new(Shared::new(config, store, security, descriptors));
-        let serving = Arc::clone(&shared);
+        let state = Arc::new(opening::State {
+            config: config.clone(),
+            security: Arc::new(security),
+            percent_done: Box::new(percent_done),
+        });
+        let security = Arc::clone(&state.security);
+        let handle = runtime.handle().clone();
+        let (open, opened) = oneshot::channel::<Ready>();
         let thread = std::thread::Builder::new()
             .name("weir-serve".into())
             .spawn(move || {
-                runtime.block_on(run(serving, http, native, local));
+                runtime.block_on(async {
+                    let http_now = http.as_ref().filter(|_| answers);
+                    let native_now = native.as_ref().filter(|_| answers);
+                    let ready = opening::serve(state, http_now, native_now, opened);
+                    if let Some(Ready {
+                        shared,
+                        local,
+                        switched,
+                    }) = ready.await
+                    {
+                        // Nobody hears it when the starter has ended.
+                        let _ = switched.send(());
+                        run(shared, http, native, local).await;
+                    }
+                });
                 // Threads that are still in a store call end with it.
                 runtime.shutdown_background();
             })
             .map_err(|source| ServerError::Runtime { source })?;
-        Ok(Server {
-            shared,
+        Ok(Opening {
+            config,
+            security,
+            descriptors,
+            handle,
+            open,
             http: http_addr,
             native: native_addr,
-            thread: Some(thread),
+            thread,
+        })
+    }
+}
+
+impl Opening {
+    /// Where HTTP is answered, with the port that the kernel chose.
+    #[must_use]
+    pub fn http_addr(&self) -> Option<SocketAddr> {
+        self.http
+    }
+
+    /// Where the native protocol is answered.
+    #[must_use]
+    pub fn native_addr(&self) -> Option<SocketAddr> {
+        self.native
+    }
+
+    /// Serves the store from now on, at the ports that are open already.
+    ///
+    /// # Errors
+    /// When the socket cannot be had, or the thread has ended. Then the ports are
+    /// closed.
+    pub fn start(self, store: Arc<Store>) -> Result<Server, ServerError> {
+        let local = self.config.socket.as_deref();
+        let local = local
+            .map(|path| LocalSocket::bind(&self.handle, path))
+            .transpose()?;
+        let shared = Arc::new(Shared::new(
+            self.config,
+            store,
+            self.security,
+            self.descriptors,
+        ));
+        let (switched, switch) = mpsc::channel();
+        let ready = Ready {
+            shared: Arc::clone(&shared),
+            local,
+            switched,
+        };
+        self.open.send(ready).map_err(|_| ServerError::Died)?;
+        switch.recv().map_err(|_| ServerError::Died)?;
+        Ok(Server {
+            shared,
+            http: self.http,
+            native: self.native,
+            thread: Some(self.thread),
         })
     }
 }

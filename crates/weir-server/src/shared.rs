@@ -49,7 +49,7 @@ pub(crate) struct Shared {
     /// How many descriptors they may take.
     pub(crate) descriptors: Descriptors,
     /// Who may come in, and do what.
-    pub(crate) security: Security,
+    pub(crate) security: Arc<Security>,
     /// Whose the sessions are.
     pub(crate) sessions: Arc<Sessions>,
     /// Moves as long as the reactor turns and the store does what it was given.
@@ -64,7 +64,7 @@ impl Shared {
     pub(crate) fn new(
         config: ServerConfig,
         store: Arc<Store>,
-        security: Security,
+        security: impl Into<Arc<Security>>,
         descriptors: Descriptors,
     ) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl Shared {
             admission: Admission::default(),
             connections: ConnectionTable::default(),
             descriptors,
-            security,
+            security: security.into(),
             beats: AtomicU64::new(0),
             started: Instant::now(),
             phase: watch::Sender::new(Phase::Open),

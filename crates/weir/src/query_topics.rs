@@ -297,7 +297,7 @@ impl TopicQuery {
     /// Adds a topic, with a lower bound for the intentions of its records when
     /// it comes late.
     fn add(&mut self, name: &str, bound: Option<IntentionOffset>) -> Result<(), WeirError> {
-        let topic = Topic::new(self.backend.clone(), weir_core::TopicName::new(name)?);
+        let topic = Topic::new(self.backend.clone(), weir_core::TopicName::any(name)?);
         let resumed = self.options.token.is_some();
         let reading = Reading::new(&topic, &self.shared, bound, resumed)?;
         let sorts = self.query.plan().is_ordered() && !is_sorted(&self.options)

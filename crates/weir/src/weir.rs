@@ -246,9 +246,10 @@ impl Weir {
         Ok(())
     }
 
-    /// A handle on a topic, whether it lives or not. Costs nothing.
+    /// A handle on a topic, whether it lives or not. Costs nothing. Topics of the
+    /// store itself, such as `.weir.audit`, can be read and not written to.
     pub fn topic(&self, name: &str) -> Result<Topic, WeirError> {
-        Ok(Topic::new(self.backend.clone(), TopicName::new(name)?))
+        Ok(Topic::new(self.backend.clone(), TopicName::any(name)?))
     }
 
     /// A writer whose intentions are executed exactly once, even if they are

@@ -90,6 +90,7 @@ problems! {
     Unsupported = 501 "unsupported", "This server does not offer what was asked for.";
     Busy = 503 "busy", "There is as much work queued as is admitted.";
     Draining = 503 "draining", "The server is ending.";
+    Opening = 503 "opening", "The server is opening its store.";
     ReadOnly = 503 "read-only", "The store takes no writes at present.";
     Quarantined = 503 "quarantined", "The topic is stopped.";
     Lagging = 504 "lagging", "The offset was not reached in time.";
@@ -127,7 +128,7 @@ impl Problem {
     pub(crate) fn new(kind: Kind, detail: impl Into<String>) -> Self {
         let retry = matches!(
             kind,
-            Kind::Busy | Kind::Draining | Kind::InProgress | Kind::Rate
+            Kind::Busy | Kind::Draining | Kind::InProgress | Kind::Opening | Kind::Rate
         );
         Self {
             kind,

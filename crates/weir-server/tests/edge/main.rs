@@ -34,6 +34,7 @@ mod live;
 mod many;
 mod module;
 mod once;
+mod opening;
 mod pieces;
 mod strict;
 mod vectors;

@@ -347,3 +347,28 @@ fn who_may_set_programs_makes_no_topics() {
     let replaced = put(&only, "new");
     assert!(replaced.starts_with("http/1.1 200 "), "{replaced}");
 }
+
+/// `read **` is no right to the topics of the store itself.
+#[test]
+fn the_audit_is_read_by_whoever_has_that_right_and_written_by_nobody() {
+    let (world, token) = world(&["all **", "all .weir.**"]);
+    let plain = world.files.token("plain", &["all **"]);
+    world.server.reload().unwrap();
+    world.audited(&["reload"]);
+    let (may, may_not) = (bearer(&token), bearer(&plain));
+    let read = "GET /v1/topics/.weir.audit/events?limit=100";
+    let answer = ask(&world, read, &[&may], "");
+    assert!(answer.starts_with("http/1.1 200 "), "{answer}");
+    assert!(answer.contains("reload"), "{answer}");
+    let answer = ask(&world, read, &[&may_not], "");
+    assert!(answer.starts_with("http/1.1 403 "), "{answer}");
+    for line in [
+        "POST /v1/topics/.weir.audit/events",
+        "PUT /v1/topics/.weir.other",
+        "DELETE /v1/topics/.weir.audit",
+    ] {
+        let answer = ask(&world, line, &[&may, JSON], "{}");
+        assert!(answer.starts_with("http/1.1 400 "), "{line}: {answer}");
+        assert!(answer.contains("\"code\":321"), "{line}: {answer}");
+    }
+}

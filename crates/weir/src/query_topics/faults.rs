@@ -75,7 +75,7 @@ impl TopicQuery {
         if !self.query.plan().is_ordered() || !is_sorted(&self.options) {
             return Ok(None);
         }
-        let topic = Topic::new(self.backend.clone(), TopicName::new(topic)?);
+        let topic = Topic::new(self.backend.clone(), TopicName::any(topic)?);
         let Some(value) = topic.at(ConsequenceOffset(record))? else {
             return Ok(None);
         };

@@ -310,7 +310,11 @@ fn refused_hello(refusal: &RefusalMessage<'_>) -> Broken {
                 None => Broken::Again(text),
             }
         }
-        code @ (ErrorCode::Busy | ErrorCode::Rate | ErrorCode::NoLeader | ErrorCode::Draining) => {
+        code @ (ErrorCode::Busy
+        | ErrorCode::Rate
+        | ErrorCode::NoLeader
+        | ErrorCode::Draining
+        | ErrorCode::Opening) => {
             // A server may say anything; it is not believed for long.
             let pause = refusal
                 .retry_ms

@@ -155,6 +155,10 @@ public enum ErrorCode {
     GROUP_UNKNOWN(322, Fault.CALLER, Retry.NO,
             "The topic has no group of this name.",
             "Check the name with `weir group ls`."),
+    /** The server is opening its store and serves nothing yet. */
+    OPENING(323, Fault.ENVIRONMENT, Retry.AFTER,
+            "The server is opening its store and serves nothing yet.",
+            "Send the same again after the pause that is named; /readyz answers 200 when the store is open."),
     /** The operating system could not carry out an operation on a file of the store. */
     IO(401, Fault.ENVIRONMENT, Retry.AFTER,
             "The operating system could not carry out an operation on a file of the store.",

@@ -1,0 +1,133 @@
+//! A server whose store is still opening: its ports answer that it is.
+//!
+//! Invariants: nothing that needs the store is answered; a connection ends with
+//! its first answer; at most [`CONNECTIONS_MAX`] connections are open.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, oneshot, watch};
+use weir_core::ErrorCode;
+use weir_protocol::{Encoder, Message, Packet, RefusalMessage};
+
+use crate::config::ServerConfig;
+use crate::http;
+use crate::security::{Door, Security};
+use crate::shared::Phase;
+
+/// Connections that are open at the same time; others are closed unanswered.
+const CONNECTIONS_MAX: usize = 256;
+
+/// Pause after a failed accept, so that a lack of descriptors is no busy loop.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Milliseconds after which a client is asked to try again.
+const RETRY_MS: u64 = 1000;
+
+/// Time for the peer to read a refusal before the connection is closed.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Bytes of a greeting that are read, so that the refusal is not lost with them.
+const GREETING_BYTES_MAX: usize = 64 << 10;
+
+/// How much of an open is done, in percent.
+pub(crate) type Percent = Box<dyn Fn() -> u64 + Send + Sync>;
+
+/// What a server that is opening knows.
+pub(crate) struct State {
+    pub(crate) config: ServerConfig,
+    pub(crate) security: Arc<Security>,
+    pub(crate) percent_done: Percent,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// How much is done; never all of it, as long as this is asked.
+    pub(crate) fn percent(&self) -> u64 {
+        (self.percent_done)().min(99)
+    }
+}
+
+/// Answers at these ports until the store is open; `None` when it never will be.
+pub(crate) async fn serve<T>(
+    state: Arc<State>,
+    http: Option<&TcpListener>,
+    native: Option<&TcpListener>,
+    mut opened: oneshot::Receiver<T>,
+) -> Option<T> {
+    let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    // Its end tells the connections that are left to end as well.
+    let (phase, _) = watch::channel(Phase::Open);
+    let opened = loop {
+        let (accepted, door) = tokio::select! {
+            opened = &mut opened => break opened.ok(),
+            accepted = accept(http) => (accepted, Door::Http),
+            accepted = accept(native) => (accepted, Door::Native),
+        };
+        let Ok(stream) = accepted else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let Ok(seat) = Arc::clone(&seats).try_acquire_owned() else {
+            continue;
+        };
+        let (state, phase) = (Arc::clone(&state), phase.subscribe());
+        tokio::spawn(async move {
+            let peer = stream.peer_addr().ok();
+            let accepted = state.security.accept(stream, peer, door).await;
+            if let Ok((stream, _)) = accepted {
+                match door {
+                    Door::Http => http::opening::answer(stream, state, phase).await,
+                    Door::Native => refuse(stream, &state).await,
+                }
+            }
+            drop(seat);
+        });
+    };
+    phase.send_replace(Phase::Draining);
+    opened
+}
+
+/// The next connection of a port; never without one.
+async fn accept(listener: Option<&TcpListener>) -> std::io::Result<TcpStream> {
+    match listener {
+        Some(listener) => listener.accept().await.map(|(stream, _)| stream),
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for the greeting of a client and refuses it.
+async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, state: &State) {
+    let mut greeting = vec![0; GREETING_BYTES_MAX];
+    let time = state.config.head_timeout;
+    let read = tokio::time::timeout(time, stream.read(&mut greeting)).await;
+    if !matches!(read, Ok(Ok(1..))) {
+        return;
+    }
+    let mut message = RefusalMessage::new(ErrorCode::Opening);
+    let text = format!(
+        "the server is opening its store: {} % done",
+        state.percent()
+    );
+    message.text = text.as_bytes();
+    message.retry_ms = Some(RETRY_MS);
+    message.fatal = true;
+    let mut out = Vec::new();
+    Encoder::default().encode(&Packet::new(Message::Refusal(message)), &mut out);
+    let said = async {
+        stream.write_all(&out).await?;
+        stream.shutdown().await?;
+        while stream.read(&mut greeting).await? > 0 {}
+        std::io::Result::Ok(())
+    };
+    // Whether the peer reads the reply does not affect the server.
+    drop(tokio::time::timeout(LINGER, said).await);
+}
