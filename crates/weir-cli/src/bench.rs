@@ -88,7 +88,7 @@ pub(crate) const FIELDS: &[Field] = &[
     field(
         "durability",
         "text",
-        "what a verdict means for the disk: group, each, interval:MS or memory",
+        "what a verdict means for the disk: group, each, interval:TIME or memory",
     ),
     field("clients", "number", "clients at once"),
     field("messages", "number", "messages that were answered or read"),

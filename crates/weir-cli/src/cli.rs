@@ -82,17 +82,20 @@ pub(crate) struct Common {
     /// Explain what is done
     #[arg(short, long, global = true)]
     verbose: bool,
-    /// When a write is answered: group, each, interval:MS or memory [default: group]
+    /// When a write is answered: group, each, interval:TIME or memory [default: group]
     #[arg(long, global = true, value_parser = settings::durability, value_name = "LEVEL")]
     durability: Option<Durability>,
     /// Largest value that is taken [default: 1MiB, at most 64MiB]
-    #[arg(long, global = true, value_parser = settings::size, value_name = "SIZE")]
+    #[arg(long, global = true, value_parser = settings::value_bytes_max, value_name = "SIZE")]
     #[arg(hide_short_help = true)]
-    value_max: Option<u64>,
+    value_max: Option<usize>,
     /// How long to wait for another process that has the store, or for a server [default: 2s]
     #[arg(long, global = true, value_parser = settings::duration, value_name = "TIME")]
     #[arg(hide_short_help = true)]
     lock_wait: Option<Duration>,
+    /// Create the store even in a directory that has other files
+    #[arg(long, global = true, hide_short_help = true)]
+    create: bool,
     /// Configuration file [else ./weir.toml, then those of the person and the system]
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
     config: Option<PathBuf>,
@@ -139,6 +142,10 @@ enum Command {
     Bench(With<crate::bench::BenchArgs>),
     /// Serve the store: HTTP for everybody, the native protocol for speed
     Serve(Box<With<crate::serve::ServeArgs>>),
+    /// Show what holds for a store: durability, disk, log, sessions
+    Status(With<crate::status::StatusArgs>),
+    /// Check whether this machine and directory suit a store
+    Doctor(With<crate::doctor::DoctorArgs>),
     /// Check every byte of a store that nobody has open
     #[command(visible_alias = "check")]
     Verify(With<crate::verify::VerifyArgs>),
@@ -185,6 +192,8 @@ pub(crate) struct Caller {
     pub(crate) verbose: bool,
     /// How long to wait for a lock.
     pub(crate) lock_wait: Duration,
+    /// Whether a store may be created beside other files.
+    pub(crate) create: bool,
     /// Limits of keys and values.
     pub(crate) limits: IntentionLimits,
     /// Whether the exit codes of the store tools hold.
@@ -219,6 +228,7 @@ impl Common {
             durability: self.durability.or(first.durability),
             value_max: self.value_max.or(first.value_max),
             lock_wait: self.lock_wait.or(first.lock_wait),
+            create: self.create || first.create,
             config: self.config.or(first.config),
             credentials: self.credentials.or(first.credentials),
         }
@@ -234,8 +244,7 @@ impl Common {
         })?;
         let mut limits = IntentionLimits::default();
         if let Some(bytes) = self.value_max {
-            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-            limits.value_bytes_max = bytes.min(weir::limits::VALUE_BYTES_MAX);
+            limits.value_bytes_max = bytes;
         }
         Ok(Caller {
             style: Style {
@@ -248,6 +257,7 @@ impl Common {
             quiet: self.quiet,
             verbose: self.verbose,
             lock_wait: self.lock_wait.unwrap_or(Duration::from_secs(2)),
+            create: self.create,
             limits,
             tool: false,
         })
@@ -300,6 +310,8 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Export(with) => call!(export, with),
         Command::Bench(with) => call!(bench, with),
         Command::Serve(with) => tool!(serve, with),
+        Command::Status(with) => call!(status, with),
+        Command::Doctor(with) => call!(doctor, with),
         Command::Verify(with) => tool!(verify, with),
         Command::Backup(with) => tool!(backup, with),
         Command::Restore(with) => tool!(restore, with),

@@ -28,7 +28,7 @@ const TEMPLATE: &str = "\
 # When a write is answered:
 #   group         when it is synced; all that wait share one sync
 #   each          the same with a sync of its own
-#   interval:MS   when it is written; a power cut loses up to MS milliseconds
+#   interval:TIME when it is written; a power cut loses up to that much time, as in interval:50ms
 #   memory        when it is written; a power cut can lose everything
 #durability = \"group\"
 

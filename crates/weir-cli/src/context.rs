@@ -16,6 +16,7 @@ use weir::ErrorCode;
 use crate::cli::Caller;
 use crate::credentials::Credentials;
 use crate::output::{Cell, Field, Format, Shape, field, wide};
+use crate::place::{self, Where};
 use crate::put::usage;
 use crate::report::{Because, Failure, note};
 use crate::settings::home;
@@ -153,8 +154,10 @@ pub(crate) fn run(caller: &Caller, args: &ContextArgs) -> anyhow::Result<ExitCod
             };
             let at = match place.strip_prefix("unix:") {
                 Some(path) => format!("unix:{}", whole(path)?),
-                None if place.contains("://") => place.clone(),
-                None => whole(place)?,
+                None => match place::parse(place)? {
+                    Where::Server(url) => url.to_owned(),
+                    Where::Directory(path) => whole(path)?,
+                },
             };
             let mut credentials = caller.credentials.absolute()?;
             credentials.identity()?;

@@ -4,17 +4,18 @@
 //! What must never happen here: a new store where somebody wanted to read, or
 //! a weaker durability than asked for without a word.
 
+use std::fs::TryLockError;
+use std::io;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use weir::{
-    ConnectOptions, Durability, ErrorCode, OnProgress, OpenOptions, Store, StoreError, Weir,
-    WeirError,
+    ConnectOptions, Durability, ErrorCode, OpenOptions, Store, StoreError, Weir, WeirError,
 };
 
 use crate::cli::Caller;
-use crate::report::{Failure, note};
+use crate::progress::Progress;
+use crate::report::{Because, Failure, note};
 
 /// What the lock file calls this program.
 pub(crate) const PROGRAM: &str = "weir";
@@ -22,10 +23,6 @@ pub(crate) const PROGRAM: &str = "weir";
 pub(crate) const FOLLOWER: &str = "weir tail -f";
 /// How often a held lock is tried again.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
-/// Time after which an open prints how far it is.
-const PROGRESS_AFTER: Duration = Duration::from_millis(300);
-/// Time between two such lines.
-const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// Least time for a first connection.
 const CONNECT_MIN: Duration = Duration::from_millis(100);
@@ -66,7 +63,8 @@ pub(crate) fn open_as(
     let weir = match place(caller)? {
         Where::Server(url) => connect(caller, url)?,
         Where::Directory(at) => {
-            open_at(caller, Path::new(at), access, program, wait, true, |_| {})?
+            let (at, progress) = (Path::new(at), Progress::default());
+            open_at(caller, at, access, program, wait, true, &progress, |_| {})?
         }
     };
     if let Some(store) = weir.local() {
@@ -88,7 +86,9 @@ pub(crate) fn open_files(
 ) -> anyhow::Result<Weir> {
     let at = directory(caller, verb, instead)?;
     let at = Path::new(at);
-    let weir = open_at(caller, at, access, PROGRAM, caller.lock_wait, false, |_| {})?;
+    let progress = Progress::default();
+    let wait = caller.lock_wait;
+    let weir = open_at(caller, at, access, PROGRAM, wait, false, &progress, |_| {})?;
     if let Some(store) = weir.local() {
         said(caller, access, store);
     }
@@ -176,7 +176,7 @@ fn can_be_read(url: &str) -> bool {
 /// Opens the store in a directory; waits a little when another process has it.
 /// With `served`, a process that serves it is asked instead. `tune` changes the
 /// options that no flag of this command sets.
-#[allow(clippy::fn_params_excessive_bools, reason = "one of them")]
+#[allow(clippy::too_many_arguments, reason = "each is said by one caller only")]
 pub(crate) fn open_at(
     caller: &Caller,
     at: &Path,
@@ -184,6 +184,7 @@ pub(crate) fn open_at(
     program: &str,
     wait: Duration,
     served: bool,
+    progress: &Progress,
     tune: impl FnOnce(&mut OpenOptions),
 ) -> anyhow::Result<Weir> {
     let mut options = OpenOptions {
@@ -193,16 +194,25 @@ pub(crate) fn open_at(
         program: program.to_owned(),
         ..OpenOptions::default()
     };
-    if !caller.quiet {
-        options.on_progress = Some(progress(at));
-    }
+    options.on_progress = Some(progress.observer());
     tune(&mut options);
-    if access == Access::Read && !is_store(at) {
-        let missing = StoreError::Missing { what: "store" };
-        return Err(cannot_open(caller, at, &missing));
+    if !is_store(at).failed(|| cannot_open_text(at))? {
+        match access {
+            Access::Read => {
+                let missing = StoreError::Missing { what: "store" };
+                return Err(cannot_open(caller, at, &missing));
+            }
+            Access::Write if !caller.create => check_empty(caller, at)?,
+            Access::Write => {}
+        }
     }
     let deadline = Instant::now() + wait;
+    let _shown = progress.show(
+        caller.quiet || program == FOLLOWER,
+        &at.display().to_string(),
+    );
     loop {
+        progress.waits_for(0);
         match Weir::open_with(at, &options) {
             Ok(weir) => return Ok(weir),
             Err(WeirError::Store(ref locked @ StoreError::Locked { pid, .. })) => {
@@ -212,34 +222,15 @@ pub(crate) fn open_at(
                 if Instant::now() >= deadline {
                     return Err(cannot_open(caller, at, locked));
                 }
+                progress.waits_for(pid);
                 std::thread::sleep(LOCK_PAUSE);
             }
             Err(WeirError::Store(ref error)) => return Err(cannot_open(caller, at, error)),
             Err(error) => {
-                let what = format!("cannot open the store in {}", at.display());
-                return Err(Failure::weir(what, &error).into());
+                return Err(Failure::weir(cannot_open_text(at), &error).into());
             }
         }
     }
-}
-
-/// Prints how far an open is that takes long.
-fn progress(at: &Path) -> OnProgress {
-    let at = at.display().to_string();
-    let next: Mutex<Option<Instant>> = Mutex::new(None);
-    OnProgress::new(move |progress| {
-        let now = Instant::now();
-        let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = *next.get_or_insert(now + PROGRESS_AFTER);
-        if now >= due {
-            *next = Some(now + PROGRESS_EVERY);
-            let percent = progress.percent();
-            note(
-                false,
-                &format!("opening {at}: {percent} % of the log is replayed"),
-            );
-        }
-    })
 }
 
 /// The server that has the directory open, if there is one.
@@ -268,23 +259,81 @@ fn through(
 
 /// Whether there is a store, or what is left of one. An open would leave a
 /// lock file in any directory.
-pub(crate) fn is_store(at: &Path) -> bool {
+pub(crate) fn is_store(at: &Path) -> io::Result<bool> {
     let there = |name: &str| at.join(name).try_exists();
-    // What cannot be looked at is the open's to complain about.
-    there("weir.id").unwrap_or(true) || there("log").unwrap_or(true)
+    Ok(there("weir.id")? || there("log")?)
+}
+
+/// Whether another process has the directory open.
+pub(crate) fn is_locked(at: &Path) -> bool {
+    let lock = std::fs::File::open(at.join("LOCK"));
+    lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
+/// Files that a directory may have in which a store is created: those of a
+/// creation that was cut short, and what a new file system begins with.
+const HARMLESS: [&str; 3] = ["LOCK", "weir.sock", "lost+found"];
+
+/// Refuses a directory that has other files: most likely it is not the one that
+/// was meant.
+fn check_empty(caller: &Caller, at: &Path) -> anyhow::Result<()> {
+    let failed = || format!("cannot create a store in {}", at.display());
+    let entries = match at.read_dir() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.failed(failed)?,
+    };
+    for entry in entries {
+        let name = entry.failed(failed)?.file_name();
+        if HARMLESS.iter().all(|harmless| name != *harmless) {
+            let name = name.to_string_lossy();
+            let why = format!("the directory is no store, and has other files, such as {name}");
+            let failure = Failure::new(ErrorCode::StoreExists, failed())
+                .because(why)
+                .advise("name an empty or new directory, or give --create to use this one");
+            return Err(if caller.tool { failure.tool() } else { failure }.into());
+        }
+    }
+    Ok(())
+}
+
+fn cannot_open_text(at: &Path) -> String {
+    format!("cannot open the store in {}", at.display())
 }
 
 fn cannot_open(caller: &Caller, at: &Path, error: &StoreError) -> anyhow::Error {
-    let what = format!("cannot open the store in {}", at.display());
+    let what = cannot_open_text(at);
     let failure = Failure::store(what, error);
     if caller.tool { failure.tool() } else { failure }.into()
 }
 
 /// The place of the call.
 pub(crate) fn place(caller: &Caller) -> anyhow::Result<Where<'_>> {
-    let at = caller.settings.at.value.as_str();
+    parse(&caller.settings.at.value)
+}
+
+/// Whether a text without a scheme is `HOST:PORT`.
+fn is_address(at: &str) -> bool {
+    let Some((host, port)) = at.rsplit_once(':') else {
+        return false;
+    };
+    !host.contains('/') && port.parse::<u16>().is_ok()
+}
+
+/// Reads a directory or the address of a server.
+pub(crate) fn parse(at: &str) -> anyhow::Result<Where<'_>> {
     let scheme = match at.split_once("://") {
         _ if at.starts_with("unix:") => return Ok(Where::Server(at)),
+        None if is_address(at) => {
+            let host = if at.starts_with(':') { "localhost" } else { "" };
+            let failure = Failure::new(ErrorCode::BadAddress, format!("cannot work at {at}"));
+            return Err(failure
+                .because("an address of a server begins with its scheme")
+                .advise(format!(
+                    "for the server, `--at weir://{host}{at}`; for a directory of this name, \
+                     `--at ./{at}`"
+                ))
+                .into());
+        }
         None => return Ok(Where::Directory(at)),
         Some(("weir" | "weirs", _)) => return Ok(Where::Server(at)),
         Some((scheme, _)) => scheme,
@@ -335,7 +384,17 @@ fn warn(caller: &Caller) {
 
 #[cfg(test)]
 mod tests {
-    use super::can_be_read;
+    use super::{Where, can_be_read, is_address, parse};
+
+    #[test]
+    fn an_address_without_a_scheme_is_no_directory() {
+        for at in ["127.0.0.1:7071", "localhost:7071", "[::1]:7071", ":7071"] {
+            assert!(is_address(at) && parse(at).is_err(), "{at}");
+        }
+        for at in ["data", "./127.0.0.1:7071", "a:b", "store:99999", "/x/y:1"] {
+            assert_eq!(parse(at).ok(), Some(Where::Directory(at)), "{at}");
+        }
+    }
 
     #[test]
     fn what_goes_to_this_machine_or_over_tls_cannot_be_read() {

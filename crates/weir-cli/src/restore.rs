@@ -16,6 +16,7 @@ use weir::ErrorCode;
 use crate::cli::Caller;
 use crate::output::{Cell, Field, Shape, field};
 use crate::place::{self, Access};
+use crate::progress::Progress;
 use crate::put::usage;
 use crate::report::Failure;
 use crate::verify;
@@ -99,6 +100,7 @@ pub(crate) fn run(caller: &Caller, args: &RestoreArgs) -> anyhow::Result<ExitCod
         place::PROGRAM,
         caller.lock_wait,
         false,
+        &Progress::default(),
         |_| {},
     )?;
     out.row(&[

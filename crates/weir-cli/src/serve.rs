@@ -28,10 +28,15 @@ use weir_server::{Bound, Key, Server, ServerConfig, ServerError};
 use self::backups::Backups;
 use crate::cli::Caller;
 use crate::place::{self, Access, Where};
+use crate::progress::Progress;
 use crate::report::{Because, Failure, note, stdout};
 
 /// How often it is looked whether the server has ended by itself.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// The same when it was asked to end.
+const LOOK_EVERY_AT_END: Duration = Duration::from_millis(5);
+/// How often the service manager is told that an open goes on.
+const TELL_EVERY: Duration = Duration::from_secs(5);
 
 const EXAMPLES: &str = "Usually:
   weir serve --at ./data                        HTTP on 127.0.0.1:7070, native on 7071
@@ -45,8 +50,8 @@ Examples:
 
 A key `a_b` is the flag --a-b, WEIR_SERVE_A_B in the environment, and a_b in the
 table [serve] of the configuration file; the first of them that is given holds.
-SIGTERM: not ready, then no new connections, then the open requests end; SIGINT the
-same without the first step; a second signal ends at once. SIGHUP reads tokens,
+SIGTERM and SIGINT: no new connections, then the open requests end; a second signal ends
+at once. With --lame-duck TIME, SIGTERM makes it not ready for that time first. SIGHUP reads tokens,
 certificates and keys anew. SIGUSR1 makes a copy of the store below --backups.";
 
 /// What was typed: flags by key.
@@ -192,7 +197,12 @@ fn socket(caller: &Caller) -> Option<PathBuf> {
     (path.as_os_str().len() <= SOCKET_NAME_BYTES_MAX).then_some(path)
 }
 
-fn open(caller: &Caller, at: &str, config: &ServerConfig) -> anyhow::Result<Weir> {
+fn open(
+    caller: &Caller,
+    at: &str,
+    config: &ServerConfig,
+    progress: &Progress,
+) -> anyhow::Result<Weir> {
     let weir = place::open_at(
         caller,
         Path::new(at),
@@ -200,6 +210,7 @@ fn open(caller: &Caller, at: &str, config: &ServerConfig) -> anyhow::Result<Weir
         "weir serve",
         caller.lock_wait,
         false,
+        progress,
         |options| config.tune(options),
     )?;
     if let Some(store) = weir.local() {
@@ -229,12 +240,22 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
     weir_server::raise_descriptor_limit().map_err(|error| refusal(&error, &config))?;
     let signals = Signals::watch().failed(|| "cannot watch for signals".to_owned())?;
     let at = place::directory(caller, "weir serve", "give a directory: `--at DIR`")?;
-    // A start that fails leaves no new store behind. Where there is one already,
-    // who has it open is told before who has the port.
-    let early = (!place::is_store(Path::new(at)))
-        .then(|| bind(&config))
-        .transpose()?;
-    let weir = open(caller, at, &config)?;
+    let bound = match bind(&config) {
+        Ok(bound) => bound,
+        Err(refused) => {
+            // Most likely the process that has the port serves this directory:
+            // then the answer names it.
+            if place::is_locked(Path::new(at)) {
+                open(caller, at, &config, &Progress::default())?;
+            }
+            return Err(refused);
+        }
+    };
+    let progress = Progress::default();
+    let shown = progress.clone();
+    let opening = bound.open(move || shown.percent());
+    let opening = opening.map_err(|error| refusal(&error, &config))?;
+    let weir = signals.unless_ended(&progress, || open(caller, at, &config, &progress))?;
     let level = if caller.verbose {
         tracing::Level::DEBUG
     } else {
@@ -250,12 +271,8 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
         )
     };
     let store = weir.shared_store().ok_or_else(unable)?;
-    let bound = match early {
-        Some(bound) => bound,
-        None => bind(&config)?,
-    };
     let backups = Backups::new(config.backups.as_deref(), Arc::clone(&store));
-    let server = bound.start(store);
+    let server = opening.start(store);
     let server = server.map_err(|error| refusal(&error, &config))?;
     announce(caller, &weir, &server);
     for warning in server.warnings() {
@@ -377,6 +394,7 @@ enum End {
 /// The signals of a server.
 struct Signals {
     wake: UnixStream,
+    waker: UnixStream,
     terminate: Arc<AtomicBool>,
     interrupt: Arc<AtomicBool>,
     hangup: Arc<AtomicBool>,
@@ -391,6 +409,7 @@ impl Signals {
         wake.set_read_timeout(Some(LOOK_EVERY))?;
         let signals = Self {
             wake,
+            waker,
             terminate: Arc::default(),
             interrupt: Arc::default(),
             hangup: Arc::default(),
@@ -404,13 +423,59 @@ impl Signals {
             (SIGUSR1, &signals.backup),
         ] {
             signal_hook::flag::register(signal, Arc::clone(flag))?;
-            signal_hook::low_level::pipe::register(signal, waker.try_clone()?)?;
+            signal_hook::low_level::pipe::register(signal, signals.waker.try_clone()?)?;
         }
         Ok(signals)
     }
 
+    /// Opens the store. A signal to end ends the process at once: it has answered
+    /// nothing yet, and an open may be cut short at any moment.
+    fn unless_ended<T: Send>(
+        &self,
+        progress: &Progress,
+        open: impl FnOnce() -> anyhow::Result<T> + Send,
+    ) -> anyhow::Result<T> {
+        let mut waker = &self.waker;
+        std::thread::scope(|scope| {
+            let opener = scope.spawn(move || {
+                let opened = open();
+                // A wait that is not woken ends by itself.
+                drop(waker.write(&[0]));
+                opened
+            });
+            let mut told = Instant::now();
+            while !opener.is_finished() {
+                if self.asked().is_some() {
+                    notify("STOPPING=1");
+                    std::process::exit(0);
+                }
+                if told.elapsed() >= TELL_EVERY {
+                    told = Instant::now();
+                    let percent = progress.percent();
+                    notify(&format!(
+                        "STATUS=opening the store: {percent} %\nEXTEND_TIMEOUT_USEC=60000000"
+                    ));
+                }
+                self.sleep();
+            }
+            match opener.join() {
+                Ok(opened) => opened,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+
     /// Waits for a signal, or a while.
     fn pause(&self, server: &Server) {
+        self.sleep();
+        // Only for a server that was seen alive since the last time.
+        let beats = server.beats();
+        if self.beats.replace(beats) != beats {
+            notify("WATCHDOG=1");
+        }
+    }
+
+    fn sleep(&self) {
         let mut bytes = [0; 16];
         match (&self.wake).read(&mut bytes) {
             Ok(_) => {}
@@ -420,11 +485,6 @@ impl Signals {
                     ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
                 ) => {}
             Err(_) => std::thread::sleep(LOOK_EVERY),
-        }
-        // Only for a server that was seen alive since the last time.
-        let beats = server.beats();
-        if self.beats.replace(beats) != beats {
-            notify("WATCHDOG=1");
         }
     }
 
@@ -463,6 +523,8 @@ impl Signals {
             }
         }
         server.drain();
+        // Without it the end is only seen later.
+        drop(self.wake.set_read_timeout(Some(LOOK_EVERY_AT_END)));
         while !server.is_ended() {
             self.pause(server);
             if self.asked().is_some() {

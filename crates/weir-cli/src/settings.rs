@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use weir::limits::VALUE_BYTES_MAX;
 use weir::{Durability, ErrorCode};
+use weir_server::units::{self, UnitError};
 
 use crate::context::Contexts;
 use crate::credentials::{self, Credentials};
@@ -166,56 +168,41 @@ fn format(text: &str) -> Result<Format, String> {
     Format::from_str(text, true).map_err(|_| format!("{text} is no output format"))
 }
 
-/// A durability level: `group`, `each`, `interval:MS` or `memory`.
+/// A durability level: `group`, `each`, `interval:TIME` or `memory`.
 pub(crate) fn durability(text: &str) -> Result<Durability, String> {
     match text.split_once(':') {
         None if text == "group" => Ok(Durability::Group),
         None if text == "each" => Ok(Durability::Each),
         None if text == "memory" => Ok(Durability::Memory),
-        Some(("interval", time)) => duration(time).map(Durability::Interval),
+        Some(("interval", time)) => match duration(time) {
+            Ok(time) => Ok(Durability::Interval(time)),
+            Err(error) => Err(error.to_string()),
+        },
         _ => Err(format!(
-            "{text} is no level; choose group, each, interval:MS or memory"
+            "{text} is no level; choose group, each, interval:TIME or memory"
         )),
     }
 }
 
-/// A time span: a number of milliseconds, or a number with `ms`, `s`, `m`, `h`
-/// or `d`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (digits, unit) = text.split_at(end);
-    let factor = match unit {
-        "" | "ms" => 1,
-        "s" => 1000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return Err(format!("{unit} is no unit of time; use ms, s, m, h or d")),
-    };
-    let number = digits.parse::<u64>().ok();
-    let ms = number.and_then(|number| number.checked_mul(factor));
-    let ms = ms.ok_or_else(|| format!("{text} is no duration such as 500ms or 2s"))?;
-    Ok(Duration::from_millis(ms))
+/// A duration with its unit, for a flag.
+pub(crate) fn duration(text: &str) -> Result<Duration, UnitError> {
+    units::duration(text)
 }
 
-/// A number of bytes, with `KiB`, `MiB` or `GiB`, or without.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (digits, unit) = text.split_at(end);
-    let factor = match unit {
-        "" | "B" => 1,
-        "K" | "KiB" => 1 << 10,
-        "M" | "MiB" => 1 << 20,
-        "G" | "GiB" => 1 << 30,
-        _ => return Err(format!("{unit} is no unit of size; use KiB, MiB or GiB")),
-    };
-    let number = digits.parse::<u64>().ok();
-    let bytes = number.and_then(|number| number.checked_mul(factor));
-    bytes.ok_or_else(|| format!("{text} is no size such as 4096 or 64MiB"))
+/// A number of bytes, for a flag.
+pub(crate) fn size(text: &str) -> Result<u64, UnitError> {
+    units::size(text)
+}
+
+/// The limit of values: a size up to the largest one that the store takes.
+pub(crate) fn value_bytes_max(text: &str) -> Result<usize, String> {
+    let bytes = size(text).map_err(|error| error.to_string())?;
+    let bytes = usize::try_from(bytes).ok();
+    let fits = bytes.filter(|bytes| *bytes <= VALUE_BYTES_MAX);
+    fits.ok_or_else(|| {
+        let most = VALUE_BYTES_MAX >> 20;
+        format!("{text} is over the limit: a value has {most}MiB at most")
+    })
 }
 
 /// How many, from 0 on.
@@ -385,15 +372,13 @@ mod tests {
     }
 
     #[test]
-    fn spans_and_sizes_have_units() {
-        assert_eq!(duration("2s"), Ok(Duration::from_secs(2)));
-        assert_eq!(duration("250"), Ok(Duration::from_millis(250)));
-        assert!(duration("s").is_err() && duration("2 weeks").is_err());
-        assert_eq!(size("64MiB"), Ok(64 << 20));
-        assert!(size("18446744073709551615G").is_err());
-        assert_eq!(
-            durability("interval:5"),
-            Ok(Durability::Interval(Duration::from_millis(5)))
-        );
+    fn levels_and_limits_have_units() {
+        let level = Durability::Interval(Duration::from_millis(5));
+        assert_eq!(durability("interval:5ms"), Ok(level));
+        let error = durability("interval:5").err().unwrap_or_default();
+        assert!(error.contains("5 has no unit"), "{error}");
+        assert_eq!(value_bytes_max("64MiB"), Ok(64 << 20));
+        let error = value_bytes_max("67108865").err().unwrap_or_default();
+        assert!(error.contains("64MiB at most"), "{error}");
     }
 }

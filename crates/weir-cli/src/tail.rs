@@ -246,7 +246,10 @@ fn directory_as_group(
 fn is_away(error: &anyhow::Error) -> bool {
     let failure = error.downcast_ref::<Failure>();
     let code = failure.map(|failure| failure.code);
-    matches!(code, Some(ErrorCode::Unreachable | ErrorCode::Draining))
+    matches!(
+        code,
+        Some(ErrorCode::Unreachable | ErrorCode::Draining | ErrorCode::Opening)
+    )
 }
 
 /// Follows in a directory: open for moments, or through whoever serves it.

@@ -125,7 +125,7 @@ fn a_service_manager_is_told_how_it_goes() {
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut command = weir(place.path());
     command.env("NOTIFY_SOCKET", &path);
-    let mut served = serve_by(command, &["--lame-duck", "0ms"]);
+    let mut served = serve_by(command, &[]);
     let until = |wanted: &str| {
         let mut heard = Vec::new();
         loop {
@@ -302,7 +302,7 @@ fn a_signal_makes_a_copy_that_is_a_store() {
         .unwrap();
     assert_eq!(refused.status.code(), Some(78), "{refused:?}");
     std::fs::create_dir(&copies).unwrap();
-    let mut served = serve(place.path(), &["--backups", "copies", "--lame-duck", "0ms"]);
+    let mut served = serve(place.path(), &["--backups", "copies"]);
     ask(&served.address, "PUT /v1/topics/t", "");
     ask(&served.address, "POST /v1/topics/t/events", "1");
     signal(&served.child, "USR1");
@@ -341,6 +341,115 @@ fn a_second_signal_ends_at_once() {
     assert_eq!(served.child.wait().unwrap().code(), Some(1));
 }
 
+/// A command that has the store in `data` open until its input ends.
+fn holder(place: &std::path::Path) -> Child {
+    let mut holder = weir(place)
+        .args(["put", "t", "-", "--jsonl", "-o", "jsonl", "--at", "data"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = holder.stdin.take().unwrap();
+    input.write_all(b"{\"value\":1}\n").unwrap();
+    holder.stdin = Some(input);
+    let mut answered = String::new();
+    let mut output = BufReader::new(holder.stdout.take().unwrap());
+    output.read_line(&mut answered).unwrap();
+    assert!(answered.contains("VALID"), "{answered}");
+    holder
+}
+
+/// A server that waits for a store that somebody else has, and its HTTP address.
+fn waiting(place: &std::path::Path) -> (Child, String) {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let server = weir(place)
+        .args(["serve", "--at", "data", "--native", "off"])
+        .args(["--lock-wait", "1h", "--http", &address])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Nobody can connect before it listens.
+    while TcpStream::connect(&address).is_err() {}
+    (server, address)
+}
+
+#[test]
+fn while_it_opens_it_answers_503_and_says_why_it_waits() {
+    let place = tempfile::tempdir().unwrap();
+    let mut holder = holder(place.path());
+    let (mut server, address) = waiting(place.path());
+    let answer = ask(&address, "GET /v1/topics/t/events", "");
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.contains("retry-after: 1"), "{answer}");
+    assert!(answer.contains("/problems/opening"), "{answer}");
+    let alive = ask(&address, "GET /healthz", "");
+    assert!(alive.starts_with("HTTP/1.1 200 "), "{alive}");
+    let mut said = String::new();
+    let mut lines = BufReader::new(server.stderr.take().unwrap());
+    lines.read_line(&mut said).unwrap();
+    let wanted = format!("opening data: waiting for process {}", holder.id());
+    assert!(said.contains(&wanted), "{said}");
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+    while !ask(&address, "GET /readyz", "").starts_with("HTTP/1.1 200 ") {}
+    signal(&server, "TERM");
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_signal_ends_it_while_it_opens() {
+    let place = tempfile::tempdir().unwrap();
+    let mut holder = holder(place.path());
+    let (mut server, address) = waiting(place.path());
+    signal(&server, "TERM");
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+    assert!(TcpStream::connect(&address).is_err());
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+}
+
+#[test]
+fn the_audit_is_read_like_a_topic_and_written_by_nobody() {
+    let place = tempfile::tempdir().unwrap();
+    let mut served = serve(place.path(), &["--audit", "true"]);
+    ask(&served.address, "PUT /v1/topics/t", "");
+    signal(&served.child, "TERM");
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+    let run = |words: &[&str]| {
+        let mut command = weir(place.path());
+        command.args(words).args(["--at", "data"]).output().unwrap()
+    };
+    let done = run(&["tail", ".weir.audit", "-o", "jsonl"]);
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert!(text.contains("create"), "{text}");
+    let done = run(&["query", "--from", ".weir.audit", "-o", "jsonl"]);
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert!(text.contains("create"), "{text}");
+    for words in [
+        &["put", ".weir.audit", "forged"][..],
+        &["delete", ".weir.audit", "-k", "k"],
+        &["topic", "rm", ".weir.audit", "--yes"],
+    ] {
+        let done = run(words);
+        assert_eq!(done.status.code(), Some(2), "{done:?}");
+        let text = String::from_utf8(done.stderr).unwrap();
+        assert!(text.contains("(E321)"), "{text}");
+    }
+}
+
+#[test]
+fn it_is_a_lame_duck_only_when_told() {
+    let place = tempfile::tempdir().unwrap();
+    let done = weir(place.path())
+        .args(["serve", "--print-config"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert!(text.contains("lame_duck = \"0s\""), "{text}");
+}
+
 /// What is wrong is told before a store is made, and with what to do.
 #[test]
 fn a_start_that_fails_says_why_and_leaves_no_store() {
@@ -377,7 +486,7 @@ fn a_start_that_fails_says_why_and_leaves_no_store() {
         assert!(!place.path().join("data").exists(), "{flags:?}: {err}");
     }
     // Who serves the directory already is told before who has the port.
-    let mut served = serve(place.path(), &["--lame-duck", "0ms"]);
+    let mut served = serve(place.path(), &[]);
     let again = weir(place.path())
         .args(["serve", "--at", "data", "--native", "off", "--http"])
         .args([&served.address, "--lock-wait", "0s"])

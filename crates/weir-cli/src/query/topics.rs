@@ -30,6 +30,9 @@ impl Topics {
         budgets: Budgets,
         token: Option<Vec<u8>>,
     ) -> anyhow::Result<Self> {
+        if let Some(pattern) = args.from.iter().find(|pattern| !is_pattern(pattern)) {
+            return Err(unmatched(pattern).into());
+        }
         let weir = place::open(caller, Access::Read)?;
         if args.follow && weir.local().is_some() {
             let failure = Failure::new(ErrorCode::BadOption, "cannot follow in a directory");
@@ -39,7 +42,7 @@ impl Topics {
                 .advise("run `weir serve` there, or use `weir tail -f`")
                 .into());
         }
-        tell_missing(caller, args, &weir)?;
+        check_patterns(caller, args, &weir)?;
         let mut options = TopicQueryOptions::new(args.from.iter().map(String::as_str)).text(text);
         options.budgets = budgets;
         options.token = token;
@@ -56,22 +59,54 @@ impl Topics {
     }
 }
 
-/// A name that nothing has is most often a slip: a pattern then finds nothing and
-/// who follows waits, both without a word. (A name alone is an error otherwise.)
-fn tell_missing(caller: &Caller, args: &QueryArgs, weir: &Weir) -> anyhow::Result<()> {
-    let mut wanted = args
-        .from
-        .iter()
-        .filter(|name| args.follow || name.contains('*'));
-    let Some(first) = wanted.next() else {
-        return Ok(());
-    };
-    let topics = weir.topics(false).map_err(|error| failed(&error))?;
-    for name in std::iter::once(first).chain(wanted) {
-        if !topics.iter().any(|info| pattern_matches(name, &info.name)) {
-            let yet = if args.follow { "; waiting for one" } else { "" };
-            note(caller.quiet, &format!("no topic matches {name}{yet}"));
+/// How patterns are written.
+const PATTERNS: &str = "`*` stands for one whole part of a name, between dots; `**` at the end \
+                        stands for one or more parts; other text stands for itself";
+
+/// Whether a topic could have a name that matches: no part of the pattern has a
+/// `*` among other characters, and `**` is the last part.
+fn is_pattern(pattern: &str) -> bool {
+    let mut parts = pattern.split('.').peekable();
+    while let Some(part) = parts.next() {
+        let fits = match part {
+            "*" => true,
+            "**" => parts.peek().is_none(),
+            part => !part.contains('*'),
+        };
+        if !fits {
+            return false;
         }
+    }
+    true
+}
+
+/// Nothing matches a pattern.
+fn unmatched(pattern: &str) -> Failure {
+    let what = format!("no topic matches {pattern}");
+    Failure::new(ErrorCode::TopicUnknown, what)
+        .because(PATTERNS)
+        .advise("`weir topic ls` lists the names")
+}
+
+/// Fails when nothing matches any of the patterns; a note names each other pattern that nothing matches. (A name alone is
+/// an error otherwise.)
+fn check_patterns(caller: &Caller, args: &QueryArgs, weir: &Weir) -> anyhow::Result<()> {
+    let wanted = |name: &&String| args.follow || name.contains('*');
+    if !args.from.iter().any(|name| wanted(&name)) {
+        return Ok(());
+    }
+    let topics = weir.topics(false).map_err(|error| failed(&error))?;
+    let matches = |name: &&String| topics.iter().any(|info| pattern_matches(name, &info.name));
+    let missing: Vec<&String> = args.from.iter().filter(|name| !matches(name)).collect();
+    if let [first, ..] = missing[..]
+        && missing.len() == args.from.len()
+        && !args.follow
+    {
+        return Err(unmatched(first).into());
+    }
+    for name in missing.into_iter().filter(wanted) {
+        let yet = if args.follow { "; waiting for one" } else { "" };
+        note(caller.quiet, &format!("no topic matches {name}{yet}"));
     }
     Ok(())
 }
@@ -143,5 +178,28 @@ fn failed(error: &WeirError) -> anyhow::Error {
             Failure::new(ErrorCode::TopicUnknown, format!("cannot query {name}")).into()
         }
         error => Failure::weir("cannot query", error).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_pattern;
+
+    #[test]
+    fn a_star_stands_for_a_whole_part() {
+        for good in [
+            "orders",
+            "*",
+            "**",
+            "orders.*",
+            "*.paid",
+            "orders.**",
+            "a.*.**",
+        ] {
+            assert!(is_pattern(good), "{good}");
+        }
+        for bad in ["ord*", "*s", "orders.a*", "**.a", "orders.***", "a**"] {
+            assert!(!is_pattern(bad), "{bad}");
+        }
     }
 }

@@ -35,7 +35,8 @@ fn set(options: &mut TopicOptions, word: &str) -> Result<(), String> {
     let (name, text) = pair.ok_or_else(|| "an option has the form NAME=VALUE".to_owned())?;
     let time = || -> Result<Option<u64>, String> {
         optional(text, |text| {
-            let ms = settings::duration(text)?.as_millis();
+            let time = settings::duration(text).map_err(|error| error.to_string())?;
+            let ms = time.as_millis();
             u64::try_from(ms).map_err(|_| "too long".to_owned())
         })
     };
@@ -49,11 +50,11 @@ fn set(options: &mut TopicOptions, word: &str) -> Result<(), String> {
         }
         "tombstone-ttl" | "tombstone-ttl-ms" => options.tombstone_ttl_ms = time()?,
         "compaction-lag" | "compaction-lag-ms" => options.compaction_lag_ms = time()?,
-        "key-bytes-max" => options.key_bytes_max = optional(text, settings::size)?,
-        "value-bytes-max" => options.value_bytes_max = optional(text, settings::size)?,
+        "key-bytes-max" => options.key_bytes_max = optional(text, bytes)?,
+        "value-bytes-max" => options.value_bytes_max = optional(text, bytes)?,
         "keys-max" => options.keys_max = optional(text, number)?,
         "retention-age" | "retention-age-ms" => options.retention.age_ms = time()?,
-        "retention-bytes" => options.retention.bytes = optional(text, settings::size)?,
+        "retention-bytes" => options.retention.bytes = optional(text, bytes)?,
         "retention-records" => options.retention.records = optional(text, number)?,
         "hold-for-groups" => options.retention.hold_for_groups = groups(text)?,
         "state" => {
@@ -64,15 +65,19 @@ fn set(options: &mut TopicOptions, word: &str) -> Result<(), String> {
         }
         "fuel-max" => options.program.fuel_max = optional(text, number)?,
         "memory-bytes-max" => {
-            options.program.memory_bytes_max = optional(text, settings::size)?;
+            options.program.memory_bytes_max = optional(text, bytes)?;
         }
         "emits-max" => options.program.emits_max = optional(text, number)?,
-        "emit-bytes-max" => options.program.emit_bytes_max = optional(text, settings::size)?,
+        "emit-bytes-max" => options.program.emit_bytes_max = optional(text, bytes)?,
         "state-entries-max" => options.program.state_entries_max = optional(text, number)?,
-        "state-bytes-max" => options.program.state_bytes_max = optional(text, settings::size)?,
+        "state-bytes-max" => options.program.state_bytes_max = optional(text, bytes)?,
         _ => return Err(format!("the options are {NAMES}")),
     }
     Ok(())
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    settings::size(text).map_err(|error| error.to_string())
 }
 
 /// Names of groups, in any order.

@@ -23,7 +23,7 @@ fn errors_have_three_lines_and_codes_that_help_explains() {
     let place = Place::new();
     for (line, code, exit) in [
         ("get t 1", "E406", 4),
-        ("--at weir://127.0.0.1:1 --lock-wait 0 get t 1", "E503", 1),
+        ("--at weir://127.0.0.1:1 --lock-wait 0s get t 1", "E503", 1),
         ("--at http://host get t 1", "E505", 2),
         ("get t 1 --at ftp://host", "E505", 2),
         ("put bad/name x", "E321", 2),
@@ -84,7 +84,7 @@ fn a_directory_in_use_names_its_owner() {
         first.contains("VALID"),
         "the owner has the store open: {first}"
     );
-    let second = place.run("get t 2 --lock-wait 0").code(5);
+    let second = place.run("get t 2 --lock-wait 0s").code(5);
     check(second.err.trim_end(), "E404");
     let pid = owner.id().to_string();
     assert!(
@@ -174,7 +174,7 @@ fn a_second_writer_waits_for_a_short_first_one() {
 #[test]
 fn weaker_durability_is_said_once() {
     let place = Place::new();
-    let weak = place.run("put t x --durability interval:50").ok();
+    let weak = place.run("put t x --durability interval:50ms").ok();
     assert!(
         weak.err.contains("a power cut can lose the last 50 ms"),
         "{}",
@@ -258,4 +258,27 @@ fn what_is_not_known_in_contexts_is_told_once_and_kept() {
     for kept in ["colour = \"red\"", "ttl = 5", "[contexts.there]"] {
         assert!(text.contains(kept), "{text}");
     }
+}
+
+#[test]
+fn what_help_forbids_is_refused() {
+    let place = Place::new();
+    let over = place.run("put t x --value-max 100MiB").code(2);
+    assert!(over.err.contains("64MiB at most"), "{}", over.err);
+    for line in [
+        "get t 1 --lock-wait 2",
+        "group create t g --lease 2",
+        "token new a --expires 2",
+    ] {
+        let unit = place.run(line).code(2);
+        assert!(
+            unit.err.contains("2 has no unit: write 2ms, 2s"),
+            "{}",
+            unit.err
+        );
+    }
+    let option = place.run("topic create t retention-age=2").code(2);
+    assert!(option.err.contains("2 has no unit"), "{}", option.err);
+    let setting = place.run("serve --drain 2 --print-config").code(2);
+    assert!(setting.err.contains("2 has no unit"), "{}", setting.err);
 }

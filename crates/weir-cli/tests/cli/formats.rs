@@ -18,6 +18,8 @@ const COMMANDS: &[&str] = &[
     "context ls",
     "context show here",
     "version",
+    "status",
+    "doctor",
     "import data -t t --again",
     "verify",
     "backup b-%",

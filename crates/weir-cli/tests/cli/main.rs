@@ -10,6 +10,7 @@ mod errors;
 mod examples;
 mod formats;
 mod groups;
+mod health;
 mod import;
 mod pages;
 mod place;

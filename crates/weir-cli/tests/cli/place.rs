@@ -1,6 +1,10 @@
 //! Where a command works: flag, environment, context, file, default.
 
-use crate::run::Place;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+
+use crate::run::{Place, done};
 
 #[test]
 fn flag_environment_context_and_file_win_in_this_order() {
@@ -11,7 +15,7 @@ fn flag_environment_context_and_file_win_in_this_order() {
             .args(["topic", "ls", "-o", "raw", "--columns", "name"])
             .args(words);
         command.envs(variable.map(|value| ("WEIR_AT", value)));
-        crate::run::done(command.output().unwrap())
+        done(command.output().unwrap())
             .ok()
             .text()
             .trim()
@@ -52,4 +56,70 @@ fn a_file_with_a_wrong_key_is_refused_with_line_and_neighbour() {
     let done = place.run("topic ls").code(2);
     assert!(done.err.contains("line 3 column 1"), "{}", done.err);
     assert!(done.err.contains("did you mean output?"), "{}", done.err);
+}
+
+#[test]
+fn an_address_without_a_scheme_is_not_made_a_directory() {
+    let place = Place::new();
+    for words in [
+        &["put", "t", "x", "--at", "127.0.0.1:7071"][..],
+        &["context", "add", "far", "127.0.0.1:7071"],
+        &["serve", "--at", "127.0.0.1:7071"],
+    ] {
+        let done = place.words(words).code(2);
+        assert!(done.err.contains("weir://127.0.0.1:7071"), "{}", done.err);
+        assert!(done.err.contains("E505"), "{}", done.err);
+    }
+    assert!(!place.path("127.0.0.1:7071").exists());
+    // A directory of that name is still within reach.
+    place.run("put t x --at ./127.0.0.1:7071").ok();
+    assert!(place.path("127.0.0.1:7071").is_dir());
+}
+
+#[test]
+fn a_store_is_created_beside_other_files_only_when_asked() {
+    let place = Place::new();
+    fs::create_dir(place.path("etc")).unwrap();
+    place.write("etc/passwd", "root");
+    for (line, code) in [
+        ("put t x --at etc", 1),
+        ("topic create t --at etc", 1),
+        ("serve --at etc --http :0 --native :0", 73),
+    ] {
+        let done = place.run(line).code(code);
+        assert!(done.err.contains("E407"), "{}", done.err);
+        assert!(done.err.contains("passwd"), "{}", done.err);
+        assert!(done.err.contains("--create"), "{}", done.err);
+    }
+    let left: Vec<_> = fs::read_dir(place.path("etc")).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    place.run("put t x --at etc --create").ok();
+    // Afterwards it is a store like any other.
+    place.run("put t y --at etc").ok();
+    fs::create_dir_all(place.path("disk/lost+found")).unwrap();
+    place.run("put t x --at disk").ok();
+}
+
+/// A user without rights, for a test that runs as root.
+const NOBODY: u32 = 65534;
+
+#[test]
+fn a_store_that_may_not_be_read_is_not_called_missing() {
+    let place = Place::new();
+    place.run("put t x --at store").ok();
+    let mut command = place.weir();
+    if rustix::process::geteuid().is_root() {
+        // Root may read everything: another user runs a copy of the command.
+        fs::set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_weir"), place.path("weir")).unwrap();
+        command = place.command(place.path("weir"));
+        command.uid(NOBODY);
+    } else {
+        fs::set_permissions(place.path("store"), Permissions::from_mode(0)).unwrap();
+    }
+    command.args(["get", "t", "1", "--at", "store"]);
+    let done = done(command.output().unwrap());
+    fs::set_permissions(place.path("store"), Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(done.code, 7, "{}", done.err);
+    assert!(done.err.contains("E409"), "{}", done.err);
 }

@@ -721,3 +721,17 @@ fn a_pattern_that_nothing_matches_is_told() {
     assert_eq!(done.text(), "1\n");
     assert_eq!(done.err, "weir: no topic matches ordrs.*\n");
 }
+
+#[test]
+fn a_pattern_that_cannot_match_says_how_patterns_are_written() {
+    let place = Place::new();
+    place.run("put orders 1").ok();
+    for pattern in ["ord*", "invoices.*"] {
+        let done = place.words(&["query", "--from", pattern]).code(4);
+        assert_eq!(done.text(), "", "{pattern}");
+        assert!(done.err.contains("E316"), "{}", done.err);
+        assert!(done.err.contains("one whole part"), "{}", done.err);
+    }
+    // Nothing is followed that can never come.
+    place.run("query --from ord* --follow").code(4);
+}

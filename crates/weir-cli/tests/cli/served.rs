@@ -195,7 +195,7 @@ fn verbs_that_need_the_files_say_so_and_what_to_do() {
     }
     // Where the server is, they are refused by the lock, which names it.
     let owner = format!("process {} (weir serve)", served.child.id());
-    let done = place.run("backup copy --at data --lock-wait 0").code(75);
+    let done = place.run("backup copy --at data --lock-wait 0s").code(75);
     assert!(done.err.contains(&owner), "{}", done.err);
 }
 

@@ -1,0 +1,108 @@
+//! How far an open has come, for people and for the ports of a server.
+//!
+//! A command that waits for another process for longer than [`PATIENCE`] says so
+//! on standard error. A long open is told there after the same time on a terminal,
+//! and after [`LINE_EVERY`] elsewhere: the output of a script should not depend on
+//! how busy the machine is.
+
+use std::fmt;
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use weir::OnProgress;
+
+use crate::report::note;
+
+/// Time after which a person is told what the command waits for.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// Time between two lines about it.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// What an open waits for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progress(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    percent: AtomicU64,
+    /// Process that has the store; 0: nobody.
+    owner: AtomicU32,
+}
+
+impl Progress {
+    /// How much of the log is applied, in percent.
+    pub(crate) fn percent(&self) -> u64 {
+        self.0.percent.load(Ordering::Relaxed)
+    }
+
+    /// What the store tells while it opens.
+    pub(crate) fn observer(&self) -> OnProgress {
+        let state = Arc::clone(&self.0);
+        OnProgress::new(move |open| {
+            state.percent.store(open.percent(), Ordering::Relaxed);
+        })
+    }
+
+    /// The process that has the store open, which is waited for; 0: nobody.
+    pub(crate) fn waits_for(&self, pid: u32) {
+        self.0.owner.store(pid, Ordering::Relaxed);
+    }
+
+    /// Says from now on what is waited for, until the result is dropped.
+    pub(crate) fn show(&self, quiet: bool, at: &str) -> Shown {
+        let (end, ended) = channel::<()>();
+        let (progress, at) = (self.clone(), at.to_owned());
+        let thread = std::thread::Builder::new()
+            .name("weir-progress".into())
+            .spawn(move || {
+                let terminal = std::io::stderr().is_terminal();
+                let (started, mut said) = (Instant::now(), None::<Instant>);
+                while ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                    let owned = progress.0.owner.load(Ordering::Relaxed) != 0;
+                    let due = match said {
+                        None => owned || terminal || started.elapsed() >= LINE_EVERY,
+                        Some(at) => at.elapsed() >= LINE_EVERY,
+                    };
+                    if due {
+                        note(quiet, &format!("opening {at}: {progress}"));
+                        said = Some(Instant::now());
+                    }
+                }
+            });
+        Shown {
+            end: Some(end),
+            // Without a thread the open works as well, in silence.
+            thread: thread.ok(),
+        }
+    }
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.owner.load(Ordering::Relaxed), self.percent()) {
+            (0, 0) => f.write_str("reading its files"),
+            (0, percent) => write!(f, "{percent} % of the log is applied"),
+            (pid, _) => write!(f, "waiting for process {pid}, which has it open"),
+        }
+    }
+}
+
+/// Lines about an open; they end when it is dropped.
+pub(crate) struct Shown {
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            // Its panic was printed when it happened.
+            drop(thread.join());
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What the command says about a store and the machine it is on.
+
+use crate::run::{Place, done};
+
+#[test]
+fn status_says_what_holds_for_a_directory() {
+    let place = Place::new();
+    place.run("put t 1").ok();
+    place.run("put u 2").ok();
+    let status = place.run("status -o json").ok().json();
+    assert_eq!(status["at"], "./weir-data");
+    assert_eq!(status["durability"], "group");
+    assert_eq!(status["synced"], true);
+    assert_eq!(status["writable"], true);
+    assert!(status["cause"].is_null());
+    assert_eq!(status["topics"], 2);
+    assert_eq!(status["applied"], status["durable"]);
+    let size = |name: &str| status[name].as_u64().unwrap();
+    assert!(size("log_bytes") > 0 && size("data_bytes") >= size("log_bytes"));
+    assert!(size("free_bytes") <= size("total_bytes"));
+    let weak = place.run("status -o json --durability memory").ok().json();
+    assert_eq!(weak["durability"], "memory");
+    assert_eq!(weak["synced"], false);
+    place.run("status --at nothing").code(4);
+}
+
+#[test]
+fn doctor_looks_at_the_machine_and_leaves_nothing_behind() {
+    let place = Place::new();
+    let checks = place.run("doctor -o json").ok().json();
+    let state = |name: &str| {
+        let mut rows = checks.as_array().unwrap().iter();
+        let row = rows.find(|row| row["check"] == name).expect(name);
+        row["state"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(state("clock"), "ok");
+    for name in [
+        "descriptors",
+        "file size",
+        "file system",
+        "free space",
+        "sync",
+    ] {
+        assert_ne!(state(name), "failed", "{name}");
+    }
+    assert!(!place.path("weir-data").exists());
+    // A limit that no store can live with ends with exit code 1.
+    let mut shell = place.command("/bin/sh");
+    shell.args(["-c", "ulimit -n 32; exec \"$0\" doctor -o json"]);
+    shell.arg(env!("CARGO_BIN_EXE_weir"));
+    let failed = done(shell.output().unwrap()).code(1);
+    let failed = failed.json();
+    let row = failed
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|row| row["check"] == "descriptors");
+    assert_eq!(row.unwrap()["state"], "failed");
+    assert!(
+        row.unwrap()["advice"]
+            .as_str()
+            .unwrap()
+            .contains("LimitNOFILE")
+    );
+}
