@@ -21,7 +21,8 @@ use weir_core::{
 use crate::disk::{Disk, FileDisk, OpenMode};
 use crate::error::{IoVerb, StoreError};
 use crate::identity::{self, Identity};
-use crate::log::{self, Entry, LogIndex, LogReader, LogReaders};
+use crate::log::{self, LogIndex, LogReaders};
+use crate::replay::Replay;
 use crate::snapshot::{self, Snapshot};
 use crate::topic::block::{BlockCursor, HEADER_BYTES, Header, Place};
 use crate::topic::files::{directory, parse_segment, path as segment_path};
@@ -192,7 +193,7 @@ impl History {
         each: &mut dyn FnMut(Replayed<'_>),
     ) -> Result<IntentionOffset, StoreError> {
         let old_enough = |machine: &Machine| machine.applied() < *wanted.start();
-        let (mut machine, mut reader) = self.start(&old_enough)?.map_err(|first| {
+        let (mut machine, mut log) = self.start(&old_enough)?.map_err(|first| {
             let intention = *wanted.start();
             StoreError::Gone { intention, first }
         })?;
@@ -203,10 +204,8 @@ impl History {
             found: None,
             name: String::new(),
         };
-        let mut outcomes = Outcomes::default();
         while machine.applied() < *wanted.end() {
-            let applied = self.apply(&mut machine, &mut reader, &mut sink, &mut outcomes)?;
-            let Some(entry) = applied else {
+            let Some(entry) = log.next(&mut machine, &mut sink)? else {
                 break;
             };
             if machine.applied() >= *wanted.start() {
@@ -215,7 +214,7 @@ impl History {
                     error: error.into(),
                 };
                 let batch = Batch::read(&entry.payload, entry.term).map_err(failed)?;
-                hand_over(&batch, &outcomes, &sink, &machine, each);
+                hand_over(&batch, log.outcomes(), &sink, &machine, each);
             }
             sink.records.clear();
         }
@@ -233,7 +232,7 @@ impl History {
     ) -> Result<Option<IntentionOffset>, StoreError> {
         let id = |machine: &Machine| machine.topic(topic).map(|view| (view.id, view.last));
         let old_enough = |machine: &Machine| id(machine).is_none_or(|(_, last)| last < offset);
-        let Ok((mut machine, mut reader)) = self.start(&old_enough)? else {
+        let Ok((mut machine, mut log)) = self.start(&old_enough)? else {
             return Ok(None);
         };
         let known = id(&machine).map_or(NOWHERE, |(id, _)| id);
@@ -244,10 +243,8 @@ impl History {
             found: None,
             name: topic.to_owned(),
         };
-        let mut outcomes = Outcomes::default();
         while sink.found.is_none() {
-            let applied = self.apply(&mut machine, &mut reader, &mut sink, &mut outcomes)?;
-            if applied.is_none() {
+            if log.next(&mut machine, &mut sink)?.is_none() {
                 break;
             }
         }
@@ -260,7 +257,7 @@ impl History {
     fn start(
         &self,
         old_enough: &dyn Fn(&Machine) -> bool,
-    ) -> Result<Result<(Machine, LogReader), IntentionOffset>, StoreError> {
+    ) -> Result<Result<(Machine, Replay), IntentionOffset>, StoreError> {
         let first = self.readers.first_index();
         let mut oldest = IntentionOffset::ZERO;
         for index in &self.snapshots {
@@ -277,36 +274,18 @@ impl History {
             };
             oldest = snapshot.machine.applied();
             if old_enough(&snapshot.machine) {
-                return Ok(Ok((snapshot.machine, self.readers.reader(index.next()))));
+                return Ok(Ok((snapshot.machine, self.replay_from(index.next()))));
             }
         }
         if first > LogIndex(1) {
             return Ok(Err(oldest.plus(1)));
         }
         let machine = Machine::new(1).with_host(self.host.clone());
-        Ok(Ok((machine, self.readers.reader(LogIndex(1)))))
+        Ok(Ok((machine, self.replay_from(LogIndex(1)))))
     }
 
-    /// Applies the next entry and gives it; `None` at the end.
-    fn apply(
-        &self,
-        machine: &mut Machine,
-        reader: &mut LogReader,
-        sink: &mut Collector,
-        outcomes: &mut Outcomes,
-    ) -> Result<Option<Entry>, StoreError> {
-        let Some(entry) = reader.next(self.readers.last_index())? else {
-            return Ok(None);
-        };
-        outcomes.clear();
-        let failed = |error| StoreError::Apply {
-            index: entry.index,
-            error,
-        };
-        let batch =
-            Batch::read(&entry.payload, entry.term).map_err(|error| failed(error.into()))?;
-        machine.apply(&batch, sink, outcomes).map_err(failed)?;
-        Ok(Some(entry))
+    fn replay_from(&self, index: LogIndex) -> Replay {
+        Replay::new(self.readers.reader(index), self.readers.last_index())
     }
 
     /// Compares an intention that was run again with what the store kept of

@@ -32,6 +32,7 @@ mod proposal;
 mod purge;
 mod queue;
 mod recovery;
+mod replay;
 mod retention;
 mod scan;
 mod snapshot;

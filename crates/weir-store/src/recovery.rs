@@ -12,9 +12,8 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use std::time::Instant;
 
-use weir_core::batch::BATCH_VERSION;
 use weir_core::limits::FUEL_DEFAULT;
-use weir_core::{Batch, BatchError, Machine, Outcomes, TopicId};
+use weir_core::{Machine, TopicId};
 
 use crate::commit::{Committer, ReplayCost, fuel_of, now_ms};
 use crate::disk::Disk;
@@ -26,6 +25,7 @@ use crate::lock_ext::RwLockExt;
 use crate::log::{Log, LogIndex, LogOptions, Recovery, batch_bytes};
 use crate::options::{Durability, OnProgress, OpenOptions, OpenProgress};
 use crate::queue::Queue;
+use crate::replay::Replay;
 use crate::snapshot::{self, Snapshot};
 use crate::topic::cache::FileCache;
 use crate::topic::files::{REBUILD_MARK, directory};
@@ -400,43 +400,17 @@ fn replay(
         }
     };
     progress(0);
-    let mut reader = log.reader(start.index.next());
-    let mut outcomes = Outcomes::default();
+    let mut replay = Replay::new(log.reader(start.index.next()), last);
     let mut unpublished = 0;
     let mut replayed = 0;
     let mut machine = start.engine.machine.write_ok();
-    while let Some(entry) = reader.next(last)? {
-        let unreadable = |error| StoreError::Apply {
-            index: entry.index,
-            error,
-        };
-        let batch = Batch::read(&entry.payload, entry.term).map_err(|error| match error {
-            // The first byte is the kind of payload: one that is not known
-            // comes from a later program.
-            BatchError { at: 0, .. } => StoreError::NewerFormat {
-                file: format!("log, entry {}", entry.index),
-                found: entry.payload.first().copied().map_or(0, u16::from),
-                supported: u16::from(BATCH_VERSION),
-            },
-            other => unreadable(other.into()),
-        })?;
-        outcomes.clear();
-        machine
-            .apply(&batch, &mut start.topics, &mut outcomes)
-            .map_err(unreadable)?;
+    while let Some(entry) = replay.next(&mut machine, &mut start.topics)? {
         report.replayed_entries += 1;
-        report.replayed_intentions += u64::from(batch.count);
-        report.replayed_fuel = report.replayed_fuel.saturating_add(fuel_of(&outcomes));
+        report.replayed_intentions += u64::from(entry.count);
+        report.replayed_fuel = report
+            .replayed_fuel
+            .saturating_add(fuel_of(replay.outcomes()));
         progress(report.replayed_entries);
-        if entry.count != batch.count {
-            let file = format!("log, entry {}", entry.index);
-            return Err(StoreError::damage(
-                &file,
-                4,
-                "as many items as the log says",
-                0,
-            ));
-        }
         replayed += batch_bytes(entry.payload.len());
         unpublished += entry.payload.len();
         if unpublished > PUBLISH_BYTES {

@@ -9,8 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_core::{
-    Batch, ConsequenceSink, Digest, IntentionOffset, Machine, Outcomes, ProgramHost, Record,
-    TopicId, TopicName,
+    ConsequenceSink, Digest, IntentionOffset, Machine, ProgramHost, Record, TopicId, TopicName,
 };
 
 use crate::disk::{Disk, FileDisk, OpenMode};
@@ -18,6 +17,7 @@ use crate::error::{IoVerb, StoreError};
 use crate::identity::{self, Identity};
 use crate::lock::{DirLock, SOCKET_FILE};
 use crate::log::{self, LogIndex, LogReaders};
+use crate::replay::Replay;
 use crate::snapshot::{self, Snapshot};
 use crate::topic::block::{BlockCursor, HEADER_BYTES, Header, Place};
 use crate::topic::files::{directory, parse_directory, parse_segment, path as segment_path};
@@ -525,8 +525,7 @@ fn replay(
         }
         None => return Ok(()),
     };
-    let mut reader = readers.reader(index.next());
-    let mut outcomes = Outcomes::default();
+    let mut replay = Replay::new(readers.reader(index.next()), last);
     loop {
         if let Some(snapshot) = snapshots.iter().find(|snapshot| snapshot.index == index)
             && snapshot.digest != machine.digest()
@@ -534,23 +533,12 @@ fn replay(
             let what = "not the state that the log leads to";
             report.add(Severity::Damage, &snapshot::path(index), 512, what);
         }
-        let next = reader.next(last);
+        let next = replay.next(&mut machine, &mut Nothing);
         let Some(Some(entry)) = report.take(Severity::Damage, "log", next)? else {
             break;
         };
         report.entries += 1;
         watch.add(log::batch_bytes(entry.payload.len()));
-        let applied = Batch::read(&entry.payload, entry.term)
-            .map_err(Into::into)
-            .and_then(|batch| machine.apply(&batch, &mut Nothing, &mut outcomes))
-            .map_err(|error| StoreError::Apply {
-                index: entry.index,
-                error,
-            });
-        if report.take(Severity::Damage, "log", applied)?.is_none() {
-            return Ok(());
-        }
-        outcomes.clear();
         index = entry.index;
     }
     if index == last {
