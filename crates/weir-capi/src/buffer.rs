@@ -7,10 +7,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir::ErrorCode;
-
 use crate::error::{Fail, Kind};
-use crate::handle::{Caller, Fillable};
+use crate::handle::{Caller, Fillable, memory, zeros};
 use crate::raw;
 use crate::registry::{self, Exclusive};
 
@@ -68,11 +66,11 @@ fn find(size: usize) -> Option<Vec<u8>> {
 
 /// A copy in a buffer of the pool.
 pub(crate) fn copy(bytes: &[u8]) -> Result<Vec<u8>, Fail> {
-    let mut buffer = find(bytes.len()).unwrap_or_default();
+    let mut buffer = match find(bytes.len()) {
+        Some(buffer) => buffer,
+        None => memory(bytes.len())?,
+    };
     buffer.clear();
-    buffer
-        .try_reserve_exact(bytes.len())
-        .map_err(|_| no_memory())?;
     buffer.extend_from_slice(bytes);
     Ok(buffer)
 }
@@ -89,30 +87,16 @@ pub(crate) fn give_back(buffer: Vec<u8>) {
     }
 }
 
-fn no_memory() -> Fail {
-    Fail::new(
-        ErrorCode::BadLength,
-        "there is not so much memory".to_owned(),
-    )
-}
-
 /// A buffer of the caller.
 pub(crate) type Buffer = Exclusive<Fillable>;
 
 pub(crate) fn new(c: &Caller, size: usize, out: *mut *mut raw::Buffer) -> Result<Kind, Fail> {
     c.room(out, 1)?;
-    if size > isize::MAX.unsigned_abs() {
-        return Err(Fail::of(ErrorCode::BadLength));
-    }
     let memory = if let Some(mut memory) = find(size) {
         memory.resize(size, 0);
         memory
     } else {
-        // Asked for first, so that too much is an error and not the end.
-        Vec::<u8>::new()
-            .try_reserve_exact(size)
-            .map_err(|_| no_memory())?;
-        vec![0; size]
+        zeros(size)?
     };
     let buffer: Buffer = Exclusive::new(Fillable::new(memory));
     c.write(out, registry::insert(Arc::new(buffer))?)?;

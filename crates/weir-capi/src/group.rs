@@ -65,7 +65,7 @@ pub(crate) fn open(
         }
         Ok(topic.group_with(name, &setup)?)
     })?;
-    let called = c.bytes(given.member)?;
+    let called = c.short(given.member)?;
     if !called.is_empty() {
         member = member.member(called);
     }

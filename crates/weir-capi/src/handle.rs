@@ -10,6 +10,7 @@
     reason = "memory of the caller can be reached in no other way"
 )]
 
+use std::alloc::Layout;
 use std::ffi::c_void;
 
 use weir::ErrorCode;
@@ -21,6 +22,10 @@ use crate::raw::{self, Slice};
 pub(crate) const ELEMENTS_MAX: usize = 1 << 16;
 /// Most elements of an array of frames or of their properties.
 pub(crate) const FRAMES_MAX: usize = 1 << 24;
+/// Most bytes of a text, key, name or token of the caller: more than any of them may have.
+pub(crate) const TEXT_BYTES_MAX: usize = 16 << 20;
+/// Most bytes of anything else of the caller but a page: more than a value may have.
+const BYTES_MAX: usize = u32::MAX as usize;
 /// Largest structure of a later version of the header, in bytes.
 const STRUCT_BYTES_MAX: usize = 4096;
 
@@ -77,14 +82,32 @@ impl Caller {
         Self { _one_call: () }
     }
 
-    /// Bytes of the caller.
-    pub(crate) fn bytes(&self, slice: Slice) -> Result<&[u8], Fail> {
+    /// A page of the caller, whose length the engine judges before it is read.
+    pub(crate) fn page(&self, slice: Slice) -> Result<&[u8], Fail> {
         self.values(slice.ptr, slice.len, isize::MAX.unsigned_abs())
     }
 
-    /// Text of the caller.
+    /// Bytes of the caller, of at most [`BYTES_MAX`].
+    pub(crate) fn bytes(&self, slice: Slice) -> Result<&[u8], Fail> {
+        self.values(slice.ptr, slice.len, BYTES_MAX)
+    }
+
+    /// The same, of at most [`TEXT_BYTES_MAX`].
+    pub(crate) fn short(&self, slice: Slice) -> Result<&[u8], Fail> {
+        self.values(slice.ptr, slice.len, TEXT_BYTES_MAX)
+    }
+
+    /// A copy of bytes of the caller, if there is memory for it.
+    pub(crate) fn owned(&self, slice: Slice) -> Result<Vec<u8>, Fail> {
+        let bytes = self.bytes(slice)?;
+        let mut copy = memory(bytes.len())?;
+        copy.extend_from_slice(bytes);
+        Ok(copy)
+    }
+
+    /// Text of the caller, of at most [`TEXT_BYTES_MAX`].
     pub(crate) fn text(&self, slice: Slice, what: &'static str) -> Result<&str, Fail> {
-        std::str::from_utf8(self.bytes(slice)?).map_err(|error| {
+        std::str::from_utf8(self.short(slice)?).map_err(|error| {
             let mut fail = Fail::new(ErrorCode::BadOption, format!("{what} is not UTF-8"));
             fail.offset = error.valid_up_to() as u64;
             fail
@@ -298,6 +321,35 @@ pub(crate) fn zeroed<T: Plain>() -> T {
     unsafe { std::mem::zeroed() }
 }
 
+/// An empty vector with room for so many bytes, if there is memory for them.
+pub(crate) fn memory(bytes: usize) -> Result<Vec<u8>, Fail> {
+    let mut memory = Vec::new();
+    memory.try_reserve_exact(bytes).map_err(|_| no_memory())?;
+    Ok(memory)
+}
+
+/// So many zeros, if there is memory for them; it is touched when it is written.
+pub(crate) fn zeros(bytes: usize) -> Result<Vec<u8>, Fail> {
+    let layout = Layout::array::<u8>(bytes).map_err(|_| no_memory())?;
+    if bytes == 0 {
+        return Ok(Vec::new());
+    }
+    // SAFETY: the layout has a size that is not 0.
+    let memory = unsafe { std::alloc::alloc_zeroed(layout) };
+    if memory.is_null() {
+        return Err(no_memory());
+    }
+    // SAFETY: of the global allocator, with this layout; all its bytes are initialised.
+    Ok(unsafe { Vec::from_raw_parts(memory, bytes, bytes) })
+}
+
+fn no_memory() -> Fail {
+    Fail::new(
+        ErrorCode::BadLength,
+        "there is not so much memory".to_owned(),
+    )
+}
+
 /// Bytes of the caller that were lent beyond the call.
 pub(crate) struct Lent {
     ptr: *const u8,
@@ -307,7 +359,7 @@ pub(crate) struct Lent {
 impl Lent {
     /// Checks and takes them.
     pub(crate) fn new(caller: &Caller, slice: Slice) -> Result<Self, Fail> {
-        caller.bytes(slice)?;
+        caller.page(slice)?;
         Ok(Self {
             ptr: slice.ptr,
             len: slice.len,

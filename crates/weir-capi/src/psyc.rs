@@ -2,12 +2,12 @@
 
 use weir::ErrorCode;
 use weir_psyc::{
-    Content, Length, Modifier, Operator, Packet, PacketView, Parts, Renderer, StateOperation,
-    Variable,
+    Content, Length, Modifier, Operator, Packet, PacketView, Parts, RenderError, Renderer,
+    StateOperation, Variable,
 };
 
 use crate::error::{Fail, Kind};
-use crate::handle::Caller;
+use crate::handle::{Caller, memory};
 use crate::page::{Page, Texts};
 use crate::raw;
 
@@ -68,7 +68,7 @@ fn modifiers(
             let wrong = || Fail::option("the operation of a modifier", modifier.operation);
             Ok(Modifier::new(
                 operator.ok_or_else(wrong)?,
-                c.bytes(modifier.name)?,
+                c.short(modifier.name)?,
                 c.bytes(modifier.value)?,
             ))
         })
@@ -97,14 +97,15 @@ pub(crate) fn render(
         content: Content::Parts(Parts {
             state,
             entity: &entity,
-            method: c.bytes(given.method)?,
+            method: c.short(given.method)?,
             data: c.bytes(given.data)?,
         }),
         length: Length::Auto,
     };
-    let mut bytes = Vec::new();
-    let rendered = Renderer::new().append(&packet, &mut bytes);
-    rendered.map_err(|error| Fail::new(ErrorCode::BadRequest, error.to_string()))?;
+    let wrong = |error: RenderError| Fail::new(ErrorCode::BadRequest, error.to_string());
+    let size = Renderer::new().size(&packet).map_err(wrong)?;
+    let mut bytes = memory(usize::try_from(size).unwrap_or(usize::MAX))?;
+    Renderer::new().append(&packet, &mut bytes).map_err(wrong)?;
     Page::texts([bytes]).give(c, out)?;
     Ok(Kind::Ok)
 }

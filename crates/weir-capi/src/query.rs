@@ -93,7 +93,7 @@ pub(crate) fn open(
     let options = c.options(options)?;
     let text = source::text(c, &options)?;
     let budgets = source::budgets(&options, &Budgets::default());
-    let token = c.bytes(options.token)?;
+    let token = c.short(options.token)?;
     let plan = Arc::new(text.compile()?);
     let engine = if token.is_empty() {
         Engine::new(plan, budgets)
@@ -295,11 +295,10 @@ fn enqueue(
     coming: &Coming,
     (bytes, ticket): (Bytes, &Ticket),
 ) -> Result<(), Fail> {
-    let next = c.bytes(coming.next)?;
     let next = match coming.has_next {
-        0 if next.is_empty() => None,
+        0 if coming.next.len == 0 => None,
         0 => return Err(Fail::option("the next page", "named behind the last one")),
-        1 => Some(Bytes::copy_from_slice(next)),
+        1 => Some(Bytes::from(c.owned(coming.next)?)),
         other => return Err(Fail::option("has_next", other)),
     };
     let frames = source::frames(c, coming.frames)?;
@@ -315,7 +314,9 @@ pub(crate) fn enqueue_copy(
     page: raw::Slice,
 ) -> Result<Kind, Fail> {
     with(query, |engine| {
-        let (bytes, ticket) = loan::ours(buffer::copy(c.bytes(page)?)?);
+        let page = c.page(page)?;
+        engine.admits(SourceId(coming.source), page.len() as u64)?;
+        let (bytes, ticket) = loan::ours(buffer::copy(page)?);
         if let Err(fail) = enqueue(c, engine, coming, (bytes, &ticket)) {
             if let Some(memory) = ticket.refused() {
                 buffer::give_back(memory);

@@ -142,7 +142,7 @@ pub(crate) fn topics(
         options.patience = std::time::Duration::from_millis(topics.patience_ms);
     }
     options.budgets = budgets(from, &options.budgets);
-    let token = c.bytes(from.token)?;
+    let token = c.short(from.token)?;
     options.token = (!token.is_empty()).then(|| token.to_vec());
     Ok(options)
 }
@@ -184,7 +184,7 @@ pub(crate) fn source(c: &Caller, from: &raw::SourceOptions) -> Result<SourceOpti
     let bound = bound.map(|key| c.text(*key, "a key").map(str::to_owned));
     let bound: Vec<String> = bound.collect::<Result<_, _>>()?;
     Ok(SourceOptions {
-        name: c.bytes(from.name)?.to_vec(),
+        name: c.short(from.name)?.to_vec(),
         ordinal: has(ORDINAL).then_some(from.ordinal),
         shape: match from.shape {
             0 => Shape::Array,
@@ -199,7 +199,7 @@ pub(crate) fn source(c: &Caller, from: &raw::SourceOptions) -> Result<SourceOpti
         },
         level: level(from.level)?,
         first: if has(FIRST) {
-            Some(Bytes::copy_from_slice(c.bytes(from.first)?))
+            Some(Bytes::from(c.owned(from.first)?))
         } else {
             None
         },

@@ -78,7 +78,7 @@ fn give(c: &Caller, weir: Weir, out: *mut *mut raw::Weir) -> Result<Kind, Fail> 
 }
 
 fn path(c: &Caller, slice: raw::Slice) -> Result<PathBuf, Fail> {
-    let bytes = c.bytes(slice)?;
+    let bytes = c.short(slice)?;
     if bytes.is_empty() || bytes.contains(&0) {
         return Err(Fail::option("the path", "empty, or has a zero byte"));
     }
@@ -402,7 +402,7 @@ pub(crate) fn get(
     out: *mut *mut raw::Page,
 ) -> Result<Kind, Fail> {
     let store = get_store(store)?;
-    let (topic, key) = (c.text(topic, "the topic")?, c.bytes(key)?);
+    let (topic, key) = (c.text(topic, "the topic")?, c.short(key)?);
     let Some(value) = store.call(|weir| Ok(weir.topic(topic)?.get(key)?))? else {
         return Ok(Kind::Absent);
     };
@@ -443,9 +443,9 @@ pub(crate) fn scan(
     let limit = if limit == 0 { SCAN_KEYS } else { limit };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let limit = limit.min(ELEMENTS_MAX).min(weir::SCAN_KEYS_MAX);
-    let after = c.bytes(after)?;
+    let after = c.short(after)?;
     let after = (flags & BEHIND != 0).then_some(after);
-    let prefix = c.bytes(prefix)?;
+    let prefix = c.short(prefix)?;
     let entries = store.call(|weir| {
         let topic = weir.topic(topic)?;
         let mut entries = Vec::new();

@@ -29,7 +29,7 @@ fn parts<'a>(c: &'a Caller, from: &raw::Intention) -> Result<Parts<'a>, Fail> {
     for expect in c.array(from.expects, from.expect_count)? {
         let key = match expect.has_key {
             0 => None,
-            _ => Some(c.bytes(expect.key)?),
+            _ => Some(c.short(expect.key)?),
         };
         parts.expects.push(match expect.kind {
             1 => Expect::KeyOffset(key, expect.offset),
@@ -43,7 +43,7 @@ fn parts<'a>(c: &'a Caller, from: &raw::Intention) -> Result<Parts<'a>, Fail> {
         });
     }
     for step in c.array(from.steps, from.step_count)? {
-        let (key, meta) = (c.bytes(step.key)?, c.bytes(step.meta)?);
+        let (key, meta) = (c.short(step.key)?, c.short(step.meta)?);
         parts.steps.push(match step.operation {
             1 => TxnOp::Put {
                 key,
@@ -69,7 +69,7 @@ fn intention<'a>(
         let options = parts.options.as_ref();
         options.ok_or_else(|| Fail::of(ErrorCode::Internal))
     };
-    let key = c.bytes(from.key)?;
+    let key = c.short(from.key)?;
     let (code, args) = (c.bytes(from.code)?, c.bytes(from.args)?);
     let operation = match from.operation {
         1 => Operation::Put {
@@ -106,7 +106,7 @@ fn intention<'a>(
     };
     let mut intention = Intention::new(c.text(from.topic, "the topic")?, operation);
     intention.expect = &parts.expects;
-    intention.meta = c.bytes(from.meta)?;
+    intention.meta = c.short(from.meta)?;
     Ok(intention)
 }
 

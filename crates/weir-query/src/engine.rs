@@ -251,13 +251,12 @@ impl Query {
         Ok(())
     }
 
-    /// Looks at a page; nothing when no page is wanted any more.
-    pub(super) fn load(
-        &self,
-        id: SourceId,
-        page: PageIn,
-        scratch: &mut Items,
-    ) -> Result<Option<Load>, QueryError> {
+    /// Whether a page of so many bytes may come from a source now, whatever is in it: to be asked
+    /// before a page is copied.
+    ///
+    /// # Errors
+    /// Those of [`enqueue`](Self::enqueue) that need no look into the page.
+    pub fn admits(&self, id: SourceId, bytes: u64) -> Result<(), QueryError> {
         let source = self.source(id)?;
         if source.ended {
             return Err(QueryError::new(ErrorCode::SourceFinished).of(id, &source.name));
@@ -266,19 +265,34 @@ impl Query {
             return Err(error.clone());
         }
         if self.done {
-            return Ok(None);
+            return Ok(());
         }
-        let bytes = page.bytes.len() as u64;
         if bytes > self.budgets.page_bytes_max {
             let max = self.budgets.page_bytes_max;
             let error = QueryError::limit(ErrorCode::PageTooLarge, "bytes of a page", max, bytes);
             return Err(error.of(id, &source.name));
         }
-        let (max, found) = (self.budgets.buffer_bytes_max, self.account.bytes() + bytes);
+        let found = self.account.bytes().saturating_add(bytes);
+        let max = self.budgets.buffer_bytes_max;
         if found > max && !source.pages.is_empty() {
             let error = QueryError::limit(ErrorCode::OverBudget, "bytes of pages", max, found);
             return Err(error.of(id, &source.name));
         }
+        Ok(())
+    }
+
+    /// Looks at a page; nothing when no page is wanted any more.
+    pub(super) fn load(
+        &self,
+        id: SourceId,
+        page: PageIn,
+        scratch: &mut Items,
+    ) -> Result<Option<Load>, QueryError> {
+        self.admits(id, page.bytes.len() as u64)?;
+        if self.done {
+            return Ok(None);
+        }
+        let source = self.source(id)?;
         let loader = Loader {
             plan: &self.plan,
             source,

@@ -2,7 +2,10 @@
 
 use std::ptr::{null, null_mut, without_provenance_mut};
 
-use weir_capi::raw::{Error, Page, PageInfo, Query, QueryOptions, Slice, Weir};
+use weir_capi::raw::{
+    Error, Intention, Page, PageInfo, Param, PsycPacket, Query, QueryOptions, Slice, SourceOptions,
+    Verdict, Weir,
+};
 use weir_capi::*;
 
 use crate::kit::*;
@@ -110,6 +113,171 @@ fn lengths_beyond_any_memory_are_refused_unread() {
             weir_submit(store.store, null(), usize::MAX, null_mut(), null_mut(), e),
             BAD_LENGTH
         );
+        weir_query_free(query);
+    }
+}
+
+const PAGE_TOO_LARGE: i32 = -716;
+const SOURCE_FINISHED: i32 = -724;
+/// Flag of `weir_source_options`.
+const FIRST: u32 = 2;
+
+/// One byte that is said to be as many as no memory serves, in every place that takes a length.
+#[test]
+#[allow(clippy::too_many_lines, reason = "a list of places")]
+fn lengths_that_memory_cannot_serve_are_errors_everywhere() {
+    let byte = b'"';
+    let slice_of = |len: usize| Slice {
+        ptr: &raw const byte,
+        len,
+    };
+    let e = null_mut();
+    let store = Store::new();
+    for long in [1 << 62, 1 << 46, 1 << 33].map(slice_of) {
+        unsafe {
+            // Queries: the next page, sources, fields, keys.
+            let (query, source) = query("$.n");
+            let page = slice(b"[]");
+            let copy = weir_query_enqueue_copy(query, source, page, null(), long, 1, e);
+            assert_eq!(copy, BAD_LENGTH);
+            let loans = {
+                let mut loans = null_mut();
+                assert_eq!(weir_loans_new(&raw mut loans, e), OK);
+                loans
+            };
+            let loan = weir_capi::raw::Loan {
+                release: None,
+                user: null_mut(),
+                loans,
+                cookie: 7,
+            };
+            let loan = &raw const loan;
+            let lent = weir_query_enqueue_loan(query, source, page, null(), long, 1, loan, e);
+            assert_eq!(lent, BAD_LENGTH);
+            let (mut count, mut left) = (9, 9);
+            let (count, left) = (&raw mut count, &raw mut left);
+            let none = weir_loans_collect(loans, null_mut(), 0, count, left, e);
+            assert_eq!((none, *count, *left), (OK, 0, 0));
+            weir_loans_free(loans);
+            let mut buffer = null_mut();
+            assert_eq!(weir_buffer_new(8, &raw mut buffer, e), OK);
+            let given = weir_query_enqueue_buffer(query, source, buffer, 2, null(), long, 1, e);
+            assert_eq!(given, BAD_LENGTH);
+            weir_buffer_free(buffer);
+            let added = |set: &dyn Fn(&mut SourceOptions)| {
+                let mut options = sized!(SourceOptions);
+                set(&mut options);
+                let mut number = 0;
+                weir_query_source(query, &raw const options, &raw mut number, e)
+            };
+            assert_eq!(added(&|source| source.name = long), BAD_LENGTH);
+            assert_eq!(
+                added(&|source| (source.flags, source.first) = (FIRST, long)),
+                BAD_LENGTH
+            );
+            assert_eq!(added(&|source| source.tie = long), BAD_LENGTH);
+            assert_eq!(
+                added(&|source| (source.shape, source.member) = (1, long)),
+                BAD_LENGTH
+            );
+            let keys = [long];
+            assert_eq!(
+                added(&|source| (source.bound, source.bound_count) = (keys.as_ptr(), 1)),
+                BAD_LENGTH
+            );
+            let param = Param {
+                name: slice(b"n"),
+                value: long,
+            };
+            assert_eq!(
+                added(&|source| (source.meta, source.meta_count) = (&raw const param, 1)),
+                BAD_LENGTH
+            );
+            assert_eq!(
+                weir_query_watermark(query, source, keys.as_ptr(), 1, e),
+                BAD_LENGTH
+            );
+            let opened = |set: &dyn Fn(&mut QueryOptions)| {
+                let mut options = sized!(QueryOptions);
+                set(&mut options);
+                let mut other = null_mut();
+                weir_query_open(&raw const options, &raw mut other, e)
+            };
+            assert_eq!(opened(&|query| query.r#where = long), BAD_LENGTH);
+            assert_eq!(opened(&|query| query.order = long), BAD_LENGTH);
+            assert_eq!(opened(&|query| query.token = long), BAD_LENGTH);
+            assert_eq!(
+                opened(&|query| (query.params, query.param_count) = (&raw const param, 1)),
+                BAD_LENGTH
+            );
+            weir_query_free(query);
+            // Stores.
+            let mut other = null_mut();
+            assert_eq!(weir_open(long, null(), &raw mut other, e), BAD_LENGTH);
+            assert_eq!(weir_connect(long, null(), &raw mut other, e), BAD_LENGTH);
+            assert_eq!(
+                weir_topic_ensure(store.store, long, null(), null_mut(), e),
+                BAD_LENGTH
+            );
+            let (topic, mut page) = (slice(b"t"), null_mut());
+            let out = &raw mut page;
+            assert_eq!(weir_get(store.store, topic, long, out, e), BAD_LENGTH);
+            assert_eq!(
+                weir_scan(store.store, topic, long, NOTHING, 0, 0, out, e),
+                BAD_LENGTH
+            );
+            assert_eq!(
+                weir_scan(store.store, topic, NOTHING, long, 0, 1, out, e),
+                BAD_LENGTH
+            );
+            let mut session = null_mut();
+            assert_eq!(
+                weir_session_open(store.store, long, &raw mut session, e),
+                BAD_LENGTH
+            );
+            let submitted = |operation: u32, set: &dyn Fn(&mut Intention)| {
+                let mut intention = sized!(Intention);
+                (intention.operation, intention.topic) = (operation, topic);
+                set(&mut intention);
+                let mut verdict = zero::<Verdict>();
+                let (given, told) = (&raw const intention, &raw mut verdict);
+                weir_submit(store.store, given, 1, told, null_mut(), e)
+            };
+            assert_eq!(submitted(1, &|put| put.value = long), BAD_LENGTH);
+            assert_eq!(submitted(1, &|put| put.key = long), BAD_LENGTH);
+            assert_eq!(submitted(1, &|put| put.meta = long), BAD_LENGTH);
+            assert_eq!(submitted(2, &|delete| delete.key = long), BAD_LENGTH);
+            assert_eq!(submitted(4, &|create| create.code = long), BAD_LENGTH);
+            assert_eq!(submitted(7, &|replace| replace.args = long), BAD_LENGTH);
+            // Packets.
+            let mut packet = sized!(PsycPacket);
+            packet.data = long;
+            assert_eq!(weir_psyc_render(&raw const packet, out, e), BAD_LENGTH);
+            packet.data = NOTHING;
+            packet.method = long;
+            assert_eq!(weir_psyc_render(&raw const packet, out, e), BAD_LENGTH);
+            // Memory.
+            let mut buffer = null_mut();
+            assert_eq!(weir_buffer_new(1 << 62, &raw mut buffer, e), BAD_LENGTH);
+        }
+    }
+}
+
+#[test]
+fn a_page_that_is_too_large_is_refused_before_it_is_copied() {
+    let byte = 0_u8;
+    let page = Slice {
+        ptr: &raw const byte,
+        len: 3 << 29,
+    };
+    unsafe {
+        let (query, source) = query("");
+        let copied = weir_query_enqueue_copy(query, source, page, null(), NOTHING, 0, null_mut());
+        assert_eq!(copied, PAGE_TOO_LARGE);
+        // And of a source that takes none.
+        assert_eq!(weir_query_finish(query, source, null_mut()), OK);
+        let copied = weir_query_enqueue_copy(query, source, page, null(), NOTHING, 0, null_mut());
+        assert_eq!(copied, SOURCE_FINISHED);
         weir_query_free(query);
     }
 }
