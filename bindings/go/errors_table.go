@@ -208,6 +208,8 @@ const (
 	ErrDistinctBudget Code = 728
 	// ErrSplitLoop: A source was split too often in a row without giving a page.
 	ErrSplitLoop Code = 729
+	// ErrSourcesOwed: The resume token is of more sources than were added, and these have rows left.
+	ErrSourcesOwed Code = 730
 	// ErrInternal: Weir made a mistake; an assertion of its own did not hold.
 	ErrInternal Code = 901
 )
@@ -927,6 +929,13 @@ var table = map[Code]row{
 		advice:   "Look at the service that answers with splits.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
+	},
+	ErrSourcesOwed: {
+		name:     "SOURCES_OWED",
+		sentence: "The resume token is of more sources than were added, and these have rows left.",
+		advice:   "Add the sources that are named, or say of each that is gone for good that it is abandoned.",
+		fault:    FaultCaller,
+		retry:    RetryAfter,
 	},
 	ErrInternal: {
 		name:     "INTERNAL",

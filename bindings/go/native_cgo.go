@@ -21,6 +21,8 @@ package weir
 #cgo nocallback weir_query_enqueue_buffer
 #cgo noescape weir_query_finish
 #cgo nocallback weir_query_finish
+#cgo noescape weir_query_abandon
+#cgo nocallback weir_query_abandon
 #cgo noescape weir_query_replace
 #cgo nocallback weir_query_replace
 #cgo noescape weir_query_watermark
@@ -390,6 +392,14 @@ func nativeQueryEnqueueBuffer(query queryHandle, source uint32, buffer bufferHan
 func nativeQueryFinish(query queryHandle, source uint32) error {
 	var said C.weir_error
 	return fine(C.weir_query_finish(query, C.uint32_t(source), &said), &said)
+}
+
+func nativeQueryAbandon(query queryHandle, name string) error {
+	var pin pinned
+	defer pin.Unpin()
+	slices, _ := pin.texts([]string{name})
+	var said C.weir_error
+	return fine(C.weir_query_abandon(query, *slices, &said), &said)
 }
 
 func nativeQueryReplace(query queryHandle, source uint32, parts []SourceOptions) ([]uint32, error) {

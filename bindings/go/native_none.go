@@ -54,6 +54,8 @@ func nativeQueryEnqueueBuffer(queryHandle, uint32, bufferHandle, int, []byte) er
 
 func nativeQueryFinish(queryHandle, uint32) error { return errNoCgo }
 
+func nativeQueryAbandon(queryHandle, string) error { return errNoCgo }
+
 func nativeQueryReplace(queryHandle, uint32, []SourceOptions) ([]uint32, error) { return nil, errNoCgo }
 
 func nativeQueryWatermark(queryHandle, uint32, []string) error { return errNoCgo }

@@ -115,6 +115,14 @@ func (q *Query) Token() ([]byte, error) {
 	return nativeQueryText(q.handle, textToken)
 }
 
+// Abandon says that a source of the run that [QueryOptions.Token] is of is gone for good: the rows it
+// had left do not come. Without this, and without the source, Next fails with [ErrSourcesOwed], which
+// is not final.
+func (q *Query) Abandon(name string) error {
+	defer runtime.KeepAlive(q)
+	return nativeQueryAbandon(q.handle, name)
+}
+
 // Explain says what the query will do, for people.
 func (q *Query) Explain() (string, error) {
 	defer runtime.KeepAlive(q)

@@ -75,6 +75,8 @@ func (w *queries) command(word, rest string) error {
 		needs, err := w.query.Needs()
 		w.needs(needs)
 		return err
+	case "abandon":
+		return w.query.Abandon(rest)
 	case "explain":
 		text, err := w.query.Explain()
 		w.out.WriteString(text)

@@ -476,6 +476,11 @@ export class Query {
   /** The same, scanned beside the event loop. */
   enqueueLarge(source: Source | number, page: Data, next?: string | Uint8Array | null): Promise<void>
   finish(source: Source | number): void
+  /**
+   * Says that a source of the run that `token` is of is gone for good: the rows it had left do not
+   * come. Without this, and without the source, `next` fails with SOURCES_OWED, which is not final.
+   */
+  abandon(name: string | Uint8Array): void
   watermark(source: Source | number, ...keys: JsonScalar[]): void
   replace(source: Source | number, parts: SourceOptions[]): Source[]
   next(bounds?: Bounds): QueryStep

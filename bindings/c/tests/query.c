@@ -524,6 +524,8 @@ void query_run(world *in, char *line, text *out)
         result = weir_query_needs(in->query, &page, &error);
         if (result == WEIR_NEED)
             page_out(in, result, page, out);
+    } else if (!strcmp(verb, "abandon")) {
+        result = weir_query_abandon(in->query, slice(line), &error);
     } else if (!strcmp(verb, "explain")) {
         result = weir_query_explain(in->query, &page, &error);
         if (result == WEIR_OK) {

@@ -105,6 +105,9 @@ class Query {
     call(() => this.#inner.finish(number(given)))
     this.#handed++
   }
+  abandon(name) {
+    call(() => this.#inner.abandon(bytes(name, 'name')))
+  }
   watermark(given, ...keys) {
     call(() => this.#inner.watermark(number(given), keys.map((key) => JSON.stringify(key))))
     this.#handed++

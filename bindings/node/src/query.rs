@@ -381,6 +381,12 @@ impl Query {
         })?)
     }
 
+    /// Says that a source of the run that the token is of is gone for good.
+    #[napi]
+    pub fn abandon(&self, name: Uint8Array) -> napi::Result<()> {
+        Ok(with(&self.query, |query| Ok(query.abandon(&name)?))?)
+    }
+
     /// Promises that nothing below these keys comes; JSON scalars.
     #[napi]
     pub fn watermark(&self, source: u32, keys: Vec<String>) -> napi::Result<()> {

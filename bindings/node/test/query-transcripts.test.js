@@ -126,6 +126,9 @@ class World {
   finish(rest) {
     this.query.finish(this.at(rest))
   }
+  abandon(rest) {
+    this.query.abandon(rest)
+  }
   watermark(rest) {
     const [name, ...keys] = rest.split(' ')
     this.query.watermark(this.at(name), ...keys.map((key) => JSON.parse(key)))

@@ -335,6 +335,13 @@ impl Query {
         Ok(self.hand(|query| Ok(query.finish(id)?))?)
     }
 
+    /// Says that a source of the run that the token is of is gone for good: the rows it had left do
+    /// not come. Without this, and without the source, `next` raises QueryError SOURCES_OWED, which
+    /// is not final.
+    fn abandon(&self, name: Data) -> PyResult<()> {
+        Ok(self.with(|query| Ok(query.abandon(name.as_ref())?))?)
+    }
+
     /// Promises that nothing below these order keys will come from a source.
     #[pyo3(signature = (source, *keys))]
     fn watermark(&self, source: AnySource<'_>, keys: Vec<Bound<'_, PyAny>>) -> PyResult<()> {

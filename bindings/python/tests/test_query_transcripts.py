@@ -153,6 +153,9 @@ class World:
     def do_finish(self, rest: str) -> None:
         self.open_query.finish(self.source(rest))
 
+    def do_abandon(self, rest: str) -> None:
+        self.open_query.abandon(rest)
+
     def do_watermark(self, rest: str) -> None:
         name, *keys = rest.split(" ")
         self.open_query.watermark(self.source(name), *(json.loads(key) for key in keys))

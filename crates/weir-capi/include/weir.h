@@ -43,7 +43,7 @@ extern "C" {
 #endif
 
 /* Version of this interface: major << 16 | minor. Minor versions only add. */
-#define WEIR_ABI_VERSION 0x00000002u
+#define WEIR_ABI_VERSION 0x00000003u
 
 #if defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
 _Static_assert(sizeof(void *) == 8, "weir.h is for targets with 64-bit pointers");
@@ -734,6 +734,10 @@ int32_t weir_query_enqueue_buffer(weir_query *query, uint32_t source, weir_buffe
                                   weir_error *error);
 /* The source had its last page. */
 int32_t weir_query_finish(weir_query *query, uint32_t source, weir_error *error);
+/* Of a query that goes on from a token: the source of this name is gone for good, and what it had left
+ * does not come. Without this, and without the source, weir_query_next fails with SOURCES_OWED, which
+ * is not final. */
+int32_t weir_query_abandon(weir_query *query, weir_slice name, weir_error *error);
 /* Puts parts in the place of a source, which may be none. `sources` gets their numbers. `parts` steps as
  * an array of weir_intention does. */
 int32_t weir_query_replace(weir_query *query, uint32_t source, const weir_source_options *parts,

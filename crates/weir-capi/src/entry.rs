@@ -269,6 +269,8 @@ calls! {
     fn weir_query_enqueue_buffer(query: *mut Query, source: u32, buffer: *mut Buffer, len: usize, frames: *const Frames, next: Slice, has_next: u32) = enqueue_buffer;
     /// Ends a source.
     fn weir_query_finish(query: *mut Query, source: u32) = query::finish;
+    /// Gives up a source of the run before.
+    fn weir_query_abandon(query: *mut Query, name: Slice) = query::abandon;
     /// Puts parts in the place of a source.
     fn weir_query_replace(query: *mut Query, source: u32, parts: *const SourceOptions, count: usize, sources: *mut u32) = query::replace;
     /// A promise of a source.

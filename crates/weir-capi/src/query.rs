@@ -376,6 +376,13 @@ pub(crate) fn finish(_: &Caller, query: *mut raw::Query, source: u32) -> Result<
     })
 }
 
+pub(crate) fn abandon(c: &Caller, query: *mut raw::Query, name: raw::Slice) -> Result<Kind, Fail> {
+    with(query, |engine| {
+        engine.abandon(c.short(name)?)?;
+        Ok(Kind::Ok)
+    })
+}
+
 pub(crate) fn replace(
     c: &Caller,
     query: *mut raw::Query,

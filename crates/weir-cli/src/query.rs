@@ -128,6 +128,14 @@ pub(crate) struct QueryArgs {
     /// Go on behind what this file says, and note in it how far it came
     #[arg(long, value_name = "FILE", conflicts_with = "follow")]
     checkpoint: Option<PathBuf>,
+    /// Go on without this file of the first run, and without the rows it had left
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "checkpoint",
+        conflicts_with = "from"
+    )]
+    abandon: Vec<PathBuf>,
     /// Without an order: one source after the other, in turn, or as they come
     #[arg(long, value_enum, value_name = "MODE", hide_short_help = true)]
     mode: Option<Mode>,

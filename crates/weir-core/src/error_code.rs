@@ -261,13 +261,15 @@ pub enum ErrorCode {
     DistinctBudget = 728,
     /// A source was split too often in a row without giving a page.
     SplitLoop = 729,
+    /// The resume token is of more sources than were added, and these have rows left.
+    SourcesOwed = 730,
     /// Weir made a mistake; an assertion of its own did not hold.
     Internal = 901,
 }
 
 impl ErrorCode {
     /// All codes, by ascending number.
-    pub const ALL: [Self; 103] = [
+    pub const ALL: [Self; 104] = [
         Self::TopicExists,
         Self::TopicAbsent,
         Self::Rejected,
@@ -370,6 +372,7 @@ impl ErrorCode {
         Self::GroupBudget,
         Self::DistinctBudget,
         Self::SplitLoop,
+        Self::SourcesOwed,
         Self::Internal,
     ];
 
@@ -484,6 +487,7 @@ impl ErrorCode {
             727 => Some(Self::GroupBudget),
             728 => Some(Self::DistinctBudget),
             729 => Some(Self::SplitLoop),
+            730 => Some(Self::SourcesOwed),
             901 => Some(Self::Internal),
             _ => None,
         }
@@ -595,6 +599,7 @@ impl ErrorCode {
             Self::GroupBudget => "GROUP_BUDGET",
             Self::DistinctBudget => "DISTINCT_BUDGET",
             Self::SplitLoop => "SPLIT_LOOP",
+            Self::SourcesOwed => "SOURCES_OWED",
             Self::Internal => "INTERNAL",
         }
     }
@@ -745,6 +750,9 @@ impl ErrorCode {
             Self::GroupBudget => "There are more groups than the budget allows.",
             Self::DistinctBudget => "There are more distinct values than the budget allows.",
             Self::SplitLoop => "A source was split too often in a row without giving a page.",
+            Self::SourcesOwed => {
+                "The resume token is of more sources than were added, and these have rows left."
+            }
             Self::Internal => "Weir made a mistake; an assertion of its own did not hold.",
         }
     }
@@ -905,6 +913,9 @@ impl ErrorCode {
             Self::GroupBudget => "Order by what is grouped by, filter, or raise the budget.",
             Self::DistinctBudget => "Order by the selected value, filter, or raise the budget.",
             Self::SplitLoop => "Look at the service that answers with splits.",
+            Self::SourcesOwed => {
+                "Add the sources that are named, or say of each that is gone for good that it is abandoned."
+            }
             Self::Internal => "Report it with the text of the message.",
         }
     }
@@ -1015,6 +1026,7 @@ impl ErrorCode {
             Self::GroupBudget => "_failure_budget_group",
             Self::DistinctBudget => "_failure_budget_distinct",
             Self::SplitLoop => "_failure_source_split",
+            Self::SourcesOwed => "_error_sources_owed",
             Self::Internal => "_failure_internal",
         }
     }
@@ -1124,7 +1136,8 @@ impl ErrorCode {
             | Self::SortBudget
             | Self::GroupBudget
             | Self::DistinctBudget
-            | Self::SplitLoop => Class::Query,
+            | Self::SplitLoop
+            | Self::SourcesOwed => Class::Query,
             Self::Internal => Class::Internal,
         }
     }
@@ -1210,7 +1223,8 @@ impl ErrorCode {
             | Self::SortBudget
             | Self::GroupBudget
             | Self::DistinctBudget
-            | Self::SplitLoop => Fault::Caller,
+            | Self::SplitLoop
+            | Self::SourcesOwed => Fault::Caller,
             Self::Quarantined
             | Self::Diverged
             | Self::Panic
@@ -1341,7 +1355,8 @@ impl ErrorCode {
             | Self::Unreachable
             | Self::AddressTaken
             | Self::TooManyHandles
-            | Self::OverBudget => Retry::After,
+            | Self::OverBudget
+            | Self::SourcesOwed => Retry::After,
             Self::Indeterminate | Self::Deadline | Self::Cancelled | Self::HandleBusy => Retry::Yes,
         }
     }
@@ -1363,7 +1378,8 @@ impl ErrorCode {
             | Self::NoToken
             | Self::SourceNotSorted
             | Self::SourceFinished
-            | Self::SplitLoop => 409,
+            | Self::SplitLoop
+            | Self::SourcesOwed => 409,
             Self::TopicAbsent
             | Self::GroupAbsent
             | Self::NoTopic
@@ -1527,7 +1543,8 @@ impl ErrorCode {
             | Self::NoParam
             | Self::TokenMismatch
             | Self::TokenCorrupt
-            | Self::UnknownSource => 2,
+            | Self::UnknownSource
+            | Self::SourcesOwed => 2,
             Self::Diverged
             | Self::NullPointer
             | Self::Misaligned
@@ -1620,7 +1637,8 @@ impl ErrorCode {
             | Self::NoParam
             | Self::TokenMismatch
             | Self::TokenCorrupt
-            | Self::UnknownSource => 2,
+            | Self::UnknownSource
+            | Self::SourcesOwed => 2,
             Self::Locked | Self::AddressTaken => 75,
             Self::Damaged
             | Self::NotUtf8

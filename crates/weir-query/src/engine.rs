@@ -332,11 +332,17 @@ impl Query {
     /// that can be decided is handed out first, also before an error.
     ///
     /// # Errors
-    /// Final: each further call repeats it. Result pages that were handed out
+    /// `SOURCES_OWED` of a run that goes on from a token, until each source that
+    /// has rows left was added or [abandoned](Self::abandon). All others are
+    /// final: each further call repeats them. Result pages that were handed out
     /// stay valid.
     pub fn next(&mut self, bounds: Bounds) -> Result<Step, QueryError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
+        }
+        let begins = self.mode.is_none() && !self.done && self.stages.limit != Some(0);
+        if begins && self.owed().next().is_some() {
+            return Err(QueryError::new(ErrorCode::SourcesOwed).naming(self.owed()));
         }
         let step = match self.fault.take() {
             Some(fault) => Err(fault),

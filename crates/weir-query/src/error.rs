@@ -47,6 +47,8 @@ pub(crate) enum Detail {
     Expected(&'static str),
     /// A name or a value that was given.
     Given(&'static str, Box<str>),
+    /// Names of sources.
+    Names(Vec<Box<str>>),
     /// More than a limit allows.
     Limit {
         what: &'static str,
@@ -55,6 +57,8 @@ pub(crate) enum Detail {
     },
 }
 
+/// Names that the text of an error lists.
+const NAMES_SHOWN_MAX: usize = 16;
 /// Why an item is `TOO_COMPLEX`.
 const FILTER_STEPS: &str = "the filter takes more steps in the item than its size allows";
 
@@ -109,6 +113,12 @@ impl QueryError {
 
     pub(crate) fn given(mut self, what: &'static str, value: &str) -> Self {
         self.detail = Detail::Given(what, value.into());
+        self
+    }
+
+    pub(crate) fn naming<'a>(mut self, names: impl Iterator<Item = &'a [u8]>) -> Self {
+        let names = names.map(|name| String::from_utf8_lossy(name).into());
+        self.detail = Detail::Names(names.collect());
         self
     }
 
@@ -178,6 +188,15 @@ impl QueryError {
             Detail::Text(what) => format!("{sentence}: {what}"),
             Detail::Expected(what) => format!("{sentence}: expected {what}"),
             Detail::Given(what, value) => format!("{sentence}: {what} `{value}`"),
+            Detail::Names(names) => {
+                let shown = names.iter().take(NAMES_SHOWN_MAX);
+                let shown: Vec<&str> = shown.map(|name| &**name).collect();
+                let more = match names.len() - shown.len() {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                format!("{sentence}: {}{more}", shown.join(", "))
+            }
             Detail::Limit { what, max, found } => {
                 format!("{sentence}: {found} {what}, at most {max}")
             }

@@ -61,7 +61,7 @@ impl Query {
             };
         }
         let known = self.resumed.iter().flat_map(|token| &token.sources);
-        let known = known.filter_map(|mark| mark.seat.as_ref());
+        let known = known.map(|mark| &mark.seat);
         let highest = seats.clone().chain(known).map(|seat| seat.ordinal).max();
         let behind = highest.map_or(0, |highest| highest.saturating_add(1));
         let ordinal = options.ordinal.unwrap_or(behind);

@@ -34,10 +34,6 @@ impl Query {
         }
         query.stages.offset = token.offset;
         query.stages.limit = token.limit;
-        // Without turns, sources that are over say where to go on.
-        if token.first && token.mode == Mode::RoundRobin as u8 {
-            query.flow.turn = usize::try_from(token.turn).unwrap_or(0);
-        }
         query.flow.results = token.results;
         if let Some(distinct) = &mut query.stages.distinct {
             distinct.last = token.distinct;
@@ -148,7 +144,7 @@ impl Query {
         for source in &self.sources {
             token.sources.push(Mark {
                 name: source.name.clone(),
-                seat: Some(source.seat.clone()),
+                seat: source.seat.clone(),
                 at: match mode {
                     Mode::Sort => Self::beginning(source),
                     _ => self.mark(source, &token.boundary),
@@ -159,8 +155,8 @@ impl Query {
         for mark in self.resumed.iter().flat_map(|token| &token.sources) {
             if token.sources.iter().all(|known| known.name != mark.name) {
                 let mut mark = mark.clone();
-                if let (Some(seat), At::Place { equal, .. }) = (&mark.seat, &mut mark.at) {
-                    *equal = self.still_at(seat, *equal, &token.boundary);
+                if let At::Place { equal, .. } = &mut mark.at {
+                    *equal = self.still_at(&mark.seat, *equal, &token.boundary);
                 }
                 token.sources.push(mark);
             }
@@ -321,12 +317,12 @@ impl Query {
     /// Gives the turn to the source that had it, or the one behind where that
     /// would be.
     pub(super) fn restore_turn(&mut self) {
-        let Some(token) = self.resumed.as_ref().filter(|token| !token.first) else {
+        let Some(token) = &self.resumed else {
             return;
         };
         let at = usize::try_from(token.turn).unwrap_or(usize::MAX);
-        let seat = token.sources.get(at).and_then(|mark| mark.seat.as_ref());
-        if let Some(seat) = seat.filter(|_| token.mode == Mode::RoundRobin as u8) {
+        let mark = token.sources.get(at);
+        if let Some(Mark { seat, .. }) = mark.filter(|_| token.mode == Mode::RoundRobin as u8) {
             let before = |at: &u32| {
                 let source = self.sources.get(*at as usize);
                 source.is_some_and(|source| source.seat < *seat)
@@ -335,20 +331,56 @@ impl Query {
         }
     }
 
-    /// Names of the sources of the run that the token is of. Nothing without one;
-    /// in early versions that of a sort does not know them.
+    /// Names of the sources of the run that the token is of. Nothing without one.
     #[must_use]
     pub fn sources_before(&self) -> Option<impl Iterator<Item = &[u8]>> {
-        let token = self.resumed.as_ref();
-        let token = token.filter(|token| token.mode != Mode::Sort as u8 || token.names_sorted)?;
+        let token = self.resumed.as_ref()?;
         Some(token.sources.iter().map(|mark| &*mark.name))
+    }
+
+    /// Names of sources that have rows left in the token, and are not there.
+    pub(super) fn owed(&self) -> impl Iterator<Item = &[u8]> {
+        let marks = self.resumed.iter().flat_map(|token| &token.sources);
+        let left = marks.filter(|mark| mark.at != At::Over);
+        left.map(|mark| &*mark.name)
+            .filter(|name| !self.has_source(name))
+    }
+
+    fn has_source(&self, name: &[u8]) -> bool {
+        self.sources.iter().any(|source| *source.name == *name)
+    }
+
+    /// Says that a source of the run that the token is of is gone for good: what
+    /// it has left does not come, in this run and in those that go on from it.
+    ///
+    /// # Errors
+    /// `BAD_OPTION` if the token knows no such source, or it was added; of a sort,
+    /// which begins again and counts what it handed out of all sources together.
+    pub fn abandon(&mut self, name: &[u8]) -> Result<(), QueryError> {
+        let bad = |what| QueryError::new(ErrorCode::BadOption).because(what);
+        if self.has_source(name) {
+            return Err(bad(
+                "a source that was added cannot be abandoned; finish it",
+            ));
+        }
+        if self.forced == Some(Mode::Sort) {
+            return Err(bad(
+                "a sort cannot go on without one of its sources; begin it again",
+            ));
+        }
+        let marks = self.resumed.iter_mut().flat_map(|token| &mut token.sources);
+        let mut known = marks.filter(|mark| *mark.name == *name);
+        let mark = known.next();
+        let mark = mark.ok_or_else(|| bad("the token knows no source of the name"))?;
+        mark.at = At::Over;
+        Ok(())
     }
 
     /// Where a source was in the run that the token is of.
     pub(super) fn seat_before(&self, name: &[u8]) -> Option<&Seat> {
         let token = self.resumed.as_ref()?;
         let mark = token.sources.iter().find(|mark| *mark.name == *name);
-        mark.and_then(|mark| mark.seat.as_ref())
+        mark.map(|mark| &mark.seat)
     }
 }
 

@@ -2,7 +2,7 @@
 //! (`docs/formats/query-token.md`).
 //!
 //! ```text
-//! version      u8, 3; 1 and 2 are read too
+//! version      u8, 4
 //! fingerprint  16 bytes: hashes of the query
 //! body         below, in this order; numbers as LEB128
 //! checksum     8 bytes: XXH3-64, seed 5, of all before
@@ -10,7 +10,7 @@
 //!
 //! Nothing of a payload is in it but order keys, ties, and the values that
 //! aggregates have so far. What must never happen here: a panic or an
-//! allocation that the bytes ask for; reading a newer version as an older one.
+//! allocation that the bytes ask for; reading another version as this one.
 
 use bytes::Bytes;
 
@@ -27,12 +27,7 @@ use weir_core::error_code::ErrorCode;
 pub const TOKEN_BYTES_MAX: usize = 64 << 10;
 /// Most bytes of one key in a token.
 pub const TOKEN_KEY_BYTES_MAX: usize = 4 << 10;
-const VERSION: u8 = 3;
-/// The first one: sources by their position, parts not told apart.
-const FIRST: u8 = 1;
-/// Then equal items were counted in a run, not in the page at hand; a sort did
-/// not know its sources.
-const SECOND: u8 = 2;
+const VERSION: u8 = 4;
 const HEAD: usize = 17;
 
 /// Where a source stands.
@@ -58,18 +53,13 @@ pub(crate) enum At {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) name: Box<[u8]>,
-    /// Nothing in the first version.
-    pub(crate) seat: Option<Seat>,
+    pub(crate) seat: Seat,
     pub(crate) at: At,
 }
 
 /// What a token says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Token {
-    /// Of the first version: turns are positions, and seats are not known.
-    pub(crate) first: bool,
-    /// Whether it knows the sources of a sort.
-    pub(crate) names_sorted: bool,
     /// Number of the mode.
     pub(crate) mode: u8,
     /// Results handed out, for a query that has to sort again.
@@ -141,10 +131,7 @@ impl Token {
         put_varint(&mut out, self.sources.len() as u64);
         for source in &self.sources {
             put_bytes(&mut out, &source.name);
-            out.push(u8::from(source.seat.is_some()));
-            if let Some(seat) = &source.seat {
-                put_seat(&mut out, seat);
-            }
+            put_seat(&mut out, &source.seat);
             match &source.at {
                 At::Over => out.push(0),
                 At::Boundary => out.push(1),
@@ -195,7 +182,7 @@ impl Token {
             return Err(corrupt("its checksum is wrong"));
         }
         let version = body.first().copied().unwrap_or(0);
-        if !(FIRST..=VERSION).contains(&version) {
+        if version != VERSION {
             return Err(corrupt("its version is not known"));
         }
         let head = body.get(1..HEAD).unwrap_or_default();
@@ -204,17 +191,15 @@ impl Token {
             return Err(QueryError::new(ErrorCode::TokenMismatch));
         }
         let mut reader = Reader::behind(body, HEAD);
-        let token = Self::read(&mut reader, version).map_err(|Short| corrupt("it ends early"))?;
+        let token = Self::read(&mut reader).map_err(|Short| corrupt("it ends early"))?;
         if !reader.is_empty() {
             return Err(corrupt("something follows its end"));
         }
         Ok(token)
     }
 
-    fn read(from: &mut Reader<'_>, version: u8) -> Result<Self, Short> {
+    fn read(from: &mut Reader<'_>) -> Result<Self, Short> {
         let mut token = Self {
-            first: version == FIRST,
-            names_sorted: version > SECOND,
             mode: from.u8()?,
             results: from.varint()?,
             offset: from.varint()?,
@@ -228,16 +213,12 @@ impl Token {
         let print = u128::from_le_bytes(from.array()?);
         token.distinct = some.then_some(print);
         for _ in 0..from.varint()? {
-            token.boundary.push(boundary(from, version)?);
+            token.boundary.push(boundary(from)?);
         }
         token.fold = from.bytes()?.to_vec();
         for _ in 0..from.varint()? {
             let name = from.bytes()?.into();
-            let seat = if version > FIRST && from.u8()? != 0 {
-                Some(seat(from, version)?)
-            } else {
-                None
-            };
+            let seat = seat(from)?;
             let at = match from.u8()? {
                 0 => At::Over,
                 1 => At::Boundary,
@@ -246,7 +227,6 @@ impl Token {
                     let (left, equal) = match kind {
                         6 | 7 => (Some(from.varint()?), 0),
                         8 | 9 => (None, from.varint()?),
-                        _ if version <= SECOND => (None, token.at_most(skip, seat.as_ref())),
                         _ => (None, 0),
                     };
                     let asked = from.bytes()?;
@@ -269,15 +249,6 @@ impl Token {
         }
         Ok(token)
     }
-
-    /// The most items at the boundary that there can be among these of a source.
-    fn at_most(&self, skip: u32, seat: Option<&Seat>) -> u64 {
-        let boundary = match seat {
-            Some(seat) => Boundary::innermost(&self.boundary, seat),
-            None => self.boundary.first(),
-        };
-        boundary.map_or(0, |boundary| boundary.equal.min(u64::from(skip)))
-    }
 }
 
 fn put_seat(out: &mut Vec<u8>, seat: &Seat) {
@@ -288,20 +259,18 @@ fn put_seat(out: &mut Vec<u8>, seat: &Seat) {
     }
 }
 
-fn seat(from: &mut Reader<'_>, version: u8) -> Result<Seat, Short> {
+fn seat(from: &mut Reader<'_>) -> Result<Seat, Short> {
     let mut seat = Seat::whole(from.varint()?);
-    if version > FIRST {
-        for _ in 0..from.varint()? {
-            let number = u32::try_from(from.varint()?).map_err(|_| Short)?;
-            seat.part.push(number);
-        }
+    for _ in 0..from.varint()? {
+        let number = u32::try_from(from.varint()?).map_err(|_| Short)?;
+        seat.part.push(number);
     }
     Ok(seat)
 }
 
-fn boundary(from: &mut Reader<'_>, version: u8) -> Result<Boundary, Short> {
-    let (seat, equal) = (seat(from, version)?, from.varint()?);
-    let alone = version > SECOND && from.u8()? != 0;
+fn boundary(from: &mut Reader<'_>) -> Result<Boundary, Short> {
+    let (seat, equal) = (seat(from)?, from.varint()?);
+    let alone = from.u8()? != 0;
     let mut keys = Vec::new();
     for _ in 0..from.varint()? {
         keys.push(key(from)?);
@@ -360,13 +329,11 @@ mod tests {
     fn token() -> Token {
         let mark = |name: &str, at: At| Mark {
             name: name.as_bytes().into(),
-            seat: (name != "over").then(|| Seat::whole(name.len() as u64).below(1)),
+            seat: Seat::whole(name.len() as u64).below(1),
             at,
         };
         let asked = Some(Bytes::from_static(b"page 7"));
         Token {
-            first: false,
-            names_sorted: true,
             mode: 3,
             results: 300,
             offset: 1,
@@ -445,67 +412,20 @@ mod tests {
         assert_eq!(error.code(), ErrorCode::TokenMismatch);
     }
 
-    /// As the first version wrote it: no parts, turns by position.
+    /// Tokens of other versions, older ones too, are refused as a whole.
     #[test]
-    fn a_token_of_the_first_version_is_read() {
+    fn a_token_of_another_version_is_refused() {
         let plan = plan("$.a");
-        let mut bytes = vec![1];
-        bytes.extend(plan.fingerprint.map(u64::to_le_bytes).concat());
-        // Mode, results, offset, limit, turn, distinct.
-        bytes.extend([3, 5, 0, 0, 0, 1, 0]);
-        bytes.extend([0; 16]);
-        // A boundary: ordinal, count, a key, no tie; no group.
-        bytes.extend([1, 7, 2, 1]);
-        bytes.extend(key("\"k\"").reduced.to_bytes());
-        bytes.extend([0, 0, 0, 0]);
-        // Three sources: over, by the boundary, in a page.
-        bytes.extend([3, 1, b'a', 0, 1, b'b', 1, 1, b'c', 3, 4, 1, b'x']);
-        let sum = weir_core::digest::hash(5, &bytes);
-        bytes.extend(sum.to_le_bytes());
-        let token = Token::decode(&bytes, &plan).unwrap();
-        assert_eq!((token.turn, token.first), (1, true));
-        assert_eq!(token.boundary[0].seat, Seat::whole(7));
-        let asked = Some(Bytes::from_static(b"x"));
-        let place = At::Place {
-            asked,
-            skip: 4,
-            // No more than the boundary counts.
-            equal: 2,
-            left: None,
-        };
-        let at: Vec<At> = token.sources.into_iter().map(|mark| mark.at).collect();
-        assert_eq!(at, [At::Over, At::Boundary, place]);
-    }
-
-    /// As the second version wrote it: equal items of a page not told from those
-    /// before it. There are no more than were handed out of it.
-    #[test]
-    fn a_token_of_the_second_version_is_read() {
-        let plan = plan("$.a");
-        let mut bytes = vec![2];
-        bytes.extend(plan.fingerprint.map(u64::to_le_bytes).concat());
-        bytes.extend([3, 5, 0, 0, 0, 0, 0]);
-        bytes.extend([0; 16]);
-        // A boundary: a part, count, a key, no tie; no group.
-        bytes.extend([1, 7, 1, 2, 9, 1]);
-        bytes.extend(key("\"k\"").reduced.to_bytes());
-        bytes.extend([0, 0, 0, 0]);
-        // Two sources in a page: that of the boundary, and another one.
-        bytes.extend([2, 1, b'a', 1, 7, 1, 2, 3, 4, 1, b'x']);
-        bytes.extend([1, b'b', 1, 7, 1, 3, 3, 4, 1, b'x']);
-        let sum = weir_core::digest::hash(5, &bytes);
-        bytes.extend(sum.to_le_bytes());
-        let token = Token::decode(&bytes, &plan).unwrap();
-        assert_eq!(token.boundary[0].seat, Seat::whole(7).below(2));
-        assert!(!token.boundary[0].alone && !token.names_sorted);
-        let place = |equal| At::Place {
-            asked: Some(Bytes::from_static(b"x")),
-            skip: 4,
-            equal,
-            left: None,
-        };
-        let at: Vec<At> = token.sources.into_iter().map(|mark| mark.at).collect();
-        assert_eq!(at, [place(4), place(0)]);
+        for version in [0, 1, 2, 3, 5, 255] {
+            let mut bytes = token().encode(&plan).unwrap();
+            bytes.truncate(bytes.len() - 8);
+            bytes[0] = version;
+            let sum = weir_core::digest::hash(5, &bytes);
+            bytes.extend(sum.to_le_bytes());
+            let error = Token::decode(&bytes, &plan).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::TokenCorrupt);
+            assert!(error.to_string().contains("version"), "{error}");
+        }
     }
 
     /// Bytes with a right checksum, whatever they say.

@@ -738,6 +738,11 @@ class Query:
         """Hands in a page of a source. `next` names the page behind it; None: this was the last."""
     def finish(self, source: Source | int) -> None:
         """Says that a source has no more pages."""
+    def abandon(self, name: str | bytes) -> None:
+        """Says that a source of the run that the token is of is gone for good: the rows it had left
+        do not come. Without this, and without the source, `next` raises QueryError SOURCES_OWED,
+        which is not final.
+        """
     def watermark(self, source: Source | int, *keys: Scalar) -> None:
         """Promises that nothing below these order keys will come from a source."""
     def replace(self, source: Source | int, parts: Sequence[dict[str, Any]]) -> list[Source]:

@@ -62,6 +62,7 @@ fn at_each_entry() {
         weir_query_enqueue_loan(null_mut(), 0, NOTHING, null_mut(), NOTHING, 0, null_mut(), null_mut());
         weir_query_enqueue_buffer(null_mut(), 0, null_mut(), 0, null_mut(), NOTHING, 0, null_mut());
         weir_query_finish(null_mut(), 0, null_mut());
+        weir_query_abandon(null_mut(), NOTHING, null_mut());
         weir_query_replace(null_mut(), 0, null_mut(), 0, null_mut(), null_mut());
         weir_query_watermark(null_mut(), 0, null_mut(), 0, null_mut());
         weir_query_next(null_mut(), 0, 0, null_mut(), null_mut());

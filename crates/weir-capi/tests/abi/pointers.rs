@@ -197,6 +197,7 @@ fn lengths_that_memory_cannot_serve_are_errors_everywhere() {
                 weir_query_watermark(query, source, keys.as_ptr(), 1, e),
                 BAD_LENGTH
             );
+            assert_eq!(weir_query_abandon(query, long, e), BAD_LENGTH);
             let opened = |set: &dyn Fn(&mut QueryOptions)| {
                 let mut options = sized!(QueryOptions);
                 set(&mut options);

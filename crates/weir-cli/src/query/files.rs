@@ -166,8 +166,11 @@ impl<'a> Files<'a> {
     /// Whether the files are those of the checkpoint: else results would be
     /// missing, or come again, without a word.
     fn recognise(&mut self, before: &[Mark]) -> anyhow::Result<()> {
+        let gone = self.args.abandon.iter();
+        let gone: Vec<String> = gone.map(|path| checkpoint::name_of(path)).collect();
         let name = |mark: &Mark| mark.name.clone();
-        let mut then: Vec<String> = before.iter().map(name).collect();
+        let then = before.iter().map(name).filter(|name| !gone.contains(name));
+        let mut then: Vec<String> = then.collect();
         let now = self.readings.iter().filter(|reading| !reading.is_stdin());
         let mut now: Vec<String> = now.map(|r| checkpoint::name_of(&r.path)).collect();
         then.sort_unstable();
@@ -175,7 +178,8 @@ impl<'a> Files<'a> {
         let refused = |what: String, why: String| {
             let failure = Failure::new(ErrorCode::TokenMismatch, what).because(why);
             failure.advise(
-                "name the files of the first run as they were named, or remove the checkpoint file",
+                "name the files of the first run as they were named, those that are gone with \
+                 `--abandon`, or remove the checkpoint file",
             )
         };
         if then != now {
@@ -211,6 +215,14 @@ impl<'a> Files<'a> {
             let source = self.query.add_source(options);
             let source = source.map_err(|error| super::text::failed(&error))?;
             self.sources.insert(source, at);
+        }
+        for path in &self.args.abandon {
+            let name = path.as_os_str().as_encoded_bytes();
+            let abandoned = self.query.abandon(name);
+            abandoned.map_err(|error| {
+                let what = format!("cannot abandon {}", path.display());
+                query_failure(what, &error, error.reason())
+            })?;
         }
         Ok(())
     }

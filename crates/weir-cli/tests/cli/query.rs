@@ -159,6 +159,90 @@ fn a_checkpoint_goes_on_behind_the_last_result() {
     assert!(done.out.is_empty());
 }
 
+/// Groups and aggregates are printed once, at whichever place the runs stop.
+#[test]
+fn a_checkpoint_of_groups_comes_to_its_end() {
+    let place = Place::new();
+    place.write("k.ndjson", "{\"k\":1}\n{\"k\":1}\n{\"k\":2}\n{\"k\":3}\n");
+    let groups = [
+        "query",
+        "k.ndjson",
+        "--order-by",
+        "$.k",
+        "--sorted",
+        "--group-by",
+        "$.k",
+        "--select",
+        "count",
+        "-o",
+        "raw",
+        "--checkpoint",
+    ];
+    let all = [
+        "{\"k\":1,\"count\":2}",
+        "{\"k\":2,\"count\":1}",
+        "{\"k\":3,\"count\":1}",
+    ];
+    let run = |words: &[&str]| {
+        let run = place.words(words).ok();
+        let lines: Vec<String> = run.text().lines().map(str::to_owned).collect();
+        (lines, run.err.contains("come to its end"))
+    };
+    let at_once = [&groups[..], &["all"]].concat();
+    assert_eq!(run(&at_once).0, all);
+    assert_eq!(run(&at_once), (Vec::new(), true));
+    let one = [&groups[..], &["one", "-n", "1"]].concat();
+    for group in all {
+        assert_eq!(run(&one).0, [group]);
+    }
+    assert_eq!(run(&one), (Vec::new(), true));
+    let sum = [
+        "query",
+        "k.ndjson",
+        "--select",
+        "sum($.k)",
+        "-o",
+        "raw",
+        "--checkpoint",
+        "sum",
+    ];
+    assert_eq!(run(&sum).0, ["7"]);
+    assert_eq!(run(&sum), (Vec::new(), true));
+}
+
+#[test]
+fn a_file_that_is_left_out_is_owed_until_it_is_abandoned() {
+    let place = Place::new();
+    place.write("a.ndjson", "{\"n\":1}\n{\"n\":3}\n");
+    place.write("b.ndjson", "{\"n\":2}\n{\"n\":4}\n");
+    let rest = [
+        "--order-by",
+        "$.n",
+        "--sorted",
+        "--select",
+        "$.n",
+        "-o",
+        "raw",
+        "--checkpoint",
+        "c",
+    ];
+    let run = |words: &[&str]| place.words(&[&["query"], words, &rest].concat());
+    assert_eq!(run(&["a.ndjson", "b.ndjson", "-n", "1"]).ok().text(), "1\n");
+    let owed = run(&["a.ndjson"]).code(2);
+    assert!(
+        owed.out.is_empty() && owed.err.contains("--abandon"),
+        "{}",
+        owed.err
+    );
+    for abandoned in ["a.ndjson", "other"] {
+        let wrong = run(&["a.ndjson", "--abandon", "b.ndjson", "--abandon", abandoned]).code(2);
+        assert!(wrong.err.contains("(E415)"), "{}", wrong.err);
+    }
+    let gone = run(&["a.ndjson", "--abandon", "b.ndjson", "-n", "1"]);
+    assert_eq!(gone.ok().text(), "3\n");
+    assert!(run(&["a.ndjson"]).ok().text().is_empty());
+}
+
 #[test]
 fn a_checkpoint_is_of_its_files() {
     let place = Place::new();

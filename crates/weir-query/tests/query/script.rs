@@ -191,6 +191,10 @@ impl World {
                 write!(out, "{}", self.query.as_ref().expect("a query").explain()).unwrap();
                 return Ok(());
             }
+            "abandon" => {
+                let query = self.query.as_mut().expect("a query");
+                return query.abandon(name.as_bytes());
+            }
             "needs" => {
                 for need in self.query.as_ref().expect("a query").needs() {
                     self.need(&need, out);

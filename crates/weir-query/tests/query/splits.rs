@@ -157,12 +157,14 @@ impl World {
         }
         for at in order {
             self.ranges[at].id = None;
-            // What gave all it had need not come again.
+            // What gave all it had need not come again, if that is said.
             let found = &self.found;
             let given = |item: &Item| found.contains(item) || (self.filter && !is_on(*item));
             let all = self.ranges[at].pages.iter().flatten().all(given);
             let over = all && self.ranges[at].split && self.mode != Mode::Sort;
             if over && self.below(2) == 0 {
+                let name = self.ranges[at].name.clone();
+                self.query.abandon(name.as_bytes()).unwrap();
                 continue;
             }
             let options = self.options(&self.ranges[at].name);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use weir_core::ErrorCode;
-use weir_query::{Bounds, Budgets, Mode, Plan, Query, QueryError, QueryText};
+use weir_query::{Bounds, Budgets, Mode, Plan, Query, QueryError, QueryText, SourceOptions};
 
 use crate::drive::{Host, Supply, compile};
 use crate::properties::{Case, case, texts};
@@ -114,6 +114,87 @@ proptest! {
     }
 }
 
+/// A run that goes on without a source that has rows left says so, each time, until the source is
+/// there or was said to be gone.
+#[test]
+fn a_source_that_is_left_out_is_owed() {
+    for (mode, sorted, order) in [
+        (None, true, "$.n"),
+        (Some(Mode::Sequential), false, ""),
+        (Some(Mode::RoundRobin), false, ""),
+        (Some(Mode::Sort), false, "$.n"),
+    ] {
+        let text = QueryText {
+            order: order.into(),
+            limit: Some(10),
+            mode,
+            ..QueryText::default()
+        };
+        let plan = compile(&text);
+        let supply = |items: &str| Supply {
+            options: SourceOptions {
+                sorted,
+                ..SourceOptions::default()
+            },
+            pages: vec![items.as_bytes().to_vec()],
+        };
+        let supplies = [
+            supply(r#"[{"n":1},{"n":4}]"#),
+            supply(r#"[{"n":2},{"n":3}]"#),
+        ];
+        let one = Bounds {
+            items_max: 1,
+            ..Bounds::default()
+        };
+        let mut host = Host::new(&plan, &supplies);
+        host.turn(one, &mut |_| ()).unwrap();
+        let token = host.query.token().unwrap();
+        let resume = || Query::resume(Arc::clone(&plan), Budgets::default(), &token).unwrap();
+        // One is missing, then both.
+        let mut host = Host::with(resume(), &supplies[..1]);
+        for _ in 0..2 {
+            let error = host.query.next(one).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::SourcesOwed, "{mode:?}");
+            let why = error.to_string();
+            assert!(why.contains("s1") && !why.contains("s0"), "{why}");
+        }
+        let error = resume().next(one).unwrap_err().to_string();
+        assert!(error.contains("s0, s1"), "{error}");
+        // It may still come.
+        let mut options = supplies[1].options.clone();
+        options.name = b"s1".to_vec();
+        let source = host.query.add_source(options).unwrap();
+        host.supplies.insert(source, &supplies[1]);
+        let all = host.run(one, |_| ()).unwrap();
+        assert_eq!(all.len(), 3, "{mode:?}");
+        // Or be gone on purpose: also for tokens that are taken later.
+        let mut host = Host::with(resume(), &supplies[..1]);
+        if mode == Some(Mode::Sort) {
+            // It counts what it handed out, of whichever source.
+            let error = host.query.abandon(b"s1").unwrap_err();
+            assert_eq!(error.code(), ErrorCode::BadOption);
+            continue;
+        }
+        host.query.abandon(b"s1").unwrap();
+        host.query.abandon(b"s1").unwrap();
+        let token = host.query.token().unwrap();
+        let rest = host.run(one, |_| ()).unwrap();
+        let expected = [r#"{"n":4}"#];
+        assert_eq!(texts(&rest), expected, "{mode:?}");
+        let query = Query::resume(Arc::clone(&plan), Budgets::default(), &token).unwrap();
+        let rest = Host::with(query, &supplies[..1]).run(one, |_| ()).unwrap();
+        assert_eq!(texts(&rest), expected, "{mode:?}");
+        // Only what the token knows, and what is not there, can be gone.
+        for name in [&b"s0"[..], b"other"] {
+            let mut host = Host::with(resume(), &supplies[..1]);
+            let error = host.query.abandon(name).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::BadOption);
+        }
+        let fresh = Query::new(Arc::clone(&plan), Budgets::default()).abandon(b"s1");
+        assert_eq!(fresh.unwrap_err().code(), ErrorCode::BadOption);
+    }
+}
+
 /// A group is complete by an item that cannot be taken: the group comes once, then the error, each
 /// time.
 #[test]
@@ -126,9 +207,9 @@ fn an_error_after_a_page_leaves_a_token_of_the_page() {
     };
     let plan = compile(&text);
     let mut supply = Supply {
-        options: weir_query::SourceOptions {
+        options: SourceOptions {
             sorted: true,
-            ..weir_query::SourceOptions::default()
+            ..SourceOptions::default()
         },
         pages: vec![br#"[{"k":1,"v":2},{"k":2,"v":1e9999},{"k":2,"v":3}]"#.to_vec()],
     };

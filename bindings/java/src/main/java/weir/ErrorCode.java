@@ -411,6 +411,10 @@ public enum ErrorCode {
     SPLIT_LOOP(729, Fault.CALLER, Retry.NO,
             "A source was split too often in a row without giving a page.",
             "Look at the service that answers with splits."),
+    /** The resume token is of more sources than were added, and these have rows left. */
+    SOURCES_OWED(730, Fault.CALLER, Retry.AFTER,
+            "The resume token is of more sources than were added, and these have rows left.",
+            "Add the sources that are named, or say of each that is gone for good that it is abandoned."),
     /** Weir made a mistake; an assertion of its own did not hold. */
     INTERNAL(901, Fault.US, Retry.NO,
             "Weir made a mistake; an assertion of its own did not hold.",

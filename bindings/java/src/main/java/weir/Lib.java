@@ -21,7 +21,7 @@ import java.util.List;
  */
 final class Lib {
     /** The version of the interface that this package was written for. */
-    private static final int ABI_VERSION = 2;
+    private static final int ABI_VERSION = 3;
 
     static final int READY = 2;
     static final int NEED = 3;
@@ -112,6 +112,7 @@ final class Lib {
     static final MethodHandle QUERY_ENQUEUE_BUFFER = call("weir_query_enqueue_buffer", JAVA_LONG,
             JAVA_INT, JAVA_LONG, JAVA_LONG, ADDRESS, SLICE, JAVA_INT, ADDRESS);
     static final MethodHandle QUERY_FINISH = call("weir_query_finish", JAVA_LONG, JAVA_INT, ADDRESS);
+    static final MethodHandle QUERY_ABANDON = call("weir_query_abandon", JAVA_LONG, SLICE, ADDRESS);
     static final MethodHandle QUERY_REPLACE =
             call("weir_query_replace", JAVA_LONG, JAVA_INT, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS);
     static final MethodHandle QUERY_WATERMARK =

@@ -271,6 +271,19 @@ public final class Query implements AutoCloseable {
         }
     }
 
+    /**
+     * Says that a source of the run that {@link QueryOptions#token} is of is gone for good: the rows it
+     * had left do not come. Without this, and without the source, {@link #next()} fails with
+     * {@link ErrorCode#SOURCES_OWED}, which is not final.
+     */
+    public void abandon(byte[] name) {
+        try (Arena call = Arena.ofConfined()) {
+            MemorySegment given = Lib.slice(call, name);
+            long query = handle.get();
+            Lib.check(call, error -> (int) Lib.QUERY_ABANDON.invokeExact(query, given, error));
+        }
+    }
+
     /** What to give as {@link QueryOptions#token} to go on behind the last page that came. */
     public byte[] token() {
         try (Arena call = Arena.ofConfined()) {

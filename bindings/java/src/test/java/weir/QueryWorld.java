@@ -56,6 +56,7 @@ final class QueryWorld implements TranscriptTest.World {
             }
             case "next" -> next(rest);
             case "needs" -> needs();
+            case "abandon" -> query.abandon(rest.getBytes(StandardCharsets.UTF_8));
             case "explain" -> out.append(query.explain());
             case "source" -> {
                 Source source = query.source(source(parts[0], parts[1]));
