@@ -15,9 +15,9 @@ use weir_core::{ConsequenceOffset, ErrorCode, GroupStep, Intention, Operation};
 use weir_protocol::ANSWER_BYTES_MAX;
 use weir_store::{Ask, Claimed, StoreError};
 
-use crate::access::{Principal, Right};
 use crate::limits::admission::Permit;
 use crate::security::{Denied, now_ms};
+use crate::security::{Principal, Right};
 use crate::shared::Shared;
 
 /// How long to wait at most before looking again while somebody else may give

@@ -12,8 +12,6 @@ use std::time::Duration;
 
 use weir_store::OpenOptions;
 
-use crate::error::{Missing, ServerError};
-use crate::security::ClientCertificates;
 use crate::units::{self, UnitError};
 
 /// An address to listen on: `HOST:PORT`, `PORT` or `:PORT` on loopback.
@@ -188,6 +186,18 @@ impl Setting for Option<bool> {
     }
 }
 
+/// Whether clients show a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// None is asked for.
+    #[default]
+    Off,
+    /// One is asked for, and verified if there is one.
+    Optional,
+    /// No connection without one.
+    Required,
+}
+
 impl Setting for ClientCertificates {
     fn read(text: &str) -> Result<Self, KeyError> {
         match text {
@@ -360,6 +370,41 @@ config! {
     access_log: bool = false, "Log each request";
 }
 
+/// Settings with which a server does not start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ConfigError {
+    /// An address that others can reach, without what protects it.
+    Exposed { address: String, missing: Missing },
+    /// Two settings contradict each other, or one cannot be carried out.
+    Contradiction { what: &'static str },
+}
+
+/// What protects an address that others can reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Missing {
+    /// Encryption, and proof of whom one talks to.
+    Tls,
+    /// Who may come in.
+    Identities,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tls => {
+                "TLS is off; give --tls-cert and --tls-key (`weir cert ca` and `weir cert issue` \
+                 make them), or say --insecure-no-tls to let everybody on the way read and change \
+                 everything"
+            }
+            Self::Identities => {
+                "nobody has to say who they are; give --identities (`weir token new` makes the \
+                 file), or say --insecure-no-auth to let everybody do everything"
+            }
+        })
+    }
+}
+
 impl ServerConfig {
     /// Sets what the store of the server is opened with.
     pub fn tune(&self, options: &mut OpenOptions) {
@@ -369,7 +414,7 @@ impl ServerConfig {
     }
 
     /// Checks what no single key can tell.
-    pub(crate) fn check(&self) -> Result<(), ServerError> {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
         for address in [self.http, self.native].into_iter().flatten() {
             if address.0.ip().is_loopback() {
                 continue;
@@ -379,13 +424,13 @@ impl ServerConfig {
             for (safe, missing) in [(tls, Missing::Tls), (known, Missing::Identities)] {
                 if !safe {
                     let address = address.to_string();
-                    return Err(ServerError::Exposed { address, missing });
+                    return Err(ConfigError::Exposed { address, missing });
                 }
             }
         }
         if self.tls_cert.is_some() != self.tls_key.is_some() {
             let what = "tls_cert and tls_key belong together: set both or none";
-            return Err(ServerError::Config { what });
+            return Err(ConfigError::Contradiction { what });
         }
         if self.tls_client != ClientCertificates::Off {
             for (missing, what) in [
@@ -403,18 +448,18 @@ impl ServerConfig {
                 ),
             ] {
                 if missing {
-                    return Err(ServerError::Config { what });
+                    return Err(ConfigError::Contradiction { what });
                 }
             }
         }
         let own_ports = self.http.is_none_or(|http| http.0.port() == 0);
         if self.http == self.native && !own_ports {
             let what = "http and native have one address: give each a port of its own";
-            return Err(ServerError::Config { what });
+            return Err(ConfigError::Contradiction { what });
         }
         if self.http.is_none() && self.native.is_none() && self.socket.is_none() {
             let what = "all ports are off, so there is nothing to serve";
-            return Err(ServerError::Config { what });
+            return Err(ConfigError::Contradiction { what });
         }
         Ok(())
     }
@@ -472,7 +517,7 @@ mod tests {
         };
         assert!(matches!(
             config.check(),
-            Err(ServerError::Exposed {
+            Err(ConfigError::Exposed {
                 missing: Missing::Tls,
                 ..
             })
@@ -480,7 +525,7 @@ mod tests {
         config.insecure_no_tls = true;
         assert!(matches!(
             config.check(),
-            Err(ServerError::Exposed {
+            Err(ConfigError::Exposed {
                 missing: Missing::Identities,
                 ..
             })

@@ -1,9 +1,9 @@
 //! Why a server does not start or end well.
 
-use std::fmt;
 use std::io;
 
-use crate::security::{IdentitiesError, TlsError};
+use crate::config::{ConfigError, Missing};
+use crate::security::{IdentitiesError, SecurityError, TlsError};
 
 /// A failure of a whole server; what goes wrong with one request or
 /// connection is answered there.
@@ -61,28 +61,20 @@ pub enum ServerError {
     Cut,
 }
 
-/// What protects an address that others can reach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Missing {
-    /// Encryption, and proof of whom one talks to.
-    Tls,
-    /// Who may come in.
-    Identities,
+impl From<ConfigError> for ServerError {
+    fn from(error: ConfigError) -> Self {
+        match error {
+            ConfigError::Exposed { address, missing } => Self::Exposed { address, missing },
+            ConfigError::Contradiction { what } => Self::Config { what },
+        }
+    }
 }
 
-impl fmt::Display for Missing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tls => {
-                "TLS is off; give --tls-cert and --tls-key (`weir cert ca` and `weir cert issue` \
-                 make them), or say --insecure-no-tls to let everybody on the way read and change \
-                 everything"
-            }
-            Self::Identities => {
-                "nobody has to say who they are; give --identities (`weir token new` makes the \
-                 file), or say --insecure-no-auth to let everybody do everything"
-            }
-        })
+impl From<SecurityError> for ServerError {
+    fn from(error: SecurityError) -> Self {
+        match error {
+            SecurityError::Identities(error) => Self::Identities(error),
+            SecurityError::Tls(error) => Self::Tls(error),
+        }
     }
 }

@@ -2,30 +2,29 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `listen`, `h1`, `h2` | connections |
+//! | `h1`, `h2`, `responder` | connections, and the service that answers them |
 //! | `head`, `query`, `accept`, `prefer`, `origin` | parts of a request |
 //! | `coding`, `json`, `base64`, `date` | encodings |
-//! | `problem`, `reply` | answers |
+//! | `exchange`, `problem`, `reply` | bodies and answers |
 //! | `offload` | work that would block the reactor |
-//! | `opening` | what is answered before the store is open |
 //! | `stack` | the connections alone, for the lab |
 
 pub(crate) mod accept;
 pub(crate) mod base64;
 pub(crate) mod coding;
 pub(crate) mod date;
+pub(crate) mod exchange;
 pub(crate) mod h1;
 pub(crate) mod h2;
 pub(crate) mod head;
 pub(crate) mod json;
-pub(crate) mod listen;
 pub(crate) mod offload;
-pub(crate) mod opening;
 pub(crate) mod origin;
 pub(crate) mod prefer;
 pub(crate) mod problem;
 pub(crate) mod query;
 pub(crate) mod reply;
+pub(crate) mod responder;
 #[doc(hidden)]
 pub mod stack;
 

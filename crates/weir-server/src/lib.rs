@@ -10,11 +10,29 @@
 //! `weir-core`), an answer before the store has answered, a payload that is
 //! parsed or written anew, a buffer or a queue without a limit, or a store call
 //! that makes the reactor wait for a disk (README, "What may block").
+//!
+//! The modules form layers; a module imports only modules of the layers before
+//! its own (`tests/edge/layers.rs` checks it):
+//!
+//! 1. `units`, then `config`, `phase`: settings, and how far the end of the server has come
+//! 2. `limits`, `metrics`: constants and budgets; counters
+//! 3. `http`, `security`: transport, which knows no topic; principals and rights
+//! 4. `error`, `logs`, `sessions`, `turns`
+//! 5. `descriptors`, `local`, `opening`: open files; the socket of this machine;
+//!    answers before the store is open
+//! 6. `connections`: the table of open connections
+//! 7. `shared`: the state of the process
+//! 8. `claiming`, `listing`, `scrape`: what both ports use
+//! 9. `native`, `resources`: the native port; the resources of the HTTP API,
+//!    each with its table of paths, methods, rights, limits, schemas and handlers
+//! 10. `service`: the router, which walks the tables
+//! 11. `server`: start and end
 #![forbid(unsafe_code)]
 
-mod access;
 mod claiming;
 mod config;
+mod connections;
+mod descriptors;
 mod error;
 mod http;
 mod limits;
@@ -24,7 +42,9 @@ pub mod logs;
 mod metrics;
 mod native;
 mod opening;
+mod phase;
 mod resources;
+mod scrape;
 #[allow(dead_code, reason = "some of it is for tests and tools")]
 pub mod security;
 mod server;
@@ -34,9 +54,9 @@ mod shared;
 mod turns;
 pub mod units;
 
-pub use config::{Address, Key, KeyError, Rate, ServerConfig, Size};
-pub use error::{Missing, ServerError};
-pub use limits::descriptors::raise_descriptor_limit;
+pub use config::{Address, Key, KeyError, Missing, Rate, ServerConfig, Size};
+pub use descriptors::raise_descriptor_limit;
+pub use error::ServerError;
 pub use server::{Bound, Opening, Server};
 
 /// For fuzzers and tests; no part of the interface.

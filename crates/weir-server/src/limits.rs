@@ -1,8 +1,6 @@
 //! Limits that nobody can set, and the budgets that connections share.
 
 pub(crate) mod admission;
-pub(crate) mod connections;
-pub(crate) mod descriptors;
 pub(crate) mod pace;
 pub(crate) mod room;
 

@@ -3,7 +3,7 @@
 
 use weir_store::TopicInfo;
 
-use crate::access::Principal;
+use crate::security::Principal;
 use crate::shared::Shared;
 
 /// Names that are looked at together, so that the lock of the machine is free

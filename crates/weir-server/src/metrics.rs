@@ -8,13 +8,6 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::http::head::Method;
-use crate::resources::route::{self, RESOURCES, Resource};
-use crate::security::Audit;
-use crate::shared::Shared;
-
-mod groups;
-
 /// A number that any thread may change.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge(AtomicU64);
@@ -38,15 +31,9 @@ const STATUSES: [u16; 36] = [
     200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 405, 406, 408, 409, 410, 412, 413, 414, 415,
     416, 417, 421, 422, 428, 429, 431, 500, 501, 502, 503, 504, 505, 507, 307, 411, 0,
 ];
-const METHODS: [Method; 8] = [
-    Method::Get,
-    Method::Head,
-    Method::Post,
-    Method::Put,
-    Method::Patch,
-    Method::Delete,
-    Method::Options,
-    Method::Other,
+/// Methods of requests; the last place is for any other.
+const METHODS: [&str; 8] = [
+    "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "OTHER",
 ];
 /// Upper bounds of the buckets of times, microseconds.
 const BUCKETS_US: [u64; 12] = [
@@ -78,19 +65,26 @@ pub(crate) struct Metrics {
     pub(crate) tails: Gauge,
     /// Requests that wait for a record.
     pub(crate) waiting_polls: Gauge,
+    /// Labels of requests.
+    routes: Vec<&'static str>,
     requests: Vec<Gauge>,
     times: Vec<Times>,
     timeouts: [Gauge; TIMEOUTS.len()],
     bad_heads: [Gauge; STATUSES.len()],
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
+impl Metrics {
+    /// Counts for these routes.
+    pub(crate) fn new(routes: Vec<&'static str>) -> Self {
         let mut requests = Vec::new();
-        requests.resize_with(RESOURCES * METHODS.len() * STATUSES.len(), Gauge::default);
+        requests.resize_with(
+            routes.len() * METHODS.len() * STATUSES.len(),
+            Gauge::default,
+        );
         let mut times = Vec::new();
-        times.resize_with(RESOURCES, Times::default);
+        times.resize_with(routes.len(), Times::default);
         Self {
+            routes,
             http_connections: Gauge::default(),
             http_refused: Gauge::default(),
             native_connections: Gauge::default(),
@@ -114,19 +108,16 @@ fn status_at(status: u16) -> usize {
 }
 
 impl Metrics {
-    /// A request was answered.
-    pub(crate) fn request(&self, resource: Resource, method: Method, status: u16, taken: Duration) {
-        let known = resource
-            .row()
-            .is_some_and(|row| row.params(method).is_some());
-        let method = if known { method } else { Method::Other };
-        let at = (resource as usize * METHODS.len() + method as usize) * STATUSES.len()
-            + status_at(status);
+    /// Counts a request that was answered; `route` is the place of its label.
+    pub(crate) fn request(&self, route: usize, method: &str, status: u16, taken: Duration) {
+        let method = METHODS.iter().position(|one| *one == method);
+        let method = method.unwrap_or(METHODS.len() - 1);
+        let at = (route * METHODS.len() + method) * STATUSES.len() + status_at(status);
         if let Some(count) = self.requests.get(at) {
             count.add(1);
         }
         let us = u64::try_from(taken.as_micros()).unwrap_or(u64::MAX);
-        if let Some(times) = self.times.get(resource as usize) {
+        if let Some(times) = self.times.get(route) {
             let at = BUCKETS_US.partition_point(|bound| *bound < us);
             if let Some(bucket) = times.buckets.get(at) {
                 bucket.add(1);
@@ -150,61 +141,20 @@ impl Metrics {
         }
     }
 
-    /// All of it as text; reads records, so not for a reactor: `OpenMetrics` 1.0 when `open`, else Prometheus 0.0.4.
-    pub(crate) fn render(&self, shared: &Shared, open: bool) -> String {
-        let mut page = Page {
-            text: String::with_capacity(8 << 10),
-            open,
-        };
-        self.http(&mut page);
-        store(&mut page, shared);
-        groups::groups(&mut page, shared);
-        groups::sessions(&mut page, shared);
-        connections(&mut page, shared);
-        security(&mut page, shared);
-        page.family("weir_build_info", "gauge", "Version of the server");
-        page.sample(
-            "weir_build_info",
-            &format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION")),
-            1,
-        );
-        page.family(
-            "weir_ready",
-            "gauge",
-            "1 while the server should get requests",
-        );
-        page.sample(
-            "weir_ready",
-            "",
-            u64::from(shared.phase() == crate::shared::Phase::Open),
-        );
-        page.family("weir_uptime_seconds", "gauge", "Time since the start");
-        page.sample(
-            "weir_uptime_seconds",
-            "",
-            shared.started.elapsed().as_secs(),
-        );
-        if open {
-            page.text.push_str("# EOF\n");
-        }
-        page.text
-    }
-
-    fn http(&self, page: &mut Page) {
+    /// Writes the counts of both ports.
+    pub(crate) fn write(&self, page: &mut Page) {
         page.counter(
             "weir_http_requests",
             "Requests by resource, method and status",
         );
-        for resource in 0..RESOURCES {
+        for (resource, route) in self.routes.iter().enumerate() {
             for (at, method) in METHODS.iter().enumerate() {
                 for (place, status) in STATUSES.iter().enumerate() {
                     let index = (resource * METHODS.len() + at) * STATUSES.len() + place;
                     let count = self.requests.get(index).map_or(0, Gauge::get);
                     if count > 0 {
-                        let route = label(resource);
                         let labels = format!(
-                            "{{route=\"{route}\",method=\"{}\",status=\"{status}\"}}",
-                            method.name()
+                            "{{route=\"{route}\",method=\"{method}\",status=\"{status}\"}}"
                         );
                         page.sample("weir_http_requests_total", &labels, count);
                     }
@@ -216,13 +166,12 @@ impl Metrics {
             "histogram",
             "Time from the head of a request to its answer",
         );
-        for (resource, times) in self.times.iter().enumerate() {
+        for (route, times) in self.routes.iter().zip(&self.times) {
             let counts: Vec<u64> = times.buckets.iter().map(Gauge::get).collect();
             let total: u64 = counts.iter().sum();
             if total == 0 {
                 continue;
             }
-            let route = label(resource);
             let mut sum = 0;
             for (count, bound) in counts.iter().zip(BUCKETS_US) {
                 sum += count;
@@ -307,229 +256,36 @@ impl Metrics {
     }
 }
 
-fn connections(page: &mut Page, shared: &Shared) {
-    for (name, help, count) in [
-        (
-            "weir_connections_unauthenticated",
-            "Open connections on which no request passed its checks yet",
-            shared.connections.unauthenticated(),
-        ),
-        (
-            "weir_connections_max",
-            "Connections of all TCP ports that the limit of open files allows",
-            shared.descriptors.connections_max,
-        ),
-    ] {
-        page.family(name, "gauge", help);
-        page.sample(name, "", count as u64);
-    }
-}
-
-fn label(resource: usize) -> &'static str {
-    route::label(resource)
-}
-
 /// Microseconds as a decimal number of seconds.
-fn seconds(us: u64) -> String {
+pub(crate) fn seconds(us: u64) -> String {
     format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
 }
 
-fn security(page: &mut Page, shared: &Shared) {
-    let security = &shared.security;
-    let counts = security.counts();
-    let audit = security.audit();
-    for (name, help, count) in [
-        (
-            "weir_forbidden",
-            "Requests whose principal lacks the right",
-            counts.forbidden.load(Ordering::Relaxed),
-        ),
-        (
-            "weir_unauthenticated",
-            "Requests and tokens of nobody who is known",
-            counts.unauthenticated.load(Ordering::Relaxed),
-        ),
-        (
-            "weir_paused",
-            "Requests that came too fast",
-            counts.paused.load(Ordering::Relaxed),
-        ),
-        (
-            "weir_reloads",
-            "Times that identities and certificates were read anew",
-            counts.reloads.load(Ordering::Relaxed),
-        ),
-        (
-            "weir_reloads_failed",
-            "Times that one of these files was wrong",
-            counts.reloads_failed.load(Ordering::Relaxed),
-        ),
-        (
-            "weir_audit_records",
-            "Records written to the audit",
-            audit.map_or(0, Audit::written),
-        ),
-        (
-            "weir_audit_lost",
-            "Records that the audit lacks",
-            audit.map_or(0, Audit::lost),
-        ),
-    ] {
-        page.counter(name, help);
-        page.sample(&format!("{name}_total"), "", count);
-    }
-    page.family(
-        "weir_insecure",
-        "gauge",
-        "Whether a flag allows others in without this protection",
-    );
-    for (what, on) in [
-        ("tls", shared.config.insecure_no_tls),
-        ("identities", shared.config.insecure_no_auth),
-    ] {
-        page.sample(
-            "weir_insecure",
-            &format!("{{missing=\"{what}\"}}"),
-            u64::from(on),
-        );
-    }
-    if let Some(ms) = security.certificate_expires_ms() {
-        let name = "weir_certificate_expires_seconds";
-        page.family(
-            name,
-            "gauge",
-            "When the certificate of the server ends, since 1970",
-        );
-        page.sample(name, "", ms / 1_000);
-    }
-}
-
-fn store(page: &mut Page, shared: &Shared) {
-    let stats = shared.store.stats();
-    page.counter(
-        "weir_intentions",
-        "Intentions that were executed, by effect",
-    );
-    for (effect, count) in [
-        ("valid", stats.valid),
-        ("invalid", stats.invalid),
-        ("error", stats.errors),
-    ] {
-        page.sample(
-            "weir_intentions_total",
-            &format!("{{effect=\"{effect}\"}}"),
-            count,
-        );
-    }
-    for (name, help, count) in [
-        (
-            "weir_replayed",
-            "Intentions that were answered again",
-            stats.replayed,
-        ),
-        (
-            "weir_refused",
-            "Intentions that were refused when they were applied",
-            stats.refused,
-        ),
-        (
-            "weir_commit_batches",
-            "Batches that were logged",
-            stats.batches,
-        ),
-        (
-            "weir_commit_intentions",
-            "Intentions that were logged",
-            stats.intentions,
-        ),
-        ("weir_syncs", "Syncs of the log", stats.syncs),
-        (
-            "weir_snapshots",
-            "Snapshots that were written",
-            stats.snapshots,
-        ),
-        (
-            "weir_derived_write_errors",
-            "Failed writes of files that can be made again",
-            stats.derived_write_errors,
-        ),
-    ] {
-        page.counter(name, help);
-        page.sample(&format!("{name}_total"), "", count);
-    }
-    page.counter("weir_sync_seconds", "Time spent in syncs of the log");
-    page.line(
-        "weir_sync_seconds_total",
-        "",
-        &seconds(stats.sync_ns / 1000),
-    );
-    for (name, help, value) in [
-        (
-            "weir_log_applied_index",
-            "Newest log entry that is applied",
-            stats.applied_index,
-        ),
-        (
-            "weir_log_durable_index",
-            "Newest log entry that is known to be synced",
-            stats.durable_index,
-        ),
-        (
-            "weir_log_purged_index",
-            "Newest log entry that was purged",
-            stats.purged_index,
-        ),
-        (
-            "weir_log_bytes",
-            "Bytes of the files of the log",
-            stats.log_bytes,
-        ),
-        (
-            "weir_in_flight_bytes",
-            "Bytes of writes that wait for the store",
-            shared.admission.bytes() as u64,
-        ),
-        (
-            "weir_store_poisoned",
-            "1 after a failed write or sync",
-            u64::from(shared.store.is_poisoned()),
-        ),
-    ] {
-        page.family(name, "gauge", help);
-        page.sample(name, "", value);
-    }
-    page.family(
-        "weir_durability",
-        "gauge",
-        "1 for the level at which writes are answered",
-    );
-    let level = shared.store.durability().name();
-    page.sample("weir_durability", &format!("{{level=\"{level}\"}}"), 1);
-}
-
-struct Page {
-    text: String,
-    open: bool,
+/// Text of the metrics, as it is written.
+pub(crate) struct Page {
+    pub(crate) text: String,
+    /// `OpenMetrics` 1.0, else Prometheus 0.0.4.
+    pub(crate) open: bool,
 }
 
 impl Page {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
+    pub(crate) fn family(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to memory does not fail.
         let _ = write!(self.text, "# HELP {name} {help}.\n# TYPE {name} {kind}\n");
     }
 
     /// The family of a counter is named without its suffix in `OpenMetrics`, and
     /// with it before.
-    fn counter(&mut self, name: &str, help: &str) {
+    pub(crate) fn counter(&mut self, name: &str, help: &str) {
         let suffix = if self.open { "" } else { "_total" };
         self.family(&format!("{name}{suffix}"), "counter", help);
     }
 
-    fn sample(&mut self, name: &str, labels: &str, value: u64) {
+    pub(crate) fn sample(&mut self, name: &str, labels: &str, value: u64) {
         let _ = writeln!(self.text, "{name}{labels} {value}");
     }
 
-    fn line(&mut self, name: &str, labels: &str, value: &str) {
+    pub(crate) fn line(&mut self, name: &str, labels: &str, value: &str) {
         let _ = writeln!(self.text, "{name}{labels} {value}");
     }
 }

@@ -19,11 +19,12 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 use weir_core::ClientId;
 
-use crate::access::Principal;
-use crate::limits::connections::{ConnectionTable, Slot};
+use crate::connections::Slot;
 use crate::local::LocalSocket;
+use crate::phase::Phase;
 use crate::security::Door;
-use crate::shared::{Phase, Shared};
+use crate::security::Principal;
+use crate::shared::Shared;
 
 mod answers;
 mod buffer;
@@ -116,7 +117,7 @@ pub(crate) async fn serve(
     let port = Arc::new(Port::new(shared));
     let mut connections = JoinSet::new();
     let slot = |address| {
-        let slot = ConnectionTable::slot(&port.shared, Door::Native, address);
+        let slot = port.shared.connections.slot(Door::Native, address);
         if slot.is_none() {
             port.shared.metrics.native_refused.add(1);
         }

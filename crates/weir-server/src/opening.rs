@@ -14,9 +14,10 @@ use weir_core::ErrorCode;
 use weir_protocol::{Encoder, Message, Packet, RefusalMessage};
 
 use crate::config::ServerConfig;
-use crate::http;
+use crate::phase::Phase;
 use crate::security::{Door, Security};
-use crate::shared::Phase;
+
+mod http;
 
 /// Connections that are open at the same time; others are closed unanswered.
 const CONNECTIONS_MAX: usize = 256;
@@ -85,7 +86,7 @@ pub(crate) async fn serve<T>(
             let accepted = state.security.accept(stream, peer, door).await;
             if let Ok((stream, _)) = accepted {
                 match door {
-                    Door::Http => http::opening::answer(stream, state, phase).await,
+                    Door::Http => http::answer(stream, state, phase).await,
                     Door::Native => refuse(stream, &state).await,
                 }
             }

@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `route`, `openapi` | paths, methods and parameters of all resources, and the document made of them |
-//! | `condition`, `session`, `propose` | conditions, sessions and the way to the store |
+//! | `context`, `condition`, `session`, `propose`, `problems`, `hub` | the state of the port, conditions, sessions and the way to the store |
 //! | `meta`, `cloudevents`, `records` | representations of records |
 //! | `events`, `batch`, `topics`, `programs`, `groups`, `ds`, `ops` | the resources |
 //!
@@ -11,16 +11,23 @@
 
 pub(crate) mod batch;
 pub(crate) mod cloudevents;
+pub(crate) mod compile;
 pub(crate) mod condition;
+pub(crate) mod context;
 pub(crate) mod ds;
 pub(crate) mod events;
+pub(crate) mod execute;
+pub(crate) mod framing;
 pub(crate) mod groups;
+pub(crate) mod hub;
 pub(crate) mod meta;
 pub(crate) mod openapi;
 pub(crate) mod ops;
+pub(crate) mod problems;
 pub(crate) mod programs;
 pub(crate) mod propose;
 pub(crate) mod records;
 pub(crate) mod route;
 pub(crate) mod session;
+pub(crate) mod table;
 pub(crate) mod topics;

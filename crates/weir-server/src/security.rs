@@ -40,7 +40,7 @@ pub use self::identities::{
 };
 pub use self::moment::{now_ms, rfc3339};
 pub use self::rights::{GRANTS_MAX, Grants, PATTERNS_MAX, Right, RightsError};
-pub use self::tls::{ClientCertificates, TlsError, read_certificates};
+pub use self::tls::{TlsError, read_certificates};
 pub use self::tokens::{TOKEN_BYTES_MAX, Token, TokenHash};
 
 pub(crate) use self::accept::Door;
@@ -54,14 +54,25 @@ use self::principal::Proof;
 use self::rate::{Limits, Rates};
 use self::table::Identities;
 use self::tls::{Tls, TlsFiles};
+pub use crate::config::ClientCertificates;
 use crate::config::{Rate, ServerConfig};
-use crate::error::ServerError;
 
 /// Name of whoever comes in by the socket of this machine, where names are
 /// asked for. Names in the file of identities have no blanks.
 const OWNER: &str = "store owner";
 /// How often files are looked at for a change.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Files of identities or TLS that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SecurityError {
+    /// The file of identities.
+    #[error(transparent)]
+    Identities(#[from] IdentitiesError),
+    /// Files of TLS.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
 
 /// A request that is not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +134,7 @@ fn count(of: &AtomicU64) {
 
 impl Security {
     /// Reads what the configuration names.
-    pub(crate) fn open(config: &ServerConfig) -> Result<Self, ServerError> {
+    pub(crate) fn open(config: &ServerConfig) -> Result<Self, SecurityError> {
         let identities = config
             .identities
             .clone()
@@ -410,7 +421,7 @@ impl Security {
 
     /// Reads all files anew. Either all of them are in force afterwards, for
     /// open connections too, or nothing has changed.
-    pub(crate) fn reload(&self) -> Result<(), ServerError> {
+    pub(crate) fn reload(&self) -> Result<(), SecurityError> {
         let reloaded = self.try_reload();
         count(&self.counts.reloads);
         if reloaded.is_err() {
@@ -441,7 +452,7 @@ impl Security {
         reloaded
     }
 
-    fn try_reload(&self) -> Result<(), ServerError> {
+    fn try_reload(&self) -> Result<(), SecurityError> {
         // Both are noted as seen, whichever is wrong.
         let table = self.identities.as_ref().map(Identities::reread).transpose();
         let served = self

@@ -17,12 +17,13 @@ use tokio::sync::oneshot;
 use weir_store::Store;
 
 use crate::config::{Address, ServerConfig};
+use crate::descriptors::{self, Descriptors};
 use crate::error::ServerError;
-use crate::limits::descriptors::{self, Descriptors};
 use crate::local::LocalSocket;
+use crate::phase::Phase;
 use crate::security::{LOOK_EVERY, Security};
-use crate::shared::{Phase, Shared};
-use crate::{http, native, opening};
+use crate::shared::Shared;
+use crate::{native, opening, service};
 
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: u32 = 4096;
@@ -165,7 +166,7 @@ impl Server {
     /// # Errors
     /// When one of the files is wrong. Then nothing has changed.
     pub fn reload(&self) -> Result<(), ServerError> {
-        self.shared.security.reload()
+        Ok(self.shared.security.reload()?)
     }
 
     /// What whoever starts the server should be told, a sentence each: doors
@@ -319,6 +320,7 @@ impl Opening {
             store,
             self.security,
             self.descriptors,
+            service::routes(),
         ));
         let (switched, switch) = mpsc::channel();
         let ready = Ready {
@@ -412,7 +414,7 @@ async fn run(
     let mut ports = tokio::task::JoinSet::new();
     if let Some(listener) = http {
         let phase = shared.phase.subscribe();
-        ports.spawn(http::listen::serve(listener, Arc::clone(&shared), phase));
+        ports.spawn(service::listen::serve(listener, Arc::clone(&shared), phase));
     }
     if native.is_some() || local.is_some() {
         let phase = shared.phase.subscribe();

@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use weir_core::ClientId;
 use weir_core::limits::SESSION_TTL_MS;
 
-use crate::access::Principal;
+use crate::security::Principal;
 
 /// Time from a session's last use after which it may make room for another.
 const IDLE: Duration = Duration::from_millis(SESSION_TTL_MS);

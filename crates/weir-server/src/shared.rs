@@ -9,27 +9,14 @@ use weir_core::Intention;
 use weir_store::{Proposal, Store, StoreError};
 
 use crate::config::ServerConfig;
+use crate::connections::ConnectionTable;
+use crate::descriptors::Descriptors;
 use crate::limits::admission::{Admission, Permit};
-use crate::limits::connections::ConnectionTable;
-use crate::limits::descriptors::Descriptors;
 use crate::metrics::Metrics;
+use crate::phase::Phase;
 use crate::security::{Denied, Principal, Right, Security};
 use crate::sessions::Sessions;
 use crate::turns::Turns;
-
-/// How far the end of a server has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
-    /// Serving.
-    #[default]
-    Open,
-    /// Still accepting, but no longer ready (lame duck).
-    Leaving,
-    /// Nothing new is accepted; connections end after what they are doing.
-    Draining,
-    /// Everything ends at once.
-    Cut,
-}
 
 /// Shared by all ports and connections.
 #[derive(Debug)]
@@ -39,13 +26,13 @@ pub(crate) struct Shared {
     /// What was configured.
     pub(crate) config: ServerConfig,
     /// What is counted.
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
     /// Wakes between the store and the reactor.
     pub(crate) turns: Arc<Turns>,
     /// Room for writes. Ask before each `Store::propose`.
     pub(crate) admission: Admission,
     /// Connections of all ports.
-    pub(crate) connections: ConnectionTable,
+    pub(crate) connections: Arc<ConnectionTable>,
     /// How many descriptors they may take.
     pub(crate) descriptors: Descriptors,
     /// Who may come in, and do what.
@@ -61,20 +48,24 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// `routes` are the labels under which requests of HTTP are counted.
     pub(crate) fn new(
         config: ServerConfig,
         store: Arc<Store>,
         security: impl Into<Arc<Security>>,
         descriptors: Descriptors,
+        routes: Vec<&'static str>,
     ) -> Self {
+        let metrics = Arc::new(Metrics::new(routes));
+        let connections = ConnectionTable::new(&config, descriptors, Arc::clone(&metrics));
         Self {
             sessions: Arc::new(Sessions::new(config.sessions_per_principal_max)),
             store,
             config,
-            metrics: Metrics::default(),
+            metrics,
             turns: Arc::default(),
             admission: Admission::default(),
-            connections: ConnectionTable::default(),
+            connections: Arc::new(connections),
             descriptors,
             security: security.into(),
             beats: AtomicU64::new(0),

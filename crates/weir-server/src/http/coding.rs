@@ -12,16 +12,16 @@ use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
 
 use super::accept;
-use super::head::Known;
+use super::head::{Head, Known};
 use super::offload;
 use super::problem::{Kind, Problem};
 use super::reply::{Body, Reply};
+use crate::http::exchange::busy;
 use crate::limits::room::Room;
 use crate::limits::{
     CODINGS_MAX, COMPRESS_FROM_BYTES, INLINE_WORK_BYTES, RATIO_FROM_BYTES, RATIO_MAX,
     ZSTD_WINDOW_LOG_MAX,
 };
-use crate::service::{Call, busy};
 
 /// A coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,9 +65,9 @@ impl Coding {
 }
 
 /// The codings of a request, in the order in which they were applied.
-pub(crate) fn of_request(call: &Call) -> Result<Vec<Coding>, Problem> {
+pub(crate) fn of_request(head: &Head) -> Result<Vec<Coding>, Problem> {
     let mut codings = Vec::new();
-    for name in call.head.list(Known::ContentEncoding) {
+    for name in head.list(Known::ContentEncoding) {
         if name.eq_ignore_ascii_case("identity") {
             continue;
         }
@@ -81,12 +81,12 @@ pub(crate) fn of_request(call: &Call) -> Result<Vec<Coding>, Problem> {
 
 /// Undoes the codings of a body. `room` is what the body takes.
 pub(crate) async fn decode(
-    call: &Call,
+    head: &Head,
     body: Bytes,
     max: usize,
     room: &mut Room<'_>,
 ) -> Result<Bytes, Problem> {
-    let codings = of_request(call)?;
+    let codings = of_request(head)?;
     if codings.is_empty() {
         return Ok(body);
     }
@@ -186,11 +186,11 @@ fn is_worth(media_type: &str) -> bool {
 }
 
 /// Compresses an answer if the client likes that.
-pub(crate) async fn encode(call: &Call, mut reply: Reply) -> Result<Reply, Problem> {
-    if !call.head.has(Known::AcceptEncoding) {
+pub(crate) async fn encode(head: &Head, mut reply: Reply) -> Result<Reply, Problem> {
+    if !head.has(Known::AcceptEncoding) {
         return Ok(reply);
     }
-    let choice = accept::coding(&call.head, OFFERS);
+    let choice = accept::coding(head, OFFERS);
     let Body::Bytes(bytes) = &reply.body else {
         return Ok(reply);
     };

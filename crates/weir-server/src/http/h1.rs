@@ -12,7 +12,6 @@ mod body;
 mod chunked;
 #[doc(hidden)]
 pub mod pieces;
-mod responder;
 #[cfg(test)]
 mod slow;
 mod watch;
@@ -29,17 +28,17 @@ use tokio::time::Instant;
 
 use self::body::BodyReader;
 pub(crate) use self::body::Rewound;
-pub(crate) use self::responder::Responder;
 use self::watch::Watchdog;
 use super::head::{Bad, Framing, HeadLimits, Parsed, Scan, Version, parse};
 use super::reply::{Body, Reply, Source, reason};
+use super::responder::Responder;
+use crate::http::exchange::{Input, Started};
 use crate::limits::pace::Pace;
 use crate::limits::room::{SMALL_BYTES, hold};
 use crate::limits::{
     GATHER_BYTES, INLINE_BYTES, INPUT_BYTES, LINGER_SECONDS, PIPELINE_MAX, READ_BYTES,
 };
-use crate::service::{Input, Started};
-use crate::shared::Phase;
+use crate::phase::Phase;
 
 /// Why a connection ends without another answer.
 #[derive(Debug)]

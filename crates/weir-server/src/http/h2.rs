@@ -28,11 +28,12 @@ use super::h1::Rewound;
 use super::head::{Builder, Head, Known, Method, Version};
 use super::problem::{Kind, Problem};
 use super::reply::{Body, Boxed, Reply};
+use super::responder::Responder;
+use crate::http::exchange::{BodyError, BodySource, Input, Started};
 use crate::limits::pace::BodyPace;
 use crate::limits::room::{SMALL_BYTES, hold};
 use crate::limits::{STREAMS_MAX, TAILS_PER_CONNECTION_MAX};
-use crate::service::{BodyError, BodySource, Edge, Input, Peer};
-use crate::shared::Phase;
+use crate::phase::Phase;
 
 /// Window of a stream and of the connection.
 const WINDOW: u32 = 1 << 20;
@@ -46,17 +47,13 @@ const PING: Duration = Duration::from_secs(20);
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Serves a connection until its end.
-pub(crate) async fn serve<S>(
-    io: S,
-    first: Bytes,
-    edge: Arc<Edge>,
-    peer: Peer,
-    mut phase: watch::Receiver<Phase>,
-) where
+pub(crate) async fn serve<S, R>(io: S, first: Bytes, host: R, mut phase: watch::Receiver<Phase>)
+where
+    R: Responder + Unpin + 'static,
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let io = TokioIo::new(Calm::new(Rewound::new(first, io)));
-    let config = &edge.shared.config;
+    let config = host.config();
     let head_max = u32::try_from(config.head_max.0).unwrap_or(u32::MAX);
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -70,10 +67,10 @@ pub(crate) async fn serve<S>(
         .keep_alive_interval(PING)
         .keep_alive_timeout(PING);
     let streams = Arc::new(Streams::default());
-    let (own, opened) = (Arc::clone(&edge), Arc::clone(&streams));
+    let (own, opened) = (host.clone(), Arc::clone(&streams));
     let service = service_fn(move |request| {
-        let (edge, peer, open) = (Arc::clone(&own), peer.clone(), opened.open());
-        async move { Ok::<_, Infallible>(answer(&edge, peer, request, open).await) }
+        let (host, open) = (own.clone(), opened.open());
+        async move { Ok::<_, Infallible>(answer(&host, request, open).await) }
     });
     let mut connection = std::pin::pin!(builder.serve_connection(io, service));
     let mut leaving = false;
@@ -82,7 +79,7 @@ pub(crate) async fn serve<S>(
         tokio::select! {
             // What went wrong with a connection is its client's to see.
             _ = connection.as_mut() => return,
-            // The sender lives in `edge`.
+            // The sender lives as long as the server.
             _ = phase.wait_for(|phase| *phase >= Phase::Draining), if !leaving => {
                 leaving = true;
                 connection.as_mut().graceful_shutdown();
@@ -95,7 +92,7 @@ pub(crate) async fn serve<S>(
                 }
                 Look::Busy | Look::Idle(_) => {}
                 Look::Stalled => {
-                    edge.shared.metrics.timeout("write");
+                    host.timed_out("write");
                     return;
                 }
             }
@@ -103,20 +100,19 @@ pub(crate) async fn serve<S>(
     }
 }
 
-async fn answer(
-    edge: &Arc<Edge>,
-    peer: Peer,
+async fn answer<R: Responder + Unpin + 'static>(
+    host: &R,
     request: Request<Incoming>,
     mut open: Open,
-) -> Response<Outgoing> {
+) -> Response<Outgoing<R>> {
     let (parts, body) = request.into_parts();
     let head = match head(
         &parts,
-        edge.shared.config.request_line_max.0,
-        edge.shared.config.head_fields_max,
+        host.config().request_line_max.0,
+        host.config().head_fields_max,
     ) {
         Ok(head) => head,
-        Err(problem) => return respond(edge, edge.finish_bare(problem), open),
+        Err(problem) => return respond(host, host.refuse_with(problem), open),
     };
     let length = head
         .text(Known::ContentLength)
@@ -124,21 +120,31 @@ async fn answer(
     let mut source = Stream {
         body,
         pace: BodyPace::default(),
-        edge: Arc::clone(edge),
+        host: host.clone(),
     };
     let mut reply = if source.body.is_end_stream() {
-        edge.wait(edge.start(head, peer, b"")).await
+        wait(host, host.start(head, b"")).await
     } else {
-        edge.call(head, peer, Input::Source(&mut source), length)
-            .await
+        host.call(head, Input::Source(&mut source), length).await
     };
     let is_tail = matches!(&reply.body, Body::Source(source) if source.is_tail());
     if is_tail && !open.tails(TAILS_PER_CONNECTION_MAX) {
         let limit = TAILS_PER_CONNECTION_MAX as u64;
         let many = Problem::new(Kind::Busy, "too many tails of one connection");
-        reply = edge.finish_bare(many.number("limit", limit));
+        reply = host.refuse_with(many.number("limit", limit));
     }
-    respond(edge, reply, open)
+    respond(host, reply, open)
+}
+
+/// Waits for an answer, within the time for the store.
+async fn wait<R: Responder>(host: &R, mut started: Started) -> Reply {
+    if !started.expires() {
+        return started.await;
+    }
+    match tokio::time::timeout(host.config().store_timeout, &mut started).await {
+        Ok(reply) => reply,
+        Err(_) => started.expire(),
+    }
 }
 
 fn head(
@@ -178,22 +184,21 @@ fn head(
 }
 
 /// The body of a request.
-struct Stream {
+struct Stream<R> {
     body: Incoming,
     pace: BodyPace,
-    edge: Arc<Edge>,
+    host: R,
 }
 
-impl Stream {
+impl<R: Responder> Stream<R> {
     async fn read(&mut self) -> Result<Option<Bytes>, BodyError> {
-        let shared = &self.edge.shared;
         loop {
             let frame =
                 std::future::poll_fn(|context| Pin::new(&mut self.body).poll_frame(context));
-            let due = self.pace.due(&shared.config);
+            let due = self.pace.due(self.host.config());
             match tokio::time::timeout_at(due, frame).await {
                 Err(_) => {
-                    shared.metrics.timeout("body");
+                    self.host.timed_out("body");
                     return Err(BodyError::Slow);
                 }
                 Ok(None) => return Ok(None),
@@ -212,7 +217,7 @@ impl Stream {
     }
 }
 
-impl BodySource for Stream {
+impl<R: Responder> BodySource for Stream<R> {
     fn next(&mut self) -> Boxed<'_, Result<Option<Bytes>, BodyError>> {
         Box::pin(self.read())
     }
@@ -224,15 +229,15 @@ impl BodySource for Stream {
 
 /// The body of an answer, handed over piece by piece: the next one is asked for
 /// when the client has taken enough of those before.
-struct Outgoing {
+struct Outgoing<R> {
     /// What is left of what is there.
     bytes: Bytes,
     pieces: Option<mpsc::Receiver<Bytes>>,
     open: Open,
-    edge: Arc<Edge>,
+    host: R,
 }
 
-impl hyper::body::Body for Outgoing {
+impl<R: Responder + Unpin> hyper::body::Body for Outgoing<R> {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -256,8 +261,8 @@ impl hyper::body::Body for Outgoing {
         let holds = self.bytes.len() > SMALL_BYTES;
         let take = self.bytes.len().min(PIECE_BYTES);
         let piece = self.bytes.split_to(take);
-        let edge = Arc::clone(&self.edge);
-        self.open.gave(take, holds, &edge.shared.config);
+        let host = self.host.clone();
+        self.open.gave(take, holds, host.config());
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
@@ -273,7 +278,11 @@ impl hyper::body::Body for Outgoing {
     }
 }
 
-fn respond(edge: &Arc<Edge>, reply: Reply, open: Open) -> Response<Outgoing> {
+fn respond<R: Responder + Unpin + 'static>(
+    host: &R,
+    reply: Reply,
+    open: Open,
+) -> Response<Outgoing<R>> {
     let length = reply.length();
     let mut response = Response::builder().status(reply.status);
     for line in reply.fields.split(|byte| *byte == b'\n') {
@@ -295,7 +304,7 @@ fn respond(edge: &Arc<Edge>, reply: Reply, open: Open) -> Response<Outgoing> {
         Body::Source(mut source) => {
             // One piece waits at most; the next is made when it is taken.
             let (sender, receiver) = mpsc::channel(1);
-            let admission = edge.shared.admission.clone();
+            let admission = host.admission().cloned();
             tokio::spawn(async move {
                 loop {
                     let piece = tokio::select! {
@@ -305,9 +314,11 @@ fn respond(edge: &Arc<Edge>, reply: Reply, open: Open) -> Response<Outgoing> {
                     match piece {
                         Some(piece) if piece.is_empty() => {}
                         Some(piece) => {
-                            let Ok(piece) = hold(&admission, piece).await else {
-                                return;
+                            let held = match &admission {
+                                Some(admission) => hold(admission, piece).await,
+                                None => Ok(piece),
                             };
+                            let Ok(piece) = held else { return };
                             if sender.send(piece).await.is_err() {
                                 return;
                             }
@@ -319,12 +330,11 @@ fn respond(edge: &Arc<Edge>, reply: Reply, open: Open) -> Response<Outgoing> {
             (Bytes::new(), Some(receiver))
         }
     };
-    let edge = Arc::clone(edge);
     let body = Outgoing {
         bytes,
         pieces,
         open,
-        edge,
+        host: host.clone(),
     };
     let (parts, ()) = match response.body(()) {
         Ok(whole) => whole.into_parts(),

@@ -8,6 +8,9 @@ use super::reply::Reply;
 use crate::config::ServerConfig;
 use crate::limits::PREFLIGHT_SECONDS;
 
+/// Whatever somebody has put there, it runs as no page of this server.
+pub(crate) const NO_PAGE: &str = "sandbox; default-src 'none'";
+
 /// Fields of answers that a page may read.
 const EXPOSED: &str = "etag, link, location, retry-after, vary, weir-client, weir-count, \
 weir-effect, weir-first, weir-gap, weir-intention, weir-key, weir-key-b64, weir-last, \

@@ -1,8 +1,8 @@
 //! What a request would rather have (RFC 7240).
 
 use super::head::{Head, Known};
+use crate::http::query::offset_of;
 use crate::limits::CONFLICTS_MAX;
-use crate::resources::route::offset_of;
 
 /// The preferences of a request.
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use super::problem::Problem;
-use crate::resources::route::offset_of;
 
 /// The parameters of a request.
 #[derive(Clone, Debug, Default)]
@@ -136,6 +135,13 @@ impl Query {
             list.join(", ")
         )))
     }
+}
+
+/// A number as it is written: digits without sign and leading zeros.
+pub(crate) fn offset_of(text: &str) -> Option<u64> {
+    let plain =
+        text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    text.parse().ok().filter(|_| plain)
 }
 
 #[cfg(test)]

@@ -9,15 +9,16 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::h1::{self, Responder};
+use super::h1;
 use super::head::{Bad, Head};
 use super::problem::{Kind, Problem};
 use super::reply::{Body, Reply};
+use super::responder::Responder;
 use crate::config::ServerConfig;
+use crate::http::exchange::{Input, Started, whole};
 use crate::limits::admission::Admission;
 use crate::limits::room::Room;
-use crate::service::{Input, Started, whole};
-use crate::shared::Phase;
+use crate::phase::Phase;
 
 /// A request whose body is there.
 #[derive(Clone, Copy, Debug)]
@@ -154,6 +155,10 @@ impl<F: Fn(&Request<'_>) -> Response + Send + Sync + 'static> Responder for Bare
 
     fn too_slow(&self) -> Reply {
         last(408, br#"{"error":"too slow"}"#)
+    }
+
+    fn refuse_with(&self, problem: Problem) -> Reply {
+        last(problem.kind.status(), br#"{"error":"bad request"}"#)
     }
 
     fn admission(&self) -> Option<&Admission> {

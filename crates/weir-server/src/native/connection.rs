@@ -23,10 +23,10 @@ use super::reads::Read;
 use super::refuse::Refused;
 use super::writes::Taken;
 use super::{Port, reached};
-use crate::access::{Principal, Right};
-use crate::limits::connections::Slot;
+use crate::connections::Slot;
+use crate::phase::Phase;
+use crate::security::{Principal, Right};
 use crate::sessions::InUse;
-use crate::shared::Phase;
 
 /// Time until HELLO has to be there.
 const HELLO_TIME: Duration = Duration::from_secs(10);

@@ -25,10 +25,10 @@ use super::buffer::OUT_BYTES_HIGH;
 use super::connection::Connection;
 use super::guard;
 use super::refuse::{self, Refused};
-use crate::access::Right;
 use crate::claiming::{self, Claim, NoLook};
 use crate::limits::admission::Permit;
-use crate::shared::Phase;
+use crate::phase::Phase;
+use crate::security::Right;
 
 /// What a claim came to.
 struct Found {

@@ -10,8 +10,8 @@ use weir_core::ErrorCode;
 
 use super::connection::Connection;
 use super::refuse::Refused;
-use crate::access::Right;
 use crate::security::Denied;
+use crate::security::Right;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Who shows this token; without one, whoever the certificate names.

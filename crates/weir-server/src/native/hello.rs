@@ -10,8 +10,8 @@ use weir_store::{Durability, Store};
 use super::connection::Connection;
 use super::refuse::Refused;
 use super::{Owner, WINDOW_BYTES};
+use crate::phase::Phase;
 use crate::sessions::{SESSIONS_FULL, Shut};
-use crate::shared::Phase;
 
 /// What this server says about itself.
 const AGENT: &str = concat!("weir-server/", env!("CARGO_PKG_VERSION"));

@@ -48,7 +48,8 @@ fn port(folder: &std::path::Path) -> Arc<Port> {
         config,
         store,
         security,
-        crate::limits::descriptors::raise().unwrap(),
+        crate::descriptors::raise().unwrap(),
+        Vec::new(),
     ))))
 }
 

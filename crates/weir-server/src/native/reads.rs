@@ -12,8 +12,8 @@ use weir_store::{Current, Page, PageBuilder, SCAN_KEYS_MAX, Stats, Store, StoreE
 
 use super::connection::Connection;
 use super::refuse::{self, Refused};
-use crate::access::Right;
 use crate::listing;
+use crate::security::Right;
 
 /// Longest time that a read waits for the node to catch up.
 pub(super) const LAGGING: std::time::Duration = std::time::Duration::from_secs(5);

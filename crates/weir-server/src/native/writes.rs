@@ -14,7 +14,7 @@ use super::connection::Connection;
 use super::guard;
 use super::refuse::{self, Refused};
 use crate::limits::admission::Permit;
-use crate::shared::Phase;
+use crate::phase::Phase;
 
 /// Programs that one write may bring: each is compiled, and kept until the
 /// write is applied.

@@ -19,13 +19,16 @@ mod summary;
 mod transaction;
 mod writer;
 
+use super::table::{BodyMax, Content, Operation, Response, Row, Table, WRITE_FIELDS};
+use crate::security::Right;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use weir_core::limits::{CALL_ITEMS_MAX, TXN_OPS_MAX};
 
 use self::cursor::Cursor;
-use self::item::{Item, Reader};
+use self::item::{Item, Mode, Reader, bad};
 use self::stream::Stream;
 use self::summary::{Summary, answer};
 pub(crate) use self::transaction::transaction;
@@ -36,56 +39,97 @@ use super::condition::{About, Conditions};
 use super::route::Resource;
 use super::session::Session;
 use crate::http::coding;
-use crate::http::head::{Known, Method};
+use crate::http::exchange::{Input, busy, whole};
+use crate::http::head::Method;
 use crate::http::offload;
 use crate::http::problem::Problem;
 use crate::http::reply::Reply;
 use crate::limits::ENTRY_BYTES_MAX;
 use crate::limits::room::Room;
-use crate::resources::events::write::key_of;
-use crate::service::{Call, Edge, Input, busy, whole};
+use crate::resources::context::{Call, Edge};
+use crate::resources::framing::{Framing, framing, key_of};
 
-/// How the body of a batch is split.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Framing {
-    Lines,
-    Sequence,
-    Events,
-}
+/// The table of this module.
+pub(crate) const TABLE: Table = Table {
+    rows: &[Row {
+        resource: Resource::Transactions,
+        template: "/v1/topics/{topic}/transactions",
+        operations: &[Operation {
+            method: Method::Post,
+            summary: "Carry out several writes, all or none.",
+            right: Some(Right::Put),
+            body: BodyMax::Batch,
+            query: &[],
+            fields: WRITE_FIELDS,
+            request: &[Content::json(
+                "Transaction",
+                r#"{"operations":[{"op":"put","key":"a","value":1},{"op":"delete","key":"b"}],"expect":[{"key":"a","key-offset":0}]}"#,
+            )],
+            responses: &[Response {
+                status: 201,
+                content: &[Content::json(
+                    "Written",
+                    r#"{"offset":4,"count":2,"intention":4,"effect":"valid"}"#,
+                )],
+            }],
+            problems: &[],
+            now: None,
+            handler: |edge, call, body| {
+                Box::pin(async move { transaction(edge, call, &body).await })
+            },
+        }],
+    }],
+    schemas,
+};
 
-/// What an item is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    /// A value.
-    Values,
-    /// A write with key, metadata and conditions.
-    Records,
-}
-
-fn framing(call: &Call) -> Option<Framing> {
-    if call.matched.resource != Resource::Events || call.head.method != Method::Post {
-        return None;
-    }
-    let media = call.head.text(Known::ContentType)?;
-    let essence = media.split(';').next().unwrap_or_default().trim();
-    let is = |name: &str| essence.eq_ignore_ascii_case(name);
-    if is("application/x-ndjson") || is("application/jsonl") || is("application/ndjson") {
-        Some(Framing::Lines)
-    } else if is("application/json-seq") {
-        Some(Framing::Sequence)
-    } else {
-        cloudevents::is_batch(&call.head).then_some(Framing::Events)
-    }
-}
-
-/// Whether the body is many events.
-pub(crate) fn is_batch(call: &Call) -> bool {
-    framing(call).is_some()
-}
-
-/// Whether the body is read by the batch itself, piece by piece.
-pub(crate) fn is_stream(call: &Call) -> bool {
-    is_batch(call)
+fn schemas() -> Value {
+    let text = json!({"type": "string"});
+    let number = json!({"type": "integer", "minimum": 0});
+    json!({
+        "Transaction": {
+            "type": "object",
+            "required": ["operations"],
+            "properties": {
+                "operations": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Change"}},
+                "expect": {"type": "array", "items": {"$ref": "#/components/schemas/Expectation"}},
+            },
+            "additionalProperties": false,
+        },
+        "Change": {
+            "type": "object",
+            "description": "One write. A put has one of value, text and value64.",
+            "properties": {
+                "op": {"enum": ["put", "delete"]},
+                "key": text,
+                "key64": text,
+                "value": {"description": "A JSON payload."},
+                "text": text,
+                "value64": text,
+                "meta": {"type": "object", "additionalProperties": text},
+            },
+        },
+        "Expectation": {
+            "type": "object",
+            "description": "A condition: a key with key-offset, key-absent or key-present, or one on the topic.",
+            "properties": {
+                "key": text,
+                "key64": text,
+                "key-offset": number,
+                "topic-offset": number,
+            },
+        },
+        "BatchResult": {
+            "type": "object",
+            "description": "Outcomes of the items, equal ones as one run: [from, count, \"valid\", first offset], or [from, count, \"invalid\", \"error\" or \"refused\", code, text].",
+            "required": ["items", "valid", "runs"],
+            "properties": {
+                "items": number,
+                "valid": number,
+                "runs": {"type": "array", "items": {"type": "array", "minItems": 3, "maxItems": 5, "items": {"type": ["integer", "string"]}}},
+                "runs_left_out": number,
+            },
+        },
+    })
 }
 
 /// A batch.
@@ -112,12 +156,12 @@ pub(crate) async fn run(edge: &Arc<Edge>, call: &Call, input: Input<'_>) -> Resu
         key: key_of(call)?,
         value_max: config.payload_max.0,
     };
-    let coded = !coding::of_request(call)?.is_empty();
+    let coded = !coding::of_request(&call.head)?.is_empty();
     if atomic || coded || framing == Framing::Events {
         let max = config.body_max.0;
         let mut room = Room::new(&edge.shared.admission);
         let body = whole(input, max, &mut room).await?;
-        let body = coding::decode(call, body, max, &mut room).await?;
+        let body = coding::decode(&call.head, body, max, &mut room).await?;
         // Its items are copies.
         room.cover(body.len() * 2).await.map_err(busy)?;
         return at_once(edge, call, &reader, &body, atomic.then_some(conditions)).await;
@@ -266,8 +310,4 @@ fn gather(reader: &Reader, body: &[u8], mut cursor: Cursor) -> Gathered {
         failed,
         ended,
     }
-}
-
-fn bad(what: impl Into<String>) -> Problem {
-    Problem::bad(what)
 }

@@ -3,13 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::Arc;
 
-use bytes::Bytes;
 use serde_json::value::RawValue;
 use weir_core::{Record, RecordKind};
 
-use super::meta::{Declared, Meta, MetaWriter, Shape, declared, shape};
+use super::meta::{Declared, Meta, MetaWriter, Shape, declared, shape, typed};
 use crate::http::base64;
 use crate::http::date;
 use crate::http::head::{Head, Known};
@@ -17,8 +15,6 @@ use crate::http::json::Object;
 use crate::http::problem::{Kind, Problem};
 use crate::http::query::decode;
 use crate::http::reply::Reply;
-use crate::resources::events::write;
-use crate::service::{Call, Edge};
 
 /// Attributes of an event, by name.
 pub(crate) type Attributes = BTreeMap<String, String>;
@@ -263,7 +259,7 @@ pub(crate) fn read(text: &str) -> Result<Event<'_>, Problem> {
             _ => {}
         }
     } else if !value.is_empty() || media_type.is_some() {
-        write::typed(media_type.as_deref(), &value, &mut meta)?;
+        typed(media_type.as_deref(), &value, &mut meta)?;
     }
     for (name, value) in &attributes {
         meta.field(&format!("ce-{name}"), value)?;
@@ -276,18 +272,6 @@ pub(crate) fn read(text: &str) -> Result<Event<'_>, Problem> {
         meta: meta.done()?,
         value,
     })
-}
-
-/// A write in structured mode.
-pub(crate) async fn post(edge: &Arc<Edge>, call: &Call, body: Bytes) -> Result<Reply, Problem> {
-    check_format(&call.head)?;
-    let text = std::str::from_utf8(&body).map_err(|_| Problem::bad("the event is no UTF-8"))?;
-    let event = read(text)?;
-    let mut key = write::key_of(call)?;
-    if key.is_empty() {
-        key = event.key;
-    }
-    write::event(edge, call, key, event.meta, &event.value, &body).await
 }
 
 /// The attributes of a record, made up where it was no event.

@@ -3,9 +3,9 @@
 
 use weir_core::Expect;
 
-use super::route::offset_of;
 use crate::http::head::{Head, Known};
 use crate::http::problem::Problem;
+use crate::http::query::offset_of;
 
 /// Conditions, owned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,12 @@
 //! Rules are in the store; this reads requests and writes answers. What must
 //! never happen here: records in an answer whose lease is not in the log.
 
+use super::table::{BodyMax, Content, Operation as Action, Response, Row, Table};
+use crate::http::head::Method;
+use crate::security::Right;
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use weir_core::limits::{GROUP_ATTEMPTS_MAX, GROUP_LEASE_MS_MAX, GROUP_PENDING_MAX};
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -14,9 +19,9 @@ use weir_core::{ErrorCode, GroupMode, GroupSetup, GroupStep, Operation, Outcome}
 use weir_protocol::{CLAIM_RECORDS_MAX, CLAIM_WAIT_MS_MAX};
 use weir_store::{Claimed, GroupInfo, StoreError};
 
+use super::execute::{execute_plain, json_object};
 use super::records::{self, Fields};
 use super::route::Resource;
-use super::topics::{execute_plain, json_object};
 use crate::claiming::{Claim, NoLook, reason};
 use crate::http::head::Known;
 use crate::http::json::{Number, Object, some};
@@ -25,8 +30,410 @@ use crate::http::problem::{self, Kind, Problem};
 use crate::http::query::encode;
 use crate::http::reply::Reply;
 use crate::limits::{CLAIM_RECORDS, GROUPS_PAGE_MAX, MEMBERS_MAX};
-use crate::service::{Call, Edge, denial};
-use crate::shared::Phase;
+use crate::phase::Phase;
+use crate::resources::context::{Call, Edge, denial};
+use crate::resources::problems;
+
+const GROUP: &str = r#"{"name":"mail","mode":"shared","cursor":0,"frontier":0,"last":3,"lag":3,"leased":0,"waiting":0,"redeliveries":0,"deaths":0,"letters":0,"lease_ms":30000,"attempts_max":0,"pending_max":1000,"members":[]}"#;
+const GROUP_ANSWER: &[Content] = &[Content::json("Group", GROUP)];
+
+const fn step_row(
+    resource: Resource,
+    template: &'static str,
+    operations: &'static [Action],
+) -> Row {
+    Row {
+        resource,
+        template,
+        operations,
+    }
+}
+
+/// POST of a step that is a JSON object.
+const fn step_operation(
+    summary: &'static str,
+    request: &'static [Content],
+    responses: &'static [Response],
+) -> Action {
+    Action {
+        method: Method::Post,
+        summary,
+        right: Some(Right::Group),
+        body: BodyMax::Json,
+        query: &[],
+        fields: ONCE_FIELDS,
+        request,
+        responses,
+        problems: &[],
+        now: None,
+        handler: |edge, call, body| Box::pin(async move { step(edge, call, &body).await }),
+    }
+}
+
+/// Header fields of steps that may be sent again.
+const ONCE_FIELDS: &[&str] = &["Idempotency-Key", "Weir-Client", "Weir-Nonce"];
+
+/// The table of this module.
+pub(crate) const TABLE: Table = Table {
+    rows: &[
+        Row {
+            resource: Resource::Groups,
+            template: "/v1/topics/{topic}/groups",
+            operations: &[Action {
+                method: Method::Get,
+                summary: "List the groups of a topic by name.",
+                right: Some(Right::Group),
+                body: BodyMax::Json,
+                query: &["after", "limit"],
+                fields: &[],
+                request: &[],
+                responses: &[Response {
+                    status: 200,
+                    content: &[Content::json(
+                        "GroupList",
+                        r#"{"groups":[{"name":"mail","mode":"shared","cursor":0,"frontier":0,"last":3,"lag":3,"leased":0,"waiting":0,"redeliveries":0,"deaths":0,"letters":0,"lease_ms":30000,"attempts_max":0,"pending_max":1000,"members":[]}]}"#,
+                    )],
+                }],
+                problems: &[404],
+                now: None,
+                handler: |edge, call, _| Box::pin(list(edge, call)),
+            }],
+        },
+        Row {
+            resource: Resource::Group,
+            template: "/v1/topics/{topic}/groups/{group}",
+            operations: &[
+                Action {
+                    method: Method::Get,
+                    summary: "Describe a group and its progress.",
+                    right: Some(Right::Group),
+                    body: BodyMax::Json,
+                    query: &[],
+                    fields: &[],
+                    request: &[],
+                    responses: &[Response {
+                        status: 200,
+                        content: GROUP_ANSWER,
+                    }],
+                    problems: &[404],
+                    now: None,
+                    handler: |edge, call, _| Box::pin(get(edge, call)),
+                },
+                Action {
+                    method: Method::Put,
+                    summary: "Create a group if it does not exist.",
+                    right: Some(Right::Group),
+                    body: BodyMax::Json,
+                    query: &[],
+                    fields: ONCE_FIELDS,
+                    request: &[Content::json(
+                        "GroupSettings",
+                        r#"{"mode":"shared","lease_ms":30000}"#,
+                    )],
+                    responses: &[
+                        Response {
+                            status: 200,
+                            content: GROUP_ANSWER,
+                        },
+                        Response {
+                            status: 201,
+                            content: GROUP_ANSWER,
+                        },
+                    ],
+                    problems: &[],
+                    now: None,
+                    handler: |edge, call, body| {
+                        Box::pin(async move { open(edge, call, &body).await })
+                    },
+                },
+                Action {
+                    method: Method::Delete,
+                    summary: "Delete a group and its position.",
+                    right: Some(Right::Group),
+                    body: BodyMax::Json,
+                    query: &[],
+                    fields: ONCE_FIELDS,
+                    request: &[],
+                    responses: &[Response {
+                        status: 200,
+                        content: &[Content::json(
+                            "StepResult",
+                            r#"{"intention":18,"effect":"valid"}"#,
+                        )],
+                    }],
+                    problems: &[],
+                    now: None,
+                    handler: |edge, call, _| Box::pin(delete(edge, call)),
+                },
+            ],
+        },
+        Row {
+            resource: Resource::GroupClaim,
+            template: "/v1/topics/{topic}/groups/{group}/claim",
+            operations: &[Action {
+                method: Method::Post,
+                summary: "Claim records of a keyed or shared group.",
+                right: Some(Right::Group),
+                body: BodyMax::Json,
+                query: &["member", "max", "lease-ms", "wait"],
+                fields: &[],
+                request: &[],
+                responses: &[Response {
+                    status: 200,
+                    content: &[Content::json(
+                        "Claim",
+                        r#"{"claim":17,"frontier":6,"records":[{"attempts":1,"offset":4,"intention":4,"time":1700000000000,"type":"PUT","value":{"id":1},"last":true}]}"#,
+                    )],
+                }],
+                problems: &[],
+                now: None,
+                handler: |edge, call, _| Box::pin(claim(edge, call)),
+            }],
+        },
+        step_row(
+            Resource::GroupAck,
+            "/v1/topics/{topic}/groups/{group}/ack",
+            &[step_operation(
+                "Mark records of a claim as done.",
+                &[Content::json("Ack", r#"{"claim":17,"offsets":[4,5]}"#)],
+                &[Response {
+                    status: 200,
+                    content: &[Content::json(
+                        "StepResult",
+                        r#"{"intention":18,"effect":"valid"}"#,
+                    )],
+                }],
+            )],
+        ),
+        step_row(
+            Resource::GroupNack,
+            "/v1/topics/{topic}/groups/{group}/nack",
+            &[step_operation(
+                "Give records of a claim back.",
+                &[Content::json(
+                    "Nack",
+                    r#"{"claim":17,"offsets":[6],"delay_ms":1000,"reason":"mailbox full"}"#,
+                )],
+                &[Response {
+                    status: 200,
+                    content: &[Content::json(
+                        "StepResult",
+                        r#"{"intention":18,"effect":"valid"}"#,
+                    )],
+                }],
+            )],
+        ),
+        step_row(
+            Resource::GroupExtend,
+            "/v1/topics/{topic}/groups/{group}/extend",
+            &[step_operation(
+                "Extend the leases of records of a claim.",
+                &[Content::json(
+                    "Extend",
+                    r#"{"claim":17,"offsets":[6],"lease_ms":60000}"#,
+                )],
+                &[Response {
+                    status: 200,
+                    content: &[Content::json(
+                        "StepResult",
+                        r#"{"intention":18,"effect":"valid"}"#,
+                    )],
+                }],
+            )],
+        ),
+        step_row(
+            Resource::GroupJoin,
+            "/v1/topics/{topic}/groups/{group}/join",
+            &[step_operation(
+                "Become the owner of an exclusive group.",
+                &[Content::json("Join", r#"{"member":"worker-1"}"#)],
+                &[Response {
+                    status: 200,
+                    content: &[Content::json(
+                        "JoinResult",
+                        r#"{"intention":22,"generation":22,"effect":"valid"}"#,
+                    )],
+                }],
+            )],
+        ),
+        step_row(
+            Resource::GroupRenew,
+            "/v1/topics/{topic}/groups/{group}/renew",
+            &[step_operation(
+                "Renew the ownership of an exclusive group.",
+                &[Content::json("Ownership", r#"{"generation":22}"#)],
+                &[Response {
+                    status: 200,
+                    content: &[Content::json(
+                        "StepResult",
+                        r#"{"intention":18,"effect":"valid"}"#,
+                    )],
+                }],
+            )],
+        ),
+        step_row(
+            Resource::GroupLeave,
+            "/v1/topics/{topic}/groups/{group}/leave",
+            &[step_operation(
+                "Give up the ownership of an exclusive group.",
+                &[Content::json("Ownership", r#"{"generation":22}"#)],
+                &[Response {
+                    status: 200,
+                    content: &[Content::json(
+                        "StepResult",
+                        r#"{"intention":18,"effect":"valid"}"#,
+                    )],
+                }],
+            )],
+        ),
+        step_row(
+            Resource::GroupMove,
+            "/v1/topics/{topic}/groups/{group}/move",
+            &[step_operation(
+                "Mark everything up to an offset as done.",
+                &[Content::json("Move", r#"{"generation":22,"offset":9}"#)],
+                &[Response {
+                    status: 200,
+                    content: &[Content::json(
+                        "StepResult",
+                        r#"{"intention":18,"effect":"valid"}"#,
+                    )],
+                }],
+            )],
+        ),
+        step_row(
+            Resource::GroupReset,
+            "/v1/topics/{topic}/groups/{group}/reset",
+            &[step_operation(
+                "Set the cursor of a group; leases and ownership end.",
+                &[Content::json("Reset", r#"{"offset":0}"#)],
+                &[Response {
+                    status: 200,
+                    content: &[Content::json(
+                        "StepResult",
+                        r#"{"intention":18,"effect":"valid"}"#,
+                    )],
+                }],
+            )],
+        ),
+    ],
+    schemas,
+};
+
+/// The schema of a group.
+fn group_schema(number: &Value) -> Value {
+    let text = json!({"type": "string"});
+    let mode = json!({"enum": ["exclusive", "keyed", "shared"]});
+    let mut group = Map::new();
+    let names = [
+        "cursor",
+        "frontier",
+        "last",
+        "lag",
+        "leased",
+        "waiting",
+        "redeliveries",
+        "deaths",
+        "letters",
+        "lease_ms",
+        "attempts_max",
+    ];
+    for name in names {
+        group.insert(name.to_owned(), number.clone());
+    }
+    for (name, schema) in [
+        ("name", &text),
+        ("mode", &mode),
+        ("pending_max", number),
+        ("oldest_ms", number),
+        ("dead_letters", &text),
+    ] {
+        group.insert(name.to_owned(), schema.clone());
+    }
+    let owner = json!({"type": "object", "required": ["generation", "until_ms"], "properties": {"member": text, "member64": text, "generation": number, "until_ms": number}});
+    group.insert("owner".to_owned(), owner);
+    let holder = json!({"type": "object", "required": ["records"], "properties": {"member": text, "member64": text, "records": number}});
+    group.insert(
+        "members".to_owned(),
+        json!({"type": "array", "items": holder}),
+    );
+    let mut required = vec!["name", "mode", "members"];
+    required.extend(names);
+    json!({"type": "object", "required": required, "properties": group})
+}
+
+fn schemas() -> Value {
+    let text = json!({"type": "string"});
+    let flag = json!({"type": "boolean"});
+    let number = json!({"type": "integer", "minimum": 0, "maximum": u64::MAX});
+    let positive = json!({"type": "integer", "minimum": 1, "maximum": u64::MAX});
+    let lease = json!({"type": "integer", "minimum": 1, "maximum": GROUP_LEASE_MS_MAX});
+    let delay = json!({"type": "integer", "minimum": 0, "maximum": GROUP_LEASE_MS_MAX});
+    let offsets = json!({"type": "array", "minItems": 1, "maxItems": 10_000, "items": positive});
+    let member = json!({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"});
+    let mode = json!({"enum": ["exclusive", "keyed", "shared"]});
+    let of = |members: Value, required: &[&str]| json!({"type": "object", "properties": members, "required": required, "additionalProperties": false});
+    json!({
+        "Group": group_schema(&number),
+        "GroupList": {
+            "type": "object",
+            "required": ["groups"],
+            "properties": {"groups": {"type": "array", "items": {"$ref": "#/components/schemas/Group"}}},
+        },
+        "GroupSettings": of(
+            json!({
+                "mode": mode,
+                "start": {"oneOf": [number, {"enum": ["first", "tail"]}]},
+                "lease_ms": lease,
+                "attempts_max": {"type": "integer", "minimum": 0, "maximum": GROUP_ATTEMPTS_MAX},
+                "pending_max": {"type": "integer", "minimum": 1, "maximum": GROUP_PENDING_MAX},
+                "dead_letters": text,
+            }),
+            &[],
+        ),
+        "Claim": {
+            "type": "object",
+            "description": "Claimed records; none if there are none to claim. due_ms: milliseconds until that may change.",
+            "required": ["frontier", "records"],
+            "properties": {
+                "claim": number,
+                "frontier": number,
+                "due_ms": number,
+                "records": {"type": "array", "items": {"$ref": "#/components/schemas/Delivery"}},
+            },
+        },
+        "Delivery": {
+            "description": "A record, and how often it was delivered.",
+            "allOf": [
+                {"$ref": "#/components/schemas/Record"},
+                {"type": "object", "required": ["attempts", "offset"], "properties": {"attempts": positive, "offset": number}},
+            ],
+        },
+        "Ack": of(json!({"claim": positive, "offsets": offsets}), &["claim", "offsets"]),
+        "Nack": of(
+            json!({"claim": positive, "offsets": offsets, "delay_ms": delay, "reason": {"type": "string", "maxLength": 60}}),
+            &["claim", "offsets"],
+        ),
+        "Extend": of(
+            json!({"claim": positive, "offsets": offsets, "lease_ms": lease}),
+            &["claim", "offsets", "lease_ms"],
+        ),
+        "Join": of(json!({"member": member, "takeover": flag}), &["member"]),
+        "Ownership": of(json!({"generation": positive}), &["generation"]),
+        "Move": of(json!({"generation": number, "offset": number}), &["offset"]),
+        "Reset": of(json!({"offset": number}), &["offset"]),
+        "StepResult": {
+            "type": "object",
+            "required": ["intention", "effect"],
+            "properties": {"intention": number, "effect": {"const": "valid"}},
+        },
+        "JoinResult": {
+            "type": "object",
+            "required": ["intention", "generation", "effect"],
+            "properties": {"intention": number, "generation": number, "effect": {"const": "valid"}},
+        },
+    })
+}
 
 /// The body of a PUT.
 #[derive(Debug, Default, Deserialize)]
@@ -113,7 +520,7 @@ async fn look_up(edge: &Arc<Edge>, call: &Call) -> Result<GroupInfo, Problem> {
         let found = store.group(&topic, &group);
         found.ok_or_else(|| match store.standing(&topic) {
             Some(_) => no_group(),
-            None => problem::of_store(&StoreError::TopicUnknown { name: topic }),
+            None => problems::of_store(&StoreError::TopicUnknown { name: topic }),
         })
     })
     .await
@@ -134,7 +541,7 @@ pub(crate) async fn list(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem
     let topic = call.matched.topic.clone();
     let found = offload::run(move || {
         let groups = store.groups(&topic);
-        groups.map_err(|error| problem::of_store(&error))
+        groups.map_err(|error| problems::of_store(&error))
     });
     let mut found = found.await?;
     found.retain(|info| info.name > after);
@@ -503,7 +910,7 @@ pub(crate) async fn claim(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Proble
             NoLook::Busy => {
                 Problem::new(Kind::Busy, ErrorCode::Busy.sentence()).code(ErrorCode::Busy)
             }
-            NoLook::Store(error) => problem::of_store(&error),
+            NoLook::Store(error) => problems::of_store(&error),
         });
         let (found, room) = looked?;
         if let Some(code) = found.reason {

@@ -8,8 +8,9 @@
 
 use weir_core::limits::META_BYTES_MAX;
 
+use crate::http::head::{Head, Known};
 use crate::http::json::{self, Object};
-use crate::http::problem::Problem;
+use crate::http::problem::{Kind, Problem};
 
 /// The line of checked JSON.
 const JSON: &str = "json";
@@ -158,6 +159,38 @@ pub(crate) fn declared(content_type: Option<&str>) -> Declared {
         Declared::LikeJson
     } else {
         Declared::Other
+    }
+}
+
+/// What the media type of a payload means for its metadata; checks what is
+/// called JSON.
+pub(crate) fn payload(head: &Head, body: &[u8], meta: &mut MetaWriter) -> Result<(), Problem> {
+    if head.is_repeated(Known::ContentType) {
+        return Err(Problem::bad("more than one Content-Type"));
+    }
+    let text = head.text(Known::ContentType);
+    typed(text, body, meta)
+}
+
+/// The same for a media type from elsewhere.
+pub(crate) fn typed(
+    content_type: Option<&str>,
+    body: &[u8],
+    meta: &mut MetaWriter,
+) -> Result<(), Problem> {
+    let kind = declared(content_type);
+    if matches!(kind, Declared::Json | Declared::LikeJson) {
+        if let Some(at) = json::check(body) {
+            return Err(
+                Problem::new(Kind::InvalidPayload, "the payload is no JSON text")
+                    .number("byte", at as u64),
+            );
+        }
+        meta.json();
+    }
+    match (kind, content_type) {
+        (Declared::LikeJson | Declared::Other, Some(text)) => meta.field("content-type", text),
+        _ => Ok(()),
     }
 }
 

@@ -2,27 +2,210 @@
 
 use std::sync::Arc;
 
+use serde_json::{Value, json};
+
 use super::route::Resource;
+use super::table::{BodyMax, Content, Handler, Operation, Response, Row, Table};
+use crate::http::head::Method;
+use crate::security::Right;
+
 use crate::http::accept;
 use crate::http::json::Object;
 use crate::http::offload;
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::Reply;
-use crate::service::{Call, Edge};
-use crate::shared::Phase;
+use crate::phase::Phase;
+use crate::resources::context::{Call, Edge};
 
-/// GET of one of these resources.
-pub(crate) fn get(edge: &Arc<Edge>, call: &Call, resource: Resource) -> Result<Reply, Problem> {
-    match resource {
-        Resource::Root => Ok(root(edge)),
-        Resource::Healthz => Ok(plain(200, "ok\n")),
-        Resource::Readyz => ready(edge, call),
-        Resource::OpenApi => Ok(Reply::new(200)
-            .field("cache-control", "no-cache")
-            .with("application/json", super::openapi::DOCUMENT.as_bytes())),
-        Resource::Problem => explain(&call.matched.name),
-        _ => Err(Problem::new(Kind::NotFound, "")),
+/// Names of the media types of metrics.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+const METRICS_EXAMPLE: &str = "# HELP weir_ready 1 while the server should get requests.\n\
+# TYPE weir_ready gauge\nweir_ready 1\n";
+
+/// The table of this module.
+pub(crate) const TABLE: Table = Table {
+    rows: &[
+        Row {
+            resource: Resource::Root,
+            template: "/v1",
+            operations: &[open(
+                "Name, version and durability of the server.",
+                &[],
+                &[Response {
+                    status: 200,
+                    content: &[Content::json(
+                        "Server",
+                        r#"{"name":"weir","version":"0.1.0","durability":"group","acknowledged_is_synced":true,"applied":41,"links":{"topics":"/v1/topics","openapi":"/openapi.json","health":"/healthz","ready":"/readyz","metrics":"/metrics"}}"#,
+                    )],
+                }],
+                &[],
+                |edge, _, _| Box::pin(async { Ok(root(edge)) }),
+            )],
+        },
+        Row {
+            resource: Resource::Healthz,
+            template: "/healthz",
+            operations: &[Operation {
+                now: Some(|_, _| Some(Ok(plain(200, "ok\n")))),
+                ..open(
+                    "Whether the process answers.",
+                    &[],
+                    &[Response {
+                        status: 200,
+                        content: &[Content::new(TEXT, "Text", "ok\n")],
+                    }],
+                    &[],
+                    |_, _, _| Box::pin(async { Ok(plain(200, "ok\n")) }),
+                )
+            }],
+        },
+        Row {
+            resource: Resource::Readyz,
+            template: "/readyz",
+            operations: &[Operation {
+                now: Some(|edge, call| Some(ready(edge, call))),
+                ..open(
+                    "Whether the server should get requests.",
+                    &["verbose"],
+                    &[Response {
+                        status: 200,
+                        content: &[
+                            Content::new(TEXT, "Text", "ready\n"),
+                            Content::json(
+                                "Readiness",
+                                r#"{"ready":true,"store":true,"draining":false,"in_flight_bytes":0}"#,
+                            ),
+                        ],
+                    }],
+                    &[503],
+                    |edge, call, _| Box::pin(async move { ready(edge, call) }),
+                )
+            }],
+        },
+        Row {
+            resource: Resource::Metrics,
+            template: "/metrics",
+            operations: &[Operation {
+                right: Some(Right::Admin),
+                ..open(
+                    "Counters and gauges of the server.",
+                    &[],
+                    &[Response {
+                        status: 200,
+                        content: &[
+                            Content::new(PROMETHEUS, "Text", METRICS_EXAMPLE),
+                            Content::new(OPEN_METRICS, "Text", METRICS_EXAMPLE),
+                        ],
+                    }],
+                    &[],
+                    |edge, call, _| Box::pin(metrics(edge, call)),
+                )
+            }],
+        },
+        Row {
+            resource: Resource::OpenApi,
+            template: "/openapi.json",
+            operations: &[open(
+                "This description.",
+                &[],
+                &[Response {
+                    status: 200,
+                    content: &[Content::json(
+                        "Description",
+                        r#"{"openapi":"3.1.0","info":{"title":"Weir","version":"0.1.0"},"paths":{}}"#,
+                    )],
+                }],
+                &[],
+                |edge, _, _| Box::pin(async { Ok(description(edge)) }),
+            )],
+        },
+        Row {
+            resource: Resource::Problem,
+            template: "/problems/{name}",
+            operations: &[open(
+                "What a kind of problem means.",
+                &[],
+                &[Response {
+                    status: 200,
+                    content: &[Content::new(
+                        TEXT,
+                        "Text",
+                        "no-topic\n\nThe topic does not exist.\nStatus: 404\n",
+                    )],
+                }],
+                &[404],
+                |_, call, _| Box::pin(async { explain(&call.matched.name) }),
+            )],
+        },
+    ],
+    schemas,
+};
+
+/// A GET that everybody may send.
+const fn open(
+    summary: &'static str,
+    query: &'static [&'static str],
+    responses: &'static [Response],
+    problems: &'static [u16],
+    handler: Handler,
+) -> Operation {
+    Operation {
+        method: Method::Get,
+        summary,
+        right: None,
+        body: BodyMax::Json,
+        query,
+        fields: &[],
+        request: &[],
+        responses,
+        problems,
+        now: None,
+        handler,
     }
+}
+
+fn schemas() -> Value {
+    let text = json!({"type": "string"});
+    let flag = json!({"type": "boolean"});
+    let number = json!({"type": "integer", "minimum": 0});
+    json!({
+        "Text": text,
+        "Server": {
+            "type": "object",
+            "required": ["name", "version", "durability", "acknowledged_is_synced", "applied", "links"],
+            "properties": {
+                "name": text,
+                "version": text,
+                "durability": {"enum": ["group", "each", "interval", "memory"]},
+                "acknowledged_is_synced": flag,
+                "applied": number,
+                "links": {"type": "object", "additionalProperties": text},
+            },
+        },
+        "Readiness": {
+            "type": "object",
+            "required": ["ready", "store", "draining", "in_flight_bytes"],
+            "properties": {"ready": flag, "store": flag, "draining": flag, "in_flight_bytes": number},
+        },
+        "Description": {
+            "type": "object",
+            "required": ["openapi", "info", "paths"],
+            "properties": {
+                "openapi": text,
+                "info": {"type": "object", "required": ["title", "version"]},
+                "paths": {"type": "object"},
+            },
+        },
+    })
+}
+
+fn description(edge: &Edge) -> Reply {
+    Reply::new(200)
+        .field("cache-control", "no-cache")
+        .with("application/json", (edge.description)().as_bytes())
 }
 
 fn plain(status: u16, text: &'static str) -> Reply {
@@ -83,15 +266,10 @@ fn ready(edge: &Edge, call: &Call) -> Result<Reply, Problem> {
 
 /// GET of what is counted.
 pub(crate) async fn metrics(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
-    const OPEN: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     let open = accept::names(&call.head, "application/openmetrics-text");
     let shared = Arc::clone(&edge.shared);
-    let text = offload::run(move || Ok(shared.metrics.render(&shared, open))).await?;
-    let media_type = if open {
-        OPEN
-    } else {
-        "text/plain; version=0.0.4; charset=utf-8"
-    };
+    let text = offload::run(move || Ok(crate::scrape::render(&shared, open))).await?;
+    let media_type = if open { OPEN_METRICS } else { PROMETHEUS };
     Ok(Reply::new(200)
         .field("cache-control", "no-store")
         .field("vary", "accept")

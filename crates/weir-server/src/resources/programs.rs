@@ -4,32 +4,129 @@
 //! that the topic has; `If-Match` with the hash of the old one guards that.
 //! A module that some topic has is found by its hash as well.
 
+use super::route::Resource;
+use super::table::{BodyMax, Content, Operation as Action, Response, Row, Table};
+use crate::http::head::Method;
+use crate::security::Right;
+use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use weir_core::{CodeHash, ErrorCode, Expect, Intention, Operation, TopicOptions};
-use weir_store::Proposal;
+use weir_core::{CodeHash, Operation, TopicOptions};
 
-use super::propose;
-use super::topics::{done, execute, execute_plain};
+use super::execute::{done, execute, execute_plain};
 use crate::http::accept;
 use crate::http::base64;
 use crate::http::head::Known;
 use crate::http::json::Object;
-use crate::http::offload;
-use crate::http::problem::{self, Kind, Problem};
+use crate::http::problem::{Kind, Problem};
 use crate::http::reply::Reply;
-use crate::limits::admission::Permit;
+use crate::resources::context::{Call, Edge};
 use crate::resources::events::read::{is_known, no_topic};
-use crate::service::{Call, Edge};
+
+const PROGRAM: &[Content] = &[Content::json("Program", PROGRAM_EXAMPLE)];
+const PROGRAM_EXAMPLE: &str = r#"{"sha256":"0b1e1bd0b9d2b4d7d1a4a9f5ee47a2fdb95d5e2b8f3a4a4f3b2f2b0c1d2e3f40","state":"kv","args64":"","state_entries":2,"state_bytes":18}"#;
+/// The shortest module.
+const MODULE: Content = Content::new(WASM, "Bytes", "\0asm\u{1}\0\0\0");
+
+/// The table of this module.
+pub(crate) const TABLE: Table = Table {
+    rows: &[
+        Row {
+            resource: Resource::Program,
+            template: "/v1/topics/{topic}/program",
+            operations: &[
+                Action {
+                    method: Method::Get,
+                    summary: "Describe the program of a topic, or fetch its module.",
+                    right: Some(Right::Read),
+                    body: BodyMax::Json,
+                    query: &[],
+                    fields: &[],
+                    request: &[],
+                    responses: &[
+                        Response {
+                            status: 200,
+                            content: &[Content::json("Program", PROGRAM_EXAMPLE), MODULE],
+                        },
+                        Response::empty(304),
+                    ],
+                    problems: &[404],
+                    now: None,
+                    handler: |edge, call, _| Box::pin(async { get(edge, call) }),
+                },
+                Action {
+                    method: Method::Put,
+                    summary: "Create a topic with a program, or replace its program.",
+                    right: Some(Right::Program),
+                    body: BodyMax::Module,
+                    query: &["state"],
+                    fields: &["Weir-Program-Args"],
+                    request: &[MODULE],
+                    responses: &[
+                        Response {
+                            status: 200,
+                            content: PROGRAM,
+                        },
+                        Response {
+                            status: 201,
+                            content: PROGRAM,
+                        },
+                    ],
+                    problems: &[],
+                    now: None,
+                    handler: |edge, call, body| Box::pin(put(edge, call, body)),
+                },
+            ],
+        },
+        Row {
+            resource: Resource::Module,
+            template: "/v1/programs/{sha256}",
+            operations: &[Action {
+                method: Method::Get,
+                summary: "Fetch a module that some topic has, by its hash.",
+                right: Some(Right::Program),
+                body: BodyMax::Json,
+                query: &[],
+                fields: &[],
+                request: &[],
+                responses: &[
+                    Response {
+                        status: 200,
+                        content: &[MODULE],
+                    },
+                    Response::empty(304),
+                ],
+                problems: &[404],
+                now: None,
+                handler: |edge, call, _| Box::pin(async { module(edge, call) }),
+            }],
+        },
+    ],
+    schemas,
+};
+
+fn schemas() -> Value {
+    let text = json!({"type": "string"});
+    let number = json!({"type": "integer", "minimum": 0});
+    json!({
+        "Bytes": {"type": "string", "format": "binary"},
+        "Program": {
+            "type": "object",
+            "required": ["sha256", "state", "args64", "state_entries", "state_bytes"],
+            "properties": {
+                "sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+                "state": {"enum": ["none", "kv", "memory"]},
+                "args64": text,
+                "state_entries": number,
+                "state_bytes": number,
+            },
+        },
+    })
+}
 
 /// Media type of a module.
 const WASM: &str = "application/wasm";
-/// How often, and with which pause, a program asks for its turn to be compiled.
-const TURN_TRIES: u32 = 500;
-const TURN_PAUSE: Duration = Duration::from_millis(20);
-
 fn read_tag(text: &str) -> Option<CodeHash> {
     read_hash(text.strip_prefix('"')?.strip_suffix('"')?)
 }
@@ -169,91 +266,6 @@ pub(crate) fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
         return Ok(reply.with(WASM, module.to_vec()));
     }
     Ok(describe(reply, &program))
-}
-
-/// Operations that bring a program, with bytes of their own.
-enum Brings {
-    Create(Box<TopicOptions>),
-    Replace(Option<CodeHash>),
-}
-
-/// Hands over an intention that brings a program, if it does. The module is
-/// compiled before it is logged, which takes its time: on a thread that may,
-/// and few at a time.
-pub(super) async fn propose(
-    edge: &Arc<Edge>,
-    call: &Call,
-    intention: &Intention<'_>,
-    expect: Vec<Expect<'static>>,
-) -> Result<(Proposal, Permit), Problem> {
-    let (brings, code, args) = match intention.operation {
-        Operation::CreateProgram {
-            options,
-            code,
-            args,
-        } => (Brings::Create(Box::new(options.clone())), code, args),
-        Operation::Replace {
-            expected,
-            code,
-            args,
-        } => (Brings::Replace(expected), code, args),
-        _ => return propose::propose(edge, call, std::slice::from_ref(intention)),
-    };
-    edge.allow(call, std::slice::from_ref(intention))
-        .map_err(|(_, problem)| problem)?;
-    let turn = turn(edge).await?;
-    let (code, args) = (code.to_vec(), args.to_vec());
-    let (topic, principal) = (intention.topic.to_owned(), intention.principal.to_vec());
-    let (client, nonce) = (intention.client, intention.nonce);
-    let fingerprint = intention.fingerprint;
-    let edge = Arc::clone(edge);
-    offload::run(move || {
-        let _turn = turn;
-        let (code, args) = (&code[..], &args[..]);
-        let operation = match &brings {
-            Brings::Create(options) => Operation::CreateProgram {
-                options,
-                code,
-                args,
-            },
-            Brings::Replace(expected) => Operation::Replace {
-                expected: *expected,
-                code,
-                args,
-            },
-        };
-        let intention = Intention {
-            client,
-            nonce,
-            expect: &expect,
-            principal: &principal,
-            fingerprint,
-            ..Intention::new(&topic, operation)
-        };
-        let shared = &edge.shared;
-        let room = shared.room(std::slice::from_ref(&intention), intention.size_hint());
-        let room = room.ok_or_else(busy)?;
-        let proposal = shared.store.propose(&[intention]);
-        let proposal = proposal.map_err(|error| problem::of_store(&error))?;
-        let room = shared.admission.follow(room, &proposal);
-        Ok((proposal, room))
-    })
-    .await
-}
-
-/// Leave to compile, once there is some.
-async fn turn(edge: &Edge) -> Result<Permit, Problem> {
-    for _ in 0..TURN_TRIES {
-        if let Some(turn) = edge.shared.admission.admit_compile() {
-            return Ok(turn);
-        }
-        tokio::time::sleep(TURN_PAUSE).await;
-    }
-    Err(busy())
-}
-
-fn busy() -> Problem {
-    Problem::new(Kind::Busy, ErrorCode::Busy.sentence()).code(ErrorCode::Busy)
 }
 
 /// GET of a module by its hash. The bytes behind a hash never change.

@@ -10,7 +10,8 @@ use weir_store::{Proposal, StoreError};
 use crate::http::problem::{self, Kind, Problem};
 use crate::limits::KEYS_FULL_RETRY_MS;
 use crate::limits::admission::Permit;
-use crate::service::{Call, Edge};
+use crate::resources::context::{Call, Edge};
+use crate::resources::problems;
 
 /// Which intention is not taken, if it is one of them, and why.
 pub(crate) type Stopped = Box<(Option<usize>, Problem)>;
@@ -57,7 +58,7 @@ fn queue(edge: &Edge, intentions: &[Intention<'_>]) -> Result<(Proposal, Permit)
             StoreError::Refused { index, .. } => Some(index),
             _ => None,
         };
-        Box::new((index, problem::of_store(&error)))
+        Box::new((index, problems::of_store(&error)))
     })?;
     let permit = edge.shared.admission.follow(permit, &proposal);
     Ok((proposal, permit))
@@ -72,7 +73,7 @@ pub(crate) async fn outcomes(
     let mut proposal = proposal;
     let limit = edge.shared.config.store_timeout;
     if let Ok(result) = tokio::time::timeout(limit, &mut proposal).await {
-        return result.map_err(|error| problem::of_store(&error));
+        return result.map_err(|error| problems::of_store(&error));
     }
     edge.shared.metrics.timeout("store");
     tokio::spawn(async move {
@@ -83,7 +84,7 @@ pub(crate) async fn outcomes(
 }
 
 pub(crate) fn first(result: Result<Outcomes, StoreError>) -> Result<Outcome, Problem> {
-    let outcomes = result.map_err(|error| problem::of_store(&error))?;
+    let outcomes = result.map_err(|error| problems::of_store(&error))?;
     let run = outcomes.runs().first();
     run.map(|run| run.outcome.clone())
         .ok_or_else(|| Problem::new(Kind::Internal, "the store answered nothing"))

@@ -10,11 +10,11 @@ use weir_core::intention::ONCE;
 use weir_core::{ClientId, ErrorCode};
 
 use super::propose::refused;
-use super::route::offset_of;
 use crate::http::head::Known;
 use crate::http::problem::{Kind, Problem};
+use crate::http::query::offset_of;
 use crate::limits::{IDEMPOTENCY_KEY_MAX, KEYS_FULL_RETRY_MS};
-use crate::service::{Call, Edge, Keyed};
+use crate::resources::context::{Call, Edge, Keyed};
 use crate::sessions::{InUse, SESSIONS_FULL, Shut};
 
 /// Who writes, for writes that are carried out once however often they come.

@@ -1,31 +1,226 @@
 //! Topics: making, changing, ending, describing, listing.
 
+use super::route::Resource;
+use super::table::{BodyMax, Content, Operation as Action, Response, Row, Table, WRITE_FIELDS};
+use crate::http::head::Method;
+use crate::security::Right;
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use weir_core::{
-    Compaction, Detail, Effect, ErrorCode, GroupName, Intention, Operation, Outcome, StateMode,
-    TopicOptions,
-};
+use weir_core::{Compaction, ErrorCode, GroupName, Operation, StateMode, TopicOptions};
 use weir_store::TopicInfo;
 
-use super::condition::{About, Conditions};
-use super::propose::{outcomes, refused};
-use super::session::Session;
 use crate::http::base64;
 use crate::http::head::Known;
 use crate::http::json::Object;
 use crate::http::offload;
-use crate::http::problem::{self, Kind, Problem};
+use crate::http::problem::{Kind, Problem};
 use crate::http::query::encode;
 use crate::http::reply::Reply;
 use crate::limits::{TOPICS_PAGE, TOPICS_PAGE_MAX};
 use crate::listing;
+use crate::resources::context::{Call, Edge};
 use crate::resources::events::read::{is_known, no_topic};
-use crate::resources::programs;
-use crate::service::{Call, Edge};
+use crate::resources::execute::{done, execute, json_object};
 use crate::shared::Shared;
+
+const TOPIC: &str = r#"{"name":"orders","incarnation":1,"first":1,"last":3,"keys":2,"bytes":66,"options":{"compaction":"off"}}"#;
+const TOPIC_ANSWER: &[Content] = &[Content::json("Topic", TOPIC)];
+
+/// The table of this module.
+pub(crate) const TABLE: Table = Table {
+    rows: &[
+        Row {
+            resource: Resource::Topics,
+            template: "/v1/topics",
+            operations: &[Action {
+                method: Method::Get,
+                summary: "List topics by name.",
+                right: Some(Right::Read),
+                body: BodyMax::Json,
+                query: &["prefix", "after", "limit"],
+                fields: &[],
+                request: &[],
+                responses: &[Response {
+                    status: 200,
+                    content: &[Content::json(
+                        "TopicList",
+                        r#"{"topics":[{"name":"orders","incarnation":1,"first":1,"last":3,"keys":2,"bytes":66,"options":{"compaction":"off"}}]}"#,
+                    )],
+                }],
+                problems: &[],
+                now: None,
+                handler: |edge, call, _| Box::pin(list(edge, call)),
+            }],
+        },
+        Row {
+            resource: Resource::Topic,
+            template: "/v1/topics/{topic}",
+            operations: &[
+                Action {
+                    method: Method::Get,
+                    summary: "Describe a topic.",
+                    right: Some(Right::Read),
+                    body: BodyMax::Json,
+                    query: &[],
+                    fields: &["If-None-Match"],
+                    request: &[],
+                    responses: &[
+                        Response {
+                            status: 200,
+                            content: TOPIC_ANSWER,
+                        },
+                        Response::empty(304),
+                    ],
+                    problems: &[404],
+                    now: None,
+                    handler: |edge, call, _| Box::pin(async { get(edge, call) }),
+                },
+                Action {
+                    method: Method::Put,
+                    summary: "Create a topic if it does not exist.",
+                    right: Some(Right::Create),
+                    body: BodyMax::Json,
+                    query: &[],
+                    fields: WRITE_FIELDS,
+                    request: &[Content::json(
+                        "TopicSettings",
+                        r#"{"options":{"compaction":"latest"}}"#,
+                    )],
+                    responses: &[
+                        Response {
+                            status: 200,
+                            content: TOPIC_ANSWER,
+                        },
+                        Response {
+                            status: 201,
+                            content: TOPIC_ANSWER,
+                        },
+                    ],
+                    problems: &[],
+                    now: None,
+                    handler: |edge, call, body| {
+                        Box::pin(async move { create(edge, call, &body).await })
+                    },
+                },
+                Action {
+                    method: Method::Patch,
+                    summary: "Change options of a topic.",
+                    right: Some(Right::Create),
+                    body: BodyMax::Json,
+                    query: &[],
+                    fields: WRITE_FIELDS,
+                    request: &[Content::new(
+                        "application/merge-patch+json",
+                        "TopicSettings",
+                        r#"{"options":{"retention_records":1000}}"#,
+                    )],
+                    responses: &[Response {
+                        status: 200,
+                        content: TOPIC_ANSWER,
+                    }],
+                    problems: &[],
+                    now: None,
+                    handler: |edge, call, body| {
+                        Box::pin(async move { alter(edge, call, &body).await })
+                    },
+                },
+                Action {
+                    method: Method::Delete,
+                    summary: "Destroy a topic.",
+                    right: Some(Right::Destroy),
+                    body: BodyMax::Json,
+                    query: &[],
+                    fields: WRITE_FIELDS,
+                    request: &[],
+                    responses: &[Response {
+                        status: 200,
+                        content: &[Content::json("Destroyed", r#"{"last":4,"intention":4}"#)],
+                    }],
+                    problems: &[],
+                    now: None,
+                    handler: |edge, call, _| Box::pin(destroy(edge, call)),
+                },
+            ],
+        },
+    ],
+    schemas,
+};
+
+fn schemas() -> Value {
+    let number = json!({"type": "integer", "minimum": 0});
+    let text = json!({"type": "string"});
+    let mut options = Map::new();
+    let mut settings = Map::new();
+    for name in NUMBERS {
+        options.insert((*name).to_owned(), number.clone());
+        let nullable = json!({"type": ["integer", "null"], "minimum": 0});
+        settings.insert((*name).to_owned(), nullable);
+    }
+    let names = json!({"type": "array", "items": text});
+    options.insert("compaction".to_owned(), json!({"enum": ["off", "latest"]}));
+    options.insert("hold_for_groups".to_owned(), names);
+    options.insert("state".to_owned(), json!({"enum": ["kv", "memory"]}));
+    let words = json!({"enum": ["off", "latest", null]});
+    settings.insert("compaction".to_owned(), words);
+    let names = json!({"type": ["array", "null"], "items": text});
+    settings.insert("hold_for_groups".to_owned(), names);
+    let words = json!({"enum": ["none", "kv", "memory", null]});
+    settings.insert("state".to_owned(), words);
+    json!({
+        "TopicOptions": {"type": "object", "required": ["compaction"], "properties": options},
+        "TopicSettings": {
+            "type": "object",
+            "description": "Options to set; null takes one back to its default.",
+            "properties": {"options": {"type": "object", "properties": settings, "additionalProperties": false}},
+            "additionalProperties": false,
+        },
+        "Topic": {
+            "type": "object",
+            "required": ["name", "first", "last", "keys", "bytes", "options"],
+            "properties": {
+                "name": text,
+                "incarnation": number,
+                "first": number,
+                "last": number,
+                "keys": number,
+                "bytes": number,
+                "options": {"$ref": "#/components/schemas/TopicOptions"},
+                "program": {"$ref": "#/components/schemas/Program"},
+            },
+        },
+        "TopicList": {
+            "type": "object",
+            "required": ["topics"],
+            "properties": {"topics": {"type": "array", "items": {"$ref": "#/components/schemas/Topic"}}},
+        },
+        "Destroyed": {
+            "type": "object",
+            "description": "Offset of the last record of the topic, and the position of the write.",
+            "properties": {"last": number, "intention": number},
+        },
+    })
+}
+
+/// Options that are numbers.
+const NUMBERS: &[&str] = &[
+    "tombstone_ttl_ms",
+    "compaction_lag_ms",
+    "key_bytes_max",
+    "value_bytes_max",
+    "keys_max",
+    "retention_age_ms",
+    "retention_bytes",
+    "retention_records",
+    "fuel_max",
+    "memory_bytes_max",
+    "emits_max",
+    "emit_bytes_max",
+    "state_entries_max",
+    "state_bytes_max",
+];
 
 /// The body of a PUT.
 #[derive(Debug, Default, Deserialize)]
@@ -154,99 +349,6 @@ fn describe(options: &TopicOptions, out: &mut Vec<u8>) {
         object.text("state", program.state.name());
     }
     object.end();
-}
-
-/// Reads a body that is a JSON object.
-pub(crate) fn json_object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
-    serde_json::from_slice(body)
-        .map_err(|error| Problem::bad(format!("the body cannot be read: {error}")))
-}
-
-/// Carries out one intention without a payload.
-pub(crate) async fn execute(
-    edge: &Arc<Edge>,
-    call: &Call,
-    operation: Operation<'_>,
-    body: &[u8],
-) -> Result<Outcome, Problem> {
-    let conditions = Conditions::read(&call.head, About::Topic)?;
-    with(edge, call, operation, body, conditions).await
-}
-
-/// The same without the conditions of the topic.
-pub(crate) async fn execute_plain(
-    edge: &Arc<Edge>,
-    call: &Call,
-    operation: Operation<'_>,
-    body: &[u8],
-) -> Result<Outcome, Problem> {
-    with(edge, call, operation, body, Conditions::default()).await
-}
-
-async fn with(
-    edge: &Arc<Edge>,
-    call: &Call,
-    operation: Operation<'_>,
-    body: &[u8],
-    conditions: Conditions,
-) -> Result<Outcome, Problem> {
-    if !conditions.tags.is_empty() {
-        return Err(Problem::bad("this takes one tag"));
-    }
-    let session = Session::read(edge, call, body)?;
-    let expects = conditions.expects(None);
-    let intention = Intention {
-        client: session.client,
-        nonce: session.nonce,
-        expect: &expects,
-        principal: call.principal.name.as_bytes(),
-        fingerprint: session.fingerprint,
-        ..Intention::new(&call.matched.topic, operation)
-    };
-    let (proposal, permit) = programs::propose(edge, call, &intention, expects.clone()).await?;
-    let outcomes = outcomes(edge, proposal, permit).await?;
-    let outcome = outcomes.runs().first().map(|run| run.outcome.clone());
-    match outcome {
-        None => Err(Problem::new(Kind::Internal, "the store answered nothing")),
-        Some(Outcome::Refused { code, expected }) => Err(refused(code, expected)),
-        Some(outcome) => {
-            let commit = outcome
-                .commit()
-                .filter(|commit| commit.effect != Effect::Valid);
-            match commit {
-                Some(commit) => {
-                    let problem = problem::of_commit(commit);
-                    let problem = if problem.kind == Kind::Conflict {
-                        conditions.explain(problem)
-                    } else {
-                        problem
-                    };
-                    Err(match &commit.detail {
-                        Detail::Actual(now) if problem.kind == Kind::Conflict && *now != 0 => {
-                            problem.field("etag", format!("\"i{now}\""))
-                        }
-                        _ => problem,
-                    })
-                }
-                None => Ok(outcome),
-            }
-        }
-    }
-}
-
-/// The head of an answer to a write to a topic itself.
-pub(crate) fn done(status: u16, outcome: &Outcome) -> Reply {
-    let mut reply = Reply::new(status);
-    if let Some(commit) = outcome.commit() {
-        reply = reply
-            .number("weir-offset", commit.first.0)
-            .number("weir-intention", commit.intention.0);
-        reply.add("weir-effect", "valid");
-    }
-    if matches!(outcome, Outcome::Replayed(_)) {
-        reply.add("weir-replayed", "?1");
-    }
-    reply
 }
 
 /// PUT: makes a topic, or finds that it is there as it should be.

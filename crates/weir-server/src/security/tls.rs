@@ -20,24 +20,13 @@ use thiserror::Error;
 
 use super::certificate::{CertificateError, CertificateFields};
 use super::seen::Seen;
+use crate::config::ClientCertificates;
 
 /// Bytes of a file of certificates or keys.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Bits of a mode that must not be set on a key: others may do nothing with it,
 /// the group may not change it.
 const KEY_MODE_FORBIDDEN: u32 = 0o027;
-
-/// Whether clients show a certificate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ClientCertificates {
-    /// None is asked for.
-    #[default]
-    Off,
-    /// One is asked for, and verified if there is one.
-    Optional,
-    /// No connection without one.
-    Required,
-}
 
 /// Which files, and what is done with them.
 #[derive(Clone, Debug, PartialEq, Eq)]

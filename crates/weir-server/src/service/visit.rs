@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use crate::config::ServerConfig;
-use crate::http::h1::Responder;
+use crate::http::exchange::{Input, Started};
 use crate::http::head::{Bad, Head};
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::Reply;
+use crate::http::responder::Responder;
 use crate::limits::admission::Admission;
-use crate::service::{Edge, Input, Peer, Started};
+use crate::resources::context::{Edge, Peer};
 
 /// Somebody's requests to the edge.
 #[derive(Clone, Debug)]
@@ -37,6 +38,10 @@ impl Responder for Visit {
 
     fn too_slow(&self) -> Reply {
         let problem = Problem::new(Kind::TooSlow, "the header fields took too long");
+        self.edge.finish_bare(problem)
+    }
+
+    fn refuse_with(&self, problem: Problem) -> Reply {
         self.edge.finish_bare(problem)
     }
 

@@ -6,12 +6,13 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::chunked::{Chunked, Step};
-use super::{Connection, End, Responder};
+use super::{Connection, End};
+use crate::http::exchange::{BodyError, BodySource};
 use crate::http::head::Framing;
 use crate::http::reply::Boxed;
+use crate::http::responder::Responder;
 use crate::limits::READ_BYTES;
 use crate::limits::pace::BodyPace;
-use crate::service::{BodyError, BodySource};
 
 /// What is left of a body.
 #[derive(Clone, Copy, Debug)]

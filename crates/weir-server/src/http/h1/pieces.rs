@@ -23,7 +23,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        let config = crate::ServerConfig::default();
+        let config = crate::config::ServerConfig::default();
         Self {
             line: config.request_line_max.0,
             head: config.head_max.0,

@@ -18,13 +18,15 @@ use tokio::task::JoinSet;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use super::{Responder, serve};
+use super::serve;
 use crate::config::ServerConfig;
+use crate::http::exchange::{Input, Started};
 use crate::http::head::{Bad, Head};
+use crate::http::problem::Problem;
 use crate::http::reply::Reply;
+use crate::http::responder::Responder;
 use crate::limits::admission::Admission;
-use crate::service::{Input, Started};
-use crate::shared::Phase;
+use crate::phase::Phase;
 
 /// Far beyond what anything takes: only a hang reaches it.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -55,6 +57,10 @@ impl Responder for Bytes {
 
     fn too_slow(&self) -> Reply {
         Reply::new(408)
+    }
+
+    fn refuse_with(&self, _: Problem) -> Reply {
+        Reply::new(400)
     }
 
     fn admission(&self) -> Option<&Admission> {

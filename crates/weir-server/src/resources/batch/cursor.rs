@@ -6,8 +6,8 @@
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use super::Framing;
 use crate::http::problem::Problem;
+use crate::resources::framing::Framing;
 
 /// Where the next item is.
 #[derive(Clone, Copy, Debug)]

@@ -10,13 +10,26 @@ use serde_json::value::RawValue;
 use weir_core::TxnOp;
 
 use super::few::{Members, Word};
-use super::{Framing, Mode, bad};
 use crate::http::problem::Problem;
 use crate::http::{base64, json};
 use crate::resources::cloudevents;
 use crate::resources::condition::One;
-use crate::resources::events::write;
-use crate::resources::meta::MetaWriter;
+use crate::resources::framing::Framing;
+use crate::resources::meta::{MetaWriter, typed};
+
+/// What an item is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// A value.
+    Values,
+    /// A write with key, metadata and conditions.
+    Records,
+}
+
+/// A request that cannot be read.
+pub(super) fn bad(what: impl Into<String>) -> Problem {
+    Problem::bad(what)
+}
 
 /// One write of a batch.
 #[derive(Debug, Default)]
@@ -112,7 +125,7 @@ pub(super) fn read_record(source: &str) -> Result<Item, Problem> {
     }
     for (name, value) in record.meta.iter().flat_map(|meta| &meta.0) {
         if name == "content-type" {
-            write::typed(Some(value), &item.value, &mut meta)?;
+            typed(Some(value), &item.value, &mut meta)?;
         } else if !name.is_empty()
             && name
                 .bytes()

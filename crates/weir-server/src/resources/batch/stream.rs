@@ -5,10 +5,10 @@
 
 use bytes::Bytes;
 
-use super::Framing;
+use crate::http::exchange::{Input, busy, lost};
 use crate::http::problem::Problem;
 use crate::limits::room::{NoRoom, Room, SMALL_BYTES};
-use crate::service::{Input, busy, lost};
+use crate::resources::framing::Framing;
 
 /// Items of a body on its way. Holds one item and what came with it.
 pub(super) struct Stream<'a, 'r> {

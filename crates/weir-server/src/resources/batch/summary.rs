@@ -10,7 +10,7 @@ use crate::http::prefer::Prefer;
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::Reply;
 use crate::limits::RUNS_MAX;
-use crate::service::Call;
+use crate::resources::context::Call;
 
 /// What has come of a batch so far.
 #[derive(Debug, Default)]

@@ -11,18 +11,18 @@ use serde_json::value::RawValue;
 use weir_core::limits::{EXPECTS_MAX, TXN_OPS_MAX};
 use weir_core::{Detail, Effect, Expect, Intention, Operation, Outcome, TxnOp};
 
-use super::bad;
 use super::few::{Few, Members, Word};
-use super::item::{Item, read_expect, read_record};
+use super::item::{Item, bad, read_expect, read_record};
 use crate::http::head::Known;
 use crate::http::json::Object;
-use crate::http::problem::{self, Kind, Problem};
+use crate::http::problem::{Kind, Problem};
 use crate::http::reply::Reply;
 use crate::http::{base64, offload};
 use crate::resources::condition::{About, Conditions, One};
+use crate::resources::context::{Call, Edge};
+use crate::resources::problems;
 use crate::resources::propose::{outcomes, propose, refused};
 use crate::resources::session::Session;
-use crate::service::{Call, Edge};
 
 /// Several operations, all or none.
 pub(crate) async fn transaction(
@@ -108,7 +108,7 @@ async fn txn(
         Some(Outcome::Committed(commit) | Outcome::Replayed(commit)) => commit,
     };
     if commit.effect != Effect::Valid {
-        let mut problem = problem::of_commit(commit);
+        let mut problem = problems::of_commit(commit);
         // Of several it is not known which one failed.
         if let [expect] = expects
             && problem.kind == Kind::Conflict

@@ -15,9 +15,9 @@ use crate::http::problem::Problem;
 use crate::limits::ENTRY_BYTES_MAX;
 use crate::limits::admission::Permit;
 use crate::resources::condition::One;
+use crate::resources::context::{Call, Edge};
 use crate::resources::propose::{Stopped, outcomes, propose_many};
 use crate::resources::session::Session;
-use crate::service::{Call, Edge};
 
 /// A batch that is being written.
 pub(super) struct Writer<'a> {

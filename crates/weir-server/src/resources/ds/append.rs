@@ -14,19 +14,21 @@ use weir_core::{Commit, Detail, Effect, ErrorCode, Expect, Intention, Operation,
 use weir_store::{Current, StoreError};
 
 use super::config::{closes, content_type, single};
+use super::place;
 use super::producer::{Producer, State, Verdict};
-use super::view::{self, View};
-use super::{
-    ATTEMPTS_MAX, CLOSED, GONE, KEYS_SPARE, ORDER, ORDER_BYTES_MAX, essence, is_json, place,
+use super::terms::{
+    ATTEMPTS_MAX, CLOSED, GONE, KEYS_SPARE, ORDER, ORDER_BYTES_MAX, essence, is_json,
 };
+use super::view::{self, View};
 use crate::http::head::{Head, Known};
 use crate::http::offload;
 use crate::http::problem::{self, Kind, Problem};
 use crate::http::reply::Reply;
 use crate::limits::INLINE_WORK_BYTES;
+use crate::resources::context::{Call, Edge};
 use crate::resources::meta::MetaWriter;
+use crate::resources::problems;
 use crate::resources::propose::{charge, hand_over, outcomes};
-use crate::service::{Call, Edge};
 
 /// Keys that a write of a stream may set beside its data.
 const KEYS: usize = 4;
@@ -98,7 +100,7 @@ async fn seen<T>(
                 Err(StoreError::RecordsGone { .. }) => {
                     Ok(Err(store.key_offset(&topic, &key).map(|offset| offset.0)))
                 }
-                page => page.map(Ok).map_err(|error| problem::of_store(&error)),
+                page => page.map(Ok).map_err(|error| problems::of_store(&error)),
             });
             match found.await? {
                 Ok(page) => page,
@@ -114,7 +116,7 @@ async fn seen<T>(
     let record = page.as_ref().and_then(|page| page.iter().next());
     let record = record
         .transpose()
-        .map_err(|error| problem::of_store(&error))?;
+        .map_err(|error| problems::of_store(&error))?;
     Ok(Seen {
         value: record.and_then(|record| read(record.value)),
         offset: record.map(|record| record.offset.0),
@@ -198,12 +200,18 @@ pub(super) async fn post(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<
     let _producer = match &asked.producer {
         Some(producer) => {
             let name = (topic, producer.id.as_bytes());
-            ds.producers.take(edge, name).await?
+            ds.producers
+                .take(edge.shared.config.store_timeout, name)
+                .await?
         }
         None => None,
     };
     let _order = match &asked.order {
-        Some(_) => ds.orders.take(edge, (topic, b"")).await?,
+        Some(_) => {
+            ds.orders
+                .take(edge.shared.config.store_timeout, (topic, b""))
+                .await?
+        }
         None => None,
     };
     for _ in 0..ATTEMPTS_MAX {
@@ -410,7 +418,7 @@ async fn carry_out(
 /// of the client's: what counts is why its step failed.
 pub(super) fn not_valid(commit: &Commit) -> Problem {
     let Detail::Operation { reason, .. } = commit.detail else {
-        return problem::of_commit(commit);
+        return problems::of_commit(commit);
     };
     let mut problem = Problem::new(problem::kind_of(reason), reason.sentence()).code(reason);
     problem.intention = Some(commit.intention.0);

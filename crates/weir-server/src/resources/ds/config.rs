@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::place;
-use super::{FORK_SUB_OFFSET_MAX, TTL_SECONDS_MAX, TYPE_BYTES_MAX, essence, topic_of};
+use super::terms::{FORK_SUB_OFFSET_MAX, TTL_SECONDS_MAX, TYPE_BYTES_MAX, essence, topic_of};
 use crate::http::head::{Head, Known};
 use crate::http::problem::Problem;
-use crate::resources::route::offset_of;
+use crate::http::query::offset_of;
 use crate::security::from_rfc3339;
 
 /// The type of bytes that nobody says a type of.

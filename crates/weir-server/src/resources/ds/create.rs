@@ -12,19 +12,20 @@ use weir_core::{Commit, Effect, ErrorCode, Expect, Intention, Operation, TopicOp
 
 use super::append::{meta, not_valid, steps};
 use super::config::{Asked, AskedFork, Config, Expiry, Fork, TYPE_DEFAULT};
+use super::place;
 use super::registry::{self, Change};
+use super::state::turn;
+use super::terms::{CLOSED, CONFIG, FORK_PARTS_MAX, KEYS_SPARE, PRODUCERS_MAX, essence, is_json};
 use super::view::{self, View};
 use super::walk::Walk;
-use super::{
-    CLOSED, CONFIG, FORK_PARTS_MAX, KEYS_SPARE, PRODUCERS_MAX, essence, is_json, place, turn,
-};
-use crate::access::Right;
 use crate::http::offload;
-use crate::http::problem::{self, Kind, Problem};
+use crate::http::problem::{Kind, Problem};
 use crate::http::reply::Reply;
+use crate::resources::context::{Call, Edge, denial};
 use crate::resources::events::read::no_topic;
+use crate::resources::problems;
 use crate::resources::propose::{hand_over, outcomes};
-use crate::service::{Call, Edge, denial};
+use crate::security::Right;
 
 /// PUT.
 pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<Reply, Problem> {
@@ -52,7 +53,7 @@ pub(super) async fn put(edge: &Arc<Edge>, call: &Call, body: &Bytes) -> Result<R
     }
     let ordered = asked.fork.is_some() || asked.expiry.is_some();
     let _turn = if ordered {
-        Some(turn(edge, &edge.ds.structure).await?)
+        Some(turn(edge.shared.config.store_timeout, &edge.ds.structure).await?)
     } else {
         None
     };
@@ -256,7 +257,7 @@ fn entries(edge: &Edge, topic: &str, config: &Config, seal: &str) -> Result<Vec<
                 Kind::Quota,
                 "there are as many streams with an expiry as there may be",
             )
-            .number("limit", super::EXPIRING_MAX as u64));
+            .number("limit", super::terms::EXPIRING_MAX as u64));
         }
         changes.push(registry::expiring(topic, config.expiry, seal));
     }
@@ -316,7 +317,7 @@ async fn make(
         return Err(Problem::new(Kind::Internal, "the store did not answer"));
     };
     if create.effect != Effect::Valid && create.reason != Some(ErrorCode::TopicExists) {
-        return Err(problem::of_commit(create));
+        return Err(problems::of_commit(create));
     }
     match fill.reason {
         _ if fill.effect == Effect::Valid => Ok(Some(fill.clone())),

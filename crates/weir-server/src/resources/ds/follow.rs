@@ -12,20 +12,20 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::cursor::cursor;
 use super::lease::Held;
 use super::place;
-use super::read::cursor;
 use super::view::{self, View};
 use super::walk::Gathered;
-use crate::access::Principal;
 use crate::http::base64;
 use crate::http::json::Object;
 use crate::http::problem::Problem;
 use crate::http::reply::{Body, Boxed, Reply, Source};
 use crate::limits::TAIL_BYTES;
-use crate::resources::events::hub::Follow;
-use crate::service::{Call, Edge};
-use crate::shared::Phase;
+use crate::phase::Phase;
+use crate::resources::context::{Call, Edge};
+use crate::resources::hub::Follow;
+use crate::security::Principal;
 
 struct Follower {
     edge: Arc<Edge>,

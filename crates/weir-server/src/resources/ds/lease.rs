@@ -4,56 +4,17 @@
 //! server that starts counts its start as a use. So a stream may live longer
 //! than it must, and never shorter.
 
-use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::config::Expiry;
+use super::state::{Lease, Streams};
+use super::terms::EXPIRING_MAX;
 use super::view::View;
-use super::{Ds, EXPIRING_MAX};
-use crate::security::now_ms;
-use crate::service::Edge;
+use crate::resources::context::Edge;
 
-/// One stream that expires.
-#[derive(Debug)]
-struct Lease {
-    expiry: Expiry,
-    used: Instant,
-    /// Readers that wait for more of it.
-    readers: usize,
-}
-
-/// All of them, by topic.
-#[derive(Debug, Default)]
-pub(super) struct Leases(HashMap<String, Lease>);
-
-impl Lease {
-    fn new(expiry: Expiry) -> Self {
-        Self {
-            expiry,
-            used: Instant::now(),
-            readers: 0,
-        }
-    }
-
-    fn is_over(&self, expiry: Expiry) -> bool {
-        match expiry {
-            Expiry::Never => false,
-            Expiry::At(ms) => ms <= now_ms(),
-            Expiry::Idle(seconds) => {
-                self.readers == 0 && self.used.elapsed() >= Duration::from_secs(seconds)
-            }
-        }
-    }
-}
-
-impl Ds {
-    fn with_leases<T>(&self, work: impl FnOnce(&mut HashMap<String, Lease>) -> T) -> T {
-        work(&mut self.leases.lock().unwrap_or_else(PoisonError::into_inner).0)
-    }
-
+impl Streams {
     /// Whether a stream has reached its end.
     pub(super) fn is_expired(&self, view: &View) -> bool {
         let expiry = view.config.expiry;
@@ -147,7 +108,7 @@ impl Drop for Held {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ds, Expiry, Lease};
+    use super::{Expiry, Lease, Streams};
 
     #[test]
     fn a_lease_ends_when_nobody_uses_it() {
@@ -162,7 +123,7 @@ mod tests {
 
     #[test]
     fn what_is_due_is_listed_until_it_is_forgotten() {
-        let ds = Ds::default();
+        let ds = Streams::default();
         ds.lease("a", Expiry::Idle(0));
         ds.lease("b", Expiry::Idle(1000));
         assert_eq!(ds.due(), ["a"]);

@@ -1,7 +1,6 @@
 //! GET and HEAD: what a stream is, and its data from a position on; at once, or
 //! as soon as there is some.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,39 +8,27 @@ use tokio::time::Instant;
 use weir_core::{ConsequenceOffset, ErrorCode};
 
 use super::config::Expiry;
+use super::cursor::cursor;
+use super::follow;
 use super::lease::Held;
 use super::place::{self, Place};
+use super::terms::POLL_SECONDS;
 use super::view::{self, View};
 use super::walk::Gathered;
-use super::{CURSOR_BEGIN, CURSOR_JITTER, CURSOR_SECONDS, POLL_SECONDS, follow};
 use crate::http::date;
 use crate::http::prefer::Prefer;
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::{Body, Reply};
 use crate::limits::{PAGE_BYTES, WAIT_SECONDS_MAX};
+use crate::phase::Phase;
+use crate::resources::context::{Call, Edge};
 use crate::resources::events::read::{is_known, no_topic};
-use crate::security::now_ms;
-use crate::service::{Call, Edge};
-use crate::shared::Phase;
 
 /// How a reader waits for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Live {
     Poll,
     Events,
-}
-
-/// The number that keeps caches apart: it moves on with time, and beyond the
-/// one that the client had.
-pub(super) fn cursor(given: Option<u64>) -> u64 {
-    let now = (now_ms() / 1000).saturating_sub(CURSOR_BEGIN) / CURSOR_SECONDS;
-    match given {
-        Some(given) if given >= now => {
-            let jitter = RandomState::new().hash_one(given) % CURSOR_JITTER;
-            given.saturating_add(1 + jitter)
-        }
-        _ => now,
-    }
 }
 
 /// HEAD. It is no use of the stream.
@@ -74,7 +61,7 @@ pub(super) async fn get(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
         return Err(Problem::bad("a live read needs an offset"));
     }
     let given = call.query.text("cursor")?;
-    let given = given.and_then(crate::resources::route::offset_of);
+    let given = given.and_then(crate::http::query::offset_of);
     let view = view::open(edge, &call.matched.topic).await?;
     edge.ds.used(&view);
     let place = place.unwrap_or(Place::Start);

@@ -17,13 +17,14 @@ use sha2::{Digest as _, Sha256};
 use weir_core::{Compaction, Intention, Operation, TopicOptions};
 use weir_store::{Store, StoreError};
 
-use super::REGISTRY_PAGE;
 use super::config::{Config, Expiry};
+use super::terms::REGISTRY_PAGE;
 use super::view::View;
 use crate::http::offload;
-use crate::http::problem::{self, Kind, Problem};
+use crate::http::problem::{Kind, Problem};
+use crate::resources::context::Edge;
+use crate::resources::problems;
 use crate::resources::propose::outcomes;
-use crate::service::Edge;
 
 /// Name of the topic.
 pub(super) const REGISTRY: &str = ".weir.ds";
@@ -102,7 +103,7 @@ fn value(store: &Store, key: &str) -> Result<Option<Vec<u8>>, Problem> {
     if store.key_offset(REGISTRY, key.as_bytes()).is_none() {
         return Ok(None);
     }
-    let error = |error: StoreError| problem::of_store(&error);
+    let error = |error: StoreError| problems::of_store(&error);
     let page = store.get(REGISTRY, key.as_bytes()).map_err(error)?;
     let record = page.as_ref().and_then(|page| page.iter().next());
     let record = record.transpose().map_err(error)?;
@@ -180,7 +181,7 @@ pub(super) async fn change(edge: &Arc<Edge>, changes: Vec<Change>) -> Result<(),
     let permit = edge.shared.admission.admit(bytes);
     let permit = permit.ok_or_else(|| Problem::new(Kind::Busy, ""))?;
     let proposal = store.propose_own(&intentions);
-    let proposal = proposal.map_err(|error| problem::of_store(&error))?;
+    let proposal = proposal.map_err(|error| problems::of_store(&error))?;
     drop(intentions);
     let outcomes = outcomes(edge, proposal, permit).await?;
     let fine = |outcome: weir_core::Outcome| {
@@ -208,7 +209,7 @@ fn entries(
     mut each: impl FnMut(&str, &[u8]) -> Result<bool, Problem>,
 ) -> Result<(), Problem> {
     let store = &edge.shared.store;
-    let error = |error: StoreError| problem::of_store(&error);
+    let error = |error: StoreError| problems::of_store(&error);
     let mut after: Option<Box<[u8]>> = None;
     loop {
         let found = store.scan(REGISTRY, prefix.as_bytes(), after.as_deref(), REGISTRY_PAGE);

@@ -13,21 +13,23 @@ use weir_core::{Effect, ErrorCode, Expect, Intention, Operation};
 
 use super::config::Expiry;
 use super::registry::{self, Change};
+use super::state::turn;
+use super::terms::{FORK_PARTS_MAX, GONE, SWEEP_SECONDS};
 use super::view::{self, View};
-use super::{FORK_PARTS_MAX, GONE, SWEEP_SECONDS, turn};
 use crate::http::offload;
-use crate::http::problem::{self, Kind, Problem};
+use crate::http::problem::{Kind, Problem};
 use crate::http::reply::Reply;
+use crate::phase::Phase;
+use crate::resources::context::{Call, Edge};
 use crate::resources::events::read::no_topic;
+use crate::resources::problems;
 use crate::resources::propose::{hand_over, outcomes};
-use crate::service::{Call, Edge};
-use crate::shared::Phase;
 
 /// DELETE of a stream.
 pub(super) async fn delete(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {
     let topic = &call.matched.topic;
     view::open(edge, topic).await?;
-    let held = turn(edge, &edge.ds.structure).await?;
+    let held = turn(edge.shared.config.store_timeout, &edge.ds.structure).await?;
     let view = view::look(edge, topic).await?.ok_or_else(no_topic)?;
     if view.gone {
         return Err(view::gone());
@@ -40,7 +42,7 @@ pub(super) async fn delete(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Probl
 /// Removes a stream whose time is over, or that was deleted and has no forks
 /// any more. False when there is one by this name that stays.
 pub(super) async fn expired(edge: &Arc<Edge>, topic: &str) -> Result<bool, Problem> {
-    let _turn = turn(edge, &edge.ds.structure).await?;
+    let _turn = turn(edge.shared.config.store_timeout, &edge.ds.structure).await?;
     let Some(view) = view::look(edge, topic).await? else {
         registry::change(edge, vec![registry::expired(topic)]).await?;
         edge.ds.forget(topic);
@@ -137,7 +139,7 @@ async fn carry_out(
     let commit = commit.ok_or_else(|| Problem::new(Kind::Internal, "nothing was answered"))?;
     match commit.reason {
         Some(ErrorCode::Conflict | ErrorCode::TopicAbsent | ErrorCode::NoTopic) => Ok(()),
-        _ if commit.effect != Effect::Valid => Err(problem::of_commit(commit)),
+        _ if commit.effect != Effect::Valid => Err(problems::of_commit(commit)),
         _ => Ok(()),
     }
 }
@@ -172,7 +174,7 @@ pub(crate) async fn sweep(edge: Arc<Edge>, mut phase: watch::Receiver<Phase>) {
 /// Takes away the entry of a fork that is none, and then its source if that
 /// was kept for it.
 async fn tidy(edge: &Arc<Edge>, source: &str, fork: &str) -> Result<(), Problem> {
-    let held = turn(edge, &edge.ds.structure).await?;
+    let held = turn(edge.shared.config.store_timeout, &edge.ds.structure).await?;
     let view = view::look(edge, fork).await?;
     let of = view.as_ref().and_then(|view| view.config.fork.as_ref());
     if of.is_some_and(|fork| fork.from == source) {

@@ -9,13 +9,16 @@ use weir_core::{ConsequenceOffset, RecordKind};
 use weir_store::{Store, StoreError};
 
 use super::config::{Config, Expiry, Part, TYPE_DEFAULT};
-use super::{CLOSED, CONFIG, CONFIGS_MAX, Ds, is_json, place, registry, remove, walk};
+use super::state::Streams;
+use super::terms::{CLOSED, CONFIG, CONFIGS_MAX, is_json};
+use super::{place, registry, remove, walk};
 use crate::http::offload;
-use crate::http::problem::{self, Kind, Problem};
+use crate::http::problem::{Kind, Problem};
 use crate::http::reply::Reply;
+use crate::resources::context::Edge;
 use crate::resources::events::read::no_topic;
 use crate::resources::meta::{Meta, Shape, shape};
-use crate::service::Edge;
+use crate::resources::problems;
 
 /// Pages of a topic that is no stream yet, in which its type is looked for.
 const PLAIN_PAGES_MAX: usize = 4;
@@ -46,7 +49,7 @@ pub(crate) struct View {
 impl View {
     /// Finds a stream; `None` when there is none. Says nothing about expiry.
     /// May wait for a disk: elsewhere it is [`look`].
-    pub(super) fn find(ds: &Ds, store: &Store, topic: &str) -> Result<Option<Self>, Problem> {
+    pub(super) fn find(ds: &Streams, store: &Store, topic: &str) -> Result<Option<Self>, Problem> {
         let standing = store.standing(topic);
         let lives = standing.and_then(|topic| Some((topic.incarnation?.0, topic.created?.0)));
         let Some((incarnation, created)) = lives else {
@@ -59,7 +62,7 @@ impl View {
             return Ok(None);
         };
         let reader = store.read(topic, ConsequenceOffset::ZERO);
-        let reader = reader.map_err(|error| problem::of_store(&error))?;
+        let reader = reader.map_err(|error| problems::of_store(&error))?;
         let last = reader.last().0;
         let mut view = Self {
             topic: topic.to_owned(),
@@ -123,7 +126,7 @@ impl View {
 
     /// Whether its bytes must be coded to be told as text.
     pub(crate) fn is_binary(&self) -> bool {
-        !self.json && !super::essence(&self.config.content_type).starts_with("text/")
+        !self.json && !super::terms::essence(&self.config.content_type).starts_with("text/")
     }
 
     /// Adds where it ends, and whether that is for ever.
@@ -194,7 +197,7 @@ pub(crate) fn gone() -> Problem {
 /// The description of a stream, or what a topic says of itself that was made
 /// by another door; and whether that stays so.
 fn config(
-    ds: &Ds,
+    ds: &Streams,
     store: &Store,
     topic: &str,
     (incarnation, created): (u64, u64),
@@ -214,7 +217,7 @@ fn config(
                 let record = page.as_ref().and_then(|page| page.iter().next());
                 let record = record
                     .transpose()
-                    .map_err(|error| problem::of_store(&error))?;
+                    .map_err(|error| problems::of_store(&error))?;
                 // It may have ended in between.
                 let Some(record) = record else {
                     return Ok(None);
@@ -226,7 +229,7 @@ fn config(
             }
             // Its retention has removed what it was made with.
             Err(StoreError::RecordsGone { .. }) => plain(store, topic, created)?,
-            Err(error) => return Err(problem::of_store(&error)),
+            Err(error) => return Err(problems::of_store(&error)),
         }
     } else {
         plain(store, topic, created)?
@@ -250,7 +253,7 @@ fn plain(store: &Store, topic: &str, created: u64) -> Result<(Config, bool), Pro
         expiry: Expiry::Never,
         fork: None,
     };
-    let error = |error: StoreError| problem::of_store(&error);
+    let error = |error: StoreError| problems::of_store(&error);
     let mut reader = store
         .read(topic, ConsequenceOffset(created))
         .map_err(error)?

@@ -7,13 +7,14 @@ use std::task::Poll;
 use weir_core::{ConsequenceOffset, Record, RecordKind};
 use weir_store::{Page, Store, TopicReader};
 
-use super::RESERVED;
 use super::config::Part;
+use super::terms::RESERVED;
 use super::view::View;
 use crate::http::json::{self, Object};
 use crate::http::offload;
-use crate::http::problem::{self, Kind, Problem};
+use crate::http::problem::{Kind, Problem};
 use crate::resources::meta::{Meta, Shape, shape};
+use crate::resources::problems;
 
 /// Whether a record is data of its stream.
 pub(crate) fn is_data(record: &Record<'_>) -> bool {
@@ -65,7 +66,7 @@ impl Walk {
         }
         let after = part.first + position.saturating_sub(part.base);
         let reader = self.store.read(&part.topic, ConsequenceOffset(after));
-        let reader = reader.map_err(|error| problem::of_store(&error))?;
+        let reader = reader.map_err(|error| problems::of_store(&error))?;
         // Whoever begins at the beginning takes what is left of it.
         let reader = if position == 0 {
             reader.or_earliest()
@@ -85,7 +86,7 @@ impl Walk {
             return Ok(true);
         };
         let page = reader.next_page();
-        let page = page.map_err(|error| problem::of_store(&error))?;
+        let page = page.map_err(|error| problems::of_store(&error))?;
         self.take((at, reader), page, each)
     }
 
@@ -123,7 +124,7 @@ impl Walk {
         };
         let place = |offset: u64| part.base + offset.saturating_sub(part.first);
         for record in &page {
-            let record = record.map_err(|error| problem::of_store(&error))?;
+            let record = record.map_err(|error| problems::of_store(&error))?;
             let position = place(record.offset.0);
             if position > part.end {
                 break;

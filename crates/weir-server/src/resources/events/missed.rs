@@ -10,11 +10,12 @@ use weir_core::{Commit, ConsequenceOffset, Detail, ErrorCode};
 use weir_store::Store;
 
 use crate::http::offload;
-use crate::http::problem::{self, Problem};
+use crate::http::problem::Problem;
 use crate::limits::{PAGE_BYTES, PAGE_RECORDS_MAX};
 use crate::resources::condition::{Conditions, One};
+use crate::resources::context::{Call, Edge};
+use crate::resources::problems;
 use crate::resources::records::{Form, Writer};
-use crate::service::{Call, Edge};
 
 /// Records that are not known to a writer.
 #[derive(Debug)]
@@ -85,16 +86,16 @@ impl Missed {
         let after = ConsequenceOffset(self.after);
         let reader = self.store.read(&self.topic, after);
         let mut reader = reader
-            .map_err(|error| problem::of_store(&error))?
+            .map_err(|error| problems::of_store(&error))?
             .or_earliest();
         let mut writer = Writer::new(Form::Json);
         let (mut looked, mut more) = (0, false);
         'pages: while let Some(page) = reader
             .next_page()
-            .map_err(|error| problem::of_store(&error))?
+            .map_err(|error| problems::of_store(&error))?
         {
             for record in &page {
-                let record = record.map_err(|error| problem::of_store(&error))?;
+                let record = record.map_err(|error| problems::of_store(&error))?;
                 if record.offset.0 > self.upto {
                     break 'pages;
                 }

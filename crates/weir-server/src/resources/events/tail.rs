@@ -15,21 +15,22 @@ use tokio::time::Instant;
 use weir_core::{ConsequenceOffset, ErrorCode, Record};
 use weir_store::{Page, TopicReader};
 
-use super::hub::{Follow, Piece};
 use super::read::{Filter, gone, start};
-use crate::access::Principal;
 use crate::http::accept;
 use crate::http::base64;
 use crate::http::head::Known;
 use crate::http::json::{Object, number};
 use crate::http::offload;
-use crate::http::problem::{self, Kind, Problem};
+use crate::http::problem::{Kind, Problem};
+use crate::http::query::offset_of;
 use crate::http::reply::{Body, Boxed, Reply, Source};
 use crate::limits::{PROGRESS_RECORDS, RETRY_MS, TAIL_BYTES};
+use crate::phase::Phase;
+use crate::resources::context::{Call, Edge};
+use crate::resources::hub::{Follow, Piece};
+use crate::resources::problems;
 use crate::resources::records::{Fields, key_field, object};
-use crate::resources::route::offset_of;
-use crate::service::{Call, Edge};
-use crate::shared::Phase;
+use crate::security::Principal;
 
 /// Whether a request asks for a tail.
 pub(crate) fn is_wanted(call: &Call) -> bool {
@@ -303,7 +304,7 @@ impl Tail {
                 break;
             };
             for record in &page {
-                let record = record.map_err(|error| problem::of_store(&error))?;
+                let record = record.map_err(|error| problems::of_store(&error))?;
                 self.next = record.offset.0;
                 if self.filter.wants(&record) {
                     event(&record, self.style, &mut out);
@@ -337,7 +338,7 @@ impl Tail {
         let mut reader = self.reader.clone();
         let (reader, page) = offload::run(move || {
             let page = reader.next_page();
-            let page = page.map_err(|error| problem::of_store(&error))?;
+            let page = page.map_err(|error| problems::of_store(&error))?;
             Ok((reader, page))
         })
         .await?;

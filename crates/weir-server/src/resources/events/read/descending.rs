@@ -8,15 +8,15 @@ use std::sync::Arc;
 use weir_core::{ConsequenceOffset, Record};
 use weir_store::StoreError;
 
-use super::page::next_page;
-use super::{Filter, LOOK_BYTES_MAX, store_error};
+use super::filter::Filter;
+use super::position::{LOOK_BYTES_MAX, next_page, store_error};
 use crate::http::offload;
 use crate::http::problem::Problem;
 use crate::http::reply::Reply;
 use crate::limits::room::Making;
 use crate::limits::{WINDOW_BYTES, WINDOW_RECORDS_MAX};
+use crate::resources::context::{Call, Edge};
 use crate::resources::records::Writer;
-use crate::service::{Call, Edge};
 
 /// The newest records first. There is no reader that goes back, so windows are
 /// read forward and turned round.

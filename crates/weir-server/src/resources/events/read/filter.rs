@@ -3,7 +3,7 @@
 use weir_core::{Record, RecordKind};
 
 use crate::http::problem::Problem;
-use crate::service::Call;
+use crate::resources::context::Call;
 
 /// Which records a reader wants.
 #[derive(Clone, Debug, Default)]

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use weir_store::SCAN_KEYS_MAX;
 
-use super::{at_least, first, no_topic, not_acceptable, store_error};
+use super::position::{at_least, first, no_topic, not_acceptable, store_error};
 use crate::http::problem::Problem;
 use crate::http::query::encode;
 use crate::http::reply::Reply;
 use crate::http::{accept, offload};
 use crate::limits::room::Making;
 use crate::limits::{PAGE_BYTES_MAX, PAGE_RECORDS};
+use crate::resources::context::{Call, Edge};
 use crate::resources::records::{Form, Writer};
-use crate::service::{Call, Edge};
 
 /// Keys in byte order.
 pub(crate) async fn keys(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem> {

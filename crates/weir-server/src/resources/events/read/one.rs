@@ -9,20 +9,21 @@ use std::task::Poll;
 use weir_core::{ConsequenceOffset, ErrorCode, Record, RecordKind};
 use weir_store::{Current, Page, TopicReader};
 
-use super::{NO_PAGE, at_least, consistency, first, is_known, no_topic, store_error};
+use super::position::{at_least, consistency, first, is_known, no_topic, store_error};
 use crate::http::head::{Head, Known};
+use crate::http::origin::NO_PAGE;
 use crate::http::problem::{Kind, Problem};
 use crate::http::reply::{Body, Reply};
 use crate::http::{accept, date, offload};
 use crate::limits::{INLINE_WORK_BYTES, WAIT_SECONDS_MAX};
 use crate::resources::cloudevents;
+use crate::resources::context::{Call, Edge};
 use crate::resources::meta::{Meta, Shape, shape};
 use crate::resources::records::key_field;
 use crate::resources::route::Resource;
-use crate::service::{Call, Edge};
 
 /// One record by its offset, if it can be had without waiting.
-pub(super) fn event_now(edge: &Edge, call: &Call) -> Option<Result<Reply, Problem>> {
+pub(crate) fn event_now(edge: &Arc<Edge>, call: &Call) -> Option<Result<Reply, Problem>> {
     let offset = call.matched.offset;
     let before = ConsequenceOffset(offset - 1);
     let reader = edge.shared.store.read_now(&call.matched.topic, before);
@@ -108,6 +109,14 @@ pub(crate) async fn key(edge: &Arc<Edge>, call: &Call) -> Result<Reply, Problem>
         _ => None,
     };
     large(page, || current_value(call, &current))
+}
+
+/// The current value of a key, if it can be had without waiting for anything.
+pub(crate) fn key_if_ready(edge: &Arc<Edge>, call: &Call) -> Option<Result<Reply, Problem>> {
+    match call.query.bytes("at-least") {
+        None => key_now(edge, call),
+        Some(_) => None,
+    }
 }
 
 /// The same, if it can be had without waiting.

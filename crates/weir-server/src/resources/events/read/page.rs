@@ -12,18 +12,20 @@ use weir_core::Compaction;
 use weir_store::{Page, TopicReader};
 
 use super::descending::descending;
-use super::{Filter, LOOK_BYTES_MAX, at_least, is_known, not_acceptable, start, store_error};
+use super::filter::Filter;
+use super::position::{
+    LOOK_BYTES_MAX, at_least, is_known, next_page, not_acceptable, start, store_error,
+};
 use crate::http::accept;
 use crate::http::offload;
 use crate::http::prefer::Prefer;
 use crate::http::problem::Problem;
-use crate::http::query::encode;
 use crate::http::reply::Reply;
 use crate::limits::room::Making;
 use crate::limits::{PAGE_BYTES, PAGE_BYTES_MAX, PAGE_RECORDS, PAGE_RECORDS_MAX, WAIT_SECONDS_MAX};
+use crate::phase::Phase;
+use crate::resources::context::{Call, Edge};
 use crate::resources::records::{Fields, Form, Writer};
-use crate::service::{Call, Edge};
-use crate::shared::Phase;
 
 /// A page of records.
 #[allow(
@@ -220,29 +222,4 @@ impl Collector {
         })
         .await
     }
-}
-
-/// The target of the next page, its parameters in order.
-pub(super) fn next_page(call: &Call, next: u64) -> String {
-    let mut pairs = vec![format!("after={next}")];
-    for name in [
-        "fields",
-        "key",
-        "limit",
-        "max-bytes",
-        "numbers",
-        "prefix",
-        "type",
-        "wait",
-    ] {
-        if let Some(value) = call.query.bytes(name) {
-            pairs.push(format!("{name}={}", encode(value)));
-        }
-    }
-    pairs.sort_unstable();
-    format!(
-        "/v1/topics/{}/events?{}",
-        call.matched.topic,
-        pairs.join("&")
-    )
 }

@@ -10,12 +10,13 @@ use std::task::{Context, Poll};
 
 use weir_store::Proposal;
 
-use super::Plan;
+use super::plan::Plan;
+use crate::http::exchange::{Pending, Started};
 use crate::http::problem::Problem;
 use crate::http::reply::{Boxed, Reply};
 use crate::limits::admission::Permit;
+use crate::resources::context::{Call, Edge};
 use crate::resources::propose::{charge, first, timed_out};
-use crate::service::{Call, Edge, Started};
 
 /// A write that waits for the store.
 pub(crate) struct Commit {
@@ -49,8 +50,10 @@ impl Commit {
             });
         }
     }
+}
 
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Reply> {
+impl Pending for Commit {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Reply> {
         if let Some((telling, _)) = &mut self.telling {
             let Poll::Ready(problem) = telling.as_mut().poll(context) else {
                 return Poll::Pending;
@@ -82,15 +85,14 @@ impl Commit {
             (Err(problem), Some(missed)) => {
                 let plain = problem.clone();
                 self.telling = Some((Box::pin(missed.tell(problem)), plain));
-                return self.poll(context);
+                return Pending::poll(self, context);
             }
             (result, _) => result,
         };
         Poll::Ready(self.edge.finish(&self.call, result))
     }
 
-    /// The answer when the store takes too long.
-    pub(crate) fn expire(&mut self) -> Reply {
+    fn expire(&mut self) -> Reply {
         if let Some((_, conflict)) = self.telling.take() {
             // The verdict is known; what was missed can be read by itself.
             return self.edge.finish(&self.call, Err(conflict));

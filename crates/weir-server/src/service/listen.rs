@@ -8,13 +8,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::connections::Slot;
 use crate::http::{h1, h2};
-use crate::limits::connections::{ConnectionTable, Slot};
+use crate::phase::Phase;
+use crate::resources::context::{Edge, Peer};
 use crate::resources::ds;
 use crate::security::Door;
-use crate::service::visit::Visit;
-use crate::service::{Edge, Peer};
-use crate::shared::{Phase, Shared};
+use crate::service::{self, visit::Visit};
+use crate::shared::Shared;
 
 /// How long nothing is accepted after the system had no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -26,7 +27,7 @@ pub(crate) async fn serve(
     shared: Arc<Shared>,
     mut phase: watch::Receiver<Phase>,
 ) {
-    let edge = Arc::new(Edge::new(Arc::clone(&shared)));
+    let edge = Arc::new(Edge::new(Arc::clone(&shared), service::description));
     let sweeper = tokio::spawn(ds::sweep(Arc::clone(&edge), phase.clone()));
     let mut connections = JoinSet::new();
     loop {
@@ -40,7 +41,7 @@ pub(crate) async fn serve(
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let Some(slot) = ConnectionTable::slot(&shared, Door::Http, Some(address.ip())) else {
+        let Some(slot) = shared.connections.slot(Door::Http, Some(address.ip())) else {
             shared.metrics.http_refused.add(1);
             continue;
         };
@@ -74,11 +75,11 @@ async fn connection(stream: TcpStream, edge: Arc<Edge>, address: SocketAddr, slo
     };
     let visit = Visit {
         edge: Arc::clone(&edge),
-        peer: peer.clone(),
+        peer,
     };
-    let other = h1::serve(stream, visit, phase.clone()).await;
+    let other = h1::serve(stream, visit.clone(), phase.clone()).await;
     if let Some((io, first)) = other {
-        h2::serve(io, first, edge, peer, phase).await;
+        h2::serve(io, first, visit, phase).await;
     }
 }
 

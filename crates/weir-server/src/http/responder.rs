@@ -1,15 +1,15 @@
-//! Whoever answers the requests of a connection of HTTP/1.1.
+//! The service that answers the requests of a connection.
 
 use std::future::Future;
 
 use crate::config::ServerConfig;
+use crate::http::exchange::{Input, Started};
 use crate::http::head::{Bad, Head};
+use crate::http::problem::Problem;
 use crate::http::reply::Reply;
 use crate::limits::admission::Admission;
-use crate::service::{Input, Started};
 
-/// What a connection needs from behind it; one for each connection, cheap to
-/// copy.
+/// What a connection needs of the service; one for each connection, cheap to clone.
 pub(crate) trait Responder: Clone + Send + Sync {
     /// Limits and times of connections.
     fn config(&self) -> &ServerConfig;
@@ -31,6 +31,9 @@ pub(crate) trait Responder: Clone + Send + Sync {
 
     /// The answer to a head that took too long.
     fn too_slow(&self) -> Reply;
+
+    /// The answer to something that is not a request.
+    fn refuse_with(&self, problem: Problem) -> Reply;
 
     /// The budget for what clients take at leisure; none: there is no limit.
     fn admission(&self) -> Option<&Admission>;

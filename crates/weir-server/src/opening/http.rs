@@ -11,16 +11,17 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
-use super::h1::{self, Responder, Rewound};
-use super::head::{Bad, Head, Method};
-use super::problem::{Kind, Problem};
-use super::reply::{Body, Reply};
+use super::State;
 use crate::config::ServerConfig;
+use crate::http::exchange::{Input, Started};
+use crate::http::h1::{self, Rewound};
+use crate::http::head::{Bad, Head, Method};
+use crate::http::problem::{Kind, Problem};
+use crate::http::reply::{Body, Reply};
+use crate::http::responder::Responder;
 use crate::limits::STREAMS_MAX;
 use crate::limits::admission::Admission;
-use crate::opening::State;
-use crate::service::{Input, Started};
-use crate::shared::Phase;
+use crate::phase::Phase;
 
 /// Answers the requests of one connection. Each answer ends the connection, so
 /// that the client comes back to a server that may be open by then.
@@ -119,6 +120,12 @@ impl Responder for Visit {
 
     fn too_slow(&self) -> Reply {
         let mut reply = Problem::new(Kind::TooSlow, "").reply("");
+        reply.close = true;
+        reply
+    }
+
+    fn refuse_with(&self, problem: Problem) -> Reply {
+        let mut reply = problem.reply("");
         reply.close = true;
         reply
     }

@@ -3,7 +3,7 @@
 
 use weir_store::GroupInfo;
 
-use super::{Page, seconds};
+use crate::metrics::{Page, seconds};
 use crate::security::now_ms;
 use crate::shared::Shared;
 

@@ -16,15 +16,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use crate::config::ServerConfig;
-use crate::limits::descriptors::Descriptors;
-use crate::metrics::Gauge;
+use crate::descriptors::Descriptors;
+use crate::metrics::{Gauge, Metrics};
 use crate::security::Door;
-use crate::shared::Shared;
 
 /// The connections of all ports.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ConnectionTable {
     inner: Mutex<Inner>,
+    metrics: Arc<Metrics>,
+    /// Connections of a port.
+    port_max: usize,
+    /// Connections of a port and an address.
+    address_max: usize,
+    /// Connections that are not authenticated.
+    unauthenticated_max: usize,
+    descriptors: Descriptors,
 }
 
 #[derive(Debug, Default)]
@@ -40,7 +47,7 @@ struct Inner {
 /// The slot of one connection; free again when dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    shared: Arc<Shared>,
+    table: Arc<ConnectionTable>,
     door: Door,
     /// None for a process of this machine at the socket.
     address: Option<IpAddr>,
@@ -49,45 +56,57 @@ pub(crate) struct Slot {
     evicted: Arc<Notify>,
 }
 
-fn count(shared: &Shared, door: Door) -> &Gauge {
-    match door {
-        Door::Http => &shared.metrics.http_connections,
-        Door::Native => &shared.metrics.native_connections,
-    }
-}
-
 impl ConnectionTable {
+    pub(crate) fn new(
+        config: &ServerConfig,
+        descriptors: Descriptors,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        // At most half of what the descriptors allow.
+        let half = (descriptors.connections_max / 2).max(1);
+        Self {
+            inner: Mutex::default(),
+            metrics,
+            port_max: config.connections_max,
+            address_max: config.connections_per_address_max,
+            unauthenticated_max: config.connections_unauthenticated_max.clamp(1, half),
+            descriptors,
+        }
+    }
+
+    fn count(&self, door: Door) -> &Gauge {
+        match door {
+            Door::Http => &self.metrics.http_connections,
+            Door::Native => &self.metrics.native_connections,
+        }
+    }
+
     /// A slot for a connection from `address`, or for one of this machine's socket. `None`:
     /// there are too many connections. May evict another connection.
-    pub(crate) fn slot(
-        shared: &Arc<Shared>,
-        door: Door,
-        address: Option<IpAddr>,
-    ) -> Option<Arc<Slot>> {
-        let (config, limits) = (&shared.config, &shared.descriptors);
-        let mut inner = shared.connections.lock();
-        let of_port = count(shared, door);
-        if of_port.get() >= config.connections_max as u64 {
+    pub(crate) fn slot(self: &Arc<Self>, door: Door, address: Option<IpAddr>) -> Option<Arc<Slot>> {
+        let mut inner = self.lock();
+        let of_port = self.count(door);
+        if of_port.get() >= self.port_max as u64 {
             return None;
         }
         let evicted = Arc::new(Notify::new());
         inner.last += 1;
         let number = inner.last;
         match address {
-            None if inner.open >= limits.local_connections_max => return None,
+            None if inner.open >= self.descriptors.local_connections_max => return None,
             None => {}
-            Some(_) if inner.open >= limits.connections_max => return None,
+            Some(_) if inner.open >= self.descriptors.connections_max => return None,
             Some(address) => {
                 let of_address = inner.by_address.entry((door, address)).or_default();
-                if *of_address >= config.connections_per_address_max {
+                if *of_address >= self.address_max {
                     return None;
                 }
                 *of_address += 1;
-                if inner.unauthenticated.len() >= unauthenticated_max(config, limits)
+                if inner.unauthenticated.len() >= self.unauthenticated_max
                     && let Some((_, oldest)) = inner.unauthenticated.pop_first()
                 {
                     oldest.notify_one();
-                    shared.metrics.evicted.add(1);
+                    self.metrics.evicted.add(1);
                 }
                 inner.unauthenticated.insert(number, Arc::clone(&evicted));
             }
@@ -95,7 +114,7 @@ impl ConnectionTable {
         inner.open += 1;
         of_port.add(1);
         Some(Arc::new(Slot {
-            shared: Arc::clone(shared),
+            table: Arc::clone(self),
             door,
             address,
             number,
@@ -115,19 +134,13 @@ impl ConnectionTable {
     }
 }
 
-/// Connections that are not authenticated: at most half of what the descriptors allow.
-fn unauthenticated_max(config: &ServerConfig, limits: &Descriptors) -> usize {
-    let half = (limits.connections_max / 2).max(1);
-    config.connections_unauthenticated_max.clamp(1, half)
-}
-
 impl Slot {
     /// A request on the connection passed its checks: it is not evicted any more.
     pub(crate) fn authenticated(&self) {
         if !self.authenticated.load(Ordering::Relaxed)
             && !self.authenticated.swap(true, Ordering::Relaxed)
         {
-            let mut inner = self.shared.connections.lock();
+            let mut inner = self.table.lock();
             inner.unauthenticated.remove(&self.number);
         }
     }
@@ -140,8 +153,8 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        count(&self.shared, self.door).sub(1);
-        let mut inner = self.shared.connections.lock();
+        self.table.count(self.door).sub(1);
+        let mut inner = self.table.lock();
         inner.open -= 1;
         inner.unauthenticated.remove(&self.number);
         let Some(address) = self.address else { return };

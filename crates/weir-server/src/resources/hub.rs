@@ -205,7 +205,8 @@ mod tests {
             config,
             Arc::clone(&store),
             security,
-            crate::limits::descriptors::raise().unwrap(),
+            crate::descriptors::raise().unwrap(),
+            Vec::new(),
         )));
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_time().build().unwrap();

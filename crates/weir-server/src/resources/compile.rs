@@ -1,0 +1,104 @@
+//! Proposals of programs. A module is compiled before it is logged: on a thread that may block,
+//! and few at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_core::{CodeHash, ErrorCode, Expect, Intention, Operation, TopicOptions};
+use weir_store::Proposal;
+
+use super::problems;
+use super::propose;
+use crate::http::offload;
+use crate::http::problem::{Kind, Problem};
+use crate::limits::admission::Permit;
+use crate::resources::context::{Call, Edge};
+
+/// How often, and with which pause, a program asks for its turn to be compiled.
+const TURN_TRIES: u32 = 500;
+const TURN_PAUSE: Duration = Duration::from_millis(20);
+
+/// Operations that bring a program, with bytes of their own.
+enum Brings {
+    Create(Box<TopicOptions>),
+    Replace(Option<CodeHash>),
+}
+
+/// Hands over an intention that brings a program, if it does. The module is
+/// compiled before it is logged, which takes its time: on a thread that may,
+/// and few at a time.
+pub(crate) async fn propose(
+    edge: &Arc<Edge>,
+    call: &Call,
+    intention: &Intention<'_>,
+    expect: Vec<Expect<'static>>,
+) -> Result<(Proposal, Permit), Problem> {
+    let (brings, code, args) = match intention.operation {
+        Operation::CreateProgram {
+            options,
+            code,
+            args,
+        } => (Brings::Create(Box::new(options.clone())), code, args),
+        Operation::Replace {
+            expected,
+            code,
+            args,
+        } => (Brings::Replace(expected), code, args),
+        _ => return propose::propose(edge, call, std::slice::from_ref(intention)),
+    };
+    edge.allow(call, std::slice::from_ref(intention))
+        .map_err(|(_, problem)| problem)?;
+    let turn = turn(edge).await?;
+    let (code, args) = (code.to_vec(), args.to_vec());
+    let (topic, principal) = (intention.topic.to_owned(), intention.principal.to_vec());
+    let (client, nonce) = (intention.client, intention.nonce);
+    let fingerprint = intention.fingerprint;
+    let edge = Arc::clone(edge);
+    offload::run(move || {
+        let _turn = turn;
+        let (code, args) = (&code[..], &args[..]);
+        let operation = match &brings {
+            Brings::Create(options) => Operation::CreateProgram {
+                options,
+                code,
+                args,
+            },
+            Brings::Replace(expected) => Operation::Replace {
+                expected: *expected,
+                code,
+                args,
+            },
+        };
+        let intention = Intention {
+            client,
+            nonce,
+            expect: &expect,
+            principal: &principal,
+            fingerprint,
+            ..Intention::new(&topic, operation)
+        };
+        let shared = &edge.shared;
+        let room = shared.room(std::slice::from_ref(&intention), intention.size_hint());
+        let room = room.ok_or_else(busy)?;
+        let proposal = shared.store.propose(&[intention]);
+        let proposal = proposal.map_err(|error| problems::of_store(&error))?;
+        let room = shared.admission.follow(room, &proposal);
+        Ok((proposal, room))
+    })
+    .await
+}
+
+/// Leave to compile, once there is some.
+async fn turn(edge: &Edge) -> Result<Permit, Problem> {
+    for _ in 0..TURN_TRIES {
+        if let Some(turn) = edge.shared.admission.admit_compile() {
+            return Ok(turn);
+        }
+        tokio::time::sleep(TURN_PAUSE).await;
+    }
+    Err(busy())
+}
+
+fn busy() -> Problem {
+    Problem::new(Kind::Busy, ErrorCode::Busy.sentence()).code(ErrorCode::Busy)
+}

@@ -1,0 +1,227 @@
+//! What every handler of a resource gets: the state of the port and the request.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::time::Instant;
+use weir_core::{ClientId, ErrorCode, Intention};
+
+use super::ds::state::Streams;
+use super::hub::Hub;
+use super::route::{Matched, Resource};
+use crate::connections::Slot;
+use crate::http::head::{Bad, Head, Method, Version};
+use crate::http::origin::{self, NO_PAGE, Page};
+use crate::http::problem::{Kind, Problem};
+use crate::http::query::Query;
+use crate::http::reply::Reply;
+use crate::security::{Denied, Principal, Right};
+use crate::shared::Shared;
+
+/// Where a request came from.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    /// Whoever the connection itself proves.
+    pub(crate) principal: Arc<Principal>,
+    /// Its connection.
+    pub(crate) slot: Arc<Slot>,
+}
+
+/// What all connections of the HTTP port share.
+#[derive(Debug)]
+pub(crate) struct Edge {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) hub: Hub,
+    pub(crate) ds: Streams,
+    /// The description of the interface.
+    pub(crate) description: fn() -> &'static str,
+    /// First half of the ids of requests; the second one counts.
+    run: u64,
+    requests: AtomicU64,
+    /// Sessions of idempotency keys whose first request is not answered yet.
+    keyed: Mutex<HashSet<ClientId>>,
+}
+
+/// A request that passed the checks.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) head: Head,
+    pub(crate) matched: Matched,
+    /// Whether its resource has its method.
+    pub(crate) is_known: bool,
+    pub(crate) query: Query,
+    pub(crate) page: Page,
+    pub(crate) principal: Arc<Principal>,
+    /// The right that it has on its topic, as was found before its body was
+    /// read.
+    pub(crate) asked: Option<Right>,
+    pub(crate) begun: Instant,
+    pub(crate) id: String,
+}
+
+/// An idempotency key in flight; the next one may come when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Keyed {
+    edge: Arc<Edge>,
+    client: ClientId,
+}
+
+impl Drop for Keyed {
+    fn drop(&mut self) {
+        let mut keyed = self
+            .edge
+            .keyed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        keyed.remove(&self.client);
+    }
+}
+
+impl Edge {
+    /// `description` is that of the interface.
+    pub(crate) fn new(shared: Arc<Shared>, description: fn() -> &'static str) -> Self {
+        // Ids need not be secret, only different from those of the run before.
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = now.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(0));
+        Self {
+            hub: Hub::new(Arc::clone(&shared)),
+            ds: Streams::default(),
+            description,
+            shared,
+            run: twox_hash::XxHash3_64::oneshot(&now.to_be_bytes()) >> 32,
+            requests: AtomicU64::new(1),
+            keyed: Mutex::default(),
+        }
+    }
+
+    /// Marks an idempotency key as in flight; `None`: it is already.
+    pub(crate) fn enter(self: &Arc<Self>, client: ClientId) -> Option<Keyed> {
+        let mut keyed = self.keyed.lock().unwrap_or_else(PoisonError::into_inner);
+        let edge = Arc::clone(self);
+        // Made only when it is new: dropping one takes the mark away.
+        keyed.insert(client).then(|| Keyed { edge, client })
+    }
+
+    pub(crate) fn next_id(&self) -> String {
+        let n = self.requests.fetch_add(1, Ordering::Relaxed);
+        format!("{:08x}{n:08x}", self.run)
+    }
+
+    /// The last touch of every answer to a request.
+    pub(crate) fn finish(&self, call: &Call, result: Result<Reply, Problem>) -> Reply {
+        let mut reply = match result {
+            Ok(reply) => reply,
+            Err(problem) => {
+                if matches!(problem.kind, Kind::Internal | Kind::Store) {
+                    tracing::error!(
+                        request = call.id,
+                        problem = problem.kind.name(),
+                        detail = problem.detail
+                    );
+                }
+                problem.reply(&call.id)
+            }
+        };
+        if call.head.method == Method::Head {
+            reply = reply.headless();
+        }
+        reply.add("weir-request-id", &call.id);
+        if call.matched.resource == Resource::Stream {
+            // Whatever somebody has put there, it is no page of this server.
+            reply.add("x-content-type-options", "nosniff");
+            reply.add("cross-origin-resource-policy", "same-origin");
+            reply.add("content-security-policy", NO_PAGE);
+        }
+        if call.page != Page::None {
+            reply.add("vary", "origin");
+            origin::decorate(&mut reply, &call.page);
+        }
+        let taken = call.begun.elapsed();
+        let resource = call.matched.resource;
+        // Others are counted together: a client must not add series.
+        let method = if call.is_known {
+            call.head.method.name()
+        } else {
+            "OTHER"
+        };
+        self.shared
+            .metrics
+            .request(resource as usize, method, reply.status, taken);
+        let quiet = matches!(
+            resource,
+            Resource::Healthz | Resource::Readyz | Resource::Metrics
+        );
+        if self.shared.config.access_log && !quiet {
+            tracing::info!(
+                target: "weir::access",
+                request = call.id,
+                method = call.head.method.name(),
+                route = call.matched.template,
+                status = reply.status,
+                bytes = reply.length(),
+                microseconds = u64::try_from(taken.as_micros()).unwrap_or(u64::MAX),
+                http2 = call.head.version == Version::H2,
+                "request"
+            );
+        }
+        reply
+    }
+
+    /// An error before there was a request.
+    pub(crate) fn finish_bare(&self, problem: Problem) -> Reply {
+        let id = self.next_id();
+        self.shared.metrics.refused(problem.kind.status());
+        let mut reply = problem.reply(&id).field("weir-request-id", &id);
+        reply.close = true;
+        reply
+    }
+
+    /// The answer to a head that is refused.
+    pub(crate) fn refuse(&self, bad: Bad) -> Reply {
+        let config = &self.shared.config;
+        self.finish_bare(match bad {
+            Bad::Syntax(what) => Problem::bad(what),
+            Bad::Target => {
+                Problem::new(Kind::Uri, "").number("limit", config.request_line_max.0 as u64)
+            }
+            Bad::Fields => Problem::new(Kind::Headers, "")
+                .number("limit", config.head_max.0 as u64)
+                .number("fields", config.head_fields_max as u64),
+            Bad::Coding => Problem::new(Kind::Unsupported, "the only transfer coding is chunked"),
+            Bad::Version => Problem::new(Kind::Version, ""),
+        })
+    }
+}
+
+impl Edge {
+    /// Whether whoever calls may propose these.
+    pub(crate) fn allow(
+        &self,
+        call: &Call,
+        intentions: &[Intention<'_>],
+    ) -> Result<(), (usize, Problem)> {
+        let asked = call.asked.map(|right| (right, &*call.matched.topic));
+        let security = &self.shared.security;
+        let allowed = security.allow(&call.principal, asked, intentions);
+        allowed.map_err(|not| (not.index, denial(not.denied, &not.topic)))
+    }
+}
+
+pub(crate) fn denial(denied: Denied, topic: &str) -> Problem {
+    if denied.code == ErrorCode::Unauthenticated {
+        let problem = Problem::new(Kind::Unauthenticated, denied.code.sentence()).code(denied.code);
+        return problem.field("www-authenticate", "Bearer");
+    }
+    let problem = Problem::new(Kind::Forbidden, denied.code.sentence()).code(denied.code);
+    problem
+        .text("right", denied.right.name())
+        .text("topic", topic)
+}
+
+/// A time as milliseconds, rounded up.
+pub(crate) fn milliseconds(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis())
+        .unwrap_or(u64::MAX)
+        .saturating_add(1)
+}

@@ -1,0 +1,189 @@
+//! Where a read starts, what it must have seen, and its problems.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_core::{ConsequenceOffset, ErrorCode, Record};
+use weir_store::{Page, StoreError, TopicReader};
+
+use crate::http::head::{Head, Known};
+use crate::http::offload;
+use crate::http::problem::{Kind, Problem};
+use crate::http::query::encode;
+use crate::limits::{LAG_SECONDS, WAIT_SECONDS_MAX};
+use crate::phase::Phase;
+use crate::resources::context::{Call, Edge};
+use crate::resources::problems;
+use crate::resources::records::Form;
+
+/// Bytes of records that a page with a filter looks through; behind them it
+/// ends, with what it found, and says where to go on.
+pub(crate) const LOOK_BYTES_MAX: usize = 64 << 20;
+
+/// There is one node, so every read sees everything that was answered.
+pub(crate) fn consistency(call: &Call) -> Result<(), Problem> {
+    call.query
+        .word("consistency", &[("local", ()), ("linear", ())])
+        .map(|_| ())
+}
+
+/// Waits until the topic has the offset that the reader asks for.
+pub(crate) async fn at_least(edge: &Arc<Edge>, call: &Call) -> Result<(), Problem> {
+    consistency(call)?;
+    let wait = call.query.number("wait", 0, WAIT_SECONDS_MAX)?;
+    let Some(offset) = call.query.number("at-least", 0, u64::MAX)? else {
+        return Ok(());
+    };
+    let before = ConsequenceOffset(offset.saturating_sub(1));
+    let reader = edge.shared.store.listen(&call.matched.topic, before);
+    if offset == 0 || reader.last().0 >= offset {
+        return Ok(());
+    }
+    let mut phase = edge.shared.phase.subscribe();
+    let there = tokio::select! {
+        there = reader.changed() => there,
+        () = tokio::time::sleep(Duration::from_secs(wait.unwrap_or(LAG_SECONDS))) => false,
+        _ = phase.wait_for(|phase| *phase >= Phase::Draining) => false,
+    };
+    if there {
+        return Ok(());
+    }
+    let problem =
+        Problem::new(Kind::Lagging, ErrorCode::Lagging.sentence()).code(ErrorCode::Lagging);
+    Err(problem.number("last", reader.last().0))
+}
+
+/// Where a reader starts.
+pub(crate) async fn start(
+    edge: &Arc<Edge>,
+    call: &Call,
+    waits: bool,
+) -> Result<(TopicReader, u64, bool), Problem> {
+    let store = &edge.shared.store;
+    let topic = &call.matched.topic;
+    let after = call.query.number("after", 0, u64::MAX - 1)?;
+    let mut reader = if waits {
+        store.listen(topic, ConsequenceOffset(after.unwrap_or(0)))
+    } else {
+        store
+            .read(topic, ConsequenceOffset(after.unwrap_or(0)))
+            .map_err(|error| store_error(&error))?
+    };
+    match call.query.text("from")? {
+        Some(_) if after.is_some() => {
+            return Err(Problem::bad("a position is given by after or by from"));
+        }
+        None | Some("first") => {}
+        Some("tail") => reader.seek(reader.last()),
+        Some(other) => {
+            let time = other
+                .strip_prefix("time:")
+                .and_then(crate::http::query::offset_of);
+            let time =
+                time.ok_or_else(|| Problem::bad("from is first, tail or time: with milliseconds"))?;
+            reader = offload::run(move || {
+                let sought = reader.seek_time(time);
+                sought.map_err(|error| store_error(&error))?;
+                Ok(reader)
+            })
+            .await?;
+        }
+    }
+    let reset = call.query.word("reset", &[("earliest", ())])?.is_some();
+    let gap = gone(edge, call, &mut reader, after.unwrap_or(0), reset)?;
+    let after = reader.position().0 - 1;
+    Ok((reader, after, gap))
+}
+
+/// Whether the first records that the reader wants are gone. A topic that is
+/// compacted has holes anywhere; they are no loss.
+pub(crate) fn gone(
+    edge: &Arc<Edge>,
+    call: &Call,
+    reader: &mut TopicReader,
+    after: u64,
+    reset: bool,
+) -> Result<bool, Problem> {
+    // Compaction leaves holes; what retention removed is gone.
+    let removed = edge.shared.store.removed(&call.matched.topic).0;
+    if after == 0 || after >= removed {
+        return Ok(false);
+    }
+    let first = removed.saturating_add(1);
+    if reset {
+        reader.seek(ConsequenceOffset(first - 1));
+        return Ok(true);
+    }
+    Err(Problem::new(Kind::Gone, ErrorCode::Gone.sentence())
+        .code(ErrorCode::Gone)
+        .number("first", first)
+        .number("last", reader.last().0))
+}
+
+/// Whether the client has this version already.
+pub(crate) fn is_known(head: &Head, tag: &str) -> bool {
+    let plain = |text: &str| -> Option<String> {
+        let text = text
+            .strip_prefix("W/")
+            .unwrap_or(text)
+            .strip_prefix('"')?
+            .strip_suffix('"')?;
+        let codings = ["-gzip", "-deflate", "-zstd"];
+        let coding = codings.iter().find_map(|coding| text.strip_suffix(coding));
+        Some(coding.unwrap_or(text).to_owned())
+    };
+    let ours = plain(tag);
+    head.list(Known::IfNoneMatch)
+        .any(|theirs| theirs == "*" || (plain(theirs) == ours && ours.is_some()))
+}
+
+/// The first record of a page.
+pub(crate) fn first(page: &Page) -> Result<Option<Record<'_>>, Problem> {
+    page.iter()
+        .next()
+        .transpose()
+        .map_err(|error| store_error(&error))
+}
+
+pub(crate) fn no_topic() -> Problem {
+    Problem::new(Kind::NoTopic, ErrorCode::TopicUnknown.sentence()).code(ErrorCode::TopicUnknown)
+}
+
+pub(crate) fn not_acceptable() -> Problem {
+    let mut list = Vec::new();
+    let mut offers: Vec<&str> = Form::OFFERS.iter().map(|(name, _)| *name).collect();
+    offers.push("text/event-stream");
+    list.extend_from_slice(b"[\"");
+    list.extend_from_slice(offers.join("\",\"").as_bytes());
+    list.extend_from_slice(b"\"]");
+    Problem::new(Kind::NotAcceptable, "").raw("accept", list)
+}
+
+pub(crate) fn store_error(error: &StoreError) -> Problem {
+    problems::of_store(error)
+}
+
+/// The target of the next page, its parameters in order.
+pub(crate) fn next_page(call: &Call, next: u64) -> String {
+    let mut pairs = vec![format!("after={next}")];
+    for name in [
+        "fields",
+        "key",
+        "limit",
+        "max-bytes",
+        "numbers",
+        "prefix",
+        "type",
+        "wait",
+    ] {
+        if let Some(value) = call.query.bytes(name) {
+            pairs.push(format!("{name}={}", encode(value)));
+        }
+    }
+    pairs.sort_unstable();
+    format!(
+        "/v1/topics/{}/events?{}",
+        call.matched.topic,
+        pairs.join("&")
+    )
+}

@@ -1,0 +1,108 @@
+//! One intention without a payload, from a request to its verdict.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use weir_core::{Detail, Effect, Intention, Operation, Outcome};
+
+use super::compile;
+use super::condition::{About, Conditions};
+use super::problems;
+use super::propose::{outcomes, refused};
+use super::session::Session;
+use crate::http::problem::{Kind, Problem};
+use crate::http::reply::Reply;
+use crate::resources::context::{Call, Edge};
+
+/// Reads a body that is a JSON object.
+pub(crate) fn json_object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+    serde_json::from_slice(body)
+        .map_err(|error| Problem::bad(format!("the body cannot be read: {error}")))
+}
+
+/// Carries out one intention without a payload.
+pub(crate) async fn execute(
+    edge: &Arc<Edge>,
+    call: &Call,
+    operation: Operation<'_>,
+    body: &[u8],
+) -> Result<Outcome, Problem> {
+    let conditions = Conditions::read(&call.head, About::Topic)?;
+    with(edge, call, operation, body, conditions).await
+}
+
+/// The same without the conditions of the topic.
+pub(crate) async fn execute_plain(
+    edge: &Arc<Edge>,
+    call: &Call,
+    operation: Operation<'_>,
+    body: &[u8],
+) -> Result<Outcome, Problem> {
+    with(edge, call, operation, body, Conditions::default()).await
+}
+
+async fn with(
+    edge: &Arc<Edge>,
+    call: &Call,
+    operation: Operation<'_>,
+    body: &[u8],
+    conditions: Conditions,
+) -> Result<Outcome, Problem> {
+    if !conditions.tags.is_empty() {
+        return Err(Problem::bad("this takes one tag"));
+    }
+    let session = Session::read(edge, call, body)?;
+    let expects = conditions.expects(None);
+    let intention = Intention {
+        client: session.client,
+        nonce: session.nonce,
+        expect: &expects,
+        principal: call.principal.name.as_bytes(),
+        fingerprint: session.fingerprint,
+        ..Intention::new(&call.matched.topic, operation)
+    };
+    let (proposal, permit) = compile::propose(edge, call, &intention, expects.clone()).await?;
+    let outcomes = outcomes(edge, proposal, permit).await?;
+    let outcome = outcomes.runs().first().map(|run| run.outcome.clone());
+    match outcome {
+        None => Err(Problem::new(Kind::Internal, "the store answered nothing")),
+        Some(Outcome::Refused { code, expected }) => Err(refused(code, expected)),
+        Some(outcome) => {
+            let commit = outcome
+                .commit()
+                .filter(|commit| commit.effect != Effect::Valid);
+            match commit {
+                Some(commit) => {
+                    let problem = problems::of_commit(commit);
+                    let problem = if problem.kind == Kind::Conflict {
+                        conditions.explain(problem)
+                    } else {
+                        problem
+                    };
+                    Err(match &commit.detail {
+                        Detail::Actual(now) if problem.kind == Kind::Conflict && *now != 0 => {
+                            problem.field("etag", format!("\"i{now}\""))
+                        }
+                        _ => problem,
+                    })
+                }
+                None => Ok(outcome),
+            }
+        }
+    }
+}
+
+/// The head of an answer to a write to a topic itself.
+pub(crate) fn done(status: u16, outcome: &Outcome) -> Reply {
+    let mut reply = Reply::new(status);
+    if let Some(commit) = outcome.commit() {
+        reply = reply
+            .number("weir-offset", commit.first.0)
+            .number("weir-intention", commit.intention.0);
+        reply.add("weir-effect", "valid");
+    }
+    if matches!(outcome, Outcome::Replayed(_)) {
+        reply.add("weir-replayed", "?1");
+    }
+    reply
+}

@@ -1,0 +1,63 @@
+//! How the body of a publication is split, and which key its events have.
+
+use super::cloudevents;
+use super::context::Call;
+use super::route::Resource;
+use crate::http::base64;
+use crate::http::head::{Known, Method};
+use crate::http::problem::Problem;
+
+/// How the body of a batch is split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    Lines,
+    Sequence,
+    Events,
+}
+
+/// The key of an event, from `Weir-Key`, `Weir-Key-B64` or `?key=`; empty for
+/// none.
+pub(crate) fn key_of(call: &Call) -> Result<Vec<u8>, Problem> {
+    let head = &call.head;
+    let plain = head.raw(Known::WeirKey).map(<[u8]>::to_vec);
+    let coded = match head.text(Known::WeirKeyB64) {
+        None => None,
+        Some(text) => Some(
+            base64::decode(text.trim_matches(':'))
+                .ok_or_else(|| Problem::bad("Weir-Key-B64 is no base64"))?,
+        ),
+    };
+    let query = call.query.bytes("key").map(<[u8]>::to_vec);
+    let repeated = head.is_repeated(Known::WeirKey) || head.is_repeated(Known::WeirKeyB64);
+    let mut given = [plain, coded, query].into_iter().flatten();
+    let key = given.next();
+    if given.next().is_some() || repeated {
+        return Err(Problem::bad("the key is given twice"));
+    }
+    if key.as_ref().is_some_and(Vec::is_empty) {
+        return Err(Problem::bad("a key has at least one byte"));
+    }
+    Ok(key.unwrap_or_default())
+}
+
+/// How the body is split, if it is many events.
+pub(crate) fn framing(call: &Call) -> Option<Framing> {
+    if call.matched.resource != Resource::Events || call.head.method != Method::Post {
+        return None;
+    }
+    let media = call.head.text(Known::ContentType)?;
+    let essence = media.split(';').next().unwrap_or_default().trim();
+    let is = |name: &str| essence.eq_ignore_ascii_case(name);
+    if is("application/x-ndjson") || is("application/jsonl") || is("application/ndjson") {
+        Some(Framing::Lines)
+    } else if is("application/json-seq") {
+        Some(Framing::Sequence)
+    } else {
+        cloudevents::is_batch(&call.head).then_some(Framing::Events)
+    }
+}
+
+/// Whether the body is many events; it is then read piece by piece.
+pub(crate) fn is_batch(call: &Call) -> bool {
+    framing(call).is_some()
+}
