@@ -30,12 +30,14 @@ mod guarded;
 mod h2;
 #[path = "../shared/hold.rs"]
 mod hold;
+mod layers;
 mod live;
 mod many;
 mod module;
 mod once;
 mod opening;
 mod pieces;
+mod reference;
 mod strict;
 mod vectors;
 mod world;

@@ -16,7 +16,7 @@ pub struct Exchange {
 
 /// `>>>` begins a request, `<<< STATUS` its answer; a line is a field, what
 /// follows a blank line is the body. `*` stands for anything.
-fn read(name: &str, text: &str) -> Vec<Exchange> {
+pub fn read(name: &str, text: &str) -> Vec<Exchange> {
     let mut exchanges = Vec::new();
     for (at, part) in text.split("\n>>>\n").enumerate().skip(1) {
         let (request, answer) = part.split_once("\n<<< ").unwrap();
@@ -74,7 +74,7 @@ fn fits(pattern: &str, text: &str) -> bool {
     rest.ends_with(last)
 }
 
-fn run(world: &World, exchange: &Exchange, way: usize) {
+pub fn run(world: &World, exchange: &Exchange, way: usize) {
     let mut client = Client::connect(world.address);
     let bytes = &exchange.request;
     match way {
