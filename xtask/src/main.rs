@@ -19,6 +19,7 @@ mod java;
 mod json_suites;
 mod metadata;
 mod node;
+mod openapi_client;
 mod python;
 mod readme;
 mod schemathesis;
@@ -53,7 +54,8 @@ cargo xtask COMMAND
   capi install --prefix P [--release] [--shared]
                  build the C library and put it, its headers and weir.pc below P
   api            requests drawn from the description of the HTTP edge, sent to a server by
-                 schemathesis (fetched into target/tools when missing)
+                 schemathesis, and a client generated from it (both are fetched into
+                 target/tools when missing)
   ds             the published conformance suite of Durable Streams, on a server (it and node are
                  fetched into target/tools when missing)
   json           the public suites of JSONPath and of JSON parsing (fetched into target/tools when

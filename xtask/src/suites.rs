@@ -11,6 +11,7 @@ use crate::go;
 use crate::java;
 use crate::json_suites;
 use crate::node;
+use crate::openapi_client;
 use crate::python;
 use crate::schemathesis;
 use crate::tree;
@@ -146,6 +147,10 @@ pub(crate) fn api(summary: &mut Summary) {
     let suite = "HTTP edge by its description";
     match schemathesis::verdict() {
         Ok(verdict) => summary.verdict(suite, "schemathesis", verdict),
+        Err(error) => summary.fail(suite, &format!("{error:#}")),
+    }
+    match openapi_client::verdict() {
+        Ok(verdict) => summary.verdict(suite, "generated client", verdict),
         Err(error) => summary.fail(suite, &format!("{error:#}")),
     }
 }
