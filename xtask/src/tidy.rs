@@ -6,6 +6,7 @@
 mod data;
 mod documents;
 mod imports;
+mod invariants;
 mod manifests;
 mod rust_source;
 mod sources;
@@ -43,6 +44,7 @@ pub(crate) fn tidy() -> anyhow::Result<()> {
     sources::check(&packages, &files, &mut findings)?;
     documents::check(&files, &mut findings)?;
     data::check(&files, &mut findings)?;
+    invariants::check(&files, &mut findings)?;
     for note in &findings.notes {
         println!("note: {note}");
     }

@@ -1,4 +1,4 @@
-//! Items and values of pages, through the public interface.
+//! Items and values of pages, through the public interface; spans lie inside their page (I8).
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 use weir_scan::{

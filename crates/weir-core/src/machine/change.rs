@@ -156,6 +156,7 @@ pub(super) fn emit<'a, S: ConsequenceSink + ?Sized>(
     fill: impl FnOnce(&mut Record<'a>),
 ) -> ConsequenceOffset {
     let offset = topic.last.plus(1);
+    assert!(offset > topic.last, "offsets are dense and ascend (I1)");
     let mut record = Record {
         offset,
         intention: stamp.intention,

@@ -1,4 +1,4 @@
-//! What holds for every input.
+//! What holds for every input; a packet that was rendered parses as the same packet (I9).
 
 use crate::feed::{Joined, feed};
 use crate::{generate, oracle};

@@ -108,7 +108,10 @@ impl BlockBuilder {
         self.bytes.len() >= BLOCK_BYTES
     }
 
-    /// Appends a record; offsets must ascend.
+    /// Appends a record.
+    ///
+    /// # Panics
+    /// When its offset does not ascend (I1).
     #[inline]
     pub(crate) fn push(&mut self, record: &Record<'_>) {
         if self.records == 0 {
@@ -121,6 +124,10 @@ impl BlockBuilder {
             self.running = Running::new(&self.base);
         }
         let before = &self.running;
+        assert!(
+            record.offset.0 > before.offset && record.intention.0 >= before.intention,
+            "records of a block ascend (I1)"
+        );
         let gap = record.offset.0 - before.offset - 1;
         let step = record.intention.0 - before.intention;
         let expected = if record.client.is_none() {

@@ -1,6 +1,7 @@
 //! The power goes at every operation of a script, the process is killed at
 //! every operation, and both again during the recovery. What is found must be
-//! a prefix of what was sent that holds everything that was answered.
+//! a prefix of what was sent that holds everything that was answered (I2); what is
+//! purged, in a snapshot and applied stays in that order (I3).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

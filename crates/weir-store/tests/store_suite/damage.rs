@@ -1,6 +1,6 @@
 //! Bytes that are not as they were written: flipped, cut off, missing, swapped,
 //! from an earlier time. There is never a wrong answer: a file is derived again
-//! with equal content, or the damage is reported with the name of a file.
+//! with equal content, or the damage is reported with the name of a file (I7).
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! Listeners see each record of their topic once, in order, whatever else
-//! happens to it.
+//! happens to it (I5).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, mpsc};

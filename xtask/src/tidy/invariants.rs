@@ -1,0 +1,104 @@
+//! The invariants of ARCHITECTURE.md: each has a test, and those marked † an assertion in release.
+//!
+//! A test carries the id in a comment or a message. An assertion carries it in its message, or in a
+//! comment on one of the lines directly before it.
+
+use super::Findings;
+use super::rust_source::without_tests;
+use crate::tree;
+
+/// The page with the table.
+const PAGE: &str = "ARCHITECTURE.md";
+/// Lines between a comment that names an id and its assertion, and within one.
+const NEAR_LINES: usize = 5;
+
+/// Checks every row of the table.
+pub(super) fn check(files: &[String], findings: &mut Findings) -> anyhow::Result<()> {
+    let page = tree::text(PAGE)?;
+    let ids: Vec<(&str, bool)> = page.lines().filter_map(row).collect();
+    if ids.is_empty() {
+        findings.wrong(PAGE, "the table of invariants has no row");
+    }
+    let mut tested = vec![false; ids.len()];
+    let mut asserted = vec![false; ids.len()];
+    for name in files.iter().filter(|name| tree::is(name, "rs")) {
+        if !name.starts_with("crates/") {
+            continue;
+        }
+        let text = tree::text(name)?;
+        let in_tests = name.contains("/tests/");
+        let shipped = if in_tests {
+            String::new()
+        } else {
+            without_tests(&text)
+        };
+        for (at, (id, _)) in ids.iter().enumerate() {
+            tested[at] |= named(if in_tests { &text } else { tests_of(&text) }, id);
+            asserted[at] |= asserts(&shipped, id);
+        }
+    }
+    for (at, (id, marked)) in ids.iter().enumerate() {
+        if !tested[at] {
+            findings.wrong(PAGE, &format!("no test names {id}"));
+        }
+        if *marked && !asserted[at] {
+            findings.wrong(PAGE, &format!("no assertion names {id}"));
+        }
+    }
+    Ok(())
+}
+
+/// `| I1 † | … |` as its id and whether it is asserted in release.
+fn row(line: &str) -> Option<(&str, bool)> {
+    let cell = line.strip_prefix("| ")?.split(" |").next()?.trim();
+    let id = cell.trim_end_matches('†').trim();
+    let number = id.strip_prefix('I')?;
+    let is_id = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_id.then_some((id, cell.ends_with('†')))
+}
+
+/// The part of a file that is tests.
+fn tests_of(text: &str) -> &str {
+    text.find("#[cfg(test)]").map_or("", |at| &text[at..])
+}
+
+/// Whether the id stands in the text as a word.
+fn named(text: &str, id: &str) -> bool {
+    text.match_indices(id).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + id.len()..].chars().next();
+        let inside = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+        !inside(before) && !inside(after)
+    })
+}
+
+/// Whether an assertion that is kept in release names the id.
+fn asserts(text: &str, id: &str) -> bool {
+    let lines: Vec<&str> = text.lines().collect();
+    lines.iter().enumerate().any(|(at, line)| {
+        let kept = line.contains("assert!(") || line.contains("assert_eq!(");
+        let near = &lines[at.saturating_sub(NEAR_LINES)..lines.len().min(at + NEAR_LINES)];
+        kept && !line.contains("debug_") && near.iter().any(|line| named(line, id))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{asserts, named, row};
+
+    #[test]
+    fn a_row_has_an_id() {
+        assert_eq!(row("| I1 † | offsets are dense |"), Some(("I1", true)));
+        assert_eq!(row("| I10 | no record |"), Some(("I10", false)));
+        assert_eq!(row("| id | says |"), None);
+    }
+
+    #[test]
+    fn only_an_assertion_that_stays_counts() {
+        assert!(asserts("assert!(a, \"dense (I1)\");", "I1"));
+        assert!(asserts("// I1: dense.\nassert_eq!(a, b);", "I1"));
+        assert!(!asserts("debug_assert!(a, \"dense (I1)\");", "I1"));
+        assert!(!asserts("assert!(a, \"bounded (I10)\");", "I1"));
+        assert!(!named("I10", "I1"));
+    }
+}
