@@ -57,6 +57,7 @@ pub(crate) struct Cli {
 /// Options of every command that works on a store.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Common options")]
+#[allow(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub(crate) struct Common {
     /// Directory, weir://HOST:PORT, weirs:// (TLS) or unix:PATH [else WEIR_AT, context, ./weir-data]
     #[arg(long, global = true, value_name = "PLACE")]
@@ -179,6 +180,7 @@ enum Command {
 
 /// What holds for this call.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub(crate) struct Caller {
     /// Settings with their origins.
     pub(crate) settings: Settings,

@@ -459,7 +459,7 @@ impl Signals {
                 self.sleep();
             }
             match opener.join() {
-                Ok(opened) => opened,
+                Ok(result) => result,
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         })

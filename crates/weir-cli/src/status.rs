@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 use weir::Weir;
 
+use crate::bytes::hex;
 use crate::cli::Caller;
 use crate::disk;
 use crate::output::{Cell, Field, Shape, field, wide};
@@ -104,12 +105,7 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
     let durability = weir.durability().failed(failed)?;
     let stats = weir.stats().failed(failed)?;
     let topics = weir.topics(false).failed(failed)?.len();
-    let id: String = weir
-        .store_id()
-        .failed(failed)?
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let id = hex(&weir.store_id().failed(failed)?);
     let count = |n: Option<u64>| n.map_or(Cell::Nothing, Cell::Count);
     let size = |n: Option<u64>| n.map_or(Cell::Nothing, Cell::Size);
     let text = |text: Option<String>| text.map_or(Cell::Nothing, |text| Cell::Text(text.into()));

@@ -115,7 +115,7 @@ fn a_store_that_may_not_be_read_is_not_called_missing() {
         command = place.command(place.path("weir"));
         command.uid(NOBODY);
     } else {
-        fs::set_permissions(place.path("store"), Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(place.path("store"), Permissions::from_mode(0o000)).unwrap();
     }
     command.args(["get", "t", "1", "--at", "store"]);
     let done = done(command.output().unwrap());
