@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use weir_store::OpenOptions;
+use weir_store::{OpenOptions, Scrub};
 
 use crate::units::{self, UnitError};
 
@@ -367,6 +367,8 @@ config! {
     backups: Option<PathBuf> = None, "Directory below which weir serve makes a copy of the store on SIGUSR1; none: it makes none";
     snapshot_log: Size = Size(1 << 30), "Bytes of log after a snapshot that make the next one";
     log_keep: Size = Size(256 << 20), "Newest bytes of log that stay when a snapshot lets the older ones go";
+    scrub_rate: Size = Size(8 << 20), "Bytes a second that are read again in the background to find damage; 0: none";
+    scrub_every: Duration = Duration::from_hours(24), "Time between the beginnings of two rounds that read everything again";
     access_log: bool = false, "Log each request";
 }
 
@@ -411,6 +413,10 @@ impl ServerConfig {
         options.program_fuel_max = self.program_fuel_max as u64;
         options.snapshot_log_bytes = self.snapshot_log.0 as u64;
         options.log_keep_bytes = Some(self.log_keep.0 as u64);
+        options.scrub = (self.scrub_rate.0 > 0).then_some(Scrub {
+            bytes_per_s: self.scrub_rate.0 as u64,
+            every: self.scrub_every,
+        });
     }
 
     /// Checks what no single key can tell.

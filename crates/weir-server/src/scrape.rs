@@ -174,6 +174,16 @@ fn store(page: &mut Page, shared: &Shared) {
         ),
         ("weir_syncs", "Syncs of the log", stats.syncs),
         (
+            "weir_scrubbed_bytes",
+            "Bytes that were read again to find damage",
+            stats.scrubbed_bytes,
+        ),
+        (
+            "weir_scrub_rounds",
+            "Times that everything was read again",
+            stats.scrub_rounds,
+        ),
+        (
             "weir_snapshots",
             "Snapshots that were written",
             stats.snapshots,
@@ -208,6 +218,11 @@ fn store(page: &mut Page, shared: &Shared) {
             "weir_log_purged_index",
             "Newest log entry that was purged",
             stats.purged_index,
+        ),
+        (
+            "weir_damage",
+            "Places of damage that reading everything again has found",
+            stats.damage,
         ),
         (
             "weir_log_bytes",

@@ -16,6 +16,7 @@ use crate::options::Durability;
 use crate::queue::{Prepared, Queue, Shut};
 use crate::topic::files::TopicFiles;
 use crate::topic::signal::Signal;
+use crate::verify::Finding;
 
 /// The shared state of an open store. Lock order: queue, machine, topics,
 /// contents of a topic; none is held across I/O while the store is open.
@@ -28,6 +29,8 @@ pub(crate) struct Engine {
     /// Told when a topic is made.
     pub(crate) arrivals: Signal,
     pub(crate) counters: Counters,
+    /// What scrubbing has found.
+    pub(crate) damage: Mutex<Vec<Finding>>,
     /// Runs the programs of topics.
     pub(crate) host: Option<Arc<dyn ProgramHost>>,
     /// Fuel of a call that options may ask for.
@@ -56,6 +59,9 @@ pub(crate) struct Counters {
     pub(crate) durable_index: Counter,
     pub(crate) purged_index: Counter,
     pub(crate) log_bytes: Counter,
+    pub(crate) scrubbed_bytes: Counter,
+    pub(crate) scrub_rounds: Counter,
+    pub(crate) damage: Counter,
 }
 
 /// A counter that one thread writes and any thread reads.

@@ -28,8 +28,8 @@ use std::thread::JoinHandle;
 pub use self::options::LogOptions;
 pub use self::reader::{Entry, LogReader, LogReaders};
 pub use self::recover::{Cut, Recovery};
-pub(crate) use self::verify::verify_watched;
 pub use self::verify::{Finding, Severity, VerifyReport, read_only, verify};
+pub(crate) use self::verify::{readable, verify_watched};
 
 use self::format::{
     BATCH_HEADER, BatchHeader, FIRST_POSITION, Kind, SECTOR, SECTOR_BYTES, SegmentHeader,

@@ -149,48 +149,66 @@ impl Store {
     /// be opened, and is complete or not there.
     pub fn backup(&self, target: &Path) -> Result<BackupReport, StoreError> {
         let permit = self.maintenance.acquire();
-        let text = target.display().to_string();
-        let io = |verb| StoreError::io(verb, &text);
-        if target.exists()
-            && target
-                .read_dir()
-                .map_err(io(IoVerb::List))?
-                .next()
-                .is_some()
-        {
-            return Err(StoreError::NotEmpty { directory: text });
-        }
+        empty(target)?;
         let index = self.checkpoint_under(&permit)?;
         self.hands().read_back(index, &permit)?;
-        let partial = partial_name(target, &self.engine.identity);
-        if [identity::NEW, identity::PATH]
-            .iter()
-            .any(|name| partial.join(name).exists())
-        {
-            // Ours: an earlier backup of this store did not get further.
-            std::fs::remove_dir_all(&partial).map_err(io(IoVerb::Remove))?;
-        }
-        let copy = FileDisk::open(&partial).map_err(io(IoVerb::Open))?;
-        let copy: Arc<dyn Disk> = Arc::new(copy);
-        let copied = copy_state(&*self.disk, &copy, &self.engine, index);
-        if copied.is_err() {
-            // Half a copy only holds space that may be what was missing.
-            drop(std::fs::remove_dir_all(&partial));
-        }
-        let mut report = copied?;
+        let mut report = into_place(target, &self.engine.identity, |copy| {
+            copy_state(&*self.disk, copy, &self.engine, index)
+        })?;
         report.index = index;
-        if target.exists() {
-            std::fs::remove_dir(target).map_err(io(IoVerb::Remove))?;
-        }
-        std::fs::rename(&partial, target).map_err(io(IoVerb::Rename))?;
-        let parent = target
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
-        let parent = FileDisk::open(parent.unwrap_or(Path::new("."))).map_err(io(IoVerb::Open))?;
-        parent.sync_dir("").map_err(io(IoVerb::Sync))?;
         drop(permit);
         Ok(report)
     }
+}
+
+/// A directory that does not exist or is empty.
+fn empty(target: &Path) -> Result<(), StoreError> {
+    let text = target.display().to_string();
+    let mut names = match target.read_dir() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        names => names.map_err(StoreError::io(IoVerb::List, &text))?,
+    };
+    if names.next().is_some() {
+        return Err(StoreError::NotEmpty { directory: text });
+    }
+    Ok(())
+}
+
+/// Makes a store in a directory beside `target`, which must not exist or be
+/// empty, and gives it that name when it is complete.
+pub(crate) fn into_place<T>(
+    target: &Path,
+    identity: &Identity,
+    build: impl FnOnce(&Arc<dyn Disk>) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    empty(target)?;
+    let text = target.display().to_string();
+    let io = |verb| StoreError::io(verb, &text);
+    let partial = partial_name(target, identity);
+    if [identity::NEW, identity::PATH]
+        .iter()
+        .any(|name| partial.join(name).exists())
+    {
+        // Ours: an earlier copy of this store did not get further.
+        std::fs::remove_dir_all(&partial).map_err(io(IoVerb::Remove))?;
+    }
+    let copy = FileDisk::open(&partial).map_err(io(IoVerb::Open))?;
+    let made = build(&(Arc::new(copy) as Arc<dyn Disk>));
+    if made.is_err() {
+        // Half a copy only holds space that may be what was missing.
+        drop(std::fs::remove_dir_all(&partial));
+    }
+    let made = made?;
+    if target.exists() {
+        std::fs::remove_dir(target).map_err(io(IoVerb::Remove))?;
+    }
+    std::fs::rename(&partial, target).map_err(io(IoVerb::Rename))?;
+    let parent = target
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let parent = FileDisk::open(parent.unwrap_or(Path::new("."))).map_err(io(IoVerb::Open))?;
+    parent.sync_dir("").map_err(io(IoVerb::Sync))?;
+    Ok(made)
 }
 
 /// Name of the directory in which a backup is made: beside its target, and not

@@ -47,6 +47,16 @@ impl Durability {
     }
 }
 
+/// How a store is scrubbed in the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scrub {
+    /// Bytes read in a second, at most.
+    pub bytes_per_s: u64,
+    /// Time from the beginning of a round to that of the next, at least. The
+    /// first round begins so long after the open, and at most 10 minutes.
+    pub every: Duration,
+}
+
 /// Options for [`Store::open`](crate::Store::open).
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
@@ -78,6 +88,10 @@ pub struct OpenOptions {
     /// default 60 s. `None`: only when [`Store::retain`](crate::Store::retain)
     /// is called.
     pub retention_every: Option<Duration>,
+    /// Whether a thread reads the whole store again now and then, to find
+    /// damage early; default `None`: only [`Store::scrub`](crate::Store::scrub)
+    /// does. A server sets it.
+    pub scrub: Option<Scrub>,
     /// Runs the programs of topics. Without it a store that has any cannot be
     /// opened, and none can be created.
     pub host: Option<Arc<dyn ProgramHost>>,
@@ -147,6 +161,7 @@ impl Default for OpenOptions {
             seed: None,
             cursor_flush: Duration::from_millis(500),
             retention_every: Some(Duration::from_mins(1)),
+            scrub: None,
             host: None,
             program_fuel_max: FUEL_ASKED_DEFAULT,
             on_progress: None,

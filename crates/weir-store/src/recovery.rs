@@ -254,6 +254,7 @@ fn engine(identity: &Identity, options: &OpenOptions, machine: Machine) -> Arc<E
         topics: RwLock::default(),
         queue: Queue::new(options.limits, options.durability == Durability::Each),
         counters: Counters::default(),
+        damage: Mutex::default(),
         host: options.host.clone(),
         fuel_max: options.program_fuel_max.max(FUEL_DEFAULT),
         arrivals: Signal::default(),

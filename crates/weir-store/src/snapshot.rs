@@ -229,9 +229,26 @@ pub(crate) fn check(
     store_id: [u8; 16],
     index: LogIndex,
 ) -> Result<(), StoreError> {
+    check_watched(disk, store_id, index, &mut |_| true)
+}
+
+/// The same; `watch` hears of the bytes of each chunk, and says whether to go
+/// on.
+pub(crate) fn check_watched(
+    disk: &dyn Disk,
+    store_id: [u8; 16],
+    index: LogIndex,
+    watch: &mut dyn FnMut(u64) -> bool,
+) -> Result<(), StoreError> {
     let name = path(index);
     let (file, len, header) = open(disk, store_id, index, &name)?;
-    Chunks::new(&*file, &name, len, &header).check()
+    let mut chunks = Chunks::new(&*file, &name, len, &header);
+    while chunks.advance()? {
+        if !watch(chunks.chunk.len() as u64) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 type Header = [u8; HEADER_BYTES];

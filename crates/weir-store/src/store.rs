@@ -19,7 +19,7 @@ use crate::groups::Turns;
 use crate::identity::{self, Identity};
 use crate::lock::DirLock;
 use crate::lock_ext::{LockExt, RwLockExt};
-use crate::log::LogIndex;
+use crate::log::{LogIndex, LogReaders};
 use crate::options::{Durability, OpenOptions};
 use crate::permit::Single;
 use crate::proposal::Proposal;
@@ -27,6 +27,7 @@ use crate::purge::ReadBack;
 use crate::queue::{Notify, Shut};
 use crate::recovery::{OpenReport, recover};
 use crate::scan::KeyOrder;
+use crate::scrub::Scrubber;
 use crate::topic::reader::{Page, TopicReader};
 use crate::upkeep::{self, Upkeep};
 
@@ -40,6 +41,8 @@ pub struct Store {
     pub(crate) read_back: Arc<ReadBack>,
     pub(crate) orders: Mutex<Vec<Option<Arc<Mutex<KeyOrder>>>>>,
     pub(crate) upkeep: Upkeep,
+    pub(crate) readers: LogReaders,
+    pub(crate) scrubber: Scrubber,
     /// One claim of a group at a time.
     pub(crate) turns: Turns,
     thread: Mutex<Option<JoinHandle<Result<(), StoreError>>>>,
@@ -128,6 +131,12 @@ pub struct Stats {
     pub purged_index: u64,
     /// Bytes of the files of the log.
     pub log_bytes: u64,
+    /// Bytes that scrubbing has read.
+    pub scrubbed_bytes: u64,
+    /// Times that scrubbing has read everything.
+    pub scrub_rounds: u64,
+    /// Places of damage that scrubbing has found.
+    pub damage: u64,
 }
 
 impl Store {
@@ -161,6 +170,7 @@ impl Store {
         let engine = Arc::clone(&committer.engine);
         let maintenance = committer.maintenance();
         let read_back = Arc::clone(&committer.read_back);
+        let readers = committer.log.readers();
         let thread = std::thread::Builder::new()
             .name("weir-commit".into())
             .spawn(move || committer.run())
@@ -173,6 +183,8 @@ impl Store {
             read_back,
             orders: Mutex::default(),
             upkeep: Upkeep::new(options.cursor_flush, options.retention_every),
+            readers,
+            scrubber: Scrubber::default(),
             turns: Turns::default(),
             thread: Mutex::new(Some(thread)),
             lock: Mutex::new(lock),
@@ -180,6 +192,10 @@ impl Store {
         let hands = store.hands();
         if upkeep::has_limits(&hands) {
             store.upkeep.watch_retention(&hands);
+        }
+        if let Some(scrub) = options.scrub {
+            let readers = store.readers.clone();
+            store.scrubber.start(hands, readers, scrub);
         }
         Ok(store)
     }
@@ -495,6 +511,9 @@ impl Store {
             durable_index: counters.durable_index.get(),
             purged_index: counters.purged_index.get(),
             log_bytes: counters.log_bytes.get(),
+            scrubbed_bytes: counters.scrubbed_bytes.get(),
+            scrub_rounds: counters.scrub_rounds.get(),
+            damage: counters.damage.get(),
         }
     }
 
@@ -524,6 +543,7 @@ impl Store {
 
     fn stop(&self) -> Result<(), StoreError> {
         // Cursors that wait are written while something is still taken.
+        self.scrubber.stop();
         self.upkeep.begin_stop();
         self.engine.queue.begin_close();
         self.upkeep.stop(&self.hands());

@@ -190,6 +190,15 @@ pub fn verify_with(
     host: Option<&Arc<dyn ProgramHost>>,
     watch: &mut dyn FnMut(VerifyProgress),
 ) -> Result<VerifyReport, StoreError> {
+    let (disk, _lock) = open_closed(directory, "weir verify")?;
+    verify_disk_with(&disk, host, watch)
+}
+
+/// The disk of a store that nobody has open, to be read only; and its lock.
+pub(crate) fn open_closed(
+    directory: &Path,
+    program: &str,
+) -> Result<(Arc<dyn Disk>, Option<DirLock>), StoreError> {
     if !directory.is_dir() {
         return Err(StoreError::Missing { what: "store" });
     }
@@ -202,7 +211,7 @@ pub fn verify_with(
     {
         return Err(StoreError::Missing { what: "store" });
     }
-    let _lock = match DirLock::acquire(directory, "weir verify") {
+    let lock = match DirLock::acquire(directory, program) {
         // Nobody writes to a medium that is read-only.
         Err(StoreError::Io { source, .. })
             if source.kind() == std::io::ErrorKind::ReadOnlyFilesystem =>
@@ -211,7 +220,7 @@ pub fn verify_with(
         }
         lock => Some(lock?),
     };
-    verify_disk_with(&(Arc::new(disk) as Arc<dyn Disk>), host, watch)
+    Ok((Arc::new(disk), lock))
 }
 
 /// The same on any disk.

@@ -340,6 +340,9 @@ impl Remote {
                 "durable_index" => &mut stats.durable_index,
                 "purged_index" => &mut stats.purged_index,
                 "log_bytes" => &mut stats.log_bytes,
+                "scrubbed_bytes" => &mut stats.scrubbed_bytes,
+                "scrub_rounds" => &mut stats.scrub_rounds,
+                "damage" => &mut stats.damage,
                 // Of a newer server.
                 _ => continue,
             };

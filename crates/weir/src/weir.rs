@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use weir_core::{ClientId, ErrorCode, Intention, ProgramHost, TopicName};
 use weir_store::{
-    Durability, OpenOptions, ProgramInfo, Proposal, Stats, Store, StoreError, TopicInfo,
-    VerifyProgress, VerifyReport,
+    Durability, OpenOptions, ProgramInfo, Proposal, SalvageReport, Stats, Store, StoreError,
+    TopicInfo, VerifyProgress, VerifyReport,
 };
 
 use crate::backend::Backend;
@@ -309,6 +309,16 @@ pub fn verify_watched(
     watch: &mut dyn FnMut(VerifyProgress),
 ) -> Result<VerifyReport, StoreError> {
     weir_store::verify_with(directory, program_host().as_ref(), watch)
+}
+
+/// Makes a store in `target`, which must not exist or be empty, of what can be
+/// read of the damaged store in `source`, which nobody may have open and which
+/// is not changed.
+///
+/// # Errors
+/// `Damage` when no state can be made; `NotEmpty` for the target.
+pub fn salvage(source: &Path, target: &Path) -> Result<SalvageReport, StoreError> {
+    weir_store::salvage(source, target, program_host().as_ref())
 }
 
 /// The engine of this process: one, so that a module is compiled once however

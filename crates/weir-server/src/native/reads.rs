@@ -333,6 +333,9 @@ fn status(stats: &Stats) -> Vec<u8> {
         ("durable_index", stats.durable_index),
         ("purged_index", stats.purged_index),
         ("log_bytes", stats.log_bytes),
+        ("scrubbed_bytes", stats.scrubbed_bytes),
+        ("scrub_rounds", stats.scrub_rounds),
+        ("damage", stats.damage),
     ];
     let lines: Vec<String> = counts
         .iter()

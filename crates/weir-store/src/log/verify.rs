@@ -209,6 +209,22 @@ pub(crate) fn verify_watched(
     Ok(report)
 }
 
+/// Readers over the entries before the first damage, and that damage. `None`
+/// when there is no log.
+pub(crate) fn readable(
+    disk: &Arc<dyn Disk>,
+    store_id: &[u8; 16],
+) -> Result<Option<(LogReaders, Option<StoreError>)>, StoreError> {
+    let Some(files) = sort_out(&**disk, store_id)? else {
+        return Ok(None);
+    };
+    let (analysis, damage) = Analysis::to_damage(&**disk, &files)?;
+    let readers = LogReaders {
+        shared: Arc::new(Shared::new(Arc::clone(disk), analysis.view)),
+    };
+    Ok(Some((readers, damage)))
+}
+
 /// Readers over a log that no process has open for writing, as an open would
 /// see it. Changes nothing; `None` when there is no log.
 pub fn read_only(

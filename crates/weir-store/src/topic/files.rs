@@ -321,19 +321,22 @@ impl TopicFiles {
 
     /// The records of a closed block, checked when they come from disk.
     pub(crate) fn load(&self, block: &BlockRef) -> Result<LoadedBlock, StoreError> {
+        let loaded = self.check(block);
+        if loaded.as_ref().is_err_and(StoreError::is_damage) && !self.is_replaced(block) {
+            mark_for_rebuild(self.cache.disk());
+        }
+        loaded
+    }
+
+    /// The same, and damage leaves no mark.
+    pub(crate) fn check(&self, block: &BlockRef) -> Result<LoadedBlock, StoreError> {
         let read = |segment: &Segment, buffer: &mut [u8], position| {
             let read = segment.file()?.read_exact_at(buffer, position);
             read.map_err(StoreError::io(IoVerb::Read, &segment.path))?;
             Ok(true)
         };
-        let loaded = self.load_checked(block, read);
-        let loaded = loaded.and_then(|loaded| {
-            loaded.ok_or_else(|| StoreError::damage(&directory(self.id), 0, "a block", 0))
-        });
-        if loaded.as_ref().is_err_and(StoreError::is_damage) && !self.is_replaced(block) {
-            mark_for_rebuild(self.cache.disk());
-        }
-        loaded
+        let loaded = self.load_checked(block, read)?;
+        loaded.ok_or_else(|| StoreError::damage(&directory(self.id), 0, "a block", 0))
     }
 
     /// Reads a block by `read`, which says whether it did; `None` if not.

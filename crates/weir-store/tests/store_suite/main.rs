@@ -27,6 +27,8 @@ mod listen;
 mod model;
 mod replay_cost;
 mod retention;
+mod salvage;
+mod scrub;
 mod slow_lane;
 mod storm;
 mod upkeep;

@@ -78,6 +78,32 @@ impl Analysis {
         Self::read(disk, files, false)
     }
 
+    /// The same up to the first damage, which is returned.
+    pub(crate) fn to_damage(
+        disk: &dyn Disk,
+        files: &Files,
+    ) -> Result<(Self, Option<StoreError>), StoreError> {
+        let Some(first) = files.segments.first() else {
+            return Err(StoreError::damage("log", 0, "there is no segment", 0));
+        };
+        let mut this = Self::before(files, first);
+        this.keeps_unproven = false;
+        let mut damage = None;
+        for number in 0..files.segments.len() {
+            match this.read_segment(disk, &files.segments, number) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) if error.is_damage() => {
+                    damage = Some(error);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        this.finish(files)?;
+        Ok((this, damage))
+    }
+
     fn read(disk: &dyn Disk, files: &Files, keeps_unproven: bool) -> Result<Self, StoreError> {
         let Some(first) = files.segments.first() else {
             return Err(StoreError::damage("log", 0, "there is no segment", 0));

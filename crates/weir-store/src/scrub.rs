@@ -1,0 +1,310 @@
+//! Reads the whole store again at a low rate, so that damage is found while
+//! there are still copies to restore from (IN9).
+//!
+//! Damage is reported: in `Stats`, in [`Store::damage`] and in a line of the
+//! log. Nothing is repaired here.
+//!
+//! Invariants: no write to the disk; no lock is held across a read; the rate
+//! is never exceeded by more than one piece (a log entry, a block or a chunk).
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::error::StoreError;
+use crate::hands::Hands;
+use crate::lock_ext::{LockExt, RwLockExt};
+use crate::log::{LogIndex, LogReaders, batch_bytes};
+use crate::options::Scrub;
+use crate::snapshot;
+use crate::store::Store;
+use crate::topic::block::HEADER_BYTES;
+use crate::topic::files::{Home, directory};
+use crate::verify::{Finding, Severity};
+
+/// Places of damage that a round reports and a store remembers.
+const DAMAGE_MAX: usize = 1_000;
+/// The first round begins at the latest so long after the open.
+const FIRST_AFTER: Duration = Duration::from_mins(10);
+
+/// What one round found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScrubReport {
+    /// Bytes that were read and checked.
+    pub bytes: u64,
+    /// Places that are not as they were written.
+    pub findings: Vec<Finding>,
+    /// Whether everything was read; false when the store was closed meanwhile.
+    pub complete: bool,
+}
+
+/// Ends a round.
+#[derive(Debug, Default)]
+struct Stop {
+    stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    /// Waits until a time or until the end; returns whether to go on.
+    fn wait_until(&self, until: Instant) -> bool {
+        let mut stopped = self.stopped.lock_ok();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if *stopped || left.is_zero() {
+                return !*stopped;
+            }
+            let waited = self.changed.wait_timeout(stopped, left);
+            stopped = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// The thread that scrubs, if there is one.
+#[derive(Debug, Default)]
+pub(crate) struct Scrubber {
+    stop: Arc<Stop>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Spreads reads over time.
+struct Pace<'a> {
+    stop: &'a Stop,
+    bytes_per_s: u64,
+    start: Instant,
+    bytes: u64,
+}
+
+/// How long it takes to read so many bytes at a rate.
+fn time_for(bytes: u64, bytes_per_s: u64) -> Duration {
+    let per_s = u128::from(bytes_per_s.max(1));
+    let micros = u128::from(bytes) * 1_000_000 / per_s;
+    Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+}
+
+impl Pace<'_> {
+    /// So many bytes were read: waits until that was not too fast. Returns
+    /// whether to go on.
+    fn add(&mut self, bytes: u64) -> bool {
+        self.bytes += bytes;
+        let due = self
+            .start
+            .checked_add(time_for(self.bytes, self.bytes_per_s));
+        // A time that no clock reaches: only the end of the store comes before.
+        self.stop
+            .wait_until(due.unwrap_or(self.start + Duration::from_hours(24)))
+    }
+}
+
+/// What is read, and what was found.
+struct Round<'a> {
+    hands: &'a Hands,
+    readers: &'a LogReaders,
+    pace: Pace<'a>,
+    findings: Vec<Finding>,
+}
+
+impl Round<'_> {
+    /// Takes what a read gave: damage and failed reads are findings.
+    fn take(&mut self, file: &str, error: &StoreError) {
+        // Maintenance may have removed it since it was listed.
+        if error.is_missing_file() {
+            return;
+        }
+        let (file, position, what) = match error {
+            StoreError::Damage {
+                file,
+                position,
+                what,
+                ..
+            } => (file.as_str(), *position, (*what).to_owned()),
+            other => (file, 0, other.to_string()),
+        };
+        if self.findings.len() >= DAMAGE_MAX {
+            return;
+        }
+        let (file, severity) = (file.to_owned(), Severity::Damage);
+        self.findings.push(Finding {
+            severity,
+            file,
+            position,
+            what,
+        });
+    }
+
+    fn log(&mut self) -> bool {
+        let through = LogIndex(self.hands.engine.counters.durable_index.get());
+        let mut reader = self.readers.reader(self.readers.first_index());
+        loop {
+            match reader.next(through) {
+                Ok(None) => return true,
+                Ok(Some(entry)) => {
+                    if !self.pace.add(batch_bytes(entry.payload.len())) {
+                        return false;
+                    }
+                }
+                // Purged since: go on where the log begins now.
+                Err(StoreError::IndexOutOfRange { .. }) => {
+                    reader = self.readers.reader(self.readers.first_index());
+                }
+                Err(error) => {
+                    self.take("log", &error);
+                    return true;
+                }
+            }
+        }
+    }
+
+    fn snapshots(&mut self) -> bool {
+        let (disk, store_id) = (&*self.hands.disk, self.hands.engine.identity.store_id);
+        let listed = match snapshot::list(disk) {
+            Ok(listed) => listed,
+            Err(error) => {
+                self.take(snapshot::DIRECTORY, &error);
+                return true;
+            }
+        };
+        for index in listed {
+            let mut goes_on = true;
+            let checked = snapshot::check_watched(disk, store_id, index, &mut |bytes| {
+                goes_on = self.pace.add(bytes);
+                goes_on
+            });
+            if !goes_on {
+                return false;
+            }
+            if let Err(error) = checked {
+                self.take(&snapshot::path(index), &error);
+            }
+        }
+        true
+    }
+
+    fn topics(&mut self) -> bool {
+        let topics = self.hands.engine.topics.read_ok().clone();
+        for files in &topics {
+            let blocks = files.contents.read_ok().blocks.clone();
+            for block in blocks {
+                if matches!(block.home, Home::Memory(_)) {
+                    continue;
+                }
+                if let Err(error) = files.check(&block) {
+                    self.take(&directory(files.id), &error);
+                }
+                if !self.pace.add(HEADER_BYTES as u64 + u64::from(block.bytes)) {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}
+
+/// Reads everything once.
+fn round(hands: &Hands, readers: &LogReaders, stop: &Stop, bytes_per_s: u64) -> ScrubReport {
+    let pace = Pace {
+        stop,
+        bytes_per_s,
+        start: Instant::now(),
+        bytes: 0,
+    };
+    let mut round = Round {
+        hands,
+        readers,
+        pace,
+        findings: Vec::new(),
+    };
+    let complete = round.log() && round.snapshots() && round.topics();
+    let report = ScrubReport {
+        bytes: round.pace.bytes,
+        findings: round.findings,
+        complete,
+    };
+    let engine = &hands.engine;
+    engine.counters.scrubbed_bytes.add(report.bytes);
+    engine.counters.scrub_rounds.add(u64::from(complete));
+    let mut known = engine.damage.lock_ok();
+    for finding in &report.findings {
+        let again =
+            |other: &Finding| (&other.file, other.position) == (&finding.file, finding.position);
+        if known.len() >= DAMAGE_MAX || known.iter().any(again) {
+            continue;
+        }
+        tracing::error!(
+            file = finding.file,
+            position = finding.position,
+            what = finding.what,
+            "damage was found"
+        );
+        engine.counters.damage.add(1);
+        known.push(finding.clone());
+    }
+    drop(known);
+    report
+}
+
+impl Scrubber {
+    /// Starts the thread that begins a round every so often.
+    pub(crate) fn start(&self, hands: Hands, readers: LogReaders, scrub: Scrub) {
+        let stop = Arc::clone(&self.stop);
+        let work = move || {
+            let mut due = Instant::now().checked_add(scrub.every.min(FIRST_AFTER));
+            while let Some(at) = due {
+                if !stop.wait_until(at) {
+                    return;
+                }
+                due = Instant::now().checked_add(scrub.every);
+                round(&hands, &readers, &stop, scrub.bytes_per_s);
+            }
+        };
+        let name = "weir-scrub".to_owned();
+        // Without a thread nothing is scrubbed, and the counters say so.
+        let thread = std::thread::Builder::new().name(name).spawn(work);
+        *self.thread.lock_ok() = thread.ok();
+    }
+
+    /// Ends a round that runs, and the thread.
+    pub(crate) fn stop(&self) {
+        *self.stop.stopped.lock_ok() = true;
+        self.stop.changed.notify_all();
+        let thread = self.thread.lock_ok().take();
+        if let Some(thread) = thread {
+            drop(thread.join());
+        }
+    }
+}
+
+impl Store {
+    /// Reads the log, the snapshots and the topics again, at most `bytes_per_s`
+    /// bytes in a second, and checks every checksum. Blocks until everything is
+    /// read or the store is closed. Repairs nothing.
+    #[must_use]
+    pub fn scrub(&self, bytes_per_s: u64) -> ScrubReport {
+        round(
+            &self.hands(),
+            &self.readers,
+            &self.scrubber.stop,
+            bytes_per_s,
+        )
+    }
+
+    /// Damage that scrubbing has found since the store was opened; at most
+    /// 1,000 places.
+    #[must_use]
+    pub fn damage(&self) -> Vec<Finding> {
+        self.engine.damage.lock_ok().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_time() {
+        assert_eq!(time_for(8_000_000, 8_000_000), Duration::from_secs(1));
+        assert_eq!(time_for(1, u64::MAX), Duration::ZERO);
+        assert_eq!(time_for(3, 2), Duration::from_millis(1_500));
+        assert!(time_for(u64::MAX, 0) > Duration::from_hours(1));
+    }
+}

@@ -1,0 +1,158 @@
+//! What can be read of a damaged store becomes a store again, and nothing of
+//! the damaged one is changed.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use weir_store::{Store, StoreError, salvage};
+
+use crate::world::{create, keys, options, put_many, records};
+
+/// Every file below a directory with its content, but for the lock.
+fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![directory.to_owned()];
+    while let Some(next) = left.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                left.push(path);
+            } else if !path.ends_with("LOCK") {
+                let content = std::fs::read(&path).unwrap();
+                found.insert(path, content);
+            }
+        }
+    }
+    found
+}
+
+fn flip(path: &Path, byte: usize) {
+    let mut content = std::fs::read(path).unwrap();
+    content[byte] ^= 4;
+    std::fs::write(path, content).unwrap();
+}
+
+/// Writes in calls of ten, so that there are many entries and log segments.
+fn fill(store: &Store, from: u32, to: u32) {
+    for first in (from..to).step_by(10) {
+        let numbers = first..(first + 10).min(to);
+        put_many(
+            store,
+            "t",
+            numbers.map(|n| (format!("key-{}", n % 90), vec![n as u8; 3_000])),
+        );
+    }
+}
+
+/// The third log segment: it begins with a batch of records.
+fn log_segment(directory: &Path) -> PathBuf {
+    let names = std::fs::read_dir(directory.join("log")).unwrap();
+    let mut paths: Vec<_> = names.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths.remove(2)
+}
+
+#[test]
+fn a_whole_log_gives_everything_before_its_first_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, target) = (dir.path().join("old"), dir.path().join("new"));
+    let store = Store::open(&source, &options()).unwrap();
+    create(&store, "t");
+    fill(&store, 0, 100);
+    let all = records(&store, "t");
+    store.close().unwrap();
+    flip(&log_segment(&source), 6_000);
+    assert!(Store::open(&source, &options()).unwrap_err().is_damage());
+    let before = files(&source);
+    let report = salvage(&source, &target, None).unwrap();
+    assert_eq!(files(&source), before, "the source is only read");
+    assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
+    assert!(report.findings[0].file.starts_with("log/"));
+    assert!(report.lost.is_empty());
+    let store = Store::open(&target, &options()).unwrap();
+    let found = records(&store, "t");
+    assert!(
+        found.len() > 1 && found.len() < all.len(),
+        "{}",
+        found.len()
+    );
+    assert_eq!(found, all[..found.len()]);
+    assert_eq!(
+        (store.applied(), store.digest()),
+        (report.applied, report.digest)
+    );
+    assert_eq!(report.applied.0, found.len() as u64);
+    fill(&store, 0, 10);
+    store.close().unwrap();
+    assert!(weir_store::verify(&target).unwrap().is_clean());
+}
+
+#[test]
+fn a_damaged_block_of_a_purged_store_costs_its_own_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, target) = (dir.path().join("old"), dir.path().join("new"));
+    let store = Store::open(&source, &options()).unwrap();
+    create(&store, "t");
+    fill(&store, 0, 300);
+    store.compact_log().unwrap();
+    fill(&store, 300, 320);
+    let (all, digest, applied) = (records(&store, "t"), store.digest(), store.applied());
+    store.close().unwrap();
+    let segment = source.join("topics/00000000/0000000001.seg");
+    flip(&segment, 1_000);
+    let report = salvage(&source, &target, None).unwrap();
+    assert_eq!((report.applied, report.digest), (applied, digest));
+    assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
+    let [lost] = report.lost.as_slice() else {
+        panic!("{:?}", report.lost);
+    };
+    assert_eq!((lost.topic.as_str(), lost.first), ("t", 1));
+    assert!(lost.last < 300);
+    let store = Store::open(&target, &options()).unwrap();
+    let kept: Vec<_> = all
+        .into_iter()
+        .filter(|record| record.offset > lost.last)
+        .collect();
+    assert!(kept.len() > 20);
+    assert_eq!(records(&store, "t"), kept);
+    // Every key was written again after what is lost.
+    assert_eq!(keys(&store, "t").len(), 90);
+    store.close().unwrap();
+}
+
+#[test]
+fn a_damaged_snapshot_is_replaced_by_the_one_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, target) = (dir.path().join("old"), dir.path().join("new"));
+    let store = Store::open(&source, &options()).unwrap();
+    create(&store, "t");
+    fill(&store, 0, 30);
+    store.compact_log().unwrap();
+    fill(&store, 30, 60);
+    let index = store.checkpoint().unwrap();
+    let (all, digest) = (records(&store, "t"), store.digest());
+    store.close().unwrap();
+    flip(&source.join(format!("snapshots/{:020}.snap", index.0)), 530);
+    let report = salvage(&source, &target, None).unwrap();
+    assert_eq!((report.digest, report.lost.len()), (digest, 0));
+    let store = Store::open(&target, &options()).unwrap();
+    assert_eq!(records(&store, "t"), all);
+}
+
+#[test]
+fn without_any_state_nothing_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, target) = (dir.path().join("old"), dir.path().join("new"));
+    let store = Store::open(&source, &options()).unwrap();
+    create(&store, "t");
+    let index = store.compact_log().unwrap().index;
+    store.close().unwrap();
+    flip(&source.join(format!("snapshots/{:020}.snap", index.0)), 530);
+    assert!(salvage(&source, &target, None).unwrap_err().is_damage());
+    assert!(!target.exists());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    std::fs::create_dir(&target).unwrap();
+    std::fs::write(target.join("mine"), b"x").unwrap();
+    let refused = salvage(&source, &target, None).unwrap_err();
+    assert!(matches!(refused, StoreError::NotEmpty { .. }));
+}
