@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use weir_store::Stats;
+
 use crate::metrics::{Page, seconds};
 use crate::phase::Phase;
 use crate::security::Audit;
@@ -174,16 +176,6 @@ fn store(page: &mut Page, shared: &Shared) {
         ),
         ("weir_syncs", "Syncs of the log", stats.syncs),
         (
-            "weir_scrubbed_bytes",
-            "Bytes that were read again to find damage",
-            stats.scrubbed_bytes,
-        ),
-        (
-            "weir_scrub_rounds",
-            "Times that everything was read again",
-            stats.scrub_rounds,
-        ),
-        (
             "weir_snapshots",
             "Snapshots that were written",
             stats.snapshots,
@@ -220,11 +212,6 @@ fn store(page: &mut Page, shared: &Shared) {
             stats.purged_index,
         ),
         (
-            "weir_damage",
-            "Places of damage that reading everything again has found",
-            stats.damage,
-        ),
-        (
             "weir_log_bytes",
             "Bytes of the files of the log",
             stats.log_bytes,
@@ -250,4 +237,26 @@ fn store(page: &mut Page, shared: &Shared) {
     );
     let level = shared.store.durability().name();
     page.sample("weir_durability", &format!("{{level=\"{level}\"}}"), 1);
+    scrub(page, &stats);
+}
+
+fn scrub(page: &mut Page, stats: &Stats) {
+    for (name, help, count) in [
+        (
+            "weir_scrubbed_bytes",
+            "Bytes that were read again to find damage",
+            stats.scrubbed_bytes,
+        ),
+        (
+            "weir_scrub_rounds",
+            "Times that everything was read again",
+            stats.scrub_rounds,
+        ),
+    ] {
+        page.counter(name, help);
+        page.sample(&format!("{name}_total"), "", count);
+    }
+    let help = "Places of damage that reading everything again has found";
+    page.family("weir_damage", "gauge", help);
+    page.sample("weir_damage", "", stats.damage);
 }
