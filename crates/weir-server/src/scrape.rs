@@ -212,11 +212,6 @@ fn store(page: &mut Page, shared: &Shared) {
             stats.purged_index,
         ),
         (
-            "weir_log_bytes",
-            "Bytes of the files of the log",
-            stats.log_bytes,
-        ),
-        (
             "weir_in_flight_bytes",
             "Bytes of writes that wait for the store",
             shared.admission.bytes() as u64,
@@ -237,10 +232,11 @@ fn store(page: &mut Page, shared: &Shared) {
     );
     let level = shared.store.durability().name();
     page.sample("weir_durability", &format!("{{level=\"{level}\"}}"), 1);
-    scrub(page, &stats);
+    files(page, &stats);
 }
 
-fn scrub(page: &mut Page, stats: &Stats) {
+/// What is on disk, and what reading it again has found.
+fn files(page: &mut Page, stats: &Stats) {
     for (name, help, count) in [
         (
             "weir_scrubbed_bytes",
@@ -256,6 +252,8 @@ fn scrub(page: &mut Page, stats: &Stats) {
         page.counter(name, help);
         page.sample(&format!("{name}_total"), "", count);
     }
+    page.family("weir_log_bytes", "gauge", "Bytes of the files of the log");
+    page.sample("weir_log_bytes", "", stats.log_bytes);
     let help = "Places of damage that reading everything again has found";
     page.family("weir_damage", "gauge", help);
     page.sample("weir_damage", "", stats.damage);
