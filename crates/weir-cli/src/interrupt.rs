@@ -13,8 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use weir::ErrorCode;
+
+/// From now on a write beyond the limit on the size of files (RLIMIT_FSIZE)
+/// fails like one to a full disk; without a handler it ends the process.
+pub(crate) fn survive_file_size_limit() -> io::Result<()> {
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
+}
 
 /// A wish to end, once somebody has it.
 #[derive(Debug)]

@@ -56,6 +56,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     crash::watch();
+    // Without the handler only that limit kills, which needs no sentence.
+    drop(interrupt::survive_file_size_limit());
     let cli = cli::Cli::read();
     crash::catch(|| cli::run(cli).unwrap_or_else(|error| report::print(&error)))
 }

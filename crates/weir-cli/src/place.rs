@@ -24,6 +24,9 @@ pub(crate) const FOLLOWER: &str = "weir tail -f";
 /// How often a held lock is tried again.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
+/// Milliseconds of a clock before the newest record that are not worth a word.
+const CLOCK_BACK_MS: u64 = 1_000;
+
 /// Least time for a first connection.
 const CONNECT_MIN: Duration = Duration::from_millis(100);
 /// Time without an answer of the server of a directory before a follower looks
@@ -114,6 +117,22 @@ pub(crate) fn said(caller: &Caller, access: Access, store: &Store) {
     if access == Access::Write {
         warn(caller);
     }
+    let clock = report.clock;
+    if clock.ahead_ms > 0 {
+        let text = format!(
+            "the clock of this machine is {} min ahead of what can be known: it is believed after \
+             ten minutes, or at once with --believe-clock",
+            clock.ahead_ms.div_ceil(60_000)
+        );
+        note(false, &format!("warning: {text}"));
+    }
+    if clock.back_ms > CLOCK_BACK_MS {
+        let text = format!(
+            "the clock of this machine is {} s before the newest record: time goes on from there",
+            clock.back_ms / 1000
+        );
+        note(false, &format!("warning: {text}"));
+    }
 }
 
 /// Connects to the server at this address.
@@ -192,6 +211,8 @@ pub(crate) fn open_at(
         durability: caller.settings.durability.value,
         limits: caller.limits,
         program: program.to_owned(),
+        // Whoever starts a command is there to see the date.
+        believe_clock: true,
         ..OpenOptions::default()
     };
     options.on_progress = Some(progress.observer());

@@ -313,7 +313,9 @@ pub(crate) fn io_code(error: &io::Error) -> ErrorCode {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             ErrorCode::NotPermitted
         }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorCode::DiskFull,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            ErrorCode::DiskFull
+        }
         _ if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => {
             ErrorCode::TooFewDescriptors
         }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use clap::builder::BoolishValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use weir::{ErrorCode, SOCKET_FILE, Weir};
+use weir::{Durability, ErrorCode, SOCKET_FILE, StoreError, Weir, volatile_kind};
 use weir_server::{Bound, Key, Server, ServerConfig, ServerError};
 
 use self::backups::Backups;
@@ -197,6 +197,23 @@ fn socket(caller: &Caller) -> Option<PathBuf> {
     (path.as_os_str().len() <= SOCKET_NAME_BYTES_MAX).then_some(path)
 }
 
+/// Refuses a file system that loses what was synced, unless the settings say
+/// that this is fine.
+fn check_volatile(caller: &Caller, at: &str, config: &ServerConfig) -> anyhow::Result<()> {
+    let fine = config.volatile || caller.settings.durability.value == Durability::Memory;
+    match volatile_kind(Path::new(at)) {
+        Some(kind) if !fine => {
+            let what = format!("cannot serve {at}: volatile ({kind})");
+            let failure = Failure::new(ErrorCode::Volatile, what).because(format!(
+                "what is synced to {kind} may not survive a power cut or a restart"
+            ));
+            let advice = "name a directory on a disk, or say that the loss is fine: `--volatile`";
+            Err(failure.advise(advice).tool().into())
+        }
+        _ => Ok(()),
+    }
+}
+
 fn open(
     caller: &Caller,
     at: &str,
@@ -240,6 +257,7 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
     weir_server::raise_descriptor_limit().map_err(|error| refusal(&error, &config))?;
     let signals = Signals::watch().failed(|| "cannot watch for signals".to_owned())?;
     let at = place::directory(caller, "weir serve", "give a directory: `--at DIR`")?;
+    check_volatile(caller, at, &config)?;
     let bound = match bind(&config) {
         Ok(bound) => bound,
         Err(refused) => {
@@ -285,8 +303,16 @@ pub(crate) fn run(caller: &Caller, args: &ServeArgs) -> anyhow::Result<ExitCode>
     if cut {
         server.cut();
     }
+    let failure = server.store_failure();
     let ended = server.wait();
     backups.end();
+    if let Some(cause) = failure {
+        // Said below, with everything that was kept of it.
+        drop(weir.close());
+        let what = "the server has ended: its store takes no more writes".to_owned();
+        let failure = Failure::store(what, &StoreError::Poisoned { cause });
+        return Err(failure.tool().into());
+    }
     weir.close()
         .map_err(|error| Failure::weir("cannot close the store".to_owned(), &error).tool())?;
     match ended {
@@ -375,6 +401,10 @@ fn announce(caller: &Caller, weir: &weir::Weir, server: &Server) {
     }
     if let Some(socket) = &server.config().socket {
         note(false, &format!("this machine at unix:{}", socket.display()));
+    }
+    if let Some(kind) = store.volatile() {
+        let text = format!("volatile: {kind} may lose the store in a power cut or restart");
+        note(false, &text);
     }
     note(
         false,
@@ -470,7 +500,7 @@ impl Signals {
         self.sleep();
         // Only for a server that was seen alive since the last time.
         let beats = server.beats();
-        if self.beats.replace(beats) != beats {
+        if self.beats.replace(beats) != beats && server.store_failure().is_none() {
             notify("WATCHDOG=1");
         }
     }
@@ -511,6 +541,10 @@ impl Signals {
             }
             if let Some(gentle) = self.asked() {
                 break gentle;
+            }
+            if server.store_failure().is_some() {
+                notify("STATUS=the store takes no more writes");
+                break true;
             }
             self.pause(server);
         };

@@ -13,7 +13,7 @@ use crate::cli::Caller;
 use crate::output::{Cell, Field, Shape, field, wide};
 use crate::place::{self, Access};
 use crate::put::{answer, one, usage};
-use crate::report::{self, Because, Failure};
+use crate::report::{self, Because, Failure, note};
 use crate::verdict;
 
 #[derive(Debug, Args)]
@@ -278,6 +278,10 @@ fn list(caller: &Caller, all: bool) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let weir = place::open(caller, Access::Read)?;
+    let failure = weir.failure();
+    if let Some(failure) = failure.failed(|| "cannot list the topics".to_owned())? {
+        note(false, &format!("warning: {failure}"));
+    }
     let topics = weir.topics(all);
     for info in topics.failed(|| "cannot list the topics".to_owned())? {
         out.row(&row(&info))?;

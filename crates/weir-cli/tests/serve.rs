@@ -13,7 +13,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -42,7 +42,9 @@ fn weir(directory: &std::path::Path) -> Command {
     command
         .current_dir(directory)
         .env_clear()
-        .env("HOME", directory);
+        .env("HOME", directory)
+        // Directories of tests may be in memory.
+        .env("WEIR_SERVE_VOLATILE", "true");
     command.stdin(Stdio::null());
     command
 }
@@ -79,11 +81,16 @@ fn serve_by(mut command: Command, flags: &[&str]) -> Served {
 }
 
 fn ask(address: &str, line: &str, body: &str) -> String {
+    ask_with(address, line, "", body)
+}
+
+/// The same with header fields, each with its end of line.
+fn ask_with(address: &str, line: &str, fields: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let length = body.len();
     let text = format!(
-        "{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        "{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}Content-Length: {length}\r\n\r\n{body}"
     );
     stream.write_all(text.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -144,6 +151,241 @@ fn a_service_manager_is_told_how_it_goes() {
     signal(&served.child, "TERM");
     until("STOPPING=1");
     assert_eq!(served.child.wait().unwrap().code(), Some(0));
+}
+
+/// Status of a GET, and its body.
+fn get(address: &str, path: &str) -> (u16, String) {
+    let answer = ask(address, &format!("GET {path}"), "");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap();
+    (status.parse().unwrap(), body.to_owned())
+}
+
+/// Writes until one is refused; returns its answer.
+fn write_until_refused(address: &str, body: &str) -> String {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let answer = ask(address, "POST /v1/topics/t/events", body);
+        if !answer.starts_with("HTTP/1.1 201") {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "no write was refused");
+    }
+}
+
+/// DF1: a store that takes no more writes says why everywhere, serves reads
+/// until they are drained, and ends the server with 74.
+#[test]
+fn a_removed_directory_stops_the_writes_and_ends_the_server() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut command = weir(place.path());
+    command.env("NOTIFY_SOCKET", &path);
+    let mut served = serve_by(command, &["--lame-duck", "1h"]);
+    let address = served.address.clone();
+    ask(&address, "PUT /v1/topics/t", "");
+    assert!(ask(&address, "POST /v1/topics/t/events", "1").starts_with("HTTP/1.1 201"));
+    assert_eq!(get(&address, "/healthz").0, 200);
+    let moved = place.path().join("moved");
+    std::fs::rename(place.path().join("data"), &moved).unwrap();
+    std::fs::create_dir(place.path().join("data")).unwrap();
+
+    let refused = write_until_refused(&address, "2");
+    assert!(refused.starts_with("HTTP/1.1 500"), "{refused}");
+    for said in [&refused, &get(&address, "/readyz?verbose").1] {
+        assert!(said.contains("removed or replaced"), "{said}");
+    }
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(get(&address, path).0, 503, "{path}");
+    }
+    let metrics = get(&address, "/metrics").1;
+    assert!(metrics.contains("\nweir_ready 0\n"), "{metrics}");
+    assert!(metrics.contains("\nweir_store_poisoned 1\n"), "{metrics}");
+    let (status, body) = get(&address, "/v1/topics/t/events");
+    assert_eq!(status, 200, "reads go on: {body}");
+    let socket_of_server = format!("unix:{}", moved.join("weir.sock").display());
+    let list = weir(place.path())
+        .args(["topic", "ls", "--at", &socket_of_server])
+        .output()
+        .unwrap();
+    assert!(list.status.success(), "{list:?}");
+    let said = String::from_utf8_lossy(&list.stderr);
+    assert!(
+        said.contains("warning") && said.contains("removed or replaced"),
+        "{said}"
+    );
+
+    // The service manager hears no more that the server lives.
+    let mut text = [0; 256];
+    loop {
+        let size = socket.recv(&mut text).expect("the manager hears why");
+        if String::from_utf8_lossy(text.get(..size).unwrap()).contains("no more writes") {
+            break;
+        }
+    }
+    socket.set_nonblocking(true).unwrap();
+    signal(&served.child, "TERM");
+    assert_eq!(served.child.wait().unwrap().code(), Some(74));
+    while let Ok(size) = socket.recv(&mut text) {
+        let heard = String::from_utf8_lossy(text.get(..size).unwrap()).into_owned();
+        assert!(!heard.contains("WATCHDOG"), "{heard}");
+    }
+    let mut said = String::new();
+    served.lines.read_to_string(&mut said).unwrap();
+    let logged = said
+        .lines()
+        .filter(|line| line.contains("weir_store::engine"));
+    assert_eq!(logged.count(), 1, "{said}");
+    assert!(
+        said.contains("(E402)") && said.contains("removed or replaced"),
+        "{said}"
+    );
+    // No second store grows at the old name.
+    let grown = std::fs::read_dir(place.path().join("data")).unwrap();
+    assert_eq!(grown.count(), 0);
+    let read = weir(place.path())
+        .args(["verify", "--at", "moved"])
+        .output()
+        .unwrap();
+    assert!(read.status.success(), "{read:?}");
+}
+
+/// The library of the package `faketime`, which shifts the wall clock of a
+/// process.
+fn faketime() -> std::path::PathBuf {
+    let places = std::fs::read_dir("/usr/lib").unwrap().flatten();
+    let mut found = places.map(|place| place.path().join("faketime/libfaketimeMT.so.1"));
+    found
+        .find(|library| library.exists())
+        .expect("`cargo xtask setup` installs the package faketime")
+}
+
+/// EO1, M21: a wall clock that jumps 25 hours and back neither forgets a key nor
+/// holds a lease of a second for a day.
+#[test]
+fn a_wall_clock_that_jumps_breaks_no_promise() {
+    let place = tempfile::tempdir().unwrap();
+    let shift = place.path().join("shift");
+    // Renamed into place: the server reads it at any moment.
+    let jump = |by: &str| {
+        let new = place.path().join("shift.new");
+        std::fs::write(&new, by).unwrap();
+        std::fs::rename(&new, &shift).unwrap();
+    };
+    jump("+0");
+    let mut command = weir(place.path());
+    command
+        .env("LD_PRELOAD", faketime())
+        .env("FAKETIME_TIMESTAMP_FILE", &shift)
+        .env("FAKETIME_NO_CACHE", "1")
+        .env("DONT_FAKE_MONOTONIC", "1");
+    let mut served = serve_by(command, &["--lame-duck", "0ms"]);
+    let address = served.address.clone();
+    let put = |key: &str| {
+        let field = format!("Idempotency-Key: \"{key}\"\r\n");
+        let answer = ask_with(&address, "POST /v1/topics/t/events", &field, "1");
+        assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let date = head
+            .lines()
+            .find(|line| line.to_ascii_lowercase().starts_with("date:"));
+        (date.unwrap().to_owned(), body.to_owned())
+    };
+    let claim = || {
+        let path = "/v1/topics/t/groups/g/claim?member=m&max=10&lease-ms=1000&wait=30";
+        let answer = ask(&address, &format!("POST {path}"), "");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        answer
+    };
+    ask(&address, "PUT /v1/topics/t", "");
+    let (before, first) = put("k");
+    ask(
+        &address,
+        "PUT /v1/topics/t/groups/g",
+        r#"{"mode":"shared"}"#,
+    );
+    jump("+90000");
+    let (during, _) = put("other");
+    assert_ne!(
+        before.get(..16),
+        during.get(..16),
+        "the clock has jumped a day"
+    );
+    claim();
+    jump("+0");
+    assert_eq!(
+        put("k").1,
+        first,
+        "the key is known, and nothing is written"
+    );
+    // Waits for the lease of a second to end, not for a day.
+    let again = claim();
+    assert!(again.contains("\"attempts\":2"), "{again}");
+    signal(&served.child, "TERM");
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+}
+
+/// DU11: who serves from memory has to say so, and everybody is told.
+#[test]
+fn a_file_system_in_memory_wants_a_flag() {
+    let place = tempfile::tempdir_in("/dev/shm").expect("Linux has a tmpfs there");
+    let mut command = weir(place.path());
+    command.env_remove("WEIR_SERVE_VOLATILE");
+    command.args(["serve", "--at", "data", "--http", ":0", "--native", "off"]);
+    let refused = command.output().unwrap();
+    assert_eq!(refused.status.code(), Some(78), "{refused:?}");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("(E410)") && said.contains("tmpfs"), "{said}");
+    assert!(said.contains("--volatile"), "{said}");
+    assert!(!place.path().join("data").exists(), "nothing was made");
+
+    let mut command = weir(place.path());
+    command.env_remove("WEIR_SERVE_VOLATILE");
+    let mut served = serve_by(command, &["--volatile", "--lame-duck", "0ms"]);
+    let said = served.said.concat();
+    assert!(said.contains("volatile: tmpfs"), "{said}");
+    let (status, body) = get(&served.address, "/v1");
+    assert_eq!(status, 200);
+    assert!(body.contains("\"volatile\":\"tmpfs\""), "{body}");
+    signal(&served.child, "TERM");
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+}
+
+/// The limit on the size of files is a full disk: writes are refused, reads go
+/// on, and nothing is lost. It does not end the process.
+#[test]
+fn a_limit_on_the_size_of_files_is_a_full_disk() {
+    let place = tempfile::tempdir().unwrap();
+    let mut command = Command::new("sh");
+    // In units of 512 bytes or of 1 KiB, as the shell has it: room for the
+    // first segment of 4 MiB, and for none after it that is larger.
+    command
+        .current_dir(place.path())
+        .env_clear()
+        .env("HOME", place.path())
+        .env("WEIR_SERVE_VOLATILE", "true")
+        .stdin(Stdio::null())
+        .args(["-c", "ulimit -f 9000; exec \"$0\" \"$@\""])
+        .arg(env!("CARGO_BIN_EXE_weir"));
+    let mut served = serve_by(command, &["--lame-duck", "0ms"]);
+    let address = served.address.clone();
+    ask(&address, "PUT /v1/topics/t", "");
+    let body = format!("\"{}\"", "x".repeat(900_000));
+    let refused = write_until_refused(&address, &body);
+    assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+    assert!(refused.contains("read-only"), "{refused}");
+    assert_eq!(get(&address, "/healthz").0, 200);
+    let (status, _) = get(&address, "/v1/topics/t/events?limit=1");
+    assert_eq!(status, 200, "reads go on");
+    signal(&served.child, "TERM");
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+    let verified = weir(place.path())
+        .args(["verify", "--at", "data"])
+        .output()
+        .unwrap();
+    assert!(verified.status.success(), "{verified:?}");
 }
 
 #[test]

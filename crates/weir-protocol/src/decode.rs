@@ -372,6 +372,8 @@ fn hello_ok<'a>(fields: &Fields<'_, 'a>) -> Read<HelloOk<'a>> {
         store: id(var!("_store"))?,
         node: id(var!("_node"))?,
         level: fields.or_empty(var!("_level"), AGENT_BYTES_MAX)?,
+        volatile: fields.or_empty(var!("_volatile"), AGENT_BYTES_MAX)?,
+        failure: fields.or_empty(var!("_failure"), TEXT_BYTES_MAX)?,
         next: fields.number(var!("_next"))?,
         window: fields.number(var!("_window"))?,
         window_bytes: fields.number(var!("_window_bytes"))?,

@@ -323,6 +323,8 @@ impl Encoder {
         self.hex(b"_store", &hello.store);
         self.hex(b"_node", &hello.node);
         self.bytes(b"_level", hello.level);
+        self.filled(b"_volatile", hello.volatile);
+        self.filled(b"_failure", hello.failure);
         self.number(b"_next", hello.next);
         self.number(b"_window", hello.window);
         self.number(b"_window_bytes", hello.window_bytes);

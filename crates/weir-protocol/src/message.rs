@@ -90,6 +90,11 @@ pub struct HelloOk<'a> {
     pub node: [u8; 16],
     /// Durability in words.
     pub level: &'a [u8],
+    /// The file system of the store, if it does not survive a power cut; else
+    /// empty.
+    pub volatile: &'a [u8],
+    /// Why writes are refused or the log cannot shrink; empty when all is well.
+    pub failure: &'a [u8],
     /// Next nonce of the session.
     pub next: u64,
     /// Nonces that may be unanswered.

@@ -186,6 +186,8 @@ proptest! {
         })));
         round(&Packet::new(Message::HelloOk(HelloOk {
             version: b"weir/1", store: id, node: id, level: b"interval 1000", next: numbers[0],
+                                                     volatile: b"tmpfs",
+                                                     failure: b"no more writes",
             window: numbers[1], window_bytes: numbers[2], applied: numbers[3], term: numbers[4],
             key_bytes_max: numbers[5], value_bytes_max: numbers[6], idle_ms: numbers[7],
             features: b"groups more", agent: agent.as_bytes(), client: resume.map(|_| ClientId(id)),

@@ -16,7 +16,7 @@ use weir_protocol::ANSWER_BYTES_MAX;
 use weir_store::{Ask, Claimed, StoreError};
 
 use crate::limits::admission::Permit;
-use crate::security::{Denied, now_ms};
+use crate::security::Denied;
 use crate::security::{Principal, Right};
 use crate::shared::Shared;
 
@@ -128,7 +128,7 @@ impl Claim {
     /// the last look but one.
     pub(crate) async fn pause(&self, seen: &mut Option<u64>, frontier: u64, due_ms: Option<u64>) {
         let due = due_ms.map_or(LOOK_EVERY, |due| {
-            Duration::from_millis(due.saturating_sub(now_ms()).max(1))
+            Duration::from_millis(due.saturating_sub(self.shared.store.now_ms()).max(1))
         });
         let pause = (Instant::now() + due.min(LOOK_EVERY)).min(self.until);
         // Records that could not be had last time are no news.

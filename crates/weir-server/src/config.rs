@@ -369,6 +369,8 @@ config! {
     log_keep: Size = Size(256 << 20), "Newest bytes of log that stay when a snapshot lets the older ones go";
     scrub_rate: Size = Size(8 << 20), "Bytes a second that are read again in the background to find damage; 0: none";
     scrub_every: Duration = Duration::from_hours(24), "Time between the beginnings of two rounds that read everything again";
+    volatile: bool = false, "Serve a store on a file system in memory or of the network, which may lose what was synced";
+    believe_clock: bool = false, "Believe at once that the store was closed as long as the clock of this machine says";
     access_log: bool = false, "Log each request";
 }
 
@@ -417,6 +419,7 @@ impl ServerConfig {
             bytes_per_s: self.scrub_rate.0 as u64,
             every: self.scrub_every,
         });
+        options.believe_clock = self.believe_clock;
     }
 
     /// Checks what no single key can tell.

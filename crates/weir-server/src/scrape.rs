@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use weir_store::Stats;
 
 use crate::metrics::{Page, seconds};
-use crate::phase::Phase;
 use crate::security::Audit;
 use crate::shared::Shared;
 
@@ -35,7 +34,7 @@ pub(crate) fn render(shared: &Shared, open: bool) -> String {
         "gauge",
         "1 while the server should get requests",
     );
-    page.sample("weir_ready", "", u64::from(shared.phase() == Phase::Open));
+    page.sample("weir_ready", "", u64::from(shared.is_ready()));
     page.family("weir_uptime_seconds", "gauge", "Time since the start");
     page.sample(
         "weir_uptime_seconds",

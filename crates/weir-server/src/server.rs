@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
-use weir_store::Store;
+use weir_store::{Store, StoreError};
 
 use crate::config::{Address, ServerConfig};
 use crate::descriptors::{self, Descriptors};
@@ -177,11 +177,19 @@ impl Server {
     }
 
     /// Another number whenever it was seen that the server is alive: its reactor
-    /// turns, and the store has applied something if it had anything to do.
+    /// turns, and the store takes writes and has applied something if it had
+    /// anything to do.
     /// About once a second.
     #[must_use]
     pub fn beats(&self) -> u64 {
         self.shared.beats.load(Ordering::Relaxed)
+    }
+
+    /// Why the store takes no more writes; `None` while it does. Its owner
+    /// drains the server then.
+    #[must_use]
+    pub fn store_failure(&self) -> Option<Arc<StoreError>> {
+        self.shared.store.poison_cause()
     }
 
     /// Whether the server has ended.
@@ -457,7 +465,11 @@ async fn beat(shared: Arc<Shared>) {
         let now = shared.store.stats().applied_index;
         // What was on its way at the last look and is still there.
         let stands = before.replace(now) == Some(now) && shared.admission.is_busy();
-        if !stands {
+        let store = Arc::clone(&shared.store);
+        // A `stat` of the directory may wait for a disk. What it finds has
+        // poisoned the store.
+        drop(tokio::task::spawn_blocking(move || store.check_directory()).await);
+        if !stands && !shared.store.is_poisoned() {
             shared.beats.fetch_add(1, Ordering::Relaxed);
         }
         tokio::time::sleep(BEAT_EVERY).await;

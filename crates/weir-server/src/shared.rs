@@ -103,6 +103,12 @@ impl Shared {
         self.security.authorize(principal, right, topic)
     }
 
+    /// Whether requests should be sent here: the one answer of `/readyz`,
+    /// `weir_ready` and the watchdog.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.phase() == Phase::Open && !self.store.is_poisoned()
+    }
+
     /// How far the end has come.
     pub(crate) fn phase(&self) -> Phase {
         *self.phase.borrow()

@@ -13,11 +13,11 @@ mod turn;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use weir_core::machine::TopicView;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, check_place};
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::lock_ext::LockExt;
@@ -299,7 +299,7 @@ impl Committer {
 
     /// Appends all batches, syncs once, applies, answers.
     fn commit_group(&mut self, mut batches: VecDeque<Pending>) {
-        let time_ms = now_ms().max(self.engine.machine.read_ok().time_ms());
+        let time_ms = self.engine.now_ms();
         let (logged, failed) = self.append_all(&batches, time_ms);
         if let Some(error) = failed {
             for mut pending in batches.split_off(logged) {
@@ -372,6 +372,11 @@ impl Committer {
                 free_bytes,
             };
             return (0, Some(full));
+        }
+        let synced = self.engine.durability.is_synced();
+        if synced && let Err(error) = check_place(&*self.disk) {
+            // What is written into a directory without a name is lost.
+            return (0, Some(self.poison(error)));
         }
         for (done, pending) in batches.iter().enumerate() {
             if let Err(error) = self.engine.writable() {
@@ -463,12 +468,4 @@ impl Committer {
         // A failed mark leaves an unclean log, which the next open repairs.
         self.log.close()
     }
-}
-
-/// Milliseconds since 1970-01-01 UTC; 0 for a clock before that.
-pub(crate) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |time| {
-        u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-    })
 }

@@ -12,14 +12,18 @@
 mod file;
 #[cfg(feature = "sim")]
 mod sim;
+mod volatile;
 
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
+use crate::error::{IoVerb, StoreError};
+
 pub use self::file::FileDisk;
 #[cfg(feature = "sim")]
 pub use self::sim::{SimCounts, SimDisk, SimFailure, SimOp};
+pub use self::volatile::volatile_kind;
 
 /// How [`Disk::open`] opens a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +58,22 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn sync_dir(&self, dir: &str) -> io::Result<()>;
     /// Bytes a writer could still add.
     fn free_bytes(&self) -> io::Result<u64>;
+    /// Fails when the directory is not found any more under the name by which
+    /// it was opened.
+    fn check_place(&self) -> io::Result<()> {
+        Ok(())
+    }
+    /// Kind of the file system, if what is synced on it may not survive a power
+    /// cut.
+    fn volatile(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+/// See [`Disk::check_place`].
+pub(crate) fn check_place(disk: &dyn Disk) -> Result<(), StoreError> {
+    disk.check_place()
+        .map_err(StoreError::io(IoVerb::Find, "the directory of the store"))
 }
 
 /// An open file. All offsets and lengths are bytes. Positioned reads and

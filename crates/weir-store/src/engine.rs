@@ -7,6 +7,7 @@ use weir_core::{Intention, Machine, Operation, ProgramHost, Refusal, Setup, Stat
 
 use weir_core::limits::{MEMORY_BYTES_MAX, METER};
 
+use crate::clock::{StoreClock, now_ms};
 use crate::error::StoreError;
 use crate::fair_lock::FairRwLock;
 use crate::identity::Identity;
@@ -31,6 +32,8 @@ pub(crate) struct Engine {
     pub(crate) counters: Counters,
     /// What scrubbing has found.
     pub(crate) damage: Mutex<Vec<Finding>>,
+    /// What stamps intentions and ends leases; made when the log was replayed.
+    pub(crate) clock: OnceLock<StoreClock>,
     /// Runs the programs of topics.
     pub(crate) host: Option<Arc<dyn ProgramHost>>,
     /// Fuel of a call that options may ask for.
@@ -94,6 +97,12 @@ fn widest() -> Setup {
 impl Engine {
     pub(crate) fn files(&self, id: TopicId) -> Option<Arc<TopicFiles>> {
         self.topics.read_ok().get(id.index()).cloned()
+    }
+
+    /// The store's time, never before the newest stamp.
+    pub(crate) fn now_ms(&self) -> u64 {
+        let time_ms = self.clock.get().map_or_else(now_ms, StoreClock::now_ms);
+        time_ms.max(self.machine.read_ok().time_ms())
     }
 
     /// Whether the operator lets topics have what they ask for.

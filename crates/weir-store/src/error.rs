@@ -57,6 +57,8 @@ pub enum IoVerb {
     List,
     /// Locking.
     Lock,
+    /// Looking for a name.
+    Find,
 }
 
 impl fmt::Display for IoVerb {
@@ -71,6 +73,7 @@ impl fmt::Display for IoVerb {
             Self::Remove => "remove",
             Self::List => "list",
             Self::Lock => "lock",
+            Self::Find => "find",
         })
     }
 }
@@ -152,7 +155,7 @@ pub enum StoreError {
         thread: &'static str,
     },
     /// Not enough space; nothing was written. Reads go on.
-    #[error("disk full: {needed_bytes} bytes needed with the reserve of 16 MiB, {free_bytes} free")]
+    #[error("disk full: {}", no_room(*needed_bytes, *free_bytes))]
     DiskFull {
         /// Bytes asked for, the reserve included.
         needed_bytes: u64,
@@ -279,6 +282,18 @@ pub enum StoreError {
         /// The answer of the system.
         source: io::Error,
     },
+}
+
+fn no_room(needed_bytes: u64, free_bytes: u64) -> String {
+    if free_bytes < needed_bytes {
+        return format!(
+            "{needed_bytes} bytes needed with the reserve of 16 MiB, {free_bytes} free"
+        );
+    }
+    format!(
+        "a file cannot grow to {needed_bytes} bytes although {free_bytes} are free: a limit on the \
+         size of files (RLIMIT_FSIZE, `ulimit -f`) or a quota"
+    )
 }
 
 fn at_byte(offset: Option<u64>) -> String {
@@ -414,7 +429,9 @@ impl StoreError {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                     ErrorCode::NotPermitted
                 }
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorCode::DiskFull,
+                io::ErrorKind::StorageFull
+                | io::ErrorKind::QuotaExceeded
+                | io::ErrorKind::FileTooLarge => ErrorCode::DiskFull,
                 _ if lacks_descriptors(source) => ErrorCode::TooFewDescriptors,
                 _ => ErrorCode::Io,
             },

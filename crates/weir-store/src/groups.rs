@@ -16,7 +16,6 @@ use weir_core::{
     Record, RecordKind,
 };
 
-use crate::commit::now_ms;
 use crate::error::StoreError;
 use crate::lock_ext::LockExt;
 use crate::permit::{Permit, Single};
@@ -349,7 +348,7 @@ impl Store {
     }
 
     fn claim_once(&self, topic: &str, group: &str, ask: &Ask<'_>) -> Result<Claimed, StoreError> {
-        let now_ms = now_ms();
+        let now_ms = self.engine.now_ms();
         let max = ask.max.clamp(1, GROUP_LIST_MAX);
         let mut plan = {
             let machine = self.engine.machine.read_ok();

@@ -10,6 +10,7 @@
 //! checksum was not checked.
 #![forbid(unsafe_code)]
 
+pub mod clock;
 mod commit;
 pub mod disk;
 mod engine;

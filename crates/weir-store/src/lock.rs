@@ -45,6 +45,11 @@ impl Drop for DirLock {
 }
 
 impl DirLock {
+    /// The file that is locked.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Locks `directory` (made with mode 0700 if missing) for this process,
     /// named `program` in the message that others get. Answers within 1 s.
     ///

@@ -40,7 +40,7 @@ use self::recover::{Recovered, recover};
 use self::sectors::{SectorCount, apply_mask, count_sectors, crc_parts, mask_to_try};
 use self::segment::{LOG_DIR, build_segment, next_segment_bytes, write_start};
 use self::view::{SegmentView, Shared};
-use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::disk::{Disk, DiskFile, OpenMode, check_place};
 use crate::error::{IoVerb, StoreError};
 
 /// Longest payload. CRC-32C sees every two flipped bits below this length.
@@ -820,6 +820,7 @@ impl Log {
     /// The four steps of a roll (`docs/formats/log.md`, section 4).
     fn roll(&mut self, extent: u64) -> Result<(), StoreError> {
         self.join_behind()?;
+        self.final_(|log| check_place(&*log.disk))?;
         let total = self
             .shared
             .read()

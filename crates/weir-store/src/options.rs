@@ -10,6 +10,8 @@ use weir_core::limits::FUEL_ASKED_DEFAULT;
 #[cfg(doc)]
 use weir_core::limits::FUEL_DEFAULT;
 
+use crate::clock::{Clock, SystemClock};
+
 /// When an intention is answered. What survives a crash is a prefix of the log
 /// at every level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +97,12 @@ pub struct OpenOptions {
     /// Runs the programs of topics. Without it a store that has any cannot be
     /// opened, and none can be created.
     pub host: Option<Arc<dyn ProgramHost>>,
+    /// Where time comes from; default the clocks of the system.
+    pub clock: Arc<dyn Clock>,
+    /// Whether a wall clock is believed that is more than
+    /// [`CLOSED_MS_MAX`](crate::clock::CLOSED_MS_MAX) ahead of the newest stamp
+    /// when the store is opened; default no.
+    pub believe_clock: bool,
     /// Fuel of one call that the options of a topic may ask for (`fuel_max`)
     /// when they are handed over; default [`FUEL_ASKED_DEFAULT`]. What is less than
     /// [`FUEL_DEFAULT`], which topics have that ask for nothing, counts as that.
@@ -165,6 +173,8 @@ impl Default for OpenOptions {
             host: None,
             program_fuel_max: FUEL_ASKED_DEFAULT,
             on_progress: None,
+            clock: Arc::new(SystemClock),
+            believe_clock: false,
         }
     }
 }

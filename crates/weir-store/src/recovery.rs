@@ -15,7 +15,8 @@ use std::time::Instant;
 use weir_core::limits::FUEL_DEFAULT;
 use weir_core::{Machine, TopicId};
 
-use crate::commit::{Committer, ReplayCost, fuel_of, now_ms};
+use crate::clock::{ClockReport, StoreClock, now_ms};
+use crate::commit::{Committer, ReplayCost, fuel_of};
 use crate::disk::Disk;
 use crate::engine::{Counters, Engine};
 use crate::error::{IoVerb, StoreError};
@@ -55,6 +56,8 @@ pub struct OpenReport {
     pub replayed_intentions: u64,
     /// Fuel that programs used for them.
     pub replayed_fuel: u64,
+    /// How the wall clock stands to the newest stamp.
+    pub clock: ClockReport,
 }
 
 /// Makes the state of a directory and everything the commit thread owns.
@@ -91,6 +94,11 @@ pub(crate) fn recover(
     replayed.add(report.replayed_fuel, begun.elapsed());
     sweep(&*disk, &start.lists, &found, &report)?;
     let Start { engine, topics, .. } = start;
+    let newest_ms = engine.machine.read_ok().time_ms();
+    let source = Arc::clone(&options.clock);
+    let (clock, clock_report) = StoreClock::new(source, newest_ms, options.believe_clock);
+    report.clock = clock_report;
+    engine.clock.get_or_init(|| clock);
     let mut committer = Committer::new(
         engine,
         disk,
@@ -260,6 +268,7 @@ fn engine(identity: &Identity, options: &OpenOptions, machine: Machine) -> Arc<E
         arrivals: Signal::default(),
         poison: OnceLock::new(),
         checkpoint_failure: Mutex::default(),
+        clock: OnceLock::new(),
     })
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use weir_core::{Compaction, ConsequenceOffset, IntentionOffset, TopicId};
 
+use crate::disk::check_place;
 use crate::error::StoreError;
 use crate::lock_ext::LockExt;
 use crate::store::Store;
@@ -79,6 +80,45 @@ impl Store {
     #[must_use]
     pub fn checkpoint_failure(&self) -> Option<String> {
         self.engine.checkpoint_failure.lock_ok().clone()
+    }
+
+    /// What an operator should know: why nothing is written any more, or why
+    /// the last checkpoint failed. `None` when all is well.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        match self.poison_cause() {
+            Some(cause) => Some(format!("the store takes no more writes: {cause}")),
+            None => self
+                .checkpoint_failure()
+                .map(|text| format!("the last checkpoint failed: {text}")),
+        }
+    }
+
+    /// Kind of the file system, if what is synced on it may not survive a power
+    /// cut: one in memory, or one of the network.
+    #[must_use]
+    pub fn volatile(&self) -> Option<&'static str> {
+        self.disk.volatile()
+    }
+
+    /// The store's time: what stamps the next intention, and what leases and
+    /// `due_ms` of claims are counted by. Milliseconds since 1970-01-01 UTC.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.engine.now_ms()
+    }
+
+    /// Compares the directory with the one that was opened. Every batch of a
+    /// level that syncs does, and every new segment; this is for stores without
+    /// writes.
+    ///
+    /// # Errors
+    /// `Poisoned` when the directory was removed or replaced: a write would not
+    /// be found by the next open.
+    pub fn check_directory(&self) -> Result<(), StoreError> {
+        let checked = check_place(&*self.disk);
+        checked.map_err(|error| self.engine.poison(error))?;
+        self.engine.writable()
     }
 
     /// Whether a write or sync has failed, so that nothing is written any more.

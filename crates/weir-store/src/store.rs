@@ -17,7 +17,7 @@ use crate::engine::Engine;
 use crate::error::{IoVerb, StoreError};
 use crate::groups::Turns;
 use crate::identity::{self, Identity};
-use crate::lock::DirLock;
+use crate::lock::{DirLock, LOCK_FILE};
 use crate::lock_ext::{LockExt, RwLockExt};
 use crate::log::{LogIndex, LogReaders};
 use crate::options::{Durability, OpenOptions};
@@ -153,6 +153,8 @@ impl Store {
         }
         let disk = FileDisk::open(directory).map_err(StoreError::io(IoVerb::Open, &text))?;
         let lock = DirLock::acquire(directory, &options.program)?;
+        disk.guard(&lock)
+            .map_err(StoreError::io(IoVerb::Find, LOCK_FILE))?;
         Self::open_on(Arc::new(disk), options, Some(lock))
     }
 

@@ -170,6 +170,11 @@ impl Remote {
         Ok(self.link.facts()?.store)
     }
 
+    pub(crate) fn failure(&self) -> Result<Option<String>, StoreError> {
+        let failure = self.link.facts()?.failure;
+        Ok((!failure.is_empty()).then_some(failure))
+    }
+
     pub(crate) fn durability(&self) -> Result<Durability, StoreError> {
         let level = self.link.facts()?.level;
         let (word, number) = level.split_once(' ').unwrap_or((&level, "0"));

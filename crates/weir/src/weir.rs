@@ -236,6 +236,15 @@ impl Weir {
         }
     }
 
+    /// Why the store takes no writes, or why its last checkpoint failed; of a
+    /// server, as it was when the connection was made. `None` when all is well.
+    pub fn failure(&self) -> Result<Option<String>, WeirError> {
+        match &self.backend {
+            Backend::Local(store) => Ok(store.failure()),
+            Backend::Remote(remote) => Ok(remote.failure()?),
+        }
+    }
+
     /// Makes everything answered so far durable, at any level. It does not wait
     /// for programs whose calls are not answered yet.
     pub fn sync(&self) -> Result<(), WeirError> {

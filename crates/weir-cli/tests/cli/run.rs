@@ -46,6 +46,8 @@ impl Place {
             .env_clear()
             .env("PATH", path);
         command.env("HOME", self.dir.path()).stdin(Stdio::null());
+        // Directories of tests may be in memory.
+        command.env("WEIR_SERVE_VOLATILE", "true");
         command
     }
 

@@ -64,7 +64,7 @@ impl Server {
         let lab = std::env::current_exe().map_err(failed)?;
         let weir = lab.with_file_name("weir");
         let place = dir.display().to_string();
-        let words = ["--at", &place, "--durability", level, "serve"];
+        let words = ["--at", &place, "--durability", level, "serve", "--volatile"];
         let ports = ["--http", "127.0.0.1:0", "--native", "127.0.0.1:0"];
         let words: Vec<String> = std::iter::once(weir.display().to_string())
             .chain(words.into_iter().chain(ports).map(str::to_owned))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use weir_core::{ClientId, ErrorCode, Outcome, OutcomeRun, Outcomes};
-use weir_protocol::{Hello, HelloOk, Message, Packet, VERSION, WINDOW_MAX};
+use weir_protocol::{Hello, HelloOk, Message, Packet, TEXT_BYTES_MAX, VERSION, WINDOW_MAX};
 use weir_store::{Durability, Store};
 
 use super::connection::Connection;
@@ -51,12 +51,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.state
             .open(hello.client, last + 1, window, WINDOW_BYTES);
         let level = level(shared.store.durability());
+        let failure = shared.store.failure().unwrap_or_default();
+        let end = failure.floor_char_boundary(TEXT_BYTES_MAX);
         let limits = shared.store.limits();
         let answer = HelloOk {
             version: VERSION.as_bytes(),
             store,
             node: store,
             level: level.as_bytes(),
+            volatile: shared.store.volatile().unwrap_or_default().as_bytes(),
+            failure: failure.get(..end).unwrap_or_default().as_bytes(),
             next: last + 1,
             window,
             window_bytes: WINDOW_BYTES as u64,

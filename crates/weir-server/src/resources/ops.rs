@@ -49,7 +49,7 @@ pub(crate) const TABLE: Table = Table {
             resource: Resource::Healthz,
             template: "/healthz",
             operations: &[Operation {
-                now: Some(|_, _| Some(Ok(plain(200, "ok\n")))),
+                now: Some(|edge, _| Some(Ok(health(edge)))),
                 ..open(
                     "Whether the process answers.",
                     &[],
@@ -57,8 +57,8 @@ pub(crate) const TABLE: Table = Table {
                         status: 200,
                         content: &[Content::new(TEXT, "Text", "ok\n")],
                     }],
-                    &[],
-                    |_, _, _| Box::pin(async { Ok(plain(200, "ok\n")) }),
+                    &[503],
+                    |edge, _, _| Box::pin(async move { Ok(health(edge)) }),
                 )
             }],
         },
@@ -208,10 +208,18 @@ fn description(edge: &Edge) -> Reply {
         .with("application/json", (edge.description)().as_bytes())
 }
 
-fn plain(status: u16, text: &'static str) -> Reply {
+/// 503 with the cause once the store takes no more writes: the process ends soon.
+fn health(edge: &Edge) -> Reply {
+    match edge.shared.store.poison_cause() {
+        None => plain(200, "ok\n"),
+        Some(cause) => plain(503, format!("the store takes no more writes: {cause}\n")),
+    }
+}
+
+fn plain(status: u16, text: impl Into<String>) -> Reply {
     Reply::new(status)
         .field("cache-control", "no-store")
-        .with("text/plain; charset=utf-8", text)
+        .with("text/plain; charset=utf-8", text.into().into_bytes())
 }
 
 fn root(edge: &Edge) -> Reply {
@@ -224,6 +232,9 @@ fn root(edge: &Edge) -> Reply {
     object
         .text("durability", store.durability().name())
         .flag("acknowledged_is_synced", store.durability().is_synced());
+    if let Some(kind) = store.volatile() {
+        object.text("volatile", kind);
+    }
     object.number("applied", store.applied().0);
     let mut links = Object::new(object.place("links"));
     links
@@ -245,7 +256,7 @@ fn ready(edge: &Edge, call: &Call) -> Result<Reply, Problem> {
     let shared = &edge.shared;
     let store_takes = !shared.store.is_poisoned();
     let stays = shared.phase() == Phase::Open;
-    let good = store_takes && stays;
+    let good = shared.is_ready();
     let status = if good { 200 } else { 503 };
     if !call.query.flag("verbose")? {
         return Ok(plain(status, if good { "ready\n" } else { "not ready\n" }));
@@ -256,6 +267,9 @@ fn ready(edge: &Edge, call: &Call) -> Result<Reply, Problem> {
         .flag("ready", good)
         .flag("store", store_takes)
         .flag("draining", !stays);
+    if let Some(failure) = shared.store.failure() {
+        object.text("failure", &failure);
+    }
     object.number("in_flight_bytes", shared.admission.bytes() as u64);
     object.end();
     body.push(b'\n');

@@ -10,12 +10,13 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::{Disk, DiskFile, OpenMode};
+use crate::lock::{DirLock, LOCK_FILE};
 
 /// Slices handed to the kernel in one call; the usual `IOV_MAX`.
 const SLICES_PER_WRITE: usize = 1024;
@@ -29,7 +30,20 @@ const DIR_MODE: Mode = Mode::from_bits_truncate(0o700);
 pub struct FileDisk {
     root: OwnedFd,
     path: PathBuf,
+    /// The directory's path whatever becomes of the working directory.
+    absolute: PathBuf,
+    /// The file of the lock that protects the directory.
+    lock: OnceLock<FileId>,
 }
+
+/// What names a file whatever its path: device and inode.
+type FileId = (u64, u64);
+
+fn file_id(stat: &rustix::fs::Stat) -> FileId {
+    (stat.st_dev, stat.st_ino)
+}
+
+const REPLACED: &str = "it was removed or replaced while the store was open";
 
 impl FileDisk {
     /// Opens the directory `path`, making it (mode 0700) and its parents if
@@ -48,7 +62,17 @@ impl FileDisk {
         Ok(Self {
             root,
             path: path.to_owned(),
+            absolute: std::path::absolute(path)?,
+            lock: OnceLock::new(),
         })
+    }
+
+    /// From now on the lock's file has to stay in the directory too: without it
+    /// another process could lock a new one.
+    pub(crate) fn guard(&self, lock: &DirLock) -> io::Result<()> {
+        let id = file_id(&rustix::fs::fstat(lock.file())?);
+        self.lock.get_or_init(|| id);
+        Ok(())
     }
 
     /// The directory as given to [`open`](Self::open).
@@ -145,6 +169,29 @@ impl Disk for FileDisk {
     fn free_bytes(&self) -> io::Result<u64> {
         let stat = rustix::fs::fstatvfs(&self.root)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn check_place(&self) -> io::Result<()> {
+        let gone = |error: Errno| match error {
+            Errno::NOENT | Errno::NOTDIR => io::Error::new(io::ErrorKind::NotFound, REPLACED),
+            other => other.into(),
+        };
+        let opened = file_id(&rustix::fs::fstat(&self.root)?);
+        let named = rustix::fs::stat(&self.absolute).map_err(gone)?;
+        if file_id(&named) != opened {
+            return Err(gone(Errno::NOENT));
+        }
+        if let Some(lock) = self.lock.get() {
+            let found = rustix::fs::statat(&self.root, LOCK_FILE, AtFlags::SYMLINK_NOFOLLOW);
+            if file_id(&found.map_err(gone)?) != *lock {
+                return Err(gone(Errno::NOENT));
+            }
+        }
+        Ok(())
+    }
+
+    fn volatile(&self) -> Option<&'static str> {
+        super::volatile::kind_of(&self.root)
     }
 }
 

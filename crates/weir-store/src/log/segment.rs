@@ -42,7 +42,9 @@ pub(crate) fn is_full(error: &StoreError) -> bool {
         StoreError::Io { source, .. } => {
             matches!(
                 source.kind(),
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+                io::ErrorKind::StorageFull
+                    | io::ErrorKind::QuotaExceeded
+                    | io::ErrorKind::FileTooLarge
             )
         }
         _ => false,

@@ -13,6 +13,7 @@
     reason = "a failed expectation is what a test is for"
 )]
 
+mod clock;
 mod commit;
 mod crash;
 mod damage;

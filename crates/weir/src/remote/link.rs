@@ -42,6 +42,8 @@ const OUT_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Facts {
     pub(crate) store: [u8; 16],
     pub(crate) level: String,
+    /// Why writes are refused, or the log cannot shrink; empty when all is well.
+    pub(crate) failure: String,
     pub(crate) limits: IntentionLimits,
     pub(crate) idle: Duration,
     /// Newest intention when it was said.

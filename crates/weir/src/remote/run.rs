@@ -274,6 +274,7 @@ fn facts_of(hello: &HelloOk<'_>) -> Facts {
     Facts {
         store: hello.store,
         level: String::from_utf8_lossy(hello.level).into_owned(),
+        failure: String::from_utf8_lossy(hello.failure).into_owned(),
         limits: IntentionLimits {
             key_bytes_max: bytes(hello.key_bytes_max),
             value_bytes_max: bytes(hello.value_bytes_max),

@@ -1,0 +1,302 @@
+//! The time of a store: what stamps records and ends leases.
+//!
+//! It runs at the pace of the monotonic clock, so a wall clock that jumps ends
+//! no lease early or late and forgets no session (docs/operating/clocks.md).
+//! Invariants:
+//!
+//! - it never goes back, within a run or over restarts;
+//! - it is never more than [`TIME_AHEAD_MS_MAX`] ahead of the monotonic clock,
+//!   until a wall clock that jumped has kept its new time for
+//!   [`BELIEVE_AFTER`];
+//! - an open adds at most [`CLOSED_MS_MAX`] to the newest stamp, unless the
+//!   caller believes the wall clock.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::lock_ext::LockExt;
+
+/// Milliseconds that the wall clock may be ahead of the store's own pace to be
+/// followed at once.
+pub const TIME_AHEAD_MS_MAX: u64 = 1_000;
+/// How long a wall clock has to keep a time that it jumped to until the store
+/// believes it, on the monotonic clock.
+pub const BELIEVE_AFTER: Duration = Duration::from_mins(10);
+/// Milliseconds that a store may have been closed according to the wall clock
+/// alone: half of the time after which an idle session is forgotten.
+pub const CLOSED_MS_MAX: u64 = weir_core::limits::SESSION_TTL_MS / 2;
+
+/// Where time comes from; tests shift it.
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// Milliseconds since 1970-01-01 UTC; may jump in both directions.
+    fn wall_ms(&self) -> u64;
+    /// Time since some moment of the past; never goes back, and goes on while
+    /// the machine sleeps.
+    fn monotonic(&self) -> Duration;
+}
+
+/// The clocks of the operating system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn wall_ms(&self) -> u64 {
+        now_ms()
+    }
+
+    fn monotonic(&self) -> Duration {
+        #[cfg(target_os = "linux")]
+        let id = rustix::time::ClockId::Boottime;
+        #[cfg(not(target_os = "linux"))]
+        let id = rustix::time::ClockId::Monotonic;
+        let time = rustix::time::clock_gettime(id);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+    }
+}
+
+/// Milliseconds of the wall clock since 1970-01-01 UTC; 0 for a clock before
+/// that.
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |time| {
+        u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
+/// How the wall clock stood to the newest stamp when a store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockReport {
+    /// Milliseconds that it is ahead of the time that the store began with: it
+    /// is believed after [`BELIEVE_AFTER`], or at once if the caller says so.
+    pub ahead_ms: u64,
+    /// Milliseconds that it is before the newest stamp: the store goes on from
+    /// that stamp.
+    pub back_ms: u64,
+}
+
+/// The clock of an open store.
+#[derive(Debug)]
+pub(crate) struct StoreClock {
+    source: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The store's time was this...
+    base_ms: u64,
+    /// ... when the monotonic clock was that.
+    base: Duration,
+    /// The newest time that was given.
+    last_ms: u64,
+    jump: Option<Jump>,
+}
+
+/// A time that the wall clock jumped to.
+#[derive(Clone, Copy, Debug)]
+struct Jump {
+    /// Since when it has kept it, and which time that was.
+    since: Duration,
+    wall_ms: u64,
+}
+
+impl StoreClock {
+    /// Goes on after the newest stamp of the log, 0 for an empty one.
+    pub(crate) fn new(
+        source: Arc<dyn Clock>,
+        newest_ms: u64,
+        believe: bool,
+    ) -> (Self, ClockReport) {
+        let (wall_ms, base) = (source.wall_ms(), source.monotonic());
+        let most_ms = match newest_ms {
+            0 => u64::MAX,
+            _ if believe => u64::MAX,
+            newest_ms => newest_ms.saturating_add(CLOSED_MS_MAX),
+        };
+        let base_ms = wall_ms.clamp(newest_ms, most_ms);
+        let report = ClockReport {
+            ahead_ms: wall_ms.saturating_sub(base_ms),
+            back_ms: newest_ms.saturating_sub(wall_ms),
+        };
+        let state = Mutex::new(State {
+            base_ms,
+            base,
+            last_ms: base_ms,
+            jump: None,
+        });
+        (Self { source, state }, report)
+    }
+
+    /// The store's time, milliseconds since 1970-01-01 UTC.
+    pub(crate) fn now_ms(&self) -> u64 {
+        let (wall_ms, now) = (self.source.wall_ms(), self.source.monotonic());
+        let mut state = self.state.lock_ok();
+        let steady_ms = state.base_ms.saturating_add(millis(now, state.base));
+        let ahead_ms = wall_ms.saturating_sub(steady_ms);
+        let time_ms = if ahead_ms <= TIME_AHEAD_MS_MAX {
+            if state.jump.take().is_some() {
+                tracing::info!("the wall clock is back near the time of the store");
+            }
+            wall_ms.max(steady_ms)
+        } else if state.believes(wall_ms, now, ahead_ms) {
+            (state.base_ms, state.base) = (wall_ms, now);
+            state.jump = None;
+            tracing::warn!(ahead_ms, "the wall clock has kept its time and is believed");
+            wall_ms
+        } else {
+            steady_ms
+        };
+        state.last_ms = state.last_ms.max(time_ms);
+        state.last_ms
+    }
+}
+
+impl State {
+    /// Whether the wall clock has kept the time that it jumped to for long
+    /// enough.
+    fn believes(&mut self, wall_ms: u64, now: Duration, ahead_ms: u64) -> bool {
+        let kept = self.jump.filter(|jump| {
+            let expected_ms = jump.wall_ms.saturating_add(millis(now, jump.since));
+            wall_ms.abs_diff(expected_ms) <= TIME_AHEAD_MS_MAX
+        });
+        let Some(jump) = kept else {
+            tracing::warn!(
+                ahead_ms,
+                "the wall clock is ahead of the time of the store; it is believed when it has \
+                 kept its time for ten minutes"
+            );
+            self.jump = Some(Jump {
+                since: now,
+                wall_ms,
+            });
+            return false;
+        };
+        now.saturating_sub(jump.since) >= BELIEVE_AFTER
+    }
+}
+
+/// Milliseconds from `since` to `now`.
+fn millis(now: Duration, since: Duration) -> u64 {
+    u64::try_from(now.saturating_sub(since).as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    const START_MS: u64 = 1_790_000_000_000;
+    const HOUR_MS: u64 = 3_600_000;
+
+    /// Both clocks, moved by hand.
+    #[derive(Debug, Default)]
+    struct ByHand {
+        wall_ms: AtomicU64,
+        monotonic_ms: AtomicU64,
+    }
+
+    impl ByHand {
+        fn new(wall_ms: u64) -> Arc<Self> {
+            let clock = Self::default();
+            clock.wall_ms.store(wall_ms, Ordering::SeqCst);
+            Arc::new(clock)
+        }
+
+        /// Real time goes by.
+        fn pass(&self, ms: u64) {
+            self.wall_ms.fetch_add(ms, Ordering::SeqCst);
+            self.monotonic_ms.fetch_add(ms, Ordering::SeqCst);
+        }
+
+        fn jump_to(&self, wall_ms: u64) {
+            self.wall_ms.store(wall_ms, Ordering::SeqCst);
+        }
+    }
+
+    impl Clock for ByHand {
+        fn wall_ms(&self) -> u64 {
+            self.wall_ms.load(Ordering::SeqCst)
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::from_millis(self.monotonic_ms.load(Ordering::SeqCst))
+        }
+    }
+
+    fn clock(
+        newest_ms: u64,
+        wall_ms: u64,
+        believe: bool,
+    ) -> (Arc<ByHand>, StoreClock, ClockReport) {
+        let source = ByHand::new(wall_ms);
+        let (clock, report) = StoreClock::new(Arc::clone(&source) as _, newest_ms, believe);
+        (source, clock, report)
+    }
+
+    #[test]
+    fn it_follows_a_wall_clock_that_is_right() {
+        let (source, clock, report) = clock(0, START_MS, false);
+        assert_eq!(report, ClockReport::default());
+        source.pass(5_000);
+        assert_eq!(clock.now_ms(), START_MS + 5_000);
+        source.jump_to(START_MS + 5_000 + TIME_AHEAD_MS_MAX);
+        assert_eq!(clock.now_ms(), START_MS + 5_000 + TIME_AHEAD_MS_MAX);
+    }
+
+    #[test]
+    fn a_jump_forward_and_back_leaves_nothing() {
+        let (source, clock, _) = clock(0, START_MS, false);
+        source.pass(1_000);
+        source.jump_to(START_MS + 25 * HOUR_MS);
+        assert_eq!(clock.now_ms(), START_MS + 1_000);
+        source.jump_to(START_MS + 1_000 + TIME_AHEAD_MS_MAX + 1);
+        assert_eq!(clock.now_ms(), START_MS + 1_000, "one past the bound");
+        source.jump_to(START_MS + 1_000);
+        source.pass(1_000);
+        assert_eq!(clock.now_ms(), START_MS + 2_000);
+    }
+
+    #[test]
+    fn a_jump_back_does_not_stop_it() {
+        let (source, clock, _) = clock(0, START_MS, false);
+        source.jump_to(START_MS - 25 * HOUR_MS);
+        source.pass(1_500);
+        assert_eq!(clock.now_ms(), START_MS + 1_500);
+    }
+
+    #[test]
+    fn a_jump_that_lasts_is_believed_after_a_while() {
+        let (source, clock, _) = clock(0, START_MS, false);
+        source.jump_to(START_MS + 25 * HOUR_MS);
+        assert_eq!(clock.now_ms(), START_MS);
+        let long = u64::try_from(BELIEVE_AFTER.as_millis()).unwrap();
+        source.pass(long - 1);
+        assert_eq!(clock.now_ms(), START_MS + long - 1);
+        source.pass(1);
+        assert_eq!(clock.now_ms(), START_MS + 25 * HOUR_MS + long);
+    }
+
+    #[test]
+    fn an_open_believes_half_of_the_life_of_a_session() {
+        let (_, clock_, report) = clock(START_MS, START_MS + CLOSED_MS_MAX, false);
+        assert_eq!(
+            (clock_.now_ms(), report.ahead_ms),
+            (START_MS + CLOSED_MS_MAX, 0)
+        );
+        let wall_ms = START_MS + 25 * HOUR_MS;
+        let (_, clock_, report) = clock(START_MS, wall_ms, false);
+        assert_eq!(clock_.now_ms(), START_MS + CLOSED_MS_MAX);
+        assert_eq!(report.ahead_ms, 13 * HOUR_MS);
+        let (_, clock_, report) = clock(START_MS, wall_ms, true);
+        assert_eq!((clock_.now_ms(), report.ahead_ms), (wall_ms, 0));
+        // After a clock that was wrong for a while, the store goes on.
+        let (source, clock_, report) = clock(START_MS, START_MS - HOUR_MS, true);
+        assert_eq!(report.back_ms, HOUR_MS);
+        source.pass(1);
+        assert_eq!(clock_.now_ms(), START_MS + 1);
+    }
+}

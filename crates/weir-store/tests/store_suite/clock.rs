@@ -1,0 +1,147 @@
+//! Wall clocks that jump: nothing is forgotten, no lease ends early or late
+//! (CL7, M21, EO1).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use weir_core::group::GroupSetup;
+use weir_core::intention::ONCE;
+use weir_core::{ClientId, Effect, GroupMode, GroupStep, Outcome};
+use weir_store::clock::{CLOSED_MS_MAX, Clock};
+use weir_store::disk::SimDisk;
+use weir_store::{Ask, OpenOptions, Store};
+
+use crate::world::{create, execute, options, outcomes, put, records};
+
+const START_MS: u64 = 1_790_000_000_000;
+const HOUR_MS: u64 = 3_600_000;
+
+/// Both clocks, moved by hand.
+#[derive(Debug)]
+struct ByHand {
+    wall_ms: AtomicU64,
+    monotonic_ms: AtomicU64,
+}
+
+impl ByHand {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            wall_ms: AtomicU64::new(START_MS),
+            monotonic_ms: AtomicU64::new(0),
+        })
+    }
+
+    fn pass(&self, ms: u64) {
+        self.wall_ms.fetch_add(ms, Ordering::SeqCst);
+        self.monotonic_ms.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    /// The wall clock alone goes forward.
+    fn jump(&self, ms: u64) {
+        self.wall_ms.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    fn jump_back(&self, ms: u64) {
+        self.wall_ms.fetch_sub(ms, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ByHand {
+    fn wall_ms(&self) -> u64 {
+        self.wall_ms.load(Ordering::SeqCst)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.monotonic_ms.load(Ordering::SeqCst))
+    }
+}
+
+fn settings(clock: &Arc<ByHand>) -> OpenOptions {
+    OpenOptions {
+        clock: Arc::clone(clock) as Arc<dyn Clock>,
+        ..options()
+    }
+}
+
+fn open(disk: &SimDisk, clock: &Arc<ByHand>) -> Store {
+    Store::open_disk(Arc::new(disk.clone()), &settings(clock)).unwrap()
+}
+
+/// Whether the key was known: its call is not executed again.
+fn is_repeat(store: &Store, key: ClientId) -> bool {
+    let again = outcomes(store, &[put("t", b"k", b"v").under(key, ONCE)]);
+    matches!(again[..], [Outcome::Replayed(_)])
+}
+
+#[test]
+fn a_key_is_not_forgotten_after_a_jump_of_25_hours_and_back() {
+    let (disk, clock) = (SimDisk::new(), ByHand::new());
+    let store = open(&disk, &clock);
+    create(&store, "t");
+    let key = ClientId([7; 16]);
+    execute(&store, &[put("t", b"k", b"v").under(key, ONCE)]);
+    clock.pass(1_000);
+    clock.jump(25 * HOUR_MS);
+    let other = ClientId([8; 16]);
+    execute(&store, &[put("t", b"k", b"w").under(other, ONCE)]);
+    assert!(is_repeat(&store, key), "during the jump");
+    clock.jump_back(25 * HOUR_MS);
+    assert!(is_repeat(&store, key));
+    assert_eq!(store.now_ms(), START_MS + 1_000);
+    // The same over a restart, which alone cannot tell a jump from a store that
+    // was closed.
+    store.shut_down().unwrap();
+    clock.jump(25 * HOUR_MS);
+    let store = open(&disk, &clock);
+    assert_eq!(store.report().clock.ahead_ms, 25 * HOUR_MS - CLOSED_MS_MAX);
+    assert!(is_repeat(&store, key), "after a restart");
+    store.shut_down().unwrap();
+    clock.jump_back(25 * HOUR_MS);
+    let store = open(&disk, &clock);
+    assert!(is_repeat(&store, key), "after another one");
+    assert_eq!(records(&store, "t").len(), 3);
+    // Whoever says so believes the clock; then the key is gone, as promised.
+    store.shut_down().unwrap();
+    clock.jump(50 * HOUR_MS);
+    let believing = OpenOptions {
+        believe_clock: true,
+        ..settings(&clock)
+    };
+    let store = Store::open_disk(Arc::new(disk.clone()), &believing).unwrap();
+    assert_eq!(store.report().clock.ahead_ms, 0);
+    assert!(!is_repeat(&store, key));
+}
+
+#[test]
+fn a_lease_of_a_second_ends_after_a_second_whatever_the_wall_clock_does() {
+    let (disk, clock) = (SimDisk::new(), ByHand::new());
+    let store = open(&disk, &clock);
+    create(&store, "t");
+    let setup = GroupSetup::new(GroupMode::Shared);
+    let opened = store.group_step("t", "g", GroupStep::Open(setup)).unwrap();
+    assert_eq!(opened.effect, Effect::Valid, "{opened:?}");
+    execute(&store, &[put("t", b"k", b"v")]);
+    let claim = || {
+        let ask = Ask {
+            member: b"m",
+            max: 10,
+            lease_ms: 1_000,
+            bytes_max: usize::MAX,
+        };
+        store.claim("t", "g", &ask).unwrap().deliveries.len()
+    };
+    clock.jump(25 * HOUR_MS);
+    assert_eq!(claim(), 1);
+    clock.jump_back(25 * HOUR_MS);
+    clock.pass(999);
+    assert_eq!(claim(), 0, "before the lease has ended");
+    clock.pass(1);
+    assert_eq!(claim(), 1, "after it has ended");
+    // A jump does not end it early either.
+    clock.jump(25 * HOUR_MS);
+    assert_eq!(claim(), 0);
+    clock.jump_back(50 * HOUR_MS);
+    clock.pass(1_000);
+    assert_eq!(claim(), 1);
+}
