@@ -181,6 +181,7 @@ fn schemas() -> Value {
                 "version": text,
                 "durability": {"enum": ["group", "each", "interval", "memory"]},
                 "acknowledged_is_synced": flag,
+                "volatile": text,
                 "applied": number,
                 "links": {"type": "object", "additionalProperties": text},
             },
@@ -188,7 +189,7 @@ fn schemas() -> Value {
         "Readiness": {
             "type": "object",
             "required": ["ready", "store", "draining", "in_flight_bytes"],
-            "properties": {"ready": flag, "store": flag, "draining": flag, "in_flight_bytes": number},
+            "properties": {"ready": flag, "store": flag, "draining": flag, "failure": text, "in_flight_bytes": number},
         },
         "Description": {
             "type": "object",
