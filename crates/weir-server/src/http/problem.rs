@@ -266,6 +266,7 @@ pub(crate) fn kind_of(code: ErrorCode) -> Kind {
         ErrorCode::RecordAbsent => Kind::NoRecord,
         ErrorCode::Lagging => Kind::Lagging,
         ErrorCode::Draining | ErrorCode::Closed => Kind::Draining,
+        ErrorCode::Opening => Kind::Opening,
         ErrorCode::BadOption => Kind::InvalidOption,
         ErrorCode::Indeterminate => Kind::CommitTimeout,
         _ => Kind::Store,
