@@ -54,7 +54,7 @@ mod flag {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("batch cannot be read at byte {at}, item {item}: {what}")]
 pub struct BatchError {
-    /// Byte of the batch at or behind which the fault lies.
+    /// Byte of the batch at or after which the fault lies.
     pub at: usize,
     /// Item that was being read, from 0.
     pub item: u32,
@@ -846,7 +846,7 @@ impl<'a> Items<'a> {
             fits(&action, &expects, meta)?;
         }
         let content = content.get(..r.at() - content_at).unwrap_or(&[]);
-        // Behind the content: the same request may come back through a build
+        // After the content: the same request may come back through a build
         // that counts by another meter.
         if let Action::Create { code, meter, .. } | Action::Replace { code, meter, .. } =
             &mut action

@@ -26,7 +26,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Goes on in `bytes` behind the first `at` of them; at their end if there
+    /// Goes on in `bytes` after the first `at` of them; at their end if there
     /// are fewer.
     pub fn behind(bytes: &'a [u8], at: usize) -> Self {
         Self {
@@ -111,14 +111,14 @@ impl<'a> Reader<'a> {
         usize::try_from(self.varint()?).map_err(|_| Short)
     }
 
-    /// Bytes behind their length.
+    /// Bytes after their length.
     #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8], Short> {
         let len = self.length()?;
         self.take(len)
     }
 
-    /// Bytes behind a one-byte length.
+    /// Bytes after a one-byte length.
     #[inline]
     pub fn short_bytes(&mut self) -> Result<&'a [u8], Short> {
         let len = self.u8()?;
@@ -141,14 +141,14 @@ fn low_byte(value: u64) -> u8 {
     value.to_le_bytes()[0] & 0x7f
 }
 
-/// Appends bytes behind their length.
+/// Appends bytes after their length.
 #[inline]
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Appends bytes behind a one-byte length. The caller has checked the length.
+/// Appends bytes after a one-byte length. The caller has checked the length.
 pub fn put_short_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     assert!(bytes.len() <= 255, "length was checked by the caller");
     out.push(bytes.len().to_le_bytes()[0]);

@@ -361,7 +361,7 @@ impl Desk {
     }
 
     /// A part of the input: 0 key, 1 value, 2 arguments, 3 principal, 4 hash
-    /// of the code that is replaced. Behind its end there is nothing.
+    /// of the code that is replaced. After its end there is nothing.
     pub fn input(&self, what: u32, from: usize) -> Result<&[u8], Stop> {
         let bytes = match what {
             0 => &self.key[..],
@@ -647,7 +647,7 @@ impl Desk {
         Ok(())
     }
 
-    /// The smallest key of the state behind the given one.
+    /// The smallest key of the state after the given one.
     pub fn state_next(&self, key: &[u8]) -> Result<Option<&[u8]>, Stop> {
         self.in_kv()?;
         Ok(self.state.next(key))

@@ -166,7 +166,7 @@ pub enum GroupStep<'a> {
         lease_ms: u64,
         /// The frontier that the list was made from.
         seen: u64,
-        /// Everything behind the frontier up to here was looked at; what is
+        /// Everything after the frontier up to here was looked at; what is
         /// not in the list is passed.
         through: u64,
         /// Records to be leased, ascending.

@@ -18,7 +18,7 @@ macro_rules! number {
             /// The number before the first one.
             pub const ZERO: Self = Self(0);
 
-            /// The number `n` behind this one.
+            /// The number `n` after this one.
             #[must_use]
             pub const fn plus(self, n: u64) -> Self {
                 Self(self.0 + n)

@@ -24,7 +24,7 @@ pub enum Expect<'a> {
     TopicOffset(u64),
     /// The topic does not live, or its last record has this offset.
     TopicAbsentOr(u64),
-    /// The topic lives, and has no record behind the one that created it.
+    /// The topic lives, and has no record after the one that created it.
     TopicEmpty,
     /// The topic lives since this intention offset.
     Incarnation(u64),

@@ -84,7 +84,7 @@ impl KvMap {
         self.map.iter()
     }
 
-    /// Sets a key to the parts one behind the other.
+    /// Sets a key to the parts one after the other.
     pub fn put(&mut self, key: &[u8], value: [&[u8]; 2]) {
         let noted_key = note(&mut self.noted, key);
         self.bytes += (value[0].len() + value[1].len()) as u64;

@@ -121,7 +121,7 @@ pub const GROUP_MEMBER_BYTES_MAX: usize = 64;
 pub const GROUPS_MAX: usize = 1024;
 /// Milliseconds of a lease unless the group says otherwise.
 pub const GROUP_LEASE_MS_DEFAULT: u64 = 30_000;
-/// Milliseconds of a lease, and of the pause behind a record that was given
+/// Milliseconds of a lease, and of the pause after a record that was given
 /// back.
 pub const GROUP_LEASE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 /// Deliveries of a record that a group may ask for.

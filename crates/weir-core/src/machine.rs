@@ -197,7 +197,7 @@ impl Machine {
         self.sessions.fold(topics)
     }
 
-    /// Applies a batch. Each item is answered in `outcomes`, in order, behind
+    /// Applies a batch. Each item is answered in `outcomes`, in order, after
     /// what is there already; records go to `sink`.
     pub fn apply<S: ConsequenceSink + ?Sized>(
         &mut self,

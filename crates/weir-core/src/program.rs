@@ -1,11 +1,11 @@
 //! Programs: what a topic may ask before a write becomes history.
 //!
 //! The machine owns everything that a program can see or change (its
-//! [`Desk`]); an engine behind [`ProgramHost`] only runs
+//! [`Desk`]); an engine after [`ProgramHost`] only runs
 //! code. So the rules of limits, revert and state are here, once, whatever
 //! engine is used, and two engines can be compared.
 //!
-//! What must never happen behind these traits: an outcome that depends on
+//! What must never happen after these traits: an outcome that depends on
 //! anything but the code, the call and the desk.
 
 use std::fmt;

@@ -392,7 +392,7 @@ fn save_commit(commit: &Commit, out: &mut Writer<'_>) -> Result<(), SnapshotErro
     }
 }
 
-/// Kinds of details that have a text behind the commit, and of a trap.
+/// Kinds of details that have a text after the commit, and of a trap.
 const REJECTED: u64 = 4;
 const TRAPPED: u64 = 5;
 const TEXT: u64 = 6;

@@ -1,9 +1,9 @@
 //! What instances cost beside the instructions that they run: to be made anew,
 //! and to be put back.
 //!
-//! An instance is thrown away behind a call that failed, one that grew its
+//! An instance is thrown away after a call that failed, one that grew its
 //! memory, and each call of a module that changes tables or drops segments. The
-//! topic pays for the next one in fuel, behind the call and beyond its limit:
+//! topic pays for the next one in fuel, after the call and beyond its limit:
 //! it is a bill, and makes no call fail that has ended. Prices depend on the
 //! module and on the call alone, so that every node bills alike: which pages
 //! were read is not known, so they are those that can have been.
@@ -31,7 +31,7 @@ const READ_BYTES: u64 = MEMORY_BYTES_DEFAULT;
 const TOUCH_FUEL: u64 = 2;
 /// Bytes of such a page.
 const PAGE_BYTES: u64 = 4096;
-/// Bytes that are put back behind a call for nothing.
+/// Bytes that are put back after a call for nothing.
 const FREE_BYTES: u64 = 64 << 10;
 /// Bytes beyond that for a unit of fuel.
 const BACK_BYTES: u64 = 128;
@@ -49,7 +49,7 @@ pub(crate) fn bytes_of(parts: impl Iterator<Item = Range<usize>>) -> u64 {
     parts.map(|part| part.len() as u64).sum()
 }
 
-/// Fuel of an instance in the place of one that is thrown away: behind a call
+/// Fuel of an instance in the place of one that is thrown away: after a call
 /// that used so much, in a memory of so many bytes of which some were written.
 /// `kept` are the pages that the next one begins with in mode `memory`.
 pub(crate) fn renewal(report: &Report, used: u64, memory: u64, written: u64, kept: u64) -> u64 {

@@ -378,7 +378,7 @@ impl Running {
     }
 
     /// Makes the instance as good as new; `None` when only a new one is. The
-    /// topic pays for either, behind a call that used so much fuel.
+    /// topic pays for either, after a call that used so much fuel.
     fn reset(&self, mut live: Box<Live>, used: u64, desk: &mut Desk) -> Option<Box<Live>> {
         let report = &self.module.report;
         let (first, _) = self.module.first.get()?;

@@ -55,7 +55,7 @@ pub struct Ran {
 /// How a script is run. Whatever is chosen, the outcomes must be the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Manner {
-    /// The machine is saved and loaded again behind each command.
+    /// The machine is saved and loaded again after each command.
     pub restarts: bool,
     /// Each write is sent twice under its nonce.
     pub twice: bool,

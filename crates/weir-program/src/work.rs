@@ -4,7 +4,7 @@
 //! found of each kind of instruction: the time of a compiler grows faster than
 //! the code in several ways (bridges between host and module for each type and
 //! function, local variables that live through loops, many values at once on
-//! the stack, checks behind each float), and each has its place here. So a
+//! the stack, checks after each float), and each has its place here. So a
 //! module that stays below the limits compiles in seconds at most, whatever it
 //! is made of, and an ordinary one of the largest size is far below.
 //!
@@ -59,7 +59,7 @@ impl Work {
     pub(crate) fn operator(&mut self, first: u8, arity: u64, height: u32) -> Result<(), Fault> {
         let own = match first {
             // A loop may carry each local variable, and is looked at from each
-            // of those behind it.
+            // of those after it.
             0x03 => {
                 self.loops += 1;
                 25 + arity + self.locals * 3 / 4 + self.loops / 16

@@ -180,7 +180,7 @@ fn a_warm_call_takes_nothing_from_the_heap() {
             (call $put (i32.const 0) (i32.const 3) (i32.const 8) (i32.const 8)) i32.const 0))"#;
     let read = taken(&wat::parse_str(keys).unwrap(), StateMode::Kv, b"");
     assert!(read < 5, "keys: {read} for {CALLS} calls");
-    // Paths become a plan that is dropped behind the call: some pieces for each
+    // Paths become a plan that is dropped after the call: some pieces for each
     // step, whatever is looked through.
     let finds = r#"(module (import "weir1" "json_find" (func $f (param i32 i32 i32 i32 i32) (result i32)))
         (memory (export "memory") 1 1) (data (i32.const 0) "$[0]")

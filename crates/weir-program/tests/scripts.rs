@@ -1,5 +1,5 @@
 //! Every script of `vectors/programs` on both engines, plainly, with a restart
-//! behind each command, and with each write sent twice: the outcomes and the
+//! after each command, and with each write sent twice: the outcomes and the
 //! digests must be equal.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -60,7 +60,7 @@ fn every_script_means_the_same_on_every_engine_and_after_every_restart() {
 }
 
 /// Where the programs of each language are: what their modules are called
-/// behind the name of the program, their folder, and how a source ends.
+/// after the name of the program, their folder, and how a source ends.
 const LANGUAGES: [(&str, &str, &str); 4] = [
     ("", "programs/reference/examples", "rs"),
     ("-c", "programs/c", "c"),

@@ -113,7 +113,7 @@ impl ClientConnection {
 
     /// The server's answer to it. Returns how many writes at the front of
     /// [`unanswered`](Self::unanswered) need not be sent again: they will be
-    /// answered without that. Behind an error nothing of what is in flight is
+    /// answered without that. After an error nothing of what is in flight is
     /// known.
     ///
     /// Without a session nothing may be sent again; the caller takes what is in
@@ -195,7 +195,7 @@ impl ClientConnection {
     }
 
     /// The connection is gone. In a session everything is still to be answered
-    /// and is in flight. Without one, what was sent behind a write that is held
+    /// and is in flight. Without one, what was sent after a write that is held
     /// was refused with it (feature `chain`), and the numbers are returned of
     /// what was sent in front of it: its outcome is not known.
     pub fn broke(&mut self) -> std::ops::Range<u64> {
@@ -220,7 +220,7 @@ impl ClientConnection {
         from..behind
     }
 
-    /// Holds what is in flight behind so many writes at the front.
+    /// Holds what is in flight after so many writes at the front.
     pub fn hold_behind(&mut self, writes: usize) {
         for write in self.sent.split_off(writes.min(self.sent.len())) {
             self.bytes -= write.items.len();
@@ -248,7 +248,7 @@ impl ClientConnection {
     }
 
     /// A run of answers: how many of them are known already, and how many are
-    /// new behind those.
+    /// new after those.
     pub fn answer(&mut self, nonce: u64, count: u32) -> Result<(u32, u32), Fault> {
         let first = if self.client.is_none() {
             if nonce != 0 {
@@ -295,7 +295,7 @@ impl ClientConnection {
     }
 
     /// The oldest write in flight was refused as a whole and is not in the log.
-    /// Forgets everything in flight: in a session what is behind it is refused
+    /// Forgets everything in flight: in a session what is after it is refused
     /// as well, and numbering goes on at the first of them. Returns the numbers
     /// that are free again.
     pub fn refused(&mut self, code: ErrorCode) -> std::ops::Range<u64> {
@@ -405,7 +405,7 @@ mod tests {
             writes.sent(count, vec![0; 10]);
         }
         writes.hold();
-        // The two behind it were refused with it.
+        // The two after it were refused with it.
         assert_eq!(writes.broke(), 1..1);
         assert_eq!(writes.held().unwrap().first, 1);
         writes.again();

@@ -134,7 +134,7 @@ impl<'a> Packet<'a> {
     ///
     /// # Errors
     /// When a method that is known lacks a variable, or has one that is
-    /// malformed; the connection cannot go on behind it.
+    /// malformed; the connection cannot continue after it.
     pub fn read(view: &PacketView<'a>) -> Result<Self, ProtocolError> {
         let fields = Fields { view };
         if view.state().is_some() {

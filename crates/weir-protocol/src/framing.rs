@@ -101,7 +101,7 @@ impl Deframer {
 
     /// Finds the packet at the start of `buffer`: its size, or `None` when it
     /// is not all there. Until it is, call again with the same bytes and more
-    /// behind them; once it is, the next call starts behind it.
+    /// after them; once it is, the next call starts after it.
     pub fn find(&mut self, buffer: &[u8]) -> Result<Option<usize>, FrameError> {
         loop {
             match self.parser.step(buffer) {

@@ -35,7 +35,7 @@ pub struct GroupAnswer<'a> {
     pub claim: u64,
     /// Number of the error of a claim that was not VALID; 0 for VALID.
     pub reason: u64,
-    /// Behind this is what was not looked at.
+    /// After this is what was not looked at.
     pub frontier: u64,
     /// When a record may be claimed that cannot be now, milliseconds since
     /// 1970.
@@ -93,7 +93,7 @@ pub struct GroupLine<'a> {
     pub mode: GroupMode,
     /// Everything up to here is done.
     pub cursor: u64,
-    /// Everything behind here is new.
+    /// Everything after here is new.
     pub frontier: u64,
     /// Newest record of the topic.
     pub last: u64,

@@ -123,9 +123,9 @@ pub struct HelloOk<'a> {
 /// Where a listener begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
-    /// Behind this offset.
+    /// After this offset.
     Offset(u64),
-    /// Behind the newest record.
+    /// After the newest record.
     Tail,
     /// So many offsets before the end.
     Last(u64),
@@ -166,7 +166,7 @@ pub struct Listen<'a> {
 pub struct ListenQuery<'a> {
     /// Records are looked into.
     pub sift: Option<Sift<'a>>,
-    /// The listener ends behind so many records.
+    /// The listener ends after so many records.
     pub limit: Option<u64>,
     /// The listener ends in front of records of later intentions.
     pub until: Option<u64>,

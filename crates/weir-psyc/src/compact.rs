@@ -1,6 +1,6 @@
 //! Compact names: short keywords that two ends of a circuit agreed to use for long ones.
 //!
-//! Names are expanded directly behind the parser and contracted directly in front of the renderer;
+//! Names are expanded directly after the parser and contracted directly in front of the renderer;
 //! applications see long names only.
 
 /// A table from compact to long keywords.

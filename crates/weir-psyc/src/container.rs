@@ -17,7 +17,7 @@ pub(crate) const SP: u8 = b' ';
 pub enum ContainerErrorKind {
     /// No `|` where an element of a list has to begin.
     ElemStart,
-    /// `=` without a keyword, or something else behind an element's type.
+    /// `=` without a keyword, or something else after an element's type.
     ElemType,
     /// An element's length without its blank, without digits or too large; text without its blank.
     ElemLength,
@@ -38,7 +38,7 @@ pub enum ContainerErrorKind {
     Index,
     /// Something else where an update has its operator.
     Oper,
-    /// Something else behind the operator or the type of an update.
+    /// Something else after the operator or the type of an update.
     Type,
     /// The length of an update's value is malformed, or the value does not reach the end.
     Length,
@@ -142,7 +142,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// A length and its blank: the number and the index behind the blank.
+    /// A length and its blank: the number and the index after the blank.
     pub(crate) fn length(self, start: usize) -> Result<(u64, usize), Trouble> {
         let (number, end) = self.number(start)?;
         match self.at(end) {
@@ -152,7 +152,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// At least one digit: the number and the index behind it.
+    /// At least one digit: the number and the index after it.
     pub(crate) fn number(self, start: usize) -> Result<(u64, usize), Trouble> {
         let mut number = 0u64;
         let mut index = start;
@@ -174,7 +174,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// A key whose first byte is at `start`, and the index behind its `}`.
+    /// A key whose first byte is at `start`, and the index after its `}`.
     pub(crate) fn key(self, start: usize) -> Result<(Key<'a>, usize), Trouble> {
         if self.at(start).is_some_and(is_digit) {
             let (number, from) = match self.length(start) {
@@ -220,7 +220,7 @@ impl Progress {
 
 /// What is known about an element: its type and where its value is.
 pub(crate) enum Found<'a> {
-    /// All of it, and the index behind it.
+    /// All of it, and the index after it.
     Whole(Element<'a>, usize),
     /// A sized one that is not all here: its type, its length and where its bytes start.
     Start(Option<&'a [u8]>, u64, usize),

@@ -5,7 +5,7 @@ use crate::container::{
 };
 use crate::scan::keyword_len;
 
-/// What [`Dict`] yields: keys and values in turn, behind the type if there is one.
+/// What [`Dict`] yields: keys and values in turn, after the type if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DictEvent<'a> {
     /// The type of all values that have none of their own; only as the first event.
@@ -24,7 +24,7 @@ enum State {
     Over,
 }
 
-/// Walks a dict value. Ends behind the last value, or behind the first error.
+/// Walks a dict value. Ends after the last value, or after the first error.
 ///
 /// ```
 /// use weir_psyc::{Dict, DictEvent};

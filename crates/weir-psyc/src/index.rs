@@ -15,7 +15,7 @@ pub enum IndexStep<'a> {
     Key(Key<'a>),
 }
 
-/// Walks an index that stands on its own: at least one step, and nothing behind the last.
+/// Walks an index that stands on its own: at least one step, and nothing after the last.
 ///
 /// ```
 /// use weir_psyc::{Index, IndexStep};
@@ -55,7 +55,7 @@ impl<'a> Iterator for Index<'a> {
     }
 }
 
-/// Reads the step that starts at `pos` and moves behind it.
+/// Reads the step that starts at `pos` and moves after it.
 pub(crate) fn step<'a>(bytes: &'a [u8], pos: &mut usize) -> Result<IndexStep<'a>, ContainerError> {
     let start = *pos;
     let source = Source {

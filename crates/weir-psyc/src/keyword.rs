@@ -1,6 +1,6 @@
 //! Long keywords: `_notice_context_enter` and what inherits from what.
 //!
-//! A valid keyword is one or more subwords of letters and digits, each behind one `_`. The packet
+//! A valid keyword is one or more subwords of letters and digits, each after one `_`. The packet
 //! grammar accepts more than that (compact names); these functions answer
 //! [`InvalidKeyword`] for it.
 

@@ -195,7 +195,7 @@ pub enum ListEvent<'a> {
     Elem(Element<'a>),
 }
 
-/// Walks a list value. Ends behind the last element, or behind the first error.
+/// Walks a list value. Ends after the last element, or after the first error.
 ///
 /// ```
 /// use weir_psyc::{List, ListEvent};

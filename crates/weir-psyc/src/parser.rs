@@ -1,6 +1,6 @@
 //! The incremental packet parser.
 //!
-//! Invariants: the parser never copies, allocates or looks behind the buffer it is given; the
+//! Invariants: the parser never copies, allocates or looks after the buffer it is given; the
 //! events joined over `…Start`/`…Cont`/`…End` and the place of an error are the same for every way
 //! of cutting the input; work is linear in the input even when it arrives byte by byte; the end of
 //! a packet is the same in full and in routing-only mode. It never resynchronises after an error.
@@ -48,23 +48,23 @@ enum State {
     Entity,
     /// In the middle of a line that did not end in the last buffer.
     Line,
-    /// In front of the LF behind a sized value.
+    /// In front of the LF after a sized value.
     ValueLf,
     /// Inside a sized value.
     ValuePart,
     /// Inside sized data.
     BodyPart,
-    /// In front of the LF behind sized data.
+    /// In front of the LF after sized data.
     BodyLf,
     /// Inside an unsized content in routing-only mode.
     Raw,
     /// Inside a sized content in routing-only mode.
     RawPart,
-    /// Behind a sized content in routing-only mode, its last byte not yet judged.
+    /// After a sized content in routing-only mode, its last byte not yet judged.
     RawLf,
     /// In front of the end mark.
     End,
-    /// Behind the content of content mode.
+    /// After the content of content mode.
     Done,
     /// Broken for good.
     Failed,

@@ -126,7 +126,7 @@ impl Renderer {
         into_slice(out, size, |out| self.write(packet, &plan, out))
     }
 
-    /// Renders `packet` behind what `out` holds, growing it at most once. On an error `out` is
+    /// Renders `packet` after what `out` holds, growing it at most once. On an error `out` is
     /// unchanged.
     pub fn append(self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<(), RenderError> {
         let (plan, size) = self.plan(packet)?;
@@ -338,7 +338,7 @@ fn has_line_feed(value: &[u8]) -> bool {
     memchr::memchr(LF, value).is_some()
 }
 
-/// Whether `bytes` and the LF written behind them hold a delimiter.
+/// Whether `bytes` and the LF written after them hold a delimiter.
 fn holds_delimiter(bytes: &[u8], before: Mark) -> bool {
     !matches!(end_mark(bytes, before), Err(Mark::None | Mark::Line))
 }

@@ -80,7 +80,7 @@ pub(crate) fn near_end(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// A number of at most nine digits and not above `max`, with `end` behind it: the number and the
+/// A number of at most nine digits and not above `max`, with `end` after it: the number and the
 /// bytes of both. `None` decides nothing.
 #[inline(always)]
 pub(crate) fn near_number(bytes: &[u8], end: u8, max: u64) -> Option<(u64, usize)> {

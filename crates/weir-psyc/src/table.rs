@@ -68,7 +68,7 @@ pub struct Table<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Source<'a> {
     Dict(&'a [u8]),
-    /// The cells, each behind its `|`, and the columns of a row.
+    /// The cells, each after its `|`, and the columns of a row.
     Width(&'a [u8], usize),
 }
 
@@ -79,7 +79,7 @@ pub struct Row<'a> {
     pub key: &'a [u8],
     /// The type of its struct; a width list has none.
     pub ty: Option<&'a [u8]>,
-    /// Its columns as a list; for a width list, cells behind `|`.
+    /// Its columns as a list; for a width list, cells after `|`.
     columns: &'a [u8],
     list: bool,
 }
@@ -195,7 +195,7 @@ impl<'a> Rows<'a> {
         let cells = self.cells.strip_prefix(b"|")?;
         let end = memchr::memchr(b'|', cells).unwrap_or(cells.len());
         let (key, columns) = cells.split_at(end);
-        // The next row starts behind as many further bars as there are columns.
+        // The next row starts after as many further bars as there are columns.
         let next = memchr::memchr_iter(b'|', columns)
             .nth(self.width)
             .unwrap_or(columns.len());

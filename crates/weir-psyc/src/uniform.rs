@@ -12,7 +12,7 @@ pub const HOST_BYTES_MAX: usize = 253;
 pub enum UniformError {
     /// Not `psyc:`, or no scheme at all.
     Scheme,
-    /// No `//` behind the scheme.
+    /// No `//` after the scheme.
     Slashes,
     /// Host empty, too long, or with a byte that no host has.
     Host,
@@ -109,7 +109,7 @@ pub enum AnyUniform<'a> {
     Other {
         /// What stands in front of the first colon: a letter, then letters, digits, `+ - .`.
         scheme: &'a [u8],
-        /// What stands behind it.
+        /// What comes after it.
         rest: &'a [u8],
     },
 }
@@ -223,18 +223,18 @@ impl<'a> Uniform<'a> {
         (self.port_end < self.root).then(|| self.part(self.port_end, self.root))
     }
 
-    /// The slash behind the root, if there is one.
+    /// The slash after the root, if there is one.
     pub fn slash(&self) -> Option<&'a [u8]> {
         (self.root < self.full.len()).then(|| self.part(self.root, self.root + 1))
     }
 
-    /// What stands behind the slash, without the channel; empty when only the slash is there.
+    /// What comes after the slash, without the channel; empty when only the slash is there.
     pub fn resource(&self) -> Option<&'a [u8]> {
         self.slash()
             .map(|_| self.part(self.root + 1, self.resource_end))
     }
 
-    /// What stands behind `#`.
+    /// What comes after `#`.
     pub fn channel(&self) -> Option<&'a [u8]> {
         let there = self.resource_end < self.full.len();
         there.then(|| self.part(self.resource_end + 1, self.full.len()))
@@ -316,7 +316,7 @@ fn run(bytes: &[u8], from: usize, class: fn(u8) -> bool) -> usize {
     from + rest.iter().take_while(|&&byte| class(byte)).count()
 }
 
-/// The end of the port and the end of the transport behind it.
+/// The end of the port and the end of the transport after it.
 fn port(full: &[u8], start: usize) -> Result<(usize, usize), UniformError> {
     let ends = |at: usize| matches!(full.get(at), None | Some(b'/'));
     if full.get(start) == Some(&b'g') {

@@ -33,7 +33,7 @@ enum State {
     Over,
 }
 
-/// Walks an update expression. Ends behind the value, or behind the first error.
+/// Walks an update expression. Ends after the value, or after the first error.
 ///
 /// ```
 /// use weir_psyc::{Operator, Update, UpdateEvent};

@@ -185,7 +185,7 @@ impl<'a> Iterator for Modifiers<'a> {
             let (value, behind) = behind.split_at_checked(end)?;
             (value, behind, false)
         };
-        // The LF behind a sized value at the very end may be outside.
+        // The LF after a sized value at the very end may be outside.
         self.rest = behind.get(1..).unwrap_or_default();
         Some(Variable {
             operator,

@@ -26,7 +26,7 @@ const TERMS_MAX: u32 = 1 << 30;
 const QUOTIENT_DIGITS: usize = 17;
 /// Up to this many places before the point, a number is written without `e`.
 const PLAIN_BEFORE: i64 = 40;
-/// Up to this many zeros behind the point, a number is written without `e`.
+/// Up to this many zeros after the point, a number is written without `e`.
 const PLAIN_BEHIND: i64 = 6;
 
 /// A literal taken apart: `0.DIGITS * 10^exponent`, the first digit not 0.
@@ -93,7 +93,7 @@ fn signed(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// The number behind `e`, saturated.
+/// The number after `e`, saturated.
 fn power_of(text: &[u8]) -> i64 {
     let text = text.get(1..).unwrap_or_default();
     let (negative, digits) = match text.split_first() {

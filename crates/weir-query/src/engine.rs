@@ -53,7 +53,7 @@ pub struct Query {
     pub(super) flow: Flow,
     pub(super) stages: Stages,
     /// What earlier runs handed out: up to the first one, and of whole sources
-    /// that its source is a part of, up to those behind it.
+    /// that its source is a part of, up to those after it.
     pub(super) boundary: Vec<Boundary>,
     pub(super) resumed: Option<Token>,
     /// The mode of the run that the token is of.
@@ -102,7 +102,7 @@ pub(super) struct Last {
     pub(super) run: u64,
 }
 
-/// What comes behind the merge.
+/// What comes after the merge.
 #[derive(Debug)]
 pub(super) struct Stages {
     pub(super) fold: Option<Fold>,
@@ -197,7 +197,7 @@ impl Query {
         })
     }
 
-    /// Takes a page of a source. `next` names the page behind it; without one
+    /// Takes a page of a source. `next` names the page after it; without one
     /// this was the last. Pages of a source come in their order; sources need
     /// not be asked first.
     ///
@@ -424,7 +424,7 @@ impl Query {
         self.failed.is_some()
     }
 
-    /// Items behind the filter that can still make a difference, of each source:
+    /// Items after the filter that can still make a difference, of each source:
     /// nothing where all of them can.
     #[must_use]
     pub fn wanted(&self) -> Option<u64> {

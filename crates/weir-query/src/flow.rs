@@ -206,7 +206,7 @@ impl Query {
         Pull::End
     }
 
-    /// Goes on behind the front item of a source.
+    /// Goes on after the front item of a source.
     pub(super) fn advance(&mut self, source: u32) {
         let Some(from) = self.sources.get_mut(source as usize) else {
             return;

@@ -180,7 +180,7 @@ impl Tally {
     }
 }
 
-/// One group: its keys, each in its one form and behind a line feed (which no
+/// One group: its keys, each in its one form and after a line feed (which no
 /// JSON has; an undefined one is empty), and its aggregates.
 #[derive(Clone, Debug)]
 struct Group {

@@ -462,7 +462,7 @@ fn sortable(literal: &[u8], strings: Strings) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Half of a pair: behind all that is below, before what [`raise`] lifts.
+/// Half of a pair: after all that is below, before what [`raise`] lifts.
 fn surrogate(unit: u32, to: &mut [u8]) {
     let [.., high, low] = unit.to_be_bytes();
     for (to, byte) in to.iter_mut().zip([PAIR, high, low]) {

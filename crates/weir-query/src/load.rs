@@ -157,7 +157,7 @@ impl Making<'_, '_> {
         }
     }
 
-    /// The frames behind the last item that was found.
+    /// The frames after the last item that was found.
     fn rest(&mut self) {
         let frames = self.frames;
         while let Some(frame) = frames.and_then(|frames| frames.spans.get(self.raw)) {
@@ -355,7 +355,7 @@ impl Loader<'_> {
         })
     }
 
-    /// Behind the last row: its keys, and whether it is kept.
+    /// After the last row: its keys, and whether it is kept.
     fn end(&self, load: &mut Load) {
         let Some(last) = load.page.heads.len().checked_sub(1) else {
             return;

@@ -20,7 +20,7 @@ pub const SOURCE_NAME_BYTES_MAX: usize = 1024;
 
 impl Query {
     /// Adds a source. Before the first `next` at will; later to a query without
-    /// order behind the source in use, or to a merge with a lower bound of its
+    /// order after the source in use, or to a merge with a lower bound of its
     /// keys that is not below what was handed out.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl Query {
     }
 
     /// Where a source belongs: as in the run before, else where it says, else
-    /// behind all.
+    /// after all.
     fn seat_for(&self, name: &[u8], options: &SourceOptions) -> Result<Seat, QueryError> {
         let mut seats = self.sources.iter().map(|source| &source.seat);
         if let Some(before) = self.seat_before(name) {
@@ -349,7 +349,7 @@ impl Query {
         let within = (parent.pages_in == 0 && parent.skip > 0).then_some(parent.equal);
         let clip = match within {
             Some(_) => Clip::Boundary,
-            // It gave what is behind the boundary, and they come behind that.
+            // It gave what is after the boundary, and they come after that.
             None if parent.last_kept.is_some() => Clip::No,
             None => parent.clip,
         };

@@ -123,7 +123,7 @@ pub struct SourceOptions {
     /// there are no tokens.
     pub name: Vec<u8>,
     /// Rank among equal items; no two sources that are added have the same.
-    /// `None`: that of the run that a token is of, else behind those that are
+    /// `None`: that of the run that a token is of, else after those that are
     /// there.
     pub ordinal: Option<u64>,
     /// Where items are in a page.

@@ -93,7 +93,7 @@ impl Properties {
     }
 }
 
-/// The text of a client id, behind others; that of the record before is used again.
+/// The text of a client id, after others; that of the record before is used again.
 fn append_client(client: ClientId, texts: &mut Vec<u8>) -> Span {
     let text = client.to_string();
     if !texts.ends_with(text.as_bytes()) {

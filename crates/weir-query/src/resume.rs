@@ -198,8 +198,8 @@ impl Query {
         }
     }
 
-    /// The boundary behind the last item, with those of earlier runs that are
-    /// equal to it, around it, or of parts behind it.
+    /// The boundary after the last item, with those of earlier runs that are
+    /// equal to it, around it, or of parts after it.
     fn boundary_at(&self, last: Last) -> Vec<Boundary> {
         let Some(source) = self.sources.get(last.source as usize) else {
             return Vec::new();
@@ -216,7 +216,7 @@ impl Query {
         let left = self.boundary_before();
         for ((before, now), left) in before.zip(&self.boundary).zip(left) {
             if before.is_at(&new, &self.plan) {
-                // One that is not clipped stood behind them and did not see them again.
+                // One that is not clipped stood after them and did not see them again.
                 let unseen = if source.clip == Clip::Boundary {
                     now.equal
                 } else {
@@ -314,7 +314,7 @@ impl Query {
             .filter(|_| self.planned_mode() == Mode::RoundRobin)
     }
 
-    /// Gives the turn to the source that had it, or the one behind where that
+    /// Gives the turn to the source that had it, or the one after where that
     /// would be.
     pub(super) fn restore_turn(&mut self) {
         let Some(token) = &self.resumed else {

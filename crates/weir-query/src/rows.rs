@@ -51,7 +51,7 @@ pub(crate) struct Loaded {
     pub(super) starts: Vec<Meta>,
     /// Bytes of properties that do not lie in the page.
     pub(super) texts: Vec<u8>,
-    /// The keys behind the first: one fewer an item than the plan has.
+    /// The keys after the first: one fewer an item than the plan has.
     pub(super) keys: Vec<Reduced>,
     /// The first item that was not handed out.
     pub(crate) next: usize,

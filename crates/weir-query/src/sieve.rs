@@ -37,8 +37,8 @@ pub struct Sifted {
     pub kept: Vec<(usize, Span)>,
     /// Bad items that were left out.
     pub skipped: u64,
-    /// What is wrong with the record behind all these, and its number; nothing
-    /// behind it was looked at. The byte is one of the page.
+    /// What is wrong with the record after all these, and its number; nothing
+    /// after it was looked at. The byte is one of the page.
     pub fault: Option<(usize, QueryError)>,
 }
 

@@ -95,7 +95,7 @@ pub struct Need {
 }
 
 /// Where a source stands among equal items: by its ordinal, the parts of a source
-/// right behind it, each followed by its own parts.
+/// right after it, each followed by its own parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Seat {
     pub(crate) ordinal: u64,

@@ -22,7 +22,7 @@ impl<'a> Piece<'a> {
     }
 
     /// Itself, and if there is white space outside of brackets and quotes: what
-    /// stands before the last, and the word behind it.
+    /// stands before the last, and the word after it.
     pub(crate) fn last_word(self) -> (Self, Option<(Self, &'a str)>) {
         let mut depth = Depth::default();
         let mut last = None;

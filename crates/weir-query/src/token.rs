@@ -35,7 +35,7 @@ const HEAD: usize = 17;
 pub(crate) enum At {
     /// It is finished.
     Over,
-    /// In the page of this name, behind so many items, of which so many are at
+    /// In the page of this name, after so many items, of which so many are at
     /// the boundary; with it so many pages come, if that is known.
     Place {
         asked: Option<Bytes>,

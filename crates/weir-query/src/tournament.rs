@@ -73,7 +73,7 @@ impl Entry {
     /// jump again.
     #[inline(never)]
     fn loses_tie(&self, other: &Self, less: &impl Fn(&Self, &Self) -> bool) -> bool {
-        // What is not there is behind all.
+        // What is not there is after all.
         !other.is_none() && (self.is_none() || less(other, self))
     }
 

@@ -1,6 +1,6 @@
 //! Queries against an oracle that parses everything, sorts and filters it, and
 //! cuts: random items in random pages, in every mode; any order of arrival;
-//! stopped and resumed behind every result.
+//! stopped and resumed after every result.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

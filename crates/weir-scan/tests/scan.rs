@@ -278,7 +278,7 @@ fn memory_is_kept_for_the_next_page() {
     assert_eq!(items.value(7, 0).tag, Tag::Undefined);
 }
 
-/// What `scan_parts` hands on, one behind the other.
+/// What `scan_parts` hands on, one after the other.
 fn in_parts(page: &[u8], frames: Option<&[Span]>, plan: &Plan) -> Result<Found, ScanError> {
     let (mut spans, mut values) = (Vec::new(), Vec::new());
     let mut items = Items::default();
@@ -353,7 +353,7 @@ fn parts_are_together_what_a_scan_finds() {
 
 #[test]
 fn a_fault_in_what_was_handed_on_counts_its_items() {
-    // What is not UTF-8 is found behind the last item, far from its own.
+    // What is not UTF-8 is found after the last item, far from its own.
     let mut page = b"[".to_vec();
     for at in 0..1000 {
         page.extend_from_slice(if at == 300 { b"\"\xff\"," } else { b"\"a\"," });

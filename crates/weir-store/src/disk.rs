@@ -95,7 +95,7 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     fn sync_data(&self) -> io::Result<()>;
     /// Current length.
     fn len(&self) -> io::Result<u64>;
-    /// Sets the length; a longer file reads as zeros behind its old end.
+    /// Sets the length; a longer file reads as zeros after its old end.
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// Reserves space for `len` bytes from the start, reading as zeros, so
     /// that later writes below `len` cannot run out of space.

@@ -78,7 +78,7 @@ pub struct GroupInfo {
     pub mode: GroupMode,
     /// Everything up to here is done.
     pub cursor: ConsequenceOffset,
-    /// Everything behind here is new.
+    /// Everything after here is new.
     pub frontier: ConsequenceOffset,
     /// Newest record of the topic.
     pub last: ConsequenceOffset,
@@ -149,7 +149,7 @@ pub struct Claimed {
     /// When a record that somebody has, or that waits, may be claimed:
     /// milliseconds since 1970-01-01 UTC.
     pub due_ms: Option<u64>,
-    /// Behind this is what was not looked at.
+    /// After this is what was not looked at.
     pub frontier: ConsequenceOffset,
 }
 
@@ -247,7 +247,7 @@ impl Store {
         (infos, count)
     }
 
-    /// Stamp of the first record behind the cursor that a group delivers.
+    /// Stamp of the first record after the cursor that a group delivers.
     fn oldest(&self, info: &GroupInfo) -> Option<u64> {
         let mut reader = self.read(&info.topic, info.cursor).ok()?.or_earliest();
         while let Ok(Some(page)) = reader.next_page() {
@@ -314,7 +314,7 @@ impl Store {
 
     /// Writes all cursors that wait, and waits until these and the ones that
     /// are being written are in the log; for none that is moved later. Those of
-    /// topics with costly programs wait behind the calls that were handed over
+    /// topics with costly programs wait after the calls that were handed over
     /// before.
     pub fn flush_cursors(&self) {
         self.upkeep.flush(&self.hands(), None);
@@ -425,7 +425,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Looks for new records behind the frontier.
+    /// Looks for new records after the frontier.
     fn look(
         &self,
         topic: &str,
@@ -437,7 +437,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let after = ConsequenceOffset(plan.frontier);
         let mut reader = self.read(topic, after)?.or_earliest();
-        // What is behind the last page up to here was removed.
+        // What comes after the last page up to here was removed.
         let end = reader.last().0;
         let mut left = max - plan.count;
         let list_max = GROUP_LIST_MAX - plan.again.len();

@@ -95,7 +95,7 @@ pub struct Replayed<'a> {
     pub time_ms: u64,
     /// Its records.
     pub records: &'a [OwnedRecord],
-    /// The state behind the batch that it came with.
+    /// The state after the batch that it came with.
     pub machine: &'a Machine,
 }
 

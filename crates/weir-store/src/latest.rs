@@ -48,7 +48,7 @@ impl Store {
     }
 
     /// Begins to read what each key has when it is read, from a key on (empty: the
-    /// first one), for who reads nothing behind it.
+    /// first one), for who reads nothing after it.
     #[must_use]
     pub fn current(&self, topic: &str, from: &[u8]) -> Latest {
         Latest {
@@ -60,7 +60,7 @@ impl Store {
 }
 
 impl Latest {
-    /// The next key's record, the first of the page; `None` behind the last.
+    /// The next key's record, the first of the page; `None` after the last.
     pub fn next(&mut self, store: &Store) -> Result<Option<Page>, StoreError> {
         if self.until == ConsequenceOffset::ZERO {
             return Ok(None);

@@ -68,7 +68,7 @@ impl LogIndex {
     /// The one before the first entry.
     pub const ZERO: Self = Self(0);
 
-    /// The index behind this one.
+    /// The index after this one.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
@@ -133,7 +133,7 @@ pub struct Log {
     last_kind: Option<Kind>,
     /// The open mark still has to be written, for want of space.
     open_mark_due: bool,
-    /// The sync of the segment before, running behind.
+    /// The sync of the segment before, running after.
     behind: Option<Behind>,
     /// The failure after which nothing is written any more.
     poison: Option<Arc<StoreError>>,
@@ -236,7 +236,7 @@ impl Log {
         }
     }
 
-    /// Appends one entry, whose payload is `parts` one behind the other, and
+    /// Appends one entry, whose payload is `parts` one after the other, and
     /// returns its index. It is written but not durable: see
     /// [`sync`](Self::sync). `term` must not go back; `count` is for the reader
     /// of the payload.
@@ -462,7 +462,7 @@ impl Log {
         goes.then_some(LogIndex(through))
     }
 
-    /// Drops every entry; the next one will be `next_index`, behind one of the
+    /// Drops every entry; the next one will be `next_index`, after one of the
     /// term `term`. For a log that a snapshot from elsewhere replaces.
     pub fn reset(&mut self, next_index: LogIndex, term: u64) -> Result<(), StoreError> {
         self.sync()?;
@@ -635,7 +635,7 @@ impl Log {
         result.map_err(|error| self.poison(error))
     }
 
-    /// Waits for the sync that runs behind.
+    /// Waits for the sync that runs after.
     fn join_behind(&mut self) -> Result<(), StoreError> {
         let Some(behind) = self.behind.take() else {
             return Ok(());
@@ -806,7 +806,7 @@ impl Log {
         })
     }
 
-    /// Makes sure that a batch of `extent` bytes and `room` behind it fit the
+    /// Makes sure that a batch of `extent` bytes and `room` after it fit the
     /// current segment, going on to the next one if they do not.
     fn make_room(&mut self, extent: u64, room: u64) -> Result<(), StoreError> {
         let end = self.position.saturating_add(extent).saturating_add(room);
@@ -871,7 +871,7 @@ impl Log {
         Ok(())
     }
 
-    /// Header of the segment behind the current one, whose roll mark is next.
+    /// Header of the segment after the current one, whose roll mark is next.
     fn next_header(&self, file_bytes: u64) -> SegmentHeader {
         SegmentHeader {
             repair: false,

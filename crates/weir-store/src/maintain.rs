@@ -116,7 +116,7 @@ fn write_and_tidy(
 
 impl Store {
     /// Writes a snapshot of the state as it is now. Commits go on meanwhile.
-    /// Returns the log entry it stands behind.
+    /// Returns the log entry it comes after.
     pub fn checkpoint(&self) -> Result<LogIndex, StoreError> {
         let permit = self.maintenance.acquire();
         self.checkpoint_under(&permit)
@@ -220,7 +220,7 @@ fn partial_name(target: &Path, identity: &Identity) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Copies identity, snapshot and segments, and makes an empty log behind them.
+/// Copies identity, snapshot and segments, and makes an empty log after them.
 fn copy_state(
     from: &dyn Disk,
     to: &Arc<dyn Disk>,

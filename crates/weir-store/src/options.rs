@@ -68,7 +68,7 @@ pub struct OpenOptions {
     pub create: bool,
     /// Limits for keys and values, below those of the model.
     pub limits: IntentionLimits,
-    /// Bytes of log behind the newest snapshot that make a new one; default
+    /// Bytes of log after the newest snapshot that make a new one; default
     /// 1 GiB (docs/decisions/0008). One is made earlier, and at a close, when
     /// the programs in it would make a replay take long (docs/decisions/0058).
     pub snapshot_log_bytes: u64,

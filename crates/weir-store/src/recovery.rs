@@ -1,5 +1,5 @@
 //! Opening a store: identity, newest snapshot that can be used, replay of the
-//! log behind it.
+//! log after it.
 //!
 //! The log decides what was acknowledged. A snapshot or topic segment that is
 //! damaged is left aside while the log reaches back far enough, and counted;
@@ -237,7 +237,7 @@ fn start(
     })
 }
 
-/// A snapshot must stand behind the log entry that it names.
+/// A snapshot must come after the log entry that it names.
 fn fits_log(snapshot: Snapshot, log: &Log) -> Result<Snapshot, StoreError> {
     if log
         .term_at(snapshot.index)
@@ -392,7 +392,7 @@ fn sweep(
     Ok(())
 }
 
-/// Applies the log entries behind the state.
+/// Applies the log entries after the state.
 fn replay(
     log: &Log,
     start: &mut Start,

@@ -31,7 +31,7 @@ use crate::scrub::Scrubber;
 use crate::topic::reader::{Page, TopicReader};
 use crate::upkeep::{self, Upkeep};
 
-/// An open store. Cheap to share behind an [`Arc`]; every method may be called
+/// An open store. Cheap to share in an [`Arc`]; every method may be called
 /// from any thread. Dropping it closes it.
 pub struct Store {
     pub(crate) engine: Arc<Engine>,
@@ -226,7 +226,7 @@ impl Store {
         self.engine.queue.limits()
     }
 
-    /// Hands intentions over, to be executed in this order, one behind the
+    /// Hands intentions over, to be executed in this order, one after the
     /// other. Returns when they are queued; waits only while the queue is
     /// full.
     ///
@@ -392,7 +392,7 @@ impl Store {
         infos
     }
 
-    /// Topics whose names begin so, by name, from the first one behind `behind`
+    /// Topics whose names begin so, by name, from the first one after `behind`
     /// on: at most `limit` that live, or ever did. What is looked at costs, not
     /// what there is.
     #[must_use]
@@ -425,7 +425,7 @@ impl Store {
         }
     }
 
-    /// Reads a topic's records behind `after`; zero: from the first.
+    /// Reads a topic's records after `after`; zero: from the first.
     ///
     /// # Errors
     /// `TopicUnknown` when the name never was created.
@@ -566,7 +566,7 @@ impl Store {
         ended.unwrap_or(Err(StoreError::Panicked { thread }))
     }
 
-    /// Waits until a record behind `after` can be read from the topic, at
+    /// Waits until a record after `after` can be read from the topic, at
     /// most for `time`.
     pub fn wait(
         &self,

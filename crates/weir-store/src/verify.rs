@@ -424,7 +424,7 @@ fn topics(
 }
 
 /// Reads a segment to its end. A listed one must hold what is listed; what is
-/// behind that belongs to a later time.
+/// after that belongs to a later time.
 fn segment(
     disk: &dyn Disk,
     identity: &Identity,

@@ -509,7 +509,7 @@ fn row_4_a_valid_batch_out_of_order_is_damage() {
 
 #[test]
 fn row_5_a_lost_header_that_nothing_proves_is_torn() {
-    // One group in flight: the first, the second, both, and what is behind.
+    // One group in flight: the first, the second, both, and what is after.
     let (_, _, all) = groups(&[1, 3]);
     for lost in 1..4 {
         let (disk, at, _) = groups(&[1, 3]);

@@ -42,7 +42,7 @@ fn write(disk: &Arc<dyn Disk>) {
     log.append(2, 0, &[]).unwrap();
     log.sync().unwrap();
     log.purge_through(LogIndex(5)).unwrap();
-    // The process dies; then a stray header sector is missing behind the end.
+    // The process dies; then a stray header sector is missing after the end.
     drop(log);
     let mut log = open();
     log.append(3, 1, &[&[0; 2000]]).unwrap();

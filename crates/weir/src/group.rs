@@ -43,7 +43,7 @@ pub struct Group {
     generation: u64,
     /// Exclusive: the last record that was looked at.
     after: ConsequenceOffset,
-    /// Exclusive: reads behind that, and what it read and did not hand out.
+    /// Exclusive: reads after that, and what it read and did not hand out.
     reader: Option<(TopicReader, Option<Page>)>,
     /// Exclusive: the last one that was handed out, and the last one that is
     /// done.
@@ -278,7 +278,7 @@ impl Group {
         }
         self.reader = Some((reader, page));
         if found.is_empty() && self.handed <= self.done && self.after > self.done {
-            // Nothing behind what is done but records that groups pass.
+            // Nothing after what is done but records that groups pass.
             self.done = self.after;
             let generation = self.generation;
             self.backend

@@ -533,7 +533,7 @@ impl TopicQuery {
         error.into()
     }
 
-    /// Where the query stands, to go on later, elsewhere too, behind the last
+    /// Where the query stands, to go on later, elsewhere too, after the last
     /// result.
     ///
     /// # Errors
@@ -568,7 +568,7 @@ impl TopicQuery {
     }
 
     /// The last intention of the query, of the latest values the one that all of
-    /// them are of or behind; none when it follows.
+    /// them are of or after; none when it follows.
     #[must_use]
     pub fn as_of(&self) -> Option<IntentionOffset> {
         self.shared.cut

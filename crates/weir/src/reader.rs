@@ -39,7 +39,7 @@ impl TopicReader {
         }
     }
 
-    /// Offset from which the next page starts, or the first one behind it.
+    /// Offset from which the next page starts, or the first one after it.
     #[must_use]
     pub fn position(&self) -> ConsequenceOffset {
         match &self.source {
@@ -48,7 +48,7 @@ impl TopicReader {
         }
     }
 
-    /// Continues at the first record behind `after`.
+    /// Continues at the first record after `after`.
     pub fn seek(&mut self, after: ConsequenceOffset) {
         match &mut self.source {
             Source::Local(reader) => reader.seek(after),
@@ -187,7 +187,7 @@ impl TopicReader {
         }
     }
 
-    /// Moves behind the newest record, or so many offsets before that.
+    /// Moves after the newest record, or so many offsets before that.
     pub(crate) fn seek_back(&mut self, records: u64) -> Result<(), StoreError> {
         match &mut self.source {
             Source::Local(reader) => {

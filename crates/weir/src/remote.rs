@@ -411,7 +411,7 @@ impl Remote {
         Ok(self.link.marks())
     }
 
-    /// Waits for packets behind those that were seen.
+    /// Waits for packets after those that were seen.
     pub(crate) fn wait_news(&self, seen: u64, listening: bool, until: Option<Instant>) {
         if listening {
             self.link.wait_news(seen, until);

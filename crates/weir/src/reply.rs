@@ -87,7 +87,7 @@ pub fn interruptible<T>(
     look: Arc<dyn Fn() -> bool>,
     calls: impl FnOnce() -> T,
 ) -> T {
-    /// What was there before comes back, even behind a panic.
+    /// What was there before comes back, even after a panic.
     struct Before(Option<(Look, Instant)>);
     impl Drop for Before {
         fn drop(&mut self) {

@@ -20,9 +20,9 @@ mod awaited;
 pub enum ReadFrom {
     /// At the first record that is still there.
     Start,
-    /// Behind the newest record.
+    /// After the newest record.
     End,
-    /// At the first record behind this one.
+    /// At the first record after this one.
     After(ConsequenceOffset),
     /// This many offsets before the end; fewer records where a compaction left
     /// holes.

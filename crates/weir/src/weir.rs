@@ -18,7 +18,7 @@ use crate::reply::{Reply, block_on};
 use crate::session::Session;
 use crate::topic::Topic;
 
-/// An event store: in a directory that this process has open, or behind a
+/// An event store: in a directory that this process has open, or after a
 /// server. Clones share it; the last one closes it.
 #[derive(Clone, Debug)]
 pub struct Weir {

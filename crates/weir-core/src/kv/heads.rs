@@ -36,7 +36,7 @@ impl Default for Heads {
     }
 }
 
-/// The four bytes of a key behind the first `skip`, zeros where it has none.
+/// The four bytes of a key after the first `skip`, zeros where it has none.
 fn head(key: &[u8], skip: usize) -> u32 {
     let rest = key.get(skip..).unwrap_or(&[]);
     if let Some(head) = rest.first_chunk() {
@@ -76,7 +76,7 @@ impl Heads {
     }
 
     /// Where a key may be: each one before the range is smaller than it, each one
-    /// behind it greater.
+    /// after it greater.
     #[inline]
     pub(super) fn range(&self, key: &[u8]) -> Range<usize> {
         let (prefix, len) = (self.prefix(), usize::from(self.len));

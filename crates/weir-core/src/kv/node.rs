@@ -1,6 +1,6 @@
 //! A node of the tree of a state: entries, or children and the keys between them.
 //!
-//! Keys are in ascending order and the heads are those of the keys, behind each
+//! Keys are in ascending order and the heads are those of the keys, after each
 //! change; a node has at most [`WIDE`]. What must never happen here: heads that
 //! are not made anew when a key comes that does not begin like the others.
 
@@ -16,7 +16,7 @@ pub(super) const NARROW: usize = WIDE / 4;
 /// bytes are changed in place.
 const SPARE_BYTES: usize = 64;
 
-/// A key and its value, one behind the other.
+/// A key and its value, one after the other.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     bytes: Vec<u8>,
@@ -123,7 +123,7 @@ impl Body {
         if len <= WIDE {
             return None;
         }
-        // Keys that come in order leave full nodes behind.
+        // Keys that come in order leave full nodes after.
         let cut = if is_last { len - 1 } else { len / 2 };
         let (bound, upper) = match self {
             Self::Leaf(entries) => {

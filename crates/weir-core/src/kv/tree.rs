@@ -272,7 +272,7 @@ mod tests {
             // It grows, shrinks to next to nothing, and grows again.
             let removes = n / 15_000 % 2 == 1;
             if (seed >> 20) & 7 < if removes { 7 } else { 1 } {
-                // One that is there, if there is one behind.
+                // One that is there, if there is one after.
                 let mut behind = model.range::<[u8], _>((Bound::Included(key), Bound::Unbounded));
                 let key = behind.next().map_or(key.to_vec(), |e| e.0.clone());
                 assert_eq!(remove(&mut tree, &key), model.remove(&key));
@@ -313,7 +313,7 @@ mod tests {
             put(&mut tree, &n.to_be_bytes(), b"");
         }
         assert!(leaves(&tree.root) <= 10_000 / WIDE + 1);
-        // The other way round they are at least half full, behind a full one too.
+        // The other way round they are at least half full, after a full one too.
         let mut other = tree.clone();
         let last = &(3 * WIDE - 1).to_be_bytes()[size_of::<usize>() - 4..];
         for n in (0..10_000_u32).rev() {

@@ -260,7 +260,7 @@ impl Group {
         self.cursor
     }
 
-    /// Everything behind here is new.
+    /// Everything after here is new.
     #[must_use]
     pub fn frontier(&self) -> u64 {
         self.frontier

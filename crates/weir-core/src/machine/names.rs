@@ -17,7 +17,7 @@ impl Machine {
     }
 
     /// Every name that ever was created and begins so, in byte order, from the
-    /// first one behind `behind` on. Costs what is taken of it.
+    /// first one after `behind` on. Costs what is taken of it.
     pub fn topics_by_name<'a>(
         &'a self,
         behind: &str,

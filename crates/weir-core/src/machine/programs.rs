@@ -311,7 +311,7 @@ pub(super) fn settle<S: ConsequenceSink + ?Sized>(
         None => Err(No::bare(ErrorCode::NoTopic)),
     });
     running.settle(judged.is_ok());
-    // Behind that, which may have a bill of its own.
+    // After that, which may have a bill of its own.
     stamp.fuel.set(running.desk.fuel());
     let verdict = judged.map(|()| {
         topic.digest = topic.digest.fold(running.desk.folded());

@@ -147,7 +147,7 @@ fn image(r: &mut Reader<'_>) -> Result<Image, Short> {
     let mut next = 0;
     for _ in 0..r.varint()? {
         let number = usize::try_from(r.varint()?).map_err(|_| Short)?;
-        // No page twice, none behind the end, and none of zeros.
+        // No page twice, none after the end, and none of zeros.
         if number < next || !memory.keep(number, r.take(IMAGE_PAGE_BYTES)?) {
             return Err(Short);
         }

@@ -160,7 +160,7 @@ mod tests {
             bytes
         }
 
-        /// The same behind a snapshot.
+        /// The same after a snapshot.
         fn reloaded(&self) -> Self {
             let bytes = self.saved();
             let mut from = &bytes[..];

@@ -1,5 +1,5 @@
 //! `vectors/record/batch-*.txt`: bytes in hexadecimal with an explanation
-//! behind `|`, a rule, what they mean, an empty line, and so on.
+//! after `|`, a rule, what they mean, an empty line, and so on.
 //! `WEIR_REWRITE=1` writes the meanings anew.
 
 use std::path::Path;

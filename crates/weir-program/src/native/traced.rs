@@ -177,7 +177,7 @@ fn arguments(name: &str, args: &Arguments, m: &[u8]) -> Vec<(&'static str, Argum
     }
 }
 
-/// What came back, read from the guest's memory behind the call.
+/// What came back, read from the guest's memory after the call.
 fn answer(name: &str, returns: Returns, result: i64, args: &Arguments, m: &[u8]) -> Answer {
     let [_, _, c, e, f] = *args;
     let full = usize::try_from(result);

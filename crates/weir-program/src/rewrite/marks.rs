@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Longest single write (a vector) less one: so far may a write reach behind
+/// Longest single write (a vector) less one: so far may a write reach after
 /// the piece that it marks.
 const REACH_BYTES: usize = 15;
 /// Bytes of the smallest piece, as a power of two.

@@ -74,7 +74,7 @@ impl Spare {
     }
 
     /// Marks the piece that holds the first byte of a write; the few bytes
-    /// behind it are always restored with it.
+    /// after it are always restored with it.
     pub(super) fn one(&self, function: &mut Function, mask: Mask, kind: ValType, offset: u64) {
         use Instruction as I;
         let value = self.value(kind);

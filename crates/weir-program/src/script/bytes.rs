@@ -23,7 +23,7 @@ pub fn parse_at(word: &str) -> Result<Vec<u8>, usize> {
     Ok(out)
 }
 
-/// Takes one piece from the front; what is behind it.
+/// Takes one piece from the front; what is after it.
 fn piece<'a>(rest: &'a str, out: &mut Vec<u8>) -> Option<&'a str> {
     if let Some(brace) = rest.strip_prefix('{') {
         let (inside, behind) = brace.split_once('}')?;

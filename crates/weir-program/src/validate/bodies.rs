@@ -156,7 +156,7 @@ impl Look {
             })
     }
 
-    /// Whether a function may have so many, behind those before it.
+    /// Whether a function may have so many, after those before it.
     fn branches_fit(&self, here: u64, at: usize) -> Result<(), Fault> {
         if here > BRANCHES_MAX {
             return rule(format!(

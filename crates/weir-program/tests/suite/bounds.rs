@@ -266,7 +266,7 @@ fn what_an_intention_replaces_to_the_byte() {
 }
 
 /// A module that burns fuel when it begins: 100 and an eighth of the bytes for
-/// a line of the log, 1 for a constant. Whatever comes behind a host call is not
+/// a line of the log, 1 for a constant. Whatever comes after a host call is not
 /// looked at before the next one, so one is the last.
 fn burner(lines: u64, bytes: u64, constants: u64) -> Vec<u8> {
     let line = |len: u64| format!("(call $log (i32.const 3) (i32.const 0) (i32.const {len}))");

@@ -1,4 +1,4 @@
-//! What programs may do, on both engines, plainly, with a restart behind each
+//! What programs may do, on both engines, plainly, with a restart after each
 //! command, with each write sent twice, and with both: the outcomes, the
 //! digests and the bytes of the state must be equal.
 #![allow(

@@ -305,7 +305,7 @@ fn works() -> Vec<Work> {
     ]
 }
 
-/// Pages of 64 KiB, parts, body and mode of programs behind whose calls an
+/// Pages of 64 KiB, parts, body and mode of programs after whose calls an
 /// instance is made anew, or much of its memory is put back.
 fn ends() -> Vec<(&'static str, u32, String, String, StateMode)> {
     let kv = StateMode::Kv;
@@ -460,7 +460,7 @@ fn the_meter_counts_what_it_always_counted() {
 }
 
 /// A call may be good and its intention refused all the same; what cannot be
-/// put back then is billed like behind a reject.
+/// put back then is billed like after a reject.
 #[test]
 fn a_quota_that_refuses_a_good_call_bills_its_instance() {
     let grow = "(drop (memory.grow (i32.const 1))) (call $emit_input)";

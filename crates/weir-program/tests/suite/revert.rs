@@ -112,7 +112,7 @@ fn nothing_is_left_of_a_call_that_failed_in_any_way() {
             }
             expected.push(text);
         };
-        // First of all before anything was kept, then behind each other.
+        // First of all before anything was kept, then after each other.
         for ending in 1..9 {
             line(ending, &mut kept);
         }
@@ -144,7 +144,7 @@ fn a_transaction_is_kept_whole_or_not_at_all() {
             let said = format!("{} INVALID TXN_ABORTED step 2: {reason}", number + 3);
             assert_eq!(*line, said);
         }
-        // The steps see each other, and the write behind them sees both.
+        // The steps see each other, and the write after them sees both.
         let shown = |n: u8| match mode {
             "kv" => show(&[n, 0, 0, 1, 0]),
             _ => show(&[0, n, n, 2, 5 * n]),

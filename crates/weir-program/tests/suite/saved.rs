@@ -169,7 +169,7 @@ fn a_memory_that_does_not_fit_its_module_is_refused() {
         let loaded = load(&bytes);
         assert_eq!(loaded.is_ok(), fine, "{memory:?}: {:?}", loaded.err());
     }
-    // The global and its number are behind the page.
+    // The global and its number are after the page.
     let mut bytes = saved.clone();
     let globals = at + 5 + 4096;
     assert_eq!(bytes[globals..globals + 9], [1, 3, 0, 0, 0, 0, 0, 0, 0]);
@@ -259,7 +259,7 @@ fn what_a_reject_says_is_in_the_digest() {
     let mut digests = Vec::new();
     for wat in [with(1, "a"), with(2, "a"), with(1, "b")] {
         // The digest folds the intention as well, so the code must be equal:
-        // only what is folded behind the CREATE is compared.
+        // only what is folded after the CREATE is compared.
         let (_, before) =
             crate::world::play_on(&crate::world::hosts(), "create t program=p", &[("p", &wat)]);
         let (_, after) = crate::world::play_on(

@@ -116,7 +116,7 @@ impl Parser {
         }
     }
 
-    /// A line of the routing header, or what comes behind it. `None` leads to the next state.
+    /// A line of the routing header, or what comes after it. `None` leads to the next state.
     fn routing_line<'a>(&mut self, rest: &'a [u8]) -> Result<Option<ParseStep<'a>>, Fail> {
         let Some(&first) = rest.first() else {
             return Ok(Some(ParseStep::NeedMore(None)));
@@ -145,13 +145,13 @@ impl Parser {
         }
     }
 
-    /// A line of the content, or what comes behind the last one. `None` leads to the next state.
+    /// A line of the content, or what comes after the last one. `None` leads to the next state.
     fn content_line<'a>(&mut self, rest: &'a [u8]) -> Result<Option<ParseStep<'a>>, Fail> {
         if self.sized && self.left == 0 {
             self.state = State::End;
             return Ok(None);
         }
-        // No line is one byte long, so the byte behind which one is left was wrong already.
+        // No line is one byte long, so the byte after which one is left was wrong already.
         if self.sized && self.left == 1 && self.mode == Mode::Full {
             return Ok(Some(self.fail_behind(ErrorCode::Length)));
         }
@@ -174,7 +174,7 @@ impl Parser {
         }
     }
 
-    /// The LF behind a sized value.
+    /// The LF after a sized value.
     fn value_line_feed<'a>(&mut self, rest: &'a [u8]) -> Result<Option<ParseStep<'a>>, Fail> {
         match rest.first() {
             None => Ok(Some(ParseStep::NeedMore(Some(1)))),
@@ -232,7 +232,7 @@ impl Parser {
     }
 
     /// Index of the first byte of the line that cannot stand there because at least `behind`
-    /// more have to follow it. Only an announced length makes that a matter of the bytes behind.
+    /// more have to follow it. Only an announced length makes that a matter of the bytes after.
     fn room(&self, behind: usize) -> usize {
         let behind = match self.mode {
             _ if !self.sized => 0,

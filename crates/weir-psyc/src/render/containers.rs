@@ -325,7 +325,7 @@ impl Renderer {
         self.part(&ListPart(ty, items), out)
     }
 
-    /// Renders a list behind what `out` holds.
+    /// Renders a list after what `out` holds.
     pub fn append_list(
         self,
         ty: Option<&[u8]>,
@@ -335,7 +335,7 @@ impl Renderer {
         self.append_part(&ListPart(ty, items), out)
     }
 
-    /// Renders one list element, with the `|` in front, behind what `out` holds: a list can be
+    /// Renders one list element, with the `|` in front, after what `out` holds: a list can be
     /// built piece by piece.
     pub fn append_element(self, item: &Item<'_>, out: &mut Vec<u8>) -> Result<(), RenderError> {
         self.append_part(&ListPart(None, core::slice::from_ref(item)), out)
@@ -356,7 +356,7 @@ impl Renderer {
         self.part(&DictPart(ty, entries), out)
     }
 
-    /// Renders a dict behind what `out` holds.
+    /// Renders a dict after what `out` holds.
     pub fn append_dict(
         self,
         ty: Option<&[u8]>,
@@ -366,7 +366,7 @@ impl Renderer {
         self.append_part(&DictPart(ty, entries), out)
     }
 
-    /// Renders one key with its braces behind what `out` holds.
+    /// Renders one key with its braces after what `out` holds.
     pub fn append_key(
         self,
         key: &[u8],
@@ -409,7 +409,7 @@ impl Renderer {
         )
     }
 
-    /// Renders an update expression behind what `out` holds.
+    /// Renders an update expression after what `out` holds.
     pub fn append_update(
         self,
         index: &[Step<'_>],
@@ -438,7 +438,7 @@ impl Renderer {
         Renderer::shortest().part(&ListPart(None, &id.items()), out)
     }
 
-    /// Renders a packet id behind what `out` holds.
+    /// Renders a packet id after what `out` holds.
     pub fn append_packet_id(id: &PacketId<'_>, out: &mut Vec<u8>) -> Result<(), RenderError> {
         Renderer::shortest().append_part(&ListPart(None, &id.items()), out)
     }

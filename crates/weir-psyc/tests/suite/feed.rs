@@ -20,7 +20,7 @@ pub struct Outcome {
     pub events: Vec<Joined>,
     /// Number and place of the error.
     pub error: Option<(i8, u64)>,
-    /// Whether the input ended behind a packet.
+    /// Whether the input ended after a packet.
     pub clean: bool,
 }
 

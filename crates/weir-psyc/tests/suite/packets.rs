@@ -169,7 +169,7 @@ fn views_show_what_the_parser_reports() {
     }
     let (empty, _) = PacketView::parse(b"|\n").expect("packet").expect("whole");
     assert_eq!((empty.content(), empty.routing().count()), (None, 0));
-    // Sized values at the end of a header, with and without a method behind.
+    // Sized values at the end of a header, with and without a method after.
     for bytes in [
         &b"12\n:_foo 3\tbar\n|\n"[..],
         b"\n:_foo 3\tbar\n|\n",

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// One case: what stands behind `==`, the settings, and the lines expected.
+/// One case: what comes after `==`, the settings, and the lines expected.
 #[derive(Debug)]
 pub struct Case {
     pub title: String,

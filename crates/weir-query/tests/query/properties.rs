@@ -414,7 +414,7 @@ proptest! {
         let plan = compile(&text);
         let found = Host::new(&plan, &supplies).run(case.bounds(), |_| ()).unwrap();
         prop_assert_eq!(texts(&found), texts(&expected));
-        // And stopped behind each page of results.
+        // And stopped after each page of results.
         let mut host = Host::new(&plan, &supplies);
         let mut found = Vec::new();
         while let Some(items) = host.turn(case.bounds(), &mut |_| ()).unwrap() {

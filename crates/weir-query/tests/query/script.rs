@@ -6,7 +6,7 @@
 //! open                   the query
 //! source NAME OPTION...  sorted, unstable, partial, shape=, level=, ordinal=,
 //!                        tie=, first=, bound=, meta.NAME=
-//! page NAME NEXT BYTES   a page of a source, and what names the one behind it
+//! page NAME NEXT BYTES   a page of a source, and what names the one after it
 //! last NAME BYTES        its last page
 //! finish NAME            it had its last page
 //! split NAME PART...     parts with the options of the source

@@ -15,7 +15,7 @@ type Item = (u8, u32);
 struct Range {
     name: String,
     pages: Vec<Vec<Item>>,
-    /// Its parts hold what came behind its pages: those cannot be asked for.
+    /// Its parts hold what came after its pages: those cannot be asked for.
     split: bool,
     parts: Vec<usize>,
     id: Option<SourceId>,

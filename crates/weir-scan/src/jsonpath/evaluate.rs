@@ -47,7 +47,7 @@ pub(super) struct Evaluation<'a> {
     no_paths: PathSet,
     /// Steps until it is asked again.
     left: Cell<u64>,
-    /// Steps behind those.
+    /// Steps after those.
     later: Cell<u64>,
     /// More would have been needed, or the answer is not wanted any more.
     over: Cell<bool>,

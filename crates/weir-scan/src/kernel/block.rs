@@ -58,7 +58,7 @@ fn below(bit: u32) -> u64 {
     (1_u64 << bit) - 1
 }
 
-/// Bytes behind the last whole block, filled up with spaces.
+/// Bytes after the last whole block, filled up with spaces.
 #[inline(always)]
 fn filled(rest: &[u8]) -> [u8; BLOCK] {
     let mut block = [b' '; BLOCK];
@@ -156,7 +156,7 @@ struct Run<B> {
 
 /// What a block says of a run.
 enum Verdict {
-    /// It goes on behind the block.
+    /// It continues after the block.
     On,
     /// It ends with the bracket at this place of the block.
     End(u32),

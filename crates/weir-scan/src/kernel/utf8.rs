@@ -174,7 +174,7 @@ pub(super) unsafe fn check<L: Lanes>(bytes: &[u8]) -> bool {
             left = CHECKED_EVERY;
         }
     }
-    // The rest with zeros behind it, which also ends what is unfinished.
+    // The rest with zeros after it, which also ends what is unfinished.
     let mut last = [0; 64];
     for (to, from) in last.iter_mut().zip(chunks.remainder()) {
         *to = *from;

@@ -76,7 +76,7 @@ impl Fields<'_> {
     }
 }
 
-/// Writes fields one behind the other into a buffer of zeros.
+/// Writes fields one after the other into a buffer of zeros.
 struct Filler<'a> {
     buffer: &'a mut [u8],
     at: usize,
@@ -330,7 +330,7 @@ impl BatchHeader {
         extent_bytes(self.payload_bytes)
     }
 
-    /// Offset behind the batch. Saturates; a decoded header has room.
+    /// Offset after the batch. Saturates; a decoded header has room.
     pub(crate) fn end(&self) -> u64 {
         self.position
             .saturating_add(self.extent_bytes().unwrap_or(u64::MAX))

@@ -25,7 +25,7 @@ pub struct LogOptions {
     /// bytes are the same either way.
     pub zero_ahead_bytes: u64,
     /// Wait for the sync of a full segment before going on in the next one. Off
-    /// for levels that do not wait for syncs: it then runs behind, on a thread
+    /// for levels that do not wait for syncs: it then runs after, on a thread
     /// of its own, by at most one segment.
     pub sync_on_roll: bool,
     /// The time, Unix seconds; ages what was cut off.

@@ -76,7 +76,7 @@ impl<'a> Window<'a> {
         Ok(())
     }
 
-    /// Offset behind the last sector in `from..` that is not zero; `None` when
+    /// Offset after the last sector in `from..` that is not zero; `None` when
     /// all are. `from` is on a sector boundary.
     pub(crate) fn nonzero_end(&mut self, from: u64) -> Result<Option<u64>, StoreError> {
         let mut end = None;
@@ -265,7 +265,7 @@ pub(crate) fn later_error(path: &str, position: u64, found: Undecodable) -> Stor
     }
 }
 
-/// What valid headers behind a bad place say.
+/// What valid headers after a bad place say.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Evidence {
     /// Highest `durable before`.

@@ -12,7 +12,7 @@ pub(crate) fn crc(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// CRC-32C of all parts, one behind the other.
+/// CRC-32C of all parts, one after the other.
 pub(crate) fn crc_parts(parts: &[&[u8]]) -> u32 {
     match parts {
         [] => 0,
@@ -89,7 +89,7 @@ fn bits_up_to_two(bytes: &[u8]) -> u32 {
     bits.min(2)
 }
 
-/// Counts over the sectors that the parts make, laid down one behind the other
+/// Counts over the sectors that the parts make, laid down one after the other
 /// from a sector boundary; a last sector that is not full counts as if padded
 /// with zeros. O(sectors) unless many bytes are zero.
 pub(crate) fn count_sectors<'a>(parts: impl Iterator<Item = &'a [u8]>) -> SectorCount {

@@ -1,7 +1,7 @@
 //! Checking every byte of a log without changing one.
 //!
 //! An open stops at the first damage; this goes on and lists what it finds,
-//! spots included that an open has no reason to look at: zeros behind a roll
+//! spots included that an open has no reason to look at: zeros after a roll
 //! mark, the second copy of the start file, cut files. What must never happen
 //! here: a write.
 
@@ -280,7 +280,7 @@ fn check_start(disk: &dyn Disk, report: &mut VerifyReport) -> Result<(), StoreEr
     Ok(())
 }
 
-/// Reads a segment to its end, going on behind every bad place.
+/// Reads a segment to its end, continuing after every bad place.
 fn check_segment(
     disk: &dyn Disk,
     segment: &SegmentFile,
@@ -291,7 +291,7 @@ fn check_segment(
     report.segments += 1;
     report.bytes += segment.len;
     let first = segment.header.first_sequence;
-    // Behind a torn place everything was reported by one note.
+    // After a torn place everything was reported by one note.
     let stop = match torn {
         Some((sequence, _)) if sequence < first => return Ok(()),
         Some((sequence, position)) if sequence == first => position,
@@ -324,7 +324,7 @@ fn check_segment(
         report.add(Severity::Damage, &segment.path, position, what);
         position = next_header(&mut window, segment, position + next)?;
     }
-    // What stands behind the roll mark, or behind what a repair took over.
+    // What comes after the roll mark, or after what a repair took over.
     if stop == u64::MAX
         && let Some(end) = window.nonzero_end(position)?
     {

@@ -20,7 +20,7 @@ const CHECKPOINT_EVERY_BYTES: u64 = 64 << 10;
 pub(crate) struct SegmentView {
     pub(crate) path: String,
     pub(crate) header: SegmentHeader,
-    /// Offset behind the last written batch that counts.
+    /// Offset after the last written batch that counts.
     end: AtomicU64,
 }
 
@@ -191,7 +191,7 @@ impl View {
         self.segments.get(at)
     }
 
-    /// The segment behind the one that begins with `first_sequence`.
+    /// The segment after the one that begins with `first_sequence`.
     pub(crate) fn segment_behind(&self, first_sequence: u64) -> Option<&Arc<SegmentView>> {
         let at = self
             .segments
@@ -201,7 +201,7 @@ impl View {
 }
 
 /// [`View::counts`] on a copy of the truncations. They ascend in both numbers,
-/// so the first one behind `sequence` keeps the least.
+/// so the first one after `sequence` keeps the least.
 pub(crate) fn still_counts(truncations: &[Truncation], index: u64, sequence: u64) -> bool {
     let behind = truncations.partition_point(|at| at.sequence <= sequence);
     truncations.get(behind).is_none_or(|at| index <= at.keep)

@@ -45,12 +45,12 @@ struct Input {
     files: Arc<TopicFiles>,
     blocks: Vec<BlockRef>,
     first_segment: u32,
-    /// Behind the last reserved number.
+    /// After the last reserved number.
     end_segment: u32,
     options: TopicOptions,
     incarnation: u64,
     now_ms: u64,
-    /// Everything behind this is held for a group.
+    /// Everything after this is held for a group.
     held: u64,
 }
 
@@ -259,7 +259,7 @@ impl Keep<'_> {
         }
     }
 
-    /// Offset of the key's value at this moment. It may lie behind the input;
+    /// Offset of the key's value at this moment. It may lie after the input;
     /// then everything in the input is older.
     fn current(&self, key: &[u8]) -> Option<ConsequenceOffset> {
         let machine = self.engine.machine.read_ok();

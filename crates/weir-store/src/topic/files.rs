@@ -94,7 +94,7 @@ pub(crate) enum Home {
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) blocks: Vec<BlockRef>,
-    /// Records behind the last closed block.
+    /// Records after the last closed block.
     pub(crate) open: Vec<u8>,
     pub(crate) open_base: Base,
     pub(crate) open_records: u32,
@@ -246,7 +246,7 @@ impl TopicFiles {
         self.signal.close();
     }
 
-    /// Waits until there is a record behind `after`, until `deadline`, or
+    /// Waits until there is a record after `after`, until `deadline`, or
     /// until the store is closed. Returns whether there is one.
     pub(crate) fn wait_past(&self, after: u64, deadline: Option<Instant>) -> bool {
         self.signal
@@ -382,7 +382,7 @@ impl TopicFiles {
         }
     }
 
-    /// Reads the block headers of a segment up to `bytes`. What is behind them
+    /// Reads the block headers of a segment up to `bytes`. What comes after them
     /// belongs to a later time and does not count.
     pub(crate) fn attach(&self, number: u32, bytes: u64) -> Result<Vec<BlockRef>, StoreError> {
         let path = path(self.id, number);

@@ -131,13 +131,13 @@ impl TopicReader {
         Some(files)
     }
 
-    /// Offset from which the next page starts, or the first one behind it.
+    /// Offset from which the next page starts, or the first one after it.
     #[must_use]
     pub fn position(&self) -> ConsequenceOffset {
         ConsequenceOffset(self.next)
     }
 
-    /// Continues at the first record behind `after`.
+    /// Continues at the first record after `after`.
     pub fn seek(&mut self, after: ConsequenceOffset) {
         self.next = after.0.saturating_add(1);
     }
@@ -197,7 +197,7 @@ impl TopicReader {
         }
     }
 
-    /// A block that was read, as a page; the reader goes behind it.
+    /// A block that was read, as a page; the reader goes after it.
     fn page(&mut self, files: &TopicFiles, block: LoadedBlock) -> Page {
         let page = Page {
             from: self.next,

@@ -126,8 +126,8 @@ impl TopicWriter {
         }
     }
 
-    /// Goes on behind the listed segments, whose blocks become readable, and
-    /// behind `last`, the offset of the topic's newest record. A compaction may
+    /// Goes on after the listed segments, whose blocks become readable, and
+    /// after `last`, the offset of the topic's newest record. A compaction may
     /// have removed that record.
     pub(crate) fn attach(&mut self, listed: &SegmentList, last: u64) -> Result<(), StoreError> {
         let mut blocks: Vec<BlockRef> = Vec::new();

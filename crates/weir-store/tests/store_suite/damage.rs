@@ -17,7 +17,7 @@ use crate::world::{
 type State = std::collections::BTreeMap<String, crate::world::TopicState>;
 
 /// A closed store with several topics, sessions, two snapshots and a log
-/// behind the newest one.
+/// after the newest one.
 struct Sample {
     disk: SimDisk,
     state: State,

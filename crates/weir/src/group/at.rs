@@ -80,7 +80,7 @@ impl Backend {
         }
     }
 
-    /// Reads behind `after`, or from the first record that is left.
+    /// Reads after `after`, or from the first record that is left.
     pub(super) fn read_left(
         &self,
         topic: &str,
@@ -109,7 +109,7 @@ impl Backend {
                 let offset = offset.0;
                 let step = GroupStep::Move { generation, offset };
                 let intention = Intention::new(topic, Operation::Cursor { group, step });
-                // What is sent behind it is done behind it.
+                // What is sent after it is done after it.
                 self.propose(&[intention]).map(drop)
             }
         }

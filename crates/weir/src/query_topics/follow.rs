@@ -2,8 +2,8 @@
 //! topics there are.
 //!
 //! Invariant: a promise to the engine is made only when every record up to it
-//! was looked for behind the moment at which the store said that it is settled.
-//! What must never happen here: a record that comes behind a later one.
+//! was looked for after the moment at which the store said that it is settled.
+//! What must never happen here: a record that comes after a later one.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -56,7 +56,7 @@ impl Follow {
     }
 
     /// Names of topics that may be new. Those of patterns that were made up to
-    /// a mark are found by a call behind it.
+    /// a mark are found by a call after it.
     pub(super) fn new_topics(&mut self, backend: &Backend) -> Result<Vec<String>, WeirError> {
         if self.patterns.is_empty() {
             return Ok(Vec::new());

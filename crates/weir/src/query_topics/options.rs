@@ -20,11 +20,11 @@ pub enum TopicView {
 /// Where a query over topics ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TopicEnd {
-    /// Behind what was decided when it was opened: one consistent cut over all
+    /// After what was decided when it was opened: one consistent cut over all
     /// topics.
     #[default]
     Now,
-    /// Behind this intention; of records, not of the latest values.
+    /// After this intention; of records, not of the latest values.
     AsOf(IntentionOffset),
     /// Never: new records come as they are decided, and those of topics that
     /// are made meanwhile, in one order.

@@ -81,7 +81,7 @@ pub(super) enum Fetched {
 pub(super) struct Came {
     pub(super) bytes: Bytes,
     pub(super) frames: Frames,
-    /// What names those behind them; without that they were the last.
+    /// What names those after them; without that they were the last.
     pub(super) next: Option<Bytes>,
     /// Of the latest values the offset of each.
     pub(super) records: Vec<u64>,
@@ -142,7 +142,7 @@ impl Reading {
         }
     }
 
-    /// What comes behind what this names.
+    /// What comes after what this names.
     pub(super) fn give(
         &mut self,
         behind: Option<&[u8]>,

@@ -65,7 +65,7 @@ impl FromStr for Address {
         if host.is_empty() || host.contains(['/', '@', ' ', '?', '#']) {
             return Err(wrong());
         }
-        // Behind the bracket of an IPv6 address, or the only colon.
+        // After the bracket of an IPv6 address, or the only colon.
         let port = host.rsplit_once(':').filter(|(name, port)| {
             !port.ends_with(']') && (name.ends_with(']') || !name.contains(':'))
         });

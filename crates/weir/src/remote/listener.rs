@@ -131,7 +131,7 @@ impl Listener {
     }
 
     /// Reads what each key has when it is read, from a key on (empty: the first
-    /// one), a page each, in place of records; nothing behind them.
+    /// one), a page each, in place of records; nothing after them.
     pub(crate) fn latest(mut self, pushdown: PushdownRequest, from: &[u8]) -> Self {
         self.key = Some(from.into());
         self.pushdown = pushdown;
@@ -250,7 +250,7 @@ impl Listener {
         }
     }
 
-    /// Waits until it is time to ask again; false when that is behind `until`.
+    /// Waits until it is time to ask again; false when that is after `until`.
     async fn rest(&mut self, until: Option<Instant>) -> Result<bool, StoreError> {
         let Some(resting) = self.resting else {
             return Ok(true);
@@ -406,7 +406,7 @@ impl Listener {
         }
     }
 
-    /// The next page of what was asked. Asks again behind what was read when
+    /// The next page of what was asked. Asks again after what was read when
     /// the connection broke.
     async fn fetch(&mut self, until: Option<Instant>) -> Result<Fetched, StoreError> {
         loop {
@@ -433,7 +433,7 @@ impl Listener {
                     self.resting = None;
                     let read = Page::read_from(&bytes.slice_ref(page), 0)?;
                     self.credit(page.len() as u64, 1);
-                    // An older server sends new records behind them.
+                    // An older server sends new records after them.
                     if !replay {
                         self.stop();
                         return Ok(Fetched::End);

@@ -105,7 +105,7 @@ impl Replay {
         }
     }
 
-    /// The value of the next key; `None` behind the last one.
+    /// The value of the next key; `None` after the last one.
     pub(crate) async fn next(&mut self) -> Result<Option<Page>, StoreError> {
         loop {
             let until = self.until();
@@ -114,7 +114,7 @@ impl Replay {
                 Received::Packet(bytes) => Bytes::from(bytes),
                 Received::Nothing => return Err(self.remote.link.late()),
                 Received::Lost => {
-                    // What happened in between is still behind the first
+                    // What happened in between is still after the first
                     // position.
                     self.start().await?;
                     continue;

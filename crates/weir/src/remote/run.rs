@@ -359,7 +359,7 @@ fn take(inner: &Inner, packet: &Packet<'_>, bytes: &[u8]) -> Option<Broken> {
             let code = code_of(refusal);
             state.refused(refusal, code, &said(refusal), inner.options.patience);
             if code == ErrorCode::Redirect {
-                // What was sent behind it is refused as well.
+                // What was sent after it is refused as well.
                 state.moving.get_or_insert(refused_hello(refusal));
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! Invariants: bytes leave in the order in which they were encrypted (`out` is
 //! held from the one to the other); nobody waits for the socket while holding
-//! the session, so a reader is never behind a writer who waits for the reader
+//! the session, so a reader is never after a writer who waits for the reader
 //! of the other side. What must never happen here: bytes in clear, or a peer
 //! that was not verified.
 

@@ -11,7 +11,7 @@ use crate::log::format::{BatchHeader, FIRST_POSITION, Kind, SECTOR_BYTES};
 use crate::log::scan::{Evidence, Spot, Window, gather, lacks_a_sector, later_error, look};
 use crate::log::view::{SegmentView, View};
 
-/// Bytes behind the end of the log which do not count.
+/// Bytes after the end of the log which do not count.
 #[derive(Clone, Debug)]
 pub(crate) struct CutRange {
     /// Number of the segment among those that count.
@@ -31,7 +31,7 @@ pub(crate) struct Unproven {
 #[derive(Debug)]
 pub(crate) struct Analysis {
     pub(crate) view: View,
-    /// Offset behind the last counting batch of each segment.
+    /// Offset after the last counting batch of each segment.
     pub(crate) ends: Vec<u64>,
     pub(crate) sequence: u64,
     pub(crate) last_term: u64,
@@ -361,7 +361,7 @@ impl Analysis {
         Ok(false)
     }
 
-    /// Notes what stands behind the end of the log.
+    /// Notes what comes after the end of the log.
     fn cut(
         &mut self,
         disk: &dyn Disk,

@@ -220,7 +220,7 @@ fn take_before_reset(segments: &mut Vec<SegmentFile>) -> Vec<String> {
         .collect()
 }
 
-/// Takes out every segment behind one that was made later.
+/// Takes out every segment after one that was made later.
 fn take_overtaken(segments: &mut Vec<SegmentFile>) -> Vec<String> {
     let mut newest = 0;
     let mut overtaken = Vec::new();

@@ -118,7 +118,7 @@ impl Copies {
             .filter_map(|(_, header)| header.extent_bytes());
         let extent = extents.sum::<u64>() + if truncate.is_some() { SECTOR as u64 } else { 0 };
         let first_sequence = analysis.proven + 1;
-        // The segment that this one takes the name of, or else stands behind.
+        // The segment that this one takes the name of, or else comes after.
         let at = files
             .segments
             .partition_point(|segment| segment.header.first_sequence < first_sequence);

@@ -301,7 +301,7 @@ impl State {
     }
 
     /// A write was refused as a whole. It is kept, to be sent again, if nothing
-    /// was taken, not behind it either, and there is time.
+    /// was taken, not after it either, and there is time.
     pub(in crate::remote) fn refused(
         &mut self,
         refusal: &RefusalMessage<'_>,
@@ -336,7 +336,7 @@ impl State {
     }
 
     /// Whether the write with this number may wait until it is sent again. What
-    /// was refused before it is behind it waits with it.
+    /// was refused before it is after it waits with it.
     fn holds(&mut self, first: u64, refusal: &RefusalMessage<'_>, patience: Duration) -> bool {
         let leads = self.writes.held().is_none_or(|held| first < held.first);
         let now = Instant::now();
@@ -378,7 +378,7 @@ impl State {
             if of_nonce {
                 self.writes.rewind(freed.end);
             }
-            // Everything behind it is refused as well, sent or not.
+            // Everything after it is refused as well, sent or not.
             self.open.clear();
             self.open_bytes = 0;
             self.open_items = 0;
