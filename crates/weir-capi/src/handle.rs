@@ -340,7 +340,8 @@ pub(crate) fn zeros(bytes: usize) -> Result<Vec<u8>, Fail> {
         return Err(no_memory());
     }
     // SAFETY: of the global allocator, with this layout; all its bytes are initialised.
-    Ok(unsafe { Vec::from_raw_parts(memory, bytes, bytes) })
+    let bytes = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(memory, bytes)) };
+    Ok(bytes.into_vec())
 }
 
 fn no_memory() -> Fail {

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use weir::ErrorCode;
 
-/// From now on a write beyond the limit on the size of files (RLIMIT_FSIZE)
+/// From now on a write beyond the limit on the size of files (`RLIMIT_FSIZE`)
 /// fails like one to a full disk; without a handler it ends the process.
 pub(crate) fn survive_file_size_limit() -> io::Result<()> {
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)

@@ -295,9 +295,10 @@ fn bytes_that_change_while_they_are_lent_do_no_harm_but_to_results() {
 #[test]
 fn bytes_that_change_under_a_sort_end_in_no_panic() {
     const ITEMS: usize = 20_000;
-    let text: String = (0..ITEMS)
+    let lines: Vec<String> = (0..ITEMS)
         .map(|at| format!("{{\"n\":\"common prefix {:06}\"}}\n", at * 7_919 % ITEMS))
         .collect();
+    let text = lines.concat();
     let lent: Vec<AtomicU8> = text.bytes().map(AtomicU8::new).collect();
     let width = text.len() / ITEMS;
     let over = AtomicBool::new(false);

@@ -154,10 +154,10 @@ fn lengths_that_memory_cannot_serve_are_errors_everywhere() {
             let loan = &raw const loan;
             let lent = weir_query_enqueue_loan(query, source, page, null(), long, 1, loan, e);
             assert_eq!(lent, BAD_LENGTH);
-            let (mut count, mut left) = (9, 9);
-            let (count, left) = (&raw mut count, &raw mut left);
-            let none = weir_loans_collect(loans, null_mut(), 0, count, left, e);
-            assert_eq!((none, *count, *left), (OK, 0, 0));
+            let (mut count, mut more) = (9, 9);
+            let (count, more) = (&raw mut count, &raw mut more);
+            let none = weir_loans_collect(loans, null_mut(), 0, count, more, e);
+            assert_eq!((none, *count, *more), (OK, 0, 0));
             weir_loans_free(loans);
             let mut buffer = null_mut();
             assert_eq!(weir_buffer_new(8, &raw mut buffer, e), OK);
