@@ -29,7 +29,10 @@ mod writes;
 pub use host::limits;
 #[cfg(feature = "wasmi")]
 pub use interpreted::WasmiHost;
-pub use lines::{LINE_BYTES_MAX, LINES_MAX, LINES_PER_SECOND, Level, LogLine};
+pub use lines::{
+    LINE_BYTES_MAX, LINE_TOPICS_MAX, LINES_PER_SECOND, Level, LogLine, TOPIC_LINE_BYTES_MAX,
+    TOPIC_LINES_MAX,
+};
 pub use native::WasmtimeHost;
 pub use validate::{Report, inspect, usual, widest};
 pub use weir_core::program::Refusal;

@@ -1,10 +1,12 @@
-//! What programs say with `log`: lines for people, bounded and rate-limited.
+//! Lines that programs write with `log`, for people.
 //!
-//! A line is shown by the node that runs the call and by nobody else; it is no
-//! part of an outcome, and a program cannot learn whether it was kept. The
-//! rate is counted in the log's own time, so that no clock is needed here.
+//! The node that runs the call shows the line. A line is no part of an outcome,
+//! and a program cannot learn whether it was kept. Each topic has a budget of
+//! its own: lines for each second, and lines and bytes that are kept, so a topic
+//! that floods drops its own lines and no other topic's. The rate is counted in
+//! the log's own time, so no clock is needed here.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_core::IntentionOffset;
@@ -12,9 +14,13 @@ use weir_core::desk::Desk;
 
 /// Bytes of a line that are kept.
 pub const LINE_BYTES_MAX: usize = 1024;
-/// Lines that are kept, the newest.
-pub const LINES_MAX: usize = 1000;
-/// Lines that are taken for each second of the log's time.
+/// Lines of one topic that are kept, the newest.
+pub const TOPIC_LINES_MAX: usize = 200;
+/// Bytes of the texts of one topic's lines that are kept.
+pub const TOPIC_LINE_BYTES_MAX: usize = 32 << 10;
+/// Topics whose lines are kept: those that wrote one last.
+pub const LINE_TOPICS_MAX: usize = 512;
+/// Lines of one topic that are taken for each second of the log's time.
 pub const LINES_PER_SECOND: u32 = 100;
 
 /// How much a line matters.
@@ -88,45 +94,100 @@ impl LogLine {
     }
 }
 
-/// The newest lines of all programs of a host.
+/// The newest lines of the topics of a host.
 #[derive(Debug, Default)]
 pub(crate) struct Lines(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    lines: VecDeque<LogLine>,
+    topics: BTreeMap<Arc<str>, TopicLines>,
+    /// Number of the next line, over all topics.
+    next: u64,
     dropped: u64,
+}
+
+/// The newest lines of one topic, each with its number.
+#[derive(Debug, Default)]
+struct TopicLines {
+    lines: VecDeque<(u64, LogLine)>,
+    /// Bytes of their texts.
+    bytes: usize,
     /// Second of the log's time in which lines are counted.
     second: u64,
     taken: u32,
 }
 
-impl Lines {
-    /// Takes a line, or counts it when there are too many.
-    pub(crate) fn add(&self, desk: &Desk, level: i32, text: &[u8]) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let second = desk.time_ms() / 1000;
-        if second != kept.second {
-            (kept.second, kept.taken) = (second, 0);
+impl TopicLines {
+    /// Whether the topic may write one more line in this second.
+    fn admits(&mut self, second: u64) -> bool {
+        if second != self.second {
+            (self.second, self.taken) = (second, 0);
         }
-        if kept.taken >= LINES_PER_SECOND {
+        let admitted = self.taken < LINES_PER_SECOND;
+        self.taken += u32::from(admitted);
+        admitted
+    }
+
+    fn push(&mut self, number: u64, line: LogLine) {
+        self.bytes += line.text.len();
+        self.lines.push_back((number, line));
+        while self.lines.len() > TOPIC_LINES_MAX || self.bytes > TOPIC_LINE_BYTES_MAX {
+            let Some((_, oldest)) = self.lines.pop_front() else {
+                break;
+            };
+            self.bytes -= oldest.text.len();
+        }
+    }
+
+    /// Number of its newest line.
+    fn newest(&self) -> u64 {
+        self.lines.back().map_or(0, |(number, _)| *number)
+    }
+}
+
+impl Kept {
+    /// The lines of a topic; the topic that wrote longest ago makes room.
+    fn topic(&mut self, name: &Arc<str>) -> &mut TopicLines {
+        if self.topics.len() >= LINE_TOPICS_MAX && !self.topics.contains_key(name) {
+            let quietest = self.topics.iter().min_by_key(|(_, lines)| lines.newest());
+            if let Some(quietest) = quietest.map(|(name, _)| Arc::clone(name)) {
+                self.topics.remove(&quietest);
+            }
+        }
+        self.topics.entry(Arc::clone(name)).or_default()
+    }
+}
+
+impl Lines {
+    /// Takes a line, or counts it when its topic wrote too many.
+    pub(crate) fn add(&self, desk: &Desk, level: i32, text: &[u8]) {
+        self.take(desk.topic(), desk.time_ms(), || {
+            LogLine::new(desk, level, text)
+        });
+    }
+
+    fn take(&self, topic: &Arc<str>, time_ms: u64, line: impl FnOnce() -> LogLine) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !kept.topic(topic).admits(time_ms / 1000) {
             kept.dropped += 1;
             return;
         }
-        kept.taken += 1;
-        let line = LogLine::new(desk, level, text);
+        let line = line();
         tell(&line);
-        if kept.lines.len() >= LINES_MAX {
-            kept.lines.pop_front();
-        }
-        kept.lines.push_back(line);
+        kept.next += 1;
+        let number = kept.next;
+        kept.topic(topic).push(number, line);
     }
 
     /// The lines that are kept, oldest first, and how many were dropped for
-    /// their rate.
+    /// the rate of their topic.
     pub(crate) fn read(&self) -> (Vec<LogLine>, u64) {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        (kept.lines.iter().cloned().collect(), kept.dropped)
+        let lines = kept.topics.values().flat_map(|topic| topic.lines.iter());
+        let mut lines: Vec<_> = lines.cloned().collect();
+        lines.sort_unstable_by_key(|(number, _)| *number);
+        let lines = lines.into_iter().map(|(_, line)| line).collect();
+        (lines, kept.dropped)
     }
 }
 
@@ -150,5 +211,75 @@ fn tell(line: &LogLine) {
         Level::Info => event!(INFO),
         Level::Debug => event!(DEBUG),
         Level::Trace => event!(TRACE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(lines: &Lines, topic: &str, text: &str) {
+        let topic: Arc<str> = Arc::from(topic);
+        let line = LogLine {
+            topic: Arc::clone(&topic),
+            intention: IntentionOffset(1),
+            time_ms: 5000,
+            level: Level::Debug,
+            text: text.to_owned(),
+        };
+        lines.take(&topic, 5000, || line);
+    }
+
+    fn of<'a>(lines: &'a [LogLine], topic: &str) -> Vec<&'a LogLine> {
+        lines.iter().filter(|line| &*line.topic == topic).collect()
+    }
+
+    #[test]
+    fn a_topic_that_floods_drops_its_own_lines_only() {
+        let lines = Lines::default();
+        add(&lines, "quiet", "before");
+        for _ in 0..=LINES_PER_SECOND {
+            add(&lines, "loud", "flood");
+        }
+        add(&lines, "quiet", "after");
+        let (kept, dropped) = lines.read();
+        let texts: Vec<_> = of(&kept, "quiet").iter().map(|l| &*l.text).collect();
+        assert_eq!(texts, ["before", "after"]);
+        assert_eq!(of(&kept, "loud").len(), LINES_PER_SECOND as usize);
+        assert_eq!(dropped, 1);
+        let ends = [kept.first(), kept.last()].map(|line| line.map(|line| &*line.text));
+        assert_eq!(
+            ends,
+            [Some("before"), Some("after")],
+            "in the order of all topics"
+        );
+    }
+
+    #[test]
+    fn a_topic_keeps_so_many_bytes() {
+        let lines = Lines::default();
+        let most = TOPIC_LINE_BYTES_MAX / LINE_BYTES_MAX;
+        for _ in 0..most {
+            add(&lines, "t", &"x".repeat(LINE_BYTES_MAX));
+        }
+        assert_eq!(lines.read().0.len(), most);
+        add(&lines, "t", &"y".repeat(LINE_BYTES_MAX));
+        let (kept, dropped) = lines.read();
+        assert_eq!((kept.len(), dropped), (most, 0));
+        assert!(kept.last().is_some_and(|line| line.text.starts_with('y')));
+    }
+
+    #[test]
+    fn the_topic_that_wrote_longest_ago_makes_room() {
+        let lines = Lines::default();
+        for number in 0..LINE_TOPICS_MAX {
+            add(&lines, &format!("t{number}"), "x");
+        }
+        add(&lines, "t0", "again");
+        add(&lines, "one more", "x");
+        let (kept, _) = lines.read();
+        assert_eq!(of(&kept, "t0").len(), 2);
+        assert_eq!(of(&kept, "t1").len(), 0);
+        assert_eq!(of(&kept, "one more").len(), 1);
     }
 }
