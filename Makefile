@@ -1,7 +1,7 @@
 # The commands one types in a fresh clone. Everything else is in `cargo xtask`.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust abuse check wasm lab
+.PHONY: help demo test test-rust abuse check fuzz miri arm wasm lab
 
 XTASK = cargo run --quiet --locked --package xtask --
 
@@ -24,6 +24,15 @@ abuse: ## what hostile clients do to a server of 256 MiB and 1,024 descriptors (
 
 check: ## the gate without the tests: format, rules, licences, lints, docs
 	@$(XTASK) check
+
+fuzz: ## every fuzz target for an hour each; SECONDS=N for N seconds each
+	@$(XTASK) fuzz $(SECONDS)
+
+miri: ## the packages with unsafe code and the codec under Miri (an hour; a nightly toolchain)
+	@$(XTASK) miri
+
+arm: ## the kernels for 64-bit ARM under qemu
+	@$(XTASK) arm
 
 wasm: ## programs of topics from source, in each language, compared with those checked in
 	@$(XTASK) wasm

@@ -1,42 +1,5 @@
-//! Any text as a path, a query and an expression, any bytes as an item: reading never panics, an error
-//! lies within the text, what was read can be evaluated, and every value is a part of the item. Up to
-//! the first zero byte it is text, behind it the item.
+//! [`fuzz::scan_path`] for cargo-fuzz.
 #![no_main]
 #![forbid(unsafe_code)]
-#![allow(clippy::expect_used, reason = "a panic is how a target reports")]
 
-use libfuzzer_sys::fuzz_target;
-use weir_scan::{Filter, Path, Query, equal, fingerprint};
-
-fuzz_target!(|input: &[u8]| {
-    let cut = input
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(input.len());
-    let (text, item) = input.split_at(cut);
-    let Ok(text) = std::str::from_utf8(text) else {
-        return;
-    };
-    match Path::parse(text) {
-        Ok(path) => assert_eq!(Path::parse(&path.to_string()).as_ref(), Ok(&path)),
-        Err(error) => assert!(error.offset <= text.len()),
-    }
-    match Query::parse(text) {
-        Ok(query) => {
-            for value in query.all(item, &()).unwrap_or_default() {
-                let found = value.span.of(item);
-                assert!(!found.is_empty() && value.span.end() <= item.len());
-                if fingerprint(found, |bytes| bytes.len() as u128).is_ok() {
-                    assert!(equal(found, found));
-                }
-            }
-        }
-        Err(error) => assert!(error.offset <= text.len()),
-    }
-    match Filter::parse(text) {
-        Ok(filter) => {
-            let _ = filter.matches(item, &());
-        }
-        Err(error) => assert!(error.offset <= text.len()),
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz::scan_path::run(bytes));

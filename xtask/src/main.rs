@@ -17,6 +17,7 @@ mod generate;
 mod go;
 mod java;
 mod json_suites;
+mod longer;
 mod metadata;
 mod node;
 mod openapi_client;
@@ -64,6 +65,10 @@ cargo xtask COMMAND
                  (what they need is fetched into target/tools when missing)
   node           the Node package: packed with its native module, installed into a clean directory,
                  and its tests (what checks its types is fetched into target/tools when missing)
+  fuzz [SECONDS] every fuzz target for so many seconds (3,600), without coverage
+  miri           the packages with unsafe code and the codec under Miri (an hour; needs a nightly
+                 toolchain with miri: WEIR_NIGHTLY names another one than the pinned one)
+  arm            the kernels for 64-bit ARM under qemu (needs qemu-user, gcc-aarch64-linux-gnu)
   setup          toolchain parts the checks need, installed when missing
 ";
 
@@ -109,6 +114,10 @@ fn run(command: &str, rest: &[String]) -> anyhow::Result<bool> {
         ("doc", []) => check::doc(),
         ("licences", []) => deny::licences(),
         ("deny", []) => deny::full(),
+        ("fuzz", []) => longer::fuzz(None),
+        ("fuzz", [seconds]) => longer::fuzz(Some(seconds)),
+        ("miri", []) => longer::miri(),
+        ("arm", []) => longer::arm(),
         ("setup", []) => setup::setup(),
         ("help" | "-h" | "--help", _) => {
             print!("{HELP}");

@@ -67,6 +67,7 @@ const TABLE: &[Row] = &[
             "wasmparser",
             "wasm-encoder",
             "sha2",
+            "stacker",
             "blake3",
             "wat",
         ],
@@ -229,7 +230,7 @@ const TABLE: &[Row] = &[
             "weir-program",
             "weir-server",
         ],
-        foreign: &["libfuzzer-sys"],
+        foreign: &["libfuzzer-sys", "wat"],
     },
     Row {
         name: "xtask",

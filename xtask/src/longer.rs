@@ -1,0 +1,120 @@
+//! Checks that take too long, or need too much, for every run of the tests: fuzzing for hours,
+//! Miri, and the kernels of another processor under an emulator.
+//!
+//! Invariant: a tool that is missing is an error that says how to install it, never a pass.
+
+use crate::steps::{cargo, succeed};
+use anyhow::Context as _;
+use std::process::{Command, Stdio};
+
+/// Seconds for each fuzz target unless the caller says otherwise.
+const FUZZ_SECONDS_DEFAULT: u64 = 3600;
+
+/// The nightly toolchain that has the Miri this project is checked with; `WEIR_NIGHTLY` names
+/// another one.
+const NIGHTLY: &str = "nightly-2026-05-20";
+
+/// Packages that run under Miri, with the arguments of their tests: the whole codec, the scanner,
+/// and of the C interface what calls no system that Miri lacks.
+const MIRI: &[(&str, &[&str])] = &[
+    ("weir-psyc", &[]),
+    ("weir-scan", &[]),
+    ("weir-capi", &["--lib"]),
+];
+
+/// Packages with kernels of their own for 64-bit ARM, and the codec.
+const ARM: &[&str] = &["weir-scan", "weir-psyc"];
+const ARM_TARGET: &str = "aarch64-unknown-linux-gnu";
+
+/// Every fuzz target for so many seconds, without coverage.
+pub(crate) fn fuzz(seconds: Option<&str>) -> anyhow::Result<()> {
+    let seconds = match seconds {
+        Some(text) => text
+            .parse()
+            .with_context(|| format!("`{text}` is no number of seconds"))?,
+        None => FUZZ_SECONDS_DEFAULT,
+    };
+    let seed = std::env::var("WEIR_FUZZ_SEED").unwrap_or_else(|_| now_s().to_string());
+    println!("fuzz: {seconds} s for each target, WEIR_FUZZ_SEED={seed}");
+    succeed(
+        cargo(&["test", "--release", "--locked", "--package", "fuzz"])
+            .args(["--test", "short", "--", "--nocapture"])
+            .env("WEIR_FUZZ_SECONDS", seconds.to_string())
+            .env("WEIR_FUZZ_SEED", seed),
+    )
+}
+
+fn now_s() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(1, |now| now.as_secs())
+}
+
+/// The packages with unsafe code, and the codec, under Miri.
+pub(crate) fn miri() -> anyhow::Result<()> {
+    let nightly = std::env::var("WEIR_NIGHTLY").unwrap_or_else(|_| NIGHTLY.to_owned());
+    let rustup = |arguments: &[&str]| {
+        let mut command = Command::new("rustup");
+        command
+            .args(["run", &nightly, "cargo", "miri"])
+            .args(arguments)
+            .current_dir(crate::tree::root())
+            // The toolchain that runs this is another one.
+            .env_remove("CARGO")
+            .env_remove("RUSTC")
+            .env_remove("RUSTUP_TOOLCHAIN");
+        command
+    };
+    anyhow::ensure!(
+        present(&mut rustup(&["--version"])),
+        "Miri is missing: rustup toolchain install {nightly} --component miri,rust-src"
+    );
+    for (package, arguments) in MIRI {
+        println!("-- miri: {package}");
+        succeed(
+            rustup(&["test", "--package", package])
+                .args(*arguments)
+                // Tests read vectors. The clock and the environment are those of the system.
+                .env("MIRIFLAGS", "-Zmiri-disable-isolation")
+                .env("PROPTEST_CASES", "4"),
+        )?;
+    }
+    Ok(())
+}
+
+/// The tests of the kernels for 64-bit ARM, under qemu.
+pub(crate) fn arm() -> anyhow::Result<()> {
+    for (program, package) in [
+        ("qemu-aarch64", "qemu-user"),
+        ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
+    ] {
+        anyhow::ensure!(
+            present(Command::new(program).arg("--version")),
+            "{program} is missing: apt-get install {package} libc6-dev-arm64-cross, \
+             rustup target add {ARM_TARGET}"
+        );
+    }
+    let mut command = cargo(&["test", "--locked", "--target", ARM_TARGET]);
+    for package in ARM {
+        command.args(["--package", package]);
+    }
+    succeed(
+        command
+            .env(
+                "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER",
+                "aarch64-linux-gnu-gcc",
+            )
+            .env(
+                "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
+                "qemu-aarch64 -L /usr/aarch64-linux-gnu",
+            ),
+    )
+}
+
+fn present(command: &mut Command) -> bool {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
