@@ -75,6 +75,15 @@ pub const UNDO_ENTRY_BYTES: u64 = 40;
 pub const MEMORY_BYTES_DEFAULT: u64 = 1 << 20;
 /// Bytes of memory that options may allow.
 pub const MEMORY_BYTES_MAX: u64 = 16 << 20;
+/// Bytes that the state of all programs of a store may take, as [`STATE_ENTRY_BYTES`]
+/// says.
+pub const STATES_BYTES_MAX: u64 = 1 << 30;
+/// Bytes that the state of the programs of one principal's topics may take. The
+/// principal is that of the CREATE; a topic without one counts for the store alone.
+pub const PRINCIPAL_STATES_BYTES_MAX: u64 = 256 << 20;
+/// Bytes that each entry counts for there, beside those of its key and value. In
+/// mode `memory` all that the module may grow to counts, from its CREATE on.
+pub const STATE_ENTRY_BYTES: u64 = 64;
 /// Mutable globals of a module.
 pub const GLOBALS_MAX: usize = 1000;
 /// Conditions of one intention.

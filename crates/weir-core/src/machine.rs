@@ -12,6 +12,7 @@ mod programs;
 mod saved;
 mod snapshot;
 mod start;
+mod states;
 mod view;
 
 use std::cell::Cell;
@@ -35,6 +36,7 @@ use crate::topic::{Live, No, Topic, holds};
 use change::{change, emit};
 use programs::Codes;
 pub(crate) use programs::Running;
+use states::States;
 pub use view::TopicView;
 
 /// A batch could not be applied. The machine must not be used afterwards: it
@@ -100,6 +102,7 @@ pub struct Machine {
     sessions: SessionTable,
     host: Option<Arc<dyn ProgramHost>>,
     codes: Codes,
+    states: States,
     /// Entries of all groups.
     pending: usize,
     /// Intention that made the newest topic.
@@ -135,6 +138,7 @@ impl Machine {
             sessions: SessionTable::default(),
             host: None,
             codes: Codes::default(),
+            states: States::default(),
             pending: 0,
             newest: IntentionOffset::ZERO,
         }
@@ -152,6 +156,15 @@ impl Machine {
         for live in self.topics.iter_mut().filter_map(|t| t.live.as_mut()) {
             live.keys.freeze();
         }
+    }
+
+    /// Bytes of state that the programs of all topics are charged for, and of the
+    /// topics that a principal created; at most
+    /// [`STATES_BYTES_MAX`](crate::limits::STATES_BYTES_MAX) and
+    /// [`PRINCIPAL_STATES_BYTES_MAX`](crate::limits::PRINCIPAL_STATES_BYTES_MAX).
+    #[must_use]
+    pub fn state_bytes(&self, principal: &[u8]) -> (u64, u64) {
+        (self.states.total(), self.states.principal(principal))
     }
 
     /// Newest intention offset.
@@ -219,6 +232,25 @@ impl Machine {
     /// portion is used up. The rest of the batch must be applied before any
     /// other batch. The outcome does not depend on the portions.
     pub fn apply_some<S: ConsequenceSink + ?Sized>(
+        &mut self,
+        batch: &Batch<'_>,
+        items: &mut Items<'_>,
+        portion: &Portion,
+        sink: &mut S,
+        outcomes: &mut Outcomes,
+    ) -> Result<(), ApplyError> {
+        let host = self.host.clone().filter(|_| !self.codes.is_empty());
+        let Some(host) = host else {
+            return self.apply_here(batch, items, portion, sink, outcomes);
+        };
+        let mut applied = Ok(());
+        host.on_deep_stack(&mut || {
+            applied = self.apply_here(batch, items, portion, sink, outcomes);
+        });
+        applied
+    }
+
+    fn apply_here<S: ConsequenceSink + ?Sized>(
         &mut self,
         batch: &Batch<'_>,
         items: &mut Items<'_>,
@@ -371,10 +403,11 @@ impl Machine {
         };
         if let Some(running) = topic.live.as_ref().and_then(|live| live.program.as_ref()) {
             if item.action.is_write() {
-                return programs::write(id, topic, item, stamp, sink);
+                return programs::write(id, topic, &mut self.states, item, stamp, sink);
             }
             if matches!(item.action, Action::Destroy) {
                 self.codes.release(running.code);
+                self.states.release(&running.owner, running.charged);
             }
         }
         Ok(change(id, topic, item, stamp, sink))

@@ -13,6 +13,10 @@ use std::fmt;
 use crate::desk::{Desk, Image};
 use crate::kv::KvMap;
 
+/// Bytes of stack of a thread that applies, so that no call of a program needs
+/// another one. Address space: what no call touches takes no memory.
+pub const PROGRAM_STACK_BYTES: usize = 8 << 20;
+
 /// SHA-256 of a module's bytes: its identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CodeHash(pub [u8; 32]);
@@ -94,6 +98,8 @@ pub struct Facts {
     pub has_init: bool,
     /// It has something to run when it replaces another program.
     pub has_upgrade: bool,
+    /// Bytes that its linear memory may have.
+    pub memory_bytes_max: u64,
 }
 
 /// An engine that runs programs. Shared by all topics of a store.
@@ -106,8 +112,14 @@ pub trait ProgramHost: Send + Sync + fmt::Debug {
     /// know is [`Refusal::Unable`]: another one would make another history.
     fn admit(&self, code: &[u8], setup: &Setup) -> Result<Box<dyn Program>, Refusal>;
 
-    /// What decides fuel and stack depth: two nodes of different fingerprints
-    /// may disagree about `OUT_OF_FUEL` and stack overflow.
+    /// Runs `work` on a stack that is large enough for any call, so that no call
+    /// has to make one. For threads that make many calls.
+    fn on_deep_stack(&self, work: &mut dyn FnMut()) {
+        work();
+    }
+
+    /// What decides fuel: two nodes of different fingerprints may disagree about
+    /// `OUT_OF_FUEL`.
     fn fingerprint(&self) -> String;
 }
 

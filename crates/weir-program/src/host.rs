@@ -46,8 +46,15 @@ pub mod limits {
     pub const WORK_FUNCTION_MAX: u64 = 500_000;
     /// The same for a module.
     pub const WORK_MAX: u64 = 2_000_000;
-    /// Bytes of stack that nested calls may take.
-    pub const STACK_BYTES_MAX: usize = 512 << 10;
+    /// Stack that nested calls of one entry may take, in the units of the stack
+    /// meter: about a byte of the frame of a function that calls others.
+    pub const STACK_UNITS_MAX: u32 = 1 << 20;
+    /// Bytes of native stack that the compiled code of these calls may take. The
+    /// worst frame that a test found takes less than half of what this allows
+    /// for each unit, and the remainder holds the frame of the last function.
+    pub const NATIVE_STACK_BYTES_MAX: usize = 4 << 20;
+    /// Bytes of native stack for the host functions that the last call calls.
+    pub const HOST_STACK_BYTES: usize = 512 << 10;
     /// Compiled modules that no topic runs but are kept for the next one.
     pub const IDLE_MODULES_MAX: usize = 32;
     /// Modules whose refusal is remembered.

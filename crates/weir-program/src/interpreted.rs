@@ -71,6 +71,8 @@ struct Compiled {
     module: Module,
     linker: Arc<Linker<Data>>,
     report: Report,
+    /// Index of the global with the units of stack that are left.
+    room: Option<u32>,
     /// The memory of a fresh instance.
     initial: OnceLock<Vec<u8>>,
     warm: Arc<Warm>,
@@ -97,6 +99,9 @@ impl Compiler {
         let mut config = Config::default();
         config
             .consume_fuel(true)
+            // More than the stack meter allows.
+            .set_max_recursion_depth(limits::STACK_UNITS_MAX as usize)
+            .set_max_stack_height(limits::STACK_UNITS_MAX as usize * 16)
             .wasm_relaxed_simd(false)
             .wasm_multi_memory(false)
             .wasm_tail_call(false);
@@ -129,13 +134,14 @@ impl Maker {
             without: None,
             ..report.needs()
         };
-        let Rewritten { code, .. } =
-            rewrite(code, None, needs).map_err(|error| Refusal::Bad(error.to_string()))?;
+        let Rewritten { code, room, .. } =
+            rewrite(code, None, needs).map_err(|error| Refusal::Unable(error.to_string()))?;
         let module = Module::new(&engine.engine, &code).map_err(|error| unable(&error))?;
         let compiled = Compiled {
             module,
             linker: Arc::clone(&engine.linker),
             report,
+            room,
             initial: OnceLock::new(),
             warm: Arc::clone(&self.warm),
         };
@@ -344,8 +350,11 @@ impl Program for Running {
             }
             Err(error) => {
                 // The instance is thrown away: nobody knows what it holds.
-                let data = store.data_mut();
-                let trap = why(&error, data.stop);
+                let room = self.module.room.map(global_name);
+                let room = room.and_then(|name| instance.get_global(&*store, &name));
+                let units = room.and_then(|room| room.get(&*store).i32());
+                let overflowed = units.is_some_and(|units| units < 0);
+                let trap = why(&error, store.data().stop, overflowed);
                 desk.burn(match trap {
                     Trap::OutOfFuel => fuel,
                     _ => fuel - left.min(fuel),
@@ -391,7 +400,7 @@ impl Program for Running {
     }
 }
 
-fn why(error: &Error, stop: Option<Stop>) -> Trap {
+fn why(error: &Error, stop: Option<Stop>, overflowed: bool) -> Trap {
     use TrapCode as T;
     match stop {
         Some(Stop::Trap(kind)) => return Trap::Trapped(kind),
@@ -401,7 +410,7 @@ fn why(error: &Error, stop: Option<Stop>) -> Trap {
     }
     Trap::Trapped(match error.as_trap_code() {
         Some(T::OutOfFuel) => return Trap::OutOfFuel,
-        Some(T::StackOverflow) => TrapKind::Stack,
+        Some(T::UnreachableCodeReached) if overflowed => TrapKind::Stack,
         Some(T::MemoryOutOfBounds) => TrapKind::Memory,
         Some(T::TableOutOfBounds) => TrapKind::Table,
         Some(T::IndirectCallToNull) => TrapKind::NullCall,

@@ -11,7 +11,7 @@ use wasmtime::{
 };
 use weir_core::desk::{Desk, Image, Stop};
 use weir_core::limits::METER;
-use weir_core::program::{Entry, Program, ProgramHost, Verdict};
+use weir_core::program::{Entry, PROGRAM_STACK_BYTES, Program, ProgramHost, Verdict};
 use weir_core::{CodeHash, Facts, Refusal, Setup, StateMode, Trap, TrapKind};
 
 use crate::abi;
@@ -28,10 +28,6 @@ pub(crate) const WASMTIME_VERSION: &str = "48.0.8";
 
 /// Fuel of an instruction that grows the memory.
 const GROW_FUEL: u8 = 100;
-
-/// What the engine says of a memory that is to grow beyond its own maximum:
-/// another version may say it otherwise, and `bounds::memory` then fails.
-const BEYOND_ITS_TYPE: &str = "memory growth exceeds memory type's limits";
 
 /// Runs programs with wasmtime. Cheap to share; all topics of a store use one.
 #[derive(Default)]
@@ -88,10 +84,6 @@ impl ResourceLimiter for Data {
     }
 
     fn memory_grow_failed(&mut self, error: Error) -> Result<(), Error> {
-        // More pages than any memory can have: asked before the limit is.
-        if error.to_string() == BEYOND_ITS_TYPE {
-            return Ok(());
-        }
         Err(error.context("no memory left for a program"))
     }
 
@@ -112,6 +104,8 @@ struct Compiled {
     /// Index of the global in which the module marks what it wrote; none when
     /// it has no instruction that writes.
     mask: Option<u32>,
+    /// Index of the global with the units of stack that are left.
+    room: Option<u32>,
     /// What is copied into the memory of a fresh instance: where, and what.
     data: Vec<(usize, Vec<u8>)>,
     /// Data segments are in the module.
@@ -140,32 +134,39 @@ struct Running {
     live: Option<Box<Live>>,
 }
 
+/// What decides how modules are compiled, and how they run.
+fn config(stack_bytes_max: usize) -> Config {
+    let mut cost = OperatorCost::new();
+    // It leaves the program, as a host call does, and may well fail: two
+    // million of them at the price of an addition take a third of a second.
+    cost.MemoryGrow = GROW_FUEL;
+    let mut config = Config::default();
+    config
+        .consume_fuel(true)
+        .operator_cost(cost)
+        .cranelift_nan_canonicalization(true)
+        // Modules come optimised from their own compilers: once more makes
+        // calls faster by a hundredth, and deploying twice as dear.
+        .cranelift_opt_level(OptLevel::None)
+        // Nobody asks where in a module a trap was.
+        .generate_address_map(false)
+        .native_unwind_info(false)
+        // The host fills memories itself; an image takes a descriptor.
+        .memory_init_cow(false)
+        .max_wasm_stack(stack_bytes_max)
+        // Nothing is asynchronous; the engine compares the two all the same.
+        .async_stack_size(stack_bytes_max)
+        .wasm_relaxed_simd(false)
+        .wasm_memory64(false)
+        .wasm_multi_memory(false)
+        .wasm_tail_call(false)
+        .wasm_backtrace_max_frames(None);
+    config
+}
+
 impl Compiler {
     fn new(lines: &Arc<Lines>, tracer: Option<&Arc<Tracer>>) -> Result<Self, Error> {
-        let mut cost = OperatorCost::new();
-        // It leaves the program, as a host call does, and may well fail: two
-        // million of them at the price of an addition take a third of a second.
-        cost.MemoryGrow = GROW_FUEL;
-        let mut config = Config::default();
-        config
-            .consume_fuel(true)
-            .operator_cost(cost)
-            .cranelift_nan_canonicalization(true)
-            // Modules come optimised from their own compilers: once more makes
-            // calls faster by a hundredth, and deploying twice as dear.
-            .cranelift_opt_level(OptLevel::None)
-            // Nobody asks where in a module a trap was.
-            .generate_address_map(false)
-            .native_unwind_info(false)
-            // The host fills memories itself; an image takes a descriptor.
-            .memory_init_cow(false)
-            .max_wasm_stack(limits::STACK_BYTES_MAX)
-            .wasm_relaxed_simd(false)
-            .wasm_memory64(false)
-            .wasm_multi_memory(false)
-            .wasm_tail_call(false)
-            .wasm_backtrace_max_frames(None);
-        let engine = Engine::new(&config)?;
+        let engine = Engine::new(&config(limits::NATIVE_STACK_BYTES_MAX))?;
         let mut linker: Linker<Data> = Linker::new(&engine);
         match tracer {
             None => abi::link_all!(wasmtime, linker, stopped, lines),
@@ -173,17 +174,6 @@ impl Compiler {
         }
         Ok(Self { engine, linker })
     }
-}
-
-/// What it says about the code when the compiler gives up. Everything else
-/// (memory for the result, say) says something about this machine.
-fn refusal(error: &Error) -> Refusal {
-    let said = said(error);
-    if said.contains("failed to compile") {
-        let cause = error.root_cause();
-        return Refusal::Bad(format!("the compiler cannot take the module: {cause}"));
-    }
-    Refusal::Unable(said)
 }
 
 fn said(error: &Error) -> String {
@@ -231,7 +221,7 @@ impl Maker {
     }
 
     fn compile(&self, code: &[u8]) -> Result<Compiled, Refusal> {
-        let unable = |error: &Error| Refusal::Unable(format!("{error:#}"));
+        let unable = |error: &Error| Refusal::Unable(said(error));
         let report = inspect(code).map_err(Refusal::Bad)?;
         report.version.map_or(Ok(()), speaks)?;
         let engine = self.compiler()?;
@@ -239,11 +229,14 @@ impl Maker {
         let Rewritten {
             code,
             mask,
+            room,
             data,
             keeps_data,
         } = rewrite(code, marks, report.needs())
-            .map_err(|error| Refusal::Bad(error.to_string()))?;
-        let module = Module::new(&engine.engine, &code).map_err(|error| refusal(&error))?;
+            .map_err(|error| Refusal::Unable(error.to_string()))?;
+        // What is wrong with the code was found before: the compiler decides
+        // nothing, so what it cannot do is this node's own trouble.
+        let module = Module::new(&engine.engine, &code).map_err(|error| unable(&error))?;
         let pre = engine
             .linker
             .instantiate_pre(&module)
@@ -252,6 +245,7 @@ impl Maker {
             pre,
             report,
             mask,
+            room,
             data,
             keeps_data,
             first: OnceLock::new(),
@@ -284,6 +278,10 @@ impl ProgramHost for WasmtimeHost {
             mode: setup.mode,
             live: None,
         }))
+    }
+
+    fn on_deep_stack(&self, work: &mut dyn FnMut()) {
+        on_deep_stack(work);
     }
 
     fn fingerprint(&self) -> String {
@@ -548,7 +546,7 @@ impl Program for Running {
         };
         let function = other.as_ref().unwrap_or(apply);
         std::mem::swap(desk, &mut store.data_mut().desk);
-        let returned = function.call(&mut *store, ());
+        let returned = on_deep_stack(|| function.call(&mut *store, ()));
         std::mem::swap(desk, &mut store.data_mut().desk);
         let left = store.get_fuel().unwrap_or(0);
         match returned {
@@ -571,8 +569,8 @@ impl Program for Running {
             }
             Err(error) => {
                 // The instance is thrown away: nobody knows what it holds.
-                let data = store.data_mut();
-                let trap = why(&error, data.stop);
+                let overflowed = overflowed(self.module.room, instance, store);
+                let trap = why(&error, store.data().stop, overflowed);
                 let used = match trap {
                     Trap::OutOfFuel => fuel,
                     _ => fuel - left.min(fuel),
@@ -637,7 +635,22 @@ pub(crate) fn verdict(code: i32) -> Result<Verdict, Trap> {
     }
 }
 
-fn why(error: &Error, stop: Option<Stop>) -> Trap {
+/// Runs what may call a program, on another stack if there is not enough left
+/// of this one for the deepest calls that the meter allows.
+fn on_deep_stack<R>(work: impl FnOnce() -> R) -> R {
+    const NEEDED: usize = limits::NATIVE_STACK_BYTES_MAX + limits::HOST_STACK_BYTES;
+    const { assert!(NEEDED + limits::HOST_STACK_BYTES < PROGRAM_STACK_BYTES) };
+    stacker::maybe_grow(NEEDED, NEEDED + limits::HOST_STACK_BYTES, work)
+}
+
+/// Whether the stack meter stopped a call.
+fn overflowed(room: Option<u32>, instance: &Instance, store: &mut Store<Data>) -> bool {
+    let room = room.and_then(|index| global(instance, store, index));
+    let left = room.and_then(|room| room.get(store).i32());
+    left.is_some_and(|left| left < 0)
+}
+
+fn why(error: &Error, stop: Option<Stop>, overflowed: bool) -> Trap {
     use wasmtime::Trap as T;
     match stop {
         Some(Stop::Trap(kind)) => return Trap::Trapped(kind),
@@ -647,7 +660,7 @@ fn why(error: &Error, stop: Option<Stop>) -> Trap {
     }
     Trap::Trapped(match error.downcast_ref::<T>() {
         Some(T::OutOfFuel) => return Trap::OutOfFuel,
-        Some(T::StackOverflow) => TrapKind::Stack,
+        Some(T::UnreachableCodeReached) if overflowed => TrapKind::Stack,
         Some(T::MemoryOutOfBounds) => TrapKind::Memory,
         Some(T::TableOutOfBounds) => TrapKind::Table,
         Some(T::IndirectCallToNull) => TrapKind::NullCall,
@@ -656,25 +669,160 @@ fn why(error: &Error, stop: Option<Stop>) -> Trap {
         Some(T::IntegerDivisionByZero) => TrapKind::Division,
         Some(T::BadConversionToInteger) => TrapKind::Conversion,
         Some(T::UnreachableCodeReached) => TrapKind::Unreachable,
-        _ => return Trap::Unable(format!("{error:#}")),
+        // A native stack that overflows all the same is no outcome either.
+        _ => return Trap::Unable(said(error)),
     })
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::format_collect, reason = "tests")]
 mod tests {
     use super::*;
+    use crate::rewrite::Needs;
 
-    #[test]
-    fn what_the_compiler_cannot_take_is_a_bad_program() {
-        let error = Error::msg("Code for function is too large");
-        assert_eq!(
-            refusal(&error.context("failed to compile: wasm[0]::function[7]")),
-            Refusal::Bad(
-                "the compiler cannot take the module: Code for function is too large".to_owned()
-            )
+    /// Bytes of native stack that were measured for.
+    const STACK_BYTES: usize = 2 << 20;
+
+    /// Bytes of the native frame of `$deep`, which calls itself without end and
+    /// counts in `$n`, and its units. What else the module has is in `parts`.
+    fn frame(parts: &str) -> Option<(u64, u64)> {
+        let text = format!(
+            r#"(module (memory (export "memory") 1 1) (global $n (export "n") (mut i32) (i32.const 0))
+            (global $s (mut i32) (i32.const 0))
+            (func (export "weir_abi") (result i32) i32.const 1)
+            (type $kinds (func)) (func $f (result i64) (i64.load (i32.const 8)))
+            {parts})"#
         );
-        let error = Error::msg("Cannot allocate memory").context("mmap failed");
-        let said = "mmap failed: Cannot allocate memory".to_owned();
-        assert_eq!(refusal(&error), Refusal::Unable(said));
+        let code = wat::parse_str(text).unwrap();
+        // Some cost more to compile than is allowed.
+        let report = inspect(&code).ok()?;
+        let units = report.frames.iter().max().copied().unwrap();
+        // As it is compiled, but for the meter.
+        let marks = report.stores.then(|| Marks::new(report.memory_bytes_max));
+        let needs = Needs {
+            frames: &[],
+            ..report.needs()
+        };
+        let code = rewrite(&code, marks, needs).unwrap().code;
+        let engine = Engine::new(&config(STACK_BYTES)).unwrap();
+        let module = Module::new(&engine, code).unwrap();
+        let mut store = Store::new(&engine, ());
+        store.set_fuel(1_000_000_000).unwrap();
+        let instance = Instance::new(&mut store, &module, &[]).unwrap();
+        let apply = instance.get_typed_func::<(), i32>(&mut store, "weir_apply");
+        let ended = on_deep_stack(|| apply.unwrap().call(&mut store, ()).unwrap_err());
+        let trap = ended.downcast_ref::<wasmtime::Trap>();
+        assert_eq!(trap, Some(&wasmtime::Trap::StackOverflow));
+        let calls = instance.get_global(&mut store, "n").unwrap();
+        let calls = calls.get(&mut store).i32().unwrap();
+        let bytes = STACK_BYTES as u64 / u64::from(calls.cast_unsigned());
+        Some((bytes, units.into()))
+    }
+
+    /// `weir_apply`, which calls itself between what begins and what ends it.
+    fn deep(locals: &str, begin: &str, end: &str) -> String {
+        format!(
+            r#"(func $deep (export "weir_apply") (result i32) {locals} {begin}
+            (global.set $n (i32.add (global.get $n) (i32.const 1)))
+            (drop (call $deep)) {end} (i32.const 0))"#
+        )
+    }
+
+    fn each(count: usize, what: impl Fn(usize) -> String) -> String {
+        (0..count).map(what).collect()
+    }
+
+    /// Modules whose frames are large for their units.
+    fn wide_frames() -> Vec<(String, String)> {
+        let mut all = vec![("smallest".to_owned(), deep("", "", ""))];
+        for (kind, load, test) in [
+            ("i32", "i32.load", "i32.eqz"),
+            ("i64", "i64.load", "i64.eqz"),
+            ("f64", "f64.load", "i32.trunc_sat_f64_s"),
+            ("v128", "v128.load", "v128.any_true"),
+        ] {
+            for count in [5, 50, 500, 4000] {
+                let locals = format!("(local {})", format!("{kind} ").repeat(count));
+                let set = |n: usize| format!("(local.set {n} ({load} (i32.const 8)))");
+                let get = |n: usize| format!("(global.set $s ({test} (local.get {n})))");
+                let body = deep(&locals, &each(count, set), &each(count, get));
+                all.push((format!("{count} variables of {kind}"), body));
+                // On the operand stack.
+                let push = |_| format!("({load} (i32.const 8))");
+                let pop = |_| format!("{test} global.set $s ");
+                let body = deep("", &each(count, push), &each(count, pop));
+                all.push((format!("{count} values of {kind}"), body));
+            }
+        }
+        // Nine values live all along, and each of many more lives across a call
+        // with the one before it: a slot for each, if slots are not found again.
+        for (kind, convert, test) in [
+            ("i64", "", "i64.eqz"),
+            ("f64", "f64.reinterpret_i64", "i32.trunc_sat_f64_s"),
+        ] {
+            for count in [100, 3000] {
+                let locals = format!("(local {})", format!("{kind} ").repeat(11));
+                let set = |n: usize| format!("call $f {convert} local.set {n} ");
+                let get = |n: usize| format!("local.get {n} {test} global.set $s ");
+                let long = each(9, set);
+                let chain = each(count, |n| set(9 + n % 2) + &get(9 + (n + 1) % 2));
+                let body = deep(&locals, &(long + &chain), &each(11, get));
+                all.push((format!("a chain of {count} {kind}"), body));
+            }
+        }
+        // Results that come many at once.
+        let results = "f64 ".repeat(16);
+        let loads = "(f64.load (i32.const 8))".repeat(16);
+        let many = format!("(func $many (result {results}) {loads})");
+        let calls = each(200, |_| "call $many ".to_owned());
+        let drops = each(3200, |_| "i32.trunc_sat_f64_s global.set $s ".to_owned());
+        all.push(("results".to_owned(), many + &deep("", &calls, &drops)));
+        // Variables that differ at the end of each of many blocks.
+        let locals = format!("(local {})", "i64 ".repeat(60));
+        let set = |n: usize| format!("(local.set {n} (call $f))");
+        let leave = |n: usize| format!("(br_if {} (i32.wrap_i64 (call $f)))", n % 60);
+        let blocks = "block ".repeat(60);
+        let sets = each(60, |n| set(n) + &leave(n));
+        let ends = each(60, |n| format!("end {}", set((n * 7) % 60)));
+        let gets = each(60, |n| format!("(global.set $s (i64.eqz (local.get {n})))"));
+        all.push((
+            "blocks".to_owned(),
+            deep(&locals, &(blocks + &sets + &ends), &gets),
+        ));
+        let loops = each(40, |n| format!("(loop {} {})", set(n), leave(0)));
+        all.push(("loops".to_owned(), deep(&locals, &loops, &gets)));
+        // Arguments.
+        for kind in ["i64", "f64", "v128"] {
+            let types = format!("{kind} ").repeat(128);
+            let zero = format!("({kind}.load (i32.const 8))").repeat(128);
+            let args = each(128, |n| format!("local.get {n} "));
+            let deep = format!(
+                r#"(func $deep (param {types}) (global.set $n (i32.add (global.get $n) (i32.const 1)))
+                {args} (call $deep) {args} (call $deep))
+                (func (export "weir_apply") (result i32) {zero} (call $deep) (i32.const 0))"#
+            );
+            all.push((format!("arguments of {kind}"), deep));
+        }
+        all
+    }
+
+    /// The native stack holds twice what the meter allows, whatever the frames.
+    #[test]
+    fn a_frame_is_within_its_units() {
+        let allowed = limits::NATIVE_STACK_BYTES_MAX as u64 / u64::from(limits::STACK_UNITS_MAX);
+        let (mut worst, mut measured) = ((0, String::new()), 0);
+        for (name, parts) in wide_frames() {
+            let Some((bytes, units)) = frame(&parts) else {
+                continue;
+            };
+            measured += 1;
+            println!("{bytes:>7} bytes {units:>7} units  {name}");
+            worst = worst.max((bytes * 100 / units, name));
+        }
+        assert!(measured > 30, "{measured}");
+        assert!(
+            worst.0 * 2 <= allowed * 100,
+            "{worst:?} hundredths of a byte for a unit"
+        );
     }
 }

@@ -10,6 +10,9 @@
 //!   memory. What an instruction does, and when it traps, stays as it is; what
 //!   was marked by one that traps does not matter, since its instance is thrown
 //!   away.
+//! - A function that calls others takes its units of stack from a global when it
+//!   begins and gives them back when it ends; it is unreachable when there are
+//!   not enough ([`depth`]). So calls nest equally deep on every engine.
 //! - What only makes compiling dearer is left out: exports that nobody calls
 //!   (a compiler makes a bridge for each), the function that tells the version
 //!   if it says nothing else and nobody calls it, and data segments, which the
@@ -17,6 +20,7 @@
 //!
 //! What must never happen here: a write that leaves no mark.
 
+mod depth;
 mod marks;
 mod spare;
 
@@ -25,13 +29,15 @@ use std::convert::Infallible;
 use wasm_encoder::reencode::{Error, Reencode, utils};
 use wasm_encoder::{
     CodeSection, ConstExpr, DataSection, ExportKind, ExportSection, Function, FunctionSection,
-    GlobalSection, GlobalType, Module, SectionId, ValType,
+    GlobalSection, GlobalType, Instruction, Module, SectionId, TypeSection, ValType,
 };
 use wasmparser::{DataKind, ExternalKind, FunctionBody, Operator, Parser, Payload};
 use weir_core::program::Entry;
 
 use crate::abi;
+use crate::host::limits::STACK_UNITS_MAX;
 use crate::writes::{Write, write_of};
+use depth::{Depth, Room};
 pub(crate) use marks::Marks;
 use spare::{Mask, SPARE, Spare, needs, value_type};
 
@@ -50,6 +56,10 @@ pub(crate) struct Rewritten {
     /// Index of the global with the bits of the pieces written, a mutable
     /// `i64`; none without marks.
     pub(crate) mask: Option<u32>,
+    /// Index of the global with the units of stack that are left, a mutable
+    /// `i32`; none if no function calls another. It is negative where one of them
+    /// stopped for want of stack.
+    pub(crate) room: Option<u32>,
     /// What a fresh memory must hold: first byte and bytes, in this order.
     pub(crate) data: Vec<(usize, Vec<u8>)>,
     /// The module fills its memory itself.
@@ -65,6 +75,9 @@ pub(crate) struct Needs<'a> {
     pub(crate) data: bool,
     /// A function that nothing in the module names but its export.
     pub(crate) without: Option<u32>,
+    /// Units of stack of each function with a body; none of one that needs no
+    /// meter.
+    pub(crate) frames: &'a [u32],
 }
 
 /// A module with globals exported and, with `marks`, one more.
@@ -79,23 +92,31 @@ pub(crate) fn rewrite(
         global: shape.globals,
         shift: marks.shift,
     });
+    let metered = needs.frames.iter().any(|units| *units > 0);
+    let room = metered.then(|| Room(shape.globals + u32::from(mask.is_some())));
     let mut exports = needs.globals.to_vec();
     exports.extend(mask.map(|mask| mask.global));
+    exports.extend(room.map(|room| room.0));
     let mut rewriter = Rewriter {
         exports,
         mask,
-        mask_added: false,
+        room,
+        frames: needs.frames,
+        globals_added: false,
         drops_data: data.is_some(),
         without: needs.without,
         imports: shape.imports,
         bodies: 0,
-        parameters: shape.parameters,
+        functions: shape.functions,
+        types: shape.types,
+        results: Vec::new(),
     };
     let mut module = Module::new();
     rewriter.parse_core_module(&mut module, Parser::new(0), code)?;
     Ok(Rewritten {
         code: module.finish(),
         mask: mask.map(|mask| mask.global),
+        room: room.map(|room| room.0),
         keeps_data: data.is_none(),
         data: data.unwrap_or_default(),
     })
@@ -108,8 +129,10 @@ struct Shape {
     globals: u32,
     /// Number of imports, which are functions.
     imports: u32,
-    /// Number of parameters of each function with a body.
-    parameters: Vec<u32>,
+    /// The function types.
+    types: Vec<wasmparser::FuncType>,
+    /// Type of each function with a body.
+    functions: Vec<u32>,
     /// The data segments; none if the place of one is no plain number.
     data: Option<Vec<(usize, Vec<u8>)>>,
 }
@@ -120,18 +143,16 @@ impl Shape {
             data: Some(Vec::new()),
             ..Self::default()
         };
-        let mut types = Vec::new();
         for payload in Parser::new(0).parse_all(code) {
             match payload? {
                 Payload::TypeSection(section) => {
                     for function in section.into_iter_err_on_gc_types() {
-                        types.push(u32::try_from(function?.params().len()).unwrap_or(u32::MAX));
+                        shape.types.push(function?);
                     }
                 }
                 Payload::FunctionSection(section) => {
                     for index in section {
-                        let count = types.get(index? as usize).copied();
-                        shape.parameters.push(count.unwrap_or(0));
+                        shape.functions.push(index?);
                     }
                 }
                 Payload::ImportSection(section) => {
@@ -171,39 +192,91 @@ fn is_called(name: &str) -> bool {
     name == abi::VERSION_NAME || entries.iter().any(|entry| name == abi::entry_name(*entry))
 }
 
-struct Rewriter {
+struct Rewriter<'a> {
     exports: Vec<u32>,
     mask: Option<Mask>,
-    mask_added: bool,
+    room: Option<Room>,
+    frames: &'a [u32],
+    globals_added: bool,
     drops_data: bool,
     without: Option<u32>,
     imports: u32,
     /// Function bodies that were seen.
     bodies: usize,
-    parameters: Vec<u32>,
+    /// Type of each function with a body.
+    functions: Vec<u32>,
+    types: Vec<wasmparser::FuncType>,
+    /// Results of more than one value of functions that are metered: each is a
+    /// type more, after those of the module.
+    results: Vec<Vec<wasmparser::ValType>>,
 }
 
-impl Rewriter {
+impl Rewriter<'_> {
     /// Whether the function with this body is left out.
     fn is_left_out(&self, body: usize) -> bool {
         let index = u64::from(self.imports) + body as u64;
         self.without.map(u64::from) == Some(index)
     }
 
-    fn add_mask(&mut self, section: &mut GlobalSection) {
-        self.mask_added = true;
+    fn add_globals(&mut self, section: &mut GlobalSection) {
+        self.globals_added = true;
+        let kind = |val_type| GlobalType {
+            val_type,
+            mutable: true,
+            shared: false,
+        };
         if self.mask.is_some() {
-            let kind = GlobalType {
-                val_type: ValType::I64,
-                mutable: true,
-                shared: false,
-            };
-            section.global(kind, &ConstExpr::i64_const(0));
+            section.global(kind(ValType::I64), &ConstExpr::i64_const(0));
         }
+        if self.room.is_some() {
+            let units = ConstExpr::i32_const(STACK_UNITS_MAX.cast_signed());
+            section.global(kind(ValType::I32), &units);
+        }
+    }
+
+    /// The type of the function with this body.
+    fn kind(&self, body: usize) -> Option<&wasmparser::FuncType> {
+        self.types.get(*self.functions.get(body)? as usize)
+    }
+
+    /// The meter of the function with this body, if it has one.
+    fn depth(&mut self, body: usize) -> Result<Option<Depth>, Error> {
+        let units = self.frames.get(body).copied().unwrap_or(0);
+        let (Some(room), true) = (self.room, units > 0) else {
+            return Ok(None);
+        };
+        let results = self.kind(body).map_or(&[][..], |kind| kind.results());
+        let block = match results {
+            [] => wasm_encoder::BlockType::Empty,
+            [kind] => wasm_encoder::BlockType::Result(self.val_type(*kind)?),
+            many => {
+                let known = self.results.iter().position(|known| known == many);
+                let place = self.types.len() + known.unwrap_or(0);
+                wasm_encoder::BlockType::FunctionType(u32::try_from(place).unwrap_or(u32::MAX))
+            }
+        };
+        Ok(Some(Depth::new(room, units, block)))
+    }
+
+    /// Notes the types of the blocks around metered bodies of several results.
+    fn note_results(&mut self) {
+        let metered = self
+            .frames
+            .iter()
+            .enumerate()
+            .filter(|(_, units)| **units > 0);
+        let mut found: Vec<Vec<wasmparser::ValType>> = Vec::new();
+        for (body, _) in metered {
+            let results = self.kind(body).map_or(&[][..], |kind| kind.results());
+            if results.len() > 1 && !found.iter().any(|known| known == results) {
+                found.push(results.to_vec());
+            }
+        }
+        self.results = found;
     }
 }
 
-impl Reencode for Rewriter {
+impl Reencode for Rewriter<'_> {
     type Error = Infallible;
 
     /// Left out: nothing runs by them, and what is in them follows no rule.
@@ -212,6 +285,23 @@ impl Reencode for Rewriter {
         _: &mut Module,
         _: wasmparser::CustomSectionReader<'_>,
     ) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn parse_type_section(
+        &mut self,
+        types: &mut TypeSection,
+        section: wasmparser::TypeSectionReader<'_>,
+    ) -> Result<(), Error> {
+        utils::parse_type_section(self, types, section)?;
+        self.note_results();
+        for results in self.results.clone() {
+            let results: Result<Vec<_>, _> = results
+                .into_iter()
+                .map(|kind| self.val_type(kind))
+                .collect();
+            types.ty().function([], results?);
+        }
         Ok(())
     }
 
@@ -240,7 +330,7 @@ impl Reencode for Rewriter {
         section: wasmparser::GlobalSectionReader<'_>,
     ) -> Result<(), Error> {
         utils::parse_global_section(self, globals, section)?;
-        self.add_mask(globals);
+        self.add_globals(globals);
         Ok(())
     }
 
@@ -252,9 +342,9 @@ impl Reencode for Rewriter {
         _: Option<SectionId>,
         before: Option<SectionId>,
     ) -> Result<(), Error> {
-        if before == Some(SectionId::Export) && !self.mask_added {
+        if before == Some(SectionId::Export) && !self.globals_added {
             let mut section = GlobalSection::new();
-            self.add_mask(&mut section);
+            self.add_globals(&mut section);
             module.section(&section);
         }
         Ok(())
@@ -304,12 +394,13 @@ impl Reencode for Rewriter {
         if self.is_left_out(number) {
             return Ok(());
         }
-        let parameters = self.parameters.get(number).copied().unwrap_or(0);
-        let Some(mask) = self.mask else {
+        let depth = self.depth(number)?;
+        if self.mask.is_none() && depth.is_none() {
             return utils::parse_function_body(self, code, body);
-        };
+        }
+        let parameters = self.kind(number).map_or(0, |kind| kind.params().len());
         let mut locals = Vec::new();
-        let mut own = parameters;
+        let mut own = u32::try_from(parameters).unwrap_or(u32::MAX);
         for pair in body.get_locals_reader()? {
             let (count, kind) = pair?;
             own = own.saturating_add(count);
@@ -319,20 +410,45 @@ impl Reencode for Rewriter {
         for operator in body.get_operators_reader()? {
             operators.push(operator?);
         }
-        let writes: Vec<_> = operators.iter().map(write_of).collect();
+        let grows = self.mask.is_some()
+            && operators
+                .iter()
+                .any(|operator| matches!(operator, Operator::MemoryGrow { .. }));
+        let marked = |operator: &Operator<'_>| self.mask.and(write_of(operator));
+        let writes: Vec<_> = operators.iter().map(marked).collect();
         let needed: Vec<ValType> = SPARE
             .into_iter()
-            .filter(|kind| writes.iter().flatten().any(|write| needs(*write, *kind)))
+            .filter(|kind| {
+                writes.iter().flatten().any(|write| needs(*write, *kind))
+                    || (grows && *kind == ValType::I32)
+            })
             .collect();
         let spare = Spare::new(own, &needed, &mut locals);
         let mut function = Function::new(locals);
+        if let Some(depth) = &depth {
+            depth.begin(&mut function);
+        }
+        let mut blocks = 0;
         for (operator, write) in operators.into_iter().zip(writes) {
-            match write {
-                Some(Write::One(kind, offset)) => {
+            match (write, self.mask) {
+                (Some(Write::One(kind, offset)), Some(mask)) => {
                     spare.one(&mut function, mask, value_type(kind), offset);
                 }
-                Some(Write::Many) => spare.many(&mut function, mask),
-                None => {}
+                (Some(Write::Many), Some(mask)) => spare.many(&mut function, mask),
+                _ => {}
+            }
+            match (&operator, &depth) {
+                (Operator::Return, Some(_)) => {
+                    function.instruction(&Instruction::Br(blocks));
+                    continue;
+                }
+                (Operator::End, Some(depth)) if blocks == 0 => depth.end(&mut function),
+                (Operator::End, _) => blocks = blocks.saturating_sub(1),
+                (Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. }, _) => {
+                    blocks += 1;
+                }
+                (Operator::MemoryGrow { .. }, _) if grows => spare.grow(&mut function),
+                _ => {}
             }
             function.instruction(&self.instruction(operator)?);
         }
@@ -351,6 +467,7 @@ mod tests {
         globals: &[],
         data: true,
         without: None,
+        frames: &[],
     };
 
     /// Runs `body` in a rewritten module; its memory and the marks.

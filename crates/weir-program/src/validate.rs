@@ -62,6 +62,9 @@ pub struct Report {
     pub(crate) version: Option<i32>,
     /// That function, where nothing else in the module names it.
     pub(crate) unused: Option<u32>,
+    /// Units of stack of each function with a body; 0 for one that calls no
+    /// function of the module.
+    pub(crate) frames: Vec<u32>,
 }
 
 impl Report {
@@ -71,6 +74,7 @@ impl Report {
             globals: &self.globals,
             data: self.names_data,
             without: self.unused,
+            frames: &self.frames,
         }
     }
 
@@ -243,6 +247,7 @@ impl Look {
             );
         };
         self.report.memory_bytes_max = pages.saturating_mul(PAGE_BYTES);
+        self.report.facts.memory_bytes_max = self.report.memory_bytes_max;
         // Asked before anything is compiled: the first instance of a module
         // has all the memory that it begins with.
         may_grow(self.report.memory_bytes_max, MEMORY_BYTES_MAX)?;

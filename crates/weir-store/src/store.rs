@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use weir_core::batch::Author;
 use weir_core::intention::IntentionLimits;
+use weir_core::program::PROGRAM_STACK_BYTES;
 use weir_core::{
     ClientId, CodeHash, Commit, ConsequenceOffset, Digest, Intention, IntentionOffset,
     ProgramCounts, ProgramView, StateMode, TopicId, TopicOptions,
@@ -175,6 +176,7 @@ impl Store {
         let readers = committer.log.readers();
         let thread = std::thread::Builder::new()
             .name("weir-commit".into())
+            .stack_size(PROGRAM_STACK_BYTES)
             .spawn(move || committer.run())
             .map_err(StoreError::io(IoVerb::Open, "commit thread"))?;
         let store = Self {

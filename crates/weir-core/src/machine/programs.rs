@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::change::{delete, put};
+use super::states::States;
 use super::{ApplyError, Emitted, Stamp};
 use crate::batch::{Action, Item};
 use crate::desk::{CallInfo, Desk, Emit, Source, op};
@@ -16,7 +17,8 @@ use crate::effect::Detail;
 use crate::error_code::ErrorCode;
 use crate::ids::{ConsequenceOffset, TopicId};
 use crate::intention::TxnOp;
-use crate::limits::{DETAIL_TEXT_BYTES_MAX, START_FUEL};
+use crate::kv::KvMap;
+use crate::limits::{DETAIL_TEXT_BYTES_MAX, START_FUEL, STATE_ENTRY_BYTES};
 use crate::options::TopicOptions;
 use crate::program::{
     CodeHash, Entry, Facts, Program, ProgramCounts, ProgramHost, Refusal, Setup, StateMode, Trap,
@@ -36,6 +38,10 @@ pub(crate) struct Running {
     pub(crate) desk: Box<Desk>,
     /// The topic's keys are kept on the desk.
     pub(crate) watches: bool,
+    /// Principal of the CREATE, to whom the state is charged.
+    pub(crate) owner: Arc<[u8]>,
+    /// Bytes that it is charged for.
+    pub(crate) charged: u64,
     pub(crate) counts: ProgramCounts,
 }
 
@@ -50,6 +56,8 @@ impl Clone for Running {
             program: self.program.fork(),
             desk: Box::new(self.desk.kept()),
             watches: self.watches,
+            owner: Arc::clone(&self.owner),
+            charged: self.charged,
             counts: self.counts,
         }
     }
@@ -72,6 +80,7 @@ impl Running {
         program: Box<dyn Program>,
         desk: Desk,
         watches: bool,
+        owner: Arc<[u8]>,
     ) -> Self {
         Self {
             code,
@@ -82,6 +91,8 @@ impl Running {
             program,
             desk: Box::new(desk),
             watches,
+            owner,
+            charged: 0,
             counts: ProgramCounts::default(),
         }
     }
@@ -163,6 +174,27 @@ impl Running {
     /// Whether its module needs the topic's keys.
     pub(super) fn reads_keys(&self) -> bool {
         self.facts.reads_keys
+    }
+
+    /// Bytes that its state as it is now should be charged with.
+    pub(super) fn weight(&self) -> u64 {
+        let of = |map: &KvMap| map.bytes() + STATE_ENTRY_BYTES * map.len() as u64;
+        let own = match self.mode {
+            StateMode::None => 0,
+            StateMode::Kv => of(self.desk.state()),
+            StateMode::Memory => self.facts.memory_bytes_max,
+        };
+        own + self.desk.keys().map_or(0, of)
+    }
+
+    /// Charges its state, or says which cap that would break.
+    pub(super) fn charge(&mut self, states: &mut States) -> Result<(), No> {
+        let weight = self.weight();
+        if weight != self.charged {
+            states.charge(&self.owner, self.charged, weight)?;
+            self.charged = weight;
+        }
+        Ok(())
     }
 
     /// Bytes of what it keeps.
@@ -278,6 +310,7 @@ pub(super) fn announcement(hash: CodeHash, args: &[u8]) -> Vec<u8> {
 pub(super) fn write<S: ConsequenceSink + ?Sized>(
     id: TopicId,
     topic: &mut Topic,
+    states: &mut States,
     item: &Item<'_>,
     stamp: &Stamp,
     sink: &mut S,
@@ -292,16 +325,16 @@ pub(super) fn write<S: ConsequenceSink + ?Sized>(
     };
     running.open(first, item);
     let judged = judge(&mut running, live.bounds(), item, stamp);
-    settle((id, topic), running, judged, item, stamp, sink)
+    settle((id, topic), states, running, judged, (item, stamp), sink)
 }
 
 /// Draws the consequences of what a program said.
 pub(super) fn settle<S: ConsequenceSink + ?Sized>(
     (id, topic): (TopicId, &mut Topic),
+    states: &mut States,
     mut running: Box<Running>,
     judged: Result<Result<(), No>, ApplyError>,
-    item: &Item<'_>,
-    stamp: &Stamp,
+    (item, stamp): (&Item<'_>, &Stamp),
     sink: &mut S,
 ) -> Result<Result<Emitted, No>, ApplyError> {
     let first = topic.last.plus(1);
@@ -310,6 +343,7 @@ pub(super) fn settle<S: ConsequenceSink + ?Sized>(
         Some(live) => within_quota(&running.desk, live, item),
         None => Err(No::bare(ErrorCode::NoTopic)),
     });
+    let judged = judged.and_then(|()| running.charge(states));
     running.settle(judged.is_ok());
     // After that, which may have a bill of its own.
     stamp.fuel.set(running.desk.fuel());

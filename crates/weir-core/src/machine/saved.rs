@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use super::programs::{Codes, Running, setup};
+use super::states::States;
 use crate::codec::{Reader, Short, put_bytes, put_varint};
 use crate::desk::{Desk, IMAGE_PAGE_BYTES, Image, ImageMemory, OFFSET_BYTES};
 use crate::keys::KeyIndex;
-use crate::limits::{ARGUMENT_BYTES_MAX, GLOBALS_MAX, KEY_BYTES_MAX, MEMORY_BYTES_MAX};
+use crate::limits::{
+    ARGUMENT_BYTES_MAX, GLOBALS_MAX, KEY_BYTES_MAX, MEMORY_BYTES_MAX, PRINCIPAL_BYTES_MAX,
+};
 use crate::options::TopicOptions;
 use crate::program::{CodeHash, ProgramHost, StateMode};
 use crate::snapshot::{Input, SnapshotError, Writer};
@@ -29,6 +32,7 @@ pub(super) struct Saved {
     code: CodeHash,
     meter: u32,
     args: Arc<[u8]>,
+    owner: Arc<[u8]>,
     desk: Desk,
     watches: bool,
 }
@@ -41,6 +45,7 @@ pub(super) fn save(
     let mut bytes = running.code.0.to_vec();
     put_varint(&mut bytes, u64::from(running.meter));
     put_bytes(&mut bytes, &running.args);
+    put_bytes(&mut bytes, &running.owner);
     let state = running.desk.state();
     put_varint(&mut bytes, state.len() as u64);
     for (key, value) in state.iter() {
@@ -84,7 +89,8 @@ fn read(bytes: &[u8], options: &TopicOptions, index: &KeyIndex) -> Result<Saved,
     let code = CodeHash(r.array()?);
     let meter = u32::try_from(r.varint()?).map_err(|_| Short)?;
     let args: Arc<[u8]> = Arc::from(r.bytes()?);
-    if meter == 0 || args.len() > ARGUMENT_BYTES_MAX {
+    let owner: Arc<[u8]> = Arc::from(r.bytes()?);
+    if meter == 0 || args.len() > ARGUMENT_BYTES_MAX || owner.len() > PRINCIPAL_BYTES_MAX {
         return Err(Short);
     }
     let mode = options.program.state;
@@ -116,6 +122,7 @@ fn read(bytes: &[u8], options: &TopicOptions, index: &KeyIndex) -> Result<Saved,
         code,
         meter,
         args,
+        owner,
         desk,
         watches,
     })
@@ -198,7 +205,7 @@ pub(super) fn load_codes(
 pub(super) fn revive(
     topic: &mut Topic,
     saved: Saved,
-    codes: &mut Codes,
+    (codes, states): (&mut Codes, &mut States),
     host: &dyn ProgramHost,
 ) -> Result<(), SnapshotError> {
     let Some(live) = topic.live.as_mut() else {
@@ -214,17 +221,20 @@ pub(super) fn revive(
     code.topics += 1;
     let mut desk = saved.desk;
     desk.set_topic(topic.name.as_str());
-    let running = Running::new(
+    let mut running = Running::new(
         (saved.code, saved.meter),
         saved.args,
         setup.mode,
         program,
         desk,
         saved.watches,
+        saved.owner,
     );
     if !running.accepts_image() || (running.reads_keys() && !running.watches) {
         return Err(BROKEN);
     }
+    running.charged = running.weight();
+    states.add(&running.owner, running.charged);
     live.program = Some(Box::new(running));
     Ok(())
 }

@@ -123,7 +123,12 @@ impl Machine {
             machine.codes = saved::load_codes(&mut input, &*host)?;
             for (id, program) in programs {
                 if let Some(topic) = machine.topics.get_mut(id.index()) {
-                    saved::revive(topic, program, &mut machine.codes, &*host)?;
+                    saved::revive(
+                        topic,
+                        program,
+                        (&mut machine.codes, &mut machine.states),
+                        &*host,
+                    )?;
                 }
             }
             if machine.codes.iter().any(|code| code.topics == 0) {

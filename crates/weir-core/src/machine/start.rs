@@ -147,6 +147,7 @@ impl Brought {
             self.program,
             desk,
             facts.reads_keys,
+            Arc::from(item.principal),
         );
         running.open(self.first, item);
         if facts.has_init {
@@ -189,9 +190,18 @@ impl Brought {
             desk.watch_keys(true);
         }
         let watches = had_keys || facts.reads_keys;
-        let mut running =
-            Running::new(self.code, self.args, self.mode, self.program, desk, watches);
+        let owner = Arc::clone(&old.running.owner);
+        let mut running = Running::new(
+            self.code,
+            self.args,
+            self.mode,
+            self.program,
+            desk,
+            watches,
+            owner,
+        );
         running.counts = old.running.counts;
+        running.charged = old.running.charged;
         running.open(self.first, item);
         let judged = if facts.has_upgrade {
             running.call(Entry::Upgrade, info(stamp, op::UPGRADE), (&[], &[]))?
@@ -320,9 +330,12 @@ impl Machine {
         let judged = judged?;
         match (start.place, topic) {
             (Place::New(live), known) => {
-                let (Ok(()), Some(begun)) = (&judged, start.begun) else {
+                let (Ok(()), Some(mut begun)) = (&judged, start.begun) else {
                     return Ok(Err(judged.err().unwrap_or(No::bare(ErrorCode::NoTopic))));
                 };
+                if let Err(no) = begun.running.charge(&mut self.states) {
+                    return Ok(Err(no));
+                }
                 let id = match known {
                     Some(id) => id,
                     None => self.name(item.topic, sink)?,
@@ -352,13 +365,17 @@ impl Machine {
                     return Ok(Err(absent()));
                 };
                 let judged = match (judged, start.begun) {
-                    (Ok(()), Some(begun)) => match within_quota(&begun.running.desk, live, item) {
-                        Ok(()) => Ok(begun),
-                        Err(no) => {
-                            old.take_back(*begun.running);
-                            Err(no)
+                    (Ok(()), Some(mut begun)) => {
+                        let judged = within_quota(&begun.running.desk, live, item)
+                            .and_then(|()| begun.running.charge(&mut self.states));
+                        match judged {
+                            Ok(()) => Ok(begun),
+                            Err(no) => {
+                                old.take_back(*begun.running);
+                                Err(no)
+                            }
                         }
-                    },
+                    }
                     (judged, _) => Err(judged.err().unwrap_or_else(absent)),
                 };
                 let mut begun = match judged {

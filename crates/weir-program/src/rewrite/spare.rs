@@ -2,8 +2,14 @@
 //! by means of local variables that the function gets on top of its own.
 
 use wasm_encoder::{Function, Instruction, ValType};
+use weir_core::limits::MEMORY_BYTES_MAX;
 
+use crate::validate::PAGE_BYTES;
 use crate::writes::Write;
+
+/// One page more than any program may have.
+const PAGES_TOO_MANY: i32 = 257;
+const _: () = assert!(MEMORY_BYTES_MAX / PAGE_BYTES < PAGES_TOO_MANY as u64);
 
 /// The global with the marks.
 #[derive(Clone, Copy)]
@@ -97,6 +103,21 @@ impl Spare {
             .instruction(&I::GlobalSet(mask.global))
             .instruction(&I::LocalGet(self.address))
             .instruction(&I::LocalGet(value));
+    }
+
+    /// In front of an instruction that grows the memory: asks for no more pages
+    /// than are too many for any program, so that an engine need not tell a size
+    /// that its limit forbids from one that no memory can have.
+    pub(super) fn grow(&self, function: &mut Function) {
+        use Instruction as I;
+        let too_many = I::I32Const(PAGES_TOO_MANY);
+        function
+            .instruction(&I::LocalTee(self.address))
+            .instruction(&too_many)
+            .instruction(&I::LocalGet(self.address))
+            .instruction(&too_many)
+            .instruction(&I::I32LtU)
+            .instruction(&I::Select);
     }
 
     /// Marks all pieces from the first byte to the last: ones from the first

@@ -5,9 +5,15 @@ use wasmparser::{FuncValidator, FunctionBody, Operator, OperatorsReader, Validat
 
 use super::{Fault, Look, features, rule};
 use crate::host::limits::{
-    BRANCHES_MAX, BRANCHES_TOTAL_MAX, FUNCTION_BYTES_MAX, LOCALS_MAX, LOCALS_TOTAL_MAX, NESTING_MAX,
+    BRANCHES_MAX, BRANCHES_TOTAL_MAX, FUNCTION_BYTES_MAX, LOCALS_MAX, LOCALS_TOTAL_MAX,
+    NESTING_MAX, STACK_UNITS_MAX,
 };
 use crate::writes::write_of;
+
+/// Units of stack of any function: its return address and its caller's frame.
+const FRAME_UNITS: u64 = 32;
+/// Units of stack of a value.
+const VALUE_UNITS: u64 = 8;
 
 /// How many places of a function an instruction begins or leads to.
 fn branches_of(operator: &Operator<'_>) -> u64 {
@@ -20,6 +26,17 @@ fn branches_of(operator: &Operator<'_>) -> u64 {
         Operator::BrTable { targets } => 1 + u64::from(targets.len()),
         _ => 0,
     }
+}
+
+/// Units of stack of a function with so many local variables, parameters and
+/// values on its operand stack, and so many bytes of code: a compiler keeps in
+/// a frame what lives across a call, and each such value takes some code to make.
+fn frame(values: u64, body_bytes: usize) -> u32 {
+    let units = FRAME_UNITS + VALUE_UNITS * values + body_bytes as u64;
+    // The limits of a body keep it far below.
+    u32::try_from(units)
+        .unwrap_or(u32::MAX)
+        .min(STACK_UNITS_MAX)
 }
 
 /// The number that a function returns which does nothing else.
@@ -60,6 +77,7 @@ impl Look {
         self.work
             .begin(range.start, u64::from(function.len_locals()).max(locals))?;
         let (mut depth, mut branches) = (0_usize, 0);
+        let (mut calls, mut height) = (false, 0);
         let mut operators = OperatorsReader::new(reader);
         while !operators.eof() {
             let (operator, at) = operators.read_with_offset()?;
@@ -82,10 +100,26 @@ impl Look {
             self.work
                 .operator(first, arity, function.operand_stack_height())?;
             function.op(at, &operator)?;
+            calls |= self.calls(&operator);
+            height = height.max(function.operand_stack_height());
         }
         operators.finish()?;
         self.branches += branches;
+        let values = u64::from(function.len_locals()) + u64::from(height);
+        let frame = if calls { frame(values, range.len()) } else { 0 };
+        self.report.frames.push(frame);
         self.work.end(range.end)
+    }
+
+    /// Whether an instruction may call a function of the module.
+    fn calls(&self, operator: &Operator<'_>) -> bool {
+        match operator {
+            Operator::Call { function_index } => {
+                *function_index as usize >= self.report.imports.len()
+            }
+            Operator::CallIndirect { .. } => true,
+            _ => false,
+        }
     }
 
     /// Number of local variables of a function, parameters left out.

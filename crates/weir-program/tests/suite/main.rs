@@ -15,10 +15,12 @@
 mod bounds;
 mod clock;
 mod compiled;
+mod depth;
 mod fuzz;
 mod life;
 mod meter;
 mod money;
+mod quota;
 mod revert;
 mod rules;
 mod saved;

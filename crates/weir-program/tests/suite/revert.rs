@@ -32,7 +32,11 @@ fn dirty(kv: bool, grows: bool) -> String {
         ""
     };
     let parts = r#"(global $g (mut i32) (i32.const 0)) (global $h (mut i64) (i64.const 0))
-        (global $i (mut f64) (f64.const 0)) (data (i32.const 64) "st") (func $deep call $deep)"#;
+        (global $i (mut f64) (f64.const 0)) (data (i32.const 64) "st") (func $deep (local i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64
+        i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64
+        i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64
+        i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64 i64)
+        call $deep)"#;
     let body = format!(
         "{load}
         (i32.store8 (i32.const 201) (i32.load8_u (i32.const 5000)))

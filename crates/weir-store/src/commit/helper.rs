@@ -4,6 +4,8 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 
+use weir_core::program::PROGRAM_STACK_BYTES;
+
 use super::apply::{Applier, Logged};
 use crate::error::StoreError;
 use crate::lock_ext::LockExt;
@@ -41,6 +43,7 @@ impl Helper {
         if self.0.is_none() {
             let (sender, jobs) = mpsc::channel::<Job>();
             let thread = std::thread::Builder::new().name("weir-apply".to_owned());
+            let thread = thread.stack_size(PROGRAM_STACK_BYTES);
             let thread = thread.spawn(move || jobs.into_iter().for_each(Job::run));
             self.0 = match thread {
                 Ok(thread) => Some((sender, thread)),

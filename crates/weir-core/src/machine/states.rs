@@ -1,0 +1,75 @@
+//! The memory that the programs of all topics keep, and who may use how much.
+//!
+//! Each program is charged for its state, to the store and to the principal that created its
+//! topic. A call that would take more than either cap is refused with QUOTA before it is kept; one
+//! that takes no more than before always passes, so state can be deleted when a cap is reached.
+//! The caps decide outcomes: they are constants of the machine version, and what is charged
+//! follows from the log alone (docs/decisions/0054).
+//!
+//! Invariant: the sums are those of the programs that exist.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::error_code::ErrorCode;
+use crate::limits::{PRINCIPAL_STATES_BYTES_MAX, STATES_BYTES_MAX};
+use crate::topic::No;
+
+/// What is charged to whom.
+#[derive(Clone, Debug, Default)]
+pub(super) struct States {
+    total: u64,
+    by_principal: BTreeMap<Arc<[u8]>, u64>,
+}
+
+impl States {
+    /// Charges `new` bytes in the place of `old` ones.
+    pub(super) fn charge(&mut self, principal: &Arc<[u8]>, old: u64, new: u64) -> Result<(), No> {
+        let own = self.principal(principal) - if principal.is_empty() { 0 } else { old };
+        let others = self.total - old;
+        if new > old {
+            if others + new > STATES_BYTES_MAX {
+                return Err(No::limit(ErrorCode::Quota, STATES_BYTES_MAX));
+            }
+            if !principal.is_empty() && own + new > PRINCIPAL_STATES_BYTES_MAX {
+                return Err(No::limit(ErrorCode::Quota, PRINCIPAL_STATES_BYTES_MAX));
+            }
+        }
+        self.set(principal, others + new, own + new);
+        Ok(())
+    }
+
+    /// Charges what is there already: a snapshot is no request.
+    pub(super) fn add(&mut self, principal: &Arc<[u8]>, bytes: u64) {
+        let own = self.principal(principal);
+        self.set(principal, self.total + bytes, own + bytes);
+    }
+
+    /// Charges nothing any more for a program that had so many bytes.
+    pub(super) fn release(&mut self, principal: &Arc<[u8]>, bytes: u64) {
+        let own = self.principal(principal) - if principal.is_empty() { 0 } else { bytes };
+        self.set(principal, self.total - bytes, own);
+    }
+
+    fn set(&mut self, principal: &Arc<[u8]>, total: u64, own: u64) {
+        self.total = total;
+        if principal.is_empty() {
+            return;
+        }
+        if own == 0 {
+            self.by_principal.remove(principal);
+        } else {
+            self.by_principal.insert(Arc::clone(principal), own);
+        }
+    }
+
+    /// Bytes charged to the store.
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Bytes charged to a principal.
+    pub(super) fn principal(&self, principal: &[u8]) -> u64 {
+        self.by_principal.get(principal).copied().unwrap_or(0)
+    }
+}
