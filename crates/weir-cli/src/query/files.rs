@@ -168,11 +168,12 @@ impl<'a> Files<'a> {
     fn recognise(&mut self, before: &[Mark]) -> anyhow::Result<()> {
         let gone = self.args.abandon.iter();
         let gone: Vec<String> = gone.map(|path| checkpoint::name_of(path)).collect();
-        let name = |mark: &Mark| mark.name.clone();
-        let then = before.iter().map(name).filter(|name| !gone.contains(name));
-        let mut then: Vec<String> = then.collect();
         let now = self.readings.iter().filter(|reading| !reading.is_stdin());
         let mut now: Vec<String> = now.map(|r| checkpoint::name_of(&r.path)).collect();
+        let name = |mark: &Mark| mark.name.clone();
+        // One that is named and abandoned is refused by the query.
+        let stays = |name: &String| !gone.contains(name) || now.contains(name);
+        let mut then: Vec<String> = before.iter().map(name).filter(stays).collect();
         then.sort_unstable();
         now.sort_unstable();
         let refused = |what: String, why: String| {
