@@ -86,6 +86,10 @@ func run(ctx context.Context, directory string, out io.Writer) error {
 // work does jobs until the context ends.
 func work(ctx context.Context, topic weir.Topic, name string, do func(job string, attempt uint32) error) error {
 	group, err := topic.Group(ctx, "workers", weir.Shared, &weir.GroupOptions{Member: name})
+	if errors.Is(err, context.Canceled) {
+		// The others had done everything before this one began.
+		return nil
+	}
 	if err != nil {
 		return err
 	}

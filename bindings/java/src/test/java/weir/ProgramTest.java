@@ -34,7 +34,7 @@ class ProgramTest {
     private static void judged(Weir store) throws Exception {
         byte[] shape = program("json-shape");
         Topic topic = store.topic("shaped");
-        assertTrue(topic.create(new TopicOptions().fuel(50_000_000), shape, NUMBER).isValid());
+        assertTrue(topic.create(new TopicOptions().fuel(10_000_000), shape, NUMBER).isValid());
         Verdict fine = topic.put(bytes("a"), bytes("{\"n\":3}"));
         assertTrue(fine.isValid() && fine.fuel() > 0, fine.toString());
         Verdict wrong = topic.put(bytes("a"), bytes("{\"n\":10}"));
