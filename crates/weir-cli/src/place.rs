@@ -211,7 +211,7 @@ pub(crate) fn open_at(
         durability: caller.settings.durability.value,
         limits: caller.limits,
         program: program.to_owned(),
-        // Whoever starts a command is there to see the date.
+        // The user who starts a command can see the date.
         believe_clock: true,
         ..OpenOptions::default()
     };

@@ -93,7 +93,7 @@ fn memories_have_a_cap_for_each_principal_and_for_the_store() {
     assert_eq!(make(&mut life, "too-many", ""), QUOTA);
     let full = (STATES_BYTES_MAX, PRINCIPAL_STATES_BYTES_MAX);
     assert_eq!(life.machine.state_bytes(b"ann"), full);
-    // Whoever destroys a topic, its creator is charged no more.
+    // The creator is charged no more, no matter which client destroys the topic.
     assert_eq!(said(&mut life, "a0", "bob", Operation::Destroy), None);
     let less = (full.0 - MEMORY_BYTES_MAX, full.1 - MEMORY_BYTES_MAX);
     assert_eq!(life.machine.state_bytes(b"ann"), less);
