@@ -12,7 +12,7 @@ const (
 	ErrRejected Code = 103
 	// ErrConflict: The state the intention expected is not the state of the topic.
 	ErrConflict Code = 104
-	// ErrQuota: The quota of the topic is used up.
+	// ErrQuota: A quota is used up: keys or groups of the topic, or memory of the state of programs.
 	ErrQuota Code = 105
 	// ErrTxnAborted: Another operation of the same transaction failed, so none was carried out.
 	ErrTxnAborted Code = 106
@@ -246,8 +246,8 @@ var table = map[Code]row{
 	},
 	ErrQuota: {
 		name:     "QUOTA",
-		sentence: "The quota of the topic is used up.",
-		advice:   "Delete or compact, or raise the quota of the topic.",
+		sentence: "A quota is used up: keys or groups of the topic, or memory of the state of programs.",
+		advice:   "Delete keys, groups or topics with programs, or raise the limit of the topic.",
 		fault:    FaultCaller,
 		retry:    RetryAfter,
 	},

@@ -65,7 +65,7 @@ pub enum ErrorCode {
     Rejected = 103,
     /// The state the intention expected is not the state of the topic.
     Conflict = 104,
-    /// The quota of the topic is used up.
+    /// A quota is used up: keys or groups of the topic, or memory of the state of programs.
     Quota = 105,
     /// Another operation of the same transaction failed, so none was carried out.
     TxnAborted = 106,
@@ -612,7 +612,9 @@ impl ErrorCode {
             Self::TopicAbsent => "The topic to change or destroy does not exist.",
             Self::Rejected => "The program of the topic rejected the intention.",
             Self::Conflict => "The state the intention expected is not the state of the topic.",
-            Self::Quota => "The quota of the topic is used up.",
+            Self::Quota => {
+                "A quota is used up: keys or groups of the topic, or memory of the state of programs."
+            }
             Self::TxnAborted => {
                 "Another operation of the same transaction failed, so none was carried out."
             }
@@ -765,7 +767,9 @@ impl ErrorCode {
             Self::TopicAbsent => "Check the name with `weir topic ls`.",
             Self::Rejected => "Read the code and text the program gave, and change the intention.",
             Self::Conflict => "Read the actual offset, decide again, and send a new intention.",
-            Self::Quota => "Delete or compact, or raise the quota of the topic.",
+            Self::Quota => {
+                "Delete keys, groups or topics with programs, or raise the limit of the topic."
+            }
             Self::TxnAborted => "Look at the operation whose index and reason are named.",
             Self::GroupExists => "Use the group as it is, or delete it first.",
             Self::GroupAbsent => "Check the name with `weir group ls`, or make the group.",

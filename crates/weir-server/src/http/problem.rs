@@ -94,7 +94,7 @@ problems! {
     Lagging = 504 "lagging", "The offset was not reached in time.";
     CommitTimeout = 504 "commit-timeout", "The store did not answer in time; the outcome is not known.";
     Version = 505 "version", "The version of HTTP is not known here.";
-    Quota = 507 "quota", "The quota of the topic is used up.";
+    Quota = 507 "quota", "A quota is used up: keys or groups of the topic, or memory of the state of programs.";
 }
 
 /// A member beyond the common ones.

@@ -19,10 +19,10 @@ public enum ErrorCode {
     CONFLICT(104, Fault.CALLER, Retry.AFTER,
             "The state the intention expected is not the state of the topic.",
             "Read the actual offset, decide again, and send a new intention."),
-    /** The quota of the topic is used up. */
+    /** A quota is used up: keys or groups of the topic, or memory of the state of programs. */
     QUOTA(105, Fault.CALLER, Retry.AFTER,
-            "The quota of the topic is used up.",
-            "Delete or compact, or raise the quota of the topic."),
+            "A quota is used up: keys or groups of the topic, or memory of the state of programs.",
+            "Delete keys, groups or topics with programs, or raise the limit of the topic."),
     /** Another operation of the same transaction failed, so none was carried out. */
     TXN_ABORTED(106, Fault.CALLER, Retry.NO,
             "Another operation of the same transaction failed, so none was carried out.",
