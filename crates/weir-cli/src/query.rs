@@ -360,12 +360,11 @@ fn drive(
                 left = left.saturating_sub(page.items().len() as u64);
                 printer.page(&page, |source| query.name(source))?;
                 waits = !polite;
-                // Where there is no place now there is one later, or an error.
-                if let Some(path) = &args.checkpoint
-                    && let Ok(place) = query.place()
-                {
+                if let Some(path) = &args.checkpoint {
                     printer.flush()?;
-                    checkpoint::write(path, &place, false)?;
+                    if let Some(place) = place_now(query)? {
+                        checkpoint::write(path, &place, false)?;
+                    }
                 }
             }
             Next::Idle => {
@@ -392,6 +391,17 @@ fn drive(
         checkpoint::write(path, &place, true)?;
     }
     Ok(())
+}
+
+/// The position of a query; `None` where it has none at this result (`NoToken`) and gets one later.
+fn place_now(query: &dyn Run) -> anyhow::Result<Option<Checkpoint>> {
+    match query.place() {
+        Ok(place) => Ok(Some(place)),
+        Err(error) => match error.downcast_ref::<Failure>() {
+            Some(failure) if failure.code == ErrorCode::NoToken => Ok(None),
+            _ => Err(error),
+        },
+    }
 }
 
 /// An error of the engine for people.

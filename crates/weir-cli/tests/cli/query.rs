@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 
-use crate::run::Place;
+use crate::run::{Place, done};
 use crate::served::Served;
 
 const A: &str =
@@ -241,6 +241,27 @@ fn a_file_that_is_left_out_is_owed_until_it_is_abandoned() {
     let gone = run(&["a.ndjson", "--abandon", "b.ndjson", "-n", "1"]);
     assert_eq!(gone.ok().text(), "3\n");
     assert!(run(&["a.ndjson"]).ok().text().is_empty());
+}
+
+#[test]
+fn a_run_ends_when_its_checkpoint_cannot_be_kept() {
+    let place = Place::new();
+    // Many times what a pipe holds, so that the run cannot get far before its first line is read.
+    let input = "{\"n\":1}\n".repeat(100_000);
+    place.write("a.ndjson", &input);
+    let mut command = place.weir();
+    command.args(["query", "a.ndjson", "--page-size", "4KiB", "-o", "raw"]);
+    command.args(["--checkpoint", "here"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut run = command.spawn().unwrap();
+    let mut out = BufReader::new(run.stdout.take().unwrap());
+    let mut printed = String::new();
+    out.read_line(&mut printed).unwrap();
+    std::fs::remove_file(place.path("a.ndjson")).unwrap();
+    out.read_to_string(&mut printed).unwrap();
+    let done = done(run.wait_with_output().unwrap()).code(1);
+    assert!(done.err.contains("cannot read a.ndjson"), "{}", done.err);
+    assert!(printed.len() < input.len() / 2, "{}", printed.len());
 }
 
 #[test]
