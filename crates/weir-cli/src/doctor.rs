@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
 use rustix::process::{Resource, getrlimit};
+use weir::Survival;
 use weir_server::ServerConfig;
 
 use crate::cli::Caller;
@@ -180,8 +181,9 @@ fn clock(at: &Path) -> Check {
 }
 
 fn disk_of(base: &Path) -> Vec<Check> {
-    let system = match disk::file_system(base) {
-        Ok(system) => system,
+    let found = weir::file_system(base).and_then(|system| Ok((system, disk::space(base)?)));
+    let (system, space) = match found {
+        Ok(found) => found,
         Err(error) => {
             let advice = "name a directory that this process may look at";
             return vec![Check::new(
@@ -192,18 +194,19 @@ fn disk_of(base: &Path) -> Vec<Check> {
             )];
         }
     };
-    let volatile = "what is synced there is not on a disk of this machine: use a local disk";
-    let free = system.free_bytes;
+    let warning = match system.survival {
+        Survival::Survives => None,
+        Survival::Unknown => Some("check that a sync on it reaches a disk of this machine"),
+        Survival::Volatile => {
+            Some("what is synced there is not on a disk of this machine: use a local disk")
+        }
+    };
+    let free = space.free_bytes;
     vec![
-        Check::new(
-            "file system",
-            system.name,
-            None,
-            (!system.keeps).then_some(volatile),
-        ),
+        Check::new("file system", system.name, None, warning),
         Check::new(
             "free space",
-            format!("{} MiB of {} MiB", free >> 20, system.total_bytes >> 20),
+            format!("{} MiB of {} MiB", free >> 20, space.total_bytes >> 20),
             (free < FREE_BYTES_MIN).then_some("free some: a store there takes no writes"),
             (free < FREE_BYTES_FEW).then_some("free some, or set retention for topics"),
         ),

@@ -112,7 +112,7 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
     let cause = cause(&weir);
     let files = files(caller, &weir)?;
     let sessions = weir.local().map(|store| store.sessions().0 as u64);
-    let found = files.as_ref().map(|files| files.system);
+    let space = files.as_ref().map(|files| files.space);
     out.row(&[
         Cell::Text(Cow::Borrowed(&caller.settings.at.value)),
         Cell::Text(durability.name().into()),
@@ -126,9 +126,9 @@ pub(crate) fn run(caller: &Caller, _args: &StatusArgs) -> anyhow::Result<ExitCod
         Cell::Count(stats.durable_index),
         size(files.as_ref().map(|files| files.log_bytes)),
         size(files.as_ref().map(|files| files.data_bytes)),
-        text(found.map(|system| system.name.to_owned())),
-        size(found.map(|system| system.free_bytes)),
-        size(found.map(|system| system.total_bytes)),
+        text(files.as_ref().map(|files| files.file_system.to_owned())),
+        size(space.map(|space| space.free_bytes)),
+        size(space.map(|space| space.total_bytes)),
         Cell::Count(stats.snapshots),
         Cell::Count(stats.syncs),
         count((stats.sync_ns / 1000).checked_div(stats.syncs)),
@@ -148,7 +148,8 @@ fn cause(weir: &Weir) -> Option<String> {
 struct Files {
     log_bytes: u64,
     data_bytes: u64,
-    system: disk::FileSystem,
+    file_system: &'static str,
+    space: disk::Space,
 }
 
 fn files(caller: &Caller, weir: &Weir) -> anyhow::Result<Option<Files>> {
@@ -159,11 +160,14 @@ fn files(caller: &Caller, weir: &Weir) -> anyhow::Result<Option<Files>> {
         return Ok(None);
     }
     let at = Path::new(at);
-    let system = disk::file_system(at);
+    let found = weir::file_system(at).and_then(|system| Ok((system.name, disk::space(at)?)));
+    let (file_system, space) =
+        found.failed(|| format!("cannot ask about the disk of {}", at.display()))?;
     Ok(Some(Files {
         log_bytes: disk::bytes_below(&at.join("log")),
         data_bytes: disk::bytes_below(at),
-        system: system.failed(|| format!("cannot ask about the disk of {}", at.display()))?,
+        file_system,
+        space,
     }))
 }
 

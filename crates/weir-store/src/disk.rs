@@ -23,7 +23,7 @@ use crate::error::{IoVerb, StoreError};
 pub use self::file::FileDisk;
 #[cfg(feature = "sim")]
 pub use self::sim::{SimCounts, SimDisk, SimFailure, SimOp};
-pub use self::volatile::volatile_kind;
+pub use self::volatile::{FileSystem, Survival, file_system, volatile_kind};
 
 /// How [`Disk::open`] opens a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -109,7 +109,7 @@ pub use weir_core::{
 };
 /// Queries over pages of JSON, from anywhere.
 pub use weir_query as query;
-pub use weir_store::disk::volatile_kind;
+pub use weir_store::disk::{FileSystem, Survival, file_system, volatile_kind};
 pub use weir_store::lock::SOCKET_FILE;
 pub use weir_store::{
     Agreement, BackupReport, CompactReport, Durability, Finding, GroupInfo, History, Identity,

@@ -1,9 +1,10 @@
-//! File systems on which "synced" does not mean "survives a power cut".
+//! The kind of a file system, and whether what is synced on it survives a power cut.
 //!
 //! The kind is read from the kernel (`statfs`): file systems in memory lose
 //! everything, and those of the network promise what their server promises. An
 //! overlay is as volatile as the directory that takes its writes.
 
+use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -12,18 +13,56 @@ use rustix::fs::{StatFs, fstat, fstatfs, major, minor, stat, statfs};
 /// The type of an overlay (`f_type`, `linux/magic.h`).
 const OVERLAY: u64 = 0x794c_7630;
 
-/// Types of file systems (`f_type`) and their names.
-const KINDS: [(u64, &str); 9] = [
-    (0x0102_1994, "tmpfs"),
-    (0x8584_58f6, "ramfs"),
-    (0x6969, "nfs"),
-    (0x517b, "smb"),
-    (0xff53_4d42, "cifs"),
-    (0xfe53_4d42, "smb2"),
-    (0x0102_1997, "9p"),
-    (0x00c3_6400, "ceph"),
-    (0x5346_414f, "afs"),
+/// What a sync on a file system means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Survival {
+    /// Synced data survives a power cut.
+    Survives,
+    /// The program that implements the file system decides, or the type is not known.
+    Unknown,
+    /// Synced data is in memory only, or on another machine.
+    Volatile,
+}
+
+/// A kind of file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSystem {
+    /// Name; `unknown` for a type that is not in the table.
+    pub name: &'static str,
+    /// What a sync means.
+    pub survival: Survival,
+}
+
+/// Types of file systems (`f_type`, `linux/magic.h`), their names, and what a sync means.
+const KINDS: [(u64, &str, Survival); 18] = [
+    (0xef53, "ext", Survival::Survives),
+    (0x5846_5342, "xfs", Survival::Survives),
+    (0x9123_683e, "btrfs", Survival::Survives),
+    (0x2fc1_2fc1, "zfs", Survival::Survives),
+    (0xf2f5_2010, "f2fs", Survival::Survives),
+    (0xca45_1a4e, "bcachefs", Survival::Survives),
+    // Where the layer that takes the writes is not known.
+    (OVERLAY, "overlay", Survival::Survives),
+    (0x6573_5546, "fuse", Survival::Unknown),
+    (0x0102_1994, "tmpfs", Survival::Volatile),
+    (0x8584_58f6, "ramfs", Survival::Volatile),
+    (0x6969, "nfs", Survival::Volatile),
+    (0x517b, "smb", Survival::Volatile),
+    (0xff53_4d42, "cifs", Survival::Volatile),
+    (0xfe53_4d42, "smb2", Survival::Volatile),
+    (0x0102_1997, "9p", Survival::Volatile),
+    (0x00c3_6400, "ceph", Survival::Volatile),
+    (0x5346_414f, "afs", Survival::Volatile),
+    (0x0bd0_0bd0, "lustre", Survival::Volatile),
 ];
+
+/// The kind of the file system that holds `path`, which must exist.
+///
+/// # Errors
+/// Those of `statfs` and `stat`.
+pub fn file_system(path: &Path) -> io::Result<FileSystem> {
+    Ok(look_up(&statfs(path)?, stat(path)?.st_dev))
+}
 
 /// Kind of the file system that holds `path`, or that would if it were made;
 /// `None` when what is synced there survives.
@@ -41,12 +80,21 @@ pub(super) fn kind_of(directory: &impl AsFd) -> Option<&'static str> {
 }
 
 fn kind(found: &StatFs, device: u64) -> Option<&'static str> {
-    match magic(found) {
-        OVERLAY => {
-            let upper = statfs(upper_directory(device)?.as_str()).ok()?;
-            name(magic(&upper)).map(|_| "overlay on a volatile file system")
-        }
-        other => name(other),
+    let found = look_up(found, device);
+    (found.survival == Survival::Volatile).then_some(found.name)
+}
+
+fn look_up(found: &StatFs, device: u64) -> FileSystem {
+    let upper = match magic(found) {
+        OVERLAY => upper_directory(device).and_then(|upper| statfs(upper.as_str()).ok()),
+        _ => None,
+    };
+    match upper.map(|upper| of_type(magic(&upper)).survival) {
+        Some(survival @ Survival::Volatile) => FileSystem {
+            name: "overlay on a volatile file system",
+            survival,
+        },
+        _ => of_type(magic(found)),
     }
 }
 
@@ -58,9 +106,11 @@ fn magic(found: &StatFs) -> u64 {
         .map_or(0, |low| u64::from(u32::from_le_bytes(*low)))
 }
 
-fn name(magic: u64) -> Option<&'static str> {
-    let found = KINDS.iter().find(|(known, _)| *known == magic);
-    found.map(|(_, name)| *name)
+fn of_type(magic: u64) -> FileSystem {
+    let found = KINDS.iter().find(|(known, ..)| *known == magic);
+    let unknown = ("unknown", Survival::Unknown);
+    let (name, survival) = found.map_or(unknown, |(_, name, survival)| (*name, *survival));
+    FileSystem { name, survival }
 }
 
 /// Where an overlay writes, as far as the process may see it.
