@@ -154,6 +154,8 @@ enum Command {
     Backup(With<crate::backup::BackupArgs>),
     /// Make a store from a backup, checked
     Restore(With<crate::restore::RestoreArgs>),
+    /// Make a new store of what can be read of a damaged one
+    Repair(With<crate::repair::RepairArgs>),
     /// Remove the part of the log that a snapshot has made needless
     Compact(With<crate::compact::CompactArgs>),
     /// Show, check and make the configuration file
@@ -317,6 +319,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Verify(with) => tool!(verify, with),
         Command::Backup(with) => tool!(backup, with),
         Command::Restore(with) => tool!(restore, with),
+        Command::Repair(with) => tool!(repair, with),
         Command::Compact(with) => call!(compact, with),
         Command::Config(with) => call!(config, with),
         Command::Token(with) => call!(token, with),

@@ -23,7 +23,7 @@ const EXITS: &str = "\
 70   internal error, a mistake of ours
 130  interrupted
 
-verify, check, topic verify, backup and restore say more about a store:
+verify, topic verify, repair, backup, restore and serve say more about a store:
 65   damaged data
 73   cannot create: the target is not empty
 74   a read or write failed
@@ -82,7 +82,7 @@ fn explain(code: ErrorCode) -> String {
     let (exit, store) = (code.exit_code(), code.exit_code_store());
     let _ = writeln!(
         text,
-        "exit code     {exit} ({store} from verify, backup, restore)"
+        "exit code     {exit} ({store} from serve, verify, repair, backup, restore)"
     );
     text
 }

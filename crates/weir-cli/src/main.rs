@@ -39,6 +39,7 @@ mod psyc;
 mod put;
 mod query;
 mod record;
+mod repair;
 mod report;
 mod restore;
 mod serve;

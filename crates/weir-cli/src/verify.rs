@@ -137,7 +137,7 @@ pub(crate) fn sound(at: &Path, report: &VerifyReport) -> anyhow::Result<()> {
             let what = format!("the store in {} is damaged", at.display());
             let why = format!("{count} findings; {}", line(first));
             let failure = Failure::new(ErrorCode::Damaged, what).because(why);
-            let advice = "restore from a backup, and keep a copy of this directory";
+            let advice = "restore from a backup, or see what `weir repair --dry-run` can keep; keep a copy of this directory";
             Err(failure.advise(advice).tool().into())
         }
     }
@@ -151,7 +151,7 @@ fn severity(found: &Finding) -> &'static str {
     }
 }
 
-fn json(found: &Finding) -> String {
+pub(crate) fn json(found: &Finding) -> String {
     format!(
         "{{\"severity\":\"{}\",\"file\":{},\"position\":{},\"what\":{}}}",
         severity(found),
@@ -161,7 +161,7 @@ fn json(found: &Finding) -> String {
     )
 }
 
-fn line(found: &Finding) -> String {
+pub(crate) fn line(found: &Finding) -> String {
     let (severity, what) = (severity(found), &found.what);
     format!(
         "{severity} in {} at byte {}: {what}",

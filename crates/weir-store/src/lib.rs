@@ -56,7 +56,7 @@ pub use options::{Durability, OnProgress, OpenOptions, OpenProgress, Scrub};
 pub use proposal::{Answer, Proposal};
 pub use recovery::OpenReport;
 pub use retention::RetainReport;
-pub use salvage::{Lost, SalvageReport, salvage};
+pub use salvage::{Kept, Lost, SalvageReport, salvage, salvage_dry_run};
 pub use scan::{KeyEntry, SCAN_KEYS_MAX, Standing, key_behind};
 pub use scrub::ScrubReport;
 pub use store::{ProgramInfo, Stats, Store, TopicInfo};

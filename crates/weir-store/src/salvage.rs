@@ -1,6 +1,6 @@
-//! Makes a store of what can be read of a damaged one (IN4).
+//! Makes a store of what can be read of a damaged one (IN4), or says what it would hold.
 //!
-//! The damaged store is only read. Two cases are told apart:
+//! The damaged store is only read. There are two cases:
 //!
 //! - The log reaches back to its first entry: the new store is that log up to
 //!   its first damage. All topics are derived again from it.
@@ -16,7 +16,9 @@ use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_core::{Digest, IntentionOffset, ProgramHost, TopicId};
+use weir_core::{
+    ConsequenceSink, Digest, IntentionOffset, Machine, ProgramHost, Record, TopicId, TopicName,
+};
 
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{IoVerb, StoreError};
@@ -24,10 +26,11 @@ use crate::identity::{self, Identity};
 use crate::log::{self, Log, LogIndex, LogOptions, LogReaders};
 use crate::maintain::into_place;
 use crate::options::OpenOptions;
+use crate::replay::Replay;
 use crate::snapshot::{self, Checkpoint, Snapshot};
 use crate::store::Store;
 use crate::topic::block::{HEADER_BYTES, Header, Place, RawBlock};
-use crate::topic::files::{directory, path as segment_path};
+use crate::topic::files::{directory, parse_directory, parse_segment, path as segment_path};
 use crate::topic::writer::SegmentEntry;
 use crate::verify::{Finding, Severity, open_closed};
 
@@ -42,7 +45,18 @@ pub struct Lost {
     pub last: u64,
 }
 
-/// What a salvage saved.
+/// What the new store has of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Name of the topic.
+    pub topic: String,
+    /// Offset of the oldest record; zero for none.
+    pub first: u64,
+    /// Offset of the newest record; zero for none.
+    pub last: u64,
+}
+
+/// What a salvage kept and lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SalvageReport {
     /// Newest log entry in the new store.
@@ -53,11 +67,25 @@ pub struct SalvageReport {
     pub digest: Digest,
     /// Damage that was met in the source.
     pub findings: Vec<Finding>,
+    /// What the new store has of each topic, by name, destroyed topics included.
+    pub kept: Vec<Kept>,
     /// Records that the new store lacks although their intentions are in it.
     pub lost: Vec<Lost>,
+    /// Records of later intentions: topic files of the source prove that they existed. A topic
+    /// that was created after the newest intention has the name `#` and its number.
+    pub lost_later: Vec<Lost>,
+    /// Whether the log was read to its end. Without it, entries after `index` may be lost, those
+    /// included that left no record in a topic.
+    pub log_complete: bool,
 }
 
 impl SalvageReport {
+    /// Whether nothing is lost: the new store has the newest state of the old one, and all records.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.log_complete && self.lost.is_empty() && self.lost_later.is_empty()
+    }
+
     /// Notes damage; passes every other error on.
     fn damage<T>(
         &mut self,
@@ -106,9 +134,26 @@ pub fn salvage(
     host: Option<&Arc<dyn ProgramHost>>,
 ) -> Result<SalvageReport, StoreError> {
     let (from, _lock) = open_closed(source, "weir salvage")?;
-    let missing = || StoreError::damage(identity::PATH, 0, "the identity of the store", 0);
-    let identity = Identity::read(&*from, identity::PATH)?.ok_or_else(missing)?;
+    let identity = identity_of(&*from)?;
     into_place(target, &identity, |to| copy(&from, to, &identity, host))
+}
+
+/// Returns the report that [`salvage`] would return, and writes no store. Takes as long as a
+/// check: it reads all topics and applies the log in memory.
+///
+/// # Errors
+/// As [`salvage`], without `NotEmpty`.
+pub fn salvage_dry_run(
+    source: &Path,
+    host: Option<&Arc<dyn ProgramHost>>,
+) -> Result<SalvageReport, StoreError> {
+    let (from, _lock) = open_closed(source, "weir salvage")?;
+    survey(&from, &identity_of(&*from)?, host)
+}
+
+fn identity_of(from: &dyn Disk) -> Result<Identity, StoreError> {
+    let missing = || StoreError::damage(identity::PATH, 0, "the identity of the store", 0);
+    Identity::read(from, identity::PATH)?.ok_or_else(missing)
 }
 
 /// What the new store begins with.
@@ -128,6 +173,7 @@ fn look(
     let read = report.damage("log", log::readable(from, &identity.store_id))?;
     let readers = match read.flatten() {
         Some((readers, damage)) => {
+            report.log_complete = damage.is_none();
             if let Some(damage) = damage {
                 report.damage::<()>("log", Err(damage))?;
             }
@@ -157,8 +203,12 @@ fn look(
         let what = "a snapshot, or a log that begins with its first entry";
         return Err(StoreError::damage(snapshot::DIRECTORY, 0, what, 0));
     }
-    let readers =
-        readers.filter(|readers| readers.first_index() <= at.next() && readers.last_index() > at);
+    // Entries between the snapshot and the beginning of the log are missing.
+    let gap = readers
+        .as_ref()
+        .is_some_and(|readers| readers.first_index() > at.next());
+    report.log_complete &= !gap;
+    let readers = readers.filter(|readers| !gap && readers.last_index() > at);
     Ok(Source { base, readers })
 }
 
@@ -182,7 +232,7 @@ fn copy(
     let (mut log, _) = Log::open(Arc::clone(to), identity.store_id, options)?;
     let mut next = LogIndex(1);
     if let Some(mut base) = base {
-        topics(&**from, &**to, identity, &mut base, &mut report)?;
+        topics(&**from, Some(&**to), identity, &mut base, &mut report)?;
         next = base.index.next();
         log.reset(next, base.term)?;
         let checkpoint = Checkpoint {
@@ -208,15 +258,148 @@ fn copy(
     };
     let store = Store::open_disk(Arc::clone(to), &options)?;
     (report.applied, report.digest) = (store.applied(), store.digest());
+    let topics = store.topics(true);
+    let known = topics.iter().map(|info| (info.id, info.name.clone()));
+    let known: BTreeMap<TopicId, String> = known.collect();
+    let kept = topics
+        .iter()
+        .map(|info| (info.id, info.first.0, info.last.0));
+    report.compare(&**from, identity, &known, kept.collect())?;
     store.close()?;
     Ok(report)
 }
 
+/// The first offset of each topic that a replay emits.
+#[derive(Default)]
+struct FirstOffsets(BTreeMap<TopicId, u64>);
+
+impl ConsequenceSink for FirstOffsets {
+    fn topic(&mut self, _: TopicId, _: &TopicName) {}
+
+    fn record(&mut self, topic: TopicId, record: &Record<'_>) {
+        self.0.entry(topic).or_insert(record.offset.0);
+    }
+}
+
+/// Reports what [`copy`] would make.
+fn survey(
+    from: &Arc<dyn Disk>,
+    identity: &Identity,
+    host: Option<&Arc<dyn ProgramHost>>,
+) -> Result<SalvageReport, StoreError> {
+    let mut report = SalvageReport::default();
+    let Source { base, readers } = look(from, identity, host, &mut report)?;
+    let mut machine = Machine::new(1).with_host(host.cloned());
+    let mut first = FirstOffsets::default();
+    if let Some(mut base) = base {
+        topics(&**from, None, identity, &mut base, &mut report)?;
+        for (id, list) in &base.topics {
+            let oldest = list.segments.first();
+            first.0.extend(oldest.map(|entry| (*id, entry.first)));
+        }
+        (machine, report.index) = (base.machine, base.index);
+    }
+    if let Some(readers) = &readers {
+        let (next, last) = (report.index.next(), readers.last_index());
+        let mut replay = Replay::new(readers.reader(next), last);
+        while let Some(entry) = replay.next(&mut machine, &mut first)? {
+            report.index = entry.index;
+        }
+    }
+    (report.applied, report.digest) = (machine.applied(), machine.digest());
+    let first = |id| first.0.get(&id).copied().unwrap_or(0);
+    let views = machine.topics();
+    let known = views.map(|view| (view.id, view.name.as_str().to_owned()));
+    let known: BTreeMap<TopicId, String> = known.collect();
+    let kept = machine
+        .topics()
+        .map(|view| (view.id, first(view.id), view.last.0));
+    report.compare(&**from, identity, &known, kept.collect())?;
+    Ok(report)
+}
+
+impl SalvageReport {
+    /// Notes what the new store has of each topic (id, first and last offset), and which later
+    /// records the files of the source had.
+    fn compare(
+        &mut self,
+        from: &dyn Disk,
+        identity: &Identity,
+        known: &BTreeMap<TopicId, String>,
+        kept: Vec<(TopicId, u64, u64)>,
+    ) -> Result<(), StoreError> {
+        let mut newest = newest_offsets(from, identity)?;
+        for (id, first, last) in kept {
+            let topic = known.get(&id).cloned().unwrap_or_default();
+            if let Some(later) = newest.remove(&id).filter(|later| *later > last) {
+                self.lost_later.push(Lost {
+                    topic: topic.clone(),
+                    first: last + 1,
+                    last: later,
+                });
+            }
+            self.kept.push(Kept { topic, first, last });
+        }
+        // Topics that were created later.
+        for (id, last) in newest {
+            let topic = format!("#{}", id.0);
+            self.lost_later.push(Lost {
+                topic,
+                first: 1,
+                last,
+            });
+        }
+        self.kept.sort_by(|a, b| a.topic.cmp(&b.topic));
+        self.lost_later.sort_by(|a, b| a.topic.cmp(&b.topic));
+        Ok(())
+    }
+}
+
+/// The newest offset of each topic by the headers of its blocks. A segment is read up to its
+/// first header that is not whole.
+fn newest_offsets(
+    from: &dyn Disk,
+    identity: &Identity,
+) -> Result<BTreeMap<TopicId, u64>, StoreError> {
+    let list = |dir: &str| from.list(dir).map_err(StoreError::io(IoVerb::List, dir));
+    let mut newest = BTreeMap::new();
+    for id in list("topics")?
+        .iter()
+        .filter_map(|name| parse_directory(name))
+    {
+        for number in list(&directory(id))?
+            .iter()
+            .filter_map(|name| parse_segment(name))
+        {
+            // What cannot be read was noted where it is needed.
+            let Ok(file) = from.open(&segment_path(id, number), OpenMode::Read) else {
+                continue;
+            };
+            let mut place = Place {
+                store_tag: identity.tag(),
+                topic: id,
+                segment: number,
+                position: 0,
+            };
+            let mut header = [0; HEADER_BYTES];
+            while file.read_exact_at(&mut header, place.position).is_ok() {
+                let Ok(header) = Header::read(&header, &place) else {
+                    break;
+                };
+                let offset = newest.entry(id).or_insert(0);
+                *offset = header.last.max(*offset);
+                place.position += HEADER_BYTES as u64 + u64::from(header.bytes);
+            }
+        }
+    }
+    Ok(newest)
+}
+
 /// Copies the blocks that a snapshot lists and that can be read, and changes
-/// its list to them.
+/// its list to them. Without `to` it only reads them.
 fn topics(
     from: &dyn Disk,
-    to: &dyn Disk,
+    to: Option<&dyn Disk>,
     identity: &Identity,
     base: &mut Snapshot,
     report: &mut SalvageReport,
@@ -228,8 +411,10 @@ fn topics(
         .collect();
     for (id, list) in &mut base.topics {
         let dir = directory(*id);
-        to.create_dir(&dir)
-            .map_err(StoreError::io(IoVerb::Open, &dir))?;
+        if let Some(to) = to {
+            to.create_dir(&dir)
+                .map_err(StoreError::io(IoVerb::Open, &dir))?;
+        }
         let mut kept = Vec::new();
         for entry in &list.segments {
             let mut segment = SegmentCopy {
@@ -257,16 +442,21 @@ fn topics(
                 }));
         }
         list.segments = kept;
-        to.sync_dir(&dir)
-            .map_err(StoreError::io(IoVerb::Sync, &dir))?;
+        if let Some(to) = to {
+            to.sync_dir(&dir)
+                .map_err(StoreError::io(IoVerb::Sync, &dir))?;
+        }
     }
-    to.sync_dir("topics")
-        .map_err(StoreError::io(IoVerb::Sync, "topics"))
+    to.map_or(Ok(()), |to| {
+        to.sync_dir("topics")
+            .map_err(StoreError::io(IoVerb::Sync, "topics"))
+    })
 }
 
 /// One topic segment on its way.
 struct SegmentCopy<'a> {
-    to: &'a dyn Disk,
+    /// `None`: nothing is written.
+    to: Option<&'a dyn Disk>,
     /// Where the next block goes.
     place: Place,
     path: String,
@@ -348,13 +538,10 @@ impl SegmentCopy<'_> {
     }
 
     fn write(&mut self, header: &Header, records: Vec<u8>) -> Result<(), StoreError> {
-        if self.file.is_none() {
-            let made = self.to.open(&self.path, OpenMode::CreateNew);
+        if let (None, Some(to)) = (&self.file, self.to) {
+            let made = to.open(&self.path, OpenMode::CreateNew);
             self.file = Some(made.map_err(StoreError::io(IoVerb::Open, &self.path))?);
         }
-        let Some(file) = &self.file else {
-            return Ok(());
-        };
         let block = RawBlock {
             base: header.base,
             last: header.last,
@@ -362,9 +549,11 @@ impl SegmentCopy<'_> {
             bytes: records.into(),
         };
         let bytes = block.header(&self.place);
-        let mut parts = [IoSlice::new(&bytes), IoSlice::new(&block.bytes)];
-        file.write_all_at(&mut parts, self.place.position)
-            .map_err(StoreError::io(IoVerb::Write, &self.path))?;
+        if let Some(file) = &self.file {
+            let mut parts = [IoSlice::new(&bytes), IoSlice::new(&block.bytes)];
+            file.write_all_at(&mut parts, self.place.position)
+                .map_err(StoreError::io(IoVerb::Write, &self.path))?;
+        }
         self.place.position += HEADER_BYTES as u64 + block.bytes.len() as u64;
         let entry = self.entry.unwrap_or(SegmentEntry {
             number: self.place.segment,

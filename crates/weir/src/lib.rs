@@ -90,7 +90,7 @@ pub use session::{Pending, Session};
 pub use topic::{Pages, ReadFrom, Topic};
 pub use value::Value;
 pub use verdict::Verdict;
-pub use weir::{Weir, salvage, verify, verify_watched};
+pub use weir::{Weir, salvage, salvage_dry_run, verify, verify_watched};
 
 /// Checking and testing programs.
 #[cfg(feature = "programs")]
@@ -113,7 +113,8 @@ pub use weir_store::disk::{FileSystem, Survival, file_system, volatile_kind};
 pub use weir_store::lock::SOCKET_FILE;
 pub use weir_store::{
     Agreement, BackupReport, CompactReport, Durability, Finding, GroupInfo, History, Identity,
-    KeyEntry, LogIndex, Lost, OnProgress, OpenOptions, OpenProgress, OpenReport, OwnedRecord, Page,
-    ProgramInfo, Proposal, Records, Replayed, RetainReport, SCAN_KEYS_MAX, SalvageReport, Severity,
-    Stats, Store, StoreError, TopicCompactReport, TopicInfo, VerifyProgress, VerifyReport,
+    Kept, KeyEntry, LogIndex, Lost, OnProgress, OpenOptions, OpenProgress, OpenReport, OwnedRecord,
+    Page, ProgramInfo, Proposal, Records, Replayed, RetainReport, SCAN_KEYS_MAX, SalvageReport,
+    Severity, Stats, Store, StoreError, TopicCompactReport, TopicInfo, VerifyProgress,
+    VerifyReport,
 };

@@ -330,6 +330,14 @@ pub fn salvage(source: &Path, target: &Path) -> Result<SalvageReport, StoreError
     weir_store::salvage(source, target, program_host().as_ref())
 }
 
+/// Returns the report that [`salvage`] would return, and writes no store.
+///
+/// # Errors
+/// As [`salvage`], without `NotEmpty`.
+pub fn salvage_dry_run(source: &Path) -> Result<SalvageReport, StoreError> {
+    weir_store::salvage_dry_run(source, program_host().as_ref())
+}
+
 /// The engine of this process: one, so that a module is compiled once however
 /// many stores are open.
 #[cfg(feature = "programs")]

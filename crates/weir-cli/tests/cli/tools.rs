@@ -89,6 +89,71 @@ fn damage_is_found_with_file_and_place_and_never_restored() {
 }
 
 #[test]
+fn a_repair_says_what_it_keeps_and_what_is_lost() {
+    let place = Place::new();
+    filled(&place);
+    // Blocks of a topic have 16 KiB: with these lines there are several.
+    place
+        .pipe("put t -", format!("{}\n", "x".repeat(2000)).repeat(100))
+        .ok();
+    place.run("put u 1").ok();
+    let dry = place.run("repair --dry-run -o json").ok().json();
+    assert_eq!(
+        (&dry["complete"], &dry["target"]),
+        (&json!(true), &json!(null))
+    );
+    let whole = place.run("repair whole -o json").ok().json();
+    assert_eq!(
+        (&whole["digest"], &whole["target"]),
+        (&dry["digest"], &json!("whole"))
+    );
+    place.run("compact").ok();
+    place.run("backup copy").ok();
+    let mut all = Vec::new();
+    files(&place.path("copy/topics"), &mut all);
+    let victim = &all[0].1;
+    let mut bytes = std::fs::read(victim).unwrap();
+    let at = bytes.len() - 100;
+    bytes[at] ^= 1;
+    std::fs::write(victim, &bytes).unwrap();
+    let dry = place.run("repair --dry-run --at copy -o json").code(1);
+    assert!(
+        dry.err.contains("would lose records of 1 topic"),
+        "{}",
+        dry.err
+    );
+    let mut dry = dry.json();
+    assert_eq!(
+        std::fs::read(victim).unwrap(),
+        bytes,
+        "nothing is changed in place"
+    );
+    place.run("repair --at copy").code(2);
+    let made = place.run("repair new --at copy -o json").code(1).json();
+    dry["target"] = json!("new");
+    assert_eq!(made, dry);
+    assert_eq!(made["complete"], false);
+    let topic = |name: &str| {
+        let mut topics = made["topics"].as_array().unwrap().iter();
+        topics.find(|topic| topic["topic"] == name).unwrap()
+    };
+    assert_eq!(topic("u")["lost"], json!([]));
+    let range = &topic("t")["lost"][0];
+    let (first, last) = (range[0].as_u64().unwrap(), range[1].as_u64().unwrap());
+    assert!(first > 1002 && last == 1102, "{range}");
+    let left = place.run("tail t --at new").ok().lines();
+    assert_eq!(left.len() as u64, 1102 - (last - first + 1));
+    assert_eq!(place.run("get t --key k --at new").ok().text(), "v");
+    place.run("verify new").ok();
+    place.run("repair new --at copy").code(73);
+    place.run("repair newer --at nothing").code(78);
+    // Without an identity nothing can be made.
+    place.write("copy/weir.id", "x");
+    place.run("repair newer --at copy").code(65);
+    assert!(!place.path("newer").exists());
+}
+
+#[test]
 fn a_store_in_use_is_not_checked() {
     let place = Place::new();
     let mut command = place.weir();

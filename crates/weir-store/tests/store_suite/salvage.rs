@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use weir_store::{Store, StoreError, salvage};
+use weir_store::{Kept, SalvageReport, Store, StoreError, salvage_dry_run};
 
 use crate::world::{create, keys, options, put_many, records};
 
@@ -30,6 +30,28 @@ fn flip(path: &Path, byte: usize) {
     let mut content = std::fs::read(path).unwrap();
     content[byte] ^= 4;
     std::fs::write(path, content).unwrap();
+}
+
+/// Salvages, after a dry run that must report the same and write nothing.
+fn salvage(source: &Path, target: &Path) -> Result<SalvageReport, StoreError> {
+    let before = files(source);
+    let dry = salvage_dry_run(source, None);
+    assert_eq!(files(source), before, "a dry run only reads");
+    assert!(!target.join("weir.id").exists());
+    let report = weir_store::salvage(source, target, None);
+    assert_eq!(files(source), before, "the source is only read");
+    match (&dry, &report) {
+        (Ok(dry), Ok(report)) => assert_eq!(dry, report),
+        (Err(dry), Err(StoreError::NotEmpty { .. })) => assert!(dry.is_damage()),
+        (Err(dry), Err(error)) => assert_eq!(dry.to_string(), error.to_string()),
+        other => panic!("{other:?}"),
+    }
+    report
+}
+
+fn kept(first: u64, last: u64) -> Vec<Kept> {
+    let topic = "t".to_owned();
+    vec![Kept { topic, first, last }]
 }
 
 /// Writes in calls of ten, so that there are many entries and log segments.
@@ -63,9 +85,7 @@ fn a_whole_log_gives_everything_before_its_first_damage() {
     store.close().unwrap();
     flip(&log_segment(&source), 6_000);
     assert!(Store::open(&source, &options()).unwrap_err().is_damage());
-    let before = files(&source);
-    let report = salvage(&source, &target, None).unwrap();
-    assert_eq!(files(&source), before, "the source is only read");
+    let report = salvage(&source, &target).unwrap();
     assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
     assert!(report.findings[0].file.starts_with("log/"));
     assert!(report.lost.is_empty());
@@ -82,6 +102,15 @@ fn a_whole_log_gives_everything_before_its_first_damage() {
         (report.applied, report.digest)
     );
     assert_eq!(report.applied.0, found.len() as u64);
+    assert!(!report.is_complete() && !report.log_complete);
+    let last = report.applied.0;
+    assert_eq!(report.kept, kept(1, last));
+    // The blocks of the topic go further than its log.
+    let [later] = report.lost_later.as_slice() else {
+        panic!("{:?}", report.lost_later);
+    };
+    assert_eq!((later.topic.as_str(), later.first), ("t", last + 1));
+    assert!(later.last <= all.len() as u64);
     fill(&store, 0, 10);
     store.close().unwrap();
     assert!(weir_store::verify(&target).unwrap().is_clean());
@@ -100,7 +129,7 @@ fn a_damaged_block_of_a_purged_store_costs_its_own_records() {
     store.close().unwrap();
     let segment = source.join("topics/00000000/0000000001.seg");
     flip(&segment, 1_000);
-    let report = salvage(&source, &target, None).unwrap();
+    let report = salvage(&source, &target).unwrap();
     assert_eq!((report.applied, report.digest), (applied, digest));
     assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
     let [lost] = report.lost.as_slice() else {
@@ -108,6 +137,8 @@ fn a_damaged_block_of_a_purged_store_costs_its_own_records() {
     };
     assert_eq!((lost.topic.as_str(), lost.first), ("t", 1));
     assert!(lost.last < 300);
+    assert!(report.log_complete && !report.is_complete());
+    assert_eq!(report.kept, kept(lost.last + 1, 321));
     let store = Store::open(&target, &options()).unwrap();
     let kept: Vec<_> = all
         .into_iter()
@@ -133,8 +164,10 @@ fn a_damaged_snapshot_is_replaced_by_the_one_before_it() {
     let (all, digest) = (records(&store, "t"), store.digest());
     store.close().unwrap();
     flip(&source.join(format!("snapshots/{:020}.snap", index.0)), 530);
-    let report = salvage(&source, &target, None).unwrap();
+    let report = salvage(&source, &target).unwrap();
     assert_eq!((report.digest, report.lost.len()), (digest, 0));
+    assert!(report.is_complete(), "{report:?}");
+    assert_eq!(report.kept, kept(1, 61));
     let store = Store::open(&target, &options()).unwrap();
     assert_eq!(records(&store, "t"), all);
 }
@@ -148,11 +181,11 @@ fn without_any_state_nothing_is_made() {
     let index = store.compact_log().unwrap().index;
     store.close().unwrap();
     flip(&source.join(format!("snapshots/{:020}.snap", index.0)), 530);
-    assert!(salvage(&source, &target, None).unwrap_err().is_damage());
+    assert!(salvage(&source, &target).unwrap_err().is_damage());
     assert!(!target.exists());
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     std::fs::create_dir(&target).unwrap();
     std::fs::write(target.join("mine"), b"x").unwrap();
-    let refused = salvage(&source, &target, None).unwrap_err();
+    let refused = salvage(&source, &target).unwrap_err();
     assert!(matches!(refused, StoreError::NotEmpty { .. }));
 }

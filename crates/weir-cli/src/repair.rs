@@ -1,0 +1,182 @@
+//! `weir repair`: a new store of what can be read of a damaged one.
+//!
+//! Invariants:
+//! - The damaged store is only read.
+//! - Everything that is known to be lost is in the report.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use weir::{Kept, Lost, SalvageReport, StoreError};
+
+use crate::bytes::json_string;
+use crate::cli::Caller;
+use crate::output::{Cell, Field, Shape, field};
+use crate::place;
+use crate::report::{Failure, note};
+use crate::verify;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Reads the damaged store of --at and writes a new store to TARGET. Nobody may have the damaged store
+open, and it is not changed. The new store is a state that the damaged one once had: log entries
+after the first damage of the log are lost, and of a store whose log was purged also the records of
+damaged blocks. --dry-run reports the same and writes nothing.
+
+Exit codes: 0 nothing is lost, 1 the store was made and something is lost, 65 no store can be made.
+
+Examples:
+  weir put orders x && weir repair --dry-run
+  weir put orders x && weir repair ./repaired && weir verify ./repaired -o json")]
+pub(crate) struct RepairArgs {
+    /// Directory to create; it must not exist or be empty
+    #[arg(required_unless_present = "dry_run")]
+    target: Option<PathBuf>,
+    /// Report what would be kept and lost, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Fields of a repair.
+pub(crate) const FIELDS: &[Field] = &[
+    field(
+        "target",
+        "text",
+        "directory of the new store, null: a dry run",
+    ),
+    field("complete", "bool", "whether nothing is lost"),
+    field("index", "number", "newest log entry in the new store"),
+    field(
+        "applied",
+        "number",
+        "newest intention in the new store; later ones are lost",
+    ),
+    field("digest", "text", "digest of the state of the new store"),
+    field(
+        "log_complete",
+        "bool",
+        "whether the log was read to its end",
+    ),
+    field(
+        "topics",
+        "list",
+        "per topic: first and last offset that is kept, and ranges of offsets that are lost",
+    ),
+    field(
+        "findings",
+        "list",
+        "damage in the old store: severity, file, position, what",
+    ),
+];
+
+/// Carries out `weir repair`.
+pub(crate) fn run(caller: &Caller, args: &RepairArgs) -> anyhow::Result<ExitCode> {
+    let Some(mut out) = caller.style.open(Shape::One, FIELDS)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let source = PathBuf::from(place::directory(
+        caller,
+        "weir repair",
+        "run it on the machine of the server, with `--at DIR`, while nothing serves it",
+    )?);
+    let target = args.target.as_deref().filter(|_| !args.dry_run);
+    let report = match target {
+        Some(target) => weir::salvage(&source, target),
+        None => weir::salvage_dry_run(&source),
+    };
+    let report = report.map_err(|error| {
+        let what = format!("cannot repair the store in {}", source.display());
+        let failure = Failure::store(what, &error).tool();
+        match error {
+            StoreError::Damage { .. } => failure.advise("restore from a backup"),
+            _ => failure,
+        }
+    })?;
+    let findings = report.findings.iter();
+    let findings = findings.map(|found| (verify::json(found), verify::line(found)));
+    out.row(&[
+        target.map_or(Cell::Nothing, |target| {
+            Cell::Text(target.display().to_string().into())
+        }),
+        Cell::Flag(report.is_complete()),
+        Cell::Count(report.index.0),
+        Cell::Count(report.applied.0),
+        Cell::Text(report.digest.to_string().into()),
+        Cell::Flag(report.log_complete),
+        Cell::Many(topics(&report)),
+        Cell::Many(findings.collect()),
+    ])?;
+    out.finish()?;
+    if report.is_complete() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let loses = if args.dry_run { "would lose" } else { "loses" };
+    let what = lost(&report);
+    note(false, &format!("the new store {loses} {what}"));
+    Ok(ExitCode::FAILURE)
+}
+
+/// What is lost, in words.
+fn lost(report: &SalvageReport) -> String {
+    let mut parts = Vec::new();
+    if !report.log_complete {
+        let applied = report.applied;
+        parts.push(format!("every write after intention {applied}"));
+    }
+    let topics = report.lost.iter().chain(&report.lost_later);
+    let topics: BTreeSet<&str> = topics.map(|lost| lost.topic.as_str()).collect();
+    if !topics.is_empty() {
+        parts.push(format!("records of {} topics", topics.len()));
+    }
+    parts.join(" and ")
+}
+
+/// Each topic as JSON and as a line.
+fn topics(report: &SalvageReport) -> Vec<(String, String)> {
+    let all = || report.lost.iter().chain(&report.lost_later);
+    let known: BTreeSet<&str> = report.kept.iter().map(|kept| &*kept.topic).collect();
+    let missing: BTreeSet<&str> = all()
+        .map(|lost| &*lost.topic)
+        .filter(|name| !known.contains(name))
+        .collect();
+    let missing = missing.into_iter().map(|name| Kept {
+        topic: name.to_owned(),
+        first: 0,
+        last: 0,
+    });
+    let kept = report.kept.iter().cloned().chain(missing);
+    kept.map(|kept| {
+        let lost: Vec<&Lost> = all().filter(|lost| lost.topic == kept.topic).collect();
+        (json(&kept, &lost), line(&kept, &lost))
+    })
+    .collect()
+}
+
+fn json(kept: &Kept, lost: &[&Lost]) -> String {
+    let ranges = lost
+        .iter()
+        .map(|lost| format!("[{},{}]", lost.first, lost.last));
+    format!(
+        "{{\"topic\":{},\"first\":{},\"last\":{},\"lost\":[{}]}}",
+        json_string(&kept.topic),
+        kept.first,
+        kept.last,
+        ranges.collect::<Vec<_>>().join(",")
+    )
+}
+
+fn line(kept: &Kept, lost: &[&Lost]) -> String {
+    let Kept { topic, first, last } = kept;
+    let mut line = match first {
+        0 => format!("{topic}: keeps no record"),
+        _ => format!("{topic}: keeps {first} to {last}"),
+    };
+    for lost in lost {
+        // Writing to a string cannot fail.
+        let _ = write!(line, ", loses {} to {}", lost.first, lost.last);
+    }
+    line
+}
