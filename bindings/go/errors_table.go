@@ -112,6 +112,10 @@ const (
 	ErrClosed Code = 414
 	// ErrBadOption: An option has a value outside its range, or contradicts what the store was made with.
 	ErrBadOption Code = 415
+	// ErrOpenedReadOnly: The store was opened for reading only, and the call writes.
+	ErrOpenedReadOnly Code = 416
+	// ErrChangedWhileRead: The process that writes the store changed or removed files that were being read.
+	ErrChangedWhileRead Code = 417
 	// ErrIndeterminate: The intention was sent, and what became of it is not known.
 	ErrIndeterminate Code = 501
 	// ErrDeadline: The time allowed ran out before anything was changed.
@@ -593,6 +597,20 @@ var table = map[Code]row{
 		advice:   "Correct the option that is named.",
 		fault:    FaultCaller,
 		retry:    RetryNo,
+	},
+	ErrOpenedReadOnly: {
+		name:     "OPENED_READ_ONLY",
+		sentence: "The store was opened for reading only, and the call writes.",
+		advice:   "Open the store for writing.",
+		fault:    FaultCaller,
+		retry:    RetryNo,
+	},
+	ErrChangedWhileRead: {
+		name:     "CHANGED_WHILE_READ",
+		sentence: "The process that writes the store changed or removed files that were being read.",
+		advice:   "Open the store again.",
+		fault:    FaultEnvironment,
+		retry:    RetryAfter,
 	},
 	ErrIndeterminate: {
 		name:     "INDETERMINATE",

@@ -165,6 +165,10 @@ pub enum ErrorCode {
     Closed = 414,
     /// An option has a value outside its range, or contradicts what the store was made with.
     BadOption = 415,
+    /// The store was opened for reading only, and the call writes.
+    OpenedReadOnly = 416,
+    /// The process that writes the store changed or removed files that were being read.
+    ChangedWhileRead = 417,
     /// The intention was sent, and what became of it is not known.
     Indeterminate = 501,
     /// The time allowed ran out before anything was changed.
@@ -269,7 +273,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All codes, by ascending number.
-    pub const ALL: [Self; 104] = [
+    pub const ALL: [Self; 106] = [
         Self::TopicExists,
         Self::TopicAbsent,
         Self::Rejected,
@@ -324,6 +328,8 @@ impl ErrorCode {
         Self::TooFewDescriptors,
         Self::Closed,
         Self::BadOption,
+        Self::OpenedReadOnly,
+        Self::ChangedWhileRead,
         Self::Indeterminate,
         Self::Deadline,
         Self::Unreachable,
@@ -439,6 +445,8 @@ impl ErrorCode {
             413 => Some(Self::TooFewDescriptors),
             414 => Some(Self::Closed),
             415 => Some(Self::BadOption),
+            416 => Some(Self::OpenedReadOnly),
+            417 => Some(Self::ChangedWhileRead),
             501 => Some(Self::Indeterminate),
             502 => Some(Self::Deadline),
             503 => Some(Self::Unreachable),
@@ -551,6 +559,8 @@ impl ErrorCode {
             Self::TooFewDescriptors => "TOO_FEW_DESCRIPTORS",
             Self::Closed => "CLOSED",
             Self::BadOption => "BAD_OPTION",
+            Self::OpenedReadOnly => "OPENED_READ_ONLY",
+            Self::ChangedWhileRead => "CHANGED_WHILE_READ",
             Self::Indeterminate => "INDETERMINATE",
             Self::Deadline => "DEADLINE",
             Self::Unreachable => "UNREACHABLE",
@@ -681,6 +691,10 @@ impl ErrorCode {
             Self::Closed => "The store was closed while or before this was asked of it.",
             Self::BadOption => {
                 "An option has a value outside its range, or contradicts what the store was made with."
+            }
+            Self::OpenedReadOnly => "The store was opened for reading only, and the call writes.",
+            Self::ChangedWhileRead => {
+                "The process that writes the store changed or removed files that were being read."
             }
             Self::Indeterminate => "The intention was sent, and what became of it is not known.",
             Self::Deadline => "The time allowed ran out before anything was changed.",
@@ -847,6 +861,8 @@ impl ErrorCode {
             Self::TooFewDescriptors => "Raise the limit of open files, as with `ulimit -n`.",
             Self::Closed => "Open the store again.",
             Self::BadOption => "Correct the option that is named.",
+            Self::OpenedReadOnly => "Open the store for writing.",
+            Self::ChangedWhileRead => "Open the store again.",
             Self::Indeterminate => {
                 "Send it again with the same client id and nonce: it is executed at most once."
             }
@@ -982,6 +998,8 @@ impl ErrorCode {
             Self::TooFewDescriptors => "_failure_descriptors",
             Self::Closed => "_failure_closed",
             Self::BadOption => "_error_option_bad",
+            Self::OpenedReadOnly => "_error_opened_read_only",
+            Self::ChangedWhileRead => "_failure_changed_while_read",
             Self::Indeterminate => "_failure_indeterminate",
             Self::Deadline => "_failure_deadline",
             Self::Unreachable => "_failure_unreachable",
@@ -1092,7 +1110,9 @@ impl ErrorCode {
             | Self::Diverged
             | Self::TooFewDescriptors
             | Self::Closed
-            | Self::BadOption => Class::Store,
+            | Self::BadOption
+            | Self::OpenedReadOnly
+            | Self::ChangedWhileRead => Class::Store,
             Self::Indeterminate
             | Self::Deadline
             | Self::Unreachable
@@ -1188,6 +1208,7 @@ impl ErrorCode {
             | Self::EngineMissing
             | Self::Closed
             | Self::BadOption
+            | Self::OpenedReadOnly
             | Self::BadAddress
             | Self::BadLine
             | Self::SourceChanged
@@ -1248,6 +1269,7 @@ impl ErrorCode {
             | Self::Damaged
             | Self::NotPermitted
             | Self::TooFewDescriptors
+            | Self::ChangedWhileRead
             | Self::Indeterminate
             | Self::Deadline
             | Self::Unreachable
@@ -1292,6 +1314,7 @@ impl ErrorCode {
             | Self::Diverged
             | Self::Closed
             | Self::BadOption
+            | Self::OpenedReadOnly
             | Self::Protocol
             | Self::BadAddress
             | Self::BadLine
@@ -1356,6 +1379,7 @@ impl ErrorCode {
             | Self::Locked
             | Self::NotPermitted
             | Self::TooFewDescriptors
+            | Self::ChangedWhileRead
             | Self::Unreachable
             | Self::AddressTaken
             | Self::TooManyHandles
@@ -1422,13 +1446,14 @@ impl ErrorCode {
             | Self::Locked
             | Self::TooFewDescriptors
             | Self::Closed
+            | Self::ChangedWhileRead
             | Self::Cancelled
             | Self::AddressTaken => 503,
             Self::Redirect => 307,
             Self::Rate | Self::OverBudget => 429,
             Self::SessionExpired | Self::Gone => 410,
             Self::Unauthenticated => 401,
-            Self::Forbidden => 403,
+            Self::Forbidden | Self::OpenedReadOnly => 403,
             Self::TooLarge
             | Self::TokenTooLarge
             | Self::PageTooLarge
@@ -1518,6 +1543,7 @@ impl ErrorCode {
             | Self::EngineMissing
             | Self::TooFewDescriptors
             | Self::Closed
+            | Self::ChangedWhileRead
             | Self::Unreachable
             | Self::Protocol
             | Self::BadLine
@@ -1540,6 +1566,7 @@ impl ErrorCode {
             | Self::NotAStore => 4,
             Self::BadName
             | Self::BadOption
+            | Self::OpenedReadOnly
             | Self::BadAddress
             | Self::Syntax
             | Self::NotSingular
@@ -1634,6 +1661,7 @@ impl ErrorCode {
             | Self::RecordAbsent
             | Self::GroupUnknown => 4,
             Self::BadName
+            | Self::OpenedReadOnly
             | Self::BadAddress
             | Self::Syntax
             | Self::NotSingular
@@ -1643,7 +1671,7 @@ impl ErrorCode {
             | Self::TokenCorrupt
             | Self::UnknownSource
             | Self::SourcesOwed => 2,
-            Self::Locked | Self::AddressTaken => 75,
+            Self::Locked | Self::ChangedWhileRead | Self::AddressTaken => 75,
             Self::Damaged
             | Self::NotUtf8
             | Self::NotJson

@@ -10,6 +10,7 @@
 //! by its caller.
 
 mod file;
+mod read_only;
 #[cfg(feature = "sim")]
 mod sim;
 mod volatile;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use crate::error::{IoVerb, StoreError};
 
 pub use self::file::FileDisk;
+pub(crate) use self::read_only::ReadOnlyDisk;
 #[cfg(feature = "sim")]
 pub use self::sim::{SimCounts, SimDisk, SimFailure, SimOp};
 pub use self::volatile::{FileSystem, Survival, file_system, volatile_kind};
@@ -67,6 +69,11 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// cut.
     fn volatile(&self) -> Option<&'static str> {
         None
+    }
+    /// Whether files that another process wrote are only read, so that they may
+    /// be removed at any time.
+    fn is_read_only(&self) -> bool {
+        false
     }
 }
 

@@ -258,6 +258,18 @@ pub enum StoreError {
     /// The store is being closed.
     #[error("the store is closed")]
     Closed,
+    /// The store was opened for reading only, and the call writes.
+    #[error("the store was opened for reading only")]
+    ReadOnly,
+    /// The process that writes the store changed or removed files while a
+    /// read-only open of it, or a reader of it, read them.
+    #[error("the store was changed while it was read ({attempts} attempts): {cause}")]
+    ChangedWhileRead {
+        /// How often the files were read.
+        attempts: u32,
+        /// What the last attempt met.
+        cause: Box<StoreError>,
+    },
     /// A topic whose options do not allow a compaction.
     #[error("topic {name} has compaction off")]
     CompactionOff {
@@ -422,6 +434,8 @@ impl StoreError {
             Self::TopicUnknown { .. } => ErrorCode::TopicUnknown,
             Self::ProgramsOff | Self::ProgramUnable { .. } => ErrorCode::EngineMissing,
             Self::Closed => ErrorCode::Closed,
+            Self::ReadOnly => ErrorCode::OpenedReadOnly,
+            Self::ChangedWhileRead { .. } => ErrorCode::ChangedWhileRead,
             Self::NotEmpty { .. } => ErrorCode::StoreExists,
             Self::CompactionOff { .. } => ErrorCode::BadOption,
             Self::Far { code, .. } => *code,
@@ -453,12 +467,14 @@ impl StoreError {
             | Self::NotEmpty { .. }
             | Self::CompactionOff { .. }
             | Self::Closed
+            | Self::ReadOnly
             | Self::ProgramsOff
             | Self::NewerFormat { .. }
             | Self::UnknownContent { .. } => Fault::Caller,
             Self::Locked { .. }
             | Self::Poisoned { .. }
             | Self::Panicked { .. }
+            | Self::ChangedWhileRead { .. }
             | Self::DiskFull { .. }
             | Self::Io { .. }
             | Self::ProgramUnable { .. }
@@ -470,7 +486,10 @@ impl StoreError {
     pub fn retry(&self) -> Retry {
         match self {
             Self::Locked { .. } | Self::DiskFull { .. } => Retry::Later,
-            Self::Poisoned { .. } | Self::Panicked { .. } | Self::Io { .. } => Retry::Reopen,
+            Self::Poisoned { .. }
+            | Self::Panicked { .. }
+            | Self::ChangedWhileRead { .. }
+            | Self::Io { .. } => Retry::Reopen,
             _ => Retry::Never,
         }
     }

@@ -150,12 +150,12 @@ impl History {
     /// `Missing` when there is no store; `Damage` when its log cannot be read.
     pub fn open(directory: &Path, host: Option<Arc<dyn ProgramHost>>) -> Result<Self, StoreError> {
         let missing = || StoreError::Missing { what: "store" };
-        // Looked for first: opening the disk would make the directory.
         if !directory.join(identity::PATH).is_file() {
             return Err(missing());
         }
         let text = directory.display().to_string();
-        let disk = FileDisk::open(directory).map_err(StoreError::io(IoVerb::Open, &text))?;
+        let disk =
+            FileDisk::open_existing(directory).map_err(StoreError::io(IoVerb::Open, &text))?;
         let disk: Arc<dyn Disk> = Arc::new(disk);
         let identity = Identity::read(&*disk, identity::PATH)?.ok_or_else(missing)?;
         let readers = log::read_only(&disk, &identity.store_id)?.ok_or_else(missing)?;

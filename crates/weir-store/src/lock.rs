@@ -1,17 +1,23 @@
-//! One process per store directory.
+//! The lock of a store directory: one process writes to it at a time.
 //!
-//! The lock is an advisory `flock` on `DIR/LOCK`; it dies with the process.
-//! The text in the file only serves the message of whoever comes second. What
-//! must never happen here: trusting that text, or removing the file (a third
-//! process could then lock another file of the same name).
+//! The lock is an advisory `flock` on `DIR/LOCK`, which the system releases when
+//! the process ends. The text in the file tells other processes who holds the
+//! lock.
+//!
+//! Invariants:
+//! - no decision depends on that text;
+//! - the file is never removed: a third process could then lock another file of
+//!   the same name.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::fmt;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::OFlags;
 
 use crate::error::{IoVerb, StoreError};
 
@@ -21,7 +27,9 @@ pub const LOCK_FILE: &str = "LOCK";
 /// processes of this machine; only whoever holds the lock may make or remove it.
 pub const SOCKET_FILE: &str = "weir.sock";
 /// How long a second opener waits for the holder to have written who it is.
-const WAIT_FOR_TEXT: Duration = Duration::from_millis(300);
+const WAIT_FOR_TEXT: Duration = Duration::from_millis(250);
+/// How often a held lock is tried again.
+const PAUSE: Duration = Duration::from_millis(5);
 /// Longest text read from the lock file, in bytes.
 const TEXT_BYTES_MAX: u64 = 1024;
 
@@ -50,12 +58,28 @@ impl DirLock {
         &self.file
     }
 
-    /// Locks `directory` (made with mode 0700 if missing) for this process,
-    /// named `program` in the message that others get. Answers within 1 s.
+    /// Locks `directory` for this process, which other processes see as
+    /// `program`. Creates the directory with mode 0700 if it does not exist.
+    /// Returns within 0.3 s.
     ///
-    /// [`StoreError::Locked`] when another open handle has it, in this process
-    /// or another one.
+    /// # Errors
+    /// [`StoreError::Locked`] when another open handle has the lock, in this
+    /// process or another one.
     pub fn acquire(directory: &Path, program: &str) -> Result<Self, StoreError> {
+        Self::acquire_within(directory, program, Duration::ZERO, None)
+    }
+
+    /// As [`acquire`](Self::acquire), and waits up to `wait` while another
+    /// handle has the lock. `on_locked` learns within 0.3 s who has it.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire), after `wait` or when `on_locked` says so.
+    pub fn acquire_within(
+        directory: &Path,
+        program: &str,
+        wait: Duration,
+        on_locked: Option<&OnLocked>,
+    ) -> Result<Self, StoreError> {
         let shown = directory.display().to_string();
         DirBuilder::new()
             .recursive(true)
@@ -64,55 +88,152 @@ impl DirLock {
             .map_err(StoreError::io(IoVerb::Open, &shown))?;
         let path = directory.join(LOCK_FILE);
         let subject = path.display().to_string();
-        let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::CLOEXEC).bits()).unwrap_or(0);
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .custom_flags(flags)
+            .custom_flags(no_follow())
             .open(&path)
             .map_err(StoreError::io(IoVerb::Open, &subject))?;
-        let deadline = Instant::now() + WAIT_FOR_TEXT;
+        let begun = Instant::now();
+        let mut announced = None;
         loop {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            match file.try_lock() {
                 Ok(()) => break,
-                Err(rustix::io::Errno::WOULDBLOCK) => {
-                    let holder = read_holder(&mut file);
-                    if holder.pid != 0 || Instant::now() >= deadline {
-                        return Err(StoreError::Locked {
-                            directory: shown,
-                            pid: holder.pid,
-                            program: holder.program,
-                            started_unix_s: holder.started_unix_s,
-                            socket: Some(directory.join(SOCKET_FILE)).filter(|path| path.exists()),
-                        });
-                    }
-                    std::thread::sleep(Duration::from_millis(5));
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {
+                    continue;
                 }
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => {
-                    return Err(StoreError::io(IoVerb::Lock, &subject)(error.into()));
+                Err(TryLockError::Error(error)) => {
+                    return Err(StoreError::io(IoVerb::Lock, &subject)(error));
                 }
             }
+            let holder = LockHolder::read(&mut file, directory);
+            let passed = begun.elapsed();
+            if holder.pid != 0 || passed >= WAIT_FOR_TEXT {
+                let mut waits = passed < wait;
+                if let Some(on_locked) = on_locked
+                    && announced != Some(holder.pid)
+                {
+                    announced = Some(holder.pid);
+                    waits &= on_locked.call(&holder);
+                }
+                if !waits {
+                    return Err(holder.refuses(shown));
+                }
+            }
+            std::thread::sleep(PAUSE);
         }
         write_holder(&mut file, program).map_err(StoreError::io(IoVerb::Write, &subject))?;
         Ok(Self { file, named: true })
     }
+
+    /// Makes sure that no process writes to `directory`, without a change to it.
+    /// `None` when there is no lock file, or this process may not read it.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] when another open handle has the lock.
+    pub(crate) fn shared(directory: &Path) -> Result<Option<Self>, StoreError> {
+        let path = directory.join(LOCK_FILE);
+        let subject = path.display().to_string();
+        let opened = OpenOptions::new()
+            .read(true)
+            .custom_flags(no_follow())
+            .open(&path);
+        let mut file = match opened {
+            Ok(file) => file,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
+                ) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(StoreError::io(IoVerb::Open, &subject)(error)),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Some(Self { file, named: false })),
+            Err(TryLockError::WouldBlock) => {
+                let shown = directory.display().to_string();
+                Err(LockHolder::read(&mut file, directory).refuses(shown))
+            }
+            Err(TryLockError::Error(error)) => Err(StoreError::io(IoVerb::Lock, &subject)(error)),
+        }
+    }
 }
 
-/// What the lock file says about its holder.
-#[derive(Default)]
-struct Holder {
-    pid: u32,
-    program: String,
-    started_unix_s: u64,
+/// Flags of an open that follows no symbolic link.
+fn no_follow() -> i32 {
+    (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits().cast_signed()
 }
 
-fn read_holder(file: &mut File) -> Holder {
+/// The process that has a directory open, as the lock file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockHolder {
+    /// Process id; 0 when it could not be read.
+    pub pid: u32,
+    /// Name of its program; may be empty.
+    pub program: String,
+    /// When it opened the store, Unix time in seconds; 0 when not known.
+    pub started_unix_s: u64,
+    /// Socket in the directory on which a server may answer. A server that was
+    /// killed leaves one.
+    pub socket: Option<PathBuf>,
+}
+
+impl LockHolder {
+    fn read(file: &mut File, directory: &Path) -> Self {
+        let socket = Some(directory.join(SOCKET_FILE));
+        Self {
+            socket: socket.filter(|path| path.exists()),
+            ..read_holder(file)
+        }
+    }
+
+    fn refuses(self, directory: String) -> StoreError {
+        StoreError::Locked {
+            directory,
+            pid: self.pid,
+            program: self.program,
+            started_unix_s: self.started_unix_s,
+            socket: self.socket,
+        }
+    }
+}
+
+/// Is called when another process has the directory open; see
+/// [`OpenOptions::on_locked`](crate::OpenOptions::on_locked).
+#[derive(Clone)]
+pub struct OnLocked(Arc<dyn Fn(&LockHolder) -> bool + Send + Sync>);
+
+impl OnLocked {
+    /// Calls `observer` with the holder of the lock, within 0.3 s after the
+    /// first try and again when the holder changes. The open waits on while
+    /// `observer` returns `true`, up to
+    /// [`OpenOptions::lock_wait`](crate::OpenOptions::lock_wait).
+    #[must_use]
+    pub fn new(observer: impl Fn(&LockHolder) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(observer))
+    }
+
+    fn call(&self, holder: &LockHolder) -> bool {
+        (self.0)(holder)
+    }
+}
+
+impl fmt::Debug for OnLocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnLocked")
+    }
+}
+
+fn read_holder(file: &mut File) -> LockHolder {
     let mut text = Vec::new();
-    let mut holder = Holder::default();
+    let mut holder = LockHolder::default();
     if file.seek(SeekFrom::Start(0)).is_err()
         || file.take(TEXT_BYTES_MAX).read_to_end(&mut text).is_err()
     {

@@ -11,6 +11,7 @@ use weir_core::limits::FUEL_ASKED_DEFAULT;
 use weir_core::limits::FUEL_DEFAULT;
 
 use crate::clock::{Clock, SystemClock};
+use crate::lock::OnLocked;
 
 /// When an intention is answered. What survives a crash is a prefix of the log
 /// at every level.
@@ -66,6 +67,18 @@ pub struct OpenOptions {
     pub durability: Durability,
     /// Whether a directory without a store becomes one; default yes.
     pub create: bool,
+    /// Whether the store is only read; default no. Nothing is written into the
+    /// directory, no file is created there, and no lock is taken, so that
+    /// another process may write to the store meanwhile. What can be read is
+    /// the state at the moment of the open: everything that was acknowledged by
+    /// then. Writes fail with [`StoreError::ReadOnly`](crate::StoreError).
+    /// See docs/decisions/0059.
+    pub read_only: bool,
+    /// How long an open waits while another process has the directory open for
+    /// writing; default 0. A read-only open never waits.
+    pub lock_wait: Duration,
+    /// Is called when another process has the directory open for writing.
+    pub on_locked: Option<OnLocked>,
     /// Limits for keys and values, below those of the model.
     pub limits: IntentionLimits,
     /// Bytes of log after the newest snapshot that make a new one; default
@@ -154,6 +167,19 @@ impl fmt::Debug for OnProgress {
     }
 }
 
+impl OpenOptions {
+    /// Default options of a store that is only read; see
+    /// [`read_only`](Self::read_only).
+    #[must_use]
+    pub fn read_only() -> Self {
+        Self {
+            create: false,
+            read_only: true,
+            ..Self::default()
+        }
+    }
+}
+
 impl Default for OpenOptions {
     fn default() -> Self {
         let program = std::env::current_exe().ok();
@@ -161,6 +187,9 @@ impl Default for OpenOptions {
         Self {
             durability: Durability::Group,
             create: true,
+            read_only: false,
+            lock_wait: Duration::ZERO,
+            on_locked: None,
             limits: IntentionLimits::default(),
             snapshot_log_bytes: 1 << 30,
             log_keep_bytes: Some(256 << 20),

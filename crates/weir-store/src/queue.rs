@@ -81,6 +81,7 @@ pub(crate) struct Prepared {
 #[derive(Clone, Debug)]
 pub(crate) enum Shut {
     Closed,
+    ReadOnly,
     Poisoned(Arc<StoreError>),
 }
 
@@ -88,6 +89,7 @@ impl Shut {
     pub(crate) fn error(&self) -> StoreError {
         match self {
             Self::Closed => StoreError::Closed,
+            Self::ReadOnly => StoreError::ReadOnly,
             Self::Poisoned(cause) => StoreError::Poisoned {
                 cause: Arc::clone(cause),
             },

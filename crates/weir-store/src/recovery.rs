@@ -23,7 +23,7 @@ use crate::error::{IoVerb, StoreError};
 use crate::fair_lock::FairRwLock;
 use crate::identity::{self, Identity};
 use crate::lock_ext::RwLockExt;
-use crate::log::{Log, LogIndex, LogOptions, Recovery, batch_bytes};
+use crate::log::{self, Log, LogIndex, LogOptions, LogReaders, Recovery, batch_bytes};
 use crate::options::{Durability, OnProgress, OpenOptions, OpenProgress};
 use crate::queue::Queue;
 use crate::replay::Replay;
@@ -84,21 +84,25 @@ pub(crate) fn recover(
         Identity::name(&*disk)?;
     }
     report.log = log_recovery;
-    let mut start = start(&disk, &identity, &log, options, &mut report)?;
+    let readers = log.readers();
+    let base = Base {
+        disk: &disk,
+        identity: &identity,
+        log: &readers,
+        snapshots: snapshot::list(&*disk)?,
+        options,
+    };
+    let mut start = base.start(&mut report)?;
     let found = segments_on_disk(&*disk)?;
     start.skip_numbers(&found);
     let begun = Instant::now();
     let on_progress = options.on_progress.as_ref();
-    let replayed_bytes = replay(&log, &mut start, &mut report, on_progress)?;
+    let replayed_bytes = replay(&readers, &mut start, &mut report, on_progress)?;
     let mut replayed = ReplayCost::default();
     replayed.add(report.replayed_fuel, begun.elapsed());
     sweep(&*disk, &start.lists, &found, &report)?;
     let Start { engine, topics, .. } = start;
-    let newest_ms = engine.machine.read_ok().time_ms();
-    let source = Arc::clone(&options.clock);
-    let (clock, clock_report) = StoreClock::new(source, newest_ms, options.believe_clock);
-    report.clock = clock_report;
-    engine.clock.get_or_init(|| clock);
+    start_clock(&engine, options, &mut report);
     let mut committer = Committer::new(
         engine,
         disk,
@@ -110,6 +114,52 @@ pub(crate) fn recover(
     committer.replayed_bytes = replayed_bytes;
     committer.log_keep_bytes = options.log_keep_bytes;
     Ok((committer, report))
+}
+
+/// Reads the state of a directory without a change to it. `disk` is a
+/// [`ReadOnlyDisk`](crate::disk::ReadOnlyDisk). The process that writes the
+/// store may change files meanwhile: then the error says what was met, and
+/// another attempt may succeed.
+pub(crate) fn read(
+    disk: &Arc<dyn Disk>,
+    options: &OpenOptions,
+) -> Result<(Arc<Engine>, LogReaders, OpenReport), StoreError> {
+    let missing = |what| move || StoreError::Missing { what };
+    let mut report = OpenReport::default();
+    let identity = Identity::read(&**disk, identity::PATH)?.ok_or_else(missing("store"))?;
+    // Listed before the log is read: each of them comes from entries that are
+    // in the log by now.
+    let snapshots = snapshot::list(&**disk)?;
+    let log = log::read_only(disk, &identity.store_id)?.ok_or_else(missing("log"))?;
+    let base = Base {
+        disk,
+        identity: &identity,
+        log: &log,
+        snapshots,
+        options,
+    };
+    let mut start = base.start(&mut report)?;
+    replay(&log, &mut start, &mut report, options.on_progress.as_ref())?;
+    start_clock(&start.engine, options, &mut report);
+    Ok((start.engine, log, report))
+}
+
+fn start_clock(engine: &Engine, options: &OpenOptions, report: &mut OpenReport) {
+    let newest_ms = engine.machine.read_ok().time_ms();
+    let source = Arc::clone(&options.clock);
+    let (clock, clock_report) = StoreClock::new(source, newest_ms, options.believe_clock);
+    report.clock = clock_report;
+    engine.clock.get_or_init(|| clock);
+}
+
+/// What a state is made from.
+struct Base<'a> {
+    disk: &'a Arc<dyn Disk>,
+    identity: &'a Identity,
+    log: &'a LogReaders,
+    /// Newest first.
+    snapshots: Vec<LogIndex>,
+    options: &'a OpenOptions,
 }
 
 /// The state that the replay starts from.
@@ -164,81 +214,81 @@ fn identity(
     Ok(identity)
 }
 
-/// The newest snapshot that can be used, or the empty state where the log has
-/// everything.
-fn start(
-    disk: &Arc<dyn Disk>,
-    identity: &Identity,
-    log: &Log,
-    options: &OpenOptions,
-    report: &mut OpenReport,
-) -> Result<Start, StoreError> {
-    let seed = options
-        .seed
-        .unwrap_or_else(|| RandomState::new().build_hasher().finish());
-    let whole = log.first_index() <= LogIndex(1);
-    let marks = disk.list("").map_err(StoreError::io(IoVerb::List, "."))?;
-    let rebuild = whole && marks.iter().any(|name| name == REBUILD_MARK);
-    for index in snapshot::list(&**disk)? {
-        if index > log.last_index() {
-            // The log was synced before the snapshot was made.
-            let file = snapshot::path(index);
-            return Err(StoreError::damage(
-                &file,
-                32,
-                "a log that reaches to this snapshot",
-                0,
-            ));
-        }
-        if rebuild || index.next() < log.first_index() {
-            break;
-        }
-        let found = Snapshot::read(
-            &**disk,
-            identity.store_id,
-            index,
-            seed,
-            options.host.as_ref(),
-        )
-        .and_then(|snapshot| fits_log(snapshot, log))
-        .and_then(|snapshot| attach(disk, identity, options, snapshot));
-        match found {
-            Ok(start) => {
-                report.snapshot = Some(index);
-                return Ok(start);
+impl Base<'_> {
+    /// The newest snapshot that can be used, or the empty state where the log has
+    /// everything.
+    fn start(&self, report: &mut OpenReport) -> Result<Start, StoreError> {
+        let Self {
+            disk,
+            identity,
+            log,
+            options,
+            ..
+        } = *self;
+        let seed = options
+            .seed
+            .unwrap_or_else(|| RandomState::new().build_hasher().finish());
+        let whole = log.first_index() <= LogIndex(1);
+        let marks = disk.list("").map_err(StoreError::io(IoVerb::List, "."))?;
+        let rebuild = whole && marks.iter().any(|name| name == REBUILD_MARK);
+        for index in self.snapshots.iter().copied() {
+            if index > log.last_index() {
+                // The log was synced before the snapshot was made.
+                let file = snapshot::path(index);
+                return Err(StoreError::damage(
+                    &file,
+                    32,
+                    "a log that reaches to this snapshot",
+                    0,
+                ));
             }
-            // Damage, and nothing else, sets a snapshot aside.
-            Err(error) if error.is_damage() || error.is_missing_file() => {
-                report.set_aside.push((snapshot::path(index), error));
+            if rebuild || index.next() < log.first_index() {
+                break;
             }
-            Err(error) => return Err(error),
+            let found = Snapshot::read(
+                &**disk,
+                identity.store_id,
+                index,
+                seed,
+                options.host.as_ref(),
+            )
+            .and_then(|snapshot| fits_log(snapshot, log))
+            .and_then(|snapshot| attach(disk, identity, options, snapshot));
+            match found {
+                Ok(start) => {
+                    report.snapshot = Some(index);
+                    return Ok(start);
+                }
+                // Damage, and nothing else, sets a snapshot aside.
+                Err(error) if error.is_damage() || error.is_missing_file() => {
+                    report.set_aside.push((snapshot::path(index), error));
+                }
+                Err(error) => return Err(error),
+            }
         }
+        if !whole {
+            let file = snapshot::path(LogIndex(log.first_index().0 - 1));
+            let missing = StoreError::damage(&file, 0, "a snapshot where the log begins", 0);
+            let first = report.set_aside.drain(..).next();
+            return Err(first.map_or(missing, |(_, error)| error));
+        }
+        let machine = Machine::new(seed).with_host(options.host.clone());
+        let engine = engine(identity, options, machine);
+        let topics = Topics::new(
+            Arc::clone(&engine),
+            Arc::new(FileCache::new(Arc::clone(disk))),
+        );
+        Ok(Start {
+            engine,
+            topics,
+            lists: Vec::new(),
+            index: LogIndex::ZERO,
+        })
     }
-    if !whole {
-        let file = snapshot::path(LogIndex(log.first_index().0 - 1));
-        let missing = StoreError::damage(&file, 0, "a snapshot where the log begins", 0);
-        let first = report.set_aside.drain(..).next();
-        return Err(first.map_or(missing, |(_, error)| error));
-    }
-    let engine = engine(
-        identity,
-        options,
-        Machine::new(seed).with_host(options.host.clone()),
-    );
-    let topics = Topics::new(
-        Arc::clone(&engine),
-        Arc::new(FileCache::new(Arc::clone(disk))),
-    );
-    Ok(Start {
-        engine,
-        topics,
-        lists: Vec::new(),
-        index: LogIndex::ZERO,
-    })
 }
 
 /// A snapshot must come after the log entry that it names.
-fn fits_log(snapshot: Snapshot, log: &Log) -> Result<Snapshot, StoreError> {
+fn fits_log(snapshot: Snapshot, log: &LogReaders) -> Result<Snapshot, StoreError> {
     if log
         .term_at(snapshot.index)
         .is_some_and(|term| term != snapshot.term)
@@ -394,7 +444,7 @@ fn sweep(
 
 /// Applies the log entries after the state.
 fn replay(
-    log: &Log,
+    log: &LogReaders,
     start: &mut Start,
     report: &mut OpenReport,
     on_progress: Option<&OnProgress>,
@@ -436,6 +486,6 @@ fn replay(
     counters.applied_index.set(last.0);
     counters.durable_index.set(last.0);
     counters.purged_index.set(log.first_index().0 - 1);
-    counters.log_bytes.set(log.stats().bytes);
+    counters.log_bytes.set(log.file_bytes());
     Ok(replayed)
 }

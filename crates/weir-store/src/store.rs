@@ -26,6 +26,7 @@ use crate::permit::Single;
 use crate::proposal::Proposal;
 use crate::purge::ReadBack;
 use crate::queue::{Notify, Shut};
+use crate::read_only;
 use crate::recovery::{OpenReport, recover};
 use crate::scan::KeyOrder;
 use crate::scrub::Scrubber;
@@ -144,24 +145,73 @@ impl Store {
     /// Opens the store in `directory`, or makes one.
     ///
     /// # Errors
-    /// `Locked` when another process has it open; `Damage` when bytes that
-    /// must be there are wrong, which changes nothing on disk.
+    /// `Locked` when another process has it open for writing; `Damage` when
+    /// bytes that must be there are wrong, which changes nothing on disk. A
+    /// read-only open fails with `Missing` when there is no store, and with
+    /// `ChangedWhileRead` when the process that writes the store changed its
+    /// files at every attempt.
     pub fn open(directory: &Path, options: &OpenOptions) -> Result<Self, StoreError> {
         let text = directory.display().to_string();
+        if options.read_only {
+            let disk = FileDisk::open_existing(directory).map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => StoreError::Missing { what: "store" },
+                _ => StoreError::io(IoVerb::Open, &text)(error),
+            })?;
+            return Self::open_disk(Arc::new(disk), options);
+        }
         // Looked for before the lock, which would leave its file.
         if !options.create && !directory.join(identity::PATH).is_file() {
             return Err(StoreError::Missing { what: "store" });
         }
         let disk = FileDisk::open(directory).map_err(StoreError::io(IoVerb::Open, &text))?;
-        let lock = DirLock::acquire(directory, &options.program)?;
+        let (wait, on_locked) = (options.lock_wait, options.on_locked.as_ref());
+        let lock = DirLock::acquire_within(directory, &options.program, wait, on_locked)?;
         disk.guard(&lock)
             .map_err(StoreError::io(IoVerb::Find, LOCK_FILE))?;
         Self::open_on(Arc::new(disk), options, Some(lock))
     }
 
-    /// Opens the store on a disk that nobody else uses.
+    /// Opens the store on a disk that nobody else uses. A read-only open allows
+    /// one other user, who writes.
     pub fn open_disk(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Self, StoreError> {
+        if options.read_only {
+            return read_only::open(&disk, options);
+        }
         Self::open_on(disk, options, None)
+    }
+
+    /// A store without a commit thread, which refuses every write.
+    pub(crate) fn read_only(
+        disk: Arc<dyn Disk>,
+        engine: Arc<Engine>,
+        readers: LogReaders,
+        report: OpenReport,
+        options: &OpenOptions,
+    ) -> Self {
+        engine.queue.leave(&Shut::ReadOnly);
+        let upkeep = Upkeep::new(options.cursor_flush, None);
+        // A cursor is refused at once, and not after it was taken.
+        upkeep.begin_stop();
+        Self {
+            engine,
+            disk,
+            report,
+            maintenance: Arc::default(),
+            read_back: Arc::default(),
+            orders: Mutex::default(),
+            upkeep,
+            readers,
+            scrubber: Scrubber::default(),
+            turns: Turns::default(),
+            thread: Mutex::new(None),
+            lock: Mutex::new(None),
+        }
+    }
+
+    /// Whether the store was opened for reading only.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.disk.is_read_only()
     }
 
     fn open_on(

@@ -203,7 +203,7 @@ pub(crate) fn open_closed(
         return Err(StoreError::Missing { what: "store" });
     }
     let text = directory.display().to_string();
-    let disk = FileDisk::open(directory).map_err(StoreError::io(IoVerb::Open, &text))?;
+    let disk = FileDisk::open_existing(directory).map_err(StoreError::io(IoVerb::Open, &text))?;
     let names = disk.list("").map_err(StoreError::io(IoVerb::List, &text))?;
     if !names
         .iter()
@@ -212,11 +212,14 @@ pub(crate) fn open_closed(
         return Err(StoreError::Missing { what: "store" });
     }
     let lock = match DirLock::acquire(directory, program) {
-        // Nobody writes to a medium that is read-only.
+        // This process cannot write to the directory; another one may be able to.
         Err(StoreError::Io { source, .. })
-            if source.kind() == std::io::ErrorKind::ReadOnlyFilesystem =>
+            if matches!(
+                source.kind(),
+                std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied
+            ) =>
         {
-            None
+            DirLock::shared(directory)?
         }
         lock => Some(lock?),
     };

@@ -113,8 +113,8 @@ pub use weir_store::disk::{FileSystem, Survival, file_system, volatile_kind};
 pub use weir_store::lock::SOCKET_FILE;
 pub use weir_store::{
     Agreement, BackupReport, CompactReport, Durability, Finding, GroupInfo, History, Identity,
-    Kept, KeyEntry, LogIndex, Lost, OnProgress, OpenOptions, OpenProgress, OpenReport, OwnedRecord,
-    Page, ProgramInfo, Proposal, Records, Replayed, RetainReport, SCAN_KEYS_MAX, SalvageReport,
-    Severity, Stats, Store, StoreError, TopicCompactReport, TopicInfo, VerifyProgress,
-    VerifyReport,
+    Kept, KeyEntry, LockHolder, LogIndex, Lost, OnLocked, OnProgress, OpenOptions, OpenProgress,
+    OpenReport, OwnedRecord, Page, ProgramInfo, Proposal, Records, Replayed, RetainReport,
+    SCAN_KEYS_MAX, SalvageReport, Severity, Stats, Store, StoreError, TopicCompactReport,
+    TopicInfo, VerifyProgress, VerifyReport,
 };

@@ -31,6 +31,17 @@ impl Weir {
         Self::open_with(directory, &OpenOptions::default())
     }
 
+    /// Opens the store in `directory` for reading only: nothing is written into
+    /// the directory, and another process may have it open and write. What can
+    /// be read is the state at the moment of the open. Writes fail with
+    /// [`StoreError::ReadOnly`].
+    ///
+    /// # Errors
+    /// `Missing` when there is no store.
+    pub fn open_read_only(directory: impl AsRef<Path>) -> Result<Self, WeirError> {
+        Self::open_with(directory, &OpenOptions::read_only())
+    }
+
     /// Opens a store. Without a host in the options the programs of topics
     /// run on the engine that this crate brings (feature `programs`).
     pub fn open_with(

@@ -252,3 +252,30 @@ fn closing_ends_it_for_every_handle_and_frees_the_directory() {
     assert!(topic.put("k", "w").unwrap().is_valid());
     again.close().unwrap();
 }
+
+#[test]
+fn a_store_that_another_handle_writes_is_opened_for_reading() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = Weir::open(dir.path()).unwrap();
+    let written = writer.topic("t").unwrap();
+    assert!(written.ensure().unwrap());
+    let first = written.put("k", "v").unwrap();
+    let reader = Weir::open_read_only(dir.path()).unwrap();
+    let read = reader.topic("t").unwrap();
+    assert_eq!(read.get("k").unwrap().unwrap().value(), b"v");
+    assert_eq!(
+        offsets(&read, ReadFrom::Start).last().copied(),
+        first.offset().map(|at| at.0)
+    );
+    let WeirError::Store(error) = read.put("k", "w").unwrap_err() else {
+        panic!("another kind of error");
+    };
+    assert_eq!(error.code(), ErrorCode::OpenedReadOnly);
+    let refused = reader.session(CLIENT).execute(&[put(b"k", b"w")]);
+    assert!(matches!(
+        refused,
+        Err(WeirError::Store(weir::StoreError::ReadOnly))
+    ));
+    // The writer goes on.
+    assert!(written.put("k", "x").unwrap().is_valid());
+}

@@ -54,6 +54,11 @@ impl FileDisk {
             .recursive(true)
             .mode(0o700)
             .create(path)?;
+        Self::open_existing(path)
+    }
+
+    /// Opens the directory `path`, which must exist.
+    pub(crate) fn open_existing(path: &Path) -> io::Result<Self> {
         let root = rustix::fs::open(
             path,
             OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,

@@ -61,6 +61,18 @@ impl LogReaders {
     pub fn last_index(&self) -> LogIndex {
         LogIndex(self.shared.read().last_index)
     }
+
+    /// Term of an entry that is there, or of the last one purged.
+    pub fn term_at(&self, index: LogIndex) -> Option<u64> {
+        self.shared.read().term_at(index.0)
+    }
+
+    /// Bytes of the segment files, reserved ones included.
+    pub fn file_bytes(&self) -> u64 {
+        let view = self.shared.read();
+        let bytes = |segment: &Arc<SegmentView>| segment.header.file_bytes;
+        view.segments.iter().map(bytes).sum()
+    }
 }
 
 /// A cursor over the entries of a log.

@@ -331,12 +331,23 @@ impl TopicFiles {
     /// The same, and damage leaves no mark.
     pub(crate) fn check(&self, block: &BlockRef) -> Result<LoadedBlock, StoreError> {
         let read = |segment: &Segment, buffer: &mut [u8], position| {
-            let read = segment.file()?.read_exact_at(buffer, position);
+            let file = segment.file().map_err(|error| self.or_removed(error))?;
+            let read = file.read_exact_at(buffer, position);
             read.map_err(StoreError::io(IoVerb::Read, &segment.path))?;
             Ok(true)
         };
         let loaded = self.load_checked(block, read)?;
         loaded.ok_or_else(|| StoreError::damage(&directory(self.id), 0, "a block", 0))
+    }
+
+    /// A file that is missing below a read-only store was removed by the process
+    /// that writes the store: by retention, or by a compaction.
+    fn or_removed(&self, error: StoreError) -> StoreError {
+        if self.cache.disk().is_read_only() && error.is_missing_file() {
+            let cause = Box::new(error);
+            return StoreError::ChangedWhileRead { attempts: 1, cause };
+        }
+        error
     }
 
     /// Reads a block by `read`, which says whether it did; `None` if not.

@@ -26,6 +26,7 @@ mod kill;
 mod limits;
 mod listen;
 mod model;
+mod read_only;
 mod replay_cost;
 mod retention;
 mod salvage;

@@ -219,6 +219,14 @@ public enum ErrorCode {
     BAD_OPTION(415, Fault.CALLER, Retry.NO,
             "An option has a value outside its range, or contradicts what the store was made with.",
             "Correct the option that is named."),
+    /** The store was opened for reading only, and the call writes. */
+    OPENED_READ_ONLY(416, Fault.CALLER, Retry.NO,
+            "The store was opened for reading only, and the call writes.",
+            "Open the store for writing."),
+    /** The process that writes the store changed or removed files that were being read. */
+    CHANGED_WHILE_READ(417, Fault.ENVIRONMENT, Retry.AFTER,
+            "The process that writes the store changed or removed files that were being read.",
+            "Open the store again."),
     /** The intention was sent, and what became of it is not known. */
     INDETERMINATE(501, Fault.ENVIRONMENT, Retry.YES,
             "The intention was sent, and what became of it is not known.",

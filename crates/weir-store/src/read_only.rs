@@ -1,0 +1,74 @@
+//! Opening a store for reading only, possibly beside the process that writes it.
+//!
+//! The state is made in memory, of the newest snapshot and the log after it, as
+//! an open would make it; records that only the log has go to a scratch file
+//! outside the directory ([`ReadOnlyDisk`]).
+//!
+//! The writer goes on meanwhile. It appends to the log: a batch that is written
+//! in part ends the log here, as after a crash. It purges the log and removes
+//! snapshots and topic segments: then an attempt meets a file that is missing or
+//! does not fit, and the next attempt begins with the names of that time. An
+//! error that several attempts meet in the same words is no race and is
+//! returned.
+//!
+//! Invariant: nothing in the directory is changed, created or locked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::disk::{Disk, ReadOnlyDisk};
+use crate::error::StoreError;
+use crate::options::OpenOptions;
+use crate::recovery;
+use crate::store::Store;
+
+/// Attempts to read the files, at most.
+const ATTEMPTS_MAX: u32 = 10;
+/// Attempts in a row that meet the same error before it is returned.
+const SAME_MAX: u32 = 3;
+/// Pause after an attempt, times the number of attempts so far.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Opens the store on `disk`, to which another process may write.
+pub(crate) fn open(disk: &Arc<dyn Disk>, options: &OpenOptions) -> Result<Store, StoreError> {
+    let mut same = 0;
+    let mut before = String::new();
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        // Each attempt has its own scratch file.
+        let disk: Arc<dyn Disk> = Arc::new(ReadOnlyDisk::new(Arc::clone(disk)));
+        let error = match recovery::read(&disk, options) {
+            Ok((engine, readers, report)) => {
+                return Ok(Store::read_only(disk, engine, readers, report, options));
+            }
+            Err(error) if may_be_race(&error) => error,
+            Err(error) => return Err(error),
+        };
+        let text = error.to_string();
+        same = if text == before { same + 1 } else { 1 };
+        before = text;
+        if same == SAME_MAX {
+            return Err(error);
+        }
+        if attempts == ATTEMPTS_MAX {
+            let cause = Box::new(error);
+            return Err(StoreError::ChangedWhileRead { attempts, cause });
+        }
+        std::thread::sleep(PAUSE * attempts);
+    }
+}
+
+/// Whether the process that writes the store can have caused an error.
+fn may_be_race(error: &StoreError) -> bool {
+    match error {
+        // Something was written, replaced or purged between two reads.
+        StoreError::Damage { .. } | StoreError::IndexOutOfRange { .. } => true,
+        // A file was removed, or cut to the length that counts.
+        StoreError::Io { source, .. } => matches!(
+            source.kind(),
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::UnexpectedEof
+        ),
+        _ => false,
+    }
+}
