@@ -222,6 +222,7 @@ fn page(data: &[u8]) -> Read<&[u8]> {
     }
 }
 
+#[allow(clippy::too_many_lines, reason = "one arm a message")]
 fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<Message<'a>> {
     let position = var!("_position");
     Ok(match method {
@@ -308,6 +309,12 @@ fn rarer<'a>(fields: &Fields<'_, 'a>, method: &'a [u8], data: &'a [u8]) -> Read<
         },
         b"_request_status" => Message::Status,
         b"_data_status" => Message::StatusIs { lines: data },
+        b"_request_compact" => Message::Compact,
+        b"_notice_compact" => Message::Compacted {
+            index: fields.number(var!("_index"))?,
+            bytes_before: fields.number(var!("_bytes_before"))?,
+            bytes_after: fields.number(var!("_bytes_after"))?,
+        },
         b"_request_sync" => Message::Sync,
         b"_notice_sync" => Message::Synced,
         b"_notice_credit" => Message::Window {

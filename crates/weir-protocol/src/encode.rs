@@ -296,6 +296,17 @@ impl Encoder {
             }
             Message::Status => (b"_request_status", NONE),
             Message::StatusIs { lines } => (b"_data_status", lines),
+            Message::Compact => (b"_request_compact", NONE),
+            Message::Compacted {
+                index,
+                bytes_before,
+                bytes_after,
+            } => {
+                self.number(b"_index", index);
+                self.number(b"_bytes_before", bytes_before);
+                self.number(b"_bytes_after", bytes_after);
+                (b"_notice_compact", NONE)
+            }
             Message::Sync => (b"_request_sync", NONE),
             Message::Synced => (b"_notice_sync", NONE),
             _ => (NONE, NONE),

@@ -20,6 +20,7 @@ mod items;
 mod lines;
 mod message;
 mod server;
+mod status;
 
 pub use client::{ClientConnection, Fault, Unanswered, is_for_now};
 pub use decode::ProtocolError;
@@ -34,6 +35,7 @@ pub use message::{
     ProgramAnswer, RefusalMessage, Sift,
 };
 pub use server::{Phase, ServerConnection, WriteFault};
+pub use status::{StatusLine, StatusLines, StatusValue, write_status};
 
 /// The version that is spoken here.
 pub const VERSION: &str = "weir/1";

@@ -123,7 +123,7 @@ impl Iterator for OutcomeLines<'_> {
     }
 }
 
-fn next_line<'a>(rest: &mut Option<&'a [u8]>) -> Option<&'a [u8]> {
+pub(crate) fn next_line<'a>(rest: &mut Option<&'a [u8]>) -> Option<&'a [u8]> {
     let text = (*rest)?;
     let end = text.iter().position(|&byte| byte == b'\n');
     *rest = end.and_then(|end| text.get(end + 1..));

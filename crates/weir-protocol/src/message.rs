@@ -573,10 +573,21 @@ pub enum Message<'a> {
     },
     /// 8.
     Status,
-    /// 8: name and number, a line each.
+    /// 8: name and value, a line each.
     StatusIs {
-        /// The lines.
+        /// See [`StatusLines`](crate::StatusLines).
         lines: &'a [u8],
+    },
+    /// 8: writes a snapshot and removes the log before it.
+    Compact,
+    /// 8: the log was compacted.
+    Compacted {
+        /// Log entry up to which the log was removed.
+        index: u64,
+        /// Bytes of log before.
+        bytes_before: u64,
+        /// Bytes of log afterwards.
+        bytes_after: u64,
     },
     /// 8.
     Sync,

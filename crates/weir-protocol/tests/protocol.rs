@@ -17,7 +17,8 @@ use weir_core::{
 use weir_protocol::{
     After, ClientConnection, Conditions, Deframer, Encoder, GroupAnswer, GroupClaim, GroupLines,
     Hello, HelloOk, Listen, ListenQuery, Message, OneKind, OneWrite, OutcomeLines, Packet,
-    RefusalMessage, Sift, TopicLine, TopicLines, write_outcome, write_topic,
+    RefusalMessage, Sift, StatusLines, StatusValue, TopicLine, TopicLines, write_outcome,
+    write_status, write_topic,
 };
 use weir_scan::BadItem;
 
@@ -231,6 +232,10 @@ proptest! {
             Message::Applied,
             Message::AppliedIs { applied: numbers[0], settled: numbers[1], created: numbers[2], behind: &page },
             Message::Unlisten,
+            Message::Status,
+            Message::StatusIs { lines: &page },
+            Message::Compact,
+            Message::Compacted { index: numbers[0], bytes_before: numbers[1], bytes_after: numbers[2] },
         ] {
             round(&Packet::tagged(b"9", message));
         }
@@ -299,6 +304,18 @@ proptest! {
     }
 
     #[test]
+    fn statuses_come_back(name in "[a-z_]{1,20}", n: u64, words in "\\PC{0,100}") {
+        let words = format!("{words}\n\\|\u{7f}");
+        let mut lines = Vec::new();
+        write_status(&mut lines, &name, &StatusValue::Number(n));
+        write_status(&mut lines, "text", &StatusValue::Text(words.clone()));
+        let read: Vec<_> = StatusLines::new(&lines).map(Option::unwrap).collect();
+        prop_assert_eq!(read.len(), 2);
+        prop_assert_eq!((read[0].name, read[0].number()), (name.as_str(), Some(n)));
+        prop_assert_eq!((read[1].name, read[1].text()), ("text", Some(words)));
+    }
+
+    #[test]
     fn groups_come_back(
         topic in word(), group in "[a-z0-9_][a-z0-9._-]{0,50}", member in filled(64), n in any::<[u64; 4]>(),
         max in 1..=1_000_u64, lease_ms in 0..86_400_000_u64, more: bool, data in bytes(300),
@@ -324,6 +341,7 @@ proptest! {
         }
         OutcomeLines::new(&bytes).for_each(drop);
         TopicLines::new(&bytes).for_each(drop);
+        StatusLines::new(&bytes).for_each(drop);
     }
 }
 

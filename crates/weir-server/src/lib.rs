@@ -22,7 +22,7 @@
 //!    answers before the store is open
 //! 6. `connections`: the table of open connections
 //! 7. `shared`: the state of the process
-//! 8. `claiming`, `listing`, `scrape`: what both ports use
+//! 8. `claiming`, `listing`, `scrape`, `status`: what both ports use
 //! 9. `native`, `resources`: the native port; the resources of the HTTP API,
 //!    each with its table of paths, methods, rights, limits, schemas and handlers
 //! 10. `service`: the router, which walks the tables
@@ -51,6 +51,7 @@ mod server;
 mod service;
 mod sessions;
 mod shared;
+mod status;
 mod turns;
 pub mod units;
 

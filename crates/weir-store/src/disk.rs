@@ -75,6 +75,21 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn is_read_only(&self) -> bool {
         false
     }
+    /// The file system and its space; `None` when there is none to ask about.
+    fn space(&self) -> Option<DiskSpace> {
+        None
+    }
+}
+
+/// A file system with its space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// Its name; `unknown` for one that Weir has no name for.
+    pub file_system: &'static str,
+    /// Bytes that this process may still write.
+    pub free_bytes: u64,
+    /// Bytes in all.
+    pub total_bytes: u64,
 }
 
 /// See [`Disk::check_place`].

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use weir_core::{Compaction, ConsequenceOffset, IntentionOffset, TopicId};
 
-use crate::disk::check_place;
+use crate::disk::{DiskSpace, check_place};
 use crate::error::StoreError;
 use crate::lock_ext::LockExt;
 use crate::store::Store;
@@ -99,6 +99,12 @@ impl Store {
     #[must_use]
     pub fn volatile(&self) -> Option<&'static str> {
         self.disk.volatile()
+    }
+
+    /// The file system of the store and its space; `None` for a simulated one.
+    #[must_use]
+    pub fn space(&self) -> Option<DiskSpace> {
+        self.disk.space()
     }
 
     /// The store's time: what stamps the next intention, and what leases and

@@ -16,12 +16,15 @@ use weir_core::{
     TopicOptions,
 };
 use weir_protocol::{Message, RefusalMessage, TopicLines};
-use weir_store::{Durability, KeyEntry, Page, ProgramInfo, Stats, StoreError, TopicInfo};
+use weir_store::{
+    CompactReport, Durability, KeyEntry, LogIndex, Page, ProgramInfo, StoreError, TopicInfo,
+};
 
 use self::address::Address;
 pub use self::address::AddressError;
 use self::link::{Link, far, packet_of};
 use crate::reply::block_on;
+use crate::status::Status;
 
 mod address;
 mod groups;
@@ -317,43 +320,29 @@ impl Remote {
         }))
     }
 
-    pub(crate) async fn stats(&self) -> Result<Stats, StoreError> {
+    pub(crate) async fn status(&self) -> Result<Status, StoreError> {
         let bytes = self.ask(&Message::Status).await?;
         let Message::StatusIs { lines } = packet_of(&bytes)?.message else {
             return Err(other(&bytes));
         };
-        let text = std::str::from_utf8(lines).map_err(|_| unexpected())?;
-        let mut stats = Stats::default();
-        for line in text.lines() {
-            let Some((name, count)) = line.split_once(' ') else {
-                return Err(unexpected());
-            };
-            let count = count.parse().map_err(|_| unexpected())?;
-            let field = match name {
-                "batches" => &mut stats.batches,
-                "intentions" => &mut stats.intentions,
-                "syncs" => &mut stats.syncs,
-                "sync_ns" => &mut stats.sync_ns,
-                "valid" => &mut stats.valid,
-                "invalid" => &mut stats.invalid,
-                "errors" => &mut stats.errors,
-                "replayed" => &mut stats.replayed,
-                "refused" => &mut stats.refused,
-                "snapshots" => &mut stats.snapshots,
-                "derived_write_errors" => &mut stats.derived_write_errors,
-                "applied_index" => &mut stats.applied_index,
-                "durable_index" => &mut stats.durable_index,
-                "purged_index" => &mut stats.purged_index,
-                "log_bytes" => &mut stats.log_bytes,
-                "scrubbed_bytes" => &mut stats.scrubbed_bytes,
-                "scrub_rounds" => &mut stats.scrub_rounds,
-                "damage" => &mut stats.damage,
-                // Of a newer server.
-                _ => continue,
-            };
-            *field = count;
+        Status::read(lines).ok_or_else(unexpected)
+    }
+
+    /// Waits however long it takes: the server writes a snapshot and reads it back.
+    pub(crate) async fn compact_log(&self) -> Result<CompactReport, StoreError> {
+        let bytes = self.link.ask(&Message::Compact, None).await?;
+        match packet_of(&bytes)?.message {
+            Message::Compacted {
+                index,
+                bytes_before,
+                bytes_after,
+            } => Ok(CompactReport {
+                index: LogIndex(index),
+                log_bytes_before: bytes_before,
+                log_bytes_after: bytes_after,
+            }),
+            _ => Err(other(&bytes)),
         }
-        Ok(stats)
     }
 
     /// How far the store has got.

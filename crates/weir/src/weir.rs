@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use weir_core::{ClientId, ErrorCode, Intention, ProgramHost, TopicName};
 use weir_store::{
-    Durability, OpenOptions, ProgramInfo, Proposal, SalvageReport, Stats, Store, StoreError,
-    TopicInfo, VerifyProgress, VerifyReport,
+    CompactReport, Durability, OpenOptions, ProgramInfo, Proposal, SalvageReport, Stats, Store,
+    StoreError, TopicInfo, VerifyProgress, VerifyReport,
 };
 
 use crate::backend::Backend;
@@ -16,6 +16,7 @@ use crate::error::WeirError;
 use crate::remote::{ConnectOptions, Remote};
 use crate::reply::{Reply, block_on};
 use crate::session::Session;
+use crate::status::Status;
 use crate::topic::Topic;
 
 /// An event store: in a directory that this process has open, or after a
@@ -243,7 +244,31 @@ impl Weir {
     pub fn stats(&self) -> Result<Stats, WeirError> {
         match &self.backend {
             Backend::Local(store) => Ok(store.stats()),
-            Backend::Remote(remote) => Ok(block_on(remote.stats())?),
+            Backend::Remote(remote) => Ok(block_on(remote.status())?.stats),
+        }
+    }
+
+    /// What holds for the store at this moment, and for the server that has it open.
+    ///
+    /// # Errors
+    /// `Forbidden` at a server, without the right `admin`.
+    pub fn status(&self) -> Result<Status, WeirError> {
+        match &self.backend {
+            Backend::Local(store) => Ok(Status::of_store(store)),
+            Backend::Remote(remote) => Ok(block_on(remote.status())?),
+        }
+    }
+
+    /// Writes a snapshot and removes the log before it. Blocks until that is done; the store
+    /// takes writes meanwhile. No record of a topic is removed, but the topic segments are
+    /// then the only copy of the records of that part of the log.
+    ///
+    /// # Errors
+    /// `Forbidden` at a server, without the right `admin`.
+    pub fn compact_log(&self) -> Result<CompactReport, WeirError> {
+        match &self.backend {
+            Backend::Local(store) => Ok(store.compact_log()?),
+            Backend::Remote(remote) => Ok(block_on(remote.compact_log())?),
         }
     }
 

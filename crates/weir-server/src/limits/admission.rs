@@ -46,6 +46,15 @@ pub(crate) struct Admission {
     compiles: Arc<AtomicUsize>,
 }
 
+/// A budget and what of it is in use, bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    pub(crate) used_name: &'static str,
+    pub(crate) used: usize,
+    pub(crate) max_name: &'static str,
+    pub(crate) max: usize,
+}
+
 /// Room that was given; given back when dropped. Keep it until the proposal is
 /// answered.
 #[derive(Debug)]
@@ -103,6 +112,42 @@ impl Admission {
     /// Gives room back that was taken.
     pub(crate) fn give_body(&self, bytes: usize) {
         self.bodies.fetch_sub(bytes, Ordering::AcqRel);
+    }
+
+    /// The budgets of bytes, for the status of the server.
+    pub(crate) fn budgets(&self) -> [Budget; 4] {
+        let budget = |used_name, used: &AtomicUsize, max_name, max| Budget {
+            used_name,
+            used: used.load(Ordering::Relaxed),
+            max_name,
+            max,
+        };
+        [
+            budget(
+                "writes_bytes",
+                &self.bytes,
+                "writes_bytes_max",
+                IN_FLIGHT_BYTES_MAX,
+            ),
+            budget(
+                "costly_writes_bytes",
+                &self.costly,
+                "costly_writes_bytes_max",
+                COSTLY_BYTES_MAX,
+            ),
+            budget(
+                "bodies_bytes",
+                &self.bodies,
+                "bodies_bytes_max",
+                BODIES_BYTES_MAX,
+            ),
+            budget(
+                "answers_bytes",
+                &self.answers,
+                "answers_bytes_max",
+                ANSWERS_BYTES_MAX,
+            ),
+        ]
     }
 
     /// Whether the store has something to do, costly calls aside.

@@ -7,13 +7,17 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 use weir_core::codec::{put_bytes, put_varint};
 use weir_core::{ConsequenceOffset, ErrorCode, RecordKind};
-use weir_protocol::{ANSWER_BYTES_MAX, Message, Packet, ProgramAnswer, TopicLine, write_topic};
-use weir_store::{Current, Page, PageBuilder, SCAN_KEYS_MAX, Stats, Store, StoreError, TopicInfo};
+use weir_protocol::{
+    ANSWER_BYTES_MAX, Message, Packet, ProgramAnswer, TopicLine, write_status, write_topic,
+};
+use weir_store::{Current, Page, PageBuilder, SCAN_KEYS_MAX, Store, StoreError, TopicInfo};
 
 use super::connection::Connection;
 use super::refuse::{self, Refused};
 use crate::listing;
 use crate::security::Right;
+use crate::shared::Shared;
+use crate::status;
 
 /// Longest time that a read waits for the node to catch up.
 pub(super) const LAGGING: std::time::Duration = std::time::Duration::from_secs(5);
@@ -74,8 +78,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Message::Status => {
                 self.may(Right::Admin, "")?;
-                let lines = status(&self.port.shared.store.stats());
+                let shared = Arc::clone(&self.port.shared);
+                let lines = self.blocking(move |_| Ok(status_lines(&shared))).await?;
                 self.send(&Packet::tagged(tag, Message::StatusIs { lines: &lines }));
+            }
+            Message::Compact => {
+                self.may(Right::Admin, "")?;
+                let report = self.blocking(Store::compact_log).await?;
+                let answer = Message::Compacted {
+                    index: report.index.0,
+                    bytes_before: report.log_bytes_before,
+                    bytes_after: report.log_bytes_after,
+                };
+                self.send(&Packet::tagged(tag, answer));
             }
             Message::Sync => {
                 self.may(Right::Admin, "")?;
@@ -316,30 +331,10 @@ fn line(lines: &mut Vec<u8>, info: &TopicInfo) {
     write_topic(lines, &topic);
 }
 
-fn status(stats: &Stats) -> Vec<u8> {
-    let counts = [
-        ("batches", stats.batches),
-        ("intentions", stats.intentions),
-        ("syncs", stats.syncs),
-        ("sync_ns", stats.sync_ns),
-        ("valid", stats.valid),
-        ("invalid", stats.invalid),
-        ("errors", stats.errors),
-        ("replayed", stats.replayed),
-        ("refused", stats.refused),
-        ("snapshots", stats.snapshots),
-        ("derived_write_errors", stats.derived_write_errors),
-        ("applied_index", stats.applied_index),
-        ("durable_index", stats.durable_index),
-        ("purged_index", stats.purged_index),
-        ("log_bytes", stats.log_bytes),
-        ("scrubbed_bytes", stats.scrubbed_bytes),
-        ("scrub_rounds", stats.scrub_rounds),
-        ("damage", stats.damage),
-    ];
-    let lines: Vec<String> = counts
-        .iter()
-        .map(|(name, count)| format!("{name} {count}"))
-        .collect();
-    lines.join("\n").into_bytes()
+fn status_lines(shared: &Shared) -> Vec<u8> {
+    let mut lines = Vec::new();
+    for (name, value) in status::fields(shared) {
+        write_status(&mut lines, name, &value);
+    }
+    lines
 }

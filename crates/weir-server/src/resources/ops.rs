@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use weir_protocol::StatusValue;
 
 use super::route::Resource;
 use super::table::{BodyMax, Content, Handler, Operation, Response, Row, Table};
@@ -16,6 +17,7 @@ use crate::http::problem::{Kind, Problem};
 use crate::http::reply::Reply;
 use crate::phase::Phase;
 use crate::resources::context::{Call, Edge};
+use crate::resources::problems::of_store;
 
 /// Names of the media types of metrics.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -24,6 +26,8 @@ const TEXT: &str = "text/plain; charset=utf-8";
 
 const METRICS_EXAMPLE: &str = "# HELP weir_ready 1 while the server should get requests.\n\
 # TYPE weir_ready gauge\nweir_ready 1\n";
+
+const STATUS_EXAMPLE: &str = r#"{"version":"0.1.0","ready":1,"uptime_ms":5000,"clock_ms":1795400000000,"connections_http":1,"connections_native":0,"connections_unauthenticated":0,"connections_max":614,"durability":"group","file_system":"ext","free_bytes":1000000,"total_bytes":2000000,"time_ms":1795400000000,"topics":1,"sessions":0,"idempotency_keys":0,"log_first_index":1,"applied_index":41,"durable_index":41,"purged_index":0,"log_bytes":65536}"#;
 
 /// The table of this module.
 pub(crate) const TABLE: Table = Table {
@@ -82,6 +86,44 @@ pub(crate) const TABLE: Table = Table {
                     }],
                     &[503],
                     |edge, call, _| Box::pin(async move { ready(edge, call) }),
+                )
+            }],
+        },
+        Row {
+            resource: Resource::Status,
+            template: "/v1/status",
+            operations: &[Operation {
+                right: Some(Right::Admin),
+                ..open(
+                    "What holds for the server and its store at this moment.",
+                    &[],
+                    &[Response {
+                        status: 200,
+                        content: &[Content::json("Status", STATUS_EXAMPLE)],
+                    }],
+                    &[],
+                    |edge, _, _| Box::pin(status(edge)),
+                )
+            }],
+        },
+        Row {
+            resource: Resource::Compact,
+            template: "/v1/compact",
+            operations: &[Operation {
+                method: Method::Post,
+                right: Some(Right::Admin),
+                ..open(
+                    "Writes a snapshot and removes the log before it.",
+                    &[],
+                    &[Response {
+                        status: 200,
+                        content: &[Content::json(
+                            "LogCompaction",
+                            r#"{"index":41,"log_bytes_before":1048576,"log_bytes_after":65536}"#,
+                        )],
+                    }],
+                    &[503],
+                    |edge, _, _| Box::pin(compact(edge)),
                 )
             }],
         },
@@ -186,6 +228,24 @@ fn schemas() -> Value {
                 "links": {"type": "object", "additionalProperties": text},
             },
         },
+        "Status": {
+            "type": "object",
+            "required": ["version", "ready", "uptime_ms", "durability", "applied_index", "log_bytes"],
+            "properties": {
+                "version": text,
+                "durability": {"enum": ["group", "each", "interval", "memory"]},
+                "poison_cause": text,
+                "checkpoint_failure": text,
+                "volatile": text,
+                "file_system": text,
+            },
+            "additionalProperties": number,
+        },
+        "LogCompaction": {
+            "type": "object",
+            "required": ["index", "log_bytes_before", "log_bytes_after"],
+            "properties": {"index": number, "log_bytes_before": number, "log_bytes_after": number},
+        },
         "Readiness": {
             "type": "object",
             "required": ["ready", "store", "draining", "in_flight_bytes"],
@@ -275,6 +335,43 @@ fn ready(edge: &Edge, call: &Call) -> Result<Reply, Problem> {
     object.end();
     body.push(b'\n');
     Ok(Reply::new(status)
+        .field("cache-control", "no-store")
+        .with("application/json", body))
+}
+
+/// GET of the status.
+async fn status(edge: &Arc<Edge>) -> Result<Reply, Problem> {
+    let shared = Arc::clone(&edge.shared);
+    let fields = offload::run(move || Ok(crate::status::fields(&shared))).await?;
+    let mut body = Vec::new();
+    let mut object = Object::new(&mut body);
+    for (name, value) in &fields {
+        match value {
+            StatusValue::Number(n) => object.number(name, *n),
+            StatusValue::Text(text) => object.text(name, text),
+        };
+    }
+    object.end();
+    body.push(b'\n');
+    Ok(Reply::new(200)
+        .field("cache-control", "no-store")
+        .with("application/json", body))
+}
+
+/// POST: compacts the log.
+async fn compact(edge: &Arc<Edge>) -> Result<Reply, Problem> {
+    let store = Arc::clone(&edge.shared.store);
+    let report =
+        offload::run(move || store.compact_log().map_err(|error| of_store(&error))).await?;
+    let mut body = Vec::new();
+    let mut object = Object::new(&mut body);
+    object
+        .number("index", report.index.0)
+        .number("log_bytes_before", report.log_bytes_before)
+        .number("log_bytes_after", report.log_bytes_after);
+    object.end();
+    body.push(b'\n');
+    Ok(Reply::new(200)
         .field("cache-control", "no-store")
         .with("application/json", body))
 }

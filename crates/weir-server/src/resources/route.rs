@@ -35,6 +35,8 @@ pub(crate) enum Resource {
     GroupReset,
     Healthz,
     Readyz,
+    Status,
+    Compact,
     Metrics,
     OpenApi,
     Problem,

@@ -12,7 +12,7 @@ const LAYERS: [&[&str]; 12] = [
     &["descriptors", "local", "opening"],
     &["connections"],
     &["shared"],
-    &["claiming", "listing", "scrape"],
+    &["claiming", "listing", "scrape", "status"],
     &["native", "resources"],
     &["service"],
     &["server"],

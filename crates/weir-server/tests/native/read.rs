@@ -129,7 +129,7 @@ fn topics_are_listed_in_pages() {
 }
 
 #[test]
-fn counts_are_lines_of_names_and_numbers() {
+fn a_status_is_lines_of_names_and_values() {
     let world = World::new();
     world.create("t");
     let mut peer = world.plain();
@@ -139,7 +139,15 @@ fn counts_are_lines_of_names_and_numbers() {
         panic!("{:?}", got.packet().message);
     };
     let text = std::str::from_utf8(lines).unwrap();
-    assert!(text.lines().any(|line| line == "intentions 1"), "{text}");
+    for line in [
+        "intentions 1",
+        "topics 1",
+        "ready 1",
+        "log_first_index 1",
+        "answers_bytes 0",
+    ] {
+        assert!(text.lines().any(|one| one == line), "{line} in {text}");
+    }
     peer.send(&Packet::tagged(b"y", Message::Sync));
     assert_eq!(peer.next().unwrap().packet().message, Message::Synced);
 }

@@ -270,3 +270,33 @@ fn what_was_handed_over_is_sent_before_a_connection_is_dropped() {
     drop(session);
     assert_eq!(world.values("t").len(), 1000);
 }
+
+#[test]
+fn a_server_tells_its_status_and_compacts_its_log() {
+    let world = World::new();
+    let (near, far) = (world.near(), world.connect());
+    near.topic("t").unwrap().ensure().unwrap();
+    near.topic("t").unwrap().put("k", "v").unwrap();
+    let (own, told) = (near.status().unwrap(), far.status().unwrap());
+    assert_eq!(own.stats, told.stats);
+    assert_eq!((told.topics, told.log_first_index), (1, 1));
+    assert_eq!(own.file_system, told.file_system);
+    assert_eq!(own.total_bytes, told.total_bytes);
+    assert_eq!((own.server, told.poison_cause), (None, None));
+    let server = told.server.unwrap();
+    assert!(server.ready && server.connections_native == 1, "{server:?}");
+    assert!(
+        server.answers.max_bytes > 0 && server.connections_max > 0,
+        "{server:?}"
+    );
+
+    let report = far.compact_log().unwrap();
+    assert_eq!(report.index.0, told.stats.applied_index);
+    let then = far.status().unwrap();
+    assert_eq!(then.log_first_index, report.index.0 + 1);
+    assert_eq!(then.stats.log_bytes, report.log_bytes_after);
+    assert_eq!(
+        far.topic("t").unwrap().get("k").unwrap().unwrap().value(),
+        b"v"
+    );
+}

@@ -198,6 +198,10 @@ impl Disk for FileDisk {
     fn volatile(&self) -> Option<&'static str> {
         super::volatile::kind_of(&self.root)
     }
+
+    fn space(&self) -> Option<super::DiskSpace> {
+        super::volatile::space_of(&self.root)
+    }
 }
 
 #[derive(Debug)]

@@ -8,7 +8,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use rustix::fs::{StatFs, fstat, fstatfs, major, minor, stat, statfs};
+use rustix::fs::{StatFs, fstat, fstatfs, fstatvfs, major, minor, stat, statfs};
+
+use super::DiskSpace;
 
 /// The type of an overlay (`f_type`, `linux/magic.h`).
 const OVERLAY: u64 = 0x794c_7630;
@@ -77,6 +79,17 @@ pub fn volatile_kind(path: &Path) -> Option<&'static str> {
 /// The same for an open directory.
 pub(super) fn kind_of(directory: &impl AsFd) -> Option<&'static str> {
     kind(&fstatfs(directory).ok()?, fstat(directory).ok()?.st_dev)
+}
+
+/// Name and space of the file system of an open directory.
+pub(super) fn space_of(directory: &impl AsFd) -> Option<DiskSpace> {
+    let found = fstatfs(directory).ok()?;
+    let space = fstatvfs(directory).ok()?;
+    Some(DiskSpace {
+        file_system: look_up(&found, fstat(directory).ok()?.st_dev).name,
+        free_bytes: space.f_bavail.saturating_mul(space.f_frsize),
+        total_bytes: space.f_blocks.saturating_mul(space.f_frsize),
+    })
 }
 
 fn kind(found: &StatFs, device: u64) -> Option<&'static str> {

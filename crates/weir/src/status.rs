@@ -1,0 +1,195 @@
+//! What holds for a store, and for the server that has it open, at one moment.
+
+use weir_protocol::{StatusLine, StatusLines};
+use weir_store::disk::DiskSpace;
+use weir_store::{Stats, Store};
+
+/// What holds for a store at one moment: [`Weir::status`](crate::Weir::status).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// Counts since the store was opened, and the positions of its log.
+    pub stats: Stats,
+    /// First entry that the log still has; above `stats.applied_index` when it has none.
+    pub log_first_index: u64,
+    /// Topics that are live.
+    pub topics: u64,
+    /// Sessions whose nonces are kept.
+    pub sessions: u64,
+    /// Idempotency keys that are kept.
+    pub idempotency_keys: u64,
+    /// Why the store takes no writes; `None`: it takes them.
+    pub poison_cause: Option<String>,
+    /// Why the last checkpoint failed; `None`: it succeeded.
+    pub checkpoint_failure: Option<String>,
+    /// Kind of the file system, if a power cut may empty it; else `None`.
+    pub volatile: Option<String>,
+    /// Name of the file system; `None`: not known.
+    pub file_system: Option<String>,
+    /// Bytes that may still be written there; `None`: not known.
+    pub free_bytes: Option<u64>,
+    /// Size of the file system, bytes; `None`: not known.
+    pub total_bytes: Option<u64>,
+    /// The store's time, milliseconds since 1970: stamps and leases count by it.
+    pub time_ms: u64,
+    /// The server that has the store open; `None`: this process has.
+    pub server: Option<ServerStatus>,
+}
+
+/// What holds for a server at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerStatus {
+    /// Version of the server.
+    pub version: String,
+    /// Milliseconds since it was started.
+    pub uptime_ms: u64,
+    /// Whether it takes requests: it is neither about to stop nor without a store.
+    pub ready: bool,
+    /// Wall clock of its machine, milliseconds since 1970.
+    pub clock_ms: u64,
+    /// Memory that it may use, bytes; `None`: not known.
+    pub memory_max: Option<u64>,
+    /// Memory that it uses, bytes; `None`: not known.
+    pub resident_bytes: Option<u64>,
+    /// Writes that are not answered.
+    pub writes: BudgetStatus,
+    /// Writes that wait for costly programs.
+    pub costly_writes: BudgetStatus,
+    /// Bodies and packets that are not complete.
+    pub bodies: BudgetStatus,
+    /// Answers that their readers did not take yet.
+    pub answers: BudgetStatus,
+    /// Open connections of the HTTP port.
+    pub connections_http: u64,
+    /// Open connections of the native port and of the socket.
+    pub connections_native: u64,
+    /// Connections on which no request passed its checks yet.
+    pub connections_unauthenticated: u64,
+    /// Connections that the limit of open files allows.
+    pub connections_max: u64,
+}
+
+/// A budget of memory that all connections of a server share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BudgetStatus {
+    /// Bytes in use.
+    pub bytes: u64,
+    /// Bytes that may be in use.
+    pub max_bytes: u64,
+}
+
+impl Status {
+    /// The status of a store that this process has open.
+    pub(crate) fn of_store(store: &Store) -> Self {
+        let stats = store.stats();
+        let (sessions, keys) = store.sessions();
+        let space = store.space();
+        Self {
+            stats,
+            log_first_index: stats.purged_index + 1,
+            topics: store.topics(false).len() as u64,
+            sessions: sessions as u64,
+            idempotency_keys: keys as u64,
+            poison_cause: store.poison_cause().map(|cause| cause.to_string()),
+            checkpoint_failure: store.checkpoint_failure(),
+            volatile: store.volatile().map(str::to_owned),
+            file_system: space.map(|space: DiskSpace| space.file_system.to_owned()),
+            free_bytes: space.map(|space| space.free_bytes),
+            total_bytes: space.map(|space| space.total_bytes),
+            time_ms: store.now_ms(),
+            server: None,
+        }
+    }
+
+    /// Reads the lines of a server; `None` if one is malformed. Names that are not known here
+    /// are left out: the server is a newer one.
+    pub(crate) fn read(lines: &[u8]) -> Option<Self> {
+        let mut status = Self::default();
+        let mut server = ServerStatus::default();
+        for line in StatusLines::new(lines) {
+            let line = line?;
+            if let Some(field) = status
+                .number(line.name)
+                .or_else(|| server.number(line.name))
+            {
+                *field = line.number()?;
+            } else {
+                status.other(&mut server, &line)?;
+            }
+        }
+        status.server = Some(server);
+        Some(status)
+    }
+
+    fn number(&mut self, name: &str) -> Option<&mut u64> {
+        let stats = &mut self.stats;
+        Some(match name {
+            "batches" => &mut stats.batches,
+            "intentions" => &mut stats.intentions,
+            "syncs" => &mut stats.syncs,
+            "sync_ns" => &mut stats.sync_ns,
+            "valid" => &mut stats.valid,
+            "invalid" => &mut stats.invalid,
+            "errors" => &mut stats.errors,
+            "replayed" => &mut stats.replayed,
+            "refused" => &mut stats.refused,
+            "snapshots" => &mut stats.snapshots,
+            "derived_write_errors" => &mut stats.derived_write_errors,
+            "applied_index" => &mut stats.applied_index,
+            "durable_index" => &mut stats.durable_index,
+            "purged_index" => &mut stats.purged_index,
+            "log_bytes" => &mut stats.log_bytes,
+            "scrubbed_bytes" => &mut stats.scrubbed_bytes,
+            "scrub_rounds" => &mut stats.scrub_rounds,
+            "damage" => &mut stats.damage,
+            "log_first_index" => &mut self.log_first_index,
+            "topics" => &mut self.topics,
+            "sessions" => &mut self.sessions,
+            "idempotency_keys" => &mut self.idempotency_keys,
+            "time_ms" => &mut self.time_ms,
+            _ => return None,
+        })
+    }
+
+    /// What is a text, a flag, or may be absent.
+    fn other(&mut self, server: &mut ServerStatus, line: &StatusLine<'_>) -> Option<()> {
+        match line.name {
+            "poison_cause" => self.poison_cause = Some(line.text()?),
+            "checkpoint_failure" => self.checkpoint_failure = Some(line.text()?),
+            "volatile" => self.volatile = Some(line.text()?),
+            "file_system" => self.file_system = Some(line.text()?),
+            "free_bytes" => self.free_bytes = Some(line.number()?),
+            "total_bytes" => self.total_bytes = Some(line.number()?),
+            "version" => server.version = line.text()?,
+            "ready" => server.ready = line.number()? != 0,
+            "memory_max" => server.memory_max = Some(line.number()?),
+            "resident_bytes" => server.resident_bytes = Some(line.number()?),
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+impl ServerStatus {
+    fn number(&mut self, name: &str) -> Option<&mut u64> {
+        Some(match name {
+            "uptime_ms" => &mut self.uptime_ms,
+            "clock_ms" => &mut self.clock_ms,
+            "writes_bytes" => &mut self.writes.bytes,
+            "writes_bytes_max" => &mut self.writes.max_bytes,
+            "costly_writes_bytes" => &mut self.costly_writes.bytes,
+            "costly_writes_bytes_max" => &mut self.costly_writes.max_bytes,
+            "bodies_bytes" => &mut self.bodies.bytes,
+            "bodies_bytes_max" => &mut self.bodies.max_bytes,
+            "answers_bytes" => &mut self.answers.bytes,
+            "answers_bytes_max" => &mut self.answers.max_bytes,
+            "connections_http" => &mut self.connections_http,
+            "connections_native" => &mut self.connections_native,
+            "connections_unauthenticated" => &mut self.connections_unauthenticated,
+            "connections_max" => &mut self.connections_max,
+            _ => return None,
+        })
+    }
+}
